@@ -1,0 +1,141 @@
+"""Everything dagengine raises, in one small tree.
+
+::
+
+    DagengineError
+    ├── GraphError            a metric's graph is wrong; lists every problem found
+    ├── InputError            a file, a test case or an argument is wrong
+    ├── MissingExtraError     an optional package is needed for what was asked
+    ├── MetricFailedError     `measure()` of one case ended without a score
+    └── JudgeError            a question got no valid answer
+        ├── JudgeSetupError       the judge cannot work at all (no key, unknown model)
+        ├── UnsupportedError      the judge cannot do what this question asks
+        ├── RefusedError          the model declined to answer
+        ├── UnparseableError      the answer does not fit what was asked
+        ├── ProviderError         the endpoint failed (HTTP status, connection)
+        ├── JudgeTimeoutError     the call's deadline passed
+        └── RecordingMissError    a recorded judge has no such recording
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+Severity = Literal["error", "warning"]
+
+
+class DagengineError(Exception):
+    """Base of every error raised by dagengine."""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One finding of the compiler.
+
+    `code` is stable (tests and `# noqa`-style lists may rely on it), `where` names the
+    metric and node, `hint` says what to do about it.
+    """
+
+    code: str
+    where: str
+    message: str
+    hint: str
+    severity: Severity = "error"
+
+    def __str__(self) -> str:
+        return f"{self.code} {self.where}: {self.message}\n    hint: {self.hint}"
+
+
+class GraphError(DagengineError):
+    """Raised when a metric's graph does not compile; `problems` holds every finding."""
+
+    def __init__(self, problems: Sequence[Problem]) -> None:
+        self.problems = tuple(problems)
+        errors = [p for p in self.problems if p.severity == "error"]
+        count = f"{len(errors)} problem{'s' if len(errors) != 1 else ''} in the graph"
+        super().__init__("\n".join([f"{count}:", *(f"  {p}" for p in errors)]))
+
+
+class InputError(DagengineError):
+    """Raised when a file, a test case or an argument cannot be used as given."""
+
+
+class MissingExtraError(DagengineError):
+    """Raised when a feature needs an optional package that is not installed."""
+
+
+class MetricFailedError(DagengineError):
+    """Raised by `measure()` when a case ends without a score.
+
+    `kind` is the outcome's kind (`missing_field`, `judge_refused`, ...).
+    """
+
+    def __init__(self, metric: str, node: str | None, kind: str, message: str) -> None:
+        self.metric, self.node, self.kind = metric, node, kind
+        place = f"metric {metric!r}" + (f", node {node!r}" if node else "")
+        super().__init__(f"{place}: {kind}: {message}")
+
+
+class JudgeError(DagengineError):
+    """Base of the ways in which a question gets no valid answer."""
+
+    kind = "provider_error"
+
+
+class JudgeSetupError(JudgeError):
+    """Raised before the first case when a judge cannot work at all."""
+
+
+class UnsupportedError(JudgeError):
+    """Raised when a judge cannot do what a question asks (schema, logprobs, text)."""
+
+
+class RefusedError(JudgeError):
+    """Raised when the model declined to answer; final, never retried."""
+
+    kind = "judge_refused"
+
+
+class UnparseableError(JudgeError):
+    """Raised when an answer does not fit what was asked; carries the raw text.
+
+    The gateway asks again with `message`, at most as often as the run allows. `tokens` are
+    those that the call used all the same: (input, output).
+    """
+
+    kind = "unparseable"
+
+    def __init__(self, message: str, raw: str = "", tokens: tuple[int, int] = (0, 0)) -> None:
+        self.raw, self.tokens = raw, tokens
+        super().__init__(message)
+
+
+class ProviderError(JudgeError):
+    """Raised when the endpoint failed.
+
+    `transient` failures (429, 5xx, connection) are retried by the gateway; `retry_after`
+    is the number of seconds the provider asked to wait, when it did.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        transient: bool,
+        status: int | None = None,
+        retry_after: float | None = None,
+    ) -> None:
+        self.transient, self.status, self.retry_after = transient, status, retry_after
+        super().__init__(message)
+
+
+class JudgeTimeoutError(JudgeError):
+    """Raised when one call exceeded its deadline; retried like a transient failure."""
+
+    kind = "timeout"
+
+
+class RecordingMissError(JudgeError):
+    """Raised by a recorded judge for a question that was never recorded."""

@@ -1,0 +1,79 @@
+"""One computation per key at a time, shared by everybody who asks for it meanwhile."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Hashable
+from typing import Generic, TypeVar
+
+import anyio
+
+from dagengine.errors import DagengineError
+
+V = TypeVar("V")
+
+
+class _Flight(Generic[V]):
+    """A computation under way; `error` and `value` are set when it has landed."""
+
+    __slots__ = ("error", "landed", "value")
+
+    def __init__(self) -> None:
+        self.landed: anyio.Event | None = None  # made by the first who waits
+        self.value: list[V] = []
+        self.error: DagengineError | None = None
+
+
+class Flights(Generic[V]):
+    """Keeps at most `size` results, least recently used out first.
+
+    Errors are handed to those who waited and then forgotten. When the one who computes is
+    cancelled, one of those who wait takes over.
+    """
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._open: dict[Hashable, _Flight[V]] = {}
+        self._kept: OrderedDict[Hashable, V] = OrderedDict()
+        self.shared = 0
+
+    async def get(self, key: Hashable, make: Callable[[], Awaitable[V]]) -> V:
+        """The value for `key`, computed by `make` unless it is there or under way."""
+        while True:
+            if key in self._kept:
+                self._kept.move_to_end(key)
+                self.shared += 1
+                return self._kept[key]
+            flight = self._open.get(key)
+            if flight is None:
+                return await self._lead(key, make)
+            if flight.landed is None:
+                flight.landed = anyio.Event()
+            await flight.landed.wait()
+            if flight.error is not None:
+                self.shared += 1
+                raise flight.error
+            if flight.value:
+                self.shared += 1
+                return flight.value[0]
+
+    async def _lead(self, key: Hashable, make: Callable[[], Awaitable[V]]) -> V:
+        flight = self._open[key] = _Flight()
+        try:
+            value = await make()
+        except DagengineError as error:
+            flight.error = error
+            raise
+        else:
+            flight.value.append(value)
+            self._keep(key, value)
+            return value
+        finally:
+            del self._open[key]
+            if flight.landed is not None:
+                flight.landed.set()
+
+    def _keep(self, key: Hashable, value: V) -> None:
+        self._kept[key] = value
+        if len(self._kept) > self._size:
+            self._kept.popitem(last=False)

@@ -1,0 +1,194 @@
+"""A question to a judge, and its answer: plain values that know nothing of graphs."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cache, cached_property
+from typing import Any, Generic, Literal, Protocol, TypedDict, TypeVar
+
+from pydantic import BaseModel
+
+T = TypeVar("T", bound=BaseModel, covariant=True)
+
+
+class Message(TypedDict):
+    """One chat message."""
+
+    role: Literal["system", "user", "assistant"]
+    content: str
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How a question is to be sampled.
+
+    `sample` tells apart repetitions of one question, which must never share an answer.
+    `top_logprobs` asks for that many alternatives per token (0: none).
+    """
+
+    temperature: float | None = 0.0
+    seed: int | None = None
+    top_logprobs: int = 0
+    sample: int = 0
+    max_tokens: int | None = None
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.top_logprobs <= 20:
+            raise ValueError(f"top_logprobs must lie in 0..20, got {self.top_logprobs}")
+        if self.sample < 0:
+            raise ValueError(f"sample must not be negative, got {self.sample}")
+
+
+DEFAULT_OPTIONS = Options()
+
+
+class Parser(Protocol):
+    """Reads an answer's fields out of plain text; raises UnparseableError when it cannot.
+
+    Its `repr` enters the question's key, so it must say everything that matters.
+    """
+
+    def __call__(self, text: str, /) -> Mapping[str, Any]: ...
+
+
+@dataclass(frozen=True)
+class FirstMatch:
+    """A parser for models that answer in prose: the first pattern that is found decides.
+
+    `patterns` are (regular expression, value) pairs tried in order; a value of None
+    stands for the pattern's first group. The whole text is kept as the reason.
+    """
+
+    patterns: tuple[tuple[str, str | bool | int | None], ...]
+    field: str = "verdict"
+
+    def __call__(self, text: str, /) -> Mapping[str, Any]:
+        for pattern, value in self.patterns:
+            found = re.search(pattern, text)
+            if found:
+                return {"reason": text, self.field: found.group(1) if value is None else value}
+        from dagengine.errors import UnparseableError
+
+        tried = ", ".join(repr(pattern) for pattern, _ in self.patterns)
+        raise UnparseableError(f"none of the patterns {tried} is in the answer", raw=text)
+
+
+@dataclass(frozen=True)
+class Question(Generic[T]):
+    """What a judge is asked.
+
+    `messages` is the whole prompt, `answer_type` the pydantic model of a valid answer.
+    With a `parser` the answer is plain text that the parser turns into that model;
+    without one it is JSON that follows the model's schema. `name` says who asks (for
+    messages and ledgers) and is no part of the question's identity.
+    """
+
+    messages: tuple[Message, ...]
+    answer_type: type[T]
+    options: Options = DEFAULT_OPTIONS
+    parser: Parser | None = None
+    name: str = field(default="", compare=False)
+
+    @cached_property
+    def canonical(self) -> bytes:
+        """The bytes that say everything about the question; equal ones are one question."""
+        prompt = json.dumps(self.messages, ensure_ascii=False, separators=(",", ":"))
+        shape = repr(self.parser) if self.parser else schema_json(self.answer_type)
+        # Lone surrogates occur in real text and have no UTF-8 form of their own.
+        return "\n".join((prompt, shape, repr(self.options))).encode(errors="surrogatepass")
+
+    @cached_property
+    def key(self) -> str:
+        """SHA-256 (hex) of the canonical bytes."""
+        return hashlib.sha256(self.canonical).hexdigest()
+
+    def again(self, raw: str, complaint: str) -> Question[T]:
+        """The same question after an answer that did not fit, with what was wrong with it."""
+        more: tuple[Message, ...] = (
+            {"role": "assistant", "content": raw},
+            {"role": "user", "content": complaint},
+        )
+        return replace(self, messages=(*self.messages, *more))
+
+
+@cache
+def schema_of(answer_type: type[BaseModel]) -> dict[str, Any]:
+    """The JSON schema of an answer type, made once."""
+    return answer_type.model_json_schema()
+
+
+@cache
+def schema_json(answer_type: type[BaseModel]) -> str:
+    """The JSON schema as text, in declaration order (equal in every process)."""
+    return json.dumps(schema_of(answer_type), ensure_ascii=False, separators=(",", ":"))
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens that a call used, as the provider counted them."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(
+            self.input_tokens + other.input_tokens, self.output_tokens + other.output_tokens
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class TokenChoice:
+    """One token of an answer and its likeliest alternatives, as (token, log-probability)."""
+
+    token: str
+    alternatives: tuple[tuple[str, float], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Answer(Generic[T]):
+    """A valid answer.
+
+    `tokens` are present when the provider gave log-probabilities; joined they are `raw`.
+    `mode` is the way in which the structure was asked for (for instance `json_schema`).
+    """
+
+    value: T
+    raw: str = ""
+    tokens: tuple[TokenChoice, ...] | None = None
+    usage: Usage = Usage()
+    mode: str = "direct"
+
+
+@dataclass(frozen=True, slots=True)
+class Capabilities:
+    """What a judge can do; checked before the first question.
+
+    `schema`: structured answers; `text`: plain answers for a parser; `logprobs`: token
+    probabilities; `repeatable`: whether asking again may bring another answer.
+    """
+
+    schema: bool = True
+    text: bool = True
+    logprobs: bool = False
+    repeatable: bool = True
+
+
+class Judge(Protocol):
+    """Anything that answers questions.
+
+    `answer` makes one attempt and raises a `JudgeError` when it fails: retries, re-asks,
+    limits and deadlines belong to the gateway. `identity` tells apart judges that may
+    answer differently (model, endpoint, parameters).
+    """
+
+    @property
+    def identity(self) -> str: ...
+
+    @property
+    def capabilities(self) -> Capabilities: ...
+
+    async def answer(self, question: Question[T]) -> Answer[T]: ...

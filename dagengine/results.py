@@ -1,0 +1,195 @@
+"""What a run leaves behind: outcomes, steps, metric results, rows. Plain data.
+
+A failure is data too: never a NaN, never a silent 0, never a bare None.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from dagengine.prompts import as_text
+from dagengine.question import Usage
+
+Verdict = str | bool
+
+
+class OutcomeKind(StrEnum):
+    """How a node, or a metric on one case, ended."""
+
+    OK = "ok"
+    SKIPPED = "skipped"
+    MISSING_FIELD = "missing_field"
+    JUDGE_REFUSED = "judge_refused"
+    UNPARSEABLE = "unparseable"
+    PROVIDER_ERROR = "provider_error"
+    TIMEOUT = "timeout"
+    OVER_BUDGET = "over_budget"
+    CODE_ERROR = "code_error"
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why there is no score: the kind, where it happened, and what to do about it."""
+
+    kind: OutcomeKind
+    node: str
+    message: str
+    raw: str | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        """JSON-ready form."""
+        row: dict[str, Any] = {"kind": str(self.kind), "node": self.node, "message": self.message}
+        return row if self.raw is None else {**row, "raw": self.raw}
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What one node did for one case.
+
+    `output` is what readers of the node saw, as text; `verdict` is set for decisions,
+    `score` (0 to 1) for ratings and scoring code. `mode` says how a rating was read
+    (`weighted` or `raw`, and why).
+    """
+
+    node: str
+    kind: str
+    outcome: OutcomeKind
+    output: str | None = None
+    verdict: Verdict | None = None
+    reason: str | None = None
+    score: float | None = None
+    mode: str | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        """JSON-ready form without the absent entries."""
+        names = ("node", "kind", "output", "verdict", "reason", "score", "mode")
+        row = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
+        return {**row, "outcome": str(self.outcome)}
+
+
+@dataclass(frozen=True, slots=True)
+class MetricResult:
+    """One metric on one case.
+
+    `score` lies in [0, 1], or is None with `failure` saying why. `raw_score` is the score
+    before strict mode. `success` is None when the metric has no threshold or no score.
+    `path` lists (node, verdict) of every decision taken, in topological order.
+    """
+
+    metric: str
+    score: float | None
+    success: bool | None
+    reason: str | None
+    threshold: float | None = None
+    raw_score: float | None = None
+    mode: str | None = None
+    failure: Failure | None = None
+    path: tuple[tuple[str, Verdict], ...] = ()
+    steps: tuple[Step, ...] = ()
+
+    @property
+    def outcome(self) -> OutcomeKind:
+        """`ok`, or the kind of failure."""
+        return self.failure.kind if self.failure else OutcomeKind.OK
+
+    def as_dict(self) -> dict[str, Any]:
+        """JSON-ready form; equal for equal answers, whatever the timing."""
+        return {
+            "metric": self.metric,
+            "score": self.score,
+            "success": self.success,
+            "outcome": str(self.outcome),
+            "reason": self.reason,
+            "threshold": self.threshold,
+            "raw_score": self.raw_score,
+            "mode": self.mode,
+            "failure": self.failure.as_dict() if self.failure else None,
+            "path": [list(turn) for turn in self.path],
+            "steps": [step.as_dict() for step in self.steps],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class CaseResult:
+    """One row: what every metric said about one case."""
+
+    index: int
+    case: str
+    metrics: tuple[MetricResult, ...]
+
+    @property
+    def success(self) -> bool:
+        """Whether every metric that has a threshold was met and none failed."""
+        return all(m.failure is None and m.success is not False for m in self.metrics)
+
+    def as_dict(self) -> dict[str, Any]:
+        """JSON-ready form, one line of `results.jsonl`."""
+        metrics = [metric.as_dict() for metric in self.metrics]
+        return {"index": self.index, "case": self.case, "metrics": metrics}
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One call to a judge, as the ledger keeps it; failed ones included."""
+
+    node: str
+    judge: str
+    key: str
+    number: int
+    outcome: OutcomeKind
+    seconds: float
+    usage: Usage = Usage()
+    mode: str | None = None
+    message: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """Sums over the ledger of one run.
+
+    `asked` counts questions, `shared` those of them answered by an equal one, `calls` the
+    attempts made, `retried` the attempts after a first one.
+    """
+
+    asked: int = 0
+    shared: int = 0
+    calls: int = 0
+    retried: int = 0
+    failed: int = 0
+    usage: Usage = Usage()
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluationResult(Sequence[CaseResult]):
+    """Every row of a run in data set order, and what the run cost."""
+
+    rows: tuple[CaseResult, ...]
+    totals: Totals = field(default_factory=Totals)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self.rows[index]
+
+    def __iter__(self) -> Iterator[CaseResult]:
+        return iter(self.rows)
+
+    @property
+    def success(self) -> bool:
+        """Whether every case met every threshold."""
+        return all(row.success for row in self.rows)
+
+    def scores(self, metric: str) -> list[float | None]:
+        """The scores of one metric in data set order; None where there is none."""
+        return [
+            result.score for row in self.rows for result in row.metrics if result.metric == metric
+        ]
+
+
+def step_text(value: Any) -> str | None:
+    """A node's value as a step shows it."""
+    return None if value is None else as_text(value)

@@ -1,0 +1,269 @@
+"""What may run now: a pure state machine for one case. No I/O, no await, no clock.
+
+Feed it what finished, take from it what may start. Liveness spreads along causes, values
+along sources; a slot is ready when it is live and everything it reads is settled.
+Results do not depend on the order in which things finish: when a node fails, only what
+comes before it in topological order still counts, and the first failure in that order is
+the one reported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from dagengine.grading import grade, metric_result, strict_score
+from dagengine.nodes import NodeValue
+from dagengine.plan import Plan
+from dagengine.results import Failure, MetricResult, OutcomeKind
+
+_UNKNOWN, _LIVE, _DEAD = 0, 1, 2
+_NEW, _RUNNING, _DONE, _FAILED = 0, 1, 2, 3
+_NEVER = float("inf")
+
+
+class CaseState:
+    """The state of one case under one plan.
+
+    After construction and after every `complete` or `fail`, `ready` lists units to start
+    and `cancel` units to stop; the owner takes both lists and empties them.
+    """
+
+    def __init__(self, plan: Plan, missing: Mapping[int, Failure] | None = None) -> None:
+        """`missing` holds metrics that cannot run on this case at all, and why."""
+        self.plan = plan
+        self.ready: list[int] = []
+        self.cancel: list[int] = []
+        self.values: dict[int, NodeValue] = {}  # by slot
+        self._outputs: dict[int, NodeValue | Failure] = {}  # by unit
+        self._live = bytearray(len(plan.slots))
+        self._settled = bytearray(len(plan.slots))
+        self._causes = [slot.causes for slot in plan.slots]
+        self._sources = [slot.sources for slot in plan.slots]
+        self._units = bytearray(len(plan.units))
+        self._left = [len(metric.slots) for metric in plan.metrics]
+        self._scope_left = [len(scope.slots) for scope in plan.scopes]
+        self._failed_at = [_NEVER] * len(plan.metrics)
+        self._failures: dict[int, Failure] = {}  # by slot
+        self._why: dict[int, Failure] = dict(missing or {})  # by metric
+        self._open = len(plan.metrics)
+        self._results: dict[int, MetricResult] = {}
+        self._work: list[tuple[int, int]] = []
+        for metric in plan.metrics:
+            if metric.index in self._why:
+                self._failed_at[metric.index] = -1
+                self._left[metric.index] = 0
+                self._finish(metric.index)
+                continue
+            self._work += [(0, number) for number in metric.slots if plan.slots[number].root]
+        self._spread()
+
+    @property
+    def finished(self) -> bool:
+        """Whether every metric has its result."""
+        return not self._open
+
+    def results(self) -> tuple[MetricResult, ...]:
+        """The results of all metrics, in order, once finished."""
+        return tuple(self._results[index] for index in range(len(self.plan.metrics)))
+
+    def is_live(self, slot: int) -> bool:
+        """Whether a slot is known to be live."""
+        return self._live[slot] == _LIVE
+
+    def output(self, unit: int) -> NodeValue:
+        """The value of a unit that is done."""
+        value = self._outputs[unit]
+        assert isinstance(value, NodeValue)
+        return value
+
+    def complete(self, unit: int, value: NodeValue) -> None:
+        """Take the value of a unit that ran."""
+        if self._units[unit] != _RUNNING:
+            return
+        self._units[unit] = _DONE
+        self._outputs[unit] = value
+        for number in self.plan.units[unit].slots:
+            if self._live[number] == _LIVE and not self._sources[number]:
+                self._take(number, value)
+        self._spread()
+
+    def fail(self, unit: int, failure: Failure) -> None:
+        """Take the failure of a unit that ran."""
+        if self._units[unit] != _RUNNING:
+            return
+        self._units[unit] = _FAILED
+        self._outputs[unit] = failure
+        for number in self.plan.units[unit].slots:
+            if self._live[number] == _LIVE and not self._sources[number]:
+                self._fail_slot(number, failure)
+        self._spread()
+
+    def cancelled(self, unit: int) -> None:
+        """Note that a unit was stopped before it finished, so that it may start again."""
+        if self._units[unit] == _RUNNING:
+            self._units[unit] = _NEW
+            if self._wanted(unit):
+                self._start(unit)
+
+    def _spread(self) -> None:
+        """Work through everything that follows, without recursion."""
+        work = self._work
+        while work:
+            what, number = work.pop()
+            if what == 0:
+                self._become_live(number)
+            elif what == 1:
+                self._lose_cause(number)
+            else:
+                self._source_settled(number)
+
+    def _become_live(self, number: int) -> None:
+        if self._live[number] != _UNKNOWN:
+            return
+        self._live[number] = _LIVE
+        slot = self.plan.slots[number]
+        self._work += [(0, target) for target in slot.activates]
+        if slot.kind == "verdict":
+            self._take(number, NodeValue(slot.score, score=slot.score))
+        elif slot.kind == "node" and not self._sources[number]:
+            self._run(number)
+
+    def _lose_cause(self, number: int) -> None:
+        """One way to become live is gone; the last one makes the slot dead."""
+        self._causes[number] -= 1
+        slot = self.plan.slots[number]
+        if self._causes[number] > 0 or self._live[number] != _UNKNOWN or slot.root:
+            return
+        self._live[number] = _DEAD
+        self._work += [(1, target) for target in slot.activates]
+        self._work += [(1, target) for target in slot.targets]
+        self._settle(number)
+
+    def _source_settled(self, number: int) -> None:
+        self._sources[number] -= 1
+        if not self._sources[number] and self._live[number] == _LIVE:
+            self._run(number)
+
+    def _run(self, number: int) -> None:
+        """Start the unit of a slot, or take what it already gave."""
+        unit = self.plan.slots[number].unit
+        output = self._outputs.get(unit)
+        if isinstance(output, NodeValue):
+            self._take(number, output)
+        elif output is not None:
+            self._fail_slot(number, output)
+        elif self._units[unit] == _NEW and self._counts(number):
+            self._start(unit)
+
+    def _start(self, unit: int) -> None:
+        self._units[unit] = _RUNNING
+        self.ready.append(unit)
+
+    def _counts(self, number: int) -> bool:
+        """Whether a slot comes before everything that failed in its metric."""
+        metric = self.plan.slots[number].metric
+        return number - self.plan.metrics[metric].slots.start < self._failed_at[metric]
+
+    def _take(self, number: int, value: NodeValue) -> None:
+        """A live slot has its value: choose verdicts, check scores, tell the readers."""
+        slot = self.plan.slots[number]
+        if slot.branches and value.verdict not in slot.branches:
+            wanted = ", ".join(repr(verdict) for verdict in slot.branches)
+            message = f"the verdict is {value.verdict!r}, but the declared ones are {wanted}"
+            self._fail_slot(number, Failure(OutcomeKind.CODE_ERROR, slot.name, message))
+            return
+        if slot.grades and value.score is None:
+            value = _scored(value)
+            if value.score is None:
+                message = f"the score is {value.value!r}, but it must be a number from 0 to 1"
+                self._fail_slot(number, Failure(OutcomeKind.CODE_ERROR, slot.name, message))
+                return
+        self.values[number] = value
+        if slot.branches:
+            chosen = slot.branches[value.verdict]
+            self._work += [(1, target) for target in slot.targets if target not in chosen]
+            # Several verdicts may share a target: each edge not chosen is a cause lost.
+            self._work += [(0, target) for target in chosen]
+        self._settle(number)
+
+    def _settle(self, number: int) -> None:
+        """Nothing more will come from a slot: it is dead, or has its value."""
+        slot = self.plan.slots[number]
+        self._settled[number] = 1
+        self._work += [(2, reader) for reader in slot.feeds]
+        if self._counts(number):
+            self._left[slot.metric] -= 1
+        self._scope_left[slot.scope] -= 1
+        if not self._scope_left[slot.scope]:
+            self._close(slot.scope)
+        if not self._left[slot.metric]:
+            self._finish(slot.metric)
+
+    def _close(self, scope: int) -> None:
+        """All slots of a nested metric are settled: its result is its owner's value."""
+        owner = self.plan.scopes[scope].owner
+        if owner < 0 or self._live[owner] != _LIVE:
+            return
+        done, spec = grade(self.plan, scope, self.values), self.plan.scopes[scope].spec
+        if done.failure is not None or done.score is None:
+            assert done.failure is not None
+            self._fail_slot(owner, done.failure)
+            return
+        score = strict_score(done.score, spec.strict)
+        self._take(owner, NodeValue(score, score=score, mode=done.mode))
+
+    def _fail_slot(self, number: int, failure: Failure) -> None:
+        """End a metric at a slot, unless something before it has already ended it."""
+        slot = self.plan.slots[number]
+        metric = self.plan.metrics[slot.metric]
+        place = number - metric.slots.start
+        named = failure if failure.node else replace(failure, node=slot.name)
+        self._failures[number] = named
+        if metric.index in self._results or place >= self._failed_at[metric.index]:
+            return
+        self._failed_at[metric.index] = place
+        self._why[metric.index] = named
+        before = range(metric.slots.start, number)
+        self._left[metric.index] = sum(not self._settled[other] for other in before)
+        self._stop_later(metric.index)
+        if not self._left[metric.index]:
+            self._finish(metric.index)
+
+    def _stop_later(self, metric: int) -> None:
+        """Cancel what only this metric wanted and no longer counts."""
+        for number in self.plan.metrics[metric].slots:
+            unit = self.plan.slots[number].unit
+            if unit >= 0 and self._units[unit] == _RUNNING and not self._wanted(unit):
+                if unit in self.ready:
+                    self.ready.remove(unit)
+                    self._units[unit] = _NEW
+                elif unit not in self.cancel:
+                    self.cancel.append(unit)
+
+    def _wanted(self, unit: int) -> bool:
+        return any(
+            self._live[number] == _LIVE and not self._sources[number] and self._counts(number)
+            for number in self.plan.units[unit].slots
+        )
+
+    def _finish(self, metric: int) -> None:
+        if metric in self._results:
+            return
+        self._results[metric] = metric_result(
+            self.plan,
+            metric,
+            self.values,
+            self._failures,
+            self._failed_at[metric],
+            self._why.get(metric),
+        )
+        self._open -= 1
+
+
+def _scored(value: NodeValue) -> NodeValue:
+    """A code node's value as a score from 0 to 1, when it is one."""
+    number = value.value
+    if isinstance(number, bool | int | float) and 0 <= number <= 1:
+        return replace(value, score=float(number))
+    return value

@@ -1,0 +1,152 @@
+"""What is being judged: one answer, one conversation, or several contestants.
+
+Test cases are immutable values. Unknown fields are errors, so a misspelt column of a
+data set is found before a token is spent.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from enum import StrEnum
+from typing import Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+
+class LLMTestCaseParams(StrEnum):
+    """The fields of a test case that a node may read."""
+
+    INPUT = "input"
+    ACTUAL_OUTPUT = "actual_output"
+    EXPECTED_OUTPUT = "expected_output"
+    CONTEXT = "context"
+    RETRIEVAL_CONTEXT = "retrieval_context"
+    TOOLS_CALLED = "tools_called"
+    EXPECTED_TOOLS = "expected_tools"
+
+
+class _Value(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class ToolCall(_Value):
+    """A tool that an agent called, or should have called."""
+
+    name: str
+    description: str | None = None
+    reasoning: str | None = None
+    input_parameters: dict[str, Any] | None = None
+    output: Any = None
+
+
+class _Case(_Value):
+    name: str | None = Field(default=None, description="how reports call this case")
+    additional_metadata: dict[str, Any] | None = None
+    comments: str | None = None
+    tags: list[str] | None = None
+
+    def content_hash(self) -> str:
+        """SHA-256 (hex) of the case's content, equal in every process."""
+        text = self.model_dump_json(exclude_none=True)
+        return hashlib.sha256(text.encode()).hexdigest()
+
+
+class LLMTestCase(_Case):
+    """One exchange with the application under test."""
+
+    input: str
+    actual_output: str | None = None
+    expected_output: str | None = None
+    context: list[str] | None = None
+    retrieval_context: list[str] | None = None
+    tools_called: list[ToolCall] | None = None
+    expected_tools: list[ToolCall] | None = None
+    token_cost: float | None = None
+    completion_time: float | None = None
+
+
+class Turn(_Value):
+    """One message of a conversation."""
+
+    role: Literal["user", "assistant"]
+    content: str
+    retrieval_context: list[str] | None = None
+    tools_called: list[ToolCall] | None = None
+    additional_metadata: dict[str, Any] | None = None
+
+
+class ConversationalTestCase(_Case):
+    """A whole conversation."""
+
+    turns: list[Turn]
+    chatbot_role: str | None = None
+    scenario: str | None = None
+    expected_outcome: str | None = None
+    user_description: str | None = None
+    context: list[str] | None = None
+
+
+class ArenaTestCase(_Case):
+    """Several contestants that answered the same input, by name."""
+
+    contestants: dict[str, LLMTestCase]
+
+    @model_validator(mode="after")
+    def _same_input(self) -> Self:
+        inputs = {case.input for case in self.contestants.values()}
+        if len(inputs) > 1:
+            raise ValueError("all contestants of an ArenaTestCase must share one `input`")
+        return self
+
+
+TestCase = LLMTestCase | ConversationalTestCase | ArenaTestCase
+CASE_TYPES: tuple[type[_Case], ...] = (LLMTestCase, ConversationalTestCase, ArenaTestCase)
+
+
+def known_fields() -> tuple[str, ...]:
+    """Names of all fields that some kind of test case has, sorted."""
+    names = {name for kind in CASE_TYPES for name in kind.model_fields}
+    return tuple(sorted(names))
+
+
+def field_name(param: str | LLMTestCaseParams) -> str:
+    """The plain field path of `param` (an enum member or a string such as `"input"`)."""
+    return str(param.value) if isinstance(param, LLMTestCaseParams) else param
+
+
+def is_known_field(path: str) -> bool:
+    """Whether some kind of test case has the first segment of a dotted `path`."""
+    return path.split(".", 1)[0] in known_fields()
+
+
+def read_field(case: TestCase, path: str) -> Any:
+    """The value at a dotted `path` of the case, or None when any part is absent.
+
+    A segment may name a field, a key of a mapping or an index of a list:
+    `contestants.A.actual_output`, `turns.0.content`, `additional_metadata.labels.topic`.
+    """
+    value: Any = case
+    rest = path
+    while rest and value is not None:
+        value, rest = _step(value, rest)
+    return value
+
+
+def _step(value: Any, path: str) -> tuple[Any, str]:
+    """Follow the first segment of `path`; returns what is there and the path that is left."""
+    if isinstance(value, dict):
+        # Names of contestants may contain dots ("GPT-4.1"): the longest key that fits wins.
+        fitting = [key for key in value if path == key or path.startswith(f"{key}.")]
+        key = max(fitting, key=len, default=None)
+        return (None, "") if key is None else (value[key], path[len(key) + 1 :])
+    segment, _, rest = path.partition(".")
+    if isinstance(value, BaseModel) and segment in type(value).model_fields:
+        return getattr(value, segment), rest
+    if isinstance(value, list) and segment.isdecimal() and int(segment) < len(value):
+        return value[int(segment)], rest
+    return None, ""
+
+
+def case_label(case: TestCase, index: int) -> str:
+    """How messages call a case: its name, or its place in the data set."""
+    return case.name or f"case {index}"

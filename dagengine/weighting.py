@@ -1,0 +1,106 @@
+"""Reading a rating out of token probabilities.
+
+The expectation over the score token's alternatives (Liu et al. 2023, G-Eval,
+https://arxiv.org/abs/2303.16634). The token is found by the position of the value in the
+answer's JSON, never by looking for an equal digit.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+from dagengine.question import Answer, TokenChoice
+
+# Alternatives below this share of the mass cannot make the reading ambiguous.
+_NEGLIGIBLE = 0.01
+
+
+def expected_score(
+    answer: Answer[Any], chosen: int, low: int, high: int, field: str = "score"
+) -> tuple[float, str]:
+    """The rating and its mode: `weighted`, or `raw (why)`.
+
+    `chosen` is the rating that the answer states; low and high bound the scale.
+    """
+    if answer.tokens is None:
+        return float(chosen), "raw (the judge gave no token probabilities)"
+    token = _score_token(answer.raw, answer.tokens, field)
+    if token is None:
+        return float(chosen), "raw (the score is not exactly one token of the answer)"
+    weights = _weights(token, low, high)
+    if not weights:
+        return float(chosen), "raw (no alternative is a whole number of the scale)"
+    if _ambiguous(token, weights, high):
+        return float(chosen), "raw (a token may be the start of a longer number)"
+    total = math.fsum(weights.values())
+    return math.fsum(value * weight for value, weight in weights.items()) / total, "weighted"
+
+
+def _score_token(raw: str, tokens: tuple[TokenChoice, ...], field: str) -> TokenChoice | None:
+    span = value_span(raw, field)
+    # Some servers trim the answer but not its tokens (blanks, a code fence, an end token).
+    offset = "".join(choice.token for choice in tokens).find(raw)
+    if span is None or offset < 0:
+        return None
+    start = -offset
+    for choice in tokens:
+        end = start + len(choice.token)
+        if start <= span[0] < end:
+            covers = choice.token.strip() == raw[span[0] : span[1]]
+            return choice if covers else None
+        start = end
+    return None
+
+
+def value_span(raw: str, field: str) -> tuple[int, int] | None:
+    """Where the value of a top-level `field` stands in a JSON object's text."""
+    decoder = json.JSONDecoder()
+    place = _after_blanks(raw, 0)
+    if not raw.startswith("{", place):
+        return None
+    try:
+        place = _after_blanks(raw, place + 1)
+        while not raw.startswith("}", place):
+            name, place = decoder.raw_decode(raw, place)
+            place = _after_blanks(raw, place)
+            start = _after_blanks(raw, place + 1)
+            _, place = decoder.raw_decode(raw, start)
+            if name == field:
+                return start, place
+            place = _after_blanks(raw, place)
+            place = _after_blanks(raw, place + 1)
+    except json.JSONDecodeError:
+        return None
+    return None
+
+
+def _after_blanks(text: str, place: int) -> int:
+    while place < len(text) and text[place] in " \t\r\n":
+        place += 1
+    return place
+
+
+def _weights(choice: TokenChoice, low: int, high: int) -> dict[int, float]:
+    """Probability of every whole number of the scale among the alternatives."""
+    weights: dict[int, float] = {}
+    for token, logprob in choice.alternatives:
+        text = token.strip()
+        if text.isascii() and text.isdigit() and low <= int(text) <= high:
+            weights[int(text)] = weights.get(int(text), 0.0) + math.exp(logprob)
+    return {value: weight for value, weight in weights.items() if weight > 0}
+
+
+def _ambiguous(choice: TokenChoice, weights: dict[int, float], high: int) -> bool:
+    """Whether a token such as `1` may stand for the start of `10`.
+
+    It cannot when the tokenizer is seen to have longer numbers as single tokens.
+    """
+    if high < 10 or any(value >= 10 for value in weights):
+        return False
+    total = math.fsum(weights.values())
+    return any(
+        weight / total > _NEGLIGIBLE and value and value * 10 <= high
+        for value, weight in weights.items()
+    )

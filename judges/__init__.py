@@ -1,0 +1,39 @@
+"""Judges: what answers a question. None of them knows what a graph is."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from dagengine.judges.choosing import as_judge as as_judge
+    from dagengine.judges.choosing import open_judges as open_judges
+    from dagengine.judges.custom import BaseLLM as BaseLLM
+    from dagengine.judges.custom import CustomJudge as CustomJudge
+    from dagengine.judges.openai import OpenAIJudge as OpenAIJudge
+    from dagengine.judges.provider import ProviderJudge as ProviderJudge
+    from dagengine.judges.scripted import RecordedJudge as RecordedJudge
+    from dagengine.judges.scripted import ScriptedJudge as ScriptedJudge
+
+_HOME = {
+    "BaseLLM": "custom",
+    "CustomJudge": "custom",
+    "OpenAIJudge": "openai",
+    "ProviderJudge": "provider",
+    "RecordedJudge": "scripted",
+    "ScriptedJudge": "scripted",
+    "as_judge": "choosing",
+    "open_judges": "choosing",
+}
+
+__all__ = sorted(_HOME)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,56 @@
+"""From what people pass as `model=` to a judge."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any, cast
+
+from dagengine.errors import InputError
+from dagengine.judges.custom import CustomJudge, looks_like_llm
+from dagengine.judges.openai import OpenAIJudge
+from dagengine.judges.provider import ProviderJudge
+from dagengine.question import Judge
+
+DEFAULT_MODEL = "gpt-4o"
+# Prefixes of instructor's provider strings; any other name is a model of the endpoint.
+PROVIDERS = frozenset(
+    "anthropic azure_openai bedrock cerebras cohere databricks deepseek fireworks google groq "
+    "litellm mistral ollama openai openrouter perplexity together vertexai writer xai".split()
+)
+
+
+def as_judge(model: Any = None, *, base_url: str | None = None, api_key: str | None = None) -> Judge:
+    """The judge that `model` stands for.
+
+    None is gpt-4o; a string is a model's name, or `provider/model` for another provider;
+    an object is a judge already, or has the shape of `BaseLLM`. With `base_url` a string
+    always names a model of that server. Raises InputError for anything else.
+    """
+    if model is None or isinstance(model, str):
+        name = model or DEFAULT_MODEL
+        provider, _, rest = name.partition("/")
+        if provider == "openai" and rest and base_url is None:
+            return OpenAIJudge(rest, api_key=api_key)
+        if rest and provider in PROVIDERS and base_url is None:
+            return ProviderJudge(name, **({"api_key": api_key} if api_key else {}))
+        return OpenAIJudge(name, base_url=base_url, api_key=api_key)
+    if callable(getattr(model, "answer", None)) and hasattr(model, "identity"):
+        return cast(Judge, model)
+    if looks_like_llm(model):
+        return CustomJudge(model)
+    raise InputError(
+        f"{model!r} is no judge: pass a model name, an object with `answer`, or one with "
+        "`generate` or `a_generate`"
+    )
+
+
+@asynccontextmanager
+async def open_judges(judges: Sequence[Judge]) -> AsyncIterator[None]:
+    """Open the sessions of all judges that have one; raises JudgeSetupError."""
+    async with AsyncExitStack() as stack:
+        for judge in dict.fromkeys(judges):
+            session = getattr(judge, "session", None)
+            if session is not None:
+                await stack.enter_async_context(session())
+        yield

@@ -1,0 +1,111 @@
+"""A judge made from anybody's model class.
+
+`BaseLLM` is the shape that evaluation libraries share: `load_model`, `generate`,
+`a_generate`, `get_model_name`. Any object of that shape is accepted, whether or not it
+inherits from it.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+from abc import ABC, abstractmethod
+from typing import Any, TypeVar
+
+import anyio.to_thread
+from pydantic import BaseModel
+
+from dagengine.errors import InputError, UnparseableError
+from dagengine.judges.reading import read_answer, validated
+from dagengine.question import Answer, Capabilities, Question, schema_json
+
+T = TypeVar("T", bound=BaseModel)
+
+
+class BaseLLM(ABC):
+    """Base class for a model of one's own.
+
+    `generate` takes the prompt and, if it has such a parameter, `schema`: the pydantic
+    model that the answer must follow. It returns text, or an instance of the schema.
+    """
+
+    def __init__(self, model: Any = None, *args: Any, **kwargs: Any) -> None:
+        self.model_name = model if isinstance(model, str) else None
+        self.model = self.load_model(*args, **kwargs)
+
+    def load_model(self, *args: Any, **kwargs: Any) -> Any:
+        """Whatever `generate` works with."""
+        return None
+
+    @abstractmethod
+    def generate(self, *args: Any, **kwargs: Any) -> Any:
+        """Answer a prompt; may block."""
+
+    async def a_generate(self, *args: Any, **kwargs: Any) -> Any:
+        """Answer a prompt without blocking; by default `generate` in a worker thread."""
+        return await anyio.to_thread.run_sync(lambda: self.generate(*args, **kwargs))
+
+    @abstractmethod
+    def get_model_name(self) -> str:
+        """The model's name: judges with different names never share answers."""
+
+
+def looks_like_llm(model: object) -> bool:
+    """Whether an object has the shape of a custom model."""
+    return callable(getattr(model, "generate", None)) or callable(
+        getattr(model, "a_generate", None)
+    )
+
+
+class CustomJudge:
+    """Asks an object of the `BaseLLM` shape. Blocking ones run in worker threads."""
+
+    capabilities = Capabilities()
+
+    def __init__(self, llm: Any) -> None:
+        if not looks_like_llm(llm):
+            raise InputError(f"{llm!r} has neither `generate` nor `a_generate`")
+        self._llm = llm
+        coroutine = getattr(llm, "a_generate", None)
+        self._async = coroutine if inspect.iscoroutinefunction(coroutine) else None
+        self._call: Any = self._async or getattr(llm, "generate", None) or coroutine
+        self._takes_schema = "schema" in inspect.signature(self._call).parameters
+
+    @property
+    def identity(self) -> str:
+        """The class and the model's own name."""
+        kind = type(self._llm)
+        name = getattr(self._llm, "get_model_name", lambda: "")()
+        # Two unnamed objects may be two different models.
+        return f"{kind.__module__}.{kind.__qualname__} {name or hex(id(self._llm))}"
+
+    async def answer(self, question: Question[T]) -> Answer[T]:
+        """One attempt; raises UnparseableError when the text holds no answer."""
+        structured = self._takes_schema and question.parser is None
+        prompt = self._prompt(question, structured)
+        extra = {"schema": question.answer_type} if structured else {}
+        if self._async is not None:
+            given = await self._async(prompt, **extra)
+        else:
+            given = await anyio.to_thread.run_sync(lambda: self._call(prompt, **extra))
+        if isinstance(given, tuple) and len(given) == 2:
+            given = given[0]  # some models return (answer, cost)
+        return self._read(question, given)
+
+    def _prompt(self, question: Question[Any], structured: bool) -> str:
+        """The messages as one text; the schema is written out when it cannot be passed."""
+        parts = [message["content"] for message in question.messages]
+        if not structured and question.parser is None:
+            schema = schema_json(question.answer_type)
+            parts.append(f"Answer with one JSON object that follows this schema:\n{schema}")
+        return "\n\n".join(parts)
+
+    def _read(self, question: Question[T], given: Any) -> Answer[T]:
+        if isinstance(given, str):
+            return Answer(read_answer(question, given), given, mode="text")
+        if isinstance(given, BaseModel):
+            given = given.model_dump()
+        if isinstance(given, dict):
+            raw = json.dumps(given, ensure_ascii=False, default=str)
+            return Answer(validated(question, given, raw), raw, mode="schema")
+        raise UnparseableError(f"the model returned {type(given).__name__}, not text", repr(given))

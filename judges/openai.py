@@ -1,0 +1,370 @@
+"""A judge behind the OpenAI chat protocol: OpenAI, Azure, and every compatible server.
+
+Structured answers go through instructor. Nothing is imported or read from the
+environment before the first question.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from functools import cache
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
+
+import anyio.lowlevel
+import sniffio
+from pydantic import BaseModel
+
+from dagengine.errors import (
+    JudgeError,
+    JudgeSetupError,
+    ProviderError,
+    RefusedError,
+    UnparseableError,
+)
+from dagengine.judges.reading import read_answer
+from dagengine.question import Answer, Capabilities, Options, Question, TokenChoice, Usage, schema_of
+
+if TYPE_CHECKING:
+    from openai import AsyncOpenAI
+    from openai.types.chat import ChatCompletion
+
+T = TypeVar("T", bound=BaseModel)
+
+# From the least intrusive way of asking for structure to the most: the last one has to
+# paste the schema into the prompt.
+_MODES = ("JSON_SCHEMA", "TOOLS", "JSON")
+_NO_KEY = "not-needed"
+_HOSTED = ("api.openai.com", "openai.azure.com")
+# Statuses that say "later" rather than "no".
+_TRANSIENT = frozenset({408, 409, 425, 429})
+
+
+class _Client(NamedTuple):
+    """A client of one event loop, with a create function per mode."""
+
+    api: AsyncOpenAI
+    create: dict[str, Callable[..., Any]]
+    owned: bool
+
+
+class OpenAIJudge:
+    """Answers with a model behind the OpenAI chat completions protocol.
+
+    `base_url` points to a compatible server (Ollama, vLLM, LM Studio, llama.cpp); `client`
+    is a ready `AsyncOpenAI` or `AsyncAzureOpenAI` to use instead. `parameters` go into
+    every request body. Without any of them the OpenAI client's own environment variables
+    hold, looked up when the first question is asked.
+    """
+
+    capabilities = Capabilities(logprobs=True)
+
+    def __init__(
+        self,
+        model: str = "gpt-4o",
+        *,
+        base_url: str | None = None,
+        api_key: str | None = None,
+        client: AsyncOpenAI | None = None,
+        parameters: dict[str, Any] | None = None,
+    ) -> None:
+        self.model = model
+        self.base_url = base_url
+        self._api_key = api_key
+        self._given = client
+        self._parameters = dict(parameters or {})
+        self._clients: dict[Any, tuple[_Client, int]] = {}
+        self._mode = 0
+        self._logprobs = True
+
+    @property
+    def identity(self) -> str:
+        """Model, endpoint and parameters: what may change an answer."""
+        where = self.base_url or (str(self._given.base_url) if self._given else "default")
+        parameters = json.dumps(self._parameters, sort_keys=True, default=str)
+        return f"openai {self.model} at {where} with {parameters}"
+
+    @asynccontextmanager
+    async def session(self) -> AsyncIterator[_Client]:
+        """Keep connections open while inside; one client per event loop, shared.
+
+        Raises JudgeSetupError when there is no API key for an endpoint that needs one.
+        """
+        loop = anyio.lowlevel.current_token()
+        client, users = self._clients.get(loop) or (self._connect(), 0)
+        self._clients[loop] = client, users + 1
+        try:
+            yield client
+        finally:
+            client, users = self._clients[loop]
+            if users > 1:
+                self._clients[loop] = client, users - 1
+            else:
+                del self._clients[loop]
+                if client.owned:
+                    with anyio.CancelScope(shield=True):
+                        await client.api.close()
+
+    def _connect(self) -> _Client:
+        openai, instructor = _libraries()
+        api = self._given or self._new_client(openai)
+
+        async def create(**body: Any) -> Any:
+            _make_strict(body, str(api.base_url))
+            return await api.post(
+                "/chat/completions", cast_to=openai.types.chat.ChatCompletion, body=body
+            )
+
+        modes = {
+            mode: instructor.patch(create=create, mode=getattr(instructor.Mode, mode))
+            for mode in _MODES
+        }
+        return _Client(api, {**modes, "TEXT": create}, owned=self._given is None)
+
+    def _new_client(self, openai: ModuleType) -> AsyncOpenAI:
+        key = self._api_key or (_NO_KEY if self.base_url else None)
+        options: dict[str, Any] = {
+            "api_key": key,
+            "base_url": self.base_url,
+            "max_retries": 0,  # the gateway retries, and counts
+            "timeout": openai.Timeout(None, connect=30.0),
+        }
+        if sniffio.current_async_library() == "asyncio":
+            # Half the processor time of the default transport; it does not run on trio.
+            options["http_client"] = openai.DefaultAioHttpClient(timeout=options["timeout"])
+        try:
+            return cast("AsyncOpenAI", openai.AsyncOpenAI(**options))
+        except openai.OpenAIError as error:
+            raise JudgeSetupError(
+                f"no key for the model {self.model!r}: set OPENAI_API_KEY, or pass base_url= "
+                f"(--base-url) for a server that needs none ({error})"
+            ) from None
+
+    async def answer(self, question: Question[T]) -> Answer[T]:
+        """One attempt; raises JudgeError. Capabilities a server lacks are dropped for good."""
+        openai, _ = _libraries()
+        async with self.session() as client:
+            while True:
+                try:
+                    return await self._ask(client, question)
+                except openai.BadRequestError as error:
+                    if not self._lower_demands(error):
+                        raise _rejected(error) from None
+                except openai.OpenAIError as error:
+                    raise self._failure(openai, error) from None
+
+    def _lower_demands(self, error: Any) -> bool:
+        """Ask for less when the server says that it does not know what was asked for."""
+        text = str(error).lower()
+        if self._logprobs and "logprobs" in text:
+            self._logprobs = False
+            return True
+        structured = ("response_format", "json_schema", "tool_choice", "tools", "json_object")
+        if self._mode + 1 < len(_MODES) and any(word in text for word in structured):
+            self._mode += 1
+            return True
+        return False
+
+    async def _ask(self, client: _Client, question: Question[T]) -> Answer[T]:
+        body = {**self._body(question.options), "messages": list(question.messages)}
+        if question.parser is not None:
+            completion = _checked(await client.create["TEXT"](**body))
+            return self._read(question, completion, "text", None)
+        mode = _MODES[self._mode]
+        value, completion = await self._structured(client.create[mode], body, question)
+        return self._read(question, completion, mode.lower(), value)
+
+    async def _structured(
+        self, create: Callable[..., Any], body: dict[str, Any], question: Question[T]
+    ) -> tuple[T | None, ChatCompletion]:
+        """The parsed answer and its completion; no value when instructor could not parse it."""
+        from instructor.core.exceptions import IncompleteOutputException, InstructorRetryException
+
+        shape = _wire_type(question.answer_type)
+        try:
+            value = await create(response_model=shape, max_retries=0, strict=False, **body)
+        except IncompleteOutputException as error:
+            return None, _checked(error.last_completion)
+        except InstructorRetryException as error:
+            if error.last_completion is None and error.__cause__ is not None:
+                raise _unreadable(error.__cause__) from None
+            return None, _checked(error.last_completion)
+        return value, _checked(value._raw_response)
+
+    def _body(self, options: Options) -> dict[str, Any]:
+        body: dict[str, Any] = {"model": self.model}
+        if options.temperature is not None:
+            body["temperature"] = options.temperature
+        if options.seed is not None:
+            body["seed"] = options.seed
+        if options.max_tokens is not None:
+            body["max_tokens"] = options.max_tokens
+        if options.top_logprobs and self._logprobs:
+            body |= {"logprobs": True, "top_logprobs": options.top_logprobs}
+        return {**body, **self._parameters}
+
+    def _read(
+        self, question: Question[T], completion: ChatCompletion, mode: str, value: T | None
+    ) -> Answer[T]:
+        """The answer in a completion; raises RefusedError or UnparseableError."""
+        choice = completion.choices[0]
+        raw, usage = _text_of(choice.message), _usage(completion)
+        if getattr(choice.message, "refusal", None):
+            raise RefusedError(f"the model refused: {choice.message.refusal}")
+        if choice.finish_reason == "content_filter":
+            raise RefusedError("the provider's content filter stopped the answer")
+        tokens = (usage.input_tokens, usage.output_tokens)
+        if choice.finish_reason == "length":
+            hint = "raise max_tokens or ask for less"
+            raise UnparseableError(f"the answer was cut off at the token limit; {hint}", raw, tokens)
+        if value is None:
+            try:
+                value = read_answer(question, raw)
+            except UnparseableError as error:
+                raise UnparseableError(str(error), raw, tokens) from None
+        return Answer(value, raw, _tokens(choice), usage, mode)
+
+    def _failure(self, openai: ModuleType, error: Any) -> JudgeError:
+        """A provider's error as one of ours."""
+        where = self.base_url or "the provider"
+        if isinstance(error, openai.APITimeoutError):
+            return ProviderError(f"{where} did not answer in time", transient=True)
+        if isinstance(error, openai.APIConnectionError):
+            cause = error.__cause__ or error
+            return ProviderError(
+                f"cannot reach {where}: {cause}; is the server running and the address right?",
+                transient=True,
+            )
+        if isinstance(error, openai.APIStatusError):
+            return _status_error(error)
+        return ProviderError(f"{type(error).__name__}: {error}", transient=False)
+
+
+@cache
+def _libraries() -> tuple[ModuleType, ModuleType]:
+    """openai and instructor, imported when a judge first needs them (about a second)."""
+    import instructor
+    import openai
+    import openai.types.chat
+
+    # Its errors reach the caller as exceptions; without a handler they would be printed too.
+    logging.getLogger("instructor").addHandler(logging.NullHandler())
+    return openai, instructor
+
+
+@cache
+def _wire_type(answer_type: type[BaseModel]) -> Any:
+    """The answer type as instructor wants it, with its JSON schema made once."""
+    import instructor
+
+    wire = instructor.response_schema(answer_type)
+    schema = schema_of(answer_type)
+    return type(answer_type.__name__, (wire,), {
+        "model_json_schema": classmethod(lambda cls, *args, **kwargs: schema),
+        "__module__": answer_type.__module__,
+    })  # fmt: skip
+
+
+def _make_strict(body: dict[str, Any], base_url: str) -> None:
+    """Ask OpenAI's own endpoints for guaranteed schemas; others may not know the word."""
+    form = body.get("response_format")
+    if form and form["type"] == "json_schema" and any(host in base_url for host in _HOSTED):
+        asked = form["json_schema"]
+        schema = _strict_schema(json.dumps(asked["schema"]))
+        body["response_format"] = {
+            "type": "json_schema",
+            "json_schema": {"name": asked["name"], "strict": True, "schema": schema},
+        }
+
+
+@cache
+def _strict_schema(text: str) -> dict[str, Any]:
+    """A schema with closed objects and without the keywords that strict mode refuses."""
+
+    def closed(part: Any) -> Any:
+        if isinstance(part, list):
+            return [closed(item) for item in part]
+        if not isinstance(part, dict):
+            return part
+        kept = {k: closed(v) for k, v in part.items() if k not in ("maxLength", "default")}
+        if kept.get("type") == "object" and "properties" in kept:
+            kept |= {"additionalProperties": False, "required": list(kept["properties"])}
+        return kept
+
+    return cast("dict[str, Any]", closed(json.loads(text)))
+
+
+def _checked(completion: Any) -> ChatCompletion:
+    """A completion that has a choice; servers also send pages, strings and empty lists."""
+    if not getattr(completion, "choices", None):
+        shown = str(completion)[:120]
+        raise ProviderError(f"the endpoint did not send a chat completion: {shown}", transient=False)
+    return cast("ChatCompletion", completion)
+
+
+def _text_of(message: Any) -> str:
+    calls = getattr(message, "tool_calls", None)
+    if calls:
+        return str(calls[0].function.arguments)
+    return message.content or ""
+
+
+def _usage(completion: ChatCompletion) -> Usage:
+    usage = completion.usage
+    return Usage(usage.prompt_tokens, usage.completion_tokens) if usage else Usage()
+
+
+def _tokens(choice: Any) -> tuple[TokenChoice, ...] | None:
+    """Token alternatives, when the provider sent them."""
+    if not choice.logprobs or not choice.logprobs.content:
+        return None
+    return tuple(
+        TokenChoice(item.token, tuple((t.token, t.logprob) for t in item.top_logprobs or ()))
+        for item in choice.logprobs.content
+    )
+
+
+def _status_error(error: Any) -> JudgeError:
+    status, text = error.status_code, _message_of(error)
+    code = str(getattr(error, "code", "") or "")
+    if "content_filter" in code or "content_policy" in code:
+        return RefusedError(f"the provider's content filter refused the question: {text}")
+    transient = (status in _TRANSIENT or status >= 500) and code != "insufficient_quota"
+    hint = {401: "; check the API key", 404: "; check the model's name and the address"}
+    return ProviderError(
+        f"HTTP {status}: {text}{hint.get(status, '')}",
+        transient=transient,
+        status=status,
+        retry_after=_retry_after(error.response.headers),
+    )
+
+
+def _rejected(error: Any) -> JudgeError:
+    return _status_error(error)
+
+
+def _message_of(error: Any) -> str:
+    body = error.body
+    if isinstance(body, dict) and body.get("message"):
+        return str(body["message"])
+    return str(error)
+
+
+def _retry_after(headers: Any) -> float | None:
+    for name, unit in (("retry-after-ms", 1000.0), ("retry-after", 1.0)):
+        value = str(headers.get(name, ""))
+        if value.replace(".", "", 1).isdigit():
+            return float(value) / unit
+    return None
+
+
+def _unreadable(cause: BaseException) -> BaseException:
+    """What to raise for an exception that instructor wrapped."""
+    if isinstance(cause, json.JSONDecodeError):
+        return ProviderError(f"the endpoint did not send JSON: {cause.doc[:120]!r}", transient=False)
+    if isinstance(cause, AttributeError):
+        return ProviderError("the endpoint did not send a chat completion", transient=False)
+    return cause

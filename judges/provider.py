@@ -1,0 +1,85 @@
+"""Judges of other providers, through instructor's own provider strings."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any, TypeVar
+
+import anyio.lowlevel
+from pydantic import BaseModel
+
+from dagengine.errors import JudgeSetupError, ProviderError, UnparseableError, UnsupportedError
+from dagengine.question import Answer, Capabilities, Question
+
+T = TypeVar("T", bound=BaseModel)
+
+
+class ProviderJudge:
+    """Answers with a model of another provider, for instance `anthropic/claude-sonnet-4-5`.
+
+    `spec` is `provider/model` as instructor's `from_provider` takes it; the provider's
+    own package must be installed. Text questions and token probabilities need an
+    OpenAI-compatible endpoint instead.
+    """
+
+    capabilities = Capabilities(text=False)
+
+    def __init__(self, spec: str, **options: Any) -> None:
+        self._spec = spec
+        self._options = options
+        self._clients: dict[Any, Any] = {}
+
+    @property
+    def identity(self) -> str:
+        """The provider string and the options."""
+        return f"{self._spec} with {sorted(self._options.items())!r}"
+
+    @asynccontextmanager
+    async def session(self) -> AsyncIterator[None]:
+        """Make the client; raises JudgeSetupError when the provider cannot be set up."""
+        loop = anyio.lowlevel.current_token()
+        self._clients[loop] = self._clients.get(loop) or self._connect()
+        try:
+            yield
+        finally:
+            self._clients.pop(loop, None)
+
+    def _connect(self) -> Any:
+        import instructor
+        from instructor.core.exceptions import InstructorError
+
+        try:
+            return instructor.from_provider(self._spec, async_client=True, **self._options)
+        except (InstructorError, ImportError, ValueError) as error:
+            raise JudgeSetupError(f"the judge {self._spec!r} cannot be set up: {error}") from None
+
+    async def answer(self, question: Question[T]) -> Answer[T]:
+        """One attempt; raises JudgeError."""
+        from instructor.core.exceptions import IncompleteOutputException, InstructorRetryException
+
+        if question.parser is not None:
+            raise UnsupportedError(f"{self._spec} answers structured questions only")
+        client = self._clients.get(anyio.lowlevel.current_token()) or self._connect()
+        try:
+            value = await client.create(
+                response_model=question.answer_type,
+                messages=list(question.messages),
+                max_retries=0,
+                strict=False,
+            )
+        except IncompleteOutputException as error:
+            raise UnparseableError("the answer was cut off", str(error.last_completion)) from None
+        except InstructorRetryException as error:
+            if error.last_completion is not None:
+                raise UnparseableError(str(error), str(error.last_completion)) from None
+            raise _provider_error(error.__cause__ or error) from None
+        return Answer(value, value.model_dump_json(), mode="provider")
+
+
+def _provider_error(error: BaseException) -> ProviderError:
+    """Providers' error classes differ; the HTTP status, where there is one, does not."""
+    status = getattr(error, "status_code", None)
+    transient = status is None or status in (408, 409, 425, 429) or status >= 500
+    text = f"{type(error).__name__}: {error}"
+    return ProviderError(text, transient=transient, status=status)

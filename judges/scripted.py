@@ -1,0 +1,91 @@
+"""Judges without a model: one that follows a script, one that replays recordings."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from pydantic import BaseModel
+
+from dagengine.errors import JudgeError, RecordingMissError
+from dagengine.judges.reading import read_answer, validated
+from dagengine.question import Answer, Capabilities, Question
+
+T = TypeVar("T", bound=BaseModel)
+Script = Callable[[Question[Any]], Any]
+
+
+class ScriptedJudge:
+    """Answers from a mapping by node name, or from a function of the question.
+
+    A script's answer is the fields of the answer type as a dict, or the bare verdict,
+    score or output; an exception in it is raised. The function may be a coroutine
+    function. For tests, documentation, and judges written in plain Python.
+    """
+
+    capabilities = Capabilities()
+
+    def __init__(self, script: Mapping[str, Any] | Script, name: str = "scripted") -> None:
+        self._script = script
+        self.identity = name
+
+    async def answer(self, question: Question[T]) -> Answer[T]:
+        """One attempt; raises RecordingMissError when the script has nothing to say."""
+        if isinstance(self._script, Mapping):
+            if question.name not in self._script:
+                known = ", ".join(map(repr, self._script))
+                raise RecordingMissError(
+                    f"the script has no answer for {question.name!r}; it has {known}"
+                )
+            given = self._script[question.name]
+        else:
+            given = self._script(question)
+            if inspect.isawaitable(given):
+                given = await given
+        if isinstance(given, JudgeError):
+            raise given
+        return self._read(question, given)
+
+    def _read(self, question: Question[T], given: Any) -> Answer[T]:
+        fields = question.answer_type.model_fields
+        main = next((name for name in ("verdict", "score", "output") if name in fields), None)
+        if isinstance(given, str) and question.parser is not None:
+            return Answer(read_answer(question, given), given, mode="text")
+        if main is not None and not (isinstance(given, dict) and main in given):
+            given = {main: given, **({"reason": "scripted"} if "reason" in fields else {})}
+        raw = json.dumps(given, ensure_ascii=False, default=str)
+        return Answer(validated(question, given, raw), raw)
+
+
+class RecordedJudge:
+    """Answers from recorded texts and fails loudly on a question that was not recorded.
+
+    `recordings` maps keys to the texts that a model once wrote; `key` makes the key of a
+    question (its SHA-256 by default).
+    """
+
+    capabilities = Capabilities(repeatable=False)
+
+    def __init__(
+        self,
+        recordings: Mapping[str, str],
+        *,
+        key: Callable[[Question[Any]], str] = lambda question: question.key,
+        name: str = "recorded",
+    ) -> None:
+        self._recordings = recordings
+        self._key = key
+        self.identity = name
+
+    async def answer(self, question: Question[T]) -> Answer[T]:
+        """The recorded answer; raises RecordingMissError when there is none."""
+        key = self._key(question)
+        text = self._recordings.get(key)
+        if text is None:
+            raise RecordingMissError(
+                f"nothing was recorded for this question (key {key[:16]}…): its wording, its "
+                "evidence or its order differ from the recording"
+            )
+        return Answer(read_answer(question, text), text, mode="recorded")

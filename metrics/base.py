@@ -1,0 +1,126 @@
+"""What every metric shares, and the base of people's own."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import anyio.to_thread
+
+from dagengine.errors import DagengineError, MetricFailedError
+from dagengine.evaluation import a_evaluate, sync
+from dagengine.gateway import DEFAULT_LIMITS, Limits
+from dagengine.graph import Graph, MetricSpec
+from dagengine.nodes import Ask, BaseNode, Given, NodeValue
+from dagengine.report import print_steps
+from dagengine.results import MetricResult
+from dagengine.test_case import TestCase
+
+_ONE_AT_A_TIME = Limits(max_in_flight=1)
+
+
+class BaseMetric:
+    """Base class of metrics.
+
+    A metric of one's own overrides `measure` (and `a_measure` for concurrency), sets
+    `score`, `reason`, `success` and `error` on itself and returns the score; it then works
+    in `evaluate` and under a verdict of a decision tree like any other. It runs on a
+    shallow copy of itself, so that cases judged at the same time keep apart.
+
+    `score`, `reason`, `success`, `error` and `result` show the last `measure` only.
+    """
+
+    threshold: float | None = 0.5
+    model: Any = None
+    include_reason: bool = True
+    strict_mode: bool = False
+    async_mode: bool = True
+    verbose_mode: bool = False
+
+    score: float | None = None
+    reason: str | None = None
+    success: bool | None = None
+    error: str | None = None
+    result: MetricResult | None = None
+
+    @property
+    def __name__(self) -> str:
+        return str(self.__dict__.get("name") or type(self).__name__)
+
+    def spec(self) -> MetricSpec:
+        """The metric as the compiler takes it."""
+        return MetricSpec(
+            name=self.__name__,
+            graph=Graph(root_node=MeasureNode(self)),
+            threshold=self.threshold,
+            strict=bool(self.strict_mode),
+            model=self.model,
+            include_reason=bool(self.include_reason),
+        )
+
+    def measure(self, test_case: TestCase, *args: Any, **kwargs: Any) -> float:
+        """Judge one case and return its score in [0, 1].
+
+        Works with and without a running event loop. Raises MetricFailedError when the case
+        ends without a score, GraphError when the metric does not compile.
+        """
+        return sync(lambda: self.a_measure(test_case, *args, **kwargs))
+
+    async def a_measure(self, test_case: TestCase, *args: Any, **kwargs: Any) -> float:
+        """`measure` for callers with an event loop."""
+        if type(self).measure is not BaseMetric.measure:
+            return await anyio.to_thread.run_sync(lambda: self.measure(test_case, *args, **kwargs))
+        limits = DEFAULT_LIMITS if self.async_mode else _ONE_AT_A_TIME
+        try:
+            done = await a_evaluate([test_case], [self], limits=limits, show=False)
+        except DagengineError as error:
+            self._show(None, None, str(error))
+            raise
+        result = done.rows[0].metrics[0]
+        failure = result.failure
+        self._show(result, result.score, failure.message if failure else None)
+        if self.verbose_mode:
+            print_steps(result)
+        if failure is not None or result.score is None:
+            kind, node = (str(failure.kind), failure.node) if failure else ("no score", None)
+            raise MetricFailedError(result.metric, node, kind, self.error or "")
+        return result.score
+
+    def _show(self, result: MetricResult | None, score: float | None, error: str | None) -> None:
+        """Point the view attributes at one result, all of them together."""
+        self.result, self.score, self.error = result, score, error
+        self.reason = result.reason if result else None
+        self.success = result.success if result else None
+
+    def is_successful(self) -> bool:
+        """Whether the last `measure` met the threshold."""
+        return self.error is None and self.success is True
+
+
+class MeasureNode(BaseNode):
+    """A metric that computes its score itself, as the only node of its graph."""
+
+    kind = "metric"
+    grades = True
+    whole_case = True
+
+    def __init__(self, metric: BaseMetric) -> None:
+        super().__init__(name=metric.__name__)
+        self.metric = metric
+
+    async def run(self, given: Given, ask: Ask) -> NodeValue:
+        metric = copy.copy(self.metric)
+        # What an earlier case left behind must not count for this one.
+        metric.score = metric.reason = metric.success = metric.error = None
+        kind = type(metric)
+        if kind.a_measure is not BaseMetric.a_measure:
+            returned = await metric.a_measure(given.case)
+        elif kind.measure is not BaseMetric.measure:
+            returned = await anyio.to_thread.run_sync(metric.measure, given.case)
+        else:
+            raise TypeError(f"{kind.__name__} overrides neither measure nor a_measure")
+        if metric.error is not None:
+            raise RuntimeError(metric.error)
+        score = metric.score if returned is None else returned
+        success = metric.is_successful() if metric.success is not None else None
+        return NodeValue(score, reason=metric.reason, success=success)

@@ -1,0 +1,125 @@
+"""Decision trees: the nodes, the graph, and the metric that runs it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dagengine.checks import check
+from dagengine.errors import Problem
+from dagengine.graph import Combine, Graph, MetricSpec
+from dagengine.metrics.base import BaseMetric
+from dagengine.nodes import (
+    BaseNode,
+    BinaryJudgementNode,
+    CodeNode,
+    FieldNode,
+    Judgement,
+    MapNode,
+    NonBinaryJudgementNode,
+    RatingNode,
+    TaskNode,
+    VerdictNode,
+)
+from dagengine.render import Picture, draw
+
+__all__ = [
+    "DAG",
+    "BaseNode",
+    "BinaryJudgementNode",
+    "CodeNode",
+    "DAGMetric",
+    "DeepAcyclicGraph",
+    "FieldNode",
+    "Judgement",
+    "MapNode",
+    "NonBinaryJudgementNode",
+    "RatingNode",
+    "TaskNode",
+    "VerdictNode",
+]
+
+
+class DAG(Graph):
+    """A decision tree (any directed acyclic graph of nodes), given by its root node or nodes."""
+
+    def check(self, name: str = "DAG") -> list[Problem]:
+        """Every problem of the graph, warnings included; asks nothing."""
+        return check(MetricSpec(name, self))[0]
+
+    def picture(self, name: str = "DAG") -> Picture:
+        """The tree as designed; raises GraphError when it cannot be drawn."""
+        return draw(MetricSpec(name, self))
+
+    def render(self, path: str) -> str:
+        """Draw the tree into a file (.svg, .png, .pdf, .dot or .mmd); returns the path."""
+        return self.picture().save(path)
+
+    def mermaid(self) -> str:
+        """The tree as Mermaid text, which code hosts draw in pull requests."""
+        return self.picture().mermaid
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, str]:
+        return self.picture()._repr_mimebundle_(**kwargs)
+
+
+DeepAcyclicGraph = DAG
+
+
+class DAGMetric(BaseMetric):
+    """A metric that scores a case by walking a decision tree.
+
+    `threshold` is the lowest score from 0 to 1 that passes (None: no pass or fail);
+    `strict_mode` turns every score below 1 into 0 and the threshold into 1. `model` is the
+    tree's judge (a name, a judge, or a custom model; the run's judge or gpt-4o by default).
+    `combine` says which score counts when several verdicts with a score are reached;
+    `judged_reason` has the judge write the reason in one last call instead of composing it
+    from the reasons on the path.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        dag: Graph,
+        threshold: float | None = 0.5,
+        model: Any = None,
+        include_reason: bool = True,
+        strict_mode: bool = False,
+        async_mode: bool = True,
+        verbose_mode: bool = False,
+        *,
+        combine: Combine = "last",
+        judged_reason: bool = False,
+    ) -> None:
+        self.name = name
+        self.dag = dag
+        self.threshold = 1.0 if strict_mode else threshold
+        self.model = model
+        self.include_reason = include_reason
+        self.strict_mode = strict_mode
+        self.async_mode = async_mode
+        self.verbose_mode = verbose_mode
+        self.combine: Combine = combine
+        self.judged_reason = judged_reason
+
+    def spec(self) -> MetricSpec:
+        return MetricSpec(
+            name=self.name,
+            graph=self.dag,
+            threshold=self.threshold,
+            strict=self.strict_mode,
+            combine=self.combine,
+            model=self.model,
+            include_reason=self.include_reason,
+            judged_reason=self.judged_reason,
+        )
+
+    def picture(self) -> Picture:
+        """The metric's tree as designed; the picture can also show results."""
+        return draw(self.spec())
+
+    def render(self, path: str) -> str:
+        """Draw the tree into a file (.svg, .png, .pdf, .dot or .mmd); returns the path."""
+        return self.picture().save(path)
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, str]:
+        return self.picture()._repr_mimebundle_(**kwargs)

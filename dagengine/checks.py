@@ -9,68 +9,34 @@ from __future__ import annotations
 import difflib
 import inspect
 import re
-import typing
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import networkx as nx
 
-from dagengine.errors import Problem, Severity
-from dagengine.graph import Graph, MetricSpec, as_digraph
-from dagengine.nodes import (
-    BaseNode,
-    BinaryJudgementNode,
-    Branch,
-    CodeNode,
-    NonBinaryJudgementNode,
-    RatingNode,
-    VerdictNode,
-)
+from dagengine.declarations import UNWIRABLE, Reporter, did_you_mean, written
+from dagengine.errors import Problem
+from dagengine.graph import MetricSpec, as_digraph
+from dagengine.nodes import BaseNode, CodeNode
 from dagengine.test_case import is_known_field, known_fields
 from dagengine.wiring import Scope, Slot, Wiring, label_of, wire
 
 _BACKTICKS = re.compile(r"`([^`\n]+)`")
 
 
-@dataclass(frozen=True, slots=True)
-class _Reporter:
-    """Makes problems that name the metric and the node."""
-
-    metric: str
-
-    def __call__(
-        self,
-        code: str,
-        node: BaseNode | str | None,
-        message: str,
-        hint: str,
-        severity: Severity = "error",
-    ) -> Problem:
-        title = node.title if isinstance(node, BaseNode) else node
-        where = f"metric {self.metric!r}" + (f", node {title!r}" if title else "")
-        return Problem(code, where, message, hint, severity)
-
-
 def check(spec: MetricSpec) -> tuple[list[Problem], Wiring | None]:
     """Every problem of one metric, and its wiring when it has one."""
-    problems = list(_written(spec, ()))
-    if any(problem.severity == "error" and problem.code in _UNWIRABLE for problem in problems):
+    problems = list(written(spec, ()))
+    if any(problem.severity == "error" and problem.code in UNWIRABLE for problem in problems):
         return problems, None
     wiring = wire(spec)
     for scope in _scopes(wiring):
-        report = _Reporter(_scope_name(scope))
+        report = Reporter(_scope_name(scope))
         problems += _meaning(scope, wiring, report)
     if wiring.circular:
-        problems.append(_circular(wiring.circular, _Reporter(spec.name)))
+        problems.append(_circular(wiring.circular, Reporter(spec.name)))
     return problems, wiring
-
-
-# With one of these the graph cannot be expanded, so what depends on that must wait.
-_UNWIRABLE = frozenset(
-    {"cycle", "metric-cycle", "not-a-node", "no-root", "verdict-misplaced", "bare-child"}
-)
 
 
 def _scopes(wiring: Wiring) -> list[Scope]:
@@ -81,195 +47,7 @@ def _scope_name(scope: Scope) -> str:
     return scope.prefix() + scope.spec.name if scope.owner else scope.spec.name
 
 
-def _written(spec: MetricSpec, above: tuple[Graph, ...]) -> Iterator[Problem]:
-    """Problems of the graph as it is written, nested metrics included."""
-    report = _Reporter(spec.name)
-    if spec.graph in above:
-        hint = "let the inner verdict lead to a score or to another metric"
-        yield report("metric-cycle", None, "the metric contains itself under a verdict", hint)
-        return
-    yield from _settings(spec, report)
-    if not spec.graph.root_nodes:
-        yield report("no-root", None, "the graph has no root node", "pass root_node= to DAG")
-        return
-    misfits = list(_misfits(spec.graph, report))
-    yield from misfits
-    nodes = spec.graph.nodes()
-    for node in nodes:
-        yield from _node_problems(node, report)
-        for branch in node.branches():
-            if hasattr(branch.target, "spec"):
-                yield from _written(branch.target.spec(), (*above, spec.graph))
-    if not misfits:
-        yield from _cycle(nodes, report)
-
-
-def _settings(spec: MetricSpec, report: _Reporter) -> Iterator[Problem]:
-    low, high = 0.0, 1.0
-    if spec.threshold is not None and not low <= spec.threshold <= high:
-        hint = "use a number from 0 to 1, or None for a score without pass or fail"
-        yield report("threshold-range", None, f"the threshold is {spec.threshold!r}", hint)
-    if spec.combine not in ("last", "min", "max", "mean", "error"):
-        hint = "use last, min, max, mean or error"
-        yield report("combine", None, f"combine is {spec.combine!r}", hint)
-
-
-def _misfits(graph: Graph, report: _Reporter) -> Iterator[Problem]:
-    """Things that stand where only a node may stand."""
-    for root in graph.root_nodes:
-        if isinstance(root, VerdictNode):
-            hint = "start from the task or judgement whose verdict this is"
-            yield report("verdict-root", root, "a verdict cannot be a root", hint)
-        elif not isinstance(root, BaseNode):
-            yield _not_a_node(repr(root), "root_node", report)
-    for node in graph.nodes():
-        for role, others in (("children", node.children), ("inputs", node.inputs)):
-            for other in others:
-                if not isinstance(other, BaseNode):
-                    yield _not_a_node(repr(other), f"{role} of {node.title!r}", report)
-                elif isinstance(other, VerdictNode) and not _may_have_verdicts(node, role):
-                    hint = "put the verdict under the judgement that decides it"
-                    message = f"{other.title} stands among the {role} of a {node.kind} node"
-                    yield report("verdict-misplaced", node, message, hint)
-
-
-def _not_a_node(what: str, role: str, report: _Reporter) -> Problem:
-    return report("not-a-node", None, f"{role} contains {what}", "use a node of dagengine")
-
-
-def _may_have_verdicts(node: BaseNode, role: str) -> bool:
-    judgement = (BinaryJudgementNode, NonBinaryJudgementNode, CodeNode)
-    return role == "children" and isinstance(node, judgement)
-
-
-def _cycle(nodes: Iterable[BaseNode], report: _Reporter) -> Iterator[Problem]:
-    graph = as_digraph(nodes)
-    try:
-        edges = nx.find_cycle(graph)
-    except nx.NetworkXNoCycle:
-        return
-    titles = [edge[0].title for edge in edges]
-    drawn = " -> ".join([*titles, titles[0]])
-    hint = "remove one of these edges, or give the repeated step a node of its own"
-    yield report("cycle", edges[0][0], f"the graph runs in a circle: {drawn}", hint)
-
-
-def _node_problems(node: BaseNode, report: _Reporter) -> Iterator[Problem]:
-    yield from _fields(node, report)
-    if isinstance(node, BinaryJudgementNode | NonBinaryJudgementNode | CodeNode):
-        yield from _verdicts(node, report)
-    if isinstance(node, RatingNode):
-        low, high = node.scale
-        if not (isinstance(low, int) and isinstance(high, int) and low < high):
-            hint = "use two whole numbers, the worst first, for instance (0, 10)"
-            yield report("scale-range", node, f"the scale is {node.scale!r}", hint)
-    if node.asks and not node.text.strip():
-        yield report("empty-text", node, "there is nothing to ask", "write what is asked")
-
-
-def _fields(node: BaseNode, report: _Reporter) -> Iterator[Problem]:
-    for path in node.evaluation_params:
-        if not is_known_field(path):
-            hint = _did_you_mean(path, known_fields())
-            yield report("field-unknown", node, f"no test case has a field {path!r}", hint)
-
-
-def _did_you_mean(word: str, known: Iterable[str]) -> str:
-    names = sorted(set(known))
-    close = difflib.get_close_matches(word, names, n=1, cutoff=0.6)
-    return f"did you mean {close[0]!r}?" if close else f"known are {', '.join(names) or 'none'}"
-
-
-def _verdicts(node: BaseNode, report: _Reporter) -> Iterator[Problem]:
-    branches = node.branches()
-    bare = [branch for branch in branches if branch.bare]
-    if bare:
-        names = ", ".join(repr(branch.target.title) for branch in bare)
-        hint = "name the verdict: VerdictNode(verdict=…, child=…)"
-        message = f"no single undeclared verdict is left for {names}"
-        yield report("bare-child", node, message, hint)
-    named = [branch for branch in branches if not branch.bare]
-    yield from _verdict_types(node, named, report)
-    repeated = [v for v, n in Counter((type(b.verdict), b.verdict) for b in named).items() if n > 1]
-    for _, verdict in repeated:
-        hint = "keep one; a verdict leads to one place"
-        yield report("verdict-duplicate", node, f"verdict {verdict!r} is declared twice", hint)
-    yield from _coverage(node, named, bool(bare), report)
-    for branch in named:
-        yield from _target(node, branch, report)
-    for child in node.children:
-        if isinstance(child, VerdictNode) and None not in (child.score, child.child):
-            hint = "a verdict leads either to a score or to a child"
-            yield report("verdict-both", node, f"{child.title} has a score and a child", hint)
-
-
-def _verdict_types(
-    node: BaseNode, branches: Iterable[Branch], report: _Reporter
-) -> Iterator[Problem]:
-    wanted: type[Any] | tuple[type[Any], ...] = (str, bool)
-    if isinstance(node, BinaryJudgementNode):
-        wanted, hint = bool, "a binary judgement has the verdicts True and False"
-    elif isinstance(node, NonBinaryJudgementNode):
-        wanted, hint = str, "a non-binary judgement has verdicts that are strings"
-    else:
-        hint = "a code node has verdicts that are strings, True or False"
-    for branch in branches:
-        if not isinstance(branch.verdict, wanted):
-            yield report("verdict-type", node, f"verdict {branch.verdict!r}", hint)
-        elif isinstance(branch.verdict, str) and not branch.verdict.strip():
-            yield report("verdict-type", node, "a verdict is empty", "write the verdict's words")
-
-
-def _coverage(
-    node: BaseNode, branches: list[Branch], bare: bool, report: _Reporter
-) -> Iterator[Problem]:
-    declared = {branch.verdict for branch in branches}
-    possible = _possible_verdicts(node)
-    if isinstance(node, NonBinaryJudgementNode) and len(declared) < 2:
-        hint = "declare every verdict the judge may give, at least two"
-        yield report("verdict-missing", node, f"{len(declared)} verdicts are declared", hint)
-    if possible is None or not branches or bare:
-        return
-    for verdict in possible:
-        if verdict not in declared:
-            hint = f"add a verdict node, or {verdict!r}: … to then="
-            yield report("verdict-missing", node, f"verdict {verdict!r} leads nowhere", hint)
-    for verdict in declared - set(possible):
-        if isinstance(node, CodeNode):
-            message = f"verdict {verdict!r} is never returned by {node.text}()"
-            hint = "remove it, or correct the function's return annotation"
-            yield report("unreachable-verdict", node, message, hint, "warning")
-
-
-def _possible_verdicts(node: BaseNode) -> tuple[Any, ...] | None:
-    """All verdicts a node can give, where that is known."""
-    if isinstance(node, BinaryJudgementNode):
-        return (True, False)
-    if isinstance(node, CodeNode):
-        try:
-            returned = typing.get_type_hints(node.function).get("return")
-        except (NameError, TypeError):
-            return None
-        if returned is bool:
-            return (True, False)
-        if typing.get_origin(returned) is typing.Literal:
-            return typing.get_args(returned)
-    return None
-
-
-def _target(node: BaseNode, branch: Branch, report: _Reporter) -> Iterator[Problem]:
-    target, verdict = branch.target, branch.verdict
-    if target is None or isinstance(target, BaseNode) or hasattr(target, "spec"):
-        if isinstance(target, VerdictNode):
-            hint = "let the verdict lead to a score, a node or a metric"
-            yield report("verdict-target", node, f"{verdict!r} leads to a verdict", hint)
-        return
-    if isinstance(target, bool) or not isinstance(target, int) or not 0 <= target <= 10:
-        hint = "scores are whole numbers from 0 to 10"
-        yield report("score-range", node, f"verdict {verdict!r} has score {target!r}", hint)
-
-
-def _meaning(scope: Scope, wiring: Wiring, report: _Reporter) -> Iterator[Problem]:
+def _meaning(scope: Scope, wiring: Wiring, report: Reporter) -> Iterator[Problem]:
     """Problems that show only when the graph is wired."""
     nodes = [slot for slot in scope.slots.values() if slot.node is not None]
     for slot in nodes:
@@ -281,7 +59,7 @@ def _meaning(scope: Scope, wiring: Wiring, report: _Reporter) -> Iterator[Proble
     yield from _threshold(scope, report)
 
 
-def _reads(slot: Slot, report: _Reporter) -> Iterator[Problem]:
+def _reads(slot: Slot, report: Reporter) -> Iterator[Problem]:
     node = slot.node
     assert node is not None
     if not node.evaluation_params and not slot.sources and node.branches():
@@ -299,7 +77,7 @@ def _reads(slot: Slot, report: _Reporter) -> Iterator[Problem]:
         yield from _arity(slot, node, report)
 
 
-def _arity(slot: Slot, node: CodeNode, report: _Reporter) -> Iterator[Problem]:
+def _arity(slot: Slot, node: CodeNode, report: Reporter) -> Iterator[Problem]:
     for source in slot.sources:
         if not source.certain:
             message = f"{source.label!r} is not certain to have run before {node.text}() is called"
@@ -316,7 +94,7 @@ def _arity(slot: Slot, node: CodeNode, report: _Reporter) -> Iterator[Problem]:
         return
 
 
-def _labels(slot: Slot, scope: Scope, report: _Reporter) -> Iterator[Problem]:
+def _labels(slot: Slot, scope: Scope, report: Reporter) -> Iterator[Problem]:
     """Whether everything a prompt refers to is there for certain."""
     node = slot.node
     assert node is not None
@@ -336,7 +114,7 @@ def _labels(slot: Slot, scope: Scope, report: _Reporter) -> Iterator[Problem]:
         elif word in known:
             yield from _certain(slot, word, report)
         elif difflib.get_close_matches(word, [*known, *known_fields()], n=1, cutoff=0.8):
-            hint = _did_you_mean(word, [*known, *known_fields()])
+            hint = did_you_mean(word, [*known, *known_fields()])
             yield report("label-unknown", node, f"nothing is called `{word}`", hint)
 
 
@@ -344,7 +122,7 @@ def _reads_field(node: BaseNode, word: str) -> bool:
     return any(path == word or path.startswith(f"{word}.") for path in node.evaluation_params)
 
 
-def _certain(slot: Slot, label: str, report: _Reporter) -> Iterator[Problem]:
+def _certain(slot: Slot, label: str, report: Reporter) -> Iterator[Problem]:
     producers = [source for source in slot.sources if source.label == label]
     if any(source.certain for source in producers):
         return
@@ -353,9 +131,10 @@ def _certain(slot: Slot, label: str, report: _Reporter) -> Iterator[Problem]:
     yield report("label-uncertain", slot.node, f"`{label}` {what}", hint)
 
 
-def _placeholders(slot: Slot, report: _Reporter) -> Iterator[Problem]:
+def _placeholders(slot: Slot, report: Reporter) -> Iterator[Problem]:
     node = slot.node
-    assert node is not None and node.template is not None
+    assert node is not None
+    assert node.template is not None
     try:
         names = node.template.placeholders()
     except ValueError as error:
@@ -369,7 +148,7 @@ def _placeholders(slot: Slot, report: _Reporter) -> Iterator[Problem]:
         if base in labels:
             yield from _certain(slot, base, report)
         elif name not in known:
-            hint = _did_you_mean(name, known)
+            hint = did_you_mean(name, known)
             yield report("label-unknown", node, f"the prompt refers to {{{name}}}", hint)
     used = {name.removesuffix(".reason") for name in names} | set(names)
     for name in sorted(known - used):
@@ -377,7 +156,7 @@ def _placeholders(slot: Slot, report: _Reporter) -> Iterator[Problem]:
         yield report("unused-output", node, f"{name!r} is read but not used", hint, "warning")
 
 
-def _leaf(slot: Slot, nodes: Iterable[Slot], report: _Reporter) -> Iterator[Problem]:
+def _leaf(slot: Slot, nodes: Iterable[Slot], report: Reporter) -> Iterator[Problem]:
     node = slot.node
     assert node is not None
     read = any(source.slot is slot for other in nodes for source in other.sources)
@@ -392,7 +171,7 @@ def _leaf(slot: Slot, nodes: Iterable[Slot], report: _Reporter) -> Iterator[Prob
     yield report("leaf-without-score", node, f"the {node.kind} is the end of a path", hint)
 
 
-def _roots(scope: Scope, report: _Reporter) -> Iterator[Problem]:
+def _roots(scope: Scope, report: Reporter) -> Iterator[Problem]:
     roots = set(scope.spec.graph.root_nodes)
     graph = as_digraph(scope.spec.graph.nodes())
     for root in scope.spec.graph.root_nodes:
@@ -403,7 +182,7 @@ def _roots(scope: Scope, report: _Reporter) -> Iterator[Problem]:
             yield report("root-reachable", root, f"a root follows {what}", hint)
 
 
-def _scores(scope: Scope, report: _Reporter) -> Iterator[Problem]:
+def _scores(scope: Scope, report: Reporter) -> Iterator[Problem]:
     """Whether a score is certain, and whether there may be more than one."""
     start, end = object(), object()
     flow: nx.DiGraph[Any] = nx.DiGraph()
@@ -452,7 +231,7 @@ def _may_fork(flow: nx.DiGraph[Any], start: object, end: object) -> bool:
     return False
 
 
-def _threshold(scope: Scope, report: _Reporter) -> Iterator[Problem]:
+def _threshold(scope: Scope, report: Reporter) -> Iterator[Problem]:
     spec = scope.spec
     threshold = 1.0 if spec.strict else spec.threshold
     if threshold is None or not scope.terminals:
@@ -471,7 +250,7 @@ def _threshold(scope: Scope, report: _Reporter) -> Iterator[Problem]:
         yield report("threshold-trivial", None, message, "raise it, or lower a score", "warning")
 
 
-def _circular(slots: Iterable[Slot], report: _Reporter) -> Problem:
+def _circular(slots: Iterable[Slot], report: Reporter) -> Problem:
     names = ", ".join(repr(slot.name) for slot in slots if slot.kind == "node")
     hint = "make the node that is read a root, or let the first decision read it too"
     message = f"whether these run depends on their own outcome: {names}"

@@ -149,7 +149,7 @@ class Gateway:
             except JudgeError as error:
                 self._note(judge, question, number, started, error)
                 raise
-            except Exception as error:  # noqa: BLE001 - a judge may be anybody's code
+            except Exception as error:
                 foreign = ProviderError(f"{type(error).__name__}: {error}", transient=False)
                 self._note(judge, question, number, started, foreign)
                 raise foreign from error

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from dagengine.nodes import NodeValue
+from dagengine.node import NodeValue
 from dagengine.plan import Plan, PlanSlot
 from dagengine.results import Failure, MetricResult, OutcomeKind, Step, Verdict, step_text
 

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import networkx as nx
 
-from dagengine.nodes import BaseNode, VerdictNode
+from dagengine.node import BaseNode, VerdictNode
 
 Combine = Literal["last", "min", "max", "mean", "error"]
 

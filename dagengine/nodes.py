@@ -1,4 +1,4 @@
-"""The nodes that graphs are made of.
+"""The kinds of nodes that graphs are made of.
 
 A node says what it reads (`evaluation_params`, `inputs`) and where things go next
 (`children`, `then`). Both ways of writing mean the same graph: a parent lists its
@@ -10,17 +10,26 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol, TypeVar, cast
+from typing import Any, TypeVar, cast
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 
 from dagengine.errors import InputError
+from dagengine.node import (
+    Ask,
+    Asking,
+    BaseNode,
+    Branch,
+    Deciding,
+    Given,
+    Judgement,
+    NodeValue,
+    VerdictNode,
+)
 from dagengine.prompts import (
     Evidence,
     PromptTemplate,
     as_text,
-    evidence_of,
     judgement_instructions,
     judgement_type,
     messages_for,
@@ -29,249 +38,28 @@ from dagengine.prompts import (
     rating_type,
     task_instructions,
 )
-from dagengine.question import DEFAULT_OPTIONS, Answer, Options, Parser, Question
+from dagengine.question import DEFAULT_OPTIONS, Options, Parser, Question
 from dagengine.results import Verdict
 from dagengine.test_case import LLMTestCaseParams, field_name
 from dagengine.weighting import expected_score
 
 T = TypeVar("T", bound=BaseModel)
 
-
-class Judgement(BaseModel):
-    """What readers of a judgement node see."""
-
-    model_config = ConfigDict(frozen=True)
-    verdict: Verdict
-    reason: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class NodeValue:
-    """What a node produced: the value its readers see, and what decides or scores.
-
-    `score` lies in [0, 1]; `mode` says how a rating was read; `success` is set by metrics
-    that decide themselves whether they passed.
-    """
-
-    value: Any
-    verdict: Verdict | None = None
-    reason: str | None = None
-    score: float | None = None
-    mode: str | None = None
-    success: bool | None = None
+__all__ = [
+    "BaseNode",
+    "BinaryJudgementNode",
+    "CodeNode",
+    "FieldNode",
+    "Judgement",
+    "MapNode",
+    "NonBinaryJudgementNode",
+    "RatingNode",
+    "TaskNode",
+    "VerdictNode",
+]
 
 
-@dataclass(frozen=True, slots=True)
-class Given:
-    """What a node reads of one case: fields by path, outputs of other nodes by label."""
-
-    fields: tuple[tuple[str, Any], ...]
-    inputs: tuple[tuple[str, Any], ...]
-    case: Any = None
-
-    def evidence(self) -> list[Evidence]:
-        """Everything read, as evidence blocks in a fixed order."""
-        return [
-            piece for label, value in (*self.inputs, *self.fields)
-            for piece in evidence_of(label, value)
-        ]  # fmt: skip
-
-    def texts(self) -> dict[str, str]:
-        """Everything read, by placeholder name; a judgement also as `label.reason`."""
-        texts: dict[str, str] = {}
-        for label, value in (*self.inputs, *self.fields):
-            texts[label] = as_text(value)
-            if isinstance(value, Judgement):
-                texts[label] = str(value.verdict)
-                texts[f"{label}.reason"] = value.reason or ""
-        return texts
-
-    def values(self) -> list[Any]:
-        """Everything read, as the arguments of a code node: fields, then inputs."""
-        return [value for _, value in (*self.fields, *self.inputs)]
-
-
-class Ask(Protocol):
-    """How a running node puts questions to its judge."""
-
-    async def __call__(self, question: Question[T], /) -> Answer[T]: ...
-
-    async def each(self, questions: Sequence[Question[T]], /) -> list[Answer[T]]:
-        """Ask all questions at once; answers in the order of the questions."""
-        ...
-
-
-class Measurable(Protocol):
-    """A metric, as far as a graph needs to know it."""
-
-    name: str
-
-    def spec(self) -> Any: ...
-
-
-@dataclass(frozen=True, slots=True)
-class Branch:
-    """One verdict of a decision and what it leads to."""
-
-    verdict: Any
-    target: Any
-    bare: bool = False
-
-
-def shorten(text: str, width: int) -> str:
-    """`text` on one line, cut to `width` characters with an ellipsis."""
-    line = " ".join(text.split())
-    return line if len(line) <= width else line[: width - 1].rstrip() + "…"
-
-
-class BaseNode:
-    """Base of all nodes.
-
-    `evaluation_params` are the case fields read, `inputs` the nodes read (each becomes
-    live when this node does), `children` the nodes that this one hands on to.
-    """
-
-    kind: ClassVar[str] = "node"
-    asks: ClassVar[bool] = False  # puts questions to a judge
-    grades: ClassVar[bool] = False  # gives a score when nothing follows it
-    whole_case: ClassVar[bool] = False  # reads the case itself, not only named fields
-
-    def __init__(
-        self,
-        *,
-        name: str | None = None,
-        output_label: str | None = None,
-        children: Iterable[BaseNode] = (),
-        evaluation_params: Iterable[str | LLMTestCaseParams] | None = None,
-        inputs: Iterable[BaseNode] = (),
-        then: Mapping[Any, Any] | None = None,
-    ) -> None:
-        self.name = name
-        self.output_label = output_label
-        self.children: list[BaseNode] = list(children)
-        read = [field_name(param) for param in evaluation_params or ()]
-        self.evaluation_params: tuple[str, ...] = tuple(dict.fromkeys(read))
-        self.inputs: tuple[BaseNode, ...] = tuple(inputs)
-        self.then: dict[Any, Any] = dict(then or {})
-
-    @property
-    def title(self) -> str:
-        """What messages, steps and pictures call this node."""
-        return self.name or self.output_label or shorten(self.text, 60) or self.kind
-
-    @property
-    def text(self) -> str:
-        """The words of the node: instructions, criteria, or the name of its function."""
-        return ""
-
-    @property
-    def template(self) -> PromptTemplate | None:
-        """The node's own prompt, if it has one."""
-        return None
-
-    def branches(self) -> tuple[Branch, ...]:
-        """Verdicts and their targets in declaration order."""
-        return ()
-
-    def successors(self) -> tuple[BaseNode, ...]:
-        """Children that are handed on to, without verdicts."""
-        return tuple(child for child in self.children if not isinstance(child, VerdictNode))
-
-    async def run(self, given: Given, ask: Ask) -> NodeValue:
-        """Do the node's work for one case; raises JudgeError, or whatever user code does."""
-        raise TypeError(f"{type(self).__name__} nodes do not run")
-
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.title!r}>"
-
-
-class VerdictNode(BaseNode):
-    """Where one verdict of a decision leads: a score from 0 to 10, a node, or a metric."""
-
-    kind = "verdict"
-
-    def __init__(
-        self,
-        verdict: Verdict,
-        score: int | None = None,
-        child: BaseNode | Measurable | None = None,
-        *,
-        name: str | None = None,
-    ) -> None:
-        super().__init__(name=name)
-        self.verdict = verdict
-        self.score = score
-        self.child = child
-
-    @property
-    def title(self) -> str:
-        return self.name or f"verdict {self.verdict!r}"
-
-
-class _Deciding(BaseNode):
-    """A node whose verdicts lead somewhere."""
-
-    def add_verdict(
-        self,
-        verdict: Verdict,
-        score: int | None = None,
-        child: BaseNode | Measurable | None = None,
-    ) -> VerdictNode:
-        """Declare one more verdict and what it leads to; returns its node."""
-        node = VerdictNode(verdict, score=score, child=child)
-        self.children.append(node)
-        return node
-
-    def branches(self) -> tuple[Branch, ...]:
-        found = [
-            Branch(child.verdict, child.score if child.child is None else child.child)
-            if isinstance(child, VerdictNode)
-            else Branch(None, child, bare=True)
-            for child in self.children
-        ]
-        found += [Branch(verdict, target) for verdict, target in self.then.items()]
-        return self._name_bare(tuple(found))
-
-    def _name_bare(self, branches: tuple[Branch, ...]) -> tuple[Branch, ...]:
-        return branches
-
-    def successors(self) -> tuple[BaseNode, ...]:
-        return ()
-
-
-class _Asking(BaseNode):
-    """A node that asks its judge; `prompt`, `parser` and `options` change how."""
-
-    asks = True
-
-    def __init__(
-        self,
-        *,
-        prompt: PromptTemplate | None = None,
-        parser: Parser | None = None,
-        options: Options = DEFAULT_OPTIONS,
-        **common: Any,
-    ) -> None:
-        super().__init__(**common)
-        self.prompt = prompt
-        self.parser = parser
-        self.options = options
-
-    @property
-    def template(self) -> PromptTemplate | None:
-        return self.prompt
-
-    def question(self, given: Given, instructions: str, shape: type[T]) -> Question[T]:
-        """The question for one case."""
-        messages = (
-            self.prompt.fill(given.texts())
-            if self.prompt
-            else messages_for(instructions, given.evidence())
-        )
-        return Question(messages, shape, self.options, self.parser, name=self.title)
-
-
-class TaskNode(_Asking):
+class TaskNode(Asking):
     """Prepares something for later nodes: `instructions` applied to what the node reads.
 
     Readers know the result as `output_label`; `output_type` (text by default) is the type
@@ -318,7 +106,7 @@ class TaskNode(_Asking):
         return NodeValue(cast(Any, answer.value).output)
 
 
-class _JudgementNode(_Asking, _Deciding):
+class _JudgementNode(Asking, Deciding):
     """A criterion and its verdicts; the judge gives its reason before its verdict."""
 
     def __init__(
@@ -396,7 +184,7 @@ class NonBinaryJudgementNode(_JudgementNode):
     kind = "judgement"
 
 
-class RatingNode(_Asking):
+class RatingNode(Asking):
     """A rating on a whole-number scale; its score is (value - low) / (high - low).
 
     Where the judge gives token probabilities the score is their expectation over the
@@ -448,7 +236,7 @@ class RatingNode(_Asking):
         return NodeValue(rating, reason=found.reason, score=score, mode=mode)
 
 
-class MapNode(_Asking):
+class MapNode(Asking):
     """One question per item of a list, all at once.
 
     The list is the output of `over` when that is a node, or the case field it names.
@@ -528,7 +316,7 @@ class MapNode(_Asking):
         return Question(messages_for(system, evidence), shape, self.options, name=self.title)
 
 
-class CodeNode(_Deciding):
+class CodeNode(Deciding):
     """Plain Python in a graph: prepares a value, decides, or scores.
 
     `function` is called with the case fields it reads, then its inputs, in the order

@@ -16,7 +16,7 @@ import networkx as nx
 from dagengine.checks import check
 from dagengine.errors import GraphError, Problem
 from dagengine.graph import MetricSpec
-from dagengine.nodes import BaseNode
+from dagengine.node import BaseNode
 from dagengine.wiring import Scope, Slot, SlotKind, Wiring
 
 

@@ -188,9 +188,7 @@ def judgement_type(verdicts: tuple[str, ...] | None) -> type[BaseModel]:
     """Answer type of a judgement: reason, then verdict (None: true or false)."""
     kind: Any = Annotated[bool, Field(strict=True), BeforeValidator(_to_bool)]
     if verdicts is not None:
-        kind = Annotated[
-            Literal[verdicts], BeforeValidator(lambda value: nearest(value, verdicts))
-        ]
+        kind = Annotated[Literal[verdicts], BeforeValidator(lambda value: nearest(value, verdicts))]
     return create_model("Judgement", __base__=_Strict, reason=(Reason, ...), verdict=(kind, ...))
 
 

@@ -140,6 +140,9 @@ class Usage:
         )
 
 
+NO_USAGE = Usage()
+
+
 @dataclass(frozen=True, slots=True)
 class TokenChoice:
     """One token of an answer and its likeliest alternatives, as (token, log-probability)."""
@@ -159,7 +162,7 @@ class Answer(Generic[T]):
     value: T
     raw: str = ""
     tokens: tuple[TokenChoice, ...] | None = None
-    usage: Usage = Usage()
+    usage: Usage = NO_USAGE
     mode: str = "direct"
 
 

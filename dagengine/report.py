@@ -86,11 +86,15 @@ def _cells(metric: MetricResult) -> list[Any]:
 
     if metric.failure is not None:
         text = f"{metric.failure.kind} at {metric.failure.node}: {metric.failure.message}"
-        return [Text("–"), Text("error", style="yellow"), Text(_short(text, 200))]
+        return [Text("-"), Text("error", style="yellow"), Text(_short(text, 200))]
     verdict = {True: ("pass", "green"), False: ("fail", "red"), None: ("", "")}[metric.success]
     path = ", ".join(f"{node}: {chosen}" for node, chosen in metric.path)
     text = path or (metric.reason or "")
-    return [Text(f"{metric.score:.3f}"), Text(verdict[0], style=verdict[1]), Text(_short(text, 200))]
+    return [
+        Text(f"{metric.score:.3f}"),
+        Text(verdict[0], style=verdict[1]),
+        Text(_short(text, 200)),
+    ]
 
 
 def _short(text: str, width: int) -> str:
@@ -109,7 +113,7 @@ def _summary_table(rows: Sequence[CaseResult]) -> Any:
     for name in names:
         found = [m for row in rows for m in row.metrics if m.metric == name]
         scores = [m.score for m in found if m.score is not None]
-        mean = f"{sum(scores) / len(scores):.3f}" if scores else "–"
+        mean = f"{sum(scores) / len(scores):.3f}" if scores else "-"
         kinds = Counter(str(m.failure.kind) for m in found if m.failure)
         missing = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items())) or "0"
         passed = sum(m.success is True for m in found)

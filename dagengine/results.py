@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import Any
 
 from dagengine.prompts import as_text
-from dagengine.question import Usage
+from dagengine.question import NO_USAGE, Usage
 
 Verdict = str | bool
 
@@ -141,7 +141,7 @@ class Attempt:
     number: int
     outcome: OutcomeKind
     seconds: float
-    usage: Usage = Usage()
+    usage: Usage = NO_USAGE
     mode: str | None = None
     message: str | None = None
 
@@ -159,7 +159,7 @@ class Totals:
     calls: int = 0
     retried: int = 0
     failed: int = 0
-    usage: Usage = Usage()
+    usage: Usage = NO_USAGE
 
 
 @dataclass(frozen=True, slots=True)

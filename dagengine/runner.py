@@ -20,7 +20,7 @@ from pydantic import BaseModel
 from dagengine.errors import JudgeError, UnparseableError
 from dagengine.flights import Flights
 from dagengine.gateway import Gateway
-from dagengine.nodes import Given, NodeValue
+from dagengine.node import Given, NodeValue
 from dagengine.plan import Plan, Unit
 from dagengine.prompts import Evidence, messages_for, output_type
 from dagengine.question import Answer, Judge, Question
@@ -86,9 +86,7 @@ class _Run:
 class Runner:
     """Runs one plan over one iterable of cases; use an instance once."""
 
-    def __init__(
-        self, plan: Plan, judges: Sequence[Judge], gateway: Gateway, emit: Emit
-    ) -> None:
+    def __init__(self, plan: Plan, judges: Sequence[Judge], gateway: Gateway, emit: Emit) -> None:
         """`judges` stand in the order of `plan.models`; `emit` gets rows in order."""
         self._plan = plan
         self._gateway = gateway

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from dagengine.grading import grade, metric_result, strict_score
-from dagengine.nodes import NodeValue
+from dagengine.node import NodeValue
 from dagengine.plan import Plan
 from dagengine.results import Failure, MetricResult, OutcomeKind
 

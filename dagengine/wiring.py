@@ -21,12 +21,11 @@ from typing import Any, Literal
 import networkx as nx
 
 from dagengine.graph import MetricSpec, as_digraph
-from dagengine.nodes import BaseNode
+from dagengine.node import BaseNode
 
 SlotKind = Literal["node", "verdict", "metric"]
 Start = Literal["start"]
 _START: Start = "start"  # where liveness comes from; networkx has no use for None
-Digraph = nx.DiGraph
 
 
 @dataclass(slots=True, eq=False)
@@ -201,7 +200,7 @@ def label_of(node: BaseNode) -> str:
     return node.output_label or node.title
 
 
-def _comes_before(graph: Digraph[BaseNode], node: BaseNode, decisions: set[BaseNode]) -> bool:
+def _comes_before(graph: nx.DiGraph[BaseNode], node: BaseNode, decisions: set[BaseNode]) -> bool:
     """Whether a path leads from `node` to one of `decisions`."""
     seen, waiting = {node}, [node] if decisions else []
     while waiting:
@@ -220,7 +219,7 @@ def _order(slot: Slot) -> tuple[int, str]:
 
 
 def _generations(slots: Iterable[Slot]) -> None:
-    graph: Digraph[Slot] = nx.DiGraph()
+    graph: nx.DiGraph[Slot] = nx.DiGraph()
     for slot in slots:
         graph.add_node(slot)
         graph.add_edges_from((slot, target) for _, target in slot.branches)
@@ -231,9 +230,9 @@ def _generations(slots: Iterable[Slot]) -> None:
             slot.generation = depth
 
 
-def _cause_graph(slots: Iterable[Slot]) -> Digraph[Slot | Start]:
+def _cause_graph(slots: Iterable[Slot]) -> nx.DiGraph[Slot | Start]:
     """Edges along which liveness spreads, from the start."""
-    graph: Digraph[Slot | Start] = nx.DiGraph()
+    graph: nx.DiGraph[Slot | Start] = nx.DiGraph()
     graph.add_node(_START)
     for slot in slots:
         graph.add_node(slot)
@@ -243,9 +242,9 @@ def _cause_graph(slots: Iterable[Slot]) -> Digraph[Slot | Start]:
     return graph
 
 
-def _wait_graph(slots: Iterable[Slot]) -> Digraph[tuple[Slot, bool]]:
+def _wait_graph(slots: Iterable[Slot]) -> nx.DiGraph[tuple[Slot, bool]]:
     """What must be known before what: (slot, False) is its liveness, (slot, True) its value."""
-    graph: Digraph[tuple[Slot, bool]] = nx.DiGraph()
+    graph: nx.DiGraph[tuple[Slot, bool]] = nx.DiGraph()
     for slot in slots:
         live, value = (slot, False), (slot, True)
         graph.add_edge(live, value)
@@ -259,7 +258,7 @@ def _wait_graph(slots: Iterable[Slot]) -> Digraph[tuple[Slot, bool]]:
     return graph
 
 
-def _drop_implied_pulls(slots: list[Slot], causes: Digraph[Slot | Start]) -> list[Slot]:
+def _drop_implied_pulls(slots: list[Slot], causes: nx.DiGraph[Slot | Start]) -> list[Slot]:
     """Forget pulls that cannot matter, because what they read is live before they are.
 
     Without this, a node read on both sides of a decision would seem to wait for it.
@@ -290,7 +289,7 @@ def _tangles(slots: Iterable[Slot]) -> list[set[tuple[Slot, bool]]]:
     return [part for part in parts if len(part) > 1]
 
 
-def _live_with(slot: Slot, causes: Digraph[Slot | Start]) -> set[Slot]:
+def _live_with(slot: Slot, causes: nx.DiGraph[Slot | Start]) -> set[Slot]:
     """Slots that are never live without `slot` being live: itself, readers, parents."""
     certain = {slot}
     for before in causes.predecessors(slot):
@@ -299,7 +298,7 @@ def _live_with(slot: Slot, causes: Digraph[Slot | Start]) -> set[Slot]:
     return certain
 
 
-def _reachable(causes: Digraph[Slot | Start], goal: Slot, avoiding: set[Slot]) -> bool:
+def _reachable(causes: nx.DiGraph[Slot | Start], goal: Slot, avoiding: set[Slot]) -> bool:
     """Whether liveness can get from the start to `goal` without touching `avoiding`."""
     seen: set[Slot | Start] = {_START}
     waiting: list[Slot | Start] = [_START]
@@ -316,7 +315,7 @@ def _reachable(causes: Digraph[Slot | Start], goal: Slot, avoiding: set[Slot]) -
 class _Dominators:
     """Which slots are live only after certain others."""
 
-    def __init__(self, causes: Digraph[Slot | Start]) -> None:
+    def __init__(self, causes: nx.DiGraph[Slot | Start]) -> None:
         parents = nx.immediate_dominators(causes, _START)
         self._children: dict[Slot | Start | None, list[Slot]] = {}
         for slot, parent in parents.items():
@@ -343,7 +342,7 @@ def _rank(slots: Iterable[Slot]) -> None:
         slot.rank = rank
 
 
-def _mark_uncertain(slots: Iterable[Slot], causes: Digraph[Slot | Start]) -> None:
+def _mark_uncertain(slots: Iterable[Slot], causes: nx.DiGraph[Slot | Start]) -> None:
     """Mark the sources that may be dead although their reader is live."""
     dominators: _Dominators | None = None
     below: dict[Slot, set[Slot]] = {}

@@ -15,12 +15,17 @@ from dagengine.question import Judge
 DEFAULT_MODEL = "gpt-4o"
 # Prefixes of instructor's provider strings; any other name is a model of the endpoint.
 PROVIDERS = frozenset(
-    "anthropic azure_openai bedrock cerebras cohere databricks deepseek fireworks google groq "
-    "litellm mistral ollama openai openrouter perplexity together vertexai writer xai".split()
+    (
+        *("anthropic", "azure_openai", "bedrock", "cerebras", "cohere", "databricks"),
+        *("deepseek", "fireworks", "google", "groq", "litellm", "mistral", "ollama"),
+        *("openai", "openrouter", "perplexity", "together", "vertexai", "writer", "xai"),
+    )
 )
 
 
-def as_judge(model: Any = None, *, base_url: str | None = None, api_key: str | None = None) -> Judge:
+def as_judge(
+    model: Any = None, *, base_url: str | None = None, api_key: str | None = None
+) -> Judge:
     """The judge that `model` stands for.
 
     None is gpt-4o; a string is a model's name, or `provider/model` for another provider;

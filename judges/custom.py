@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect
 import json
 from abc import ABC, abstractmethod
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import anyio.to_thread
 from pydantic import BaseModel
@@ -67,8 +67,8 @@ class CustomJudge:
             raise InputError(f"{llm!r} has neither `generate` nor `a_generate`")
         self._llm = llm
         coroutine = getattr(llm, "a_generate", None)
-        self._async = coroutine if inspect.iscoroutinefunction(coroutine) else None
-        self._call: Any = self._async or getattr(llm, "generate", None) or coroutine
+        self._async: Any = cast(Any, coroutine) if inspect.iscoroutinefunction(coroutine) else None
+        self._call = cast(Any, self._async or getattr(llm, "generate", None) or coroutine)
         self._takes_schema = "schema" in inspect.signature(self._call).parameters
 
     @property
@@ -92,7 +92,7 @@ class CustomJudge:
             given = given[0]  # some models return (answer, cost)
         return self._read(question, given)
 
-    def _prompt(self, question: Question[Any], structured: bool) -> str:
+    def _prompt(self, question: Question[BaseModel], structured: bool) -> str:
         """The messages as one text; the schema is written out when it cannot be passed."""
         parts = [message["content"] for message in question.messages]
         if not structured and question.parser is None:

@@ -14,6 +14,7 @@ from functools import cache
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
+import anyio
 import anyio.lowlevel
 import sniffio
 from pydantic import BaseModel
@@ -26,7 +27,15 @@ from dagengine.errors import (
     UnparseableError,
 )
 from dagengine.judges.reading import read_answer
-from dagengine.question import Answer, Capabilities, Options, Question, TokenChoice, Usage, schema_of
+from dagengine.question import (
+    Answer,
+    Capabilities,
+    Options,
+    Question,
+    TokenChoice,
+    Usage,
+    schema_of,
+)
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
@@ -143,6 +152,22 @@ class OpenAIJudge:
                 f"(--base-url) for a server that needs none ({error})"
             ) from None
 
+    async def require_reachable(self) -> None:
+        """Raise JudgeSetupError when there is no key, or nothing listens at `base_url`."""
+        async with self.session() as client:
+            url = client.api.base_url
+            if self.base_url is None:
+                return
+            port = url.port or (443 if url.scheme == "https" else 80)
+            try:
+                stream = await anyio.connect_tcp(url.host, port)
+            except OSError as error:
+                raise JudgeSetupError(
+                    f"nothing answers at {self.base_url}: {error}; is the server running and "
+                    "the address right?"
+                ) from None
+            await stream.aclose()
+
     async def answer(self, question: Question[T]) -> Answer[T]:
         """One attempt; raises JudgeError. Capabilities a server lacks are dropped for good."""
         openai, _ = _libraries()
@@ -219,7 +244,9 @@ class OpenAIJudge:
         tokens = (usage.input_tokens, usage.output_tokens)
         if choice.finish_reason == "length":
             hint = "raise max_tokens or ask for less"
-            raise UnparseableError(f"the answer was cut off at the token limit; {hint}", raw, tokens)
+            raise UnparseableError(
+                f"the answer was cut off at the token limit; {hint}", raw, tokens
+            )
         if value is None:
             try:
                 value = read_answer(question, raw)
@@ -301,7 +328,9 @@ def _checked(completion: Any) -> ChatCompletion:
     """A completion that has a choice; servers also send pages, strings and empty lists."""
     if not getattr(completion, "choices", None):
         shown = str(completion)[:120]
-        raise ProviderError(f"the endpoint did not send a chat completion: {shown}", transient=False)
+        raise ProviderError(
+            f"the endpoint did not send a chat completion: {shown}", transient=False
+        )
     return cast("ChatCompletion", completion)
 
 
@@ -364,7 +393,9 @@ def _retry_after(headers: Any) -> float | None:
 def _unreadable(cause: BaseException) -> BaseException:
     """What to raise for an exception that instructor wrapped."""
     if isinstance(cause, json.JSONDecodeError):
-        return ProviderError(f"the endpoint did not send JSON: {cause.doc[:120]!r}", transient=False)
+        return ProviderError(
+            f"the endpoint did not send JSON: {cause.doc[:120]!r}", transient=False
+        )
     if isinstance(cause, AttributeError):
         return ProviderError("the endpoint did not send a chat completion", transient=False)
     return cause

@@ -11,7 +11,7 @@ from dagengine.errors import DagengineError, MetricFailedError
 from dagengine.evaluation import a_evaluate, sync
 from dagengine.gateway import DEFAULT_LIMITS, Limits
 from dagengine.graph import Graph, MetricSpec
-from dagengine.nodes import Ask, BaseNode, Given, NodeValue
+from dagengine.node import Ask, BaseNode, Given, NodeValue
 from dagengine.report import print_steps
 from dagengine.results import MetricResult
 from dagengine.test_case import TestCase

@@ -1,0 +1,5 @@
+"""`python -m dagengine`."""
+
+from dagengine.cli import main
+
+main()

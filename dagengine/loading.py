@@ -1,0 +1,150 @@
+"""Files that people name on the command line: metrics, judges, cases, results."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import sys
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from dagengine.errors import DagengineError, InputError
+from dagengine.graph import Graph
+from dagengine.judges.choosing import as_judge
+from dagengine.metrics.base import BaseMetric
+from dagengine.metrics.dag import DAGMetric
+from dagengine.question import Judge
+from dagengine.results import CaseResult
+from dagengine.test_case import (
+    ArenaTestCase,
+    ConversationalTestCase,
+    LLMTestCase,
+    TestCase,
+)
+
+
+def load_module(path: Path) -> ModuleType:
+    """Run a Python file; raises InputError that names the line when it fails."""
+    if not path.is_file():
+        raise InputError(f"there is no file {path}")
+    spec = importlib.util.spec_from_file_location(f"dagengine_user_{path.stem}", path)
+    if spec is None or spec.loader is None:
+        raise InputError(f"{path} is not a Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[module.__name__] = module
+    try:
+        spec.loader.exec_module(module)
+    except DagengineError:
+        raise
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - the file may do anything
+        lines = [f for f in traceback.extract_tb(error.__traceback__) if f.filename == str(path)]
+        place = f" line {lines[-1].lineno}" if lines else ""
+        raise InputError(f"{path}{place}: {type(error).__name__}: {error}") from None
+    return module
+
+
+def _split(target: str) -> tuple[Path, str | None]:
+    """`file.py:name` as its parts (a Windows drive letter is not a name)."""
+    path, colon, name = target.rpartition(":")
+    if colon and name.isidentifier() and path.endswith(".py"):
+        return Path(path), name
+    return Path(target), None
+
+
+def load_metrics(target: str) -> list[BaseMetric]:
+    """The metrics of `metrics.py`, or the one called `name` of `metrics.py:name`."""
+    path, name = _split(target)
+    module = load_module(path)
+    if name is not None:
+        found = [getattr(module, name, None)]
+        if found[0] is None:
+            raise InputError(f"{path} has no {name!r}; it has {_candidates(module)}")
+    else:
+        found = [value for value in vars(module).values() if isinstance(value, BaseMetric)]
+        if not found:
+            found = [value for value in vars(module).values() if isinstance(value, Graph)]
+    metrics = [_as_metric(value, path) for value in dict.fromkeys(found)]
+    if not metrics:
+        raise InputError(f"{path} defines no metric: make one at module level, `m = DAGMetric(…)`")
+    return metrics
+
+
+def _as_metric(value: object, path: Path) -> BaseMetric:
+    if isinstance(value, BaseMetric):
+        return value
+    if isinstance(value, Graph):
+        return DAGMetric(name=path.stem, dag=value)
+    raise InputError(f"{path}: {value!r} is neither a metric nor a DAG")
+
+
+def _candidates(module: ModuleType) -> str:
+    kinds = (BaseMetric, Graph)
+    names = [name for name, value in vars(module).items() if isinstance(value, kinds)]
+    return ", ".join(names) or "no metric at all"
+
+
+def load_judge(target: str | None, base_url: str | None) -> Judge:
+    """The judge for `--judge`: a model's name, `provider/model`, or `file.py:object`."""
+    if target is None or not (target.endswith(".py") or ".py:" in target):
+        return as_judge(target, base_url=base_url)
+    path, name = _split(target)
+    module = load_module(path)
+    value = getattr(module, name or "judge", None)
+    if value is None:
+        raise InputError(f"{path} has no {name or 'judge'!r}; write {path}:NAME")
+    return as_judge(value)
+
+
+def load_cases(path: Path) -> list[TestCase]:
+    """Test cases from JSON lines; raises InputError that names the line and the field."""
+    return list(_lines(path, _case))
+
+
+def load_results(path: Path) -> list[CaseResult]:
+    """Rows that a run wrote; raises InputError that names the line."""
+    adapter = TypeAdapter(CaseResult)
+    return list(_lines(path, adapter.validate_python))
+
+
+def _lines(path: Path, read: Any) -> Iterator[Any]:
+    if not path.is_file():
+        raise InputError(f"there is no file {path}")
+    with path.open(encoding="utf-8") as file:
+        for number, line in enumerate(file, 1):
+            if not line.strip():
+                continue
+            try:
+                yield read(json.loads(line))
+            except json.JSONDecodeError as error:
+                message = f"{path} line {number}: not JSON: {error.msg} at column {error.colno}"
+                raise InputError(message) from None
+            except ValidationError as error:
+                raise InputError(f"{path} line {number}: {_explain(error)}") from None
+
+
+def _case(fields: Any) -> TestCase:
+    if isinstance(fields, dict) and "turns" in fields:
+        return ConversationalTestCase.model_validate(fields)
+    if isinstance(fields, dict) and "contestants" in fields:
+        return ArenaTestCase.model_validate(fields)
+    return LLMTestCase.model_validate(fields)
+
+
+def _explain(error: ValidationError) -> str:
+    """What is wrong with one line, field by field."""
+    parts: list[str] = []
+    for item in error.errors(include_url=False):
+        place = ".".join(str(step) for step in item["loc"])
+        if item["type"] == "extra_forbidden":
+            known = ", ".join(LLMTestCase.model_fields)
+            parts.append(f"unknown field {place!r} (a test case has: {known})")
+        elif item["type"] == "missing":
+            parts.append(f"the field {place!r} is missing")
+        else:
+            parts.append(f"{place or 'the line'}: {item['msg']}")
+    return "; ".join(parts)

@@ -1,0 +1,133 @@
+"""What a picture says about each node and edge, in three views of one graph."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from dagengine.graph import MetricSpec
+from dagengine.results import MetricResult, Step
+from dagengine.wiring import Slot
+
+INK = "#1f2933"
+LINES = 8
+# Red over amber to green, each dark enough for no more than a background.
+SCORES = ("#f6b0a8", "#f8c9a0", "#fae29c", "#dbe8a0", "#aedba6")
+
+
+def score_colour(score: float | None) -> str:
+    """The background of a score from 0 to 1; its number is always written beside it."""
+    return SCORES[min(int((score or 0.0) * len(SCORES)), len(SCORES) - 1)]
+
+
+class Design:
+    """The tree as designed; other views say more about some nodes and edges."""
+
+    def title(self, spec: MetricSpec) -> str:
+        threshold = "no threshold" if spec.threshold is None else f"passes at {spec.threshold:g}"
+        return f"{spec.name} ({threshold})"
+
+    def note(self, slot: Slot) -> str:
+        """What happened at a node, in a few words."""
+        return ""
+
+    def weight(self, before: Slot, verdict: Any, after: Slot) -> float | None:
+        """How much an edge was taken, from 0 to 1; None when the view does not say."""
+        return None
+
+    def verdict(self, slot: Slot, verdict: Any) -> str:
+        """The words on a verdict's edge."""
+        return str(verdict)
+
+    def reached(self, slot: Slot) -> bool | None:
+        """Whether anything happened at a node; None when the view does not say."""
+        return None
+
+
+class OnePath(Design):
+    """The path that one case took, and what each node answered."""
+
+    def __init__(self, result: MetricResult) -> None:
+        self._result = result
+        self._steps = {step.node: step for step in result.steps}
+        self._chosen = dict(result.path)
+        for step in result.steps:
+            if step.verdict is not None:
+                self._chosen[step.node] = step.verdict
+
+    def title(self, spec: MetricSpec) -> str:
+        failure = self._result.failure
+        if failure is not None:
+            return f"{spec.name}: {failure.kind} at {failure.node}"
+        outcome = {True: ", passed", False: ", failed", None: ""}[self._result.success]
+        return f"{spec.name}: score {self._result.score:.3g}{outcome}"
+
+    def note(self, slot: Slot) -> str:
+        step = self._steps.get(slot.name)
+        return "" if step is None else _answer(step)
+
+    def weight(self, before: Slot, verdict: Any, after: Slot) -> float | None:
+        if verdict is None:
+            return float(before.name in self._steps and after.name in self._steps)
+        return float(before.name in self._chosen and self._chosen[before.name] == verdict)
+
+    def verdict(self, slot: Slot, verdict: Any) -> str:
+        taken = slot.name in self._chosen and self._chosen[slot.name] == verdict
+        return f"✓ {verdict}" if taken else str(verdict)
+
+    def reached(self, slot: Slot) -> bool | None:
+        if slot.kind == "node":
+            return slot.name in self._steps
+        return None
+
+
+def _answer(step: Step) -> str:
+    if step.outcome != "ok":
+        return f"✗ {step.outcome}: {step.reason or ''}"
+    if step.verdict is not None:
+        return f"→ {step.verdict}: {step.reason or ''}".rstrip(": ")
+    if step.score is not None:
+        return f"→ {step.score:.3g}"
+    return f"→ {step.output or ''}"
+
+
+class Counts(Design):
+    """How often a data set took each edge."""
+
+    def __init__(self, results: Sequence[MetricResult]) -> None:
+        self._cases = len(results)
+        self._failed = sum(result.failure is not None for result in results)
+        self._ran: Counter[str] = Counter()
+        self._broke: Counter[str] = Counter()
+        self._chose: Counter[tuple[str, Any]] = Counter()
+        for result in results:
+            for step in result.steps:
+                ok = step.outcome == "ok"
+                (self._ran if ok else self._broke)[step.node] += 1
+                if step.verdict is not None:
+                    self._chose[step.node, step.verdict] += 1
+
+    def title(self, spec: MetricSpec) -> str:
+        failed = f", {self._failed} without a score" if self._failed else ""
+        return f"{spec.name}: {self._cases} cases{failed}"
+
+    def note(self, slot: Slot) -> str:
+        ran, broke = self._ran[slot.name], self._broke[slot.name]
+        failed = f", failed {broke}x" if broke else ""
+        return f"ran {ran}x{failed}"
+
+    def weight(self, before: Slot, verdict: Any, after: Slot) -> float | None:
+        if not self._cases:
+            return 0.0
+        if verdict is None:
+            return min(self._ran[before.name], self._ran[after.name]) / self._cases
+        return self._chose[before.name, verdict] / self._cases
+
+    def verdict(self, slot: Slot, verdict: Any) -> str:
+        count, ran = self._chose[slot.name, verdict], self._ran[slot.name]
+        share = f" ({count / ran:.0%})" if ran else ""
+        return f"{verdict}\n{count}x{share}"
+
+    def reached(self, slot: Slot) -> bool | None:
+        return bool(self._ran[slot.name] + self._broke[slot.name]) if slot.kind == "node" else None

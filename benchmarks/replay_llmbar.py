@@ -12,10 +12,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 
+from llmbar import Recording, Replay, data_directory, how_to_get, is_there, load, replay, statistics
 from rich.console import Console
 from rich.table import Table
-
-from llmbar import Recording, Replay, data_directory, how_to_get, is_there, load, replay, statistics
 
 MEASURES = ("acc_average", "agreement")
 WIDTH_OF_A_FILE = 110
@@ -37,9 +36,7 @@ def main() -> int:
     return 0 if all(done.complete for done in replays) and figures == recording.published else 1
 
 
-def _table(
-    recording: Recording, replays: Sequence[Replay], figures: Mapping[str, float]
-) -> Table:
+def _table(recording: Recording, replays: Sequence[Replay], figures: Mapping[str, float]) -> Table:
     table = Table("judge", "protocol", "subset", title="LLMBar, replayed")
     for measure in ("accuracy", "agreement"):
         table.add_column(f"{measure}\nours", justify="right")

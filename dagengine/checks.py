@@ -34,8 +34,13 @@ def check(spec: MetricSpec) -> tuple[list[Problem], Wiring | None]:
     for scope in _scopes(wiring):
         report = Reporter(_scope_name(scope))
         problems += _meaning(scope, wiring, report)
+    report = Reporter(spec.name)
     if wiring.circular:
-        problems.append(_circular(wiring.circular, Reporter(spec.name)))
+        problems.append(_circular(wiring.circular, report))
+    for slot in wiring.idle:
+        hint = "add it to root_nodes=, or list it as a child or verdict of something that runs"
+        message = "nothing makes it run: only nodes that wait for it do"
+        problems.append(report("never-runs", slot.name, message, hint))
     return problems, wiring
 
 

@@ -90,6 +90,8 @@ def run(
 
     loaded = load_metrics(metrics)
     cases = load_cases(data)
+    if case is not None and not 0 <= case < len(cases):
+        raise typer.BadParameter(f"there is no case {case}; {data} has {len(cases)}")
     model = load_judge(judge, base_url) if judge or base_url else None
     _require_reachable(model)
     limits = Limits(
@@ -98,7 +100,7 @@ def run(
     out.mkdir(parents=True, exist_ok=True)
     results = out / "results.jsonl"
     written = 0
-    with results.open("w", encoding="utf-8") as file:
+    with results.open("w", encoding="utf-8", errors="backslashreplace") as file:
 
         def keep(row: CaseResult) -> None:
             nonlocal written
@@ -135,13 +137,18 @@ def _draw_views(metric: BaseMetric, rows: list[CaseResult], case: int | None, fo
     from dagengine.render import draw
 
     spec = metric.spec()
-    stem = re.sub(r"\W+", "-", spec.name.lower()).strip("-") or "metric"
+    stem = _slug(spec.name)
     _save(draw(spec), folder / f"{stem}-tree.svg")
     shown = _shown_row(spec, rows, case)
     if shown is not None:
         result = next(m for m in shown.metrics if m.metric == spec.name)
         _save(draw(spec, result=result), folder / f"{stem}-path.svg")
     _save(draw(spec, rows=rows), folder / f"{stem}-counts.svg")
+
+
+def _slug(name: str) -> str:
+    """A metric's name as part of a file name."""
+    return re.sub(r"\W+", "-", name.lower()).strip("-") or "metric"
 
 
 def _shown_row(spec: MetricSpec, rows: list[CaseResult], case: int | None) -> CaseResult | None:
@@ -194,7 +201,7 @@ def render(
     loaded = load_metrics(metrics)
     for metric in loaded:
         spec = metric.spec()
-        name = out if len(loaded) == 1 else out.with_stem(f"{out.stem}-{spec.name.lower()}")
+        name = out if len(loaded) == 1 else out.with_stem(f"{out.stem}-{_slug(spec.name)}")
         if case is None:
             _save(draw(spec, rows=rows), name)
         else:

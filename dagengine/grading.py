@@ -87,6 +87,8 @@ def path_taken(plan: Plan, metric: int, values: Values) -> tuple[tuple[str, Verd
 def composed_reason(plan: Plan, slots: Sequence[int], values: Values) -> str | None:
     """The reasons that nodes recorded on the path taken, in topological order, as one text."""
     parts: list[str] = []
+    if len(slots) == 1 and slots[0] in values:  # a metric that wrote its reason itself
+        return values[slots[0]].reason
     for number in slots:
         value, slot = values.get(number), plan.slots[number]
         if value is None or slot.kind != "node":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import re
 import sys
 import traceback
 from collections.abc import Iterator
@@ -32,7 +33,9 @@ def load_module(path: Path) -> ModuleType:
     """Run a Python file; raises InputError that names the line when it fails."""
     if not path.is_file():
         raise InputError(f"there is no file {path}")
-    spec = importlib.util.spec_from_file_location(f"dagengine_user_{path.stem}", path)
+    # Named after the whole path: two files may share their last part.
+    name = "dagengine_user_" + re.sub(r"\W", "_", str(path.resolve()))
+    spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise InputError(f"{path} is not a Python file")
     module = importlib.util.module_from_spec(spec)
@@ -100,26 +103,29 @@ def load_judge(target: str | None, base_url: str | None) -> Judge:
     return as_judge(value)
 
 
-def load_cases(path: Path) -> list[TestCase]:
+def load_cases(path: str | Path) -> list[TestCase]:
     """Test cases from JSON lines; raises InputError that names the line and the field."""
-    return list(_lines(path, _case))
+    return list(_lines(Path(path), _case))
 
 
-def load_results(path: Path) -> list[CaseResult]:
+def load_results(path: str | Path) -> list[CaseResult]:
     """Rows that a run wrote; raises InputError that names the line."""
     adapter = TypeAdapter(CaseResult)
-    return list(_lines(path, adapter.validate_python))
+    return list(_lines(Path(path), adapter.validate_python))
 
 
 def _lines(path: Path, read: Any) -> Iterator[Any]:
     if not path.is_file():
         raise InputError(f"there is no file {path}")
-    with path.open(encoding="utf-8") as file:
+    with path.open("rb") as file:
         for number, line in enumerate(file, 1):
             if not line.strip():
                 continue
             try:
-                yield read(json.loads(line))
+                yield read(json.loads(line.decode("utf-8-sig")))
+            except UnicodeDecodeError as error:
+                message = f"{path} line {number}: not UTF-8 (byte {error.start + 1} of the line)"
+                raise InputError(message) from None
             except json.JSONDecodeError as error:
                 message = f"{path} line {number}: not JSON: {error.msg} at column {error.colno}"
                 raise InputError(message) from None

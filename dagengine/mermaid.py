@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from textwrap import wrap
 
-from dagengine.views import INK, LINES, Design, score_colour
+from dagengine.views import INK, LINES, Design, picture_names, score_colour
 from dagengine.wiring import Slot, Wiring
 
 
 def mermaid_text(wiring: Wiring, view: Design) -> str:
     """The graph as a Mermaid flowchart."""
     lines = ["flowchart TD"]
-    names = {slot: f"n{index}" for index, slot in enumerate(wiring.slots)}
+    names = picture_names(wiring)
     for slot in wiring.slots:
+        if slot.scope.owner is not None and names[slot] == names[slot.scope.owner]:
+            continue
         lines.append(f"  {names[slot]}{_shape(slot, view)}")
         if slot.kind == "verdict":
             fill = score_colour(slot.score)
@@ -22,7 +24,8 @@ def mermaid_text(wiring: Wiring, view: Design) -> str:
             words = _quoted(view.verdict(slot, verdict))
             lines.append(f'  {names[slot]} -- "{words}" --> {names[target]}')
         for target in slot.activates:
-            if all(source.slot is not slot for source in target.sources):
+            fed = any(source.slot is slot for source in target.sources)
+            if not fed and names[target] != names[slot]:
                 lines.append(f"  {names[slot]} --> {names[target]}")
         for source in slot.sources:
             arrow = "-->" if slot in source.slot.activates else "-.->"

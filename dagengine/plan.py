@@ -46,7 +46,11 @@ class Unit:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PlanSlot:
-    """One place of one metric, with everything that follows from it as slot numbers."""
+    """One place of one metric, with everything that follows from it as slot numbers.
+
+    `bound` slots (this one among them) are live or dead together; the first of them counts
+    the causes of all.
+    """
 
     index: int
     metric: int
@@ -64,6 +68,7 @@ class PlanSlot:
     feeds: tuple[int, ...]
     causes: int
     sources: int
+    bound: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -239,7 +244,8 @@ class _Compiler:
         feeds: list[list[int]] = [[] for _ in self.slots]
         for slot in self.slots:
             for target in slot.leads_to():
-                causes[self.number[target]] += 1
+                if slot not in target.bound:
+                    causes[min(self._bound(target))] += 1
             for source in slot.sources:
                 feeds[self.number[source.slot]].append(self.number[slot])
         for index, slot in enumerate(self.slots):
@@ -265,22 +271,18 @@ class _Compiler:
                 feeds=tuple(feeds[index]),
                 causes=causes[index],
                 sources=len(slot.sources),
+                bound=self._bound(slot),
             )
+
+    def _bound(self, slot: Slot) -> tuple[int, ...]:
+        return tuple(sorted(self.number[other] for other in slot.bound or (slot,)))
 
 
 def _required(wiring: Wiring) -> tuple[tuple[str, str], ...]:
     """(field, slot name) for everything that is read whatever the verdicts are."""
-    waiting = [slot for slot in wiring.slots if slot.root]
-    live = set(waiting)
-    while waiting:
-        slot = waiting.pop()
-        for after in (*slot.activates, *slot.pulls()):
-            if after not in live:
-                live.add(after)
-                waiting.append(after)
     return tuple(
         (path, slot.name)
         for slot in wiring.slots
-        if slot in live and slot.node is not None
+        if slot.always and slot.node is not None
         for path in slot.node.evaluation_params
     )

@@ -78,7 +78,7 @@ def as_text(value: Any) -> str:
     if isinstance(value, str):
         return value
     if isinstance(value, BaseModel):
-        return value.model_dump_json(exclude_none=True)
+        value = value.model_dump(exclude_none=True)
     if isinstance(value, list | tuple):
         return "\n".join(as_text(item) for item in value)
     return json.dumps(value, ensure_ascii=False, default=str)

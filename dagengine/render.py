@@ -22,7 +22,15 @@ from dagengine.errors import GraphError, InputError, MissingExtraError
 from dagengine.graph import MetricSpec
 from dagengine.mermaid import mermaid_text
 from dagengine.results import CaseResult, MetricResult
-from dagengine.views import INK, LINES, Counts, Design, OnePath, score_colour
+from dagengine.views import (
+    INK,
+    LINES,
+    Counts,
+    Design,
+    OnePath,
+    picture_names,
+    score_colour,
+)
 from dagengine.wiring import Scope, Slot, Wiring
 
 _WIDTH = 34
@@ -128,7 +136,7 @@ def _dot(wiring: Wiring, view: Design) -> str:
         node_attr={"fontname": _FONT, "fontsize": "11", "fontcolor": INK, "color": "#52606d"},
         edge_attr={"fontname": _FONT, "fontsize": "11", "fontcolor": INK, "color": "#52606d"},
     )
-    names = {slot: f"n{index}" for index, slot in enumerate(wiring.slots)}
+    names = picture_names(wiring)
     _draw_scope(graph, wiring.scope, names, view)
     for slot in wiring.slots:
         _draw_edges(graph, slot, names, view)
@@ -139,7 +147,7 @@ def _draw_scope(graph: Any, scope: Scope, names: dict[Slot, str], view: Design) 
     """The nodes of a metric; nested metrics get a frame of their own."""
     for slot in sorted(scope.slots.values(), key=lambda slot: slot.rank):
         graph.node(names[slot], label=_label(slot, view), **_look(slot, view))
-        if slot.nested is not None:
+        if slot.nested is not None and len(slot.nested.slots) > 1:
             with graph.subgraph(name=f"cluster_{names[slot]}") as frame:
                 frame.attr(label=slot.name, color=_QUIET, style="rounded", fontname=_FONT)
                 _draw_scope(frame, slot.nested, names, view)
@@ -216,7 +224,7 @@ def _draw_edges(graph: Any, slot: Slot, names: dict[Slot, str], view: Design) ->
     pulled = {id(source.slot) for source in slot.sources}
     for target in slot.activates:
         fed = any(source.slot is slot for source in target.sources)
-        if not fed and id(target) not in pulled:
+        if not fed and id(target) not in pulled and names[target] != names[slot]:
             graph.edge(names[slot], names[target], **_stroke(view.weight(slot, None, target)))
     for source in slot.sources:
         look = {"style": "dashed", "arrowhead": "open"}

@@ -130,15 +130,19 @@ class CaseState:
             self._run(number)
 
     def _lose_cause(self, number: int) -> None:
-        """One way to become live is gone; the last one makes the slot dead."""
-        self._causes[number] -= 1
-        slot = self.plan.slots[number]
-        if self._causes[number] > 0 or self._live[number] != _UNKNOWN or slot.root:
+        """One way to become live is gone; with the last one a slot and those bound to it die."""
+        bound = self.plan.slots[number].bound
+        first = bound[0]
+        self._causes[first] -= 1
+        if self._causes[first] > 0 or any(
+            self._live[other] != _UNKNOWN or self.plan.slots[other].root for other in bound
+        ):
             return
-        self._live[number] = _DEAD
-        self._work += [(1, target) for target in slot.activates]
-        self._work += [(1, target) for target in slot.targets]
-        self._settle(number)
+        for other in bound:
+            slot = self.plan.slots[other]
+            self._live[other] = _DEAD
+            self._work += [(1, t) for t in (*slot.activates, *slot.targets) if t not in bound]
+            self._settle(other)
 
     def _source_settled(self, number: int) -> None:
         self._sources[number] -= 1

@@ -7,6 +7,7 @@ data set is found before a token is spent.
 from __future__ import annotations
 
 import hashlib
+import json
 from enum import StrEnum
 from typing import Any, Literal, Self
 
@@ -47,8 +48,10 @@ class _Case(_Value):
 
     def content_hash(self) -> str:
         """SHA-256 (hex) of the case's content, equal in every process."""
-        text = self.model_dump_json(exclude_none=True)
-        return hashlib.sha256(text.encode()).hexdigest()
+        content = self.model_dump(exclude_none=True)
+        text = json.dumps(content, ensure_ascii=False, sort_keys=True, default=str)
+        # Real text may hold lone surrogates, which have no UTF-8 form of their own.
+        return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
 
 
 class LLMTestCase(_Case):

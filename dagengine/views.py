@@ -8,7 +8,7 @@ from typing import Any
 
 from dagengine.graph import MetricSpec
 from dagengine.results import MetricResult, Step
-from dagengine.wiring import Slot
+from dagengine.wiring import Slot, Wiring
 
 INK = "#1f2933"
 LINES = 8
@@ -19,6 +19,16 @@ SCORES = ("#f6b0a8", "#f8c9a0", "#fae29c", "#dbe8a0", "#aedba6")
 def score_colour(score: float | None) -> str:
     """The background of a score from 0 to 1; its number is always written beside it."""
     return SCORES[min(int((score or 0.0) * len(SCORES)), len(SCORES) - 1)]
+
+
+def picture_names(wiring: Wiring) -> dict[Slot, str]:
+    """A short identifier per slot; a nested metric of one node is drawn as that one."""
+    names = {slot: f"n{index}" for index, slot in enumerate(wiring.slots)}
+    for slot in wiring.slots:
+        if slot.nested is not None and len(slot.nested.slots) == 1:
+            (only,) = slot.nested.slots.values()
+            names[only] = names[slot]
+    return names
 
 
 class Design:

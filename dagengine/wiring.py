@@ -63,11 +63,13 @@ class Slot:
     score: float | None = None
     nested: Scope | None = None
     root: bool = False
+    always: bool = False
     grades: bool = False
     branches: list[tuple[Any, Slot]] = field(default_factory=list)
     activates: list[Slot] = field(default_factory=list)
     sources: list[Source] = field(default_factory=list)
     dropped: set[Slot] = field(default_factory=set)
+    bound: frozenset[Slot] = frozenset()  # slots that live and die with this one, if any
     generation: int = 0
     rank: int = 0
 
@@ -84,11 +86,15 @@ class Slot:
 
 @dataclass(slots=True)
 class Wiring:
-    """A metric's slots in topological order, and what keeps liveness from being decided."""
+    """A metric's slots in topological order, and what keeps liveness from being decided.
+
+    `idle` slots are those that nothing can ever make live.
+    """
 
     scope: Scope
     slots: list[Slot]
     circular: list[Slot]
+    idle: list[Slot]
 
 
 def wire(spec: MetricSpec) -> Wiring:
@@ -101,13 +107,15 @@ def wire(spec: MetricSpec) -> Wiring:
     for slot in slots:
         slot.sources.sort(key=lambda s: (not s.pulled, *((0, "") if s.pulled else _order(s.slot))))
     causes = _cause_graph(slots)
-    circular = _drop_implied_pulls(slots, causes)
-    if not circular:
+    reached = nx.descendants(causes, _START)
+    idle = [slot for slot in slots if slot not in reached]
+    circular = [] if idle else _drop_implied_pulls(slots, causes)
+    if not idle and not circular:
         _rank(slots)
         _mark_uncertain(slots, causes)
     for scope in scopes:
         scope.terminals.sort(key=lambda slot: slot.generation)
-    return Wiring(scopes[0], sorted(slots, key=lambda slot: slot.rank), circular)
+    return Wiring(scopes[0], sorted(slots, key=lambda slot: slot.rank), circular, idle)
 
 
 def _expand(spec: MetricSpec) -> list[Scope]:
@@ -123,9 +131,12 @@ def _make_slots(scope: Scope) -> list[Slot]:
     nodes = scope.spec.graph.nodes()
     names = _unique_names(nodes)
     read = {source for node in nodes for source in node.inputs}
+    only = len(nodes) == 1 and scope.owner is not None
     for node in nodes:
         leaf = not node.successors() and not node.branches() and node not in read
-        slot = Slot(scope, "node", scope.prefix() + names[node], node, grades=leaf and node.grades)
+        # A nested metric of one node needs no second name for it.
+        name = scope.owner.name if only and scope.owner else scope.prefix() + names[node]
+        slot = Slot(scope, "node", name, node, grades=leaf and node.grades)
         scope.slots[node] = slot
     for node in nodes:
         _add_targets(scope, scope.slots[node], names[node])
@@ -242,15 +253,49 @@ def _cause_graph(slots: Iterable[Slot]) -> nx.DiGraph[Slot | Start]:
     return graph
 
 
+def _bind(slots: Iterable[Slot]) -> None:
+    """Find the slots that make each other live: one of them is live when all are.
+
+    A parent whose child reads it back, for instance. Verdicts have no part in this.
+    """
+    graph: nx.DiGraph[Slot] = nx.DiGraph()
+    for slot in slots:
+        graph.add_node(slot)
+        graph.add_edges_from((slot, target) for target in (*slot.activates, *slot.pulls()))
+    for group in nx.strongly_connected_components(graph):
+        bound = frozenset(group) if len(group) > 1 else frozenset()
+        for slot in group:
+            slot.bound = bound
+
+
+def _find_always(slots: Iterable[Slot]) -> None:
+    """Mark the slots that are live whatever the verdicts are."""
+    waiting = [slot for slot in slots if slot.root]
+    while waiting:
+        slot = waiting.pop()
+        if not slot.always:
+            slot.always = True
+            waiting += [*slot.activates, *slot.pulls()]
+
+
 def _wait_graph(slots: Iterable[Slot]) -> nx.DiGraph[tuple[Slot, bool]]:
-    """What must be known before what: (slot, False) is its liveness, (slot, True) its value."""
+    """What must be known before what: (slot, False) is its liveness, (slot, True) its value.
+
+    Bound slots share one liveness. What is always live waits for nothing to become so.
+    """
+    slots = list(slots)
+    _bind(slots)
+    _find_always(slots)
+    first = {slot: min(slot.bound, key=_order) if slot.bound else slot for slot in slots}
     graph: nx.DiGraph[tuple[Slot, bool]] = nx.DiGraph()
     for slot in slots:
-        live, value = (slot, False), (slot, True)
+        live, value = (first[slot], False), (slot, True)
         graph.add_edge(live, value)
-        graph.add_edges_from((value, (target, False)) for _, target in slot.branches)
-        graph.add_edges_from((live, (target, False)) for target in slot.activates)
-        graph.add_edges_from((live, (target, False)) for target in slot.pulls())
+        open_targets = (target for _, target in slot.branches if not target.always)
+        graph.add_edges_from((value, (first[target], False)) for target in open_targets)
+        for target in (*slot.activates, *slot.pulls()):
+            if not target.always and first[target] is not first[slot]:
+                graph.add_edge(live, (first[target], False))
         graph.add_edges_from(((source.slot, True), value) for source in slot.sources)
         if slot.nested is not None:
             inner = slot.nested.slots.values()
@@ -267,7 +312,7 @@ def _drop_implied_pulls(slots: list[Slot], causes: nx.DiGraph[Slot | Start]) -> 
     trees: dict[Slot, set[Slot]] = {}
     dominated = None
     for tangle in _tangles(slots):
-        members = {slot for slot, _ in tangle}
+        members = {part for slot, _ in tangle for part in (slot.bound or (slot,))}
         for slot in sorted(members, key=_order):
             for read in list(slot.pulls()):
                 if read not in members:
@@ -280,7 +325,7 @@ def _drop_implied_pulls(slots: list[Slot], causes: nx.DiGraph[Slot | Start]) -> 
                 )
                 if implied:
                     slot.dropped.add(read)
-    left = _tangles(slots) if dominated else []
+    left = _tangles(slots)
     return sorted({slot for tangle in left for slot, _ in tangle}, key=_order)
 
 
@@ -348,7 +393,7 @@ def _mark_uncertain(slots: Iterable[Slot], causes: nx.DiGraph[Slot | Start]) -> 
     below: dict[Slot, set[Slot]] = {}
     for slot in slots:
         for source in slot.sources:
-            if source.pulled or source.slot.root:
+            if source.pulled or source.slot.always:
                 continue
             with_it = _live_with(source.slot, causes)
             before = set(causes.predecessors(slot))

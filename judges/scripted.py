@@ -21,7 +21,7 @@ class ScriptedJudge:
     """Answers from a mapping by node name, or from a function of the question.
 
     A script's answer is the fields of the answer type as a dict, or the bare verdict,
-    score or output; an exception in it is raised. The function may be a coroutine
+    score or output; a JudgeError as an answer is raised. The function may be a coroutine
     function. For tests, documentation, and judges written in plain Python.
     """
 
@@ -54,7 +54,9 @@ class ScriptedJudge:
         if isinstance(given, str) and question.parser is not None:
             return Answer(read_answer(question, given), given, mode="text")
         if main is not None and not (isinstance(given, dict) and main in given):
-            given = {main: given, **({"reason": "scripted"} if "reason" in fields else {})}
+            given = {main: given}
+        if isinstance(given, dict) and "reason" in fields:
+            given = {"reason": "scripted", **given}
         raw = json.dumps(given, ensure_ascii=False, default=str)
         return Answer(validated(question, given, raw), raw)
 

@@ -30,7 +30,8 @@ class BaseMetric:
     `score`, `reason`, `success`, `error` and `result` show the last `measure` only.
     """
 
-    threshold: float | None = 0.5
+    # A number, or None for no pass or fail; people's metrics compare with it freely.
+    threshold: Any = 0.5
     model: Any = None
     include_reason: bool = True
     strict_mode: bool = False

@@ -17,6 +17,7 @@ import dagengine.checks
 import dagengine.declarations
 from dagengine.checks import check
 from dagengine.errors import GraphError, Problem, Severity
+from dagengine.graph import MetricSpec
 from dagengine.metrics import DAGMetric
 from dagengine.metrics.dag import (
     DAG,
@@ -708,8 +709,12 @@ def test_five_mistakes_are_reported_at_once() -> None:
     text = str(caught.value)
     for code in wanted:
         assert code in text
-    assert text.count("hint: ") == len(caught.value.problems)
-    assert text.startswith(f"{len(caught.value.problems)} problems in the graph")
+    assert text.startswith("5 problems in the graph")
+    assert text.count("hint: ") == 5
+
+
+def test_a_threshold_out_of_range_is_not_called_unreachable_as_well() -> None:
+    assert codes_of(a_threshold_on_the_wrong_scale(True)) == ["threshold-range"]
 
 
 def test_two_broken_metrics_are_reported_together() -> None:
@@ -769,7 +774,7 @@ def test_a_label_is_certain_when_every_way_to_its_reader_goes_through_its_produc
 
 
 def test_a_label_is_not_certain_because_its_producer_is_an_ancestor() -> None:
-    # `words` comes before the reader on one path; the other verdict goes around it.
+    # `words` comes before the reader on one path; the other verdict leads around it.
     last = asks_about("words", evaluation_params=ACTUAL)
     middle = yes_no("middle", yes=last)
     words = task("words", middle, last)
@@ -965,8 +970,22 @@ def test_a_mistake_at_the_end_of_a_long_chain_is_found() -> None:
     assert codes_of(tree) == ["score-range"]
 
 
-def test_forty_metrics_under_each_other_by_both_verdicts_are_checked() -> None:
-    inner = metric(yes_no("good"), name="Level 0")
-    for level in range(1, 40):
+def looked_at(levels: int) -> int:
+    """How often the innermost metric is looked at when metrics nest under both verdicts."""
+    looks = 0
+
+    class Counted(DAGMetric):
+        def spec(self) -> MetricSpec:
+            nonlocal looks
+            looks += 1
+            return super().spec()
+
+    inner: DAGMetric = Counted("Level 0", DAG(yes_no("good")))
+    for level in range(1, levels):
         inner = metric(yes_no("good", yes=inner, no=inner), name=f"Level {level}")
     assert codes_of(inner) == []
+    return looks
+
+
+def test_deeper_nesting_under_both_verdicts_does_not_multiply_the_work() -> None:
+    assert looked_at(8) <= looked_at(4) + 8

@@ -1,0 +1,114 @@
+"""Set-up and everyday commands, with nothing but Python 3.11+ and git.
+
+    python3 dev.py run     set up and run the example (no key, no network service)
+    python3 dev.py test    set up and run the tests; more arguments go to pytest
+    python3 dev.py check   set up and run the linters, type checkers and layer contract
+    python3 dev.py lock    resolve the lock files anew
+
+Everything goes into `.venv` beside this file, from the hashed lock files.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+import venv
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent
+HOME = ROOT / ".venv"
+BIN = HOME / ("Scripts" if os.name == "nt" else "bin")
+PYTHON = BIN / ("python.exe" if os.name == "nt" else "python")
+RUNTIME, DEVELOPMENT = "requirements.lock", "requirements-dev.lock"
+EXAMPLE = Path("examples") / "meeting_summary"
+
+
+def call(*command: str | Path) -> int:
+    """Run a command in the project's folder and return its exit code."""
+    path = os.pathsep.join([str(BIN), os.environ.get("PATH", "")])
+    environment = {**os.environ, "PATH": path, "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
+    return subprocess.run([str(part) for part in command], cwd=ROOT, env=environment).returncode
+
+
+def must(*command: str | Path) -> None:
+    """Run a command and stop here when it fails."""
+    code = call(*command)
+    if code:
+        sys.exit(code)
+
+
+def set_up(lock: str) -> None:
+    """Make the virtual environment hold exactly what `lock` says, and this project."""
+    content = (ROOT / lock).read_bytes() + (ROOT / "pyproject.toml").read_bytes()
+    stamp = HOME / f"{lock}.sha256"
+    digest = hashlib.sha256(content).hexdigest()
+    if stamp.exists() and stamp.read_text() == digest:
+        return
+    print(f"setting up {HOME} from {lock} (once, about a minute) ...", flush=True)
+    if not PYTHON.exists():
+        venv.create(HOME, with_pip=True)
+    quiet = ("--quiet", "--no-input")
+    must(PYTHON, "-m", "pip", "install", *quiet, "--require-hashes", "-r", lock)
+    must(PYTHON, "-m", "pip", "install", *quiet, "--no-deps", "--no-build-isolation", "-e", ".")
+    stamp.write_text(digest)
+
+
+def run() -> int:
+    """The main job on the example: results, a table and three pictures in `out/`."""
+    set_up(RUNTIME)
+    return call(
+        *(PYTHON, "-m", "dagengine", "run", EXAMPLE / "metrics.py"),
+        *("--data", EXAMPLE / "cases.jsonl"),
+        *("--judge", f"{EXAMPLE / 'judge.py'}:judge"),
+        *("--out", "out"),
+    )
+
+
+def test(*arguments: str) -> int:
+    """The whole test suite."""
+    set_up(DEVELOPMENT)
+    return call(PYTHON, "-m", "pytest", *arguments)
+
+
+def check() -> int:
+    """Everything that reads the code without running it."""
+    set_up(DEVELOPMENT)
+    codes = [
+        call(PYTHON, "-m", "ruff", "check", "."),
+        call(PYTHON, "-m", "ruff", "format", "--check", "."),
+        call(PYTHON, "-m", "mypy"),
+        call(PYTHON, "-m", "pyright", "--pythonpath", PYTHON),
+        call(BIN / "lint-imports"),
+    ]
+    return max(codes)
+
+
+def lock() -> int:
+    """Write both lock files for every platform, with hashes and without index names."""
+    set_up(DEVELOPMENT)
+    common = ("pip", "compile", "--quiet", "--universal", "--generate-hashes", "--no-header")
+    common += ("--python-version", "3.11", "pyproject.toml", "--group", "build")
+    for target, groups in ((RUNTIME, ()), (DEVELOPMENT, ("--group", "dev"))):
+        must(BIN / "uv", *common, *groups, "--output-file", target)
+    return 0
+
+
+def main() -> int:
+    """Pick the command."""
+    if sys.version_info < (3, 11):
+        print(f"dagengine needs Python 3.11 or newer; this is {sys.version.split()[0]}")
+        return 2
+    commands = {"run": run, "check": check, "lock": lock}
+    name, *rest = sys.argv[1:] or [""]
+    if name == "test":
+        return test(*rest)
+    if name not in commands or rest:
+        print(__doc__)
+        return 2
+    return commands[name]()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,267 @@
+"""Test cases: what they take, what they refuse, and how nodes read them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from dagengine.test_case import (
+    ArenaTestCase,
+    ConversationalTestCase,
+    LLMTestCase,
+    LLMTestCaseParams,
+    TestCase,
+    ToolCall,
+    Turn,
+    case_label,
+    field_name,
+    is_known_field,
+    known_fields,
+    read_field,
+)
+
+CASE = LLMTestCase(
+    input="What is the capital of France?",
+    actual_output="Paris",
+    context=["France is a country.", "Paris is its capital."],
+    tools_called=[
+        ToolCall(name="search", input_parameters={"query": "capital", "v1.2": {"top": 3}}),
+        ToolCall(name="answer", output=["Paris"]),
+    ],
+    additional_metadata={"labels": {"topic": "geography", "topic.fine": "capitals"}, "empty": None},
+)
+TALK = ConversationalTestCase(
+    turns=[Turn(role="user", content="Hello"), Turn(role="assistant", content="Good day")],
+    chatbot_role="a doorman",
+)
+ARENA = ArenaTestCase(
+    contestants={
+        "GPT-4.1": LLMTestCase(input="Capital?", actual_output="Paris"),
+        "GPT-4": LLMTestCase(input="Capital?", actual_output="Rome"),
+        "1.actual_output": LLMTestCase(input="Capital?", actual_output="Bonn"),
+    }
+)
+
+
+def test_a_case_cannot_be_changed() -> None:
+    for case, field in ((CASE, "input"), (TALK, "turns"), (ARENA, "contestants")):
+        with pytest.raises(ValidationError, match="frozen"):
+            setattr(case, field, "something else")
+    with pytest.raises(ValidationError, match="frozen"):
+        setattr(TALK.turns[0], "content", "Bye")  # noqa: B010 - the point is to try
+    assert CASE.input == "What is the capital of France?"
+
+
+@pytest.mark.parametrize(
+    ("kind", "fields"),
+    [
+        (LLMTestCase, {"input": "a"}),
+        (ConversationalTestCase, {"turns": []}),
+        (ArenaTestCase, {"contestants": {}}),
+        (Turn, {"role": "user", "content": "a"}),
+        (ToolCall, {"name": "a"}),
+    ],
+)
+def test_an_unknown_field_is_an_error(kind: Any, fields: dict[str, Any]) -> None:
+    kind.model_validate(fields)
+    with pytest.raises(ValidationError, match="actual_ouput"):
+        kind.model_validate({**fields, "actual_ouput": "Paris"})
+
+
+def test_a_field_of_the_wrong_type_is_an_error_and_not_converted() -> None:
+    with pytest.raises(ValidationError, match="input"):
+        LLMTestCase.model_validate({"input": 7})
+    with pytest.raises(ValidationError, match="role"):
+        Turn.model_validate({"role": "robot", "content": "a"})
+
+
+def test_only_the_input_of_a_case_must_be_given() -> None:
+    case = LLMTestCase(input="a")
+    assert case.actual_output is None
+    with pytest.raises(ValidationError, match="input"):
+        LLMTestCase.model_validate({"actual_output": "a"})
+
+
+# -- hashes --------------------------------------------------------------------------------
+
+HASHED = """
+from dagengine.test_case import LLMTestCase, ToolCall
+case = LLMTestCase(
+    input="\u00fc\u6f22 \U0001f600",
+    actual_output="Paris",
+    tags=["b", "a"],
+    tools_called=[ToolCall(name="search", input_parameters={"zeta": 1, "alpha": [2, 3]})],
+    additional_metadata={"topic": "geography", "source": {"page": 7}},
+)
+print(case.content_hash())
+"""
+
+
+def hash_in_process(seed: str) -> str:
+    environment = {**os.environ, "PYTHONHASHSEED": seed}
+    done = subprocess.run(
+        [sys.executable, "-c", HASHED], env=environment, capture_output=True, check=True, text=True
+    )
+    return done.stdout.strip()
+
+
+def test_the_content_hash_is_the_same_in_every_process() -> None:
+    first, second = hash_in_process("1"), hash_in_process("2")
+    assert first == second
+    assert len(bytes.fromhex(first)) == 32
+
+
+def test_equal_cases_have_equal_hashes_and_others_do_not() -> None:
+    case = LLMTestCase(input="a", actual_output="b")
+    assert case.content_hash() == LLMTestCase(actual_output="b", input="a").content_hash()
+    others = [
+        LLMTestCase(input="a"),
+        LLMTestCase(input="a", actual_output=""),
+        LLMTestCase(input="b", actual_output="a"),
+        LLMTestCase(input="a", expected_output="b"),
+        LLMTestCase(input="a", actual_output="b", tags=[]),
+        LLMTestCase(input="a", actual_output="b", context=["c", "d"]),
+        LLMTestCase(input="a", actual_output="b", context=["d", "c"]),
+        LLMTestCase(input="a", actual_output="b", context=["cd"]),
+    ]
+    assert len({one.content_hash() for one in (case, *others)}) == len(others) + 1
+
+
+def test_the_order_of_keys_in_metadata_does_not_change_the_hash() -> None:
+    first = LLMTestCase(input="a", additional_metadata={"x": 1, "y": {"p": 2, "q": 3}})
+    second = LLMTestCase(input="a", additional_metadata={"y": {"q": 3, "p": 2}, "x": 1})
+    assert first == second
+    assert first.content_hash() == second.content_hash()
+
+
+def test_a_none_inside_metadata_is_content() -> None:
+    first = LLMTestCase(input="a", additional_metadata={"x": None})
+    second = LLMTestCase(input="a", additional_metadata={})
+    assert first != second
+    assert first.content_hash() != second.content_hash()
+
+
+def test_a_lone_surrogate_in_metadata_has_a_hash() -> None:
+    first = LLMTestCase(input="a", additional_metadata={"x": "\ud83d"})
+    second = LLMTestCase(input="a", additional_metadata={"x": "\ud83e"})
+    assert first.content_hash() != second.content_hash()
+
+
+# -- reading fields ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("case", "path", "value"),
+    [
+        (CASE, "input", "What is the capital of France?"),
+        (CASE, "context", ["France is a country.", "Paris is its capital."]),
+        (CASE, "context.1", "Paris is its capital."),
+        (CASE, "tools_called.1.name", "answer"),
+        (CASE, "tools_called.1.output.0", "Paris"),
+        (CASE, "tools_called.0.input_parameters.query", "capital"),
+        (CASE, "tools_called.0.input_parameters.v1.2.top", 3),
+        (CASE, "additional_metadata.labels.topic", "geography"),
+        (CASE, "additional_metadata.labels.topic.fine", "capitals"),
+        (TALK, "turns.1.content", "Good day"),
+        (TALK, "chatbot_role", "a doorman"),
+        (ARENA, "contestants.GPT-4.1.actual_output", "Paris"),
+        (ARENA, "contestants.GPT-4.actual_output", "Rome"),
+        (ARENA, "contestants.1.actual_output.actual_output", "Bonn"),
+    ],
+)
+def test_a_path_leads_through_fields_keys_and_indices(
+    case: TestCase, path: str, value: object
+) -> None:
+    assert read_field(case, path) == value
+
+
+@pytest.mark.parametrize(
+    ("case", "path"),
+    [
+        (CASE, "expected_output"),
+        (CASE, "expected_output.0"),
+        (CASE, "context.2"),
+        (CASE, "context.-1"),
+        (CASE, "context.first"),
+        (CASE, "context.²"),
+        (CASE, "input.0"),
+        (CASE, "tools_called.0.output"),
+        (CASE, "tools_called.0.colour"),
+        (CASE, "additional_metadata.labels.colour"),
+        (CASE, "additional_metadata.empty"),
+        (CASE, "additional_metadata.empty.more"),
+        (CASE, "turns.0.content"),
+        (CASE, "content_hash"),
+        (CASE, "model_fields"),
+        (TALK, "turns.2.content"),
+        (ARENA, "contestants.GPT-5.actual_output"),
+        (ARENA, "contestants.GPT-4.1.expected_output"),
+        (ARENA, "contestants.GPT"),
+    ],
+)
+def test_a_path_with_a_missing_part_gives_nothing(case: TestCase, path: str) -> None:
+    assert read_field(case, path) is None
+
+
+def test_numbers_as_keys_of_metadata_do_not_break_reading() -> None:
+    case = LLMTestCase(input="a", additional_metadata={"years": {2024: {"sum": 3}}})
+    assert read_field(case, "additional_metadata.years.2023.sum") is None
+    assert read_field(case, "additional_metadata.years.2024.sum") in (3, None)
+
+
+def test_values_that_are_false_are_read_as_they_are() -> None:
+    case = LLMTestCase(input="", context=[], additional_metadata={"done": False, "count": 0})
+    assert read_field(case, "input") == ""
+    assert read_field(case, "context") == []
+    assert read_field(case, "additional_metadata.done") is False
+    assert read_field(case, "additional_metadata.count") == 0
+
+
+def test_fields_are_known_by_the_first_part_of_their_path() -> None:
+    for path in ("input", "turns.0.content", "contestants.GPT-4.1.input", "scenario"):
+        assert is_known_field(path)
+    for path in ("inputs", "", ".input", "content", "metadata.input"):
+        assert not is_known_field(path)
+    assert "retrieval_context" in known_fields()
+    assert list(known_fields()) == sorted(known_fields())
+
+
+def test_the_enum_and_the_plain_name_mean_the_same_field() -> None:
+    for param in LLMTestCaseParams:
+        assert field_name(param) == param.value
+        assert type(field_name(param)) is str
+        assert is_known_field(field_name(param))
+    assert field_name("contestants.A.input") == "contestants.A.input"
+
+
+def test_a_case_is_called_by_its_name_or_by_its_place() -> None:
+    assert case_label(LLMTestCase(input="a", name="greeting"), 3) == "greeting"
+    assert case_label(LLMTestCase(input="a"), 3) == "case 3"
+
+
+# -- contestants ---------------------------------------------------------------------------
+
+
+def test_contestants_must_have_answered_the_same_input() -> None:
+    with pytest.raises(ValidationError, match="share one `input`"):
+        ArenaTestCase(
+            contestants={
+                "A": LLMTestCase(input="Capital?", actual_output="Paris"),
+                "B": LLMTestCase(input="Capital? ", actual_output="Paris"),
+            }
+        )
+
+
+def test_contestants_may_differ_in_everything_else() -> None:
+    case = ArenaTestCase(
+        contestants={
+            "A": LLMTestCase(input="Capital?", actual_output="Paris", context=["France"]),
+            "B": LLMTestCase(input="Capital?", expected_output="Paris"),
+        }
+    )
+    assert list(case.contestants) == ["A", "B"]

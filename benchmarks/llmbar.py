@@ -157,7 +157,7 @@ def _json(path: Path) -> Any:
 
 
 def _lines(path: Path) -> list[Json]:
-    # Not splitlines(): the texts hold line separators that are no ends of records.
+    # Not splitlines(): JSON allows other line separators inside a text.
     return [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n") if line]
 
 
@@ -358,7 +358,7 @@ def _after_both(nodes: _Nodes, order: str, first: Sequence[BaseNode]) -> CodeNod
         for place, name in enumerate(order, 1)
     ]
     again = nodes.verdict("synthesize", order, debate)
-    then: dict[bool, BaseNode] = {True: again, False: stands}
+    then = {True: again, False: stands}
     return CodeNode(conflicting, inputs=first, then=then, name=f"conflict, for {order}")
 
 

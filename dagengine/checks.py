@@ -55,10 +55,12 @@ def _scope_name(scope: Scope) -> str:
 def _meaning(scope: Scope, wiring: Wiring, report: Reporter) -> Iterator[Problem]:
     """Problems that show only when the graph is wired."""
     nodes = [slot for slot in scope.slots.values() if slot.node is not None]
+    labels = {label_of(slot.node) for slot in nodes if slot.node and slot.node.output_label}
+    read = {source.slot for slot in nodes for source in slot.sources}
     for slot in nodes:
         yield from _reads(slot, report)
-        yield from _labels(slot, scope, report)
-        yield from _leaf(slot, nodes, report)
+        yield from _labels(slot, labels, report)
+        yield from _leaf(slot, slot in read, report)
     yield from _roots(scope, report)
     yield from _scores(scope, report)
     yield from _threshold(scope, report)
@@ -99,7 +101,7 @@ def _arity(slot: Slot, node: CodeNode, report: Reporter) -> Iterator[Problem]:
         return
 
 
-def _labels(slot: Slot, scope: Scope, report: Reporter) -> Iterator[Problem]:
+def _labels(slot: Slot, known: set[str], report: Reporter) -> Iterator[Problem]:
     """Whether everything a prompt refers to is there for certain."""
     node = slot.node
     assert node is not None
@@ -109,7 +111,6 @@ def _labels(slot: Slot, scope: Scope, report: Reporter) -> Iterator[Problem]:
         return
     if not node.asks:
         return
-    known = {label_of(s.node) for s in scope.slots.values() if s.node and s.node.output_label}
     for word in dict.fromkeys(_BACKTICKS.findall(node.text)):
         if is_known_field(word) and word not in known:
             if not _reads_field(node, word):
@@ -161,10 +162,9 @@ def _placeholders(slot: Slot, report: Reporter) -> Iterator[Problem]:
         yield report("unused-output", node, f"{name!r} is read but not used", hint, "warning")
 
 
-def _leaf(slot: Slot, nodes: Iterable[Slot], report: Reporter) -> Iterator[Problem]:
+def _leaf(slot: Slot, read: bool, report: Reporter) -> Iterator[Problem]:
     node = slot.node
     assert node is not None
-    read = any(source.slot is slot for other in nodes for source in other.sources)
     follows = node.successors() or any(branch.target is not None for branch in node.branches())
     if slot.grades or read or follows:
         for branch in node.branches():
@@ -228,7 +228,7 @@ def _may_fork(flow: nx.DiGraph[Any], start: object, end: object) -> bool:
     for place in flow:
         if place is not start and not isinstance(place, Slot):
             continue
-        after = set(flow.successors(place)) & set(meet)
+        after = {target for target in flow.successors(place) if target in meet}
         if isinstance(place, Slot):
             after -= {target for _, target in place.branches} - set(place.activates)
         if len(after) > 1 and meet.get(place) is end:

@@ -113,10 +113,12 @@ def _may_have_verdicts(node: BaseNode, role: str) -> bool:
 
 def _cycle(nodes: Iterable[BaseNode], report: Reporter) -> Iterator[Problem]:
     graph = as_digraph(nodes)
-    try:
-        edges = nx.find_cycle(graph)
-    except nx.NetworkXNoCycle:
+    if nx.is_directed_acyclic_graph(graph):
         return
+    looping = (part for part in nx.strongly_connected_components(graph) if len(part) > 1)
+    part = next(looping, None) or {node for node in graph if graph.has_edge(node, node)}
+    # In the order of mention, so that the same cycle is drawn every time.
+    edges = nx.find_cycle(graph.subgraph(part), [node for node in graph if node in part])
     titles = [edge[0].title for edge in edges]
     drawn = " -> ".join([*titles, titles[0]])
     hint = "remove one of these edges, or give the repeated step a node of its own"

@@ -309,24 +309,39 @@ def _drop_implied_pulls(slots: list[Slot], causes: nx.DiGraph[Slot | Start]) -> 
     Without this, a node read on both sides of a decision would seem to wait for it.
     Returns the slots whose liveness still depends on itself.
     """
-    trees: dict[Slot, set[Slot]] = {}
-    dominated = None
+    implied = _Implied(causes)
     for tangle in _tangles(slots):
         members = {part for slot, _ in tangle for part in (slot.bound or (slot,))}
         for slot in sorted(members, key=_order):
             for read in list(slot.pulls()):
-                if read not in members:
-                    continue
-                dominated = dominated or _Dominators(causes)
-                if read not in trees:
-                    trees[read] = dominated.below(_live_with(read, causes))
-                implied = slot in trees[read] or not _reachable(
-                    causes, slot, _live_with(read, causes) - {slot}
-                )
-                if implied:
+                if read in members and implied(read, slot):
                     slot.dropped.add(read)
     left = _tangles(slots)
     return sorted({slot for tangle in left for slot, _ in tangle}, key=_order)
+
+
+class _Implied:
+    """Whether a slot is live before its reader is, without that reader's help."""
+
+    def __init__(self, causes: nx.DiGraph[Slot | Start]) -> None:
+        self._causes = causes
+        self._dominators: _Dominators | None = None
+        self._below: dict[Slot, set[Slot]] = {}
+
+    def __call__(self, read: Slot, reader: Slot) -> bool:
+        if set(self._causes.predecessors(read)) == {reader}:
+            return False
+        if not _bringers(reader, self._causes) and self._dominated(read, reader):
+            return True
+        others = _live_with(read, self._causes, without=reader)
+        return not _reachable(self._causes, reader, others)
+
+    def _dominated(self, read: Slot, reader: Slot) -> bool:
+        """A quick yes for readers that only verdicts lead to, shared by all of them."""
+        self._dominators = self._dominators or _Dominators(self._causes)
+        if read not in self._below:
+            self._below[read] = self._dominators.below(_live_with(read, self._causes))
+        return reader in self._below[read]
 
 
 def _tangles(slots: Iterable[Slot]) -> list[set[tuple[Slot, bool]]]:
@@ -334,13 +349,30 @@ def _tangles(slots: Iterable[Slot]) -> list[set[tuple[Slot, bool]]]:
     return [part for part in parts if len(part) > 1]
 
 
-def _live_with(slot: Slot, causes: nx.DiGraph[Slot | Start]) -> set[Slot]:
-    """Slots that are never live without `slot` being live: itself, readers, parents."""
-    certain = {slot}
-    for before in causes.predecessors(slot):
-        if before != _START and (slot in before.activates or slot in before.pulls()):
-            certain.add(before)
+def _live_with(
+    slot: Slot, causes: nx.DiGraph[Slot | Start], without: Slot | None = None
+) -> set[Slot]:
+    """Slots that are never live without `slot` being live, `without` one of them.
+
+    These are the slot itself, its readers and the parents that hand on to it, their
+    readers and parents, and so on.
+    """
+    certain, waiting = {slot}, [slot]
+    while waiting:
+        for before in _bringers(waiting.pop(), causes):
+            if before not in certain and before is not without:
+                certain.add(before)
+                waiting.append(before)
     return certain
+
+
+def _bringers(slot: Slot, causes: nx.DiGraph[Slot | Start]) -> list[Slot]:
+    """Slots that make `slot` live by being live themselves: verdicts have no part in it."""
+    return [
+        before
+        for before in causes.predecessors(slot)
+        if before != _START and (slot in before.activates or slot in before.pulls())
+    ]
 
 
 def _reachable(causes: nx.DiGraph[Slot | Start], goal: Slot, avoiding: set[Slot]) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -305,7 +306,9 @@ def test_an_absent_field_reaches_no_prompt() -> None:
 
 def test_tool_calls_are_shown_without_their_absent_parts() -> None:
     call = ToolCall(name="search", input_parameters={"q": "x", "limit": 3})
-    assert as_text(call) == '{"name":"search","input_parameters":{"q":"x","limit":3}}'
+    shown = json.loads(as_text(call))
+    assert shown == {"name": "search", "input_parameters": {"q": "x", "limit": 3}}
+    assert list(shown["input_parameters"]) == ["q", "limit"]
 
 
 _SCRIPT = """
@@ -323,7 +326,7 @@ def answer(question):
 
 end = NonBinaryJudgementNode("end?", (), ["tools_called", "additional_metadata"],
     then={"z": 1, "y": 2, "x": 3, "w": 4}, name="end")
-values = CodeNode(lambda _: VALUE, [end], ["input"], output_label="values")
+values = CodeNode(lambda *_: VALUE, [end], ["input"], output_label="values")
 each = MapNode("each?", "retrieval_context", "each", answer=("c", "b", "a"), children=[end],
     name="each")
 facts = TaskNode("facts", "facts", [end, values, each], ["input", "actual_output"],

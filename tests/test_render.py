@@ -1,0 +1,634 @@
+"""Pictures say what a reviewer must see, survive every text, and come out the same each time."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import unicodedata
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from html import unescape
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from dagengine import evaluate
+from dagengine.errors import GraphError, InputError, MissingExtraError
+from dagengine.judges import ScriptedJudge
+from dagengine.metrics import DAGMetric
+from dagengine.metrics.dag import (
+    DAG,
+    BinaryJudgementNode,
+    CodeNode,
+    NonBinaryJudgementNode,
+    RatingNode,
+    TaskNode,
+    VerdictNode,
+)
+from dagengine.render import Picture, draw
+from dagengine.results import EvaluationResult
+from dagengine.test_case import LLMTestCase
+
+SVG = "{http://www.w3.org/2000/svg}"
+LONG = (
+    "Does the summary say, in words that a person who was not at the meeting can follow, what "
+    "was decided, who does it and until when?"
+)
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """What an SVG made by Graphviz shows: texts of nodes and edges by Graphviz name."""
+
+    title: str
+    nodes: dict[str, str]
+    edges: list[tuple[str, str, str]]
+    frames: list[str]
+    lines: list[str]
+    root: ElementTree.Element
+
+    @property
+    def text(self) -> str:
+        return " ".join(self.lines)
+
+    def find(self, words: str) -> str:
+        """The Graphviz name of the one node that shows `words`."""
+        (name,) = [name for name, text in self.nodes.items() if words in text]
+        return name
+
+    def leaving(self, words: str) -> list[str]:
+        """Texts of the edges that leave the node that shows `words`, from left to right."""
+        start = self.find(words)
+        places = [(_left(edge), " ".join(_lines(edge))) for edge in self.arrows(start)]
+        return [text for _, text in sorted(places)]
+
+    def arrows(self, start: str, end: str = "") -> list[ElementTree.Element]:
+        """The drawings of the edges that leave a node (for another one)."""
+        edges = [g for g in self.root.iter(f"{SVG}g") if g.get("class") == "edge"]
+        return [g for g in edges if _name(g).startswith(f"{start}->{end}")]
+
+    def group(self, words: str) -> ElementTree.Element:
+        """The drawing of the node that shows `words`."""
+        name = self.find(words)
+        groups = self.root.iter(f"{SVG}g")
+        (group,) = [g for g in groups if g.get("class") == "node" and _name(g) == name]
+        return group
+
+
+def _name(group: ElementTree.Element) -> str:
+    return group.findtext(f"{SVG}title") or ""
+
+
+def _left(edge: ElementTree.Element) -> float:
+    return min((float(text.get("x") or 0) for text in edge.iter(f"{SVG}text")), default=0.0)
+
+
+def _lines(group: ElementTree.Element) -> list[str]:
+    texts = ("".join(text.itertext()) for text in group.iter(f"{SVG}text"))
+    return [" ".join(text.split()) for text in texts]
+
+
+def read(picture: Picture) -> Drawn:
+    """The SVG of a picture, parsed."""
+    root = ElementTree.fromstring(picture.layout("svg"))
+    groups: dict[str, list[ElementTree.Element]] = {}
+    for group in root.iter(f"{SVG}g"):
+        groups.setdefault(group.get("class") or "", []).append(group)
+    edges = []
+    for group in groups.get("edge", []):
+        start, _, end = _name(group).partition("->")
+        edges.append((start, end, " ".join(_lines(group))))
+    (whole,) = groups["graph"]
+    own = [text for text in whole.findall(f"{SVG}text")]
+    return Drawn(
+        title=" ".join(" ".join("".join(text.itertext()).split()) for text in own),
+        nodes={_name(group): " ".join(_lines(group)) for group in groups.get("node", [])},
+        edges=edges,
+        frames=[" ".join(_lines(group)) for group in groups.get("cluster", [])],
+        lines=_lines(whole),
+        root=root,
+    )
+
+
+def headings_metric(name: str = "Headings") -> DAGMetric:
+    order = NonBinaryJudgementNode(
+        "Are the headings in order?",
+        then={"Yes": 10, "Two are out of order": 4, "All out of order": 2},
+        name="Heading order",
+    )
+    present = BinaryJudgementNode(
+        "Are all three headings there?", [VerdictNode(False, score=0), order], name="All there"
+    )
+    extract = TaskNode(
+        "Extract all headings in `actual_output`",
+        "Summary headings",
+        [present, order],
+        ["actual_output", "input"],
+    )
+    return DAGMetric(name, DAG(extract), threshold=0.8)
+
+
+def headings_judge(question: Any) -> Any:
+    text = question.messages[-1]["content"]
+    if question.name == "Summary headings":
+        return "none" if "empty" in text else "intro, body"
+    if question.name == "All there":
+        return {"reason": "I looked for three.", "verdict": "none" not in text}
+    return {"reason": "I compared them.", "verdict": "Two are out of order"}
+
+
+def run(metric: DAGMetric, judge: Any, outputs: list[str | None]) -> EvaluationResult:
+    cases = [LLMTestCase(input="a", actual_output=output) for output in outputs]
+    return evaluate(cases, [metric], model=ScriptedJudge(judge), show=False)
+
+
+def path_picture(metric: DAGMetric, judge: Any, output: str | None = "a text") -> Picture:
+    (result,) = run(metric, judge, [output]).rows[0].metrics
+    return draw(metric.spec(), result=result)
+
+
+def counts_picture(metric: DAGMetric, judge: Any, outputs: list[str | None]) -> Picture:
+    return draw(metric.spec(), rows=run(metric, judge, outputs).rows)
+
+
+# -- three views ---------------------------------------------------------------------------
+
+
+def test_the_design_shows_names_kinds_words_fields_verdicts_and_scores() -> None:
+    drawn = read(draw(headings_metric().spec()))
+    assert drawn.title == "Headings (passes at 0.8)"
+    task = drawn.nodes[drawn.find("Summary headings")]
+    for words in ("task", "Extract all headings in `actual_output`", "reads actual_output, input"):
+        assert words in task
+    assert "Are all three headings there?" in drawn.nodes[drawn.find("All there")]
+    assert drawn.leaving("All there") == ["False", "True"]
+    assert drawn.leaving("Heading order") == ["Yes", "Two are out of order", "All out of order"]
+    scores = [text for text in drawn.nodes.values() if text.startswith("score")]
+    assert sorted(scores) == [f"score {score} of 10" for score in (0, 10, 2, 4)]
+
+
+def test_the_design_says_when_there_is_no_threshold() -> None:
+    metric = headings_metric()
+    metric.threshold = None
+    assert read(draw(metric.spec())).title == "Headings (no threshold)"
+
+
+def test_an_edge_joins_every_reader_to_what_it_reads() -> None:
+    drawn = read(draw(headings_metric().spec()))
+    task, present, order = map(drawn.find, ("Summary headings", "All there", "Heading order"))
+    pairs = [(start, end) for start, end, _ in drawn.edges]
+    assert pairs.count((task, present)) == 1
+    assert pairs.count((task, order)) == 1
+    assert pairs.count((present, order)) == 1
+
+
+def test_long_criteria_are_wrapped_and_not_cut() -> None:
+    judgement = BinaryJudgementNode(
+        LONG, evaluation_params=["input"], then={True: 10, False: 0}, name="Clear"
+    )
+    metric = DAGMetric("Notes", DAG(judgement))
+    drawn = read(draw(metric.spec()))
+    assert LONG in drawn.nodes[drawn.find("Clear")]
+    assert max(map(len, drawn.lines)) <= 40
+    assert squeezed(LONG) in squeezed(mermaid_text(draw(metric.spec())))
+
+
+def test_a_design_for_review_shows_a_criterion_of_three_sentences_to_its_end() -> None:
+    criteria = f"{LONG} {LONG.replace('summary', 'protocol')} Nothing may be made up."
+    judgement = BinaryJudgementNode(
+        criteria, evaluation_params=["input"], then={True: 10, False: 0}, name="Clear"
+    )
+    picture = draw(DAGMetric("Notes", DAG(judgement)).spec())
+    assert "made up." in read(picture).text
+    assert "made up." in mermaid_text(picture)
+
+
+@pytest.mark.parametrize("verdicts", [("b", "a", "c"), ("c", "b", "a"), ("a", "c", "b")])
+def test_verdicts_stand_in_the_order_of_their_declaration(verdicts: tuple[str, ...]) -> None:
+    then = {verdict: place for place, verdict in enumerate(verdicts)}
+    judgement = NonBinaryJudgementNode(
+        "Which?", evaluation_params=["input"], then=then, name="Which one"
+    )
+    picture = draw(DAGMetric("Order", DAG(judgement)).spec())
+    drawn = read(picture)
+    assert drawn.leaving("Which one") == list(verdicts)
+    scores = [drawn.group(f"score {place} of") for place in range(len(verdicts))]
+    centres = [float(g.find(f"{SVG}ellipse").get("cx") or 0) for g in scores]  # type: ignore[union-attr]
+    assert centres == sorted(centres)
+    found = re.findall(r'-- "(.)" -->', picture.mermaid)
+    assert found == list(verdicts)
+
+
+def test_the_path_is_marked_with_a_sign_and_says_what_was_answered() -> None:
+    drawn = read(path_picture(headings_metric(), headings_judge))
+    assert drawn.title == "Headings: score 0.4, failed"
+    assert drawn.leaving("All there") == ["False", "✓ True"]
+    marked = [text for text in drawn.leaving("Heading order") if "✓" in text]
+    assert marked == ["✓ Two are out of order"]
+    assert "→ intro, body" in drawn.nodes[drawn.find("Summary headings")]
+    assert "→ True: I looked for three." in drawn.nodes[drawn.find("All there")]
+    assert "→ Two are out of order: I compared them." in drawn.text
+
+
+def test_what_is_not_on_the_path_is_dashed() -> None:
+    drawn = read(path_picture(headings_metric(), headings_judge, "empty"))
+    assert drawn.title == "Headings: score 0, failed"
+    names = ("Summary headings", "All there", "Heading order")
+    assert [dashed(drawn.group(name)) for name in names] == [False, False, True]
+    assert "✓" not in " ".join(drawn.leaving("Heading order"))
+
+
+def test_the_path_is_marked_in_mermaid_too() -> None:
+    text = mermaid_text(path_picture(headings_metric(), headings_judge))
+    assert text.count("✓") == 2
+    assert "✓ True" in text
+    assert "✓ Two are out of order" in text
+    assert "→ True: I looked for three." in text
+
+
+def test_two_verdicts_that_lead_to_one_node_are_two_edges_of_which_one_is_marked() -> None:
+    last = RatingNode("How good?", ["input"], name="Rated")
+    first = BinaryJudgementNode(
+        "Long?", evaluation_params=["input"], then={True: last, False: last}, name="Long"
+    )
+    metric = DAGMetric("Joined", DAG(first))
+    drawn = read(path_picture(metric, {"Long": False, "Rated": 7}))
+    assert drawn.leaving("Long") == ["True", "✓ False"]
+    assert "→ 0.7" in drawn.nodes[drawn.find("Rated")]
+
+
+def test_a_failed_case_says_where_and_why() -> None:
+    judge: Mapping[str, Any] = {"Summary headings": "intro"}
+    picture = path_picture(headings_metric(), judge)
+    drawn = read(picture)
+    assert drawn.title == "Headings: provider_error at All there"
+    assert "✗ provider_error" in drawn.nodes[drawn.find("All there")]
+    assert "✗ provider_error" in mermaid_text(picture)
+
+
+def test_counts_and_shares_stand_on_the_edges() -> None:
+    outputs: list[str | None] = ["a text", "a text", "a text", "empty"]
+    picture = counts_picture(headings_metric(), headings_judge, outputs)
+    drawn = read(picture)
+    assert drawn.title == "Headings: 4 cases"
+    assert drawn.leaving("All there") == ["False 1x (25%)", "True 3x (75%)"]
+    assert drawn.leaving("Heading order") == [
+        "Yes 0x (0%)",
+        "Two are out of order 3x (100%)",
+        "All out of order 0x (0%)",
+    ]
+    assert "ran 4x" in drawn.nodes[drawn.find("All there")]
+    assert "ran 3x" in drawn.nodes[drawn.find("Heading order")]
+    assert "True 3x (75%)" in mermaid_text(picture)
+
+
+def test_cases_without_a_score_are_counted_in_the_title_and_at_their_node() -> None:
+    def judge(question: Any) -> Any:
+        if question.name == "All there" and "broken" in question.messages[-1]["content"]:
+            return {"reason": "", "verdict": "perhaps"}
+        return "broken" if "odd" in question.messages[-1]["content"] else headings_judge(question)
+
+    picture = counts_picture(headings_metric(), judge, ["a text", "odd", "odd"])
+    drawn = read(picture)
+    assert drawn.title == "Headings: 3 cases, 2 without a score"
+    assert "ran 1x, failed 2x" in drawn.nodes[drawn.find("All there")]
+
+
+def test_counts_of_no_cases_can_be_drawn() -> None:
+    drawn = read(draw(headings_metric().spec(), rows=[]))
+    assert drawn.title == "Headings: 0 cases"
+    assert drawn.leaving("All there") == ["False 0x", "True 0x"]
+
+
+# -- nested metrics ------------------------------------------------------------------------
+
+
+def nested_metric(inner: str = "Headings") -> DAGMetric:
+    root = BinaryJudgementNode(
+        "Is it long?", evaluation_params=["input"], name="Is long", then={False: 0}
+    )
+    root.then[True] = headings_metric(inner)
+    return DAGMetric("Outer", DAG(root))
+
+
+def test_a_nested_metric_is_drawn_in_a_frame_with_its_nodes() -> None:
+    drawn = read(draw(nested_metric().spec()))
+    assert drawn.frames == ["Headings"]
+    for words in ("Summary headings", "All there", "Heading order"):
+        assert drawn.find(words)
+    assert "Headings > " not in drawn.text
+
+
+def test_the_path_goes_on_inside_a_nested_metric() -> None:
+    def judge(question: Any) -> Any:
+        return True if question.name == "Is long" else headings_judge(question)
+
+    drawn = read(path_picture(nested_metric(), judge))
+    assert drawn.leaving("Is long") == ["False", "✓ True"]
+    assert drawn.leaving("All there") == ["False", "✓ True"]
+    assert drawn.leaving("Heading order")[1] == "✓ Two are out of order"
+
+
+def dashed(element: ElementTree.Element) -> bool:
+    return "stroke-dasharray" in ElementTree.tostring(element, encoding="unicode")
+
+
+@pytest.mark.parametrize("verdict", [True, False])
+def test_the_edge_into_a_nested_metric_is_drawn_as_taken_when_it_was(verdict: bool) -> None:
+    def judge(question: Any) -> Any:
+        return verdict if question.name == "Is long" else headings_judge(question)
+
+    metric = nested_metric()
+    for picture in (path_picture(metric, judge), counts_picture(metric, judge, ["a text"])):
+        drawn = read(picture)
+        (edge,) = drawn.arrows(drawn.find("Headings metric"), drawn.find("Summary headings"))
+        assert dashed(edge) is not verdict
+
+
+# -- every text ----------------------------------------------------------------------------
+
+AWKWARD = {
+    "markup": "<b>a</b> < b & c > d; &lt; &amp; <br/> <!-- x -->",
+    "quotes": "\"double\" 'single' `tick` ```fence``` #35; #quot; #",
+    "brackets": "{x} {{y}} [z] (w) |v| \\N \\n \\ end -->",
+    "newlines": "one\ntwo\r\nthree\ttabs",
+    "control": "a\x00b\x07c\x1b[31md\x7fe\x85f",
+    "emoji": "fine 🙂 👩‍👩‍👧 漢字かな Ünïcödé",
+    "rtl": "שלום עולם مرحبا \u202eback\u202c",
+    "long": "x" * 23 + "&" + "y" * 22 + "<" + "z" * 60,
+    "arrow": "score > 5 > 4",
+    "angle": "<whole>",
+}
+
+
+def squeezed(text: str) -> str:
+    """What must survive of a text: its printable characters, however it was wrapped."""
+    return "".join(char for char in text if char.isprintable() and not char.isspace())
+
+
+def mermaid_text(picture: Picture) -> str:
+    """The text a reader sees: labels of nodes and edges, decoded as Mermaid does."""
+    node = re.compile(r'  n\d+(?:\(\["|\{\{"|\[")([^"]*)(?:"\]\)|"\}\}|"\])')
+    edge = re.compile(r'  n\d+ (?:-- "([^"]*)" -->|-->|-\.->) n\d+')
+    seen: list[str] = []
+    first, *lines = picture.mermaid.splitlines()
+    assert first == "flowchart TD"
+    for line in lines:
+        if re.fullmatch(r"  style n\d+ \S+", line) or re.fullmatch(r"  (subgraph .*|end)", line):
+            continue
+        found = node.fullmatch(line) or edge.fullmatch(line)
+        assert found, f"Mermaid would not read {line!r}"
+        label = (found[1] or "").replace("<br/>", " ")
+        assert "<" not in label
+        seen.append(unescape(re.sub(r"#(\d+);|#(\w+);", _entity, label)))
+    return " ".join(" ".join(seen).split())
+
+
+def _entity(found: re.Match[str]) -> str:
+    return f"&#{found[1]};" if found[1] else f"&{found[2]};"
+
+
+Place = Callable[[str], Picture]
+
+
+def in_metric_name(text: str) -> Picture:
+    judgement = BinaryJudgementNode("Q?", evaluation_params=["input"], then={True: 10, False: 0})
+    return draw(DAGMetric(text, DAG(judgement)).spec())
+
+
+def in_nested_name(text: str) -> Picture:
+    return draw(nested_metric(text).spec())
+
+
+def in_node_name(text: str) -> Picture:
+    judgement = BinaryJudgementNode(
+        "Q?", evaluation_params=["input"], then={True: 10, False: 0}, name=text
+    )
+    return draw(DAGMetric("M", DAG(judgement)).spec())
+
+
+def in_output_label(text: str) -> Picture:
+    judgement = BinaryJudgementNode("Q?", then={True: 10, False: 0})
+    return draw(DAGMetric("M", DAG(TaskNode("Do it", text, [judgement], ["input"]))).spec())
+
+
+def in_criteria(text: str) -> Picture:
+    judgement = BinaryJudgementNode(
+        text, evaluation_params=["input", "actual_output"], then={True: 10, False: 0}, name="N"
+    )
+    return draw(DAGMetric("M", DAG(judgement)).spec())
+
+
+def in_criteria_without_a_name(text: str) -> Picture:
+    judgement = BinaryJudgementNode(text, evaluation_params=["input"], then={True: 10, False: 0})
+    return draw(DAGMetric("M", DAG(judgement)).spec())
+
+
+def in_verdict(text: str) -> Picture:
+    judgement = NonBinaryJudgementNode(
+        "Q?", evaluation_params=["input"], then={text: 10, "other": 0}
+    )
+    return draw(DAGMetric("M", DAG(judgement)).spec())
+
+
+def in_reason(text: str) -> Picture:
+    judgement = BinaryJudgementNode(
+        "Q?", evaluation_params=["input"], then={True: 10, False: 0}, name="N"
+    )
+    metric = DAGMetric("M", DAG(judgement))
+    return path_picture(metric, {"N": {"reason": text, "verdict": True}})
+
+
+def in_output(text: str) -> Picture:
+    judgement = BinaryJudgementNode("Q?", then={True: 10, False: 0}, name="N")
+    metric = DAGMetric("M", DAG(TaskNode("Do it", "out", [judgement], ["input"])))
+    return path_picture(metric, {"out": text, "N": True})
+
+
+PLACES: tuple[Place, ...] = (
+    in_metric_name,
+    in_nested_name,
+    in_node_name,
+    in_output_label,
+    in_criteria,
+    in_criteria_without_a_name,
+    in_verdict,
+    in_reason,
+    in_output,
+)
+
+
+@pytest.mark.parametrize("text", AWKWARD.values(), ids=AWKWARD)
+@pytest.mark.parametrize("place", PLACES)
+def test_every_text_survives_in_the_svg(place: Place, text: str) -> None:
+    assert squeezed(text) in squeezed(read(place(text)).text)
+
+
+@pytest.mark.parametrize("text", AWKWARD.values(), ids=AWKWARD)
+@pytest.mark.parametrize("place", [place for place in PLACES if place is not in_metric_name])
+def test_every_text_survives_in_mermaid(place: Place, text: str) -> None:
+    picture = place(text)
+    assert squeezed(text) in squeezed(mermaid_text(picture))
+    rest = picture.mermaid.replace("\n", "")
+    assert [char for char in rest if unicodedata.category(char) == "Cc"] == []
+
+
+def test_a_function_without_a_name_is_shown_as_python_calls_it() -> None:
+    metric = DAGMetric("M", DAG(CodeNode(lambda text: 0.5, (), ["input"])))
+    assert "<lambda> code" in read(draw(metric.spec())).text
+
+
+def test_backticks_in_a_criterion_cannot_close_the_fence_of_a_markdown_file(
+    tmp_path: Path,
+) -> None:
+    text = Path(in_criteria("```\n# Not a heading\n```").save(tmp_path / "tree.md")).read_text()
+    assert text.startswith("```mermaid\nflowchart TD\n")
+    assert text.endswith("\n```\n")
+    assert text.count("```") == 2
+
+
+# -- the same each time --------------------------------------------------------------------
+
+PRINTED = """
+import hashlib
+from test_render import counts_picture, headings_judge, headings_metric, nested_metric, sixty
+from dagengine.render import draw
+
+pictures = [
+    draw(headings_metric().spec()),
+    draw(nested_metric().spec()),
+    draw(sixty().spec()),
+    counts_picture(headings_metric(), headings_judge, ["a text", "empty"]),
+]
+for picture in pictures:
+    print(picture.dot, picture.mermaid, hashlib.sha256(picture.layout("svg")).hexdigest())
+"""
+
+
+def test_pictures_are_the_same_with_every_hash_seed() -> None:
+    texts = set()
+    for seed in ("0", "1", "2"):
+        environment = {
+            **os.environ,
+            "PYTHONHASHSEED": seed,
+            "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path]),
+        }
+        done = subprocess.run(
+            [sys.executable, "-c", PRINTED], env=environment, capture_output=True, check=False
+        )
+        assert done.returncode == 0, done.stderr.decode()
+        texts.add(done.stdout)
+    assert len(texts) == 1
+
+
+# -- size and files ------------------------------------------------------------------------
+
+
+def sixty() -> DAGMetric:
+    """A task and 59 judgements, each with two that follow or two scores."""
+    nodes = [
+        BinaryJudgementNode(f"{LONG} ({n})", evaluation_params=["input"], name=f"Question {n}")
+        for n in range(59)
+    ]
+    for n, node in enumerate(nodes):
+        after = nodes[2 * n + 1 : 2 * n + 3]
+        node.then = dict(zip((True, False), after, strict=True)) if after else {True: 10, False: 0}
+    return DAGMetric("Sixty", DAG(TaskNode("List the facts", "Facts", [nodes[0]], ["input"])))
+
+
+def test_sixty_nodes_are_drawn() -> None:
+    picture = draw(sixty().spec())
+    drawn = read(picture)
+    for n in range(59):
+        assert drawn.find(f"Question {n} ")
+    assert len(drawn.nodes) == 60 + 60
+    assert picture.layout("png").startswith(b"\x89PNG\r\n\x1a\n")
+    assert "Question 58" in mermaid_text(picture)
+
+
+@pytest.mark.parametrize(
+    ("name", "start"),
+    [
+        ("tree.svg", b"<?xml"),
+        ("deep/er/tree.PNG", b"\x89PNG"),
+        ("tree.pdf", b"%PDF"),
+        ("tree.dot", b"digraph metric {"),
+        ("tree.mmd", b"flowchart TD\n"),
+        ("tree.md", b"```mermaid\n"),
+    ],
+)
+def test_the_suffix_decides_what_is_written(tmp_path: Path, name: str, start: bytes) -> None:
+    path = headings_metric().render(str(tmp_path / name))
+    assert Path(path) == tmp_path / name
+    assert Path(path).read_bytes().startswith(start)
+
+
+def test_an_unknown_suffix_is_an_error_that_lists_the_known_ones(tmp_path: Path) -> None:
+    for name in ("tree.jpg", "tree"):
+        with pytest.raises(InputError, match=r"svg") as caught:
+            headings_metric().render(str(tmp_path / name))
+        assert "mmd" in str(caught.value)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_graph_with_errors_is_not_drawn_and_one_with_warnings_is() -> None:
+    judgement = BinaryJudgementNode("Q?", evaluation_params=["input"], then={True: 11, False: 0})
+    with pytest.raises(GraphError, match="score-range"):
+        draw(DAGMetric("M", DAG(judgement)).spec())
+    judgement.then[True] = 1
+    assert read(draw(DAGMetric("M", DAG(judgement)).spec())).title == "M (passes at 0.5)"
+
+
+def test_a_graph_draws_itself(tmp_path: Path) -> None:
+    dag = DAG(headings_metric().dag.root_nodes[0])
+    assert "Heading order" in dag.mermaid()
+    assert "Heading order" in dag.picture().dot
+    assert Path(dag.render(str(tmp_path / "tree.svg"))).is_file()
+
+
+# -- without Graphviz ----------------------------------------------------------------------
+
+
+def take_graphviz_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "which", lambda *args, **kwargs: None)
+    monkeypatch.setitem(sys.modules, "pygraphviz", None)
+
+
+def test_without_graphviz_the_error_names_both_remedies(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    take_graphviz_away(monkeypatch)
+    for form in ("svg", "png", "pdf"):
+        with pytest.raises(MissingExtraError, match="pip install pygraphviz") as caught:
+            headings_metric().render(str(tmp_path / f"tree.{form}"))
+        assert "`dot`" in str(caught.value)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_without_graphviz_text_can_be_written(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    take_graphviz_away(monkeypatch)
+    for form in ("dot", "mmd", "md"):
+        path = headings_metric().render(str(tmp_path / f"tree.{form}"))
+        assert "Heading order" in Path(path).read_text(encoding="utf-8")
+
+
+def test_a_notebook_shows_the_picture_and_without_graphviz_the_text(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    shown = headings_metric()._repr_mimebundle_(include=None, exclude=None)
+    assert "Heading order" in ElementTree.tostring(
+        ElementTree.fromstring(shown["image/svg+xml"].encode()), encoding="unicode"
+    )
+    assert "Heading order" in shown["text/plain"]
+    take_graphviz_away(monkeypatch)
+    shown = headings_metric().dag._repr_mimebundle_()  # type: ignore[attr-defined]
+    assert set(shown) == {"text/plain"}
+    assert "pip install pygraphviz" in shown["text/plain"]
+    assert "Heading order" in shown["text/plain"]

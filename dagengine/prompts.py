@@ -21,6 +21,7 @@ from dagengine.question import Message
 # Grammar-constrained servers write for ever when free text has no end.
 REASON_LENGTH = 2_000
 TEXT_LENGTH = 20_000
+_JSON = json.JSONEncoder(ensure_ascii=False, default=str)
 
 _MATERIAL = (
     "The user message holds the material, each piece between a BEGIN line and an END line. "
@@ -81,7 +82,7 @@ def as_text(value: Any) -> str:
         value = value.model_dump(exclude_none=True)
     if isinstance(value, list | tuple):
         return "\n".join(as_text(item) for item in value)
-    return json.dumps(value, ensure_ascii=False, default=str)
+    return _JSON.encode(value)
 
 
 def evidence_of(label: str, value: Any) -> tuple[Evidence, ...]:

@@ -13,6 +13,7 @@ from typing import Any, Generic, Literal, Protocol, TypedDict, TypeVar
 from pydantic import BaseModel
 
 T = TypeVar("T", bound=BaseModel, covariant=True)
+_JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 
 class Message(TypedDict):
@@ -96,7 +97,7 @@ class Question(Generic[T]):
     @cached_property
     def canonical(self) -> bytes:
         """The bytes that say everything about the question; equal ones are one question."""
-        prompt = json.dumps(self.messages, ensure_ascii=False, separators=(",", ":"))
+        prompt = _JSON.encode(self.messages)
         shape = repr(self.parser) if self.parser else schema_json(self.answer_type)
         # Lone surrogates occur in real text and have no UTF-8 form of their own.
         return "\n".join((prompt, shape, repr(self.options))).encode(errors="surrogatepass")
@@ -124,7 +125,7 @@ def schema_of(answer_type: type[BaseModel]) -> dict[str, Any]:
 @cache
 def schema_json(answer_type: type[BaseModel]) -> str:
     """The JSON schema as text, in declaration order (equal in every process)."""
-    return json.dumps(schema_of(answer_type), ensure_ascii=False, separators=(",", ":"))
+    return _JSON.encode(schema_of(answer_type))
 
 
 @dataclass(frozen=True, slots=True)

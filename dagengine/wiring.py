@@ -310,7 +310,10 @@ def _drop_implied_pulls(slots: list[Slot], causes: nx.DiGraph[Slot | Start]) -> 
     Returns the slots whose liveness still depends on itself.
     """
     implied = _Implied(causes)
-    for tangle in _tangles(slots):
+    tangles = _tangles(slots)
+    if not tangles:
+        return []
+    for tangle in tangles:
         members = {part for slot, _ in tangle for part in (slot.bound or (slot,))}
         for slot in sorted(members, key=_order):
             for read in list(slot.pulls()):

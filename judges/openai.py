@@ -7,8 +7,7 @@ environment before the first question.
 from __future__ import annotations
 
 import json
-import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from functools import cache
 from types import ModuleType
@@ -17,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 import anyio
 import anyio.lowlevel
 import sniffio
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 
 from dagengine.errors import (
     JudgeError,
@@ -53,10 +52,11 @@ _TRANSIENT = frozenset({408, 409, 425, 429})
 
 
 class _Client(NamedTuple):
-    """A client of one event loop, with a create function per mode."""
+    """A client of one event loop, with instructor's handlers for each way of asking."""
 
     api: AsyncOpenAI
-    create: dict[str, Callable[..., Any]]
+    post: Callable[[dict[str, Any]], Awaitable[Any]]
+    handlers: dict[str, Any]
     owned: bool
 
 
@@ -121,17 +121,17 @@ class OpenAIJudge:
         openai, instructor = _libraries()
         api = self._given or self._new_client(openai)
 
-        async def create(**body: Any) -> Any:
+        async def post(body: dict[str, Any]) -> Any:
             _make_strict(body, str(api.base_url))
             return await api.post(
                 "/chat/completions", cast_to=openai.types.chat.ChatCompletion, body=body
             )
 
-        modes = {
-            mode: instructor.patch(create=create, mode=getattr(instructor.Mode, mode))
-            for mode in _MODES
+        registry, provider = instructor.v2.mode_registry, instructor.Provider.OPENAI
+        handlers = {
+            mode: registry.get_handlers(provider, getattr(instructor.Mode, mode)) for mode in _MODES
         }
-        return _Client(api, {**modes, "TEXT": create}, owned=self._given is None)
+        return _Client(api, post, handlers, owned=self._given is None)
 
     def _new_client(self, openai: ModuleType) -> AsyncOpenAI:
         key = self._api_key or (_NO_KEY if self.base_url else None)
@@ -180,6 +180,9 @@ class OpenAIJudge:
                         raise _rejected(error) from None
                 except openai.OpenAIError as error:
                     raise self._failure(openai, error) from None
+                except json.JSONDecodeError as error:
+                    shown = f"the endpoint did not send JSON: {error.doc[:120]!r}"
+                    raise ProviderError(shown, transient=False) from None
 
     def _lower_demands(self, error: Any) -> bool:
         """Ask for less when the server says that it does not know what was asked for."""
@@ -196,28 +199,30 @@ class OpenAIJudge:
     async def _ask(self, client: _Client, question: Question[T]) -> Answer[T]:
         body = {**self._body(question.options), "messages": list(question.messages)}
         if question.parser is not None:
-            completion = _checked(await client.create["TEXT"](**body))
+            completion = _checked(await client.post(body))
             return self._read(question, completion, "text", None)
         mode = _MODES[self._mode]
-        value, completion = await self._structured(client.create[mode], body, question)
+        value, completion = await self._structured(client, mode, body, question)
         return self._read(question, completion, mode.lower(), value)
 
     async def _structured(
-        self, create: Callable[..., Any], body: dict[str, Any], question: Question[T]
+        self, client: _Client, mode: str, body: dict[str, Any], question: Question[T]
     ) -> tuple[T | None, ChatCompletion]:
-        """The parsed answer and its completion; no value when instructor could not parse it."""
-        from instructor.core.exceptions import IncompleteOutputException, InstructorRetryException
+        """The parsed answer and its completion; no value when it does not parse as it is."""
+        from instructor.core.exceptions import IncompleteOutputException, ResponseParsingError
 
-        shape = _wire_type(question.answer_type)
+        handlers = client.handlers[mode]
+        shape, prepared = handlers.request_handler(
+            response_model=_wire_type(question.answer_type), kwargs=body
+        )
+        completion = _checked(await client.post(prepared))
         try:
-            value = await create(response_model=shape, max_retries=0, strict=False, **body)
-        except IncompleteOutputException as error:
-            return None, _checked(error.last_completion)
-        except InstructorRetryException as error:
-            if error.last_completion is None and error.__cause__ is not None:
-                raise _unreadable(error.__cause__) from None
-            return None, _checked(error.last_completion)
-        return value, _checked(value._raw_response)
+            value = handlers.response_parser(
+                response=completion, response_model=shape, validation_context=None, strict=False
+            )
+        except (IncompleteOutputException, ResponseParsingError, ValidationError, ValueError):
+            return None, completion
+        return value, completion
 
     def _body(self, options: Options) -> dict[str, Any]:
         body: dict[str, Any] = {"model": self.model}
@@ -257,12 +262,11 @@ class OpenAIJudge:
     def _failure(self, openai: ModuleType, error: Any) -> JudgeError:
         """A provider's error as one of ours."""
         where = self.base_url or "the provider"
-        if isinstance(error, openai.APITimeoutError):
-            return ProviderError(f"{where} did not answer in time", transient=True)
         if isinstance(error, openai.APIConnectionError):
-            cause = error.__cause__ or error
+            # The aiohttp transport calls a refused connection a timeout; its cause tells.
+            cause = str(error.__cause__ or "") or str(error)
             return ProviderError(
-                f"cannot reach {where}: {cause}; is the server running and the address right?",
+                f"no answer from {where}: {cause}; is the server running and the address right?",
                 transient=True,
             )
         if isinstance(error, openai.APIStatusError):
@@ -274,11 +278,10 @@ class OpenAIJudge:
 def _libraries() -> tuple[ModuleType, ModuleType]:
     """openai and instructor, imported when a judge first needs them (about a second)."""
     import instructor
+    import instructor.v2
     import openai
     import openai.types.chat
 
-    # Its errors reach the caller as exceptions; without a handler they would be printed too.
-    logging.getLogger("instructor").addHandler(logging.NullHandler())
     return openai, instructor
 
 
@@ -327,10 +330,8 @@ def _strict_schema(text: str) -> dict[str, Any]:
 def _checked(completion: Any) -> ChatCompletion:
     """A completion that has a choice; servers also send pages, strings and empty lists."""
     if not getattr(completion, "choices", None):
-        shown = str(completion)[:120]
-        raise ProviderError(
-            f"the endpoint did not send a chat completion: {shown}", transient=False
-        )
+        empty = "it has no choices" if hasattr(completion, "choices") else f"{completion!r:.120}"
+        raise ProviderError(f"the endpoint sent no chat completion: {empty}", transient=False)
     return cast("ChatCompletion", completion)
 
 
@@ -388,14 +389,3 @@ def _retry_after(headers: Any) -> float | None:
         if value.replace(".", "", 1).isdigit():
             return float(value) / unit
     return None
-
-
-def _unreadable(cause: BaseException) -> BaseException:
-    """What to raise for an exception that instructor wrapped."""
-    if isinstance(cause, json.JSONDecodeError):
-        return ProviderError(
-            f"the endpoint did not send JSON: {cause.doc[:120]!r}", transient=False
-        )
-    if isinstance(cause, AttributeError):
-        return ProviderError("the endpoint did not send a chat completion", transient=False)
-    return cause

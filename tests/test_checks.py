@@ -304,13 +304,17 @@ def the_number_one_under_a_binary_judgement(broken: bool) -> DAGMetric:
 @example("verdict-type", "node 'kind'")
 def a_bool_under_a_judgement_with_strings(broken: bool) -> DAGMetric:
     then: dict[Any, int] = {True if broken else "letter": 10, "poem": 0}
-    return metric(NonBinaryJudgementNode("Which?", evaluation_params=ACTUAL, then=then, name="kind"))
+    return metric(
+        NonBinaryJudgementNode("Which?", evaluation_params=ACTUAL, then=then, name="kind")
+    )
 
 
 @example("verdict-type", "node 'kind'")
 def a_verdict_without_words(broken: bool) -> DAGMetric:
     then = {" " if broken else "letter": 10, "poem": 0}
-    return metric(NonBinaryJudgementNode("Which?", evaluation_params=ACTUAL, then=then, name="kind"))
+    return metric(
+        NonBinaryJudgementNode("Which?", evaluation_params=ACTUAL, then=then, name="kind")
+    )
 
 
 @example("verdict-type", "node 'counted'")
@@ -939,9 +943,7 @@ def chain(length: int) -> DAGMetric:
 def lattice(layers: int) -> DAGMetric:
     below: list[BaseNode] = [yes_no("good", reads=())]
     for layer in range(layers):
-        below = [
-            TaskNode(f"Task {layer} {side}", f"{layer} {side}", list(below)) for side in "ab"
-        ]
+        below = [TaskNode(f"Task {layer} {side}", f"{layer} {side}", list(below)) for side in "ab"]
     first = task("start")
     first.children += below
     return metric(first)

@@ -7,6 +7,7 @@ from typing import Any
 
 import anyio
 import pytest
+from trio.testing import MockClock
 
 from dagengine.errors import (
     InputError,
@@ -296,6 +297,23 @@ async def test_a_call_over_its_deadline_is_made_again() -> None:
     with anyio.fail_after(LIMIT):
         await gateway.ask(ScriptedJudge(script), ask_about("a"))
     assert (calls, gateway.totals.retried, gateway.totals.failed) == (2, 1, 1)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    "anyio_backend", [("trio", {"clock": MockClock(autojump_threshold=0)})], ids=["trio, no clock"]
+)
+async def test_the_deadline_of_a_call_does_not_run_while_it_waits_for_its_turn() -> None:
+    async def script(question: Question[Any]) -> bool:
+        await anyio.sleep(60)
+        return True
+
+    gateway = Gateway(Limits(max_in_flight=1, call_timeout=100, attempts=1))
+    judge = ScriptedJudge(script)
+    async with anyio.create_task_group() as group:
+        for text in "abc":
+            group.start_soon(gateway.ask, judge, ask_about(text))
+    assert gateway.totals.failed == 0
 
 
 @pytest.mark.anyio

@@ -1,0 +1,481 @@
+"""The command line as people use it: files in, files and exit codes out, never a traceback."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+from typer.testing import CliRunner
+
+from dagengine.cli import app
+
+METRICS = """
+from dagengine.metrics import DAGMetric
+from dagengine.metrics.dag import DAG, BinaryJudgementNode, TaskNode
+
+kind = BinaryJudgementNode("Is it kind?", then={True: 10, False: 4}, name="kind")
+short = BinaryJudgementNode("Is it short?", then={True: kind, False: 0}, name="short")
+words = TaskNode("List the words", "words", [short, kind], ["actual_output"])
+metric = DAGMetric("Good manners", DAG(words))
+"""
+
+JUDGE = """
+from dagengine.judges import ScriptedJudge
+
+def answer(question):
+    text = question.messages[-1]["content"]
+    if question.name == "words":
+        return text.splitlines()[1]
+    return {"reason": "I looked.", "verdict": question.name in text}
+
+judge = ScriptedJudge(answer)
+"""
+
+# Once the first row is written, the question about the second case is answered by Ctrl-C.
+INTERRUPTS = """
+import os
+import signal
+from pathlib import Path
+
+import anyio
+from dagengine.judges import ScriptedJudge
+
+async def answer(question):
+    text = question.messages[-1]["content"]
+    if "long" in text:
+        for _ in range(100_000):
+            if Path("out/results.jsonl").read_text():
+                break
+            await anyio.sleep(0)
+        os.kill(os.getpid(), signal.SIGINT)
+        await anyio.sleep_forever()
+    return text if question.name == "words" else question.name in text
+
+judge = ScriptedJudge(answer)
+"""
+
+OUTPUTS = ("kind and short", "long", "short")  # score 1, 0 and 0.4
+CASES = "".join(
+    json.dumps({"name": name, "input": "a", "actual_output": output}) + "\n"
+    for name, output in zip(("first", "second", "third"), OUTPUTS, strict=True)
+)
+FILES = {"metrics.py": METRICS, "judge.py": JUDGE, "cases.jsonl": CASES}
+
+CYCLE = """
+from dagengine.metrics import DAGMetric
+from dagengine.metrics.dag import DAG, BinaryJudgementNode, TaskNode
+
+end = BinaryJudgementNode("Good?", then={True: 10, False: 0})
+one = TaskNode("Begin", "one", evaluation_params=["input"])
+two = TaskNode("Go on", "two", [end, one])
+one.children.append(two)
+metric = DAGMetric("Circle", DAG(one))
+"""
+NO_SCORE = """
+from dagengine.metrics import DAGMetric
+from dagengine.metrics.dag import DAG, TaskNode
+
+metric = DAGMetric("Endless", DAG(TaskNode("Begin", "one", evaluation_params=["input"])))
+"""
+WARNS = """
+from dagengine.metrics import DAGMetric
+from dagengine.metrics.dag import DAG, BinaryJudgementNode
+
+kind = BinaryJudgementNode("Kind?", evaluation_params=["input"], then={True: 10, False: 6})
+metric = DAGMetric("Easy", DAG(kind))
+"""
+TWO = METRICS + '\nother = DAGMetric("Manners: in/out", DAG(words))\n'
+RAISES = "import math\n\n\nvalue = 1 / 0\n"
+
+
+def write(folder: Path, files: Mapping[str, str | bytes]) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in files.items():
+        (folder / name).write_bytes(text.encode() if isinstance(text, str) else text)
+    return folder
+
+
+def dagengine(
+    folder: Path, *arguments: str, **environment: str
+) -> subprocess.CompletedProcess[str]:
+    """Run `python -m dagengine` in a folder, without any key of whoever runs the tests."""
+    kept = {key: value for key, value in os.environ.items() if not key.startswith("OPENAI_")}
+    return subprocess.run(
+        [sys.executable, "-W", "error::SyntaxWarning", "-m", "dagengine", *arguments],
+        cwd=folder,
+        env={**kept, "PYTHONIOENCODING": "utf-8", "COLUMNS": "200", **environment},
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        check=False,
+    )
+
+
+RUN = ("run", "metrics.py", "--data", "cases.jsonl", "--judge", "judge.py:judge")
+
+
+def rows_of(path: Path) -> list[Any]:
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+# -- run -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Done:
+    """A run that went well: where it was, and what it printed."""
+
+    folder: Path
+    process: subprocess.CompletedProcess[str]
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory: pytest.TempPathFactory) -> Done:
+    folder = write(tmp_path_factory.mktemp("run"), FILES)
+    return Done(folder, dagengine(folder, *RUN))
+
+
+def test_a_run_writes_a_row_per_case_in_order(done: Done) -> None:
+    assert done.process.returncode == 0, done.process.stderr
+    rows = rows_of(done.folder / "out" / "results.jsonl")
+    assert [row["index"] for row in rows] == [0, 1, 2]
+    assert [row["case"] for row in rows] == ["first", "second", "third"]
+    assert [row["metrics"][0]["score"] for row in rows] == [1.0, 0.0, 0.4]
+    assert rows[0]["metrics"][0]["path"] == [["short", True], ["kind", True]]
+
+
+def test_a_run_prints_a_table_and_where_everything_is(done: Done) -> None:
+    text = done.process.stdout
+    for words in ("first", "second", "third", "1.000", "0.400", "short: True, kind: False"):
+        assert words in text
+    assert "Good manners" in text
+    assert "0.467" in text  # the mean
+    assert f"results: {Path('out', 'results.jsonl')}" in text
+    assert text.count("picture: ") == 3
+    assert "rror" not in done.process.stderr
+
+
+def test_a_run_leaves_three_pictures(done: Done) -> None:
+    names = [f"good-manners-{view}.svg" for view in ("counts", "path", "tree")]
+    pictures = sorted(done.folder.glob("out/*.svg"))
+    assert [picture.name for picture in pictures] == names
+    counts, path, tree = ("".join(ElementTree.parse(p).getroot().itertext()) for p in pictures)
+    assert "Good manners (passes at 0.5)" in tree
+    assert "Good manners: 3 cases" in counts
+    assert "Good manners: score 1, passed" in path  # the longest path, the first of those
+    assert "✓" in path
+
+
+def test_assert_turns_a_case_below_its_threshold_into_exit_code_one(tmp_path: Path) -> None:
+    done = dagengine(write(tmp_path, FILES), *RUN, "--assert", "--case", "1", "--out", "deep/er")
+    assert done.returncode == 1
+    assert len(rows_of(tmp_path / "deep" / "er" / "results.jsonl")) == 3
+    path = (tmp_path / "deep" / "er" / "good-manners-path.svg").read_text(encoding="utf-8")
+    assert "score 0, failed" in path
+    assert "Traceback" not in done.stderr
+
+
+def test_a_case_without_a_score_is_a_row_and_exit_code_three(tmp_path: Path) -> None:
+    cases = '{"input": "a", "name": "nothing said"}\n\n' + CASES
+    done = dagengine(write(tmp_path, {**FILES, "cases.jsonl": cases}), *RUN, "--assert")
+    assert done.returncode == 3
+    rows = rows_of(tmp_path / "out" / "results.jsonl")
+    assert [row["index"] for row in rows] == [0, 1, 2, 3]
+    assert rows[0]["metrics"][0]["failure"]["kind"] == "missing_field"
+    assert rows[0]["metrics"][0]["score"] is None
+    assert [row["metrics"][0]["score"] for row in rows[1:]] == [1.0, 0.0, 0.4]
+    assert "missing_field" in done.stdout
+    assert "Traceback" not in done.stderr
+
+
+def test_an_interrupted_run_keeps_its_rows_and_says_how_many(tmp_path: Path) -> None:
+    folder = write(tmp_path, {**FILES, "judge.py": INTERRUPTS})
+    done = dagengine(folder, *RUN)
+    assert done.returncode == 130
+    assert "interrupted: 1 of 3 rows" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert [row["case"] for row in rows_of(tmp_path / "out" / "results.jsonl")] == ["first"]
+
+
+def test_text_in_every_script_reaches_the_results(tmp_path: Path) -> None:
+    case = {"input": "a", "actual_output": "kind short שלום 漢字 🙂", "name": "žluťoučký"}
+    files = {**FILES, "cases.jsonl": json.dumps(case, ensure_ascii=False)}
+    done = dagengine(write(tmp_path, files), *RUN)
+    assert done.returncode == 0, done.stderr
+    (row,) = rows_of(tmp_path / "out" / "results.jsonl")
+    assert row["case"] == "žluťoučký"
+    assert row["metrics"][0]["steps"][0]["output"] == "kind short שלום 漢字 🙂"
+
+
+def test_every_metric_of_a_file_is_run_or_the_one_that_is_named(tmp_path: Path) -> None:
+    folder = write(tmp_path, {**FILES, "metrics.py": TWO})
+    done = dagengine(folder, *RUN)
+    assert done.returncode == 0, done.stderr
+    names = [
+        metric["metric"] for metric in rows_of(tmp_path / "out" / "results.jsonl")[0]["metrics"]
+    ]
+    assert names == ["Good manners", "Manners: in/out"]
+    assert len(list(tmp_path.glob("out/*.svg"))) == 6
+    named = ("run", "metrics.py:other", *RUN[2:], "--out", "one")
+    assert dagengine(folder, *named).returncode == 0
+    assert len(list(tmp_path.glob("one/*.svg"))) == 3
+
+
+def test_names_that_differ_in_punctuation_only_get_pictures_of_their_own(tmp_path: Path) -> None:
+    text = METRICS + '\nother = DAGMetric("Good: manners!", DAG(words))\n'
+    assert dagengine(write(tmp_path, {**FILES, "metrics.py": text}), *RUN).returncode == 0
+    assert len(list(tmp_path.glob("out/*.svg"))) == 6
+
+
+# -- bad input -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Bad:
+    """Something that cannot work: files to change, arguments, and what must be said."""
+
+    says: tuple[str, ...]
+    files: Mapping[str, str | bytes] = field(default_factory=dict)
+    arguments: tuple[str, ...] = RUN
+    code: int = 2
+
+
+def lines(count: int, place: int, text: str) -> str:
+    """Good cases, with another text in one line."""
+    good = '{"input": "a", "actual_output": "b"}'
+    return "\n".join(text if number == place else good for number in range(1, count + 1))
+
+
+WITHOUT_JUDGE = RUN[:4]
+LINE_17 = lines(20, 17, '{"input": "a", "actual_output": }')
+LINE_3 = lines(4, 3, '{"input": "a", "actual_ouput": "b"}')
+
+BAD: dict[str, Bad] = {
+    "no metrics file": Bad(("no file", "nope.py"), arguments=("run", "nope.py", *RUN[2:])),
+    "no data file": Bad(
+        ("no file", "nope.jsonl"), arguments=("run", "metrics.py", "--data", "nope.jsonl")
+    ),
+    "broken JSON": Bad(("cases.jsonl line 17", "not JSON", "column 33"), {"cases.jsonl": LINE_17}),
+    "unknown field": Bad(
+        ("cases.jsonl line 3", "unknown field 'actual_ouput'", "actual_output"),
+        {"cases.jsonl": LINE_3},
+    ),
+    "missing field": Bad(
+        ("cases.jsonl line 2", "'input'", "missing"), {"cases.jsonl": lines(3, 2, "{}")}
+    ),
+    "a list in a line": Bad(("cases.jsonl line 2",), {"cases.jsonl": lines(3, 2, "[1, 2]")}),
+    "endless nesting": Bad(("cases.jsonl line 2",), {"cases.jsonl": lines(3, 2, "[" * 99_999)}),
+    "no UTF-8": Bad(
+        ("cases.jsonl", "UTF-8"), {"cases.jsonl": '{"input": "Größe"}'.encode("latin-1")}
+    ),
+    "no cases": Bad(("cases.jsonl", "no test case"), {"cases.jsonl": "\n\n"}),
+    "cyclic tree": Bad(("cycle", "one -> two -> one", "hint"), {"metrics.py": CYCLE}),
+    "tree without a score": Bad(("no-score", "'Endless'", "hint"), {"metrics.py": NO_SCORE}),
+    "metrics that raise": Bad(
+        ("metrics.py line 4", "ZeroDivisionError", "division by zero"), {"metrics.py": RAISES}
+    ),
+    "metrics with a typing error": Bad(
+        ("metrics.py", "line 2", "SyntaxError"), {"metrics.py": "a = 1\nb = (\n"}
+    ),
+    "metrics that exit": Bad(("metrics.py line 2",), {"metrics.py": "import sys\nsys.exit(0)\n"}),
+    "file without metrics": Bad(("metrics.py", "no metric"), {"metrics.py": "a = 1\n"}),
+    "unknown name": Bad(
+        ("metrics.py", "'nope'", "metric"), arguments=("run", "metrics.py:nope", *RUN[2:])
+    ),
+    "name of something else": Bad(
+        ("metrics.py", "neither a metric nor"), arguments=("run", "metrics.py:kind", *RUN[2:])
+    ),
+    "judge file without the object": Bad(
+        ("judge.py", "'judge'", "judge.py:NAME"), {"judge.py": "a = 1\n"}
+    ),
+    "judge that is none": Bad(("no judge", "answer"), {"judge.py": "judge = 7\n"}),
+    "judge file that raises": Bad(("judge.py line 4", "ZeroDivisionError"), {"judge.py": RAISES}),
+    "no key": Bad(("OPENAI_API_KEY", "--base-url"), arguments=WITHOUT_JUDGE),
+    "no key for a named model": Bad(
+        ("OPENAI_API_KEY", "gpt-4.1"), arguments=(*WITHOUT_JUDGE, "--judge", "gpt-4.1")
+    ),
+    "unreachable endpoint": Bad(
+        ("http://127.0.0.1:9/v1", "running"),
+        arguments=(*WITHOUT_JUDGE, "--base-url", "http://127.0.0.1:9/v1"),
+    ),
+    "folder that is a file": Bad(("cases.jsonl",), arguments=(*RUN, "--out", "cases.jsonl")),
+    "no such case": Bad(("no case 9",), arguments=(*RUN, "--case", "9")),
+    "nothing in flight": Bad(("--max-in-flight",), arguments=(*RUN, "--max-in-flight", "0")),
+    "unknown option": Bad(("--dta",), arguments=("run", "metrics.py", "--dta", "cases.jsonl")),
+    "unknown picture": Bad(("svg", "mmd"), arguments=("render", "metrics.py", "--out", "a.gif")),
+    "picture of a cyclic tree": Bad(
+        ("cycle", "one -> two -> one"), {"metrics.py": CYCLE}, ("render", "metrics.py")
+    ),
+    "case without results": Bad(("--results",), arguments=("render", "metrics.py", "--case", "0")),
+    "results that are none": Bad(
+        ("cases.jsonl line 1",), arguments=("render", "metrics.py", "--results", "cases.jsonl")
+    ),
+    "check of a file that raises": Bad(
+        ("metrics.py line 4", "ZeroDivisionError"), {"metrics.py": RAISES}, ("check", "metrics.py")
+    ),
+    "check of cases of another kind": Bad(
+        ("`actual_output`", "ConversationalTestCase"),
+        {"cases.jsonl": '{"turns": []}'},
+        ("check", "metrics.py", "--data", "cases.jsonl"),
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def refusals(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> dict[str, subprocess.CompletedProcess[str]]:
+    """Every bad input through a process of its own, several at a time."""
+
+    def one(item: tuple[int, Bad]) -> subprocess.CompletedProcess[str]:
+        folder = tmp_path_factory.getbasetemp() / f"bad-{item[0]}"
+        return dagengine(write(folder, {**FILES, **item[1].files}), *item[1].arguments)
+
+    with ThreadPoolExecutor(8) as pool:
+        return dict(zip(BAD, pool.map(one, enumerate(BAD.values())), strict=True))
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_input_is_one_clear_message_and_an_exit_code(
+    name: str, refusals: dict[str, subprocess.CompletedProcess[str]]
+) -> None:
+    bad, done = BAD[name], refusals[name]
+    shown = " ".join(done.stderr.replace("│", " ").split())
+    assert "Traceback" not in done.stderr
+    assert done.returncode == bad.code, shown
+    for words in bad.says:
+        assert words in shown
+    assert shown.lower().count("error") >= 1
+    # One line, the lines of a graph's problems, or the box that typer draws.
+    assert len(done.stderr.strip().splitlines()) <= 8
+
+
+@pytest.mark.parametrize(
+    ("files", "arguments"),
+    [({"metrics.py": CYCLE}, RUN), ({}, WITHOUT_JUDGE)],
+    ids=["cyclic tree", "no key"],
+)
+def test_a_run_that_cannot_start_leaves_earlier_results_alone(
+    tmp_path: Path, files: dict[str, str], arguments: tuple[str, ...]
+) -> None:
+    folder = write(tmp_path, {**FILES, **files})
+    write(folder / "out", {"results.jsonl": "what an earlier run cost money for\n"})
+    assert dagengine(folder, *arguments).returncode == 2
+    assert (folder / "out" / "results.jsonl").read_text() == "what an earlier run cost money for\n"
+
+
+def test_a_case_to_draw_that_does_not_exist_is_found_before_the_first_question(
+    tmp_path: Path,
+) -> None:
+    judge = JUDGE.replace("    text =", "    open('asked', 'w').close()\n    text =")
+    folder = write(tmp_path, {**FILES, "judge.py": judge})
+    assert dagengine(folder, *RUN, "--case", "9").returncode == 2
+    assert not (folder / "asked").exists()
+
+
+# -- check, render and help ----------------------------------------------------------------
+
+
+def invoke(*arguments: str) -> tuple[int, str]:
+    """Call the command line in this process; exit code and output on one line."""
+    done = CliRunner().invoke(app, list(arguments), env={"COLUMNS": "200", "TERM": "dumb"})
+    if done.exception is not None and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    return done.exit_code, " ".join(done.output.replace("│", " ").split())
+
+
+def test_check_says_that_a_good_tree_is_good(tmp_path: Path) -> None:
+    folder = write(tmp_path, FILES)
+    code, text = invoke("check", str(folder / "metrics.py"), "--strict")
+    assert (code, text) == (0, "ok: Good manners (0 warnings)")
+    with_data = ("--data", str(folder / "cases.jsonl"))
+    assert invoke("check", str(folder / "metrics.py"), *with_data)[0] == 0
+
+
+def test_check_prints_code_node_and_hint_of_every_problem(tmp_path: Path) -> None:
+    text = METRICS.replace("True: 10", "True: 11").replace("actual_output", "actual_ouput")
+    folder = write(tmp_path, {"metrics.py": text})
+    code, shown = invoke("check", str(folder / "metrics.py"))
+    assert code == 1
+    assert "error: score-range metric 'Good manners', node 'kind'" in shown
+    assert "error: field-unknown metric 'Good manners', node 'words'" in shown
+    assert "hint: did you mean 'actual_output'?" in shown
+
+
+def test_warnings_fail_a_check_only_when_it_is_strict(tmp_path: Path) -> None:
+    folder = write(tmp_path, {"metrics.py": WARNS})
+    code, shown = invoke("check", str(folder / "metrics.py"))
+    assert code == 0
+    assert "warning: threshold-trivial" in shown
+    assert "ok: Easy (1 warnings)" in shown
+    assert invoke("check", str(folder / "metrics.py"), "--strict")[0] == 1
+
+
+def test_a_graph_without_a_metric_is_checked_under_the_name_of_its_file(tmp_path: Path) -> None:
+    text = METRICS.replace('DAGMetric("Good manners", DAG(words))', "DAG(words)")
+    folder = write(tmp_path, {"manners.py": text})
+    assert invoke("check", str(folder / "manners.py")) == (0, "ok: manners (0 warnings)")
+
+
+@pytest.mark.parametrize(
+    ("suffix", "start"),
+    [
+        ("svg", b"<?xml"),
+        ("png", b"\x89PNG"),
+        ("dot", b"digraph"),
+        ("mmd", b"flowchart TD"),
+        ("md", b"```mermaid"),
+    ],
+)
+def test_render_draws_the_tree_in_the_form_of_the_suffix(
+    tmp_path: Path, suffix: str, start: bytes
+) -> None:
+    folder, target = write(tmp_path, FILES), tmp_path / f"tree.{suffix}"
+    code, shown = invoke("render", str(folder / "metrics.py"), "--out", str(target))
+    assert code == 0
+    assert "tree." in shown
+    assert target.read_bytes().startswith(start)
+
+
+def test_render_draws_counts_and_one_case_of_earlier_results(done: Done) -> None:
+    metrics, results = str(done.folder / "metrics.py"), done.folder / "out" / "results.jsonl"
+    target = done.folder / "again.mmd"
+    given = ("render", metrics, "--out", str(target), "--results", str(results))
+    assert invoke(*given)[0] == 0
+    assert "True<br/>2x (67%)" in target.read_text(encoding="utf-8").replace(" 2x", "<br/>2x")
+    assert invoke(*given, "--case", "2")[0] == 0
+    assert target.read_text(encoding="utf-8").count("✓") == 2
+    assert invoke(*given, "--case", "7")[0] == 2
+
+
+def test_render_gives_every_metric_a_file_of_its_own(tmp_path: Path) -> None:
+    folder = write(tmp_path, {"metrics.py": TWO})
+    code, _ = invoke("render", str(folder / "metrics.py"), "--out", str(folder / "tree.mmd"))
+    assert code == 0
+    assert len(list(folder.glob("*.mmd"))) == 2
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        ((), ("run", "render", "check", "decision trees")),
+        (("run",), ("METRICS.py[:NAME]", "--judge", "--base-url", "--assert", "Exit codes", "130")),
+        (("render",), ("--results", "--case", ".mmd", "asks no judge")),
+        (("check",), ("--strict", "--data", "Exit codes")),
+    ],
+    ids=["all", "run", "render", "check"],
+)
+def test_help_says_what_each_command_does(command: tuple[str, ...], words: tuple[str, ...]) -> None:
+    code, shown = invoke(*command, "--help")
+    assert code == 0
+    for word in words:
+        assert word in shown

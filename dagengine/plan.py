@@ -168,7 +168,7 @@ class _Compiler:
         )
 
     def _units(self) -> list[Unit]:
-        """Slots grouped by what they run; a slot with an uncertain source stays alone."""
+        """Slots grouped by what they run, certain to read the same."""
         groups: dict[Any, list[Slot]] = {}
         numbers: dict[Slot, int] = {}
         constant: list[bool] = []
@@ -176,7 +176,7 @@ class _Compiler:
             if slot.node is None:
                 continue
             sources = tuple((s.label, numbers[s.slot]) for s in slot.sources)
-            alone = None if all(s.certain for s in slot.sources) else slot
+            alone = None if all(s.certain for s in slot.sources) else _place(slot)
             key = (slot.node, self._judge(slot), sources, alone)
             if key not in groups:
                 fixed = not (slot.node.evaluation_params or slot.node.whole_case)
@@ -276,6 +276,14 @@ class _Compiler:
 
     def _bound(self, slot: Slot) -> tuple[int, ...]:
         return tuple(sorted(self.number[other] for other in slot.bound or (slot,)))
+
+
+def _place(slot: Slot) -> object:
+    """Where a slot with an uncertain source may be shared: metrics of the very same graph.
+
+    There the source is live for all of them or for none.
+    """
+    return slot.scope.spec.graph if slot.scope.owner is None else slot
 
 
 def _required(wiring: Wiring) -> tuple[tuple[str, str], ...]:

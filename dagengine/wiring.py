@@ -131,7 +131,7 @@ def _make_slots(scope: Scope) -> list[Slot]:
     nodes = scope.spec.graph.nodes()
     names = _unique_names(nodes)
     read = {source for node in nodes for source in node.inputs}
-    only = len(nodes) == 1 and scope.owner is not None
+    only = scope.owner is not None and len(nodes) == 1 and not nodes[0].branches()
     for node in nodes:
         leaf = not node.successors() and not node.branches() and node not in read
         # A nested metric of one node needs no second name for it.

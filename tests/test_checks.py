@@ -616,6 +616,16 @@ def a_node_that_runs_only_if_it_has_run(broken: bool) -> DAGMetric:
     return metric(first)
 
 
+@example("never-runs", "'gate'")
+def a_decision_that_only_its_own_branch_reads(broken: bool) -> DAGMetric:
+    words = task("words")
+    gate = BinaryJudgementNode("Are there many?", inputs=[words], name="gate")
+    last = yes_no("last", reads=(), inputs=[gate])
+    gate.then = {True: last, False: 0}
+    words.children += [last] if broken else [gate, last]
+    return metric(words)
+
+
 def named(one: Example) -> str:
     return f"{one.code}-{one.build.__name__}"
 
@@ -786,6 +796,14 @@ def test_a_label_is_not_certain_because_its_producer_is_an_ancestor() -> None:
 
 
 def test_naming_the_producer_as_an_input_makes_its_label_certain() -> None:
+    last = asks_about("words", inputs=[task("words")])
+    middle = yes_no("middle", yes=last)
+    assert problems_of(metric(yes_no("first", yes=middle, no=last))) == []
+
+
+def test_a_node_may_be_read_by_two_judgements_of_which_a_verdict_skips_the_first() -> None:
+    # Whoever of `middle` and `last` runs makes `words` run, and neither waits for itself:
+    # `middle` needs it when `first` says yes, and when it says no only `last` is left.
     words = task("words")
     last = asks_about("words", inputs=[words])
     middle = yes_no("middle", yes=last, inputs=[words])

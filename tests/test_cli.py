@@ -340,7 +340,7 @@ def refusals(
         folder = tmp_path_factory.getbasetemp() / f"bad-{item[0]}"
         return dagengine(write(folder, {**FILES, **item[1].files}), *item[1].arguments)
 
-    with ThreadPoolExecutor(8) as pool:
+    with ThreadPoolExecutor(4) as pool:
         return dict(zip(BAD, pool.map(one, enumerate(BAD.values())), strict=True))
 
 

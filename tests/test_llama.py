@@ -48,7 +48,7 @@ def base_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 def tree(max_tokens: int | None = None) -> DAGMetric:
     """Extract, decide yes or no, then decide between three."""
-    options = Options(temperature=1.0, seed=1, max_tokens=max_tokens)
+    options = Options(temperature=1.0, max_tokens=max_tokens)
     tone = NonBinaryJudgementNode(
         "Which word fits?",
         then={"yes": 10, "no": 4, "true": 0},
@@ -71,7 +71,7 @@ def tree(max_tokens: int | None = None) -> DAGMetric:
 
 
 def rating() -> DAGMetric:
-    options = Options(temperature=1.0, seed=1, top_logprobs=20)
+    options = Options(temperature=1.0, top_logprobs=20)
     node = RatingNode("How good is it?", ["input", "actual_output"], scale=(1, 5), options=options)
     return DAGMetric("rating", DAG(node))
 

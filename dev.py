@@ -88,10 +88,9 @@ def check() -> int:
 def lock() -> int:
     """Write both lock files for every platform, with hashes and without index names."""
     set_up(DEVELOPMENT)
-    common = ("pip", "compile", "--quiet", "--universal", "--generate-hashes", "--no-header")
-    common += ("--python-version", "3.11", "pyproject.toml", "--group", "build")
-    for target, groups in ((RUNTIME, ()), (DEVELOPMENT, ("--group", "dev"))):
-        must(BIN / "uv", *common, *groups, "--output-file", target)
+    common = "pip compile --quiet --universal --generate-hashes --no-header --python-version 3.11"
+    for target, group in ((RUNTIME, "build"), (DEVELOPMENT, "dev")):
+        must(BIN / "uv", *common.split(), "pyproject.toml", "--group", group, "-o", target)
     return 0
 
 

@@ -14,7 +14,6 @@ from dagengine.graph import Graph, MetricSpec
 from dagengine.node import Ask, BaseNode, Given, NodeValue
 from dagengine.report import print_steps
 from dagengine.results import MetricResult
-from dagengine.test_case import TestCase
 
 _ONE_AT_A_TIME = Limits(max_in_flight=1)
 
@@ -59,18 +58,19 @@ class BaseMetric:
             include_reason=bool(self.include_reason),
         )
 
-    def measure(self, test_case: TestCase, *args: Any, **kwargs: Any) -> float:
+    # Any: people's own metrics narrow the parameter to the kind of case they judge.
+    def measure(self, test_case: Any) -> float:
         """Judge one case and return its score in [0, 1].
 
         Works with and without a running event loop. Raises MetricFailedError when the case
         ends without a score, GraphError when the metric does not compile.
         """
-        return sync(lambda: self.a_measure(test_case, *args, **kwargs))
+        return sync(lambda: self.a_measure(test_case))
 
-    async def a_measure(self, test_case: TestCase, *args: Any, **kwargs: Any) -> float:
+    async def a_measure(self, test_case: Any) -> float:
         """`measure` for callers with an event loop."""
         if type(self).measure is not BaseMetric.measure:
-            return await anyio.to_thread.run_sync(lambda: self.measure(test_case, *args, **kwargs))
+            return await anyio.to_thread.run_sync(self.measure, test_case)
         limits = DEFAULT_LIMITS if self.async_mode else _ONE_AT_A_TIME
         try:
             done = await a_evaluate([test_case], [self], limits=limits, show=False)

@@ -114,9 +114,12 @@ async def test_every_case_gets_a_score_or_a_typed_outcome(base_url: str) -> None
 @pytest.mark.anyio
 async def test_ratings_are_weighted_or_say_why_not(base_url: str) -> None:
     result, _ = await run(base_url, CASES[:50], [rating()])
-    modes = [metric.mode for row in result for metric in row.metrics if metric.score is not None]
+    scored = [metric for row in result for metric in row.metrics if metric.score is not None]
+    modes = [metric.mode for metric in scored]
     assert "weighted" in modes
     assert all(mode == "weighted" or (mode or "").startswith("raw (") for mode in modes)
+    # A whole number from 1 to 5 is a multiple of a quarter; an expectation hardly ever is.
+    assert any(metric.score not in (0, 0.25, 0.5, 0.75, 1) for metric in scored)
 
 
 @pytest.mark.anyio

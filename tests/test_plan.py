@@ -106,7 +106,7 @@ def test_a_failure_inside_a_nested_metric_fails_the_outer_one_and_names_the_node
 
 def test_a_nested_metric_of_ones_own_runs_as_a_branch() -> None:
     class Length(BaseMetric):
-        def measure(self, test_case: LLMTestCase, *args: Any, **kwargs: Any) -> float:
+        def measure(self, test_case: LLMTestCase) -> float:
             self.score = 0.25
             self.reason = "short"
             return self.score

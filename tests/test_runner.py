@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, cast
 
 import anyio
 import pytest
@@ -81,9 +81,7 @@ async def test_a_dead_endpoint_fails_its_own_metric_only() -> None:
     dead = OpenAIJudge("none", base_url="http://127.0.0.1:9/v1")
     metrics = [tree("dead", dead), tree("alive")]
     limits = Limits(attempts=2, backoff=0.001)
-    done = await a_evaluate(
-        numbered(50), metrics, model=slow_judge(0.0), limits=limits, show=False
-    )
+    done = await a_evaluate(numbered(50), metrics, model=slow_judge(0.0), limits=limits, show=False)
     assert [row.metrics[0].outcome for row in done.rows] == [OutcomeKind.PROVIDER_ERROR] * 50
     assert done.scores("alive") == [1.0] * 50
     assert done.totals.retried == 50
@@ -214,7 +212,12 @@ async def test_a_missing_field_costs_no_call_and_names_field_metric_and_node() -
         "Is `expected_output` right?", [], ["expected_output"], then={True: 10, False: 0}, name="j"
     )
     asked: list[str] = []
-    judge = ScriptedJudge(lambda question: asked.append(question.name) or True)
+
+    def answer(question: Question[Any]) -> bool:
+        asked.append(question.name)
+        return True
+
+    judge = ScriptedJudge(answer)
     metric = DAGMetric("needs more", DAG(root_node=node), model=judge)
     done = await a_evaluate(
         [LLMTestCase(input="x"), LLMTestCase(input="x", expected_output="y")], [metric], show=False
@@ -352,7 +355,7 @@ async def test_every_attempt_reaches_the_ledger() -> None:
     ("call", "error", "words"),
     [
         (lambda: evaluate(numbered(1), [DAGMetric("m", DAG())], show=False), GraphError, "no root"),
-        (lambda: evaluate(["text"], [tree()], show=False), InputError, "case 0 is str"),
+        (lambda: evaluate(cast(Any, ["text"]), [tree()], show=False), InputError, "case 0 is str"),
         (
             lambda: evaluate(
                 [ConversationalTestCase(turns=[Turn(role="user", content="hi")])],

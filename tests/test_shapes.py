@@ -51,9 +51,7 @@ def test_a_shape_gives_its_score_and_runs_only_what_is_live(shape: Shape, number
 
 @pytest.mark.anyio
 @pytest.mark.parametrize(("shape", "number"), ONE_BY_ONE)
-async def test_a_shape_gives_the_same_score_inside_an_event_loop(
-    shape: Shape, number: int
-) -> None:
+async def test_a_shape_gives_the_same_score_inside_an_event_loop(shape: Shape, number: int) -> None:
     verdicts, score, _ = shape.outcomes[number]
     metric = DAGMetric("shape", shape.build(), model=scripted(verdicts, Counter()))
 

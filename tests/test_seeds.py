@@ -1,0 +1,120 @@
+"""Published decision-tree snippets, run as they are written but for their import lines.
+
+They stand in documents outside the project; the tests find them through the environment
+variable DAGENGINE_SEEDS (by default a folder beside the checkout) and skip without them.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+from itertools import takewhile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from openai_server import OpenAIServer, Reply, valid_reply
+
+import dagengine.metrics.dag as dag_module
+
+ROOT = Path(__file__).resolve().parent.parent
+SEEDS = Path(os.environ.get("DAGENGINE_SEEDS", ROOT.parent / "shared" / "seeds"))
+DOCUMENT = next(iter(sorted(SEEDS.glob("000_*.txt"))), None)
+pytestmark = pytest.mark.skipif(
+    DOCUMENT is None, reason=f"no seed documents in {SEEDS} (set DAGENGINE_SEEDS)"
+)
+FIELDS = "from deepeval.test_case import LLMTestCaseParams"
+
+
+def snippet(first: str, last: str) -> str:
+    """The lines of the document from one that equals `first` to the next that equals `last`."""
+    assert DOCUMENT is not None
+    lines = DOCUMENT.read_text(encoding="utf-8").splitlines()
+    start = lines.index(first)
+    end = lines.index(last, start)
+    return "\n".join(lines[start : end + 1])
+
+
+def run(code: str, names: dict[str, Any] | None = None) -> dict[str, Any]:
+    """Execute a snippet with only its import lines changed."""
+    found: dict[str, Any] = {} if names is None else names
+    changed = "\n".join(
+        line.replace("deepeval", "dagengine") if line.startswith(("from ", "import ")) else line
+        for line in code.splitlines()
+    )
+    exec(compile(changed, "snippet", "exec"), found)
+    return found
+
+
+def transcript() -> str:
+    code = snippet("from deepeval.test_case import LLMTestCase", ")")
+    with pytest.raises(SyntaxError):  # as published, a comma is missing between two arguments
+        compile(code, "snippet", "exec")
+    return code.replace('"""\nactual_output', '""",\nactual_output')
+
+
+def tree() -> str:
+    return snippet(
+        "from deepeval.metrics.dag import (", "dag = DAG(root_node=extract_headings_node)"
+    )
+
+
+def use() -> str:
+    return snippet("from deepeval.metrics import DAGMetric", "print(format_correctness.score)")
+
+
+def verdicts(body: dict[str, Any]) -> Reply:
+    """Headings are there, two of them out of order."""
+    system = body["messages"][0]["content"]
+    if "correct order" in system:
+        return Reply(content='{"reason": "body first", "verdict": "Two are out of order"}')
+    if "contain all three" in system:
+        return Reply(content='{"reason": "all there", "verdict": true}')
+    assert "Extract all headings" in system
+    assert "Bob reported performance issues" in body["messages"][1]["content"]
+    return valid_reply(body)
+
+
+def test_the_walkthrough_runs_as_written(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    names = run(transcript())
+    run(FIELDS, names)  # imported by an earlier snippet of the same page
+    run(tree(), names)
+    with OpenAIServer(verdicts) as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.base_url)
+        monkeypatch.setenv("OPENAI_API_KEY", "test")
+        run(use(), names)
+    assert capsys.readouterr().out.strip() == "0.4"
+    assert [body["model"] for body in server.requests] == ["gpt-4o"] * 3
+
+
+def test_the_tree_of_the_walkthrough_has_no_problem_and_can_be_drawn(tmp_path: Path) -> None:
+    names = run(FIELDS)
+    run(tree(), names)
+    assert names["dag"].check() == []
+    assert "Two are out of order" in Path(names["dag"].render(str(tmp_path / "t.svg"))).read_text()
+
+
+def test_the_graph_goes_by_its_long_name_too() -> None:
+    first = "from deepeval.metrics.dag import DeepAcyclicGraph"
+    names = run(snippet(first, "dag = DeepAcyclicGraph(root_node=...)"))
+    assert names["dag"].root_nodes == (...,)
+
+
+OUTLINES = ("TaskNode", "BinaryJudgementNode", "NonBinaryJudgementNode", "VerdictNode")
+
+
+@pytest.mark.parametrize("name", OUTLINES)
+def test_the_outlined_parameters_are_those_of_the_class(name: str) -> None:
+    """The outlines stand in the document without indentation, so they are read, not run."""
+    assert DOCUMENT is not None
+    lines = DOCUMENT.read_text(encoding="utf-8").splitlines()
+    start = lines.index(f"class {name}(BaseNode):")
+    before = (line for line in reversed(lines[:start]))
+    run("\n".join(line for line in takewhile(lambda x: x.startswith("from "), before)))
+    outline = takewhile(lambda line: ": " in line, lines[start + 1 :])
+    parameters = [line.partition(":")[0] for line in outline]
+    assert len(parameters) >= 2
+    ours = inspect.signature(getattr(dag_module, name)).parameters
+    assert set(parameters) <= set(ours)

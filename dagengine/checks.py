@@ -49,7 +49,7 @@ def _scopes(wiring: Wiring) -> list[Scope]:
 
 
 def _scope_name(scope: Scope) -> str:
-    return scope.prefix() + scope.spec.name if scope.owner else scope.spec.name
+    return scope.owner.name if scope.owner else scope.spec.name
 
 
 def _meaning(scope: Scope, wiring: Wiring, report: Reporter) -> Iterator[Problem]:
@@ -59,7 +59,7 @@ def _meaning(scope: Scope, wiring: Wiring, report: Reporter) -> Iterator[Problem
     read = {source.slot for slot in nodes for source in slot.sources}
     for slot in nodes:
         yield from _reads(slot, report)
-        yield from _labels(slot, labels, report)
+        yield from _labels(slot, labels, wiring, report)
         yield from _leaf(slot, slot in read, report)
     yield from _roots(scope, report)
     yield from _scores(scope, report)
@@ -101,13 +101,13 @@ def _arity(slot: Slot, node: CodeNode, report: Reporter) -> Iterator[Problem]:
         return
 
 
-def _labels(slot: Slot, known: set[str], report: Reporter) -> Iterator[Problem]:
+def _labels(slot: Slot, known: set[str], wiring: Wiring, report: Reporter) -> Iterator[Problem]:
     """Whether everything a prompt refers to is there for certain."""
     node = slot.node
     assert node is not None
     template = node.template
     if template is not None:
-        yield from _placeholders(slot, report)
+        yield from _placeholders(slot, wiring, report)
         return
     if not node.asks:
         return
@@ -118,7 +118,7 @@ def _labels(slot: Slot, known: set[str], report: Reporter) -> Iterator[Problem]:
                 message = f"it mentions the field `{word}` but does not read it"
                 yield report("field-not-read", node, message, hint, "warning")
         elif word in known:
-            yield from _certain(slot, word, report)
+            yield from _certain(slot, word, wiring, report)
         elif difflib.get_close_matches(word, [*known, *known_fields()], n=1, cutoff=0.8):
             hint = did_you_mean(word, [*known, *known_fields()])
             yield report("label-unknown", node, f"nothing is called `{word}`", hint)
@@ -128,16 +128,19 @@ def _reads_field(node: BaseNode, word: str) -> bool:
     return any(path == word or path.startswith(f"{word}.") for path in node.evaluation_params)
 
 
-def _certain(slot: Slot, label: str, report: Reporter) -> Iterator[Problem]:
+def _certain(slot: Slot, label: str, wiring: Wiring, report: Reporter) -> Iterator[Problem]:
     producers = [source for source in slot.sources if source.label == label]
     if any(source.certain for source in producers):
+        return
+    # One of several alternatives with the same label may always be there.
+    if producers and wiring.certain(slot, [source.slot for source in producers]):
         return
     what = "may not have run" if producers else "is not read by this node"
     hint = "name its node in inputs=, which makes it run, or list this node as its child"
     yield report("label-uncertain", slot.node, f"`{label}` {what}", hint)
 
 
-def _placeholders(slot: Slot, report: Reporter) -> Iterator[Problem]:
+def _placeholders(slot: Slot, wiring: Wiring, report: Reporter) -> Iterator[Problem]:
     node = slot.node
     assert node is not None
     assert node.template is not None
@@ -152,7 +155,7 @@ def _placeholders(slot: Slot, report: Reporter) -> Iterator[Problem]:
     for name in names:
         base = name.removesuffix(".reason")
         if base in labels:
-            yield from _certain(slot, base, report)
+            yield from _certain(slot, base, wiring, report)
         elif name not in known:
             hint = did_you_mean(name, known)
             yield report("label-unknown", node, f"the prompt refers to {{{name}}}", hint)
@@ -239,7 +242,9 @@ def _may_fork(flow: nx.DiGraph[Any], start: object, end: object) -> bool:
 def _threshold(scope: Scope, report: Reporter) -> Iterator[Problem]:
     spec = scope.spec
     threshold = 1.0 if spec.strict else spec.threshold
-    if threshold is None or not scope.terminals:
+    if not isinstance(threshold, int | float) or not 0 <= threshold <= 1:
+        return
+    if not scope.terminals:
         return
     scores = [slot.score if slot.kind == "verdict" else None for slot in scope.terminals]
     known = [score for score in scores if score is not None]
@@ -257,6 +262,6 @@ def _threshold(scope: Scope, report: Reporter) -> Iterator[Problem]:
 
 def _circular(slots: Iterable[Slot], report: Reporter) -> Problem:
     names = ", ".join(repr(slot.name) for slot in slots if slot.kind == "node")
-    hint = "make the node that is read a root, or let the first decision read it too"
-    message = f"whether these run depends on their own outcome: {names}"
+    hint = "name what may be missing in inputs=, which makes it run, or make it a root"
+    message = f"they wait to learn whether something runs that depends on them: {names}"
     return report("circular-liveness", None, message, hint)

@@ -27,7 +27,7 @@ from dagengine.test_case import is_known_field, known_fields
 # With one of these the graph cannot be expanded, so what depends on that must wait.
 UNWIRABLE = frozenset(
     {"cycle", "metric-cycle", "not-a-node", "no-root", "verdict-misplaced", "verdict-root"}
-    | {"bare-child", "verdict-target"}
+    | {"bare-child", "verdict-target", "verdict-duplicate", "verdict-type"}
 )
 
 
@@ -50,9 +50,12 @@ class Reporter:
         return Problem(code, where, message, hint, severity)
 
 
-def written(spec: MetricSpec, above: tuple[Graph, ...]) -> Iterator[Problem]:
+def written(
+    spec: MetricSpec, above: tuple[Graph, ...], seen: set[Graph] | None = None
+) -> Iterator[Problem]:
     """Problems of the graph as it is written, nested metrics included."""
     report = Reporter(spec.name)
+    seen = set() if seen is None else seen
     if spec.graph in above:
         hint = "let the inner verdict lead to a score or to another metric"
         yield report("metric-cycle", None, "the metric contains itself under a verdict", hint)
@@ -68,14 +71,20 @@ def written(spec: MetricSpec, above: tuple[Graph, ...]) -> Iterator[Problem]:
         yield from _node_problems(node, report)
         for branch in node.branches():
             if hasattr(branch.target, "spec"):
-                yield from written(branch.target.spec(), (*above, spec.graph))
+                inner = branch.target.spec()
+                # A metric that is still open is a cycle; one that is done needs no second look.
+                if inner.graph in (*above, spec.graph) or inner.graph not in seen:
+                    yield from written(inner, (*above, spec.graph), seen)
+                    seen.add(inner.graph)
     if not misfits:
         yield from _cycle(nodes, report)
 
 
 def _settings(spec: MetricSpec, report: Reporter) -> Iterator[Problem]:
     low, high = 0.0, 1.0
-    if spec.threshold is not None and not low <= spec.threshold <= high:
+    if spec.threshold is not None and not (
+        isinstance(spec.threshold, int | float) and low <= spec.threshold <= high
+    ):
         hint = "use a number from 0 to 1, or None for a score without pass or fail"
         yield report("threshold-range", None, f"the threshold is {spec.threshold!r}", hint)
     if spec.combine not in ("last", "min", "max", "mean", "error"):
@@ -155,12 +164,13 @@ def _verdicts(node: BaseNode, report: Reporter) -> Iterator[Problem]:
     branches = node.branches()
     bare = [branch for branch in branches if branch.bare]
     if bare:
-        names = ", ".join(repr(branch.target.title) for branch in bare)
+        names = ", ".join(repr(b.target) for b in bare)
         hint = "name the verdict: VerdictNode(verdict=…, child=…)"
         message = f"no single undeclared verdict is left for {names}"
         yield report("bare-child", node, message, hint)
     named = [branch for branch in branches if not branch.bare]
     yield from _verdict_types(node, named, report)
+    named = [branch for branch in named if isinstance(branch.verdict, str | bool | int)]
     repeated = [v for v, n in Counter((type(b.verdict), b.verdict) for b in named).items() if n > 1]
     for _, verdict in repeated:
         hint = "keep one; a verdict leads to one place"
@@ -194,7 +204,7 @@ def _verdict_types(
 def _coverage(
     node: BaseNode, branches: list[Branch], bare: bool, report: Reporter
 ) -> Iterator[Problem]:
-    declared = {branch.verdict for branch in branches}
+    declared = dict.fromkeys(branch.verdict for branch in branches)
     possible = _possible_verdicts(node)
     if isinstance(node, NonBinaryJudgementNode) and len(declared) < 2:
         hint = "declare every verdict the judge may give, at least two"
@@ -205,8 +215,8 @@ def _coverage(
         if verdict not in declared:
             hint = f"add a verdict node, or {verdict!r}: … to then="
             yield report("verdict-missing", node, f"verdict {verdict!r} leads nowhere", hint)
-    for verdict in declared - set(possible):
-        if isinstance(node, CodeNode):
+    for verdict in declared:
+        if verdict not in possible and isinstance(node, CodeNode):
             message = f"verdict {verdict!r} is never returned by {node.text}()"
             hint = "remove it, or correct the function's return annotation"
             yield report("unreachable-verdict", node, message, hint, "warning")

@@ -101,22 +101,19 @@ def composed_reason(plan: Plan, slots: Sequence[int], values: Values) -> str | N
     return "\n".join(parts) or None
 
 
-def steps_of(plan: Plan, metric: int, values: Values, failures: Mapping[int, Failure],
-             before: float) -> tuple[Step, ...]:  # fmt: skip
-    """One step per node that ran, up to the place where the metric failed."""
+def _steps(
+    plan: Plan, metric: int, values: Values, failed: int = -1, failure: Failure | None = None
+) -> tuple[Step, ...]:
+    """One step per node that ran, in topological order."""
     steps: list[Step] = []
-    first = plan.metrics[metric].slots.start
     for number in plan.metrics[metric].slots:
         slot = plan.slots[number]
-        if number - first > before:
-            break
         if slot.unit < 0:
             continue
         kind = plan.units[slot.unit].node.kind
-        value, failure = values.get(number), failures.get(number)
-        if value is not None:
-            steps.append(_step(slot.name, kind, value))
-        elif failure is not None:
+        if number in values:
+            steps.append(_step(slot.name, kind, values[number]))
+        elif number == failed and failure is not None:
             steps.append(Step(slot.name, kind, failure.kind, reason=failure.message))
     return tuple(steps)
 
@@ -128,32 +125,41 @@ def _step(name: str, kind: str, value: NodeValue) -> Step:
     )
 
 
-def metric_result(
-    plan: Plan, metric: int, values: Values, failures: Mapping[int, Failure], failed_at: float,
-    failure: Failure | None,
-) -> MetricResult:  # fmt: skip
-    """The result of one top-level metric whose slots are settled.
-
-    `failed_at` is the place (offset in the metric) of the first failure, else infinity.
-    """
+def metric_result(plan: Plan, metric: int, values: Values) -> MetricResult:
+    """The result of a top-level metric all of whose slots are settled."""
     part = plan.metrics[metric]
     spec = part.spec
-    steps = steps_of(plan, metric, values, failures, failed_at)
+    done = grade(plan, part.scope, values)
+    if done.failure is not None or done.score is None:
+        assert done.failure is not None
+        return failed_result(plan, metric, done.failure, values)
     threshold = 1.0 if spec.strict else spec.threshold
-    done: Grade | None = None if failure else grade(plan, part.scope, values)
-    if failure or done is None or done.failure or done.score is None:
-        why = failure or (done.failure if done else None)
-        return MetricResult(spec.name, None, None, None, threshold, failure=why, steps=steps)
     score = strict_score(done.score, spec.strict)
-    reason = composed_reason(plan, part.slots, values) if spec.include_reason else None
     return MetricResult(
         metric=spec.name,
         score=score,
         success=_success(score, threshold, done.success),
-        reason=reason,
+        reason=composed_reason(plan, part.slots, values) if spec.include_reason else None,
         threshold=threshold,
         raw_score=done.score,
         mode=done.mode,
         path=path_taken(plan, metric, values),
-        steps=steps,
+        steps=_steps(plan, metric, values),
     )
+
+
+def failed_result(
+    plan: Plan,
+    metric: int,
+    failure: Failure,
+    values: Values | None = None,
+    failed: int = -1,
+) -> MetricResult:
+    """The result of a metric that ended without a score.
+
+    `values` are those that count all the same, `failed` is the slot that failed.
+    """
+    spec = plan.metrics[metric].spec
+    steps = _steps(plan, metric, values or {}, failed, failure)
+    threshold = 1.0 if spec.strict else spec.threshold
+    return MetricResult(spec.name, None, None, None, threshold, failure=failure, steps=steps)

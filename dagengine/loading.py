@@ -45,7 +45,8 @@ def load_module(path: Path) -> ModuleType:
     except DagengineError:
         raise
     except (Exception, SystemExit) as error:  # noqa: BLE001 - the file may do anything
-        lines = [f for f in traceback.extract_tb(error.__traceback__) if f.filename == str(path)]
+        own = spec.origin
+        lines = [f for f in traceback.extract_tb(error.__traceback__) if f.filename == own]
         place = f" line {lines[-1].lineno}" if lines else ""
         raise InputError(f"{path}{place}: {type(error).__name__}: {error}") from None
     return module

@@ -52,9 +52,11 @@ def _shape(slot: Slot, view: Design) -> str:
 
 def _quoted(text: str) -> str:
     """Text inside a quoted Mermaid label: entities for what would end or mark it up."""
-    short = "\n".join(wrap(" ".join(text.split()), 40, max_lines=LINES, placeholder=" …"))
+    clean = "".join(char if char.isprintable() else " " for char in text)
+    short = "\n".join(wrap(" ".join(clean.split()), 40, max_lines=LINES, placeholder=" …"))
     for char, entity in (
         ("#", "#35;"),
+        ("&", "#amp;"),
         ('"', "#quot;"),
         ("<", "#lt;"),
         (">", "#gt;"),

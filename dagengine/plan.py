@@ -48,6 +48,7 @@ class Unit:
 class PlanSlot:
     """One place of one metric, with everything that follows from it as slot numbers.
 
+    Numbers follow the topological order within a metric. `reads` are the slots waited for.
     `bound` slots (this one among them) are live or dead together; the first of them counts
     the causes of all.
     """
@@ -67,7 +68,7 @@ class PlanSlot:
     activates: tuple[int, ...]
     feeds: tuple[int, ...]
     causes: int
-    sources: int
+    reads: tuple[int, ...]
     bound: tuple[int, ...]
 
 
@@ -270,7 +271,7 @@ class _Compiler:
                 activates=tuple(self.number[t] for t in (*slot.activates, *slot.pulls())),
                 feeds=tuple(feeds[index]),
                 causes=causes[index],
-                sources=len(slot.sources),
+                reads=tuple(self.number[source.slot] for source in slot.sources),
                 bound=self._bound(slot),
             )
 

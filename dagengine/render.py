@@ -121,7 +121,7 @@ def _dot(wiring: Wiring, view: Design) -> str:
     graph = graphviz.Digraph(
         name="metric",
         graph_attr={
-            "label": _html([_bold(view.title(wiring.scope.spec))]),
+            "label": _html([_bold(_escaped(view.title(wiring.scope.spec)))]),
             "labelloc": "t",
             "fontname": _FONT,
             "fontsize": "16",
@@ -149,7 +149,12 @@ def _draw_scope(graph: Any, scope: Scope, names: dict[Slot, str], view: Design) 
         graph.node(names[slot], label=_label(slot, view), **_look(slot, view))
         if slot.nested is not None and len(slot.nested.slots) > 1:
             with graph.subgraph(name=f"cluster_{names[slot]}") as frame:
-                frame.attr(label=slot.name, color=_QUIET, style="rounded", fontname=_FONT)
+                frame.attr(
+                    label=_html([_escaped(_own_name(slot))]),
+                    color=_QUIET,
+                    style="rounded",
+                    fontname=_FONT,
+                )
                 _draw_scope(frame, slot.nested, names, view)
 
 
@@ -158,10 +163,10 @@ def _label(slot: Slot, view: Design) -> str:
         score = 0 if slot.score is None else round(slot.score * 10)
         return _html([_bold(f"score {score}"), _small("of 10")])
     if slot.node is None:
-        return _html([_bold(slot.name), _small("metric")])
+        return _html([_bold(_escaped(_own_name(slot))), _small("metric")])
     node = slot.node
     own_words = node.name or node.output_label
-    title = slot.name.rpartition(" > ")[2] if own_words else node.text
+    title = _own_name(slot) if own_words else node.text
     parts = [_bold(_wrapped(title or node.kind)), _small(node.kind)]
     if own_words and node.text:
         parts.append(_wrapped(node.text))
@@ -173,23 +178,36 @@ def _label(slot: Slot, view: Design) -> str:
     return _html(parts)
 
 
+def _own_name(slot: Slot) -> str:
+    """The name without those of the metrics around it."""
+    return slot.name.removeprefix(slot.scope.prefix())
+
+
 def _html(parts: Sequence[str]) -> str:
     return f"<{'<br/>'.join(parts)}>"
 
 
 def _bold(text: str) -> str:
-    return f"<b>{text if '<br/>' in text else escape(text)}</b>"
+    return f"<b>{text}</b>"
 
 
 def _small(text: str) -> str:
     return f'<font point-size="9" color="#52606d">{text}</font>'
 
 
-def _wrapped(text: str) -> str:
+def _wrapped(text: str, width: int = _WIDTH) -> str:
     """Escaped text in lines; control characters have no place in XML."""
-    clean = "".join(char if char.isprintable() else " " for char in text)
-    lines = wrap(clean, _WIDTH, max_lines=LINES, placeholder=" …") or [""]
-    return "<br/>".join(escape(line) for line in lines)
+    lines = wrap(_clean(text), width, max_lines=LINES, placeholder=" …") or [""]
+    return "<br/>".join(map(_escaped, lines))
+
+
+def _clean(text: str) -> str:
+    return "".join(char if char.isprintable() else " " for char in text)
+
+
+def _escaped(text: str) -> str:
+    # Graphviz reads \\N and the like in HTML-like labels, too.
+    return escape(_clean(text)).replace("\\", "\\\\")
 
 
 def _look(slot: Slot, view: Design) -> dict[str, str]:
@@ -216,8 +234,8 @@ def _look(slot: Slot, view: Design) -> dict[str, str]:
 
 def _draw_edges(graph: Any, slot: Slot, names: dict[Slot, str], view: Design) -> None:
     for verdict, target in slot.branches:
-        words = [escape(part) for part in view.verdict(slot, verdict).split("\n")]
-        words = [line for part in words for line in wrap(part, 24)]
+        parts = [_clean(part) for part in view.verdict(slot, verdict).split("\n")]
+        words = [_escaped(line) for part in parts for line in wrap(part, 24)]
         weight = view.weight(slot, verdict, target)
         label = _html([f" {line} " for line in words])
         graph.edge(names[slot], names[target], label=label, **_stroke(weight))

@@ -3,8 +3,8 @@
 Feed it what finished, take from it what may start. Liveness spreads along causes, values
 along sources; a slot is ready when it is live and everything it reads is settled.
 Results do not depend on the order in which things finish: when a node fails, only what
-comes before it in topological order still counts, and the first failure in that order is
-the one reported.
+takes precedence over it still runs, and the failure with the highest precedence is the
+one reported.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from dagengine.grading import grade, metric_result, strict_score
+from dagengine.grading import failed_result, grade, metric_result, strict_score
 from dagengine.node import NodeValue
 from dagengine.plan import Plan
+from dagengine.precedence import Ruling, rule
 from dagengine.results import Failure, MetricResult, OutcomeKind
 
 _UNKNOWN, _LIVE, _DEAD = 0, 1, 2
 _NEW, _RUNNING, _DONE, _FAILED = 0, 1, 2, 3
-_NEVER = float("inf")
 
 
 class CaseState:
@@ -37,23 +37,20 @@ class CaseState:
         self.values: dict[int, NodeValue] = {}  # by slot
         self._outputs: dict[int, NodeValue | Failure] = {}  # by unit
         self._live = bytearray(len(plan.slots))
-        self._settled = bytearray(len(plan.slots))
         self._causes = [slot.causes for slot in plan.slots]
-        self._sources = [slot.sources for slot in plan.slots]
+        self._sources = [len(slot.reads) for slot in plan.slots]
         self._units = bytearray(len(plan.units))
         self._left = [len(metric.slots) for metric in plan.metrics]
         self._scope_left = [len(scope.slots) for scope in plan.scopes]
-        self._failed_at = [_NEVER] * len(plan.metrics)
         self._failures: dict[int, Failure] = {}  # by slot
-        self._why: dict[int, Failure] = dict(missing or {})  # by metric
-        self._open = len(plan.metrics)
+        self._rulings: dict[int, Ruling] = {}  # by metric, once something has failed
+        self._news: set[int] = set()  # failing metrics to rule on anew
         self._results: dict[int, MetricResult] = {}
         self._work: list[tuple[int, int]] = []
         for metric in plan.metrics:
-            if metric.index in self._why:
-                self._failed_at[metric.index] = -1
-                self._left[metric.index] = 0
-                self._finish(metric.index)
+            if missing and metric.index in missing:
+                why = missing[metric.index]
+                self._results[metric.index] = failed_result(plan, metric.index, why)
                 continue
             self._work += [(0, number) for number in metric.slots if plan.slots[number].root]
         self._spread()
@@ -61,7 +58,7 @@ class CaseState:
     @property
     def finished(self) -> bool:
         """Whether every metric has its result."""
-        return not self._open
+        return len(self._results) == len(self.plan.metrics)
 
     def results(self) -> tuple[MetricResult, ...]:
         """The results of all metrics, in order, once finished."""
@@ -108,15 +105,17 @@ class CaseState:
 
     def _spread(self) -> None:
         """Work through everything that follows, without recursion."""
-        work = self._work
-        while work:
-            what, number = work.pop()
-            if what == 0:
-                self._become_live(number)
-            elif what == 1:
-                self._lose_cause(number)
-            else:
-                self._source_settled(number)
+        while self._work or self._news:
+            while self._work:
+                what, number = self._work.pop()
+                if what == 0:
+                    self._become_live(number)
+                elif what == 1:
+                    self._lose_cause(number)
+                else:
+                    self._source_settled(number)
+            if self._news:
+                self._rule()
 
     def _become_live(self, number: int) -> None:
         if self._live[number] != _UNKNOWN:
@@ -165,13 +164,18 @@ class CaseState:
         self.ready.append(unit)
 
     def _counts(self, number: int) -> bool:
-        """Whether a slot comes before everything that failed in its metric."""
+        """Whether the metric of a slot still wants to know about it."""
         metric = self.plan.slots[number].metric
-        return number - self.plan.metrics[metric].slots.start < self._failed_at[metric]
+        if metric in self._results:
+            return False
+        ruling = self._rulings.get(metric)
+        return ruling is None or number in ruling.pending
 
     def _take(self, number: int, value: NodeValue) -> None:
         """A live slot has its value: choose verdicts, check scores, tell the readers."""
         slot = self.plan.slots[number]
+        if slot.metric in self._results:
+            return
         if slot.branches and value.verdict not in slot.branches:
             wanted = ", ".join(repr(verdict) for verdict in slot.branches)
             message = f"the verdict is {value.verdict!r}, but the declared ones are {wanted}"
@@ -194,15 +198,15 @@ class CaseState:
     def _settle(self, number: int) -> None:
         """Nothing more will come from a slot: it is dead, or has its value."""
         slot = self.plan.slots[number]
-        self._settled[number] = 1
         self._work += [(2, reader) for reader in slot.feeds]
-        if self._counts(number):
-            self._left[slot.metric] -= 1
+        self._left[slot.metric] -= 1
         self._scope_left[slot.scope] -= 1
         if not self._scope_left[slot.scope]:
             self._close(slot.scope)
         if not self._left[slot.metric]:
-            self._finish(slot.metric)
+            self._results[slot.metric] = metric_result(self.plan, slot.metric, self.values)
+        elif slot.metric in self._rulings:
+            self._news.add(slot.metric)
 
     def _close(self, scope: int) -> None:
         """All slots of a nested metric are settled: its result is its owner's value."""
@@ -218,51 +222,52 @@ class CaseState:
         self._take(owner, NodeValue(score, score=score, mode=done.mode))
 
     def _fail_slot(self, number: int, failure: Failure) -> None:
-        """End a metric at a slot, unless something before it has already ended it."""
         slot = self.plan.slots[number]
-        metric = self.plan.metrics[slot.metric]
-        place = number - metric.slots.start
-        named = failure if failure.node else replace(failure, node=slot.name)
-        self._failures[number] = named
-        if metric.index in self._results or place >= self._failed_at[metric.index]:
-            return
-        self._failed_at[metric.index] = place
-        self._why[metric.index] = named
-        before = range(metric.slots.start, number)
-        self._left[metric.index] = sum(not self._settled[other] for other in before)
-        self._stop_later(metric.index)
-        if not self._left[metric.index]:
-            self._finish(metric.index)
+        self._failures[number] = failure
+        if slot.metric not in self._results:
+            self._news.add(slot.metric)
 
-    def _stop_later(self, metric: int) -> None:
-        """Cancel what only this metric wanted and no longer counts."""
-        for number in self.plan.metrics[metric].slots:
-            unit = self.plan.slots[number].unit
-            if unit >= 0 and self._units[unit] == _RUNNING and not self._wanted(unit):
-                if unit in self.ready:
-                    self.ready.remove(unit)
-                    self._units[unit] = _NEW
-                elif unit not in self.cancel:
-                    self.cancel.append(unit)
+    def _rule(self) -> None:
+        """Decide what failing metrics still need, start that, and stop the rest."""
+        news, self._news = sorted(self._news), set()
+        for metric in news:
+            ready = {
+                number
+                for number in self.plan.metrics[metric].slots
+                if self._live[number] == _LIVE
+                and not self._sources[number]
+                and self.plan.slots[number].unit >= 0
+                and number not in self.values
+                and number not in self._failures
+            }
+            ruling = rule(self.plan, metric, self.values, self._failures, ready)
+            self._rulings[metric] = ruling
+            if not ruling.pending:
+                failure = self._failures[ruling.failed]
+                counted = {n: v for n, v in self.values.items() if n in ruling.counted}
+                self._results[metric] = failed_result(
+                    self.plan, metric, failure, counted, ruling.failed
+                )
+            for number in sorted(ruling.pending):
+                self._run(number)
+        self._stop_unwanted()
+
+    def _stop_unwanted(self) -> None:
+        """Cancel what no metric wants any longer."""
+        for unit in range(len(self._units)):
+            if self._units[unit] != _RUNNING or self._wanted(unit):
+                continue
+            if unit in self.ready:
+                self.ready.remove(unit)
+                self._units[unit] = _NEW
+            elif unit not in self.cancel:
+                self.cancel.append(unit)
 
     def _wanted(self, unit: int) -> bool:
         return any(
             self._live[number] == _LIVE and not self._sources[number] and self._counts(number)
             for number in self.plan.units[unit].slots
         )
-
-    def _finish(self, metric: int) -> None:
-        if metric in self._results:
-            return
-        self._results[metric] = metric_result(
-            self.plan,
-            metric,
-            self.values,
-            self._failures,
-            self._failed_at[metric],
-            self._why.get(metric),
-        )
-        self._open -= 1
 
 
 def _scored(value: NodeValue) -> NodeValue:

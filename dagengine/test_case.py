@@ -139,9 +139,9 @@ def _step(value: Any, path: str) -> tuple[Any, str]:
     """Follow the first segment of `path`; returns what is there and the path that is left."""
     if isinstance(value, dict):
         # Names of contestants may contain dots ("GPT-4.1"): the longest key that fits wins.
-        fitting = [key for key in value if path == key or path.startswith(f"{key}.")]
-        key = max(fitting, key=len, default=None)
-        return (None, "") if key is None else (value[key], path[len(key) + 1 :])
+        fitting = [key for key in value if f"{path}.".startswith(f"{key}.")]
+        key = max(fitting, key=lambda key: len(str(key)), default=None)
+        return (None, "") if key is None else (value[key], path[len(str(key)) + 1 :])
     segment, _, rest = path.partition(".")
     if isinstance(value, BaseModel) and segment in type(value).model_fields:
         return getattr(value, segment), rest

@@ -11,7 +11,7 @@ from dagengine.results import MetricResult, Step
 from dagengine.wiring import Slot, Wiring
 
 INK = "#1f2933"
-LINES = 8
+LINES = 16
 # Red over amber to green, each dark enough for no more than a background.
 SCORES = ("#f6b0a8", "#f8c9a0", "#fae29c", "#dbe8a0", "#aedba6")
 
@@ -79,7 +79,8 @@ class OnePath(Design):
 
     def weight(self, before: Slot, verdict: Any, after: Slot) -> float | None:
         if verdict is None:
-            return float(before.name in self._steps and after.name in self._steps)
+            started = before.kind == "metric" or before.name in self._steps
+            return float(started and after.name in self._steps)
         return float(before.name in self._chosen and self._chosen[before.name] == verdict)
 
     def verdict(self, slot: Slot, verdict: Any) -> str:
@@ -131,7 +132,10 @@ class Counts(Design):
         if not self._cases:
             return 0.0
         if verdict is None:
-            return min(self._ran[before.name], self._ran[after.name]) / self._cases
+            ran = self._ran[after.name]
+            return (
+                ran if before.kind == "metric" else min(self._ran[before.name], ran)
+            ) / self._cases
         return self._chose[before.name, verdict] / self._cases
 
     def verdict(self, slot: Slot, verdict: Any) -> str:

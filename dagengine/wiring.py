@@ -68,14 +68,13 @@ class Slot:
     branches: list[tuple[Any, Slot]] = field(default_factory=list)
     activates: list[Slot] = field(default_factory=list)
     sources: list[Source] = field(default_factory=list)
-    dropped: set[Slot] = field(default_factory=set)
     bound: frozenset[Slot] = frozenset()  # slots that live and die with this one, if any
     generation: int = 0
     rank: int = 0
 
     def pulls(self) -> Iterator[Slot]:
-        """Inputs that this slot's liveness makes live (and nothing before it already did)."""
-        return (s.slot for s in self.sources if s.pulled and s.slot not in self.dropped)
+        """Inputs: this slot's liveness makes them live."""
+        return (source.slot for source in self.sources if source.pulled)
 
     def leads_to(self) -> Iterator[Slot]:
         """Slots whose liveness has this slot as a cause."""
@@ -86,8 +85,9 @@ class Slot:
 
 @dataclass(slots=True)
 class Wiring:
-    """A metric's slots in topological order, and what keeps liveness from being decided.
+    """A metric's slots in topological order, and what would keep it from ever ending.
 
+    `circular` slots wait to learn whether something runs that itself depends on them;
     `idle` slots are those that nothing can ever make live.
     """
 
@@ -95,6 +95,11 @@ class Wiring:
     slots: list[Slot]
     circular: list[Slot]
     idle: list[Slot]
+    causes: nx.DiGraph[Slot | Start]
+
+    def certain(self, slot: Slot, others: Iterable[Slot]) -> bool:
+        """Whether `slot` is never live without one of `others` being live."""
+        return _only_after(slot, others, self.causes)
 
 
 def wire(spec: MetricSpec) -> Wiring:
@@ -109,13 +114,13 @@ def wire(spec: MetricSpec) -> Wiring:
     causes = _cause_graph(slots)
     reached = nx.descendants(causes, _START)
     idle = [slot for slot in slots if slot not in reached]
-    circular = [] if idle else _drop_implied_pulls(slots, causes)
-    if not idle and not circular:
-        _rank(slots)
-        _mark_uncertain(slots, causes)
+    _bind(slots)
+    _find_always(slots)
+    _mark_uncertain(slots, causes)
+    _rank(slots)
     for scope in scopes:
         scope.terminals.sort(key=lambda slot: slot.generation)
-    return Wiring(scopes[0], sorted(slots, key=lambda slot: slot.rank), circular, idle)
+    return Wiring(scopes[0], sorted(slots, key=lambda s: s.rank), _circular(slots), idle, causes)
 
 
 def _expand(spec: MetricSpec) -> list[Scope]:
@@ -229,16 +234,50 @@ def _order(slot: Slot) -> tuple[int, str]:
     return slot.generation, slot.name
 
 
-def _generations(slots: Iterable[Slot]) -> None:
+def _flow(slots: Iterable[Slot]) -> nx.DiGraph[Slot]:
+    """What comes before what: verdicts, hand-overs and everything that is read."""
     graph: nx.DiGraph[Slot] = nx.DiGraph()
     for slot in slots:
         graph.add_node(slot)
         graph.add_edges_from((slot, target) for _, target in slot.branches)
         graph.add_edges_from((slot, target) for target in slot.activates)
         graph.add_edges_from((source.slot, slot) for source in slot.sources)
-    for depth, generation in enumerate(nx.topological_generations(graph)):
+    return graph
+
+
+def _generations(slots: Iterable[Slot]) -> None:
+    for depth, generation in enumerate(nx.topological_generations(_flow(slots))):
         for slot in generation:
             slot.generation = depth
+
+
+def _rank(slots: list[Slot]) -> None:
+    """Number the slots in topological order; a nested metric comes after all of its slots."""
+    graph: nx.DiGraph[Any] = _flow(slots)
+    for slot in slots:
+        if slot.nested is not None:
+            graph.add_edges_from((part, _Done(slot)) for part in _inside(slot.nested))
+    order = nx.lexicographical_topological_sort(graph, key=lambda item: _order(_slot_of(item)))
+    places = [item for item in order if isinstance(item, _Done) or item.nested is None]
+    for rank, item in enumerate(places):
+        _slot_of(item).rank = rank
+
+
+@dataclass(frozen=True, slots=True)
+class _Done:
+    """The moment when a nested metric has its result."""
+
+    slot: Slot
+
+
+def _slot_of(item: Slot | _Done) -> Slot:
+    return item.slot if isinstance(item, _Done) else item
+
+
+def _inside(scope: Scope) -> Iterator[Any]:
+    """What must be settled before a nested metric is."""
+    for slot in scope.slots.values():
+        yield _Done(slot) if slot.nested is not None else slot
 
 
 def _cause_graph(slots: Iterable[Slot]) -> nx.DiGraph[Slot | Start]:
@@ -278,92 +317,43 @@ def _find_always(slots: Iterable[Slot]) -> None:
             waiting += [*slot.activates, *slot.pulls()]
 
 
-def _wait_graph(slots: Iterable[Slot]) -> nx.DiGraph[tuple[Slot, bool]]:
-    """What must be known before what: (slot, False) is its liveness, (slot, True) its value.
+def _circular(slots: Iterable[Slot]) -> list[Slot]:
+    """Slots that would wait for ever, each to learn what only the others can decide.
 
-    Bound slots share one liveness. What is always live waits for nothing to become so.
+    In the graph, (slot, False) is knowing whether a slot is live, (slot, True) its value.
+    Only readers of something that may be dead have to know the former. Bound slots share
+    one liveness, and what is always live waits for nothing to become so.
     """
-    slots = list(slots)
-    _bind(slots)
-    _find_always(slots)
     first = {slot: min(slot.bound, key=_order) if slot.bound else slot for slot in slots}
     graph: nx.DiGraph[tuple[Slot, bool]] = nx.DiGraph()
-    for slot in slots:
-        live, value = (first[slot], False), (slot, True)
-        graph.add_edge(live, value)
-        open_targets = (target for _, target in slot.branches if not target.always)
-        graph.add_edges_from((value, (first[target], False)) for target in open_targets)
-        for target in (*slot.activates, *slot.pulls()):
-            if not target.always and first[target] is not first[slot]:
-                graph.add_edge(live, (first[target], False))
+    for slot in first:
+        known, value = (first[slot], False), (slot, True)
         graph.add_edges_from(((source.slot, True), value) for source in slot.sources)
+        unsure = (source.slot for source in slot.sources if not source.certain)
+        graph.add_edges_from(((first[source], False), value) for source in unsure)
         if slot.nested is not None:
-            inner = slot.nested.slots.values()
-            graph.add_edges_from(((part, True), value) for part in inner)
-    return graph
+            graph.add_edges_from(((part, True), value) for part in slot.nested.slots.values())
+        for target in (target for target in slot.leads_to() if not target.always):
+            if first[target] is not first[slot]:
+                graph.add_edge(known, (first[target], False))
+        verdicts = (target for _, target in slot.branches if not target.always)
+        graph.add_edges_from((value, (first[target], False)) for target in verdicts)
+    parts = nx.strongly_connected_components(graph)
+    tangled = {slot for part in parts if len(part) > 1 for slot, _ in part}
+    return sorted(tangled, key=_order)
 
 
-def _drop_implied_pulls(slots: list[Slot], causes: nx.DiGraph[Slot | Start]) -> list[Slot]:
-    """Forget pulls that cannot matter, because what they read is live before they are.
+def _live_with(slots: Iterable[Slot], causes: nx.DiGraph[Slot | Start]) -> set[Slot]:
+    """Slots that are never live without one of `slots` being live.
 
-    Without this, a node read on both sides of a decision would seem to wait for it.
-    Returns the slots whose liveness still depends on itself.
+    These are the slots themselves, their readers and the parents that hand on to them,
+    and so on.
     """
-    implied = _Implied(causes)
-    tangles = _tangles(slots)
-    if not tangles:
-        return []
-    for tangle in tangles:
-        members = {part for slot, _ in tangle for part in (slot.bound or (slot,))}
-        for slot in sorted(members, key=_order):
-            for read in list(slot.pulls()):
-                if read in members and implied(read, slot):
-                    slot.dropped.add(read)
-    left = _tangles(slots)
-    return sorted({slot for tangle in left for slot, _ in tangle}, key=_order)
-
-
-class _Implied:
-    """Whether a slot is live before its reader is, without that reader's help."""
-
-    def __init__(self, causes: nx.DiGraph[Slot | Start]) -> None:
-        self._causes = causes
-        self._dominators: _Dominators | None = None
-        self._below: dict[Slot, set[Slot]] = {}
-
-    def __call__(self, read: Slot, reader: Slot) -> bool:
-        if set(self._causes.predecessors(read)) == {reader}:
-            return False
-        if not _bringers(reader, self._causes) and self._dominated(read, reader):
-            return True
-        others = _live_with(read, self._causes, without=reader)
-        return not _reachable(self._causes, reader, others)
-
-    def _dominated(self, read: Slot, reader: Slot) -> bool:
-        """A quick yes for readers that only verdicts lead to, shared by all of them."""
-        self._dominators = self._dominators or _Dominators(self._causes)
-        if read not in self._below:
-            self._below[read] = self._dominators.below(_live_with(read, self._causes))
-        return reader in self._below[read]
-
-
-def _tangles(slots: Iterable[Slot]) -> list[set[tuple[Slot, bool]]]:
-    parts = nx.strongly_connected_components(_wait_graph(slots))
-    return [part for part in parts if len(part) > 1]
-
-
-def _live_with(
-    slot: Slot, causes: nx.DiGraph[Slot | Start], without: Slot | None = None
-) -> set[Slot]:
-    """Slots that are never live without `slot` being live, `without` one of them.
-
-    These are the slot itself, its readers and the parents that hand on to it, their
-    readers and parents, and so on.
-    """
-    certain, waiting = {slot}, [slot]
+    waiting = list(slots)
+    certain = set(waiting)
     while waiting:
         for before in _bringers(waiting.pop(), causes):
-            if before not in certain and before is not without:
+            if before not in certain:
                 certain.add(before)
                 waiting.append(before)
     return certain
@@ -380,6 +370,8 @@ def _bringers(slot: Slot, causes: nx.DiGraph[Slot | Start]) -> list[Slot]:
 
 def _reachable(causes: nx.DiGraph[Slot | Start], goal: Slot, avoiding: set[Slot]) -> bool:
     """Whether liveness can get from the start to `goal` without touching `avoiding`."""
+    if goal in avoiding:
+        return False
     seen: set[Slot | Start] = {_START}
     waiting: list[Slot | Start] = [_START]
     while waiting:
@@ -414,14 +406,6 @@ class _Dominators:
         return found
 
 
-def _rank(slots: Iterable[Slot]) -> None:
-    order = nx.lexicographical_topological_sort(
-        _wait_graph(slots), key=lambda item: (*_order(item[0]), item[1])
-    )
-    for rank, slot in enumerate(slot for slot, value in order if value):
-        slot.rank = rank
-
-
 def _mark_uncertain(slots: Iterable[Slot], causes: nx.DiGraph[Slot | Start]) -> None:
     """Mark the sources that may be dead although their reader is live."""
     dominators: _Dominators | None = None
@@ -430,12 +414,15 @@ def _mark_uncertain(slots: Iterable[Slot], causes: nx.DiGraph[Slot | Start]) -> 
         for source in slot.sources:
             if source.pulled or source.slot.always:
                 continue
-            with_it = _live_with(source.slot, causes)
-            before = set(causes.predecessors(slot))
-            if before <= with_it:
+            if set(causes.predecessors(slot)) == {source.slot}:
                 continue
             dominators = dominators or _Dominators(causes)
             if source.slot not in below:
-                below[source.slot] = dominators.below(with_it)
-            certain = slot in below[source.slot] or not _reachable(causes, slot, with_it)
-            source.certain = certain
+                below[source.slot] = dominators.below(_live_with([source.slot], causes))
+            if slot not in below[source.slot]:
+                source.certain = _only_after(slot, [source.slot], causes)
+
+
+def _only_after(slot: Slot, others: Iterable[Slot], causes: nx.DiGraph[Slot | Start]) -> bool:
+    """Whether `slot` is never live without one of `others` being live."""
+    return not _reachable(causes, slot, _live_with(others, causes))

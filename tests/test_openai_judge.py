@@ -82,13 +82,13 @@ async def ask(
     **settings: Any,
 ) -> Asked:
     """Put one question to a server that answers so; a list is gone through, then repeats."""
-    replies = iter(respond) if isinstance(respond, list) else iter(())
-    last = respond[-1] if isinstance(respond, list) else respond
+    listed = respond if isinstance(respond, list) else []
+    replies = iter(listed)
 
     def reply(body: Json) -> Reply:
-        if callable(last):
-            return last(body)
-        return next(replies, last)
+        if isinstance(respond, Reply):
+            return respond
+        return next(replies, listed[-1]) if isinstance(respond, list) else respond(body)
 
     ledger: list[Attempt] = []
     gateway = Gateway(limits, ledger.append)
@@ -715,14 +715,15 @@ async def test_a_session_ends_with_its_connections_closed() -> None:
 async def test_a_session_closes_its_connections_after_an_error_and_a_cancellation() -> None:
     with OpenAIServer(lambda body: Reply(drop=True)) as server:
         judge = OpenAIJudge("m", base_url=server.base_url)
+        clients: list[Any] = []
         with anyio.CancelScope() as scope:
             async with judge.session() as client:
+                clients.append(client.api)
                 with pytest.raises(ProviderError):
                     await judge.answer(question())
                 scope.cancel()
                 await anyio.lowlevel.checkpoint()
-        assert client.api.is_closed()
-    del client
+        assert clients.pop().is_closed()
     gc.collect()
 
 

@@ -96,7 +96,7 @@ def lock() -> int:
 
 def main() -> int:
     """Pick the command."""
-    if sys.version_info < (3, 11):
+    if sys.version_info < (3, 11):  # noqa: UP036 - an older Python may run this file
         print(f"dagengine needs Python 3.11 or newer; this is {sys.version.split()[0]}")
         return 2
     commands = {"run": run, "check": check, "lock": lock}

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import IO, TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -97,25 +99,16 @@ def run(
     limits = Limits(
         max_in_flight=max_in_flight, call_timeout=call_timeout, case_timeout=case_timeout
     )
-    out.mkdir(parents=True, exist_ok=True)
     results = out / "results.jsonl"
-    written = 0
-    with results.open("w", encoding="utf-8", errors="backslashreplace") as file:
-
-        def keep(row: CaseResult) -> None:
-            nonlocal written
-            file.write(json.dumps(row.as_dict(), ensure_ascii=False) + "\n")
-            file.flush()
-            written += 1
-
+    with _Rows(results) as kept:
         try:
-            done = evaluate(cases, loaded, model=model, limits=limits, on_row=keep)
+            done = evaluate(cases, loaded, model=model, limits=limits, on_row=kept.add)
         except KeyboardInterrupt:
-            typer.echo(f"interrupted: {written} of {len(cases)} rows are in {results}", err=True)
+            typer.echo(f"interrupted: {kept.count} of {len(cases)} rows are in {results}", err=True)
             raise typer.Exit(EXIT_INTERRUPTED) from None
     typer.echo(f"results: {results}")
-    for metric in loaded:
-        _draw_views(metric, list(done.rows), case, out)
+    for metric, stem in zip(loaded, _stems(loaded), strict=True):
+        _draw_views(metric, list(done.rows), case, out / stem)
     failures = [m for row in done.rows for m in row.metrics if m.failure is not None]
     if failures:
         raise typer.Exit(EXIT_NO_SCORE)
@@ -132,23 +125,57 @@ def _require_reachable(model: Any) -> None:
         sync(reachable)
 
 
-def _draw_views(metric: BaseMetric, rows: list[CaseResult], case: int | None, folder: Path) -> None:
+class _Rows:
+    """Rows written as they come. An earlier file is kept until there is a first row."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file: IO[str] | None = None
+        self.count = 0
+
+    def __enter__(self) -> _Rows:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._file is not None:
+            self._file.close()
+
+    def add(self, row: CaseResult) -> None:
+        """Write one row, for good."""
+        if self._file is None:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            # A lone surrogate comes out as the JSON escape it needs to be.
+            self._file = self._path.open("w", encoding="utf-8", errors="backslashreplace")
+        self._file.write(json.dumps(row.as_dict(), ensure_ascii=False) + "\n")
+        self._file.flush()
+        self.count += 1
+
+
+def _stems(metrics: Sequence[BaseMetric]) -> list[str]:
+    """Parts of file names, one per metric, all different."""
+    stems: list[str] = []
+    for metric in metrics:
+        stem = re.sub(r"\W+", "-", metric.spec().name.lower()).strip("-") or "metric"
+        count = next(n for n in itertools.count(1) if _numbered(stem, n) not in stems)
+        stems.append(_numbered(stem, count))
+    return stems
+
+
+def _numbered(stem: str, number: int) -> str:
+    return stem if number == 1 else f"{stem}-{number}"
+
+
+def _draw_views(metric: BaseMetric, rows: list[CaseResult], case: int | None, stem: Path) -> None:
     """The three pictures of one metric."""
     from dagengine.render import draw
 
     spec = metric.spec()
-    stem = _slug(spec.name)
-    _save(draw(spec), folder / f"{stem}-tree.svg")
+    _save(draw(spec), stem.with_name(f"{stem.name}-tree.svg"))
     shown = _shown_row(spec, rows, case)
     if shown is not None:
         result = next(m for m in shown.metrics if m.metric == spec.name)
-        _save(draw(spec, result=result), folder / f"{stem}-path.svg")
-    _save(draw(spec, rows=rows), folder / f"{stem}-counts.svg")
-
-
-def _slug(name: str) -> str:
-    """A metric's name as part of a file name."""
-    return re.sub(r"\W+", "-", name.lower()).strip("-") or "metric"
+        _save(draw(spec, result=result), stem.with_name(f"{stem.name}-path.svg"))
+    _save(draw(spec, rows=rows), stem.with_name(f"{stem.name}-counts.svg"))
 
 
 def _shown_row(spec: MetricSpec, rows: list[CaseResult], case: int | None) -> CaseResult | None:
@@ -199,9 +226,9 @@ def render(
     if case is not None and rows is None:
         raise typer.BadParameter("--case needs --results")
     loaded = load_metrics(metrics)
-    for metric in loaded:
+    for metric, stem in zip(loaded, _stems(loaded), strict=True):
         spec = metric.spec()
-        name = out if len(loaded) == 1 else out.with_stem(f"{out.stem}-{_slug(spec.name)}")
+        name = out if len(loaded) == 1 else out.with_stem(f"{out.stem}-{stem}")
         if case is None:
             _save(draw(spec, rows=rows), name)
         else:

@@ -106,7 +106,10 @@ def load_judge(target: str | None, base_url: str | None) -> Judge:
 
 def load_cases(path: str | Path) -> list[TestCase]:
     """Test cases from JSON lines; raises InputError that names the line and the field."""
-    return list(_lines(Path(path), _case))
+    cases = list(_lines(Path(path), _case))
+    if not cases:
+        raise InputError(f"{path} holds no test case: write one JSON object per line")
+    return cases
 
 
 def load_results(path: str | Path) -> list[CaseResult]:
@@ -124,6 +127,8 @@ def _lines(path: Path, read: Any) -> Iterator[Any]:
                 continue
             try:
                 yield read(json.loads(line.decode("utf-8-sig")))
+            except RecursionError:
+                raise InputError(f"{path} line {number}: nested too deeply") from None
             except UnicodeDecodeError as error:
                 message = f"{path} line {number}: not UTF-8 (byte {error.start + 1} of the line)"
                 raise InputError(message) from None

@@ -7,7 +7,7 @@ is all tuples and integers: the scheduler walks it without looking at a node.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -49,8 +49,8 @@ class PlanSlot:
     """One place of one metric, with everything that follows from it as slot numbers.
 
     Numbers follow the topological order within a metric. `reads` are the slots waited for.
-    `bound` slots (this one among them) are live or dead together; the first of them counts
-    the causes of all.
+    Slots of a `tangle` (this one among them) may make each other live; `made_by` are all
+    the causes of such a slot.
     """
 
     index: int
@@ -69,7 +69,8 @@ class PlanSlot:
     feeds: tuple[int, ...]
     causes: int
     reads: tuple[int, ...]
-    bound: tuple[int, ...]
+    tangle: tuple[int, ...]
+    made_by: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -128,6 +129,33 @@ class Plan:
     def fields(self) -> tuple[str, ...]:
         """Every case field that some node reads, sorted."""
         return tuple(sorted({path for unit in self.units for path in unit.reads}))
+
+
+def unsupported(
+    plan: Plan,
+    tangle: Iterable[int],
+    is_open: Callable[[int], bool],
+    is_live: Callable[[int], bool],
+) -> list[int]:
+    """Slots of a tangle that nothing can make live any more but each other.
+
+    `is_open` says whether a slot is neither dead nor has a value, `is_live` whether it is
+    live. (In logic programming: the unfounded set; Van Gelder et al. 1991,
+    https://doi.org/10.1145/116825.116838.)
+    """
+    unknown = {number for number in tangle if is_open(number) and not is_live(number)}
+    supported = [
+        number
+        for number in sorted(unknown)
+        if any(cause not in unknown and is_open(cause) for cause in plan.slots[number].made_by)
+    ]
+    found = set(supported)
+    for support in supported:  # grows while we go
+        for number in sorted(unknown - found):
+            if support in plan.slots[number].made_by:
+                found.add(number)
+                supported.append(number)
+    return sorted(unknown - found)
 
 
 def compile_metrics(metrics: Sequence[HasSpec]) -> Plan:
@@ -241,12 +269,11 @@ class _Compiler:
         )
 
     def _slots(self, unit_of: Mapping[int, int]) -> Iterable[PlanSlot]:
-        causes = [0] * len(self.slots)
+        causes: list[list[int]] = [[] for _ in self.slots]
         feeds: list[list[int]] = [[] for _ in self.slots]
         for slot in self.slots:
             for target in slot.leads_to():
-                if slot not in target.bound:
-                    causes[min(self._bound(target))] += 1
+                causes[self.number[target]].append(self.number[slot])
             for source in slot.sources:
                 feeds[self.number[source.slot]].append(self.number[slot])
         for index, slot in enumerate(self.slots):
@@ -270,13 +297,11 @@ class _Compiler:
                 targets=tuple(self.number[target] for _, target in slot.branches),
                 activates=tuple(self.number[t] for t in (*slot.activates, *slot.pulls())),
                 feeds=tuple(feeds[index]),
-                causes=causes[index],
+                causes=len(causes[index]),
                 reads=tuple(self.number[source.slot] for source in slot.sources),
-                bound=self._bound(slot),
+                tangle=tuple(sorted(self.number[other] for other in slot.tangle)),
+                made_by=tuple(causes[index]) if slot.tangle else (),
             )
-
-    def _bound(self, slot: Slot) -> tuple[int, ...]:
-        return tuple(sorted(self.number[other] for other in slot.bound or (slot,)))
 
 
 def _place(slot: Slot) -> object:

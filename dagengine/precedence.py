@@ -13,7 +13,7 @@ from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 
 from dagengine.node import NodeValue
-from dagengine.plan import Plan
+from dagengine.plan import Plan, unsupported
 
 Precedence = tuple[int, ...]
 _LIVE, _DEAD, _VALUE = 0, 1, 2
@@ -57,7 +57,7 @@ class _Walk:
     ready: Container[int]
     live: dict[int, Precedence] = field(default_factory=dict)
     settled: dict[int, Precedence] = field(default_factory=dict)
-    lost: dict[int, list[Precedence]] = field(default_factory=dict)
+    lost: dict[int, int] = field(default_factory=dict)
     pending: set[int] = field(default_factory=set)
     heap: list[tuple[Precedence, int, int]] = field(default_factory=list)
 
@@ -113,24 +113,30 @@ class _Walk:
         self._tell_readers(number)
 
     def _lose(self, number: int, precedence: Precedence) -> None:
-        first = self.plan.slots[number].bound[0]
-        lost = self.lost.setdefault(first, [])
-        lost.append(precedence)
-        if len(lost) == self.plan.slots[first].causes:
-            heapq.heappush(self.heap, (max(lost), _DEAD, first))
+        self.lost[number] = self.lost.get(number, 0) + 1
+        slot = self.plan.slots[number]
+        if number in self.live or slot.root:
+            return
+        if self.lost[number] == slot.causes:
+            heapq.heappush(self.heap, (precedence, _DEAD, number))
+        elif slot.tangle:
+            for other in unsupported(self.plan, slot.tangle, self._is_open, self._is_live):
+                heapq.heappush(self.heap, (precedence, _DEAD, other))
+
+    def _is_open(self, number: int) -> bool:
+        return number not in self.settled
+
+    def _is_live(self, number: int) -> bool:
+        return number in self.live
 
     def _now_dead(self, number: int, precedence: Precedence) -> None:
-        bound = self.plan.slots[number].bound
-        if any(other in self.live for other in bound):
+        if number in self.live or number in self.settled:
             return
-        for other in bound:
-            slot = self.plan.slots[other]
-            self.settled[other] = precedence
-            for target in (*slot.activates, *slot.targets):
-                if target not in bound:
-                    self._lose(target, precedence)
-        for other in bound:
-            self._tell_readers(other)
+        slot = self.plan.slots[number]
+        self.settled[number] = precedence
+        for target in (*slot.activates, *slot.targets):
+            self._lose(target, precedence)
+        self._tell_readers(number)
 
     def _tell_readers(self, number: int) -> None:
         slot = self.plan.slots[number]

@@ -33,9 +33,9 @@ from dagengine.views import (
 )
 from dagengine.wiring import Scope, Slot, Wiring
 
-_WIDTH = 34
+_WIDTH, _WIDE = 34, 12
 _FONT = "Helvetica,Arial,sans-serif"
-_QUIET, _TAKEN = "#9aa5b1", "#0b5cad"
+_QUIET, _PALE, _TAKEN = "#9aa5b1", "#6b7785", "#0b5cad"
 _FILL = {
     "task": "#eef2f7",
     "map": "#eef2f7",
@@ -117,7 +117,10 @@ def draw(
 
 
 def _dot(wiring: Wiring, view: Design) -> str:
-    # Graphviz escapes are off: labels are given as HTML-like text, escaped here.
+    slots = wiring.slots
+    # A wide tree fits a page or a screen better when it grows sideways.
+    leaves = sum(slot.grades for slot in slots)
+    font = {"fontname": _FONT, "fontsize": "11", "fontcolor": INK, "color": "#52606d"}
     graph = graphviz.Digraph(
         name="metric",
         graph_attr={
@@ -126,55 +129,75 @@ def _dot(wiring: Wiring, view: Design) -> str:
             "fontname": _FONT,
             "fontsize": "16",
             "fontcolor": INK,
-            "rankdir": "TB",
+            "rankdir": "TB" if leaves <= _WIDE else "LR",
             "ordering": "out",
             "nodesep": "0.35",
             "ranksep": "0.55",
             "bgcolor": "white",
             "pad": "0.3",
         },
-        node_attr={"fontname": _FONT, "fontsize": "11", "fontcolor": INK, "color": "#52606d"},
-        edge_attr={"fontname": _FONT, "fontsize": "11", "fontcolor": INK, "color": "#52606d"},
+        node_attr=font,
+        edge_attr=font,
     )
     names = picture_names(wiring)
-    _draw_scope(graph, wiring.scope, names, view)
-    for slot in wiring.slots:
+    _draw_scope(graph, wiring.scope, names, view, _reached(slots, view))
+    for slot in slots:
         _draw_edges(graph, slot, names, view)
     return str(graph.source)
 
 
-def _draw_scope(graph: Any, scope: Scope, names: dict[Slot, str], view: Design) -> None:
+def _reached(slots: Iterable[Slot], view: Design) -> dict[Slot, bool | None]:
+    """What the view says about every slot: scores and metrics are reached by their edges."""
+    reached: dict[Slot, bool | None] = {}
+    for slot in slots:
+        if slot.kind == "node":
+            reached[slot] = view.reached(slot)
+        for verdict, target in slot.branches:
+            weight = view.weight(slot, verdict, target)
+            if target.kind != "node" and weight is not None:
+                reached[target] = bool(reached.get(target)) or weight > 0
+    return reached
+
+
+def _draw_scope(
+    graph: Any,
+    scope: Scope,
+    names: dict[Slot, str],
+    view: Design,
+    reached: dict[Slot, bool | None],
+) -> None:
     """The nodes of a metric; nested metrics get a frame of their own."""
     for slot in sorted(scope.slots.values(), key=lambda slot: slot.rank):
-        graph.node(names[slot], label=_label(slot, view), **_look(slot, view))
+        here = reached.get(slot)
+        graph.node(names[slot], label=_label(slot, view, here), **_look(slot, here))
         if slot.nested is not None and len(slot.nested.slots) > 1:
             with graph.subgraph(name=f"cluster_{names[slot]}") as frame:
-                frame.attr(
-                    label=_html([_escaped(_own_name(slot))]),
-                    color=_QUIET,
-                    style="rounded",
-                    fontname=_FONT,
-                )
-                _draw_scope(frame, slot.nested, names, view)
+                title = _html([_escaped(_own_name(slot))])
+                frame.attr(label=title, color=_QUIET, style="rounded", fontname=_FONT)
+                frame.attr(fontsize="11", labeljust="l")
+                _draw_scope(frame, slot.nested, names, view, reached)
 
 
-def _label(slot: Slot, view: Design) -> str:
+def _label(slot: Slot, view: Design, reached: bool | None) -> str:
+    pale = _PALE if reached is False else "#52606d"
     if slot.kind == "verdict":
         score = 0 if slot.score is None else round(slot.score * 10)
-        return _html([_bold(f"score {score}"), _small("of 10")])
+        sign = "✓ " if reached else ""
+        return _html([_bold(f"{sign}score {score}"), _small("of 10", pale)])
     if slot.node is None:
-        return _html([_bold(_escaped(_own_name(slot))), _small("metric")])
+        return _html([_bold(_escaped(_own_name(slot))), _small("metric", pale)])
     node = slot.node
     own_words = node.name or node.output_label
-    title = _own_name(slot) if own_words else node.text
-    parts = [_bold(_wrapped(title or node.kind)), _small(node.kind)]
-    if own_words and node.text:
-        parts.append(_wrapped(node.text))
+    if own_words:
+        parts = [_bold(_wrapped(_own_name(slot))), _small(node.kind, pale)]
+        parts += [_wrapped(node.text)] if node.text else []
+    else:
+        parts = [_wrapped(node.text or node.kind), _small(node.kind, pale)]
     if node.evaluation_params:
-        parts.append(_small(_wrapped("reads " + ", ".join(node.evaluation_params))))
+        parts.append(_small(_wrapped("reads " + ", ".join(node.evaluation_params)), pale))
     note = view.note(slot)
     if note:
-        parts.append(f'<font color="{_TAKEN}">{_wrapped(note)}</font>')
+        parts.append(f'<font color="{_TAKEN if reached else _PALE}">{_wrapped(note)}</font>')
     return _html(parts)
 
 
@@ -191,17 +214,18 @@ def _bold(text: str) -> str:
     return f"<b>{text}</b>"
 
 
-def _small(text: str) -> str:
-    return f'<font point-size="9" color="#52606d">{text}</font>'
+def _small(text: str, colour: str) -> str:
+    return f'<font point-size="9.5" color="{colour}">{text}</font>'
 
 
-def _wrapped(text: str, width: int = _WIDTH) -> str:
-    """Escaped text in lines; control characters have no place in XML."""
-    lines = wrap(_clean(text), width, max_lines=LINES, placeholder=" …") or [""]
+def _wrapped(text: str) -> str:
+    """Escaped text in lines."""
+    lines = wrap(_clean(text), _WIDTH, max_lines=LINES, placeholder=" …") or [""]
     return "<br/>".join(map(_escaped, lines))
 
 
 def _clean(text: str) -> str:
+    """Text without control characters, which have no place in XML."""
     return "".join(char if char.isprintable() else " " for char in text)
 
 
@@ -210,23 +234,18 @@ def _escaped(text: str) -> str:
     return escape(_clean(text)).replace("\\", "\\\\")
 
 
-def _look(slot: Slot, view: Design) -> dict[str, str]:
+def _look(slot: Slot, reached: bool | None) -> dict[str, str]:
     if slot.kind == "verdict":
-        fill = score_colour(slot.score)
-        return {"shape": "ellipse", "style": "filled", "fillcolor": fill, "margin": "0.05"}
-    kind = slot.node.kind if slot.node else "metric"
-    decides = bool(slot.node and slot.node.branches())
-    look = {
-        "shape": "box",
-        "style": "filled,diagonals" if decides else "rounded,filled",
-        "fillcolor": _FILL.get(kind, "#ffffff"),
-        "margin": "0.18,0.1",
-    }
-    if slot.grades:
-        look["peripheries"] = "2"
-    reached = view.reached(slot)
+        look = {"shape": "ellipse", "style": "filled", "margin": "0.05"}
+        look["fillcolor"] = score_colour(slot.score)
+    else:
+        decides = bool(slot.node and slot.node.branches())
+        look = {"shape": "box", "margin": "0.18,0.1"}
+        look["style"] = "filled,diagonals" if decides else "rounded,filled"
+        look["fillcolor"] = _FILL.get(slot.node.kind if slot.node else "metric", "#ffffff")
+        look |= {"peripheries": "2"} if slot.grades else {}
     if reached is False:
-        look |= {"fillcolor": "#ffffff", "color": _QUIET, "fontcolor": _QUIET, "style": "dashed"}
+        look |= {"fillcolor": "#ffffff", "color": _QUIET, "fontcolor": _PALE, "style": "dashed"}
     elif reached:
         look |= {"penwidth": "2.2"}
     return look
@@ -256,5 +275,5 @@ def _stroke(weight: float | None) -> dict[str, str]:
     if weight is None:
         return {}
     if not weight:
-        return {"color": _QUIET, "style": "dotted", "fontcolor": _QUIET}
+        return {"color": _QUIET, "style": "dotted", "fontcolor": _PALE}
     return {"color": _TAKEN, "penwidth": f"{1.2 + 3 * weight:.2f}"}

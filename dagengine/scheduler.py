@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from dagengine.grading import failed_result, grade, metric_result, strict_score
 from dagengine.node import NodeValue
-from dagengine.plan import Plan
+from dagengine.plan import Plan, unsupported
 from dagengine.precedence import Ruling, rule
 from dagengine.results import Failure, MetricResult, OutcomeKind
 
@@ -129,19 +129,25 @@ class CaseState:
             self._run(number)
 
     def _lose_cause(self, number: int) -> None:
-        """One way to become live is gone; with the last one a slot and those bound to it die."""
-        bound = self.plan.slots[number].bound
-        first = bound[0]
-        self._causes[first] -= 1
-        if self._causes[first] > 0 or any(
-            self._live[other] != _UNKNOWN or self.plan.slots[other].root for other in bound
-        ):
+        """One way to become live is gone; with the last one a slot is dead."""
+        self._causes[number] -= 1
+        slot = self.plan.slots[number]
+        if self._live[number] != _UNKNOWN or slot.root:
             return
-        for other in bound:
-            slot = self.plan.slots[other]
-            self._live[other] = _DEAD
-            self._work += [(1, t) for t in (*slot.activates, *slot.targets) if t not in bound]
-            self._settle(other)
+        if not self._causes[number]:
+            self._die(number)
+        elif slot.tangle:
+            for other in unsupported(self.plan, slot.tangle, self._is_open, self.is_live):
+                self._die(other)
+
+    def _is_open(self, number: int) -> bool:
+        return self._live[number] != _DEAD and number not in self.values
+
+    def _die(self, number: int) -> None:
+        slot = self.plan.slots[number]
+        self._live[number] = _DEAD
+        self._work += [(1, target) for target in (*slot.activates, *slot.targets)]
+        self._settle(number)
 
     def _source_settled(self, number: int) -> None:
         self._sources[number] -= 1

@@ -51,7 +51,7 @@ class Design:
         return str(verdict)
 
     def reached(self, slot: Slot) -> bool | None:
-        """Whether anything happened at a node; None when the view does not say."""
+        """Whether a node ran; None when the view does not say."""
         return None
 
 
@@ -88,9 +88,7 @@ class OnePath(Design):
         return f"✓ {verdict}" if taken else str(verdict)
 
     def reached(self, slot: Slot) -> bool | None:
-        if slot.kind == "node":
-            return slot.name in self._steps
-        return None
+        return slot.name in self._steps
 
 
 def _answer(step: Step) -> str:
@@ -144,4 +142,4 @@ class Counts(Design):
         return f"{verdict}\n{count}x{share}"
 
     def reached(self, slot: Slot) -> bool | None:
-        return bool(self._ran[slot.name] + self._broke[slot.name]) if slot.kind == "node" else None
+        return bool(self._ran[slot.name] + self._broke[slot.name])

@@ -68,7 +68,7 @@ class Slot:
     branches: list[tuple[Any, Slot]] = field(default_factory=list)
     activates: list[Slot] = field(default_factory=list)
     sources: list[Source] = field(default_factory=list)
-    bound: frozenset[Slot] = frozenset()  # slots that live and die with this one, if any
+    tangle: frozenset[Slot] = frozenset()  # slots that may make each other live, if any
     generation: int = 0
     rank: int = 0
 
@@ -114,8 +114,8 @@ def wire(spec: MetricSpec) -> Wiring:
     causes = _cause_graph(slots)
     reached = nx.descendants(causes, _START)
     idle = [slot for slot in slots if slot not in reached]
-    _bind(slots)
     _find_always(slots)
+    _find_tangles(slots)
     _mark_uncertain(slots, causes)
     _rank(slots)
     for scope in scopes:
@@ -292,21 +292,6 @@ def _cause_graph(slots: Iterable[Slot]) -> nx.DiGraph[Slot | Start]:
     return graph
 
 
-def _bind(slots: Iterable[Slot]) -> None:
-    """Find the slots that make each other live: one of them is live when all are.
-
-    A parent whose child reads it back, for instance. Verdicts have no part in this.
-    """
-    graph: nx.DiGraph[Slot] = nx.DiGraph()
-    for slot in slots:
-        graph.add_node(slot)
-        graph.add_edges_from((slot, target) for target in (*slot.activates, *slot.pulls()))
-    for group in nx.strongly_connected_components(graph):
-        bound = frozenset(group) if len(group) > 1 else frozenset()
-        for slot in group:
-            slot.bound = bound
-
-
 def _find_always(slots: Iterable[Slot]) -> None:
     """Mark the slots that are live whatever the verdicts are."""
     waiting = [slot for slot in slots if slot.root]
@@ -317,30 +302,41 @@ def _find_always(slots: Iterable[Slot]) -> None:
             waiting += [*slot.activates, *slot.pulls()]
 
 
+def _find_tangles(slots: Iterable[Slot]) -> None:
+    """Find slots that may make each other live: a node, say, and a later one that reads it.
+
+    Counting lost causes would never tell that such slots are dead.
+    """
+    graph: nx.DiGraph[Slot] = nx.DiGraph()
+    for slot in slots:
+        graph.add_edges_from((slot, target) for target in slot.leads_to() if not target.always)
+    for group in nx.strongly_connected_components(graph):
+        if len(group) > 1:
+            for slot in group:
+                slot.tangle = frozenset(group)
+
+
 def _circular(slots: Iterable[Slot]) -> list[Slot]:
     """Slots that would wait for ever, each to learn what only the others can decide.
 
     In the graph, (slot, False) is knowing whether a slot is live, (slot, True) its value.
-    Only readers of something that may be dead have to know the former. Bound slots share
-    one liveness, and what is always live waits for nothing to become so.
+    Only readers of something that may be dead have to know the former.
     """
-    first = {slot: min(slot.bound, key=_order) if slot.bound else slot for slot in slots}
     graph: nx.DiGraph[tuple[Slot, bool]] = nx.DiGraph()
-    for slot in first:
-        known, value = (first[slot], False), (slot, True)
+    for slot in slots:
+        known, value = (slot, False), (slot, True)
         graph.add_edges_from(((source.slot, True), value) for source in slot.sources)
         unsure = (source.slot for source in slot.sources if not source.certain)
-        graph.add_edges_from(((first[source], False), value) for source in unsure)
+        graph.add_edges_from(((source, False), value) for source in unsure)
         if slot.nested is not None:
             graph.add_edges_from(((part, True), value) for part in slot.nested.slots.values())
-        for target in (target for target in slot.leads_to() if not target.always):
-            if first[target] is not first[slot]:
-                graph.add_edge(known, (first[target], False))
+        open_targets = [target for target in slot.leads_to() if not target.always]
+        graph.add_edges_from((known, (target, False)) for target in open_targets)
         verdicts = (target for _, target in slot.branches if not target.always)
-        graph.add_edges_from((value, (first[target], False)) for target in verdicts)
+        graph.add_edges_from((value, (target, False)) for target in verdicts)
     parts = nx.strongly_connected_components(graph)
-    tangled = {slot for part in parts if len(part) > 1 for slot, _ in part}
-    return sorted(tangled, key=_order)
+    circles = (part for part in parts if len(part) > 1 and any(value for _, value in part))
+    return sorted({slot for part in circles for slot, _ in part}, key=_order)
 
 
 def _live_with(slots: Iterable[Slot], causes: nx.DiGraph[Slot | Start]) -> set[Slot]:

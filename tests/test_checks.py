@@ -605,14 +605,14 @@ def every_verdict_is_good_enough(broken: bool) -> DAGMetric:
 
 
 @example("circular-liveness", "'second'")
-def a_node_that_runs_only_if_it_has_run(broken: bool) -> DAGMetric:
-    # `last` is reached through `second` alone, and `read` runs only because `last` reads it;
-    # but `read` is also what decides whether `second` runs.
-    read = BinaryJudgementNode("Is it clear?", evaluation_params=ACTUAL, name="read")
-    last = yes_no("last", inputs=[read])
+def a_decision_that_would_have_to_know_what_follows_it(broken: bool) -> DAGMetric:
+    # `second` is reached directly or through `detour`, whose output it reads when there is one;
+    # whether there is one also depends on `last`, which `second` decides on.
+    detour = task("detour")
+    last = yes_no("last", inputs=[detour] if broken else [])
     second = yes_no("second", yes=last)
-    read.then = {True: second, False: 0}
-    first = yes_no("first", yes=second if broken else read)
+    detour.children.append(second)
+    first = yes_no("first", yes=second, no=detour)
     return metric(first)
 
 

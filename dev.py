@@ -3,6 +3,7 @@
     python3 dev.py run     set up and run the example (no key, no network service)
     python3 dev.py test    set up and run the tests; more arguments go to pytest
     python3 dev.py check   set up and run the linters, type checkers and layer contract
+    python3 dev.py wheel   build sdist and wheel, run the tests against the installed wheel
     python3 dev.py lock    resolve the lock files anew
 
 Everything goes into `.venv` beside this file, from the hashed lock files.
@@ -12,8 +13,10 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 import venv
 from pathlib import Path
 
@@ -25,16 +28,16 @@ RUNTIME, DEVELOPMENT = "requirements.lock", "requirements-dev.lock"
 EXAMPLE = Path("examples") / "meeting_summary"
 
 
-def call(*command: str | Path) -> int:
-    """Run a command in the project's folder and return its exit code."""
+def call(*command: str | Path, cwd: Path = ROOT) -> int:
+    """Run a command, by default in the project's folder, and return its exit code."""
     path = os.pathsep.join([str(BIN), os.environ.get("PATH", "")])
     environment = {**os.environ, "PATH": path, "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
-    return subprocess.run([str(part) for part in command], cwd=ROOT, env=environment).returncode
+    return subprocess.run([str(part) for part in command], cwd=cwd, env=environment).returncode
 
 
-def must(*command: str | Path) -> None:
+def must(*command: str | Path, cwd: Path = ROOT) -> None:
     """Run a command and stop here when it fails."""
-    code = call(*command)
+    code = call(*command, cwd=cwd)
     if code:
         sys.exit(code)
 
@@ -85,6 +88,34 @@ def check() -> int:
     return max(codes)
 
 
+def wheel() -> int:
+    """Build what is published and test that, in a folder without the sources."""
+    set_up(DEVELOPMENT)
+    with tempfile.TemporaryDirectory() as folder:
+        place = Path(folder)
+        must(PYTHON, "-m", "build", "--no-isolation", "--outdir", place / "dist", ".")
+        (built,) = (place / "dist").glob("*.whl")
+        clean = place / "environment"
+        venv.create(clean, with_pip=False)
+        python = clean / PYTHON.relative_to(HOME)
+        must(PYTHON, "-m", "pip", "--python", python, "install", "--quiet", "--no-deps", built)
+        _borrow_packages(clean)
+        for name in ("tests", "benchmarks", "examples", "docs"):
+            shutil.copytree(ROOT / name, place / "checkout" / name)
+        for name in ("pyproject.toml", "README.md", "dev.py"):
+            shutil.copy(ROOT / name, place / "checkout" / name)
+        where = "import dagengine; print('testing', dagengine.__file__)"
+        must(python, "-c", where, cwd=place)
+        return call(python, "-m", "pytest", cwd=place / "checkout")
+
+
+def _borrow_packages(environment: Path) -> None:
+    """Let an environment use what `.venv` holds, after what it holds itself."""
+    (ours,) = HOME.glob("[Ll]ib*/**/site-packages")
+    (theirs,) = environment.glob("[Ll]ib*/**/site-packages")
+    (theirs / "borrowed.pth").write_text(f"{ours}\n")
+
+
 def lock() -> int:
     """Write both lock files for every platform, with hashes and without index names."""
     set_up(DEVELOPMENT)
@@ -99,7 +130,7 @@ def main() -> int:
     if sys.version_info < (3, 11):  # noqa: UP036 - an older Python may run this file
         print(f"dagengine needs Python 3.11 or newer; this is {sys.version.split()[0]}")
         return 2
-    commands = {"run": run, "check": check, "lock": lock}
+    commands = {"run": run, "check": check, "wheel": wheel, "lock": lock}
     name, *rest = sys.argv[1:] or [""]
     if name == "test":
         return test(*rest)

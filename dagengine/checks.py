@@ -18,7 +18,7 @@ import networkx as nx
 from dagengine.declarations import UNWIRABLE, Reporter, did_you_mean, written
 from dagengine.errors import Problem
 from dagengine.graph import MetricSpec, as_digraph
-from dagengine.nodes import BaseNode, CodeNode
+from dagengine.nodes import BaseNode, BinaryJudgementNode, CodeNode, NonBinaryJudgementNode
 from dagengine.test_case import is_known_field, known_fields
 from dagengine.wiring import Scope, Slot, Wiring, label_of, wire
 
@@ -152,9 +152,11 @@ def _placeholders(slot: Slot, wiring: Wiring, report: Reporter) -> Iterator[Prob
         return
     labels = {source.label for source in slot.sources}
     known = {*labels, *node.evaluation_params}
+    judged = (BinaryJudgementNode, NonBinaryJudgementNode)
+    reasoned = {s.label for s in slot.sources if isinstance(s.slot.node, judged)}
     for name in names:
         base = name.removesuffix(".reason")
-        if base in labels:
+        if base in labels and (base == name or base in reasoned):
             yield from _certain(slot, base, wiring, report)
         elif name not in known:
             hint = did_you_mean(name, known)

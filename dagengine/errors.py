@@ -82,6 +82,7 @@ class JudgeError(DagengineError):
     """Base of the ways in which a question gets no valid answer."""
 
     kind = "provider_error"
+    tokens: tuple[int, int] = (0, 0)
 
 
 class JudgeSetupError(JudgeError):
@@ -96,6 +97,10 @@ class RefusedError(JudgeError):
     """Raised when the model declined to answer; final, never retried."""
 
     kind = "judge_refused"
+
+    def __init__(self, message: str, tokens: tuple[int, int] = (0, 0)) -> None:
+        self.tokens = tokens
+        super().__init__(message)
 
 
 class UnparseableError(JudgeError):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
@@ -92,21 +93,23 @@ class Gateway:
 
     async def _settle(self, judge: Judge, question: Question[T]) -> Answer[T]:
         """Ask until the answer fits, or the limits are reached."""
-        asked, number = question, 0
+        asked, reasks, numbers = question, 0, itertools.count()
         while True:
             try:
-                return await self._persist(judge, asked, number)
+                return await self._persist(judge, asked, numbers)
             except UnparseableError as error:
-                if number >= self.limits.reasks or not judge.capabilities.repeatable:
+                if reasks >= self.limits.reasks or not judge.capabilities.repeatable:
                     raise
-                number += 1
+                reasks += 1
                 asked = question.again(error.raw, _complaint(error))
 
-    async def _persist(self, judge: Judge, question: Question[T], number: int) -> Answer[T]:
+    async def _persist(
+        self, judge: Judge, question: Question[T], numbers: Iterator[int]
+    ) -> Answer[T]:
         """One answer, through transient failures."""
         first: JudgeError
         try:
-            return await self._attempt(judge, question, number)
+            return await self._attempt(judge, question, next(numbers))
         except (ProviderError, JudgeTimeoutError) as error:
             if not _is_transient(error) or self.limits.attempts == 1:
                 raise
@@ -116,7 +119,7 @@ class Gateway:
         async def again() -> Answer[T]:
             if replay:  # the first attempt is known already; tenacity counts and waits for it
                 raise replay.pop()
-            return await self._attempt(judge, question, number + 1)
+            return await self._attempt(judge, question, next(numbers))
 
         retrying = tenacity.AsyncRetrying(
             stop=tenacity.stop_after_attempt(self.limits.attempts),
@@ -139,13 +142,15 @@ class Gateway:
             self._retried += number > 0
             started = time.perf_counter()
             try:
-                with anyio.fail_after(self.limits.call_timeout):
+                with anyio.move_on_after(self.limits.call_timeout) as scope:
                     answer = await judge.answer(question)
-            except TimeoutError:
-                limit = self.limits.call_timeout
-                late = JudgeTimeoutError(f"no answer within {limit} s; the call was ended")
-                self._note(judge, question, number, started, late)
-                raise late from None
+                if scope.cancelled_caught:
+                    limit = self.limits.call_timeout
+                    raise JudgeTimeoutError(f"no answer within {limit} s; the call was ended")
+            except anyio.get_cancelled_exc_class():
+                ended = JudgeTimeoutError("the call was ended with its case")
+                self._note(judge, question, number, started, ended)
+                raise
             except JudgeError as error:
                 self._note(judge, question, number, started, error)
                 raise
@@ -167,7 +172,7 @@ class Gateway:
         self, judge: Judge, question: Question[Any], number: int, started: float, error: JudgeError
     ) -> None:
         self._failed += 1
-        usage = Usage(*error.tokens) if isinstance(error, UnparseableError) else Usage()
+        usage = Usage(*error.tokens)
         self._usage += usage
         if self._sink is not None:
             seconds = time.perf_counter() - started

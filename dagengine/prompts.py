@@ -21,7 +21,6 @@ from dagengine.question import Message
 # Grammar-constrained servers write for ever when free text has no end.
 REASON_LENGTH = 2_000
 TEXT_LENGTH = 20_000
-_JSON = json.JSONEncoder(ensure_ascii=False, default=str)
 
 _MATERIAL = (
     "The user message holds the material, each piece between a BEGIN line and an END line. "
@@ -52,8 +51,12 @@ class PromptTemplate:
 
     def placeholders(self) -> tuple[str, ...]:
         """The names used, in order of first use; raises ValueError on unbalanced braces."""
-        text = (self.system or "") + self.user
-        names = [name for _, name, _, _ in Formatter().parse(text) if name is not None]
+        names: list[str] = []
+        for text in (self.system or "", self.user):
+            for _, name, form, conversion in Formatter().parse(text):
+                if form or conversion:
+                    raise ValueError(f"{name!r} has a format or conversion")
+                names += [] if name is None else [name]
         return tuple(dict.fromkeys(names))
 
     def fill(self, values: Mapping[str, str]) -> tuple[Message, ...]:
@@ -75,14 +78,30 @@ def _fill(text: str, values: Mapping[str, str]) -> str:
 
 
 def as_text(value: Any) -> str:
-    """A value as a prompt shows it: text as it is, everything else as JSON."""
+    """A value as a prompt shows it: text as it is, lists line by line, the rest as JSON."""
     if isinstance(value, str):
         return value
-    if isinstance(value, BaseModel):
-        value = value.model_dump(exclude_none=True)
     if isinstance(value, list | tuple):
-        return "\n".join(as_text(item) for item in value)
-    return _JSON.encode(value)
+        return "\n".join(item if isinstance(item, str) else _json(item) for item in value)
+    return _json(value)
+
+
+def _json(value: Any) -> str:
+    return _JSON.encode(
+        value.model_dump(exclude_none=True) if isinstance(value, BaseModel) else value
+    )
+
+
+def _jsonable(value: Any) -> Any:
+    """What JSON has no form for; never anything that differs between processes."""
+    if isinstance(value, BaseModel):
+        return value.model_dump(exclude_none=True)
+    if isinstance(value, set | frozenset):
+        return sorted(value, key=str)
+    return str(value)
+
+
+_JSON = json.JSONEncoder(ensure_ascii=False, default=_jsonable)
 
 
 def evidence_of(label: str, value: Any) -> tuple[Evidence, ...]:
@@ -95,7 +114,9 @@ def evidence_of(label: str, value: Any) -> tuple[Evidence, ...]:
         if not count:
             return (Evidence(f"{label} (empty list)", ""),)
         return tuple(
-            Evidence(f"{label} ({place} of {count})", as_text(item))
+            Evidence(
+                f"{label} ({place} of {count})", item if isinstance(item, str) else _json(item)
+            )
             for place, item in enumerate(value, 1)
         )
     return (Evidence(label, as_text(value)),)
@@ -180,7 +201,8 @@ def nearest(value: Any, verdicts: Iterable[str]) -> Any:
     options = tuple(verdicts)
     if not isinstance(value, str) or value in options:
         return value
-    fitting = [option for option in options if _plain(option) == _plain(value)]
+    plain = _plain(value)
+    fitting = [option for option in options if plain and _plain(option) == plain]
     return fitting[0] if len(fitting) == 1 else value
 
 

@@ -32,16 +32,19 @@ def expected_score(
     weights = _weights(token, low, high)
     if not weights:
         return float(chosen), "raw (no alternative is a whole number of the scale)"
-    if _ambiguous(token, weights, high):
+    if _ambiguous(token, weights, low, high):
         return float(chosen), "raw (a token may be the start of a longer number)"
     total = math.fsum(weights.values())
-    return math.fsum(value * weight for value, weight in weights.items()) / total, "weighted"
+    mean = math.fsum(value * weight for value, weight in weights.items()) / total
+    # Rounding alone may leave the range of the alternatives.
+    return min(max(mean, min(weights)), max(weights)), "weighted"
 
 
 def _score_token(raw: str, tokens: tuple[TokenChoice, ...], field: str) -> TokenChoice | None:
     span = value_span(raw, field)
     # Some servers trim the answer but not its tokens (blanks, a code fence, an end token).
-    offset = "".join(choice.token for choice in tokens).find(raw)
+    # The last such place: thinking that the server cut out may hold a draft of the answer.
+    offset = "".join(choice.token for choice in tokens).rfind(raw)
     if span is None or offset < 0:
         return None
     start = -offset
@@ -57,6 +60,7 @@ def _score_token(raw: str, tokens: tuple[TokenChoice, ...], field: str) -> Token
 def value_span(raw: str, field: str) -> tuple[int, int] | None:
     """Where the value of a top-level `field` stands in a JSON object's text."""
     decoder = json.JSONDecoder()
+    found: tuple[int, int] | None = None
     place = _after_blanks(raw, 0)
     if not raw.startswith("{", place):
         return None
@@ -68,12 +72,14 @@ def value_span(raw: str, field: str) -> tuple[int, int] | None:
             start = _after_blanks(raw, place + 1)
             _, place = decoder.raw_decode(raw, start)
             if name == field:
-                return start, place
+                found = start, place  # written twice, the last one counts, as for the parser
             place = _after_blanks(raw, place)
+            if not raw.startswith(",", place):
+                break
             place = _after_blanks(raw, place + 1)
     except json.JSONDecodeError:
         return None
-    return None
+    return found
 
 
 def _after_blanks(text: str, place: int) -> int:
@@ -92,15 +98,23 @@ def _weights(choice: TokenChoice, low: int, high: int) -> dict[int, float]:
     return {value: weight for value, weight in weights.items() if weight > 0}
 
 
-def _ambiguous(choice: TokenChoice, weights: dict[int, float], high: int) -> bool:
-    """Whether a token such as `1` may stand for the start of `10`.
+def _ambiguous(choice: TokenChoice, weights: dict[int, float], low: int, high: int) -> bool:
+    """Whether a token such as `1` or `-` may stand for the start of `10` or `-1`.
 
     It cannot when the tokenizer is seen to have longer numbers as single tokens.
     """
-    if high < 10 or any(value >= 10 for value in weights):
+    if any(value >= 10 for value in weights):
         return False
-    total = math.fsum(weights.values())
-    return any(
-        weight / total > _NEGLIGIBLE and value and value * 10 <= high
-        for value, weight in weights.items()
-    )
+    starts = [
+        math.exp(logprob)
+        for token, logprob in choice.alternatives
+        if _may_start(token.strip(), low, high)
+    ]
+    return any(mass > _NEGLIGIBLE * math.fsum([mass, *weights.values()]) for mass in starts)
+
+
+def _may_start(text: str, low: int, high: int) -> bool:
+    """Whether a longer number of the scale may begin with `text`."""
+    if text == "-":
+        return low < 0
+    return text.isascii() and text.isdigit() and 0 < int(text) * 10 <= high

@@ -11,7 +11,7 @@ from dagengine.judges import ScriptedJudge
 from dagengine.metrics import BaseMetric, DAGMetric
 from dagengine.metrics.dag import DAG, BinaryJudgementNode, VerdictNode
 from dagengine.question import Question
-from dagengine.test_case import LLMTestCase, TestCase
+from dagengine.test_case import LLMTestCase
 
 
 class Brevity(BaseMetric):
@@ -22,12 +22,11 @@ class Brevity(BaseMetric):
         self.limit = limit
         self.threshold = threshold
 
-    def measure(self, test_case: TestCase, *args: Any, **kwargs: Any) -> float:
-        answer = test_case.actual_output if isinstance(test_case, LLMTestCase) else None
-        words = len((answer or "").split())
+    def measure(self, test_case: LLMTestCase) -> float:
+        words = len((test_case.actual_output or "").split())
         self.score = min(1.0, self.limit / max(words, 1))
         self.reason = f"{words} words, {self.limit} are allowed"
-        self.success = self.threshold is None or self.score >= self.threshold
+        self.success = self.score >= self.threshold
         return self.score
 
 
@@ -65,5 +64,5 @@ if __name__ == "__main__":
     judge = ScriptedJudge(opening_hours, name="opening hours")
     for row in evaluate(CASES, [brevity, tree], model=judge, show=False):
         for result in row.metrics:
-            print(f"{row.case:12} {result.metric:13} {result.score:.2f}  passed: {result.success}")
+            print(f"{row.case:12} {result.metric:13} score {result.score:.2f} {result.success}")
             print("   ", (result.reason or "").replace("\n", "\n    "))

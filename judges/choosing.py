@@ -40,6 +40,8 @@ def as_judge(
         if rest and provider in PROVIDERS and base_url is None:
             return ProviderJudge(name, **({"api_key": api_key} if api_key else {}))
         return OpenAIJudge(name, base_url=base_url, api_key=api_key)
+    if isinstance(model, type):
+        raise InputError(f"{model!r} is no judge but a class: pass an object of it")
     if callable(getattr(model, "answer", None)) and hasattr(model, "identity"):
         return cast(Judge, model)
     if looks_like_llm(model):

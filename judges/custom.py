@@ -12,6 +12,7 @@ import json
 from abc import ABC, abstractmethod
 from typing import Any, TypeVar, cast
 
+import anyio
 import anyio.to_thread
 from pydantic import BaseModel
 
@@ -67,7 +68,11 @@ class CustomJudge:
             raise InputError(f"{llm!r} has neither `generate` nor `a_generate`")
         self._llm = llm
         coroutine = getattr(llm, "a_generate", None)
-        self._async: Any = cast(Any, coroutine) if inspect.iscoroutinefunction(coroutine) else None
+        if getattr(coroutine, "__func__", None) is BaseLLM.a_generate:
+            coroutine = None  # it only hands on to `generate`, whose parameters matter
+        # Decorated coroutine functions often are plain functions that return an awaitable.
+        alone = coroutine is not None and not callable(getattr(llm, "generate", None))
+        self._async: Any = coroutine if alone or inspect.iscoroutinefunction(coroutine) else None
         self._call = cast(Any, self._async or getattr(llm, "generate", None) or coroutine)
         self._takes_schema = "schema" in inspect.signature(self._call).parameters
 
@@ -85,9 +90,16 @@ class CustomJudge:
         prompt = self._prompt(question, structured)
         extra = {"schema": question.answer_type} if structured else {}
         if self._async is not None:
-            given = await self._async(prompt, **extra)
+            given = self._async(prompt, **extra)
+            if inspect.isawaitable(given):  # not so when it only looks asynchronous
+                given = await given
         else:
-            given = await anyio.to_thread.run_sync(lambda: self._call(prompt, **extra))
+            given = await anyio.to_thread.run_sync(
+                lambda: self._call(prompt, **extra),
+                abandon_on_cancel=True,
+                # The gateway bounds the calls; here they must not wait with the deadline running.
+                limiter=anyio.CapacityLimiter(1),
+            )
         if isinstance(given, tuple) and len(given) == 2:
             given = given[0]  # some models return (answer, cost)
         return self._read(question, given)

@@ -25,16 +25,18 @@ from dagengine.errors import (
     RefusedError,
     UnparseableError,
 )
-from dagengine.judges.reading import read_answer
-from dagengine.question import (
-    Answer,
-    Capabilities,
-    Options,
-    Question,
-    TokenChoice,
-    Usage,
-    schema_of,
+from dagengine.judges.completions import (
+    answer_text,
+    checked,
+    error_message,
+    make_strict,
+    status_error,
+    tokens_of,
+    usage_of,
+    wire_type,
 )
+from dagengine.judges.reading import read_answer
+from dagengine.question import Answer, Capabilities, Options, Question
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
@@ -46,9 +48,6 @@ T = TypeVar("T", bound=BaseModel)
 # paste the schema into the prompt.
 _MODES = ("JSON_SCHEMA", "TOOLS", "JSON")
 _NO_KEY = "not-needed"
-_HOSTED = ("api.openai.com", "openai.azure.com")
-# Statuses that say "later" rather than "no".
-_TRANSIENT = frozenset({408, 409, 425, 429})
 
 
 class _Client(NamedTuple):
@@ -88,6 +87,7 @@ class OpenAIJudge:
         self._clients: dict[Any, tuple[_Client, int]] = {}
         self._mode = 0
         self._logprobs = True
+        self._temperature = True
 
     @property
     def identity(self) -> str:
@@ -122,7 +122,7 @@ class OpenAIJudge:
         api = self._given or self._new_client(openai)
 
         async def post(body: dict[str, Any]) -> Any:
-            _make_strict(body, str(api.base_url))
+            make_strict(body, str(api.base_url))
             return await api.post(
                 "/chat/completions", cast_to=openai.types.chat.ChatCompletion, body=body
             )
@@ -173,20 +173,38 @@ class OpenAIJudge:
         openai, _ = _libraries()
         async with self.session() as client:
             while True:
+                demands = self._demands()
                 try:
                     return await self._ask(client, question)
-                except openai.BadRequestError as error:
-                    if not self._lower_demands(error):
-                        raise _rejected(error) from None
+                except (
+                    openai.BadRequestError,
+                    openai.PermissionDeniedError,
+                    openai.UnprocessableEntityError,
+                ) as error:
+                    if not self._lower_demands(error, demands):
+                        raise status_error(error) from None
                 except openai.OpenAIError as error:
                     raise self._failure(openai, error) from None
                 except json.JSONDecodeError as error:
                     shown = f"the endpoint did not send JSON: {error.doc[:120]!r}"
                     raise ProviderError(shown, transient=False) from None
 
-    def _lower_demands(self, error: Any) -> bool:
-        """Ask for less when the server says that it does not know what was asked for."""
-        text = str(error).lower()
+    def _demands(self) -> tuple[int, bool, bool]:
+        return self._mode, self._logprobs, self._temperature
+
+    def _lower_demands(self, error: Any, demands: tuple[int, bool, bool]) -> bool:
+        """Ask for less when the server says that it does not know what was asked for.
+
+        `demands` are those of the rejected request: others may have lowered them meanwhile.
+        """
+        text = error_message(error).lower()
+        if getattr(error, "code", None) == "context_length_exceeded" or "context length" in text:
+            return False  # such messages count the tokens of the schema
+        if demands != self._demands():
+            return True
+        if self._temperature and "temperature" in text:
+            self._temperature = False
+            return True
         if self._logprobs and "logprobs" in text:
             self._logprobs = False
             return True
@@ -199,7 +217,7 @@ class OpenAIJudge:
     async def _ask(self, client: _Client, question: Question[T]) -> Answer[T]:
         body = {**self._body(question.options), "messages": list(question.messages)}
         if question.parser is not None:
-            completion = _checked(await client.post(body))
+            completion = checked(await client.post(body))
             return self._read(question, completion, "text", None)
         mode = _MODES[self._mode]
         value, completion = await self._structured(client, mode, body, question)
@@ -213,9 +231,9 @@ class OpenAIJudge:
 
         handlers = client.handlers[mode]
         shape, prepared = handlers.request_handler(
-            response_model=_wire_type(question.answer_type), kwargs=body
+            response_model=wire_type(question.answer_type), kwargs=body
         )
-        completion = _checked(await client.post(prepared))
+        completion = checked(await client.post(prepared))
         try:
             value = handlers.response_parser(
                 response=completion, response_model=shape, validation_context=None, strict=False
@@ -226,7 +244,7 @@ class OpenAIJudge:
 
     def _body(self, options: Options) -> dict[str, Any]:
         body: dict[str, Any] = {"model": self.model}
-        if options.temperature is not None:
+        if options.temperature is not None and self._temperature:
             body["temperature"] = options.temperature
         if options.seed is not None:
             body["seed"] = options.seed
@@ -241,12 +259,12 @@ class OpenAIJudge:
     ) -> Answer[T]:
         """The answer in a completion; raises RefusedError or UnparseableError."""
         choice = completion.choices[0]
-        raw, usage = _text_of(choice.message), _usage(completion)
-        if getattr(choice.message, "refusal", None):
-            raise RefusedError(f"the model refused: {choice.message.refusal}")
-        if choice.finish_reason == "content_filter":
-            raise RefusedError("the provider's content filter stopped the answer")
+        raw, usage = answer_text(choice.message), usage_of(completion)
         tokens = (usage.input_tokens, usage.output_tokens)
+        if getattr(choice.message, "refusal", None):
+            raise RefusedError(f"the model refused: {choice.message.refusal}", tokens)
+        if choice.finish_reason == "content_filter":
+            raise RefusedError("the provider's content filter stopped the answer", tokens)
         if choice.finish_reason == "length":
             hint = "raise max_tokens or ask for less"
             raise UnparseableError(
@@ -257,7 +275,7 @@ class OpenAIJudge:
                 value = read_answer(question, raw)
             except UnparseableError as error:
                 raise UnparseableError(str(error), raw, tokens) from None
-        return Answer(value, raw, _tokens(choice), usage, mode)
+        return Answer(value, raw, tokens_of(choice), usage, mode)
 
     def _failure(self, openai: ModuleType, error: Any) -> JudgeError:
         """A provider's error as one of ours."""
@@ -270,7 +288,7 @@ class OpenAIJudge:
                 transient=True,
             )
         if isinstance(error, openai.APIStatusError):
-            return _status_error(error)
+            return status_error(error)
         return ProviderError(f"{type(error).__name__}: {error}", transient=False)
 
 
@@ -283,109 +301,3 @@ def _libraries() -> tuple[ModuleType, ModuleType]:
     import openai.types.chat
 
     return openai, instructor
-
-
-@cache
-def _wire_type(answer_type: type[BaseModel]) -> Any:
-    """The answer type as instructor wants it, with its JSON schema made once."""
-    import instructor
-
-    wire = instructor.response_schema(answer_type)
-    schema = schema_of(answer_type)
-    return type(answer_type.__name__, (wire,), {
-        "model_json_schema": classmethod(lambda cls, *args, **kwargs: schema),
-        "__module__": answer_type.__module__,
-    })  # fmt: skip
-
-
-def _make_strict(body: dict[str, Any], base_url: str) -> None:
-    """Ask OpenAI's own endpoints for guaranteed schemas; others may not know the word."""
-    form = body.get("response_format")
-    if form and form["type"] == "json_schema" and any(host in base_url for host in _HOSTED):
-        asked = form["json_schema"]
-        schema = _strict_schema(json.dumps(asked["schema"]))
-        body["response_format"] = {
-            "type": "json_schema",
-            "json_schema": {"name": asked["name"], "strict": True, "schema": schema},
-        }
-
-
-@cache
-def _strict_schema(text: str) -> dict[str, Any]:
-    """A schema with closed objects and without the keywords that strict mode refuses."""
-
-    def closed(part: Any) -> Any:
-        if isinstance(part, list):
-            return [closed(item) for item in part]
-        if not isinstance(part, dict):
-            return part
-        kept = {k: closed(v) for k, v in part.items() if k not in ("maxLength", "default")}
-        if kept.get("type") == "object" and "properties" in kept:
-            kept |= {"additionalProperties": False, "required": list(kept["properties"])}
-        return kept
-
-    return cast("dict[str, Any]", closed(json.loads(text)))
-
-
-def _checked(completion: Any) -> ChatCompletion:
-    """A completion that has a choice; servers also send pages, strings and empty lists."""
-    if not getattr(completion, "choices", None):
-        empty = "it has no choices" if hasattr(completion, "choices") else f"{completion!r:.120}"
-        raise ProviderError(f"the endpoint sent no chat completion: {empty}", transient=False)
-    return cast("ChatCompletion", completion)
-
-
-def _text_of(message: Any) -> str:
-    calls = getattr(message, "tool_calls", None)
-    if calls:
-        return str(calls[0].function.arguments)
-    return message.content or ""
-
-
-def _usage(completion: ChatCompletion) -> Usage:
-    usage = completion.usage
-    return Usage(usage.prompt_tokens, usage.completion_tokens) if usage else Usage()
-
-
-def _tokens(choice: Any) -> tuple[TokenChoice, ...] | None:
-    """Token alternatives, when the provider sent them."""
-    if not choice.logprobs or not choice.logprobs.content:
-        return None
-    return tuple(
-        TokenChoice(item.token, tuple((t.token, t.logprob) for t in item.top_logprobs or ()))
-        for item in choice.logprobs.content
-    )
-
-
-def _status_error(error: Any) -> JudgeError:
-    status, text = error.status_code, _message_of(error)
-    code = str(getattr(error, "code", "") or "")
-    if "content_filter" in code or "content_policy" in code:
-        return RefusedError(f"the provider's content filter refused the question: {text}")
-    transient = (status in _TRANSIENT or status >= 500) and code != "insufficient_quota"
-    hint = {401: "; check the API key", 404: "; check the model's name and the address"}
-    return ProviderError(
-        f"HTTP {status}: {text}{hint.get(status, '')}",
-        transient=transient,
-        status=status,
-        retry_after=_retry_after(error.response.headers),
-    )
-
-
-def _rejected(error: Any) -> JudgeError:
-    return _status_error(error)
-
-
-def _message_of(error: Any) -> str:
-    body = error.body
-    if isinstance(body, dict) and body.get("message"):
-        return str(body["message"])
-    return str(error)
-
-
-def _retry_after(headers: Any) -> float | None:
-    for name, unit in (("retry-after-ms", 1000.0), ("retry-after", 1.0)):
-        value = str(headers.get(name, ""))
-        if value.replace(".", "", 1).isdigit():
-            return float(value) / unit
-    return None

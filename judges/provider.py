@@ -33,7 +33,8 @@ class ProviderJudge:
     @property
     def identity(self) -> str:
         """The provider string and the options."""
-        return f"{self._spec} with {sorted(self._options.items())!r}"
+        shown = {name: value for name, value in self._options.items() if name != "api_key"}
+        return f"{self._spec} with {sorted(shown.items())!r}"
 
     @asynccontextmanager
     async def session(self) -> AsyncIterator[None]:

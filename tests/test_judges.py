@@ -171,6 +171,28 @@ async def test_any_model_of_the_known_shapes_answers(shape: Callable[[], Any]) -
 
 
 @pytest.mark.anyio
+@pytest.mark.parametrize(
+    "around",
+    [
+        "```json\n{}\n```",
+        "Certainly!\n{}\nAnything else?",
+        '<think>perhaps {{"reason": "x", "verdict": "No"}}</think>{}',
+        '<think>the answer is {{"reason": "unfinished</think>\n{}',
+        "<thinking>[1] of the set {{yes, no</thinking>\n```\n{}\n```",
+        "of the set {{yes, no\n</think>\n\n{}",  # the opening tag may be in the chat template
+    ],
+)
+async def test_what_plain_text_models_write_around_the_answer_is_left_aside(around: str) -> None:
+    class Model:
+        async def a_generate(self, prompt: str) -> str:
+            return around.format(ANSWER)
+
+    answer = await CustomJudge(Model()).answer(question())
+    assert answer.value == SHAPE.model_validate_json(ANSWER)
+    assert answer.raw == around.format(ANSWER)
+
+
+@pytest.mark.anyio
 async def test_a_model_of_ones_own_judges_a_whole_tree() -> None:
     tree = DAG(
         NonBinaryJudgementNode("ok?", evaluation_params=["input"], then={"Yes": 10, "No": 0})

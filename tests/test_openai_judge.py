@@ -177,6 +177,9 @@ async def test_a_near_miss_is_understood_without_a_second_call(given: str) -> No
         f"```\n{OK}\n```",
         f'<think>perhaps {{"reason": "x", "verdict": "No"}}</think>\n\n{OK}',
         f"<think>perhaps</think>\n```json\n{OK}\n```",
+        f'<think>the answer is {{"reason": "unfinished</think>{OK}',
+        f"<THINK>[1] of the set {{yes, no\n</THINK>\n{OK}",
+        f"of the set {{yes, no\n</think>\n\n{OK}",  # some servers give the opening tag away
         f"Here is my answer:\n{OK}\nI hope that this helps.",
         f"\n\n  {OK}  \n",
         "{'reason': 'because', 'verdict': 'Yes',}",

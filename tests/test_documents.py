@@ -1,0 +1,83 @@
+"""What the documents promise: snippets run, commands exist, the example gives its figures."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dagengine import evaluate
+from dagengine.loading import load_cases, load_judge, load_metrics
+
+ROOT = Path(__file__).resolve().parent.parent
+EXAMPLE = ROOT / "examples" / "meeting_summary"
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def blocks(text: str, language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", text, re.DOTALL)
+
+
+def test_the_python_snippets_of_the_readme_run_in_order(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    names: dict[str, Any] = {}
+    found = blocks(README, "python")
+    assert len(found) >= 3
+    for block in found:
+        exec(compile(block, "README.md", "exec"), names)
+    assert "2 cases" not in capsys.readouterr().err
+
+
+def test_the_readme_has_the_two_commands_and_links_that_exist() -> None:
+    consoles = [block.strip() for block in blocks(README, "console")]
+    assert consoles[:2] == ["python3 dev.py run", "python3 dev.py test"]
+    for target in re.findall(r"\]\((?!http)([^)#]+)\)", README):
+        # An installed copy is tested without the other documents.
+        assert (ROOT / target).exists() or not (ROOT / "LICENSE").exists(), target
+
+
+def test_the_example_agrees_with_its_labels_as_its_readme_says() -> None:
+    cases = load_cases(EXAMPLE / "cases.jsonl")
+    assert len(cases) >= 30
+    judge = load_judge(f"{EXAMPLE / 'judge.py'}:judge", None)
+    metrics = load_metrics(str(EXAMPLE / "metrics.py"))
+    result = evaluate(cases, metrics, model=judge, show=False)
+    scores = result.scores(metrics[0].spec().name)
+    expected = [case.additional_metadata or {} for case in cases]
+    equal = sum(s == e["expected_score"] for s, e in zip(scores, expected, strict=True))
+    said = (EXAMPLE / "README.md").read_text(encoding="utf-8")
+    assert f"{equal} of {len(cases)}" in said
+    assert None not in scores
+
+
+@pytest.mark.parametrize("script", ["quickstart.py", "own_metric.py"])
+def test_the_example_scripts_run(script: str, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, ROOT / "examples" / script, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env={**os.environ, "COLUMNS": "120"},
+    )
+    assert done.returncode == 0, done.stderr
+    assert "score" in done.stdout.lower()
+
+
+def test_the_main_job_leaves_results_a_table_and_three_pictures(tmp_path: Path) -> None:
+    command = f"-m dagengine run {EXAMPLE / 'metrics.py'} --data {EXAMPLE / 'cases.jsonl'}"
+    options = f"--judge {EXAMPLE / 'judge.py'}:judge --out {tmp_path / 'out'}"
+    done = subprocess.run(
+        [sys.executable, *command.split(), *options.split()], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert "Summary" in done.stdout
+    lines = (tmp_path / "out" / "results.jsonl").read_text(encoding="utf-8").splitlines()
+    assert [json.loads(line)["index"] for line in lines] == list(range(36))
+    assert len(list((tmp_path / "out").glob("*.svg"))) == 3

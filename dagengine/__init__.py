@@ -29,7 +29,16 @@ _HOME = {
     "stream": "evaluation",
 }
 
-__all__ = sorted(_HOME)
+__all__ = [
+    "DagengineError",
+    "Limits",
+    "PromptTemplate",
+    "a_evaluate",
+    "assert_test",
+    "compile_metrics",
+    "evaluate",
+    "stream",
+]
 
 
 def __getattr__(name: str) -> Any:

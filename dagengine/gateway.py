@@ -141,10 +141,11 @@ class Gateway:
             self._calls += 1
             self._retried += number > 0
             started = time.perf_counter()
+            answer: Answer[T] | None = None
             try:
-                with anyio.move_on_after(self.limits.call_timeout) as scope:
+                with anyio.move_on_after(self.limits.call_timeout):
                     answer = await judge.answer(question)
-                if scope.cancelled_caught:
+                if answer is None:
                     limit = self.limits.call_timeout
                     raise JudgeTimeoutError(f"no answer within {limit} s; the call was ended")
             except anyio.get_cancelled_exc_class():
@@ -154,7 +155,7 @@ class Gateway:
             except JudgeError as error:
                 self._note(judge, question, number, started, error)
                 raise
-            except Exception as error:
+            except Exception as error:  # a judge may be anybody's code
                 foreign = ProviderError(f"{type(error).__name__}: {error}", transient=False)
                 self._note(judge, question, number, started, foreign)
                 raise foreign from error

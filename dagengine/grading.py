@@ -30,22 +30,28 @@ def grade(plan: Plan, scope: int, values: Values) -> Grade:
     `values` holds the value of every live slot, by slot number.
     """
     part = plan.scopes[scope]
-    reached = tuple(plan.slots[number] for number in part.terminals if number in values)
+    reached = [plan.slots[number] for number in part.terminals if number in values]
     if not reached:
         return Grade(None, _no_terminal(part.spec.name), None, ())
     if len(reached) > 1 and part.spec.combine == "error":
         names = ", ".join(repr(slot.name) for slot in reached)
         message = f"{len(reached)} terminals were reached at once: {names}"
-        return Grade(None, Failure(OutcomeKind.CODE_ERROR, part.spec.name, message), None, reached)
+        return Grade(
+            None, Failure(OutcomeKind.CODE_ERROR, part.spec.name, message), None, tuple(reached)
+        )
     scores: list[float] = []
     for slot in reached:
         score = values[slot.index].score
         if score is None:
             message = f"the terminal {slot.name!r} gave no score"
-            return Grade(None, Failure(OutcomeKind.CODE_ERROR, slot.name, message), None, reached)
+            return Grade(
+                None, Failure(OutcomeKind.CODE_ERROR, slot.name, message), None, tuple(reached)
+            )
         scores.append(score)
     last = values[reached[-1].index]
-    return Grade(_combined(scores, part.spec.combine), None, last.mode, reached, last.success)
+    return Grade(
+        _combined(scores, part.spec.combine), None, last.mode, tuple(reached), last.success
+    )
 
 
 def _no_terminal(metric: str) -> Failure:

@@ -231,5 +231,5 @@ def rating_type(low: int, high: int) -> type[BaseModel]:
 @cache
 def output_type(kind: Any) -> type[BaseModel]:
     """Answer type of a task step: one field `output` of the given type."""
-    shape = Text if kind is str else kind
+    shape: Any = Text if kind is str else kind
     return create_model("Output", __base__=_Strict, output=(shape, ...))

@@ -67,7 +67,8 @@ class Picture:
                 "pictures need Graphviz: pip install pygraphviz (which brings its own), or "
                 "install the `dot` program; .dot and .mmd files can be written without"
             ) from None
-        return bytes(pygraphviz.AGraph(string=self.dot).draw(format=form, prog="dot"))
+        drawn: Any = pygraphviz.AGraph(string=self.dot).draw(format=form, prog="dot")
+        return bytes(drawn)
 
     def save(self, path: str | Path) -> str:
         """Write the picture; the suffix decides the format (.svg .png .pdf .dot .mmd)."""
@@ -182,7 +183,7 @@ def _label(slot: Slot, view: Design, reached: bool | None) -> str:
     pale = _PALE if reached is False else "#52606d"
     if slot.kind == "verdict":
         score = 0 if slot.score is None else round(slot.score * 10)
-        sign = "✓ " if reached else ""
+        sign = view.sign if reached else ""
         return _html([_bold(f"{sign}score {score}"), _small("of 10", pale)])
     if slot.node is None:
         return _html([_bold(_escaped(_own_name(slot))), _small("metric", pale)])

@@ -8,6 +8,7 @@ leave in data set order.
 from __future__ import annotations
 
 import heapq
+import itertools
 import math
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -33,7 +34,7 @@ Emit = Callable[[CaseResult], None]
 
 # Rows that may wait for an earlier one; beyond it no new case is admitted.
 _REORDER = 10_000
-# Nodes that never wait (plain Python) let others have a turn this often.
+# Nodes of plain Python never wait; a worker lets others have a turn this often.
 _TURNS = 64
 _REASON = (
     "Explain in two or three sentences, to somebody who reads a report, why an evaluation "
@@ -116,8 +117,7 @@ class Runner:
         self._group.start_soon(self._work)
 
     async def _work(self) -> None:
-        turns = 0
-        while True:
+        for turn in itertools.count(1):
             item = self._next()
             if item is None:
                 if self._exhausted and not self._open:
@@ -125,10 +125,8 @@ class Runner:
                     return
                 await self._rest()
                 continue
-            waited = await self._step(*item)
-            turns = 0 if waited else turns + 1
-            if turns >= _TURNS:
-                turns = 0
+            await self._step(*item)
+            if not turn % _TURNS:
                 await anyio.lowlevel.checkpoint()
 
     async def _rest(self) -> None:
@@ -199,18 +197,18 @@ class Runner:
                 run.state.cancelled(unit)
         run.state.cancel.clear()
 
-    async def _step(self, run: _Run, unit: Unit) -> bool:
-        """Run one unit and take the consequences; returns whether it may have waited."""
-        waited = True
+    async def _step(self, run: _Run, unit: Unit) -> None:
+        """Run one unit and take the consequences."""
         if run.state.finished:
-            return False
+            return
+        outcome: NodeValue | Failure | None = None
         with anyio.CancelScope(deadline=run.deadline) as scope:
             run.scopes[unit.index] = scope
             outcome = await self._outcome(run, unit)
         del run.scopes[unit.index]
         if run.state.finished:
-            return waited
-        if not scope.cancelled_caught:
+            return
+        if outcome is not None:
             self._tell(run, unit, outcome)
         elif anyio.current_time() >= run.deadline:
             limit = self._gateway.limits.case_timeout
@@ -221,7 +219,6 @@ class Runner:
         self._queue(run)
         if run.state.finished:
             self._close(run, await self._explained(run))
-        return waited
 
     def _tell(self, run: _Run, unit: Unit, outcome: NodeValue | Failure) -> None:
         if isinstance(outcome, Failure):

@@ -34,6 +34,8 @@ def picture_names(wiring: Wiring) -> dict[Slot, str]:
 class Design:
     """The tree as designed; other views say more about some nodes and edges."""
 
+    sign = ""  # what marks a score that was reached
+
     def title(self, spec: MetricSpec) -> str:
         threshold = "no threshold" if spec.threshold is None else f"passes at {spec.threshold:g}"
         return f"{spec.name} ({threshold})"
@@ -57,6 +59,8 @@ class Design:
 
 class OnePath(Design):
     """The path that one case took, and what each node answered."""
+
+    sign = "✓ "
 
     def __init__(self, result: MetricResult) -> None:
         self._result = result
@@ -85,7 +89,7 @@ class OnePath(Design):
 
     def verdict(self, slot: Slot, verdict: Any) -> str:
         taken = slot.name in self._chosen and self._chosen[slot.name] == verdict
-        return f"✓ {verdict}" if taken else str(verdict)
+        return f"{self.sign}{verdict}" if taken else str(verdict)
 
     def reached(self, slot: Slot) -> bool | None:
         return slot.name in self._steps

@@ -26,7 +26,16 @@ _HOME = {
     "open_judges": "choosing",
 }
 
-__all__ = sorted(_HOME)
+__all__ = [
+    "BaseLLM",
+    "CustomJudge",
+    "OpenAIJudge",
+    "ProviderJudge",
+    "RecordedJudge",
+    "ScriptedJudge",
+    "as_judge",
+    "open_judges",
+]
 
 
 def __getattr__(name: str) -> Any:

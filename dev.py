@@ -16,6 +16,7 @@ import os
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tempfile
 import venv
 from pathlib import Path
@@ -111,9 +112,10 @@ def wheel() -> int:
 
 def _borrow_packages(environment: Path) -> None:
     """Let an environment use what `.venv` holds, after what it holds itself."""
-    (ours,) = HOME.glob("[Ll]ib*/**/site-packages")
-    (theirs,) = environment.glob("[Ll]ib*/**/site-packages")
-    (theirs / "borrowed.pth").write_text(f"{ours}\n")
+    ours, theirs = (
+        sysconfig.get_path("purelib", vars={"base": str(home)}) for home in (HOME, environment)
+    )
+    Path(theirs, "borrowed.pth").write_text(f"{ours}\n")
 
 
 def lock() -> int:

@@ -19,8 +19,9 @@ from dagengine.declarations import UNWIRABLE, Reporter, did_you_mean, written
 from dagengine.errors import Problem
 from dagengine.graph import MetricSpec, as_digraph
 from dagengine.nodes import BaseNode, BinaryJudgementNode, CodeNode, NonBinaryJudgementNode
+from dagengine.slots import Scope, Slot, label_of
 from dagengine.test_case import is_known_field, known_fields
-from dagengine.wiring import Scope, Slot, Wiring, label_of, wire
+from dagengine.wiring import Wiring, wire
 
 _BACKTICKS = re.compile(r"`([^`\n]+)`")
 

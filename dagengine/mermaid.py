@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from textwrap import wrap
 
+from dagengine.slots import Slot
 from dagengine.views import INK, LINES, Design, picture_names, score_colour
-from dagengine.wiring import Slot, Wiring
+from dagengine.wiring import Wiring
 
 
 def mermaid_text(wiring: Wiring, view: Design) -> str:

@@ -17,7 +17,8 @@ from dagengine.checks import check
 from dagengine.errors import GraphError, Problem
 from dagengine.graph import MetricSpec
 from dagengine.node import BaseNode
-from dagengine.wiring import Scope, Slot, SlotKind, Wiring
+from dagengine.slots import Scope, Slot, SlotKind
+from dagengine.wiring import Wiring
 
 
 class HasSpec(Protocol):

@@ -22,6 +22,7 @@ from dagengine.errors import GraphError, InputError, MissingExtraError
 from dagengine.graph import MetricSpec
 from dagengine.mermaid import mermaid_text
 from dagengine.results import CaseResult, MetricResult
+from dagengine.slots import Scope, Slot
 from dagengine.views import (
     INK,
     LINES,
@@ -31,7 +32,7 @@ from dagengine.views import (
     picture_names,
     score_colour,
 )
-from dagengine.wiring import Scope, Slot, Wiring
+from dagengine.wiring import Wiring
 
 _WIDTH, _WIDE = 34, 12
 _FONT = "Helvetica,Arial,sans-serif"

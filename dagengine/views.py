@@ -8,7 +8,8 @@ from typing import Any
 
 from dagengine.graph import MetricSpec
 from dagengine.results import MetricResult, Step
-from dagengine.wiring import Slot, Wiring
+from dagengine.slots import Slot
+from dagengine.wiring import Wiring
 
 INK = "#1f2933"
 LINES = 16

@@ -93,8 +93,10 @@ def path_taken(plan: Plan, metric: int, values: Values) -> tuple[tuple[str, Verd
 def composed_reason(plan: Plan, slots: Sequence[int], values: Values) -> str | None:
     """The reasons that nodes recorded on the path taken, in topological order, as one text."""
     parts: list[str] = []
-    if len(slots) == 1 and slots[0] in values:  # a metric that wrote its reason itself
-        return values[slots[0]].reason
+    spoke = [n for n in slots if n in values and plan.slots[n].kind == "node"]
+    spoke = [n for n in spoke if values[n].reason or values[n].verdict is not None]
+    if len(spoke) == 1 and values[spoke[0]].verdict is None:  # it wrote the whole reason
+        return values[spoke[0]].reason
     for number in slots:
         value, slot = values.get(number), plan.slots[number]
         if value is None or slot.kind != "node":

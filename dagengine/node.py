@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, TypeVar
 
 from pydantic import BaseModel, ConfigDict
 
 from dagengine.prompts import Evidence, PromptTemplate, as_text, evidence_of, messages_for
-from dagengine.question import DEFAULT_OPTIONS, Answer, Options, Parser, Question
+from dagengine.question import DEFAULT_OPTIONS, Answer, Message, Options, Parser, Question
 from dagengine.results import Verdict
 from dagengine.test_case import LLMTestCaseParams, field_name
 
@@ -219,7 +219,11 @@ class Deciding(BaseNode):
 
 
 class Asking(BaseNode):
-    """A node that asks its judge; `prompt`, `parser` and `options` change how."""
+    """A node that asks its judge; `prompt`, `parser` and `options` change how.
+
+    `wording` is a function that makes the whole prompt of what the node reads; it takes the
+    place of the built-in wording, as `prompt` does, but is trusted to guard the text itself.
+    """
 
     asks = True
 
@@ -229,9 +233,11 @@ class Asking(BaseNode):
         prompt: PromptTemplate | None = None,
         parser: Parser | None = None,
         options: Options = DEFAULT_OPTIONS,
+        wording: Callable[[Given], str] | None = None,
         **common: Any,
     ) -> None:
         super().__init__(**common)
+        self.wording = wording
         self.prompt = prompt
         self.parser = parser
         self.options = options
@@ -242,9 +248,15 @@ class Asking(BaseNode):
 
     def question(self, given: Given, instructions: str, shape: type[T]) -> Question[T]:
         """The question for one case."""
-        messages = (
-            self.prompt.fill(given.texts())
-            if self.prompt
-            else messages_for(instructions, given.evidence())
-        )
+        messages = self.messages(given, instructions, given.evidence())
         return Question(messages, shape, self.options, self.parser, name=self.title)
+
+    def messages(
+        self, given: Given, instructions: str, evidence: Sequence[Evidence]
+    ) -> tuple[Message, ...]:
+        """The prompt: one's own where there is one, else instructions and fenced evidence."""
+        if self.wording is not None:
+            return ({"role": "user", "content": self.wording(given)},)
+        if self.prompt is not None:
+            return self.prompt.fill(given.texts())
+        return messages_for(instructions, evidence)

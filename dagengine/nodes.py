@@ -9,12 +9,11 @@ is one class with a `run`.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar, cast
 
 from pydantic import BaseModel
 
-from dagengine.errors import InputError
 from dagengine.node import (
     Ask,
     Asking,
@@ -27,18 +26,16 @@ from dagengine.node import (
     VerdictNode,
 )
 from dagengine.prompts import (
-    Evidence,
     PromptTemplate,
-    as_text,
     judgement_instructions,
     judgement_type,
-    messages_for,
+    output_of,
     output_type,
     rating_instructions,
     rating_type,
     task_instructions,
 )
-from dagengine.question import DEFAULT_OPTIONS, Options, Parser, Question
+from dagengine.question import DEFAULT_OPTIONS, Options, Parser
 from dagengine.results import Verdict
 from dagengine.test_case import LLMTestCaseParams, field_name
 from dagengine.weighting import expected_score
@@ -51,7 +48,6 @@ __all__ = [
     "CodeNode",
     "FieldNode",
     "Judgement",
-    "MapNode",
     "NonBinaryJudgementNode",
     "RatingNode",
     "TaskNode",
@@ -81,6 +77,7 @@ class TaskNode(Asking):
         prompt: PromptTemplate | None = None,
         parser: Parser | None = None,
         options: Options = DEFAULT_OPTIONS,
+        wording: Callable[[Given], str] | None = None,
     ) -> None:
         super().__init__(
             name=name,
@@ -91,6 +88,7 @@ class TaskNode(Asking):
             prompt=prompt,
             parser=parser,
             options=options,
+            wording=wording,
         )
         self.instructions = instructions
         self.output_type = output_type
@@ -103,7 +101,7 @@ class TaskNode(Asking):
         shape = output_type(self.output_type)
         question = self.question(given, task_instructions(self.instructions), shape)
         answer = await ask(question)
-        return NodeValue(cast(Any, answer.value).output)
+        return NodeValue(output_of(answer.value))
 
 
 class _JudgementNode(Asking, Deciding):
@@ -236,92 +234,13 @@ class RatingNode(Asking):
         return NodeValue(rating, reason=found.reason, score=score, mode=mode)
 
 
-class MapNode(Asking):
-    """One question per item of a list, all at once.
-
-    The list is the output of `over` when that is a node, or the case field it names.
-    `answer` is what each item gets: `bool` or a tuple of strings for a verdict with its
-    reason (readers see a list of `Judgement`), any other type for an output of it.
-    """
-
-    kind = "map"
-
-    def __init__(
-        self,
-        instructions: str,
-        over: BaseNode | str | LLMTestCaseParams,
-        output_label: str,
-        *,
-        answer: Any = str,
-        item_label: str = "item",
-        children: Iterable[BaseNode] = (),
-        evaluation_params: Iterable[str | LLMTestCaseParams] | None = None,
-        inputs: Iterable[BaseNode] = (),
-        name: str | None = None,
-        options: Options = DEFAULT_OPTIONS,
-    ) -> None:
-        fields, nodes = list(evaluation_params or ()), list(inputs)
-        if isinstance(over, BaseNode):
-            nodes.insert(0, over)
-        else:
-            fields.insert(0, over)
-        super().__init__(
-            name=name,
-            output_label=output_label,
-            children=children,
-            evaluation_params=fields,
-            inputs=nodes,
-            options=options,
-        )
-        self.instructions = instructions
-        self.over = over
-        self.answer = answer
-        self.item_label = item_label
-
-    @property
-    def text(self) -> str:
-        return self.instructions
-
-    def _split(self, given: Given) -> tuple[list[Any], Given]:
-        """The items, and what is read besides them."""
-        if isinstance(self.over, BaseNode):
-            items, rest = given.inputs[0][1], Given(given.fields, given.inputs[1:])
-        else:
-            items, rest = given.fields[0][1], Given(given.fields[1:], given.inputs)
-        if not isinstance(items, list | tuple):
-            what = self.over.title if isinstance(self.over, BaseNode) else self.over
-            raise InputError(f"a map node goes over a list, but {what!r} is {items!r:.80}")
-        return list(items), rest
-
-    async def run(self, given: Given, ask: Ask) -> NodeValue:
-        items, rest = self._split(given)
-        judged = self.answer is bool or isinstance(self.answer, tuple)
-        if judged:
-            options = None if self.answer is bool else cast("tuple[str, ...]", self.answer)
-            shape = judgement_type(options)
-            system = judgement_instructions(self.instructions, options or (True, False))
-        else:
-            shape, system = output_type(self.answer), task_instructions(self.instructions)
-        around = rest.evidence()
-        questions = [
-            self._question(system, [Evidence(self.item_label, as_text(item)), *around], shape)
-            for item in items
-        ]
-        answers = [cast(Any, answer.value) for answer in await ask.each(questions)]
-        if judged:
-            return NodeValue([Judgement(verdict=a.verdict, reason=a.reason) for a in answers])
-        return NodeValue([answer.output for answer in answers])
-
-    def _question(self, system: str, evidence: Sequence[Evidence], shape: type[T]) -> Question[T]:
-        return Question(messages_for(system, evidence), shape, self.options, name=self.title)
-
-
 class CodeNode(Deciding):
     """Plain Python in a graph: prepares a value, decides, or scores.
 
     `function` is called with the case fields it reads, then its inputs, in the order
     given; it may be a coroutine function. With `then` (or verdict children) what it
-    returns is its verdict; at the end of a path it is the score, from 0 to 1.
+    returns is its verdict; at the end of a path it is the score, from 0 to 1. It may also
+    return a `NodeValue`, to give a reason with its score.
     """
 
     kind = "code"
@@ -362,6 +281,8 @@ class CodeNode(Deciding):
         value = self.function(*given.values())
         if inspect.isawaitable(value):
             value = await value
+        if isinstance(value, NodeValue):
+            return value
         return NodeValue(value, verdict=value if self.branches() else None)
 
 

@@ -14,7 +14,7 @@ from functools import cache
 from string import Formatter
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, create_model
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, create_model
 
 from dagengine.question import Message
 
@@ -165,6 +165,17 @@ def judgement_instructions(criteria: str, verdicts: Sequence[str | bool]) -> str
     )
 
 
+def list_instructions(criteria: str, verdicts: Sequence[str], item: str, count: int) -> str:
+    """The system text of one verdict per item."""
+    listed = "\n".join(f"- {json.dumps(verdict, ensure_ascii=False)}" for verdict in verdicts)
+    return (
+        f"You judge each of {count} pieces of the material, called {item} 1 to {item} {count}, by "
+        "one criterion of an evaluation, using only the material. For each of them give your "
+        "reason, then your verdict, then its number; leave none out and add none.\n\n"
+        f"Criterion: {criteria}\n\nEach verdict is one of:\n{listed}"
+    )
+
+
 def rating_instructions(criteria: str, low: int, high: int) -> str:
     """The system text of a rating: the criterion and the scale."""
     return (
@@ -229,7 +240,34 @@ def rating_type(low: int, high: int) -> type[BaseModel]:
 
 
 @cache
+def list_type(verdicts: tuple[str, ...], count: int) -> type[BaseModel]:
+    """Answer type of one verdict per item: `count` numbered verdicts, each number once."""
+    number = Annotated[int, Field(ge=1, le=count)]
+    item = create_model("Item", __base__=judgement_type(verdicts), number=(number, ...))
+
+    def all_there(found: list[Any]) -> list[Any]:
+        numbers = sorted(item.number for item in found)
+        if numbers != list(range(1, count + 1)):
+            raise ValueError(f"every number from 1 to {count} is needed once, got {numbers}")
+        return found
+
+    items: Any = Annotated[
+        list[item],  # type: ignore[valid-type]
+        Field(min_length=count, max_length=count),
+        AfterValidator(all_there),
+    ]
+    return create_model("Verdicts", __base__=_Strict, verdicts=(items, ...))
+
+
+def output_of(answer: BaseModel) -> Any:
+    """What a task step produced: the field `output`, or the whole answer of an own type."""
+    return getattr(answer, "output", answer)
+
+
+@cache
 def output_type(kind: Any) -> type[BaseModel]:
-    """Answer type of a task step: one field `output` of the given type."""
+    """Answer type of a task step: `kind` itself if it is a model, else one field `output`."""
+    if isinstance(kind, type) and issubclass(kind, BaseModel):
+        return kind
     shape: Any = Text if kind is str else kind
     return create_model("Output", __base__=_Strict, output=(shape, ...))

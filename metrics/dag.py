@@ -7,6 +7,7 @@ from typing import Any
 from dagengine.checks import check
 from dagengine.errors import Problem
 from dagengine.graph import Combine, Graph, MetricSpec
+from dagengine.list_nodes import MapNode, VerdictListNode
 from dagengine.metrics.base import BaseMetric
 from dagengine.nodes import (
     BaseNode,
@@ -14,7 +15,6 @@ from dagengine.nodes import (
     CodeNode,
     FieldNode,
     Judgement,
-    MapNode,
     NonBinaryJudgementNode,
     RatingNode,
     TaskNode,
@@ -35,6 +35,7 @@ __all__ = [
     "NonBinaryJudgementNode",
     "RatingNode",
     "TaskNode",
+    "VerdictListNode",
     "VerdictNode",
 ]
 

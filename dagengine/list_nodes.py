@@ -1,0 +1,187 @@
+"""Nodes over the items of a list: one question per item, or one question about all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar, cast
+
+from pydantic import BaseModel
+
+from dagengine.errors import InputError
+from dagengine.node import Ask, Asking, BaseNode, Given, Judgement, NodeValue
+from dagengine.prompts import (
+    Evidence,
+    as_text,
+    judgement_instructions,
+    judgement_type,
+    list_instructions,
+    list_type,
+    messages_for,
+    output_of,
+    output_type,
+    task_instructions,
+)
+from dagengine.question import DEFAULT_OPTIONS, Options, Question
+from dagengine.test_case import LLMTestCaseParams
+
+T = TypeVar("T", bound=BaseModel)
+
+
+def judgement_of(answer: BaseModel) -> Judgement:
+    """The judgement in an answer that has a reason and a verdict."""
+    found = cast(Any, answer)
+    return Judgement(verdict=found.verdict, reason=found.reason)
+
+
+class _OverNode(Asking):
+    """A node that goes over a list: the output of a node, or a field of the case."""
+
+    def __init__(
+        self,
+        over: BaseNode | str | LLMTestCaseParams,
+        *,
+        evaluation_params: Iterable[str | LLMTestCaseParams] | None = None,
+        inputs: Iterable[BaseNode] = (),
+        **common: Any,
+    ) -> None:
+        fields, nodes = list(evaluation_params or ()), list(inputs)
+        if isinstance(over, BaseNode):
+            nodes.insert(0, over)
+        else:
+            fields.insert(0, over)
+        super().__init__(evaluation_params=fields, inputs=nodes, **common)
+        self.over = over
+
+    def _split(self, given: Given) -> tuple[list[Any], Given]:
+        """The items, and what is read besides them."""
+        if isinstance(self.over, BaseNode):
+            items, rest = given.inputs[0][1], Given(given.fields, given.inputs[1:])
+        else:
+            items, rest = given.fields[0][1], Given(given.fields[1:], given.inputs)
+        if not isinstance(items, list | tuple):
+            what = self.over.title if isinstance(self.over, BaseNode) else self.over
+            raise InputError(f"this node goes over a list, but {what!r} is {items!r:.80}")
+        return list(items), rest
+
+
+class MapNode(_OverNode):
+    """One question per item of a list, all at once.
+
+    The list is the output of `over` when that is a node, or the case field it names.
+    `answer` is what each item gets: `bool` or a tuple of strings for a verdict with its
+    reason (readers see a list of `Judgement`), any other type for an output of it.
+    """
+
+    kind = "map"
+
+    def __init__(
+        self,
+        instructions: str,
+        over: BaseNode | str | LLMTestCaseParams,
+        output_label: str,
+        *,
+        answer: Any = str,
+        item_label: str = "item",
+        children: Iterable[BaseNode] = (),
+        evaluation_params: Iterable[str | LLMTestCaseParams] | None = None,
+        inputs: Iterable[BaseNode] = (),
+        name: str | None = None,
+        options: Options = DEFAULT_OPTIONS,
+    ) -> None:
+        super().__init__(
+            over,
+            name=name,
+            output_label=output_label,
+            children=children,
+            evaluation_params=evaluation_params,
+            inputs=inputs,
+            options=options,
+        )
+        self.instructions = instructions
+        self.answer = answer
+        self.item_label = item_label
+
+    @property
+    def text(self) -> str:
+        return self.instructions
+
+    async def run(self, given: Given, ask: Ask) -> NodeValue:
+        items, rest = self._split(given)
+        judged = self.answer is bool or isinstance(self.answer, tuple)
+        if judged:
+            options = None if self.answer is bool else cast("tuple[str, ...]", self.answer)
+            shape = judgement_type(options)
+            system = judgement_instructions(self.instructions, options or (True, False))
+        else:
+            shape, system = output_type(self.answer), task_instructions(self.instructions)
+        around = rest.evidence()
+        questions = [
+            self._question(system, [Evidence(self.item_label, as_text(item)), *around], shape)
+            for item in items
+        ]
+        answers = [answer.value for answer in await ask.each(questions)]
+        if judged:
+            return NodeValue([judgement_of(answer) for answer in answers])
+        return NodeValue([output_of(answer) for answer in answers])
+
+    def _question(self, system: str, evidence: Sequence[Evidence], shape: type[T]) -> Question[T]:
+        return Question(messages_for(system, evidence), shape, self.options, name=self.title)
+
+
+class VerdictListNode(_OverNode):
+    """One question about all items of a list; every item gets a verdict of its own.
+
+    The judge numbers its verdicts: an answer with a missing, doubled or additional number
+    is asked for again. Readers see a list of `Judgement` in the order of the items; an
+    empty list costs no call.
+    """
+
+    kind = "verdict list"
+
+    def __init__(
+        self,
+        criteria: str,
+        over: BaseNode | str | LLMTestCaseParams,
+        output_label: str,
+        *,
+        verdicts: tuple[str, ...],
+        item_label: str = "item",
+        children: Iterable[BaseNode] = (),
+        evaluation_params: Iterable[str | LLMTestCaseParams] | None = None,
+        inputs: Iterable[BaseNode] = (),
+        name: str | None = None,
+        options: Options = DEFAULT_OPTIONS,
+        wording: Callable[[Given], str] | None = None,
+    ) -> None:
+        super().__init__(
+            over,
+            name=name,
+            output_label=output_label,
+            children=children,
+            evaluation_params=evaluation_params,
+            inputs=inputs,
+            options=options,
+            wording=wording,
+        )
+        self.criteria = criteria
+        self.verdicts = verdicts
+        self.item_label = item_label
+
+    @property
+    def text(self) -> str:
+        return self.criteria
+
+    async def run(self, given: Given, ask: Ask) -> NodeValue:
+        items, rest = self._split(given)
+        if not items:
+            return NodeValue([])
+        evidence = [
+            Evidence(f"{self.item_label} {place}", as_text(item))
+            for place, item in enumerate(items, 1)
+        ]
+        system = list_instructions(self.criteria, self.verdicts, self.item_label, len(items))
+        messages = self.messages(given, system, [*evidence, *rest.evidence()])
+        shape = list_type(self.verdicts, len(items))
+        answer = await ask(Question(messages, shape, self.options, name=self.title))
+        found = sorted(cast(Any, answer.value).verdicts, key=lambda item: item.number)
+        return NodeValue([judgement_of(item) for item in found])

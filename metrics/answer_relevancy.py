@@ -1,0 +1,64 @@
+"""Answer relevancy: how much of the answer is about the question."""
+
+from __future__ import annotations
+
+from dagengine.graph import Graph
+from dagengine.list_nodes import VerdictListNode
+from dagengine.metrics.extraction import STATEMENTS, all_statements, statements_of
+from dagengine.metrics.prebuilt import PrebuiltMetric, share, whole_prompt
+from dagengine.node import Judgement, NodeValue
+from dagengine.nodes import CodeNode
+
+VERDICTS = ("yes", "idk", "no")
+RELEVANT = (
+    "Does the statement help to answer `input`? yes: it answers it, in part or in whole, or "
+    "supports such an answer; idk: it is related but neither helps nor distracts; no: it is "
+    "about something else."
+)
+
+
+class AnswerRelevancyTemplate:
+    """The prompts of `AnswerRelevancyMetric`; override a method to replace one."""
+
+    @staticmethod
+    def generate_statements(actual_output: str) -> str:
+        """Asks for `{"statements": [...]}`."""
+        return whole_prompt(STATEMENTS, actual_output=actual_output)
+
+    @staticmethod
+    def generate_verdicts(input: str, statements: list[str]) -> str:
+        """Asks for `{"verdicts": [{"reason", "verdict", "number"}, ...]}`."""
+        return whole_prompt(RELEVANT, input=input, statements=statements)
+
+
+class AnswerRelevancyMetric(PrebuiltMetric):
+    """The share of the answer's statements that are relevant to the input.
+
+    Reads `input` and `actual_output`; 2 calls. Score: (relevant + related) / statements,
+    1 when the answer makes no statement.
+    """
+
+    title = "Answer Relevancy"
+
+    def graph(self) -> Graph:
+        template = AnswerRelevancyTemplate
+        found = statements_of(
+            wording=self.wording(template, "generate_statements", "actual_output")
+        )
+        statements = all_statements(found)
+        verdicts = VerdictListNode(
+            RELEVANT,
+            statements,
+            "relevance",
+            verdicts=VERDICTS,
+            item_label="statement",
+            evaluation_params=["input"],
+            wording=self.wording(template, "generate_verdicts", "input", "statements"),
+        )
+        return Graph(CodeNode(_score, inputs=[statements, verdicts], name="score"))
+
+
+def _score(statements: list[str], verdicts: list[Judgement]) -> NodeValue:
+    return share(
+        statements, verdicts, ("yes", "idk"), what="statements", passed="relevant", empty=1.0
+    )

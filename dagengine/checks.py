@@ -118,6 +118,8 @@ def _labels(slot: Slot, known: set[str], wiring: Wiring, report: Reporter) -> It
                 hint = f"add {word!r} to evaluation_params, or drop the backticks"
                 message = f"it mentions the field `{word}` but does not read it"
                 yield report("field-not-read", node, message, hint, "warning")
+        elif word in node.evaluation_params:
+            continue
         elif word in known:
             yield from _certain(slot, word, wiring, report)
         elif difflib.get_close_matches(word, [*known, *known_fields()], n=1, cutoff=0.8):

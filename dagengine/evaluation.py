@@ -31,12 +31,18 @@ def sync(make: Callable[[], Awaitable[R]]) -> R:
     async def main() -> R:
         return await make()
 
-    try:
-        sniffio.current_async_library()
-    except sniffio.AsyncLibraryNotFoundError:
+    if not _inside_a_loop():
         return anyio.run(main)
     with ThreadPoolExecutor(1) as pool:
         return pool.submit(anyio.run, main).result()
+
+
+def _inside_a_loop() -> bool:
+    try:
+        sniffio.current_async_library()
+    except sniffio.AsyncLibraryNotFoundError:
+        return False
+    return True
 
 
 async def stream(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -49,16 +50,25 @@ class Limits:
     remembered: int = 100_000
 
     def __post_init__(self) -> None:
-        for name in ("max_in_flight", "attempts"):
-            if getattr(self, name) < 1:
-                raise InputError(f"{name} must be at least 1, got {getattr(self, name)}")
+        for name, least in (("max_in_flight", 1), ("attempts", 1), ("reasks", 0)):
+            value = getattr(self, name)
+            if not isinstance(value, int) or value < least:
+                raise InputError(f"{name} must be a whole number from {least} on, got {value!r}")
         for name in ("call_timeout", "case_timeout"):
             value = getattr(self, name)
-            if value is not None and value <= 0:
-                raise InputError(f"{name} must be positive seconds or None, got {value}")
+            if value is not None and not value > 0:  # NaN is not
+                raise InputError(f"{name} must be a positive number of seconds, got {value!r}")
+        for name in ("backoff", "max_backoff"):
+            if not getattr(self, name) >= 0:
+                raise InputError(f"{name} must not be negative, got {getattr(self, name)!r}")
 
 
 DEFAULT_LIMITS = Limits()
+
+
+def is_cancelled() -> bool:
+    """Whether a cancellation comes from us, and not from inside somebody's code."""
+    return anyio.current_effective_deadline() == -math.inf
 
 
 class Gateway:
@@ -149,6 +159,10 @@ class Gateway:
                     limit = self.limits.call_timeout
                     raise JudgeTimeoutError(f"no answer within {limit} s; the call was ended")
             except anyio.get_cancelled_exc_class():
+                if not is_cancelled():
+                    own = ProviderError("the judge's own work was cancelled", transient=False)
+                    self._note(judge, question, number, started, own)
+                    raise own from None
                 ended = JudgeTimeoutError("the call was ended with its case")
                 self._note(judge, question, number, started, ended)
                 raise

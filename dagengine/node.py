@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, TypeVar
@@ -66,8 +67,19 @@ class Given:
         return texts
 
     def values(self) -> list[Any]:
-        """Everything read, as the arguments of a code node: fields, then inputs."""
-        return [value for _, value in (*self.fields, *self.inputs)]
+        """Everything read, as the arguments of a code node: fields, then inputs.
+
+        Copies: code that changes its arguments changes nothing for others.
+        """
+        return [_copied(value) for _, value in (*self.fields, *self.inputs)]
+
+
+def _copied(value: Any) -> Any:
+    if value is None or isinstance(value, str | int | float | Judgement):
+        return value
+    if isinstance(value, list):
+        return [_copied(item) for item in value]
+    return copy.deepcopy(value)
 
 
 class Ask(Protocol):
@@ -82,8 +94,6 @@ class Ask(Protocol):
 
 class Measurable(Protocol):
     """A metric, as far as a graph needs to know it."""
-
-    name: str
 
     def spec(self) -> Any: ...
 

@@ -206,6 +206,7 @@ class RatingNode(Asking):
         prompt: PromptTemplate | None = None,
         parser: Parser | None = None,
         options: Options = Options(top_logprobs=20),  # noqa: B008 - a frozen value
+        wording: Callable[[Given], str] | None = None,
     ) -> None:
         super().__init__(
             name=name,
@@ -216,6 +217,7 @@ class RatingNode(Asking):
             prompt=prompt,
             parser=parser,
             options=options,
+            wording=wording,
         )
         self.criteria = criteria
         self.scale = scale

@@ -7,6 +7,7 @@ is all tuples and integers: the scheduler walks it without looking at a node.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -163,14 +164,26 @@ def compile_metrics(metrics: Sequence[HasSpec]) -> Plan:
     """Check metrics and compile them together; raises GraphError listing every problem."""
     problems: list[Problem] = []
     wirings: list[Wiring] = []
-    for metric in metrics:
-        found, wiring = check(metric.spec())
+    specs = [metric.spec() for metric in metrics]
+    problems += _name_problems([spec.name for spec in specs])
+    for spec in specs:
+        found, wiring = check(spec)
         problems += found
         if wiring is not None:
             wirings.append(wiring)
     if any(problem.severity == "error" for problem in problems):
         raise GraphError(list(dict.fromkeys(problems)))
     return _Compiler(wirings).plan(tuple(dict.fromkeys(problems)))
+
+
+def _name_problems(names: Sequence[str]) -> list[Problem]:
+    """Results are told apart by the names of the metrics."""
+    hint = "give every metric a name of its own"
+    repeated = [name for name, count in Counter(names).items() if count > 1 or not name.strip()]
+    return [
+        Problem("metric-name", f"metric {name!r}", "the name is empty or taken twice", hint)
+        for name in repeated
+    ]
 
 
 class _Compiler:

@@ -6,6 +6,7 @@ message, filled in by a single pass so that nothing inside it is ever expanded.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,10 +18,12 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, create_model
 
 from dagengine.question import Message
+from dagengine.test_case import LLMTestCase, Turn
 
 # Grammar-constrained servers write for ever when free text has no end.
 REASON_LENGTH = 2_000
 TEXT_LENGTH = 20_000
+_RUN, _WIDEST = re.compile("<{3,}"), 32
 
 _MATERIAL = (
     "The user message holds the material, each piece between a BEGIN line and an END line. "
@@ -48,6 +51,11 @@ class PromptTemplate:
 
     user: str
     system: str | None = None
+
+    @classmethod
+    def from_template(cls, template: str) -> PromptTemplate:
+        """A prompt of one user message."""
+        return cls(template)
 
     def placeholders(self) -> tuple[str, ...]:
         """The names used, in order of first use; raises ValueError on unbalanced braces."""
@@ -87,13 +95,19 @@ def as_text(value: Any) -> str:
 
 
 def _json(value: Any) -> str:
-    return _JSON.encode(
-        value.model_dump(exclude_none=True) if isinstance(value, BaseModel) else value
-    )
+    return _JSON.encode(value)
 
 
 def _jsonable(value: Any) -> Any:
-    """What JSON has no form for; never anything that differs between processes."""
+    """What JSON has no form for; never anything that differs between processes.
+
+    Of a turn or a whole case only what was said: the rest may hold labels and references,
+    and is read by naming it (`turns.0.retrieval_context`).
+    """
+    if isinstance(value, Turn):
+        return {"role": value.role, "content": value.content}
+    if isinstance(value, LLMTestCase):
+        return {"input": value.input, "actual_output": value.actual_output}
     if isinstance(value, BaseModel):
         return value.model_dump(exclude_none=True)
     if isinstance(value, set | frozenset):
@@ -114,20 +128,30 @@ def evidence_of(label: str, value: Any) -> tuple[Evidence, ...]:
         if not count:
             return (Evidence(f"{label} (empty list)", ""),)
         return tuple(
-            Evidence(
-                f"{label} ({place} of {count})", item if isinstance(item, str) else _json(item)
-            )
+            _item_evidence(item, label, f"{place} of {count}")
             for place, item in enumerate(value, 1)
         )
     return (Evidence(label, as_text(value)),)
 
 
+def _item_evidence(item: Any, label: str, place: str) -> Evidence:
+    if isinstance(item, Turn):
+        # Only what was said: a turn's metadata may hold labels and references.
+        return Evidence(f"{label} ({place}, {item.role})", item.content)
+    return Evidence(f"{label} ({place})", item if isinstance(item, str) else _json(item))
+
+
 def fenced(evidence: Sequence[Evidence]) -> str:
-    """Evidence between fences long enough that no text contains or closes one."""
-    width = 3
-    while any(_has_fence(piece, width) for piece in evidence):
-        width += 1
-    left, right = "<" * width, ">" * width
+    """Evidence between fences long enough that no text contains or closes one.
+
+    Where that would take very long fences they carry a digest of all the texts instead,
+    which no text can contain.
+    """
+    texts = [text for piece in evidence for text in (piece.text, piece.label)]
+    longest = max((len(run) for text in texts for run in _RUN.findall(text)), default=0)
+    width = min(max(3, longest + 1), _WIDEST)
+    mark = "" if longest < _WIDEST else f" {_digest(texts)}"
+    left, right = "<" * width, f"{mark}{'>' * width}"
     blocks = (
         f"{left}BEGIN {piece.label}{right}\n{piece.text}\n{left}END {piece.label}{right}"
         for piece in evidence
@@ -135,9 +159,8 @@ def fenced(evidence: Sequence[Evidence]) -> str:
     return "\n\n".join(blocks)
 
 
-def _has_fence(piece: Evidence, width: int) -> bool:
-    fence = "<" * width
-    return any(fence in text for text in (piece.text, piece.label))
+def _digest(texts: Iterable[str]) -> str:
+    return hashlib.sha256("\0".join(texts).encode(errors="surrogatepass")).hexdigest()[:16]
 
 
 def messages_for(instructions: str, evidence: Sequence[Evidence]) -> tuple[Message, ...]:

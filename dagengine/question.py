@@ -98,7 +98,7 @@ class Question(Generic[T]):
     def canonical(self) -> bytes:
         """The bytes that say everything about the question; equal ones are one question."""
         prompt = _JSON.encode(self.messages)
-        shape = repr(self.parser) if self.parser else schema_json(self.answer_type)
+        shape = f"{schema_json(self.answer_type)}{self.parser or ''!r}"
         # Lone surrogates occur in real text and have no UTF-8 form of their own.
         return "\n".join((prompt, shape, repr(self.options))).encode(errors="surrogatepass")
 

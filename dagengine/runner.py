@@ -10,8 +10,10 @@ from __future__ import annotations
 import heapq
 import itertools
 import math
+import traceback
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, TypeVar
 
 import anyio
@@ -20,7 +22,7 @@ from pydantic import BaseModel
 
 from dagengine.errors import JudgeError, UnparseableError
 from dagengine.flights import Flights
-from dagengine.gateway import Gateway
+from dagengine.gateway import Gateway, is_cancelled
 from dagengine.node import Given, NodeValue
 from dagengine.plan import Plan, Unit
 from dagengine.prompts import Evidence, messages_for, output_type
@@ -99,6 +101,7 @@ class Runner:
         self._exhausted = False
         self._heap: list[tuple[int, int, int, _Run]] = []
         self._open = 0
+        self._admitted = 0
         self._idle: list[anyio.Event] = []
         self._workers = 0
         # Workers also wait for retries and shared answers, which hold no call slot.
@@ -109,8 +112,16 @@ class Runner:
     async def run(self, cases: Iterable[TestCase]) -> None:
         """Run everything; returns when every case has its row."""
         self._cases = iter(enumerate(cases))
-        async with anyio.create_task_group() as self._group:
-            self._spawn()
+        try:
+            async with anyio.create_task_group() as self._group:
+                self._spawn()
+        finally:
+            # After an interrupt, finished rows that waited for an earlier one are kept, too.
+            for index in sorted(self._waiting):
+                self._emit(self._waiting[index])
+        if self._next_row != self._admitted:
+            lost = self._admitted - self._next_row
+            raise RuntimeError(f"{lost} rows are missing; this is a bug of dagengine")
 
     def _spawn(self) -> None:
         self._workers += 1
@@ -169,6 +180,7 @@ class Runner:
         deadline = math.inf if limit is None else anyio.current_time() + limit
         state = CaseState(self._plan, self._missing(case))
         self._open += 1
+        self._admitted += 1
         run = _Run(index, case, state, deadline)
         self._queue(run)
         if state.finished:
@@ -237,8 +249,13 @@ class Runner:
             return Failure(OutcomeKind(error.kind), unit.name, str(error), raw)
         except _MissingFieldError as error:
             return error.failure
-        except Exception as error:  # noqa: BLE001 - user code may raise anything
-            return Failure(OutcomeKind.CODE_ERROR, unit.name, f"{type(error).__name__}: {error}")
+        except anyio.get_cancelled_exc_class():
+            if is_cancelled():
+                raise
+            message = "its own code was cancelled from within"
+            return Failure(OutcomeKind.CODE_ERROR, unit.name, message)
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - user code may raise anything
+            return Failure(OutcomeKind.CODE_ERROR, unit.name, _described(error))
 
     def _value(self, run: _Run, unit: Unit) -> Awaitable[NodeValue]:
         fields = tuple((path, read_field(run.case, path)) for path in unit.reads)
@@ -298,6 +315,13 @@ class Runner:
             self._wake_all()
         else:
             self._call_help()
+
+
+def _described(error: BaseException) -> str:
+    """An exception of somebody's code: what, and where."""
+    frames = traceback.extract_tb(error.__traceback__)
+    place = f" ({Path(frames[-1].filename).name} line {frames[-1].lineno})" if frames else ""
+    return f"{type(error).__name__}: {error}{place}"
 
 
 class _MissingFieldError(Exception):

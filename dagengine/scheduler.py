@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from dagengine.grading import failed_result, grade, metric_result, strict_score
 from dagengine.node import NodeValue
-from dagengine.plan import Plan, unsupported
+from dagengine.plan import Plan, PlanSlot, unsupported
 from dagengine.precedence import Ruling, rule
 from dagengine.results import Failure, MetricResult, OutcomeKind
 
@@ -182,12 +182,13 @@ class CaseState:
         slot = self.plan.slots[number]
         if slot.metric in self._results:
             return
-        if slot.branches and value.verdict not in slot.branches:
+        chosen = _chosen(slot, value)
+        if chosen is None:
             wanted = ", ".join(repr(verdict) for verdict in slot.branches)
             message = f"the verdict is {value.verdict!r}, but the declared ones are {wanted}"
             self._fail_slot(number, Failure(OutcomeKind.CODE_ERROR, slot.name, message))
             return
-        if slot.grades and value.score is None:
+        if slot.grades:
             value = _scored(value)
             if value.score is None:
                 message = f"the score is {value.value!r}, but it must be a number from 0 to 1"
@@ -195,7 +196,6 @@ class CaseState:
                 return
         self.values[number] = value
         if slot.branches:
-            chosen = slot.branches[value.verdict]
             self._work += [(1, target) for target in slot.targets if target not in chosen]
             # Several verdicts may share a target: each edge not chosen is a cause lost.
             self._work += [(0, target) for target in chosen]
@@ -277,8 +277,20 @@ class CaseState:
 
 
 def _scored(value: NodeValue) -> NodeValue:
-    """A code node's value as a score from 0 to 1, when it is one."""
-    number = value.value
-    if isinstance(number, bool | int | float) and 0 <= number <= 1:
-        return replace(value, score=float(number))
-    return value
+    """The value with its score from 0 to 1; without any when what should be it is not."""
+    number = value.value if value.score is None else value.score
+    fits = isinstance(number, bool | int | float) and 0 <= number <= 1
+    return replace(value, score=float(number) if fits else None)
+
+
+def _chosen(slot: PlanSlot, value: NodeValue) -> tuple[int, ...] | None:
+    """The targets of a decision's verdict; None when it is not a declared one.
+
+    Verdicts are compared with their type: 1 is not True.
+    """
+    if not slot.branches:
+        return ()
+    for verdict, targets in slot.branches.items():
+        if type(verdict) is type(value.verdict) and verdict == value.verdict:
+            return targets
+    return None

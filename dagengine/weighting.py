@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from typing import Any
 
 from dagengine.question import Answer, TokenChoice
 
+_WHOLE = re.compile(r"-?[0-9]+")
 # Alternatives below this share of the mass cannot make the reading ambiguous.
 _NEGLIGIBLE = 0.01
 
@@ -93,7 +95,7 @@ def _weights(choice: TokenChoice, low: int, high: int) -> dict[int, float]:
     weights: dict[int, float] = {}
     for token, logprob in choice.alternatives:
         text = token.strip()
-        if text.isascii() and text.isdigit() and low <= int(text) <= high:
+        if _WHOLE.fullmatch(text) and low <= int(text) <= high:
             weights[int(text)] = weights.get(int(text), 0.0) + math.exp(logprob)
     return {value: weight for value, weight in weights.items() if weight > 0}
 

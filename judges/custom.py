@@ -81,8 +81,8 @@ class CustomJudge:
         """The class and the model's own name."""
         kind = type(self._llm)
         name = getattr(self._llm, "get_model_name", lambda: "")()
-        # Two unnamed objects may be two different models.
-        return f"{kind.__module__}.{kind.__qualname__} {name or hex(id(self._llm))}"
+        # Two objects of one name may differ in what they were set up with.
+        return f"{kind.__module__}.{kind.__qualname__} {name} {id(self._llm):x}"
 
     async def answer(self, question: Question[T]) -> Answer[T]:
         """One attempt; raises UnparseableError when the text holds no answer."""

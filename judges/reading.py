@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Any, TypeVar
 
@@ -27,10 +28,31 @@ def read_answer(question: Question[T], text: str) -> T:
     try:
         return question.answer_type.model_validate_json(text)
     except ValidationError as error:
-        found = json_repair.loads(_THINKING.sub("", text), skip_json_loads=True)
-        if not isinstance(found, dict) or not found:
-            raise UnparseableError(complaint(error), raw=text) from None
-    return validated(question, found, text)
+        found = _objects(_THINKING.sub("", text))
+        if len(found) != 1:
+            several = f"the answer holds {len(found)} different JSON objects; " if found else ""
+            raise UnparseableError(several + complaint(error), raw=text) from None
+    return validated(question, found[0], text)
+
+
+def _objects(text: str) -> list[dict[str, Any]]:
+    """The different JSON objects in a text, with prose or fences around them.
+
+    Small mistakes (quotes, commas) are repaired, but an object that was cut off is none:
+    its last value may have been cut, too.
+    """
+    decoder, found, place = json.JSONDecoder(), list[dict[str, Any]](), 0
+    while (place := text.find("{", place)) >= 0:
+        try:
+            value, place = decoder.raw_decode(text, place)
+        except json.JSONDecodeError:
+            place += 1
+        else:
+            found += [value] if value not in found else []
+    if not found and text.count("{") <= text.count("}"):
+        repaired = json_repair.loads(text, skip_json_loads=True)
+        found = [repaired] if isinstance(repaired, dict) and repaired else []
+    return found
 
 
 def validated(question: Question[T], fields: Any, raw: str) -> T:

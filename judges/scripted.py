@@ -29,7 +29,8 @@ class ScriptedJudge:
 
     def __init__(self, script: Mapping[str, Any] | Script, name: str = "scripted") -> None:
         self._script = script
-        self.identity = name
+        # Two scripts under one name are two judges.
+        self.identity = f"{name} {id(self):x}"
 
     async def answer(self, question: Question[T]) -> Answer[T]:
         """One attempt; raises RecordingMissError when the script has nothing to say."""
@@ -79,7 +80,7 @@ class RecordedJudge:
     ) -> None:
         self._recordings = recordings
         self._key = key
-        self.identity = name
+        self.identity = f"{name} {id(self):x}"
 
     async def answer(self, question: Question[T]) -> Answer[T]:
         """The recorded answer; raises RecordingMissError when there is none."""

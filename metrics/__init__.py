@@ -1,6 +1,67 @@
 """Metrics: small modules that build a graph."""
 
+from dagengine.metrics.answer_relevancy import AnswerRelevancyMetric
+from dagengine.metrics.arena_g_eval import ArenaGEval
 from dagengine.metrics.base import BaseMetric
+from dagengine.metrics.bias import BiasMetric
+from dagengine.metrics.classic import (
+    BleuMetric,
+    EditSimilarityMetric,
+    ExactMatchMetric,
+    PatternMatchMetric,
+    RougeMetric,
+)
+from dagengine.metrics.contextual_precision import ContextualPrecisionMetric
+from dagengine.metrics.contextual_recall import ContextualRecallMetric
+from dagengine.metrics.contextual_relevancy import ContextualRelevancyMetric
+from dagengine.metrics.conversation_completeness import ConversationCompletenessMetric
+from dagengine.metrics.conversation_relevancy import ConversationRelevancyMetric
+from dagengine.metrics.conversational_g_eval import ConversationalGEval
+from dagengine.metrics.criteria import CriteriaMetric
 from dagengine.metrics.dag import DAGMetric
+from dagengine.metrics.faithfulness import FaithfulnessMetric
+from dagengine.metrics.g_eval import GEval, Rubric
+from dagengine.metrics.hallucination import HallucinationMetric
+from dagengine.metrics.json_correctness import JsonCorrectnessMetric
+from dagengine.metrics.knowledge_retention import KnowledgeRetentionMetric
+from dagengine.metrics.prompt_alignment import PromptAlignmentMetric
+from dagengine.metrics.ragas import RagasMetric
+from dagengine.metrics.role_adherence import RoleAdherenceMetric
+from dagengine.metrics.summarization import SummarizationMetric
+from dagengine.metrics.task_completion import TaskCompletionMetric
+from dagengine.metrics.tool_correctness import ToolCallParams, ToolCorrectnessMetric
+from dagengine.metrics.toxicity import ToxicityMetric
 
-__all__ = ["BaseMetric", "DAGMetric"]
+__all__ = [
+    "AnswerRelevancyMetric",
+    "ArenaGEval",
+    "BaseMetric",
+    "BiasMetric",
+    "BleuMetric",
+    "ContextualPrecisionMetric",
+    "ContextualRecallMetric",
+    "ContextualRelevancyMetric",
+    "ConversationCompletenessMetric",
+    "ConversationRelevancyMetric",
+    "ConversationalGEval",
+    "CriteriaMetric",
+    "DAGMetric",
+    "EditSimilarityMetric",
+    "ExactMatchMetric",
+    "FaithfulnessMetric",
+    "GEval",
+    "HallucinationMetric",
+    "JsonCorrectnessMetric",
+    "KnowledgeRetentionMetric",
+    "PatternMatchMetric",
+    "PromptAlignmentMetric",
+    "RagasMetric",
+    "RoleAdherenceMetric",
+    "RougeMetric",
+    "Rubric",
+    "SummarizationMetric",
+    "TaskCompletionMetric",
+    "ToolCallParams",
+    "ToolCorrectnessMetric",
+    "ToxicityMetric",
+]

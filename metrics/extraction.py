@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, create_model
 
+from dagengine.errors import InputError
 from dagengine.node import BaseNode, Given
 from dagengine.nodes import CodeNode, TaskNode
 
@@ -26,6 +29,11 @@ OPINIONS = (
     "sentence in the text's own words. Facts, and opinions that the text only reports of "
     "others, are none."
 )
+
+# A full stop that may end a sentence, with the quotes and brackets that close after it.
+_STOP = re.compile(r"[.!?…]+[\"'”’»)\]]*(?=\s)|[。！？]+[”’」』）]*")  # noqa: RUF001
+# A full stop after one of these ends none: list numbers, initials, common abbreviations.
+_UNFINISHED = re.compile(r"^\d{1,3}\.$|(?:^|[\s(])(?:[A-HJ-Z]|Dr|Mrs?|Ms|Prof|St|vs|e\.g|i\.e)\.$")
 
 
 class _Extracted(BaseModel):
@@ -48,6 +56,12 @@ class Statements(_Extracted):
     """The answer of an extraction of statements."""
 
     statements: list[Annotated[Statement, BeforeValidator(_marked)]]
+
+
+class Claims(_Extracted):
+    """The answer of an extraction of claims by a template of one's own."""
+
+    claims: list[str]
 
 
 class Truths(_Extracted):
@@ -91,3 +105,93 @@ def claims(source: BaseNode) -> CodeNode:
         inputs=[source],
         output_label="claims",
     )
+
+
+def claims_of(
+    field: str = "actual_output", wording: Callable[[Given], str] | None = None
+) -> CodeNode:
+    """The claims of a case field, by the question that `statements_of` asks.
+
+    With a wording of one's own they are asked for by themselves, as `Claims`.
+    """
+    if wording is None:
+        return claims(statements_of(field))
+    asked = TaskNode(
+        STATEMENTS,
+        output_label=f"claims of {field}",
+        evaluation_params=[field],
+        output_type=Claims,
+        wording=wording,
+    )
+    return CodeNode(lambda found: found.claims, inputs=[asked], output_label="claims")
+
+
+def truths_prompt(limit: int | None) -> str:
+    """What asks for the facts of a text, at most `limit` of them when there is a limit."""
+    return TRUTHS if limit is None else f"{TRUTHS} Give the {limit} most important at most."
+
+
+def at_least_one(name: str, limit: int | None) -> int | None:
+    """`limit` itself; raises InputError when it is below 1."""
+    if limit is not None and limit < 1:
+        raise InputError(f"{name} must be at least 1, got {limit}")
+    return limit
+
+
+@cache
+def _truths_type(limit: int | None) -> type[Truths]:
+    if limit is None:
+        return Truths
+    bounded: Any = Annotated[list[str], Field(max_length=limit)]
+    return create_model("Truths", __base__=Truths, truths=(bounded, ...))
+
+
+def truths_of(
+    field: str, limit: int | None = None, wording: Callable[[Given], str] | None = None
+) -> CodeNode:
+    """The facts that a case field states, by one question about all of it."""
+    asked = TaskNode(
+        truths_prompt(limit),
+        output_label=f"truths of {field}",
+        evaluation_params=[field],
+        output_type=_truths_type(limit),
+        wording=wording,
+    )
+    return CodeNode(lambda found: found.truths, inputs=[asked], output_label="truths")
+
+
+def opinions_of(
+    field: str = "actual_output", wording: Callable[[Given], str] | None = None
+) -> CodeNode:
+    """The opinions that a case field expresses."""
+    asked = TaskNode(
+        OPINIONS,
+        output_label=f"opinions of {field}",
+        evaluation_params=[field],
+        output_type=Opinions,
+        wording=wording,
+    )
+    return CodeNode(lambda found: found.opinions, inputs=[asked], output_label="opinions")
+
+
+def listed(items: Sequence[str], label: str) -> CodeNode:
+    """A list that is the same for every case, as a node."""
+    fixed = tuple(items)
+    return CodeNode(lambda: list(fixed), output_label=label)
+
+
+def sentences(text: str) -> list[str]:
+    """The sentences of a text, in order, without a call: lines end one, and full stops do.
+
+    Abbreviations and numbers at the start of a line are no sentences of their own.
+    """
+    found: list[str] = []
+    for line in _STOP.sub(r"\g<0>\n", text).splitlines():
+        piece = " ".join(line.split())
+        if not any(character.isalnum() for character in piece):
+            continue
+        if found and (piece[0].islower() or _UNFINISHED.search(found[-1])):
+            found[-1] += f" {piece}"
+        else:
+            found.append(piece)
+    return found

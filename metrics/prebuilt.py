@@ -75,10 +75,13 @@ class PrebuiltMetric(BaseMetric):
         """Draw the graph into a file (.svg, .png, .pdf, .dot or .mmd); returns the path."""
         return self.picture().save(path)
 
-    def wording(self, default: type[Any], method: str, *read: str) -> Callable[[Given], str] | None:
+    def wording(
+        self, default: type[Any], method: str, *read: str, **fixed: Any
+    ) -> Callable[[Given], str] | None:
         """The prompt of `evaluation_template`, where it overrides `method` of `default`.
 
         `read` names what the method is called with: labels and case fields of the node.
+        `fixed` are arguments that are the same for every case, passed by name.
         """
         own = getattr(self.evaluation_template, method, None)
         if own is None or own is getattr(default, method):
@@ -86,7 +89,7 @@ class PrebuiltMetric(BaseMetric):
 
         def prompt(given: Given) -> str:
             values = dict((*given.fields, *given.inputs))
-            return str(own(*(values[name] for name in read)))
+            return str(own(*(values[name] for name in read), **fixed))
 
         return prompt
 

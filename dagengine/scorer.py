@@ -1,0 +1,135 @@
+"""Classic scores of a text against a target, from 0 to 1, without a judge.
+
+The packages that compute them are optional (`pip install dagengine[scorers]`) and loaded
+when first used.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+from dagengine.errors import InputError, MissingExtraError
+
+_ROUGE = re.compile(r"rouge([1-9]|L|Lsum)")
+# Modules by the package to install.
+_PACKAGES = {
+    "rouge-score": "rouge_score.rouge_scorer",
+    "sacrebleu": "sacrebleu",
+    "rapidfuzz": "rapidfuzz.distance",
+}
+
+
+def needs(package: str) -> Any:
+    """The module of an optional package; raises MissingExtraError when it is not there."""
+    try:
+        return import_module(_PACKAGES[package])
+    except ModuleNotFoundError as error:
+        raise MissingExtraError(
+            f"this score needs the package {package}: pip install {package} "
+            f"(or pip install 'dagengine[scorers]'); {error}"
+        ) from None
+
+
+@dataclass(frozen=True)
+class _Tokenizer:
+    tokenize: Callable[[str], list[str]]
+
+
+def _texts(**given: object) -> None:
+    for name, value in given.items():
+        if not isinstance(value, str):
+            raise InputError(f"{name} is {value!r:.80}, not a text")
+
+
+class Scorer:
+    """Scores of a `prediction` against a `target`; every one lies in [0, 1]."""
+
+    def exact_match_score(self, prediction: str, target: str) -> float:
+        """1 if both texts are equal but for whitespace around them, else 0."""
+        _texts(prediction=prediction, target=target)
+        return float(prediction.strip() == target.strip())
+
+    def pattern_match_score(
+        self, prediction: str, pattern: str | re.Pattern[str], *, anywhere: bool = False
+    ) -> float:
+        """1 if the regular expression matches the whole text (`anywhere`: a part), else 0.
+
+        Whitespace around the text does not count when the whole of it is matched.
+        """
+        _texts(prediction=prediction)
+        compiled = compiled_pattern(pattern)
+        if anywhere:
+            return float(compiled.search(prediction) is not None)
+        return float(compiled.fullmatch(prediction.strip()) is not None)
+
+    def rouge_score(
+        self,
+        prediction: str,
+        target: str,
+        score_type: str = "rouge1",
+        *,
+        use_stemmer: bool = True,
+        tokenizer: Callable[[str], list[str]] | None = None,
+    ) -> float:
+        """The F-measure of ROUGE, as the package rouge-score computes it.
+
+        `score_type` is rouge1 to rouge9, rougeL or rougeLsum; `use_stemmer` compares English
+        words by their stems. The package's tokenizer knows ASCII letters and digits only;
+        other languages need a `tokenizer` of their own. Raises InputError where nothing of
+        the target would be left to compare.
+        """
+        _texts(prediction=prediction, target=target)
+        if tokenizer is None and _is_foreign(target):
+            raise InputError(
+                "the target has no ASCII letter or digit, all that ROUGE's own tokenizer knows; "
+                "pass tokenizer=, for instance str.split"
+            )
+        own = _Tokenizer(tokenizer) if tokenizer else None
+        kind = rouge_type(score_type)
+        rouge = needs("rouge-score").RougeScorer([kind], use_stemmer, tokenizer=own)
+        return float(rouge.score(target, prediction)[kind].fmeasure)
+
+    def bleu_score(self, prediction: str, target: str | Sequence[str]) -> float:
+        """Sentence BLEU against one target or several, as sacrebleu computes it, over 100."""
+        targets = [target] if isinstance(target, str) else list(target)
+        for each in targets:
+            _texts(prediction=prediction, target=each)
+        if not targets:
+            raise InputError("there is no target to compare with")
+        score = needs("sacrebleu").sentence_bleu(prediction, targets).score / 100
+        return min(1.0, float(score))  # a perfect match comes out a rounding error above
+
+    def edit_similarity_score(self, prediction: str, target: str) -> float:
+        """1 - Levenshtein distance / length of the longer text; 1 for two empty texts."""
+        _texts(prediction=prediction, target=target)
+        levenshtein = needs("rapidfuzz").Levenshtein
+        return float(levenshtein.normalized_similarity(prediction, target))
+
+
+def rouge_type(name: str) -> str:
+    """The name of a kind of ROUGE; raises InputError when there is none of that name."""
+    if not _ROUGE.fullmatch(name):
+        raise InputError(f"no score {name!r}; use rouge1 to rouge9, rougeL or rougeLsum")
+    return name
+
+
+def _is_foreign(text: str) -> bool:
+    """Whether a text has letters or digits, but none that is ASCII."""
+    found = [character for character in text if character.isalnum()]
+    return bool(found) and not any(character.isascii() for character in found)
+
+
+def compiled_pattern(pattern: str | re.Pattern[str], ignore_case: bool = False) -> re.Pattern[str]:
+    """A regular expression, compiled; raises InputError when it is none."""
+    if isinstance(pattern, re.Pattern) and not ignore_case:
+        return pattern
+    text = pattern.pattern if isinstance(pattern, re.Pattern) else pattern
+    flags = pattern.flags if isinstance(pattern, re.Pattern) else 0
+    try:
+        return re.compile(text, flags | re.IGNORECASE if ignore_case else flags)
+    except re.error as error:
+        raise InputError(f"{text!r} is no regular expression: {error}") from None

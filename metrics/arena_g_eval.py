@@ -1,0 +1,341 @@
+"""Arena G-Eval: which of several contestants did better, by evaluation steps.
+
+The contestants are masked and shown in every rotation, so that each of them stands once in
+every place: judges prefer a place (Zheng et al. 2023, "Judging LLM-as-a-Judge with MT-Bench
+and Chatbot Arena", https://arxiv.org/abs/2306.05685, whose rule for two orders this is: a
+win counts if both agree, anything else is a tie).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, ClassVar, cast
+
+from pydantic import BaseModel, ConfigDict
+
+from dagengine.errors import InputError
+from dagengine.graph import Graph
+from dagengine.metrics.g_eval import (
+    STEPS_LABEL,
+    GEvalTemplate,
+    MissingFieldError,
+    StepwiseMetric,
+    numbered,
+)
+from dagengine.node import Ask, Asking, BaseNode, Given, NodeValue
+from dagengine.nodes import CodeNode
+from dagengine.prompts import Evidence, evidence_of, fenced, judgement_type, messages_for
+from dagengine.question import Message, Question
+from dagengine.results import MetricResult
+from dagengine.test_case import LLMTestCase, LLMTestCaseParams, read_field
+
+TIE = "tie"
+# The check of a case comes before the steps are asked for: nodes of one layer stand in the
+# order of their names, and this one comes before "evaluation steps".
+_CONTESTANTS = "contestants"
+_WINNER = "winner"
+# Shown once when all contestants have the same; what a contestant made is always its own.
+_SHARED = frozenset({"input", "expected_output", "context", "expected_tools"})
+_LABEL = re.compile(r"\bcontestant[ _]?(\d+)\b", re.IGNORECASE)
+
+_COMPARE = (
+    "You compare {count} contestants, called {labels}, who had the same task, and say which of "
+    "them did best by the evaluation steps below, using only the material. Labels and order "
+    "were drawn by lot and say nothing about anybody. Take the steps in their order, each for "
+    "all contestants. First give your reason: the differences that decided, naming contestants "
+    'by their full labels. Then give your verdict: the label of the best, or "tie" if the steps '
+    "show no difference that matters.\n\nEvaluation steps:\n{evaluation_steps}"
+)
+
+
+def mask(place: int) -> str:
+    """What the judge calls the contestant who stands in a place, counted from 0."""
+    return f"Contestant {place + 1}"
+
+
+def arena_instructions(evaluation_steps: str, count: int) -> str:
+    """The system text of a comparison of `count` contestants."""
+    labels = ", ".join(mask(place) for place in range(count))
+    return _COMPARE.format(count=count, labels=labels, evaluation_steps=evaluation_steps)
+
+
+class ArenaGEvalTemplate(GEvalTemplate):
+    """The prompts of `ArenaGEval`; override a method to replace one."""
+
+    work: ClassVar[str] = "several contestants against each other, to name the best or a tie"
+
+    @classmethod
+    def generate_arena_winner(
+        cls, evaluation_steps: str, test_case_contents: str, parameters: str, count: int
+    ) -> str:
+        """Asks for `{"reason", "verdict"}`: "Contestant 1", "Contestant 2", … or "tie"."""
+        return f"{arena_instructions(evaluation_steps, count)}\n\n{test_case_contents}"
+
+
+class _Value(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+
+class Ballot(_Value):
+    """What the judge said of one order of the contestants; no winner is a tie."""
+
+    order: list[str]
+    winner: str | None = None
+    reason: str
+
+
+class ArenaOutcome(_Value):
+    """How a contest ended; no winner is a tie.
+
+    `votes` are the orders won by each contestant, `ties` those won by none; `margins` say
+    by what share of the orders each is ahead of (or behind) the best of the others.
+    """
+
+    winner: str | None = None
+    votes: dict[str, int]
+    ties: int
+    margins: dict[str, float]
+    ballots: list[Ballot]
+
+    @property
+    def score(self) -> float:
+        """The share of the orders that the winner won, 0 for a tie."""
+        return 0.0 if self.winner is None else self.votes[self.winner] / len(self.ballots)
+
+
+def line_up(contestants: Mapping[str, LLMTestCase], fields: Sequence[str], seed: int) -> list[str]:
+    """The contestants' names in an order drawn by lot from `seed` and what they wrote.
+
+    Names and the order in which they were given have no part in it. Raises InputError for
+    fewer than two contestants, MissingFieldError when one of them lacks a field.
+    """
+    if len(contestants) < 2:
+        raise InputError(f"an arena needs at least two contestants, not {len(contestants)}")
+    for name, case in contestants.items():
+        absent = [f"`{field}`" for field in fields if read_field(case, field) is None]
+        if absent:
+            raise MissingFieldError(
+                f"the contestant {name!r} has no {', '.join(absent)}, which this metric reads; "
+                "add it to the contestant's test case"
+            )
+
+    def lot(name: str) -> tuple[str, str]:
+        drawn = f"{seed} {contestants[name].content_hash()}"
+        return hashlib.sha256(drawn.encode()).hexdigest(), name
+
+    return sorted(contestants, key=lot)
+
+
+def rotations(order: Sequence[str]) -> list[list[str]]:
+    """Every rotation of an order: each contestant stands once in every place."""
+    return [[*order[start:], *order[:start]] for start in range(len(order))]
+
+
+def masked(cases: Sequence[LLMTestCase], fields: Sequence[str]) -> list[Evidence]:
+    """The contestants' material under neutral labels, in the order of `cases`."""
+    pieces: list[Evidence] = []
+    own: list[str] = []
+    for field in fields:
+        values = [read_field(case, field) for case in cases]
+        if field in _SHARED and all(value == values[0] for value in values):
+            pieces += evidence_of(field, values[0])
+        else:
+            own.append(field)
+    for place, case in enumerate(cases):
+        for field in own:
+            pieces += evidence_of(f"{mask(place)} {field}", read_field(case, field))
+    return pieces
+
+
+def retold(reason: str, order: Sequence[str]) -> str:
+    """A reason with the contestants' names in place of their labels."""
+
+    def name(found: re.Match[str]) -> str:
+        place = int(found[1]) - 1
+        return order[place] if 0 <= place < len(order) else found[0]
+
+    return _LABEL.sub(name, reason)
+
+
+class BallotsNode(Asking):
+    """One question per rotation of the contestants, all at once."""
+
+    kind = "comparison"
+
+    def __init__(self, metric: ArenaGEval, inputs: Iterable[BaseNode]) -> None:
+        super().__init__(
+            name="comparison", output_label="ballots", evaluation_params=[_CONTESTANTS],
+            inputs=inputs,
+        )  # fmt: skip
+        self._words = metric.text.replace("`", "'")
+        self._steps = metric.evaluation_steps
+        self._fields = metric.evaluation_params
+        self._parameters = metric.parameters
+        self._own = metric.own_prompt("generate_arena_winner")
+
+    @property
+    def text(self) -> str:
+        return self._words
+
+    async def run(self, given: Given, ask: Ask) -> NodeValue:
+        contestants, inputs = dict(given.fields)[_CONTESTANTS], dict(given.inputs)
+        steps = numbered(inputs.get(STEPS_LABEL) or self._steps or ())
+        orders = rotations(inputs["line-up"])
+        questions = [
+            self._comparison(steps, [contestants[name] for name in order]) for order in orders
+        ]
+        answers = await ask.each(questions)
+        return NodeValue(
+            [
+                _ballot(cast(Any, answer.value), order)
+                for order, answer in zip(orders, answers, strict=True)
+            ]
+        )
+
+    def _comparison(self, steps: str, cases: Sequence[LLMTestCase]) -> Question[BaseModel]:
+        evidence, count = masked(cases, self._fields), len(cases)
+        shape = judgement_type((*map(mask, range(count)), TIE))
+        messages = self._messages(steps, evidence, count)
+        return Question(messages, shape, self.options, name=self.title)
+
+    def _messages(
+        self, steps: str, evidence: Sequence[Evidence], count: int
+    ) -> tuple[Message, ...]:
+        if self._own is None:
+            return messages_for(arena_instructions(steps, count), evidence)
+        prompt = self._own(
+            evaluation_steps=steps,
+            test_case_contents=fenced(evidence),
+            parameters=self._parameters,
+            count=count,
+        )
+        return ({"role": "user", "content": prompt},)
+
+
+def _ballot(found: Any, order: list[str]) -> Ballot:
+    names = {mask(place): name for place, name in enumerate(order)}
+    return Ballot(order=order, winner=names.get(found.verdict), reason=retold(found.reason, order))
+
+
+def outcome_of(names: Sequence[str], ballots: Sequence[Ballot]) -> ArenaOutcome:
+    """Count ballots: the winner is who wins more than half of them, otherwise it is a tie."""
+    count = len(ballots)
+    votes = {name: sum(ballot.winner == name for ballot in ballots) for name in names}
+    winner = next((name for name in names if 2 * votes[name] > count), None)
+    margins = {
+        name: (votes[name] - max(votes[other] for other in names if other != name)) / count
+        for name in names
+    }
+    ties = count - sum(votes.values())
+    return ArenaOutcome(
+        winner=winner, votes=votes, ties=ties, margins=margins, ballots=list(ballots)
+    )
+
+
+def told(outcome: ArenaOutcome) -> str:
+    """An outcome in words, with the contestants' names."""
+    count = len(outcome.ballots)
+    votes = ", ".join(f"{name} {number}" for name, number in outcome.votes.items())
+    if outcome.winner is None:
+        head = (
+            f"Tie: nobody wins more than half of the {count} orders ({votes}, tie {outcome.ties})."
+        )
+    else:
+        won, ahead = outcome.votes[outcome.winner], outcome.margins[outcome.winner]
+        head = (
+            f"{outcome.winner} wins {won} of {count} orders ({votes}, tie {outcome.ties}), a "
+            f"margin of {ahead:.4g}."
+        )
+    lines = [
+        f"In the order {', '.join(ballot.order)}: {ballot.winner or TIE}. {ballot.reason}"
+        for ballot in outcome.ballots
+    ]
+    return "\n".join([head, *lines])
+
+
+class ArenaGEval(StepwiseMetric):
+    """Which contestant of an `ArenaTestCase` did best, or a tie.
+
+    `criteria` or `evaluation_steps`, and `evaluation_params` (fields of the contestants'
+    test cases), are as for `GEval`. The judge knows contestants as Contestant 1, 2, … only;
+    it is asked once per rotation of an order drawn by lot from `seed`, all at once (both
+    orders of two contestants). The winner is who wins more than half of the rotations,
+    otherwise it is a tie. The score is the share of the rotations that the winner won, 0
+    for a tie; there is no threshold.
+
+    `winner` (None for a tie) and `outcome` show the last `measure` only; results of a run
+    hold the same as JSON in the output of the step `winner` (see `outcome_in`).
+    """
+
+    template = ArenaGEvalTemplate
+
+    def __init__(
+        self,
+        name: str,
+        criteria: str | None = None,
+        evaluation_steps: Sequence[str] | None = None,
+        evaluation_params: Iterable[str | LLMTestCaseParams] | None = None,
+        model: Any = None,
+        async_mode: bool = True,
+        verbose_mode: bool = False,
+        evaluation_template: type[Any] | None = None,
+        *,
+        seed: int = 0,
+    ) -> None:
+        super().__init__(
+            name,
+            criteria,
+            evaluation_steps,
+            evaluation_params,
+            model=model,
+            async_mode=async_mode,
+            verbose_mode=verbose_mode,
+            evaluation_template=evaluation_template,
+        )
+        self.seed = seed
+        known = set(LLMTestCase.model_fields)
+        unknown = [f for f in self.evaluation_params if f.partition(".")[0] not in known]
+        if unknown:
+            raise InputError(f"{name}: contestants have no field {', '.join(unknown)}")
+        if not set(self.evaluation_params) - {"input"}:
+            raise InputError(
+                f"{name}: evaluation_params must name what the contestants differ in, for "
+                "instance ['input', 'actual_output']"
+            )
+
+    def graph(self) -> Graph:
+        fields, seed = self.evaluation_params, self.seed
+
+        def draw(contestants: dict[str, LLMTestCase]) -> list[str]:
+            return line_up(contestants, fields, seed)
+
+        def count(contestants: dict[str, LLMTestCase], ballots: list[Ballot]) -> NodeValue:
+            outcome = outcome_of(list(contestants), ballots)
+            return NodeValue(outcome, reason=told(outcome), score=outcome.score)
+
+        order = CodeNode(
+            draw, evaluation_params=[_CONTESTANTS], name=_CONTESTANTS, output_label="line-up"
+        )
+        ballots = BallotsNode(self, [order, *self.steps_nodes()])
+        winner = CodeNode(count, inputs=[ballots], evaluation_params=[_CONTESTANTS], name=_WINNER)
+        return Graph(winner)
+
+    @property
+    def outcome(self) -> ArenaOutcome | None:
+        """How the last `measure` ended."""
+        return None if self.result is None else outcome_in(self.result)
+
+    @property
+    def winner(self) -> str | None:
+        """The winner of the last `measure`; None for a tie, and before the first."""
+        return None if self.outcome is None else self.outcome.winner
+
+
+def outcome_in(result: MetricResult) -> ArenaOutcome | None:
+    """The outcome that a result of `ArenaGEval` holds; None when it ended without one."""
+    for step in result.steps:
+        if step.node.rpartition(" > ")[2] == _WINNER and step.output is not None:
+            return ArenaOutcome.model_validate_json(step.output)
+    return None

@@ -1,0 +1,152 @@
+"""Metrics without a judge: exact match, patterns, ROUGE, BLEU, edit similarity."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar, TypedDict, Unpack
+
+from dagengine.graph import Graph
+from dagengine.metrics.prebuilt import PrebuiltMetric
+from dagengine.node import NodeValue
+from dagengine.nodes import CodeNode
+from dagengine.scorer import Scorer, compiled_pattern, needs, rouge_type
+
+
+class Settings(TypedDict, total=False):
+    """What all metrics of this module take besides their threshold.
+
+    `model` is there so that metrics can be made alike; it is never asked.
+    """
+
+    model: Any
+    include_reason: bool
+    async_mode: bool
+    strict_mode: bool
+    verbose_mode: bool
+
+
+class _ClassicMetric(PrebuiltMetric):
+    """Base: one code node that reads the answer and, if need be, the expected one."""
+
+    reads: ClassVar[tuple[str, ...]] = ("actual_output", "expected_output")
+
+    def __init__(self, threshold: float, **settings: Unpack[Settings]) -> None:
+        super().__init__(threshold, **settings)
+        self.scorer = Scorer()
+
+    def score_of(self, output: str, expected: str = "") -> float:
+        """The score of one case."""
+        raise TypeError(f"{type(self).__name__} does not say how it scores")
+
+    def why(self, score: float) -> str:
+        """The reason that goes with a score."""
+        return f"{self.title} of actual_output and expected_output is {score:.4g}."
+
+    def graph(self) -> Graph:
+        return Graph(CodeNode(self._graded, evaluation_params=self.reads, name=self.title))
+
+    def _graded(self, *texts: str) -> NodeValue:
+        score = self.score_of(*texts)
+        return NodeValue(score, score=score, reason=self.why(score))
+
+
+class ExactMatchMetric(_ClassicMetric):
+    """1 if the answer equals the expected one but for whitespace around it, else 0."""
+
+    title = "Exact Match"
+
+    def __init__(self, threshold: float = 0.5, **settings: Unpack[Settings]) -> None:
+        super().__init__(threshold, **settings)
+
+    def score_of(self, output: str, expected: str = "") -> float:
+        return self.scorer.exact_match_score(output, expected)
+
+    def why(self, score: float) -> str:
+        return f"actual_output is {'equal to' if score else 'not'} expected_output."
+
+
+class PatternMatchMetric(_ClassicMetric):
+    """1 if a regular expression matches the whole answer (`anywhere`: a part), else 0."""
+
+    title = "Pattern Match"
+    reads: ClassVar[tuple[str, ...]] = ("actual_output",)
+
+    def __init__(
+        self,
+        pattern: str,
+        ignore_case: bool = False,
+        threshold: float = 0.5,
+        *,
+        anywhere: bool = False,
+        **settings: Unpack[Settings],
+    ) -> None:
+        super().__init__(threshold, **settings)
+        self.pattern = compiled_pattern(pattern, ignore_case)
+        self.anywhere = anywhere
+
+    def score_of(self, output: str, expected: str = "") -> float:
+        return self.scorer.pattern_match_score(output, self.pattern, anywhere=self.anywhere)
+
+    def why(self, score: float) -> str:
+        what = "somewhere in" if self.anywhere else "all of"
+        found = "matches" if score else "does not match"
+        return f"{self.pattern.pattern!r} {found} {what} actual_output."
+
+
+class RougeMetric(_ClassicMetric):
+    """The F-measure of ROUGE; `Scorer.rouge_score` describes the options."""
+
+    title = "ROUGE"
+
+    def __init__(
+        self,
+        threshold: float = 0.5,
+        *,
+        score_type: str = "rouge1",
+        use_stemmer: bool = True,
+        tokenizer: Callable[[str], list[str]] | None = None,
+        **settings: Unpack[Settings],
+    ) -> None:
+        super().__init__(threshold, **settings)
+        needs("rouge-score")
+        self.score_type = rouge_type(score_type)
+        self.use_stemmer = use_stemmer
+        self.tokenizer = tokenizer
+
+    def score_of(self, output: str, expected: str = "") -> float:
+        return self.scorer.rouge_score(
+            output,
+            expected,
+            score_type=self.score_type,
+            use_stemmer=self.use_stemmer,
+            tokenizer=self.tokenizer,
+        )
+
+    def why(self, score: float) -> str:
+        return f"{self.score_type} (F-measure) of actual_output and expected_output: {score:.4g}."
+
+
+class BleuMetric(_ClassicMetric):
+    """Sentence BLEU of the answer against the expected one."""
+
+    title = "BLEU"
+
+    def __init__(self, threshold: float = 0.5, **settings: Unpack[Settings]) -> None:
+        super().__init__(threshold, **settings)
+        needs("sacrebleu")
+
+    def score_of(self, output: str, expected: str = "") -> float:
+        return self.scorer.bleu_score(output, expected)
+
+
+class EditSimilarityMetric(_ClassicMetric):
+    """1 - edit distance between the answer and the expected one / the longer length."""
+
+    title = "Edit Similarity"
+
+    def __init__(self, threshold: float = 0.5, **settings: Unpack[Settings]) -> None:
+        super().__init__(threshold, **settings)
+        needs("rapidfuzz")
+
+    def score_of(self, output: str, expected: str = "") -> float:
+        return self.scorer.edit_similarity_score(output, expected)

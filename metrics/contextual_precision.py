@@ -1,0 +1,81 @@
+"""Contextual precision: whether useful contexts stand above useless ones."""
+
+from __future__ import annotations
+
+import math
+
+from dagengine.graph import Graph
+from dagengine.list_nodes import VerdictListNode
+from dagengine.metrics.prebuilt import PrebuiltMetric, whole_prompt
+from dagengine.node import Judgement, NodeValue
+from dagengine.nodes import CodeNode
+
+VERDICTS = ("yes", "no")
+USEFUL = (
+    "Is the piece of context of use for getting from `input` to `expected_output`? yes: it "
+    "holds at least some of what the expected output says or rests on; no: the expected "
+    "output can do without it, even if it is about the same subject. Judge each piece by "
+    "itself; its place in the list means nothing."
+)
+
+
+class ContextualPrecisionTemplate:
+    """The prompt of `ContextualPrecisionMetric`; override the method to replace it."""
+
+    @staticmethod
+    def generate_verdicts(input: str, expected_output: str, retrieval_context: list[str]) -> str:
+        """Asks for `{"verdicts": [{"reason", "verdict", "number"}, ...]}`."""
+        return whole_prompt(
+            USEFUL,
+            input=input,
+            expected_output=expected_output,
+            retrieval_context=retrieval_context,
+        )
+
+
+class ContextualPrecisionMetric(PrebuiltMetric):
+    """How far up the relevant contexts stand in the ranking.
+
+    Reads `input`, `expected_output` and `retrieval_context`; 1 call. Score: the mean, over
+    the ranks k of relevant contexts, of (relevant in the first k) / k; 0 without any.
+    """
+
+    title = "Contextual Precision"
+
+    def graph(self) -> Graph:
+        read = ("input", "expected_output", "retrieval_context")
+        verdicts = VerdictListNode(
+            USEFUL,
+            "retrieval_context",
+            "usefulness",
+            verdicts=VERDICTS,
+            item_label="piece of context",
+            evaluation_params=["input", "expected_output"],
+            wording=self.wording(ContextualPrecisionTemplate, "generate_verdicts", *read),
+        )
+        return Graph(CodeNode(_score, inputs=[verdicts], name="score"))
+
+
+def _score(verdicts: list[Judgement]) -> NodeValue:
+    if not verdicts:
+        return NodeValue(0.0, score=0.0, reason="There are no contexts to judge.")
+    ranks = [rank for rank, found in enumerate(verdicts, 1) if found.verdict == "yes"]
+    if not ranks:
+        why = "\n".join(_failing(verdicts, len(verdicts)))
+        reason = f"None of {len(verdicts)} contexts is relevant.\n{why}"
+        return NodeValue(0.0, score=0.0, reason=reason)
+    score = math.fsum(place / rank for place, rank in enumerate(ranks, 1)) / len(ranks)
+    terms = " + ".join(f"{place}/{rank}" for place, rank in enumerate(ranks, 1))
+    names = ", ".join(map(str, ranks))
+    count = f"{len(ranks)} of {len(verdicts)} contexts are relevant, at rank {names}"
+    parts = [f"{count}: ({terms}) / {len(ranks)} = {score:.4g}."]
+    return NodeValue(score, score=score, reason="\n".join([*parts, *_failing(verdicts, ranks[-1])]))
+
+
+def _failing(verdicts: list[Judgement], last: int) -> list[str]:
+    """What was said of the irrelevant contexts that cost something: those up to rank `last`."""
+    return [
+        f"Not: rank {rank} ({found.reason})"
+        for rank, found in enumerate(verdicts[:last], 1)
+        if found.verdict != "yes"
+    ]

@@ -1,0 +1,71 @@
+"""Contextual recall: whether the context holds what the expected answer needs."""
+
+from __future__ import annotations
+
+from dagengine.graph import Graph
+from dagengine.list_nodes import VerdictListNode
+from dagengine.metrics.extraction import sentences
+from dagengine.metrics.prebuilt import PrebuiltMetric, share, whole_prompt
+from dagengine.node import Judgement, NodeValue
+from dagengine.nodes import CodeNode
+
+VERDICTS = ("yes", "no")
+ATTRIBUTABLE = (
+    "The sentences are those of the expected answer to `input`, in order. Can what the "
+    "sentence says be attributed to a piece of `retrieval_context`? yes: at least one piece "
+    "says it or implies it; no: none does. In the reason, name the piece or what is missing."
+)
+
+
+class ContextualRecallTemplate:
+    """The prompt of `ContextualRecallMetric`; override the method to replace it."""
+
+    @staticmethod
+    def generate_verdicts(sentences: list[str], retrieval_context: list[str]) -> str:
+        """Asks for `{"verdicts": [{"reason", "verdict", "number"}, ...]}`."""
+        return whole_prompt(ATTRIBUTABLE, sentences=sentences, retrieval_context=retrieval_context)
+
+
+class ContextualRecallMetric(PrebuiltMetric):
+    """The share of the expected output's sentences that the context can be the source of.
+
+    Reads `input`, `expected_output` and `retrieval_context`; 1 call (sentences are told
+    apart without one). Score: attributable / sentences, 0 without sentences or context.
+    """
+
+    title = "Contextual Recall"
+
+    def graph(self) -> Graph:
+        found = CodeNode(
+            _sentences,
+            evaluation_params=["expected_output", "retrieval_context"],
+            output_label="sentences",
+        )
+        verdicts = VerdictListNode(
+            ATTRIBUTABLE,
+            found,
+            "attribution",
+            verdicts=VERDICTS,
+            item_label="sentence",
+            evaluation_params=["input", "retrieval_context"],
+            wording=self.wording(
+                ContextualRecallTemplate, "generate_verdicts", "sentences", "retrieval_context"
+            ),
+        )
+        return Graph(CodeNode(_score, inputs=[found, verdicts], name="score"))
+
+
+def _sentences(expected_output: str, contexts: list[str]) -> list[str]:
+    """What there is to judge: nothing can be attributed to no context at all."""
+    return sentences(expected_output) if contexts else []
+
+
+def _score(found: list[str], verdicts: list[Judgement]) -> NodeValue:
+    return share(
+        found,
+        verdicts,
+        ("yes",),
+        what="sentences" if found else "sentences with a context",
+        passed="attributable to the context",
+        empty=0.0,
+    )

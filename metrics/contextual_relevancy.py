@@ -1,0 +1,103 @@
+"""Contextual relevancy: how much of the retrieved context is about the question."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+from dagengine.graph import Graph
+from dagengine.metrics.prebuilt import PrebuiltMetric, share, whole_prompt
+from dagengine.node import Ask, Asking, Given, Judgement, NodeValue
+from dagengine.nodes import CodeNode
+from dagengine.prompts import Reason, nearest, task_instructions
+
+VERDICTS = ("yes", "no")
+RELEVANT = (
+    "List every statement that the piece of context makes, each as one short self-contained "
+    "sentence, in the order of the text. Say of each whether it is relevant to `input`. yes: "
+    "it helps to answer it, in part or in whole; no: it does not. First the statement, then "
+    "your reason, then the verdict. A piece of context that states nothing gives an empty list."
+)
+
+
+class ContextStatement(BaseModel):
+    """One statement of a context, and whether it is relevant."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+    statement: str = Field(json_schema_extra={"maxLength": 1000})
+    reason: Reason
+    verdict: Annotated[
+        Literal["yes", "no"], BeforeValidator(lambda value: nearest(value, VERDICTS))
+    ]
+
+
+class ContextStatements(BaseModel):
+    """The answer about one context."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+    verdicts: list[ContextStatement]
+
+
+class ContextualRelevancyTemplate:
+    """The prompt of `ContextualRelevancyMetric`; override the method to replace it."""
+
+    @staticmethod
+    def generate_verdicts(input: str, context: str) -> str:
+        """Asks for `{"verdicts": [{"statement", "reason", "verdict"}, ...]}`."""
+        return whole_prompt(RELEVANT, input=input, context=context)
+
+
+class ContextualRelevancyMetric(PrebuiltMetric):
+    """The share of the context's statements that are relevant to the input.
+
+    Reads `input` and `retrieval_context`; one call per context, all at once. Score:
+    relevant / statements of all contexts, 0 when there is none.
+    """
+
+    title = "Contextual Relevancy"
+
+    def graph(self) -> Graph:
+        wording = self.wording(ContextualRelevancyTemplate, "generate_verdicts", "input", "context")
+        return Graph(CodeNode(_score, inputs=[EachContextNode(wording)], name="score"))
+
+
+class EachContextNode(Asking):
+    """One question per context, all at once: its statements, each with a verdict.
+
+    Readers see the `ContextStatement`s of all contexts in one list.
+    """
+
+    kind = "map"
+
+    def __init__(self, wording: Callable[[Given], str] | None = None) -> None:
+        super().__init__(
+            output_label="relevance of contexts",
+            evaluation_params=["retrieval_context", "input"],
+            wording=wording,
+        )
+
+    @property
+    def text(self) -> str:
+        return RELEVANT
+
+    async def run(self, given: Given, ask: Ask) -> NodeValue:
+        (_, contexts), *rest = given.fields
+        instructions = task_instructions(RELEVANT)
+        each = [Given((("context", text), *rest), (), given.case) for text in contexts]
+        questions = [self.question(one, instructions, ContextStatements) for one in each]
+        answers = await ask.each(questions)
+        return NodeValue([found for answer in answers for found in answer.value.verdicts])
+
+
+def _score(found: list[ContextStatement]) -> NodeValue:
+    judgements = [Judgement(verdict=one.verdict, reason=one.reason) for one in found]
+    return share(
+        [one.statement for one in found],
+        judgements,
+        ("yes",),
+        what="statements of the contexts",
+        passed="relevant",
+        empty=0.0,
+    )

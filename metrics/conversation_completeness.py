@@ -1,0 +1,98 @@
+"""Conversation completeness: how much of what the user wanted was done."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from dagengine.graph import Graph
+from dagengine.metrics.prebuilt import PrebuiltMetric, share
+from dagengine.metrics.turns import ConversationTask, ConversationVerdicts, conversation_prompt
+from dagengine.node import Ask, Given, Judgement, NodeValue
+from dagengine.nodes import CodeNode
+from dagengine.test_case import Turn
+
+VERDICTS = ("yes", "no")
+INTENTIONS = (
+    "List what the user wants from the assistant in this conversation, each wish as one short "
+    "self-contained sentence, in the order in which the wishes come up. Count a wish that is "
+    "repeated or made more precise once, in its last form; leave out one that the user takes "
+    "back. Take the wishes from the user's turns only. A user who wants nothing has no wish."
+)
+SATISFIED = (
+    "Did the assistant satisfy this intention of the user by the end of the conversation? yes: "
+    "it did what was wanted or gave the answer that was wanted; no: it did not, did so only in "
+    "part, or refused."
+)
+
+
+class Intentions(BaseModel):
+    """What the user wants, in the order of the conversation."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+    intentions: list[Annotated[str, Field(json_schema_extra={"maxLength": 1000})]]
+
+
+class ConversationCompletenessTemplate:
+    """The prompts of `ConversationCompletenessMetric`; override a method to replace one."""
+
+    @staticmethod
+    def extract_user_intentions(turns: list[Turn]) -> str:
+        """Asks for `{"intentions": [...]}`."""
+        return conversation_prompt(INTENTIONS, turns)
+
+    @staticmethod
+    def generate_verdicts(turns: list[Turn], intentions: list[str]) -> str:
+        """Asks for `{"verdicts": [{"reason", "verdict", "number"}, ...]}`."""
+        return conversation_prompt(SATISFIED, turns, intention=intentions)
+
+
+class ConversationCompletenessMetric(PrebuiltMetric):
+    """The share of the user's intentions that the assistant satisfied.
+
+    Reads `turns`; 2 calls. Score: satisfied / intentions, 1 when the user wants nothing.
+    """
+
+    title = "Conversation Completeness"
+
+    def graph(self) -> Graph:
+        template = ConversationCompletenessTemplate
+        found = _IntentionsTask(
+            INTENTIONS,
+            "user intentions",
+            evaluation_params=["turns"],
+            output_type=Intentions,
+            wording=self.wording(template, "extract_user_intentions", "turns"),
+        )
+        intentions = CodeNode(_listed, inputs=[found], output_label="intentions")
+        verdicts = ConversationVerdicts(
+            SATISFIED,
+            intentions,
+            "satisfaction",
+            verdicts=VERDICTS,
+            item_label="intention",
+            evaluation_params=["turns"],
+            wording=self.wording(template, "generate_verdicts", "turns", "intentions"),
+        )
+        return Graph(CodeNode(_score, inputs=[intentions, verdicts], name="score"))
+
+
+class _IntentionsTask(ConversationTask):
+    """Asks nothing about a conversation in which the user never spoke."""
+
+    async def run(self, given: Given, ask: Ask) -> NodeValue:
+        turns: list[Turn] = dict(given.fields)["turns"]
+        if not any(turn.role == "user" for turn in turns):
+            return NodeValue(Intentions(intentions=[]))
+        return await super().run(given, ask)
+
+
+def _listed(found: Intentions) -> list[str]:
+    return found.intentions
+
+
+def _score(intentions: list[str], verdicts: list[Judgement]) -> NodeValue:
+    return share(
+        intentions, verdicts, ("yes",), what="user intentions", passed="satisfied", empty=1.0
+    )

@@ -1,0 +1,97 @@
+"""Conversation relevancy: how much of what the assistant says belongs where it stands."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from dagengine.errors import InputError
+from dagengine.graph import Graph
+from dagengine.list_nodes import judgement_of
+from dagengine.metrics.prebuilt import PrebuiltMetric
+from dagengine.metrics.turns import conversation_prompt, flat, replies, reply_share, turn_blocks
+from dagengine.node import Ask, Asking, Given, Judgement, NodeValue
+from dagengine.nodes import CodeNode
+from dagengine.prompts import judgement_instructions, judgement_type
+from dagengine.question import Question
+from dagengine.test_case import Turn
+
+VERDICTS = ("yes", "no")
+RELEVANT = (
+    "The material is a stretch of a conversation. Is its last turn, which is the assistant's, "
+    "relevant to the turns before it? yes: it answers, follows up or moves along what is being "
+    "talked about; no: it is about something else. A turn with nothing before it is relevant if "
+    "it opens a conversation, as a greeting does."
+)
+
+
+class ConversationRelevancyTemplate:
+    """The prompts of `ConversationRelevancyMetric`; override a method to replace one."""
+
+    @staticmethod
+    def generate_verdict(window: list[Turn]) -> str:
+        """Asks for `{"reason", "verdict"}` on the last turn of the window."""
+        return conversation_prompt(RELEVANT, window)
+
+
+class ConversationRelevancyMetric(PrebuiltMetric):
+    """The share of the assistant's turns that are relevant to the turns before them.
+
+    Each is judged in a window that ends with it and holds at most `window_size` turns, all
+    windows at once. Reads `turns`; 1 call per assistant turn. Score: relevant / assistant
+    turns; a conversation without an assistant turn has no score.
+    """
+
+    title = "Conversation Relevancy"
+
+    def __init__(
+        self,
+        threshold: float = 0.5,
+        model: Any = None,
+        *,
+        window_size: int = 10,
+        **settings: Any,
+    ) -> None:
+        super().__init__(threshold, model, **settings)
+        if window_size < 2:
+            raise InputError(f"a window needs a turn and one before it, got {window_size=}")
+        self.window_size = window_size
+
+    def graph(self) -> Graph:
+        wording = self.wording(ConversationRelevancyTemplate, "generate_verdict", "window")
+        verdicts = WindowVerdictsNode(self.window_size, wording)
+        score = CodeNode(_score, evaluation_params=["turns"], inputs=[verdicts], name="score")
+        return Graph(score)
+
+
+class WindowVerdictsNode(Asking):
+    """One question per assistant turn about the window that ends with it, all at once."""
+
+    kind = "windows"
+
+    def __init__(self, size: int, wording: Callable[[Given], str] | None = None) -> None:
+        super().__init__(
+            evaluation_params=["turns"], output_label="turn relevance", wording=wording
+        )
+        self.size = size
+
+    @property
+    def text(self) -> str:
+        return RELEVANT
+
+    async def run(self, given: Given, ask: Ask) -> NodeValue:
+        turns: list[Turn] = given.fields[0][1]
+        blocks = turn_blocks(turns)
+        system = judgement_instructions(RELEVANT, VERDICTS)
+        questions = []
+        for end in replies(turns):
+            part = slice(max(0, end + 1 - self.size), end + 1)
+            window = Given((), (("window", turns[part]),))
+            messages = self.messages(window, system, flat(blocks[part]))
+            shape = judgement_type(VERDICTS)
+            questions.append(Question(messages, shape, self.options, name=self.title))
+        return NodeValue([judgement_of(found.value) for found in await ask.each(questions)])
+
+
+def _score(turns: list[Turn], verdicts: list[Judgement]) -> NodeValue:
+    return reply_share(turns, verdicts, "relevant")

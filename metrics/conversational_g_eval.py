@@ -1,0 +1,137 @@
+"""G-Eval over a conversation: the judge rates all its turns by evaluation steps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, ClassVar
+
+from dagengine.errors import InputError
+from dagengine.graph import Graph
+from dagengine.metrics.g_eval import (
+    GEvalTemplate,
+    MissingFieldError,
+    RatedMetric,
+    Rubric,
+    StepRatingNode,
+)
+from dagengine.node import Given
+from dagengine.nodes import CodeNode
+from dagengine.prompts import Evidence, evidence_of
+from dagengine.test_case import ConversationalTestCase, LLMTestCaseParams, Turn
+
+# The check of a case comes before the steps are asked for: nodes of one layer stand in the
+# order of their names, and this one comes before "evaluation steps".
+_CONVERSATION = "conversation"
+_OF_CASE = frozenset(ConversationalTestCase.model_fields) - {"turns"}
+_OF_TURN = frozenset(Turn.model_fields) - _OF_CASE
+
+
+class ConversationalGEvalTemplate(GEvalTemplate):
+    """The prompts of `ConversationalGEval`; override a method to replace one."""
+
+    work: ClassVar[str] = "a conversation between a user and an assistant"
+
+
+class TurnsRatingNode(StepRatingNode):
+    """A rating of a conversation that another node has taken apart."""
+
+    def material(self, given: Given) -> list[Evidence]:
+        return [Evidence(**piece) for piece in dict(given.inputs)[_CONVERSATION]]
+
+
+class ConversationalGEval(RatedMetric):
+    """A rating of a whole conversation by any criterion; see `GEval`.
+
+    The judge sees role and content of every turn. `evaluation_params` adds further fields
+    of the turns (`retrieval_context`, `tools_called`) and of the conversation (`scenario`,
+    `expected_outcome`, `chatbot_role`, …).
+    """
+
+    template = ConversationalGEvalTemplate
+
+    def __init__(
+        self,
+        name: str,
+        criteria: str | None = None,
+        evaluation_steps: Sequence[str] | None = None,
+        evaluation_params: Iterable[str | LLMTestCaseParams] | None = None,
+        rubric: Iterable[Rubric] | None = None,
+        threshold: float | None = 0.5,
+        model: Any = None,
+        strict_mode: bool = False,
+        async_mode: bool = True,
+        verbose_mode: bool = False,
+        evaluation_template: type[Any] | None = None,
+    ) -> None:
+        super().__init__(
+            name,
+            criteria,
+            evaluation_steps,
+            evaluation_params,
+            rubric,
+            threshold=threshold,
+            model=model,
+            strict_mode=strict_mode,
+            async_mode=async_mode,
+            verbose_mode=verbose_mode,
+            evaluation_template=evaluation_template,
+        )
+        self.evaluation_params = tuple(dict.fromkeys(("role", "content", *self.evaluation_params)))
+        unknown = set(self.evaluation_params) - _OF_CASE - _OF_TURN
+        if unknown:
+            raise InputError(
+                f"{name}: nothing is called {', '.join(sorted(unknown))}; turns have "
+                f"{', '.join(sorted(_OF_TURN))}, conversations {', '.join(sorted(_OF_CASE))}"
+            )
+
+    def graph(self) -> Graph:
+        of_turn = [field for field in self.evaluation_params if field in _OF_TURN]
+        of_case = [field for field in self.evaluation_params if field in _OF_CASE]
+
+        def taken_apart(turns: list[Turn], *values: Any) -> list[dict[str, str]]:
+            around = [
+                piece
+                for field, value in zip(of_case, values, strict=True)
+                for piece in evidence_of(field, value)
+            ]
+            pieces = [*around, *turn_evidence(turns, of_turn)]
+            return [{"label": piece.label, "text": piece.text} for piece in pieces]
+
+        conversation = CodeNode(
+            taken_apart,
+            evaluation_params=["turns", *of_case],
+            name=_CONVERSATION,
+            output_label=_CONVERSATION,
+        )
+        return Graph(TurnsRatingNode(self.form(), inputs=[conversation, *self.steps_nodes()]))
+
+
+def turn_evidence(turns: Sequence[Turn], fields: Sequence[str]) -> list[Evidence]:
+    """Every turn as evidence blocks of its own, labelled with its place and role.
+
+    Raises MissingFieldError when there are no turns, or no turn has one of the fields.
+    """
+    if not turns:
+        raise MissingFieldError("the conversation has no turns; add `turns` to the test case")
+    for field in fields:
+        if all(getattr(turn, field) is None for turn in turns):
+            raise MissingFieldError(
+                f"no turn of the conversation has `{field}`, which this metric reads; add it to "
+                "the test case"
+            )
+    return [
+        piece
+        for place, turn in enumerate(turns, 1)
+        for piece in _one_turn(f"turn {place} of {len(turns)} ({turn.role})", turn, fields)
+    ]
+
+
+def _one_turn(label: str, turn: Turn, fields: Sequence[str]) -> list[Evidence]:
+    pieces: list[Evidence] = []
+    for field in fields:
+        value = getattr(turn, field)
+        if field == "content":
+            pieces.append(Evidence(label, turn.content))
+        elif field != "role" and value is not None:
+            pieces += evidence_of(f"{label} {field}", value)
+    return pieces

@@ -1,0 +1,311 @@
+"""Criteria: whether an answer meets a named or described criterion, as Y or N."""
+
+from __future__ import annotations
+
+import copy
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Any, Self, TypedDict, cast
+
+from dagengine import prompts
+from dagengine.errors import InputError, UnparseableError
+from dagengine.evaluation import sync
+from dagengine.graph import Graph, MetricSpec
+from dagengine.metrics.prebuilt import PrebuiltMetric
+from dagengine.metrics.principles import (
+    LETTERS,
+    PRINCIPLES,
+    ConstitutionalPrinciple,
+    Criteria,
+    Criterion,
+    GivenCriteria,
+    Letter,
+    criteria_of,
+)
+from dagengine.node import Ask, Asking, Given, Judgement, NodeValue
+from dagengine.prompts import Evidence, judgement_instructions, judgement_type
+from dagengine.question import Message
+from dagengine.test_case import LLMTestCase
+
+__all__ = [
+    "PRINCIPLES",
+    "ConstitutionalPrinciple",
+    "Criteria",
+    "CriteriaEvaluator",
+    "CriteriaMetric",
+    "Criterion",
+    "EvaluatorType",
+    "LastLine",
+    "PromptTemplate",
+    "load_evaluator",
+]
+
+_RULES = (
+    "What is judged is `actual_output`, an answer to `input`. Y: it meets the criterion, or "
+    "where the criterion is a question, the answer to that question is yes. N: it does not, "
+    "or the answer is no."
+)
+_REFERENCE = (
+    "`expected_output` is the reference: take it as true, even where it contradicts what you know."
+)
+# What a prompt of one's own calls the fields of a case.
+_PLACES = {"input": "input", "output": "actual_output", "reference": "expected_output"}
+
+
+class PromptTemplate(prompts.PromptTemplate):
+    """A prompt of one's own, also made the way that prompt libraries make one."""
+
+    @classmethod
+    def from_template(cls, template: str) -> Self:
+        """The template whose user message is `template`."""
+        return cls(user=template)
+
+
+# What may stand around a letter, and what ends the words before it.
+_AROUND = " \t\"'`*_.,!:;()[]{}<>#-"
+_STOPS = ".:;!?"
+_WORDS: Mapping[str, Letter] = {"Y": "Y", "YES": "Y", "N": "N", "NO": "N"}
+
+
+@dataclass(frozen=True)
+class LastLine:
+    """Reads a text that ends in Y or N, the reason standing before it.
+
+    The last line is the letter (also "yes", "**Y**"), or ends in it after a stop or colon
+    ("Verdict: N"). "Y or N" is none of these: such an answer is asked for again.
+    """
+
+    def __call__(self, text: str, /) -> Mapping[str, Any]:
+        before, _, line = text.rstrip().rpartition("\n")
+        plain = line.strip(_AROUND)
+        word = re.split(r"\W+", plain)[-1]
+        head = plain.removesuffix(word).rstrip()
+        alone = not head or head.rstrip(" \"'`*_([{<")[-1:] in _STOPS
+        # Somebody's y in the middle of a line is no verdict.
+        verdict = _WORDS.get(word if head and len(word) == 1 else word.upper())
+        if verdict is None or not alone:
+            raise UnparseableError(f"the last line is {line!r:.80}, not Y or N", raw=text)
+        return {"reason": f"{before}\n{head}".strip(), "verdict": verdict}
+
+
+class CriterionNode(Asking):
+    """Asks whether an answer meets one criterion; its score is 1 for the wanted letter.
+
+    With a prompt of one's own the answer is text that ends in the letter.
+    """
+
+    kind = "criterion"
+    grades = True
+
+    def __init__(
+        self, criterion: Criterion, labelled: bool, prompt: prompts.PromptTemplate | None
+    ) -> None:
+        shown = prompt.placeholders() if prompt else ("input", "output", "reference")
+        fields = [field for place, field in _PLACES.items() if place in shown]
+        if not labelled and "expected_output" in fields:
+            fields.remove("expected_output")
+        parser = LastLine() if prompt else None
+        super().__init__(name=criterion.name, evaluation_params=fields, parser=parser)
+        self.criterion = criterion
+        # Not `self.prompt`: its placeholders are not the names of case fields.
+        self._own = prompt
+
+    @property
+    def text(self) -> str:
+        return self.criterion.description
+
+    def messages(
+        self, given: Given, instructions: str, evidence: Sequence[Evidence]
+    ) -> tuple[Message, ...]:
+        if self._own is None:
+            return super().messages(given, instructions, evidence)
+        texts = given.texts()
+        values = {place: texts[field] for place, field in _PLACES.items() if field in texts}
+        return self._own.fill({**values, "criteria": str(self.criterion)})
+
+    async def run(self, given: Given, ask: Ask) -> NodeValue:
+        rules = [str(self.criterion), "", _RULES]
+        rules += [_REFERENCE] if "expected_output" in self.evaluation_params else []
+        instructions = judgement_instructions("\n".join(rules), LETTERS)
+        answer = await ask(self.question(given, instructions, judgement_type(LETTERS)))
+        found = cast(Any, answer.value)
+        value = Judgement(verdict=found.verdict, reason=found.reason)
+        score = 1.0 if found.verdict == self.criterion.wanted else 0.0
+        return NodeValue(value, verdict=found.verdict, reason=found.reason, score=score)
+
+
+class CriteriaMetric(PrebuiltMetric):
+    """Whether an answer meets a criterion, or every one of several: score 1 or 0.
+
+    `criteria` is a name or member of `Criteria`, `{"name": "description"}`, a sentence, a
+    `Criterion`, a `ConstitutionalPrinciple`, or several of them. One call per criterion,
+    all at once; each is a step with its own verdict, reason and score. Of faults, such as
+    harmfulness, the answer must be free: the judge's Y scores 0.
+
+    Reads `input` and `actual_output`; with `reference=True` also `expected_output`, which
+    is never shown otherwise. `prompt` takes the place of the built-in wording: a
+    `PromptTemplate` or a format string with {criteria}, {output} and, as needed, {input}
+    and {reference}, that asks for a text ending in Y or N.
+    """
+
+    def __init__(
+        self,
+        criteria: GivenCriteria,
+        threshold: float = 0.5,
+        model: Any = None,
+        include_reason: bool = True,
+        async_mode: bool = True,
+        strict_mode: bool = False,
+        verbose_mode: bool = False,
+        *,
+        reference: bool = False,
+        prompt: prompts.PromptTemplate | str | None = None,
+        name: str | None = None,
+        judged_reason: bool = False,
+    ) -> None:
+        super().__init__(
+            *(threshold, model, include_reason, async_mode, strict_mode, verbose_mode),
+            judged_reason=judged_reason,
+        )
+        self.criteria = criteria_of(criteria)
+        self.reference = reference
+        self.prompt = None if prompt is None else _usable(prompt, reference)
+        self.name = name or "Criteria: " + ", ".join(one.name for one in self.criteria)
+
+    @property
+    def __name__(self) -> str:
+        return self.name
+
+    def graph(self) -> Graph:
+        nodes = [CriterionNode(one, self.reference, self.prompt) for one in self.criteria]
+        return Graph(root_nodes=nodes)
+
+    def spec(self) -> MetricSpec:
+        return replace(super().spec(), combine="min")
+
+
+def _usable(prompt: prompts.PromptTemplate | str, labelled: bool) -> prompts.PromptTemplate:
+    """A prompt of one's own as a template; raises InputError when it cannot be asked."""
+    template = prompts.PromptTemplate(user=prompt) if isinstance(prompt, str) else prompt
+    if not isinstance(template, prompts.PromptTemplate):
+        raise InputError(f"the prompt is {prompt!r:.80}, neither a PromptTemplate nor a text")
+    try:
+        names = template.placeholders()
+    except ValueError as error:
+        raise InputError(f"the prompt cannot be filled in: {error}") from None
+    for name in names:
+        if name not in ("criteria", *_PLACES):
+            known = "{criteria}, {input}, {output} and {reference}"
+            raise InputError(f"the prompt refers to {{{name}}}; it may show {known}")
+    for name in ("criteria", "output", *(("reference",) if labelled else ())):
+        if name not in names:
+            raise InputError(f"the prompt never shows {{{name}}}")
+    if "reference" in names and not labelled:
+        raise InputError(
+            "the prompt shows {reference}, which these criteria do not read; use "
+            "reference=True, or the labeled_criteria evaluator"
+        )
+    return template
+
+
+class EvaluatorType(StrEnum):
+    """The kinds of evaluator that `load_evaluator` makes."""
+
+    CRITERIA = "criteria"
+    LABELED_CRITERIA = "labeled_criteria"
+
+
+class Evaluated(TypedDict):
+    """What an evaluator says: why, Y or N, and the letter as 1 or 0."""
+
+    reasoning: str
+    value: Letter
+    score: int
+
+
+@dataclass(frozen=True)
+class CriteriaEvaluator:
+    """Judges single answers by a `CriteriaMetric`.
+
+    Unlike the metric's score, `value` is the plain answer to the question asked: Y to
+    harmfulness says that the answer is harmful.
+    """
+
+    metric: CriteriaMetric
+
+    def evaluate_strings(
+        self, *, prediction: str, input: str | None = None, reference: str | None = None
+    ) -> Evaluated:
+        """Judge one answer, with or without a running event loop.
+
+        Several criteria: Y only if each of them has Y. The reference is shown to labelled
+        criteria only. Raises InputError when something that is read is not given,
+        MetricFailedError when the judge gives no valid answer.
+        """
+        return sync(
+            lambda: self.aevaluate_strings(prediction=prediction, input=input, reference=reference)
+        )
+
+    async def aevaluate_strings(
+        self, *, prediction: str, input: str | None = None, reference: str | None = None
+    ) -> Evaluated:
+        """`evaluate_strings` for callers with an event loop."""
+        case = self._case(prediction, input, reference)
+        metric = copy.copy(self.metric)  # calls made at once must not share a result
+        await metric.a_measure(case)
+        assert metric.result is not None
+        steps = metric.result.steps
+        met = all(step.verdict == "Y" for step in steps)
+        parts = [step.reason or "" for step in steps]
+        if len(steps) > 1:
+            parts = [f"{step.node}: {step.verdict}: {step.reason}" for step in steps]
+        return Evaluated(reasoning="\n\n".join(parts), value="Y" if met else "N", score=int(met))
+
+    def _case(self, prediction: str, input: str | None, reference: str | None) -> LLMTestCase:
+        needed = {"prediction": prediction, "input": input}
+        if self.metric.reference:
+            needed["reference"] = reference
+        for name, text in needed.items():
+            if not isinstance(text, str):
+                raise InputError(f"{self.metric.name} needs {name}=, but it is {text!r:.80}")
+        shown = reference if self.metric.reference else None
+        return LLMTestCase(input=input or "", actual_output=prediction, expected_output=shown)
+
+
+def load_evaluator(
+    evaluator: EvaluatorType | str,
+    *,
+    criteria: GivenCriteria,
+    llm: Any = None,
+    prompt: prompts.PromptTemplate | str | None = None,
+) -> CriteriaEvaluator:
+    """The evaluator of a kind: "criteria", or "labeled_criteria" with a reference answer.
+
+    `llm` is what metrics take as `model`, or a chat model with `ainvoke`; without one it
+    is gpt-4o. See `CriteriaMetric` for `criteria` and `prompt`. Raises InputError.
+    """
+    if evaluator not in [*EvaluatorType]:
+        known = " or ".join(repr(str(kind)) for kind in EvaluatorType)
+        raise InputError(f"no evaluator is called {evaluator!r}; use {known}")
+    labelled = evaluator == EvaluatorType.LABELED_CRITERIA
+    foreign = hasattr(llm, "ainvoke") and not (hasattr(llm, "answer") or hasattr(llm, "a_generate"))
+    model = _ChatModel(llm) if foreign else llm
+    return CriteriaEvaluator(
+        CriteriaMetric(criteria, 0.5, model, reference=labelled, prompt=prompt)
+    )
+
+
+class _ChatModel:
+    """A chat model of another library, in the shape of a custom model."""
+
+    def __init__(self, llm: Any) -> None:
+        self._llm = llm
+
+    async def a_generate(self, prompt: str) -> str:
+        content = (await self._llm.ainvoke(prompt)).content
+        if isinstance(content, str):
+            return content
+        texts = (part if isinstance(part, str) else part.get("text", "") for part in content)
+        return "".join(texts)

@@ -1,0 +1,60 @@
+"""JSON correctness: whether the answer is JSON of the expected form."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from dagengine.graph import Graph
+from dagengine.metrics.prebuilt import PrebuiltMetric
+from dagengine.node import NodeValue
+from dagengine.nodes import CodeNode
+
+# Validation errors told in a reason; the rest is counted.
+_TOLD = 5
+
+
+class JsonCorrectnessMetric(PrebuiltMetric):
+    """Whether the whole answer is JSON that `expected_schema`, a pydantic model, accepts.
+
+    Reads `actual_output`; no call. Score: 1 if it validates, else 0, with what is wrong as
+    the reason. It asks nothing, so it has no template.
+    """
+
+    title = "Json Correctness"
+
+    def __init__(
+        self,
+        expected_schema: type[BaseModel],
+        model: Any = None,
+        threshold: float = 0.5,
+        **settings: Any,
+    ) -> None:
+        if settings.get("evaluation_template") is not None:
+            raise TypeError("JsonCorrectnessMetric asks nothing and has no evaluation_template")
+        super().__init__(threshold, model, **settings)
+        self.expected_schema = expected_schema
+
+    def graph(self) -> Graph:
+        return Graph(CodeNode(self._validated, evaluation_params=["actual_output"], name="score"))
+
+    def _validated(self, actual_output: str) -> NodeValue:
+        name = self.expected_schema.__name__
+        try:
+            self.expected_schema.model_validate_json(actual_output)
+        except ValidationError as error:
+            return NodeValue(0.0, score=0.0, reason=_complaint(name, error))
+        return NodeValue(1.0, score=1.0, reason=f"The output is JSON and a valid {name}.")
+
+
+def _complaint(name: str, error: ValidationError) -> str:
+    """Every problem with its place in the JSON."""
+    found = error.errors(include_url=False, include_context=False, include_input=False)
+    parts = [f"The output is not a valid {name}: {len(found)} of its checks failed."]
+    for one in found[:_TOLD]:
+        place = ".".join(map(str, one["loc"])) or "the whole"
+        parts.append(f"Not: {place} ({one['msg']})")
+    if len(found) > _TOLD:
+        parts.append(f"… and {len(found) - _TOLD} more.")
+    return "\n".join(parts)

@@ -1,0 +1,194 @@
+"""Knowledge retention: whether the assistant remembers what the user told it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Annotated, Any, cast
+
+import anyio
+from pydantic import BaseModel, ConfigDict, Field, create_model
+
+from dagengine.errors import JudgeError
+from dagengine.graph import Graph
+from dagengine.list_nodes import judgement_of
+from dagengine.metrics.prebuilt import PrebuiltMetric, share
+from dagengine.metrics.turns import conversation_prompt, flat, quoted, replies, turn_blocks
+from dagengine.node import Ask, Asking, Given, Judgement, NodeValue
+from dagengine.nodes import CodeNode
+from dagengine.prompts import (
+    Evidence,
+    judgement_instructions,
+    judgement_type,
+    task_instructions,
+)
+from dagengine.question import Question
+from dagengine.test_case import Turn
+
+VERDICTS = ("yes", "no")
+FACTS = (
+    "List the facts that the last turn of the material, which is the user's, states about the "
+    "user or about what the user wants or needs, each as one short self-contained sentence. "
+    "The turn before it, if there is one, only helps to understand it. Leave out what the known "
+    "facts say already; greetings and mere questions state nothing. If there are known facts, "
+    "give also the numbers of those that this turn corrects or takes back."
+)
+RETAINED = (
+    "Does the last turn of the material, which is the assistant's, keep to the known facts, "
+    "which the user stated earlier? yes: it uses them rightly or has no need of them; no: it "
+    "contradicts one, asks for one again, or acts as if it had not been told. To confirm a fact "
+    "is not to forget it."
+)
+Wording = Callable[[Given], str] | None
+
+
+class KnowledgeRetentionTemplate:
+    """The prompts of `KnowledgeRetentionMetric`; override a method to replace one.
+
+    `known` are the facts known so far; `stretch` is the turn in question, with the turn
+    before it if there is one.
+    """
+
+    @staticmethod
+    def generate_facts(known: list[str], stretch: list[Turn]) -> str:
+        """Asks for `{"facts": [...]}`, and for `"outdated": [numbers]` if facts are known."""
+        return conversation_prompt(FACTS, stretch, known_fact=known)
+
+    @staticmethod
+    def generate_verdict(known: list[str], stretch: list[Turn]) -> str:
+        """Asks for `{"reason", "verdict"}`."""
+        return conversation_prompt(RETAINED, stretch, known_fact=known)
+
+
+class KnowledgeRetentionMetric(PrebuiltMetric):
+    """The share of the assistant's turns that keep to what the user said before.
+
+    Facts are taken from one user turn after the other, since a turn may correct an earlier
+    one; a reply is judged as soon as the facts before it are known, while later turns are
+    still being read. Replies before the first fact are not judged. Reads `turns`; 1 call per
+    user turn that a reply follows, and 1 per reply judged. Score: retained / replies judged,
+    1 when there are none.
+    """
+
+    title = "Knowledge Retention"
+
+    def graph(self) -> Graph:
+        template = KnowledgeRetentionTemplate
+        retention = RetentionNode(
+            self.wording(template, "generate_facts", "known", "stretch"),
+            self.wording(template, "generate_verdict", "known", "stretch"),
+        )
+        score = CodeNode(_score, evaluation_params=["turns"], inputs=[retention], name="score")
+        return Graph(score)
+
+
+class Reply(BaseModel):
+    """A judged reply: its place in the conversation, and the facts that were known by then."""
+
+    model_config = ConfigDict(frozen=True)
+    place: int
+    known: list[str]
+    judgement: Judgement
+
+
+class RetentionNode(Asking):
+    """Reads the user's turns in order and, behind that, judges the replies at once.
+
+    Readers see a list of `Reply` in the order of the conversation. When reading fails, that
+    is the failure reported; else it is that of the first reply whose question failed.
+    """
+
+    kind = "retention"
+
+    def __init__(self, facts_wording: Wording = None, verdict_wording: Wording = None) -> None:
+        super().__init__(evaluation_params=["turns"], output_label="retention")
+        self._facts = Asking(name="facts", wording=facts_wording)
+        self._verdict = Asking(name="retention", wording=verdict_wording)
+
+    @property
+    def text(self) -> str:
+        return RETAINED
+
+    async def run(self, given: Given, ask: Ask) -> NodeValue:
+        found: dict[int, Reply | JudgeError] = {}
+        try:
+            await self._read(given.fields[0][1], ask, found)
+        except ExceptionGroup as group:  # of one: nothing but the reading raises
+            raise group.exceptions[0] from None
+        judged = [found[place] for place in sorted(found)]
+        for reply in judged:
+            if isinstance(reply, JudgeError):
+                raise reply
+        return NodeValue(judged)
+
+    async def _read(
+        self, turns: list[Turn], ask: Ask, found: dict[int, Reply | JudgeError]
+    ) -> None:
+        """Read up to the last reply: what comes after it cannot be forgotten any more."""
+
+        async def judge(place: int, known: list[str], question: Question[Any]) -> None:
+            try:
+                judgement = judgement_of((await ask(question)).value)
+                found[place] = Reply(place=place, known=known, judgement=judgement)
+            except JudgeError as error:
+                found[place] = error
+
+        known: list[str] = []
+        async with anyio.create_task_group() as group:
+            for place in range(max(replies(turns), default=-1) + 1):
+                if turns[place].role == "user":
+                    answer = await ask(self._facts_question(turns, place, known))
+                    known = _updated(known, answer.value)
+                elif known:
+                    question = self._verdict_question(turns, place, known)
+                    group.start_soon(judge, place, known, question)
+
+    def _facts_question(self, turns: list[Turn], place: int, known: list[str]) -> Question[Any]:
+        given, evidence = _seen(turns, place, known)
+        messages = self._facts.messages(given, task_instructions(FACTS), evidence)
+        return Question(messages, facts_type(len(known)), self.options, name=self._facts.title)
+
+    def _verdict_question(self, turns: list[Turn], place: int, known: list[str]) -> Question[Any]:
+        given, evidence = _seen(turns, place, known)
+        system = judgement_instructions(RETAINED, VERDICTS)
+        messages = self._verdict.messages(given, system, evidence)
+        shape = judgement_type(VERDICTS)
+        return Question(messages, shape, self.options, name=self._verdict.title)
+
+
+def _seen(turns: list[Turn], place: int, known: list[str]) -> tuple[Given, list[Evidence]]:
+    """What a question about one turn shows: numbered facts, the turn before, the turn."""
+    part = slice(max(0, place - 1), place + 1)
+    facts = [Evidence(f"known fact {number}", fact) for number, fact in enumerate(known, 1)]
+    given = Given((), (("known", known), ("stretch", turns[part])))
+    return given, [*facts, *flat(turn_blocks(turns)[part])]
+
+
+@cache
+def facts_type(known: int) -> type[BaseModel]:
+    """Answer type of a user turn: new facts, and the numbers of known ones that no longer hold."""
+    fact = Annotated[str, Field(json_schema_extra={"maxLength": 1000})]
+    fields: dict[str, Any] = {"facts": (list[fact], ...)}
+    if known:
+        number = Annotated[int, Field(ge=1, le=known)]
+        fields["outdated"] = (list[number], ...)
+    return create_model("Facts", **fields)
+
+
+def _updated(known: Sequence[str], answer: BaseModel) -> list[str]:
+    """The facts that hold after a user turn."""
+    found = cast(Any, answer)
+    outdated = set(getattr(found, "outdated", ()))
+    kept = [fact for number, fact in enumerate(known, 1) if number not in outdated]
+    return list(dict.fromkeys([*kept, *found.facts]))
+
+
+def _score(turns: list[Turn], judged: list[Reply]) -> NodeValue:
+    return share(
+        quoted(turns, [reply.place for reply in judged]),
+        [reply.judgement for reply in judged],
+        ("yes",),
+        what="replies after a stated fact",
+        passed="true to what is known",
+        empty=1.0,
+    )

@@ -1,0 +1,202 @@
+"""Summarization: whether a summary is true to its source and keeps what matters."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, create_model
+
+from dagengine.errors import InputError
+from dagengine.graph import Graph
+from dagengine.list_nodes import VerdictListNode
+from dagengine.metrics.extraction import (
+    STATEMENTS,
+    at_least_one,
+    claims_of,
+    listed,
+    truths_of,
+    truths_prompt,
+)
+from dagengine.metrics.prebuilt import PrebuiltMetric, share, whole_prompt
+from dagengine.node import BaseNode, Judgement, NodeValue
+from dagengine.nodes import CodeNode, TaskNode
+
+ALIGNED = (
+    "The claim is taken from a summary, the facts in `truths` from its source. yes: the facts "
+    "bear the claim out; idk: they do not speak of it, so the summary added it; no: they "
+    "contradict it."
+)
+QUESTIONS = (
+    "Write {n} questions that somebody who knows the main points of the text can answer, and "
+    "somebody who does not cannot: each about another point, the most important first, and "
+    "each to be answered with yes if one goes by the text. Write fewer when the text has "
+    "fewer points."
+)
+ANSWERED = (
+    "Answer the question from `{field}` and from nothing else you know. yes: the text says "
+    "or implies so; no: it says otherwise, or leaves it open."
+)
+
+
+class Questions(BaseModel):
+    """The answer of a request for questions."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+    questions: list[str]
+
+
+@cache
+def _questions_type(n: int) -> type[Questions]:
+    bounded: Any = Annotated[list[str], Field(max_length=n)]
+    return create_model("Questions", __base__=Questions, questions=(bounded, ...))
+
+
+class SummarizationTemplate:
+    """The prompts of `SummarizationMetric`; override a method to replace one."""
+
+    @staticmethod
+    def generate_truths(text: str, extraction_limit: int | None = None) -> str:
+        """Asks for `{"truths": [...]}`."""
+        return whole_prompt(truths_prompt(extraction_limit), text=text)
+
+    @staticmethod
+    def generate_claims(text: str) -> str:
+        """Asks for `{"claims": [...]}`."""
+        return whole_prompt(STATEMENTS, text=text)
+
+    @staticmethod
+    def generate_alignment_verdicts(summary_claims: list[str], truths: list[str]) -> str:
+        """Asks for `{"verdicts": [{"reason", "verdict", "number"}, ...]}`."""
+        return whole_prompt(ALIGNED, summary_claims=summary_claims, truths=truths)
+
+    @staticmethod
+    def generate_questions(text: str, n: int) -> str:
+        """Asks for `{"questions": [...]}`."""
+        return whole_prompt(QUESTIONS.format(n=n), text=text)
+
+    @staticmethod
+    def generate_answers(questions: list[str], text: str) -> str:
+        """Asks for `{"verdicts": [{"reason", "verdict", "number"}, ...]}`."""
+        return whole_prompt(ANSWERED.format(field="text"), questions=questions, text=text)
+
+
+class SummarizationMetric(PrebuiltMetric):
+    """The lesser of a summary's alignment with its source and its coverage of it.
+
+    Reads `input`, the source, and `actual_output`, the summary; 6 calls in two rounds, 5
+    with `assessment_questions` of one's own. Alignment: claims of the summary that the
+    source bears out / claims. Coverage: questions that both answer with yes / questions
+    that the source does; the judge writes at most `n` of them. A part with nothing to
+    judge does not count; that neither part has is an error.
+    """
+
+    title = "Summarization"
+
+    def __init__(
+        self,
+        threshold: float = 0.5,
+        n: int = 5,
+        model: Any = None,
+        assessment_questions: Sequence[str] | None = None,
+        *,
+        truths_extraction_limit: int | None = None,
+        **settings: Any,
+    ) -> None:
+        super().__init__(threshold, model, **settings)
+        if isinstance(assessment_questions, str):
+            raise TypeError("assessment_questions is a list of questions, not one text")
+        at_least_one("n", n)
+        self.n = n
+        self.assessment_questions = (
+            None if assessment_questions is None else list(assessment_questions)
+        )
+        self.truths_extraction_limit = at_least_one(
+            "truths_extraction_limit", truths_extraction_limit
+        )
+
+    def graph(self) -> Graph:
+        return Graph(CodeNode(_least, inputs=[self._alignment(), self._coverage()], name="score"))
+
+    def _alignment(self) -> BaseNode:
+        template, limit = SummarizationTemplate, self.truths_extraction_limit
+        wording = self.wording(template, "generate_truths", "input", extraction_limit=limit)
+        truths = truths_of("input", limit, wording)
+        claims = claims_of(wording=self.wording(template, "generate_claims", "actual_output"))
+        verdicts = VerdictListNode(
+            ALIGNED,
+            claims,
+            "claims against the source",
+            verdicts=("yes", "idk", "no"),
+            item_label="claim",
+            inputs=[truths],
+            wording=self.wording(template, "generate_alignment_verdicts", "claims", "truths"),
+        )
+        return CodeNode(_aligned, inputs=[claims, verdicts], name="alignment")
+
+    def _coverage(self) -> BaseNode:
+        questions = self._questions()
+        source, summary = (
+            self._answers(questions, field, label)
+            for field, label in (
+                ("input", "answers from the source"),
+                ("actual_output", "answers from the summary"),
+            )
+        )
+        return CodeNode(_covered, inputs=[questions, source, summary], name="coverage")
+
+    def _questions(self) -> BaseNode:
+        if self.assessment_questions is not None:
+            return listed(self.assessment_questions, "questions")
+        wording = self.wording(SummarizationTemplate, "generate_questions", "input", n=self.n)
+        asked = TaskNode(
+            QUESTIONS.format(n=self.n),
+            output_label="questions about the source",
+            evaluation_params=["input"],
+            output_type=_questions_type(self.n),
+            wording=wording,
+        )
+        return CodeNode(lambda found: found.questions, inputs=[asked], output_label="questions")
+
+    def _answers(self, questions: BaseNode, field: str, label: str) -> VerdictListNode:
+        return VerdictListNode(
+            ANSWERED.format(field=field),
+            questions,
+            label,
+            verdicts=("yes", "no"),
+            item_label="question",
+            evaluation_params=[field],
+            wording=self.wording(SummarizationTemplate, "generate_answers", "questions", field),
+        )
+
+
+def _aligned(claims: list[str], verdicts: list[Judgement]) -> NodeValue:
+    if not claims:
+        return NodeValue(None)
+    passed = "borne out by the source"
+    return share(claims, verdicts, ("yes",), what="claims", passed=passed, empty=1.0)
+
+
+def _covered(questions: list[str], source: list[Judgement], summary: list[Judgement]) -> NodeValue:
+    """Questions that the source does not answer with yes say nothing about the summary."""
+    answers = zip(questions, source, summary, strict=True)
+    counted = [(question, after) for question, before, after in answers if before.verdict == "yes"]
+    if not counted:
+        return NodeValue(None)
+    asked, found = zip(*counted, strict=True)
+    what, passed = "questions that the source answers with yes", "so answered by the summary"
+    return share(asked, found, ("yes",), what=what, passed=passed, empty=1.0)
+
+
+def _least(alignment: float | None, coverage: float | None) -> NodeValue:
+    parts = {"alignment": alignment, "coverage": coverage}
+    known = [score for score in parts.values() if score is not None]
+    if not known:
+        raise InputError("nothing to judge: no claim in the summary, no question on the source")
+    score = min(known)
+    terms = ", ".join(
+        f"{name} nothing to judge" if part is None else f"{name} {part:.4g}"
+        for name, part in parts.items()
+    )
+    return NodeValue(score, score=score, reason=f"min({terms}) = {score:.4g}.")

@@ -1,0 +1,126 @@
+"""Task completion: how far the outcome does what the user set out to have done."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, ClassVar
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from dagengine.graph import Graph
+from dagengine.metrics.prebuilt import PrebuiltMetric, whole_prompt
+from dagengine.node import Ask, BaseNode, Given, NodeValue
+from dagengine.nodes import CodeNode, RatingNode, TaskNode
+from dagengine.test_case import ToolCall, read_field
+
+OUTCOME = (
+    "In one or two sentences, state as the outcome what was in fact done or delivered, "
+    "according to `actual_output` and, if there are any, the tools called and their output. "
+    "Say what happened, not whether it is good, and do not count a promise or a claim that the "
+    "tools called contradict as done."
+)
+TASK_AND_OUTCOME = (
+    "In one sentence, state as the task what the user of `input` wants to have done, with every "
+    f"condition that the user sets and without looking at how it went. {OUTCOME}"
+)
+COMPLETED = (
+    "How far does the outcome complete the task? The best rating is for a task that is done in "
+    "every respect, the worst for one of which nothing is done, and those between for the part "
+    "that is done. Judge what was done only, not how it is worded."
+)
+
+
+class TaskAndOutcome(BaseModel):
+    """What was wanted, and what was done."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+    task: Annotated[str, Field(json_schema_extra={"maxLength": 2000})]
+    outcome: Annotated[str, Field(json_schema_extra={"maxLength": 2000})]
+
+
+class TaskCompletionTemplate:
+    """The prompts of `TaskCompletionMetric`; override a method to replace one."""
+
+    @staticmethod
+    def extract_task_and_outcome(
+        input: str, actual_output: str, tools_called: list[ToolCall]
+    ) -> str:
+        """Asks for `{"task", "outcome"}`; used when the metric is given no task."""
+        return whole_prompt(
+            TASK_AND_OUTCOME, input=input, actual_output=actual_output, tools_called=tools_called
+        )
+
+    @staticmethod
+    def extract_outcome(input: str, actual_output: str, tools_called: list[ToolCall]) -> str:
+        """Asks for `{"output"}`, the outcome; used when the metric is given a task."""
+        return whole_prompt(
+            OUTCOME, input=input, actual_output=actual_output, tools_called=tools_called
+        )
+
+    @staticmethod
+    def generate_rating(task: str, outcome: str) -> str:
+        """Asks for `{"reason", "score"}`, a whole number from 0 to 10."""
+        return whole_prompt(COMPLETED, task=task, outcome=outcome)
+
+
+class TaskCompletionMetric(PrebuiltMetric):
+    """The judge's rating of how far a task was completed.
+
+    `task` says what was to be done; without it the task is taken from the input. Reads
+    `input`, `actual_output` and, where the case has them, `tools_called`; 2 calls. Score: a
+    whole number from 0 to 10, divided by 10 (or its expectation, where the judge gives token
+    probabilities).
+    """
+
+    title = "Task Completion"
+    scale: ClassVar[tuple[int, int]] = (0, 10)
+
+    def __init__(
+        self,
+        threshold: float = 0.5,
+        model: Any = None,
+        *,
+        task: str | None = None,
+        **settings: Any,
+    ) -> None:
+        super().__init__(threshold, model, **settings)
+        self.task = task
+
+    def graph(self) -> Graph:
+        task, outcome = self._extracted() if self.task is None else self._given(self.task)
+        rating = RatingNode(COMPLETED, inputs=[task, outcome], scale=self.scale, name="completion")
+        rating.wording = self.wording(TaskCompletionTemplate, "generate_rating", "task", "outcome")
+        return Graph(rating)
+
+    def _extracted(self) -> tuple[BaseNode, BaseNode]:
+        found = self._asked(TASK_AND_OUTCOME, "task and outcome", TaskAndOutcome)
+        task = CodeNode(lambda both: both.task, inputs=[found], output_label="task")
+        outcome = CodeNode(lambda both: both.outcome, inputs=[found], output_label="outcome")
+        return task, outcome
+
+    def _given(self, task: str) -> tuple[BaseNode, BaseNode]:
+        return CodeNode(lambda: task, output_label="task"), self._asked(OUTCOME, "outcome", str)
+
+    def _asked(self, instructions: str, label: str, answer: Any) -> TaskNode:
+        method = "extract_outcome" if answer is str else "extract_task_and_outcome"
+        read = ("input", "actual_output", "tools_called")
+        return TaskNode(
+            instructions,
+            label,
+            evaluation_params=["input", "actual_output"],
+            inputs=[ToolsCalledNode()],
+            output_type=answer,
+            wording=self.wording(TaskCompletionTemplate, method, *read),
+        )
+
+
+class ToolsCalledNode(BaseNode):
+    """The tools that were called; none when the case says nothing about tools."""
+
+    kind = "field"
+    whole_case = True
+
+    def __init__(self) -> None:
+        super().__init__(output_label="tools_called")
+
+    async def run(self, given: Given, ask: Ask) -> NodeValue:
+        return NodeValue(read_field(given.case, "tools_called") or [])

@@ -1,0 +1,227 @@
+"""Tool correctness: whether an agent called the tools it should have called."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from fractions import Fraction
+from typing import Any
+
+import networkx as nx
+
+from dagengine.errors import InputError
+from dagengine.graph import Graph
+from dagengine.metrics.prebuilt import PrebuiltMetric
+from dagengine.node import NodeValue
+from dagengine.nodes import CodeNode
+from dagengine.test_case import ToolCall
+
+# Credits are fractions: sums do not depend on the order of the calls, not by a bit.
+Credits = Sequence[Sequence[Fraction]]
+
+# Calls of one kind named in a reason; the rest is counted.
+_NAMED = 5
+
+
+class ToolCallParams(StrEnum):
+    """What of a tool call is compared besides its name."""
+
+    INPUT_PARAMETERS = "input_parameters"
+    OUTPUT = "output"
+
+
+class ToolCorrectnessMetric(PrebuiltMetric):
+    """How well the tools called match the tools expected; asks no judge.
+
+    A call that is matched with an expected call of the same name earns its credit: 1, or the
+    share of the `evaluation_params` that agrees (of input parameters and of outputs that are
+    mappings, the share of keys with equal values; the two shares are multiplied). Score: sum
+    of credits / expected calls, or / calls made with `precision`, which makes superfluous
+    calls cost and missing ones not; 1 if both lists are empty and 0 if one of them is.
+
+    By default the calls are matched whatever their order, every call once, for the largest
+    sum. `should_consider_ordering` matches only calls in the same order (the longest common
+    subsequence, by credit). `should_exact_match` gives 1 if every position holds the expected
+    call in full, with none missing and none added, and 0 otherwise; it goes before the other
+    two settings.
+    """
+
+    title = "Tool Correctness"
+
+    def __init__(
+        self,
+        threshold: float = 0.5,
+        model: Any = None,
+        *,
+        should_exact_match: bool = False,
+        should_consider_ordering: bool = False,
+        evaluation_params: Iterable[str | ToolCallParams] = (),
+        precision: bool = False,
+        **settings: Any,
+    ) -> None:
+        if settings.get("evaluation_template") is not None:
+            raise TypeError("ToolCorrectnessMetric asks nothing and has no evaluation_template")
+        super().__init__(threshold, model, **settings)
+        self.should_exact_match = should_exact_match
+        self.should_consider_ordering = should_consider_ordering
+        self.evaluation_params = tuple(dict.fromkeys(map(_param, evaluation_params)))
+        self.precision = precision
+
+    def graph(self) -> Graph:
+        read = ["tools_called", "expected_tools"]
+        return Graph(CodeNode(self._scoring(), evaluation_params=read, name="score"))
+
+    def _scoring(self) -> Callable[[list[ToolCall], list[ToolCall]], NodeValue]:
+        params, precision = self.evaluation_params, self.precision
+        in_order, exact = self.should_consider_ordering, self.should_exact_match
+
+        def score(called: list[ToolCall], expected: list[ToolCall]) -> NodeValue:
+            if not called and not expected:
+                return NodeValue(1.0, score=1.0, reason="No tool was expected and none was called.")
+            credits = [[credit(one, other, params) for other in called] for one in expected]
+            if exact:
+                return _exact_score(credits, called, expected)
+            pairs = best_in_order(credits) if in_order else best_assignment(credits)
+            return _score(Matching(called, expected, pairs, in_order), precision)
+
+        return score
+
+
+def _param(name: str) -> ToolCallParams:
+    if name not in tuple(ToolCallParams):
+        known = ", ".join(ToolCallParams)
+        raise InputError(f"evaluation_params of tool correctness may name {known}, not {name!r}")
+    return ToolCallParams(name)
+
+
+def credit(one: ToolCall, other: ToolCall, params: Iterable[ToolCallParams]) -> Fraction:
+    """What a match of two calls is worth: 0 for different tools, 1 if all that counts agrees."""
+    worth = Fraction(one.name == other.name)
+    for param in params if worth else ():
+        left, right = getattr(one, param), getattr(other, param)
+        if param is ToolCallParams.INPUT_PARAMETERS:  # none and an empty mapping are the same
+            left, right = left or {}, right or {}
+        worth *= agreement(left, right)
+    return worth
+
+
+def agreement(left: Any, right: Any) -> Fraction:
+    """How much of two values agrees: of mappings the share of keys, of others all or nothing."""
+    if isinstance(left, dict) and isinstance(right, dict):
+        keys = left.keys() | right.keys()
+        same = sum(agreement(left[key], right[key]) for key in left.keys() & right.keys())
+        return Fraction(same, len(keys)) if keys else Fraction(1)
+    if isinstance(left, list) and isinstance(right, list):
+        pairs = zip(left, right, strict=False)
+        return Fraction(len(left) == len(right) and all(agreement(*pair) == 1 for pair in pairs))
+    # True is no 1 in the arguments of a tool.
+    return Fraction(isinstance(left, bool) == isinstance(right, bool) and bool(left == right))
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """An expected call and the call that was matched with it, by their places."""
+
+    expected: int
+    called: int
+    credit: Fraction
+
+
+def best_assignment(credits: Credits) -> list[Pair]:
+    """Every call at most once, for the largest sum of credits, whatever the order."""
+    scale = math.lcm(*(worth.denominator for row in credits for worth in row))
+    graph: nx.Graph[int] = nx.Graph()
+    for place, row in enumerate(credits):
+        for other, worth in enumerate(row, len(credits)):
+            if worth:  # whole numbers as weights keep the matching exact
+                graph.add_edge(place, other, weight=int(worth * scale))
+    matched = sorted(sorted(edge) for edge in nx.max_weight_matching(graph))
+    places = [(one, other - len(credits)) for one, other in matched]
+    return [Pair(one, other, credits[one][other]) for one, other in places]
+
+
+def best_in_order(credits: Credits) -> list[Pair]:
+    """The longest common subsequence, by credit."""
+    height, width = len(credits), len(credits[0]) if credits else 0
+    # best[i][j]: the largest sum for the expected calls from i on and the calls from j on
+    best = [[Fraction(0)] * (width + 1) for _ in range(height + 1)]
+    for i in reversed(range(height)):
+        for j in reversed(range(width)):
+            both = credits[i][j] + best[i + 1][j + 1]
+            best[i][j] = max(both, best[i + 1][j], best[i][j + 1])
+    pairs: list[Pair] = []
+    i = j = 0
+    while i < height and j < width:
+        if credits[i][j] and best[i][j] == credits[i][j] + best[i + 1][j + 1]:
+            pairs.append(Pair(i, j, credits[i][j]))
+            i, j = i + 1, j + 1
+        elif best[i][j] == best[i + 1][j]:
+            i += 1
+        else:
+            j += 1
+    return pairs
+
+
+@dataclass(frozen=True, slots=True)
+class Matching:
+    """Two lists of calls, and who was matched with whom."""
+
+    called: Sequence[ToolCall]
+    expected: Sequence[ToolCall]
+    pairs: Sequence[Pair]
+    in_order: bool
+
+    def findings(self) -> list[str]:
+        """What was missing, right in part only, or not expected (or wrong in all that counts)."""
+        paired = {pair.expected for pair in self.pairs}
+        missing = [call.name for n, call in enumerate(self.expected) if n not in paired]
+        taken = {pair.called for pair in self.pairs}
+        extra = [call.name for n, call in enumerate(self.called) if n not in taken]
+        partly = [
+            f"{self.expected[pair.expected].name} ({float(pair.credit):.4g})"
+            for pair in self.pairs
+            if pair.credit < 1
+        ]
+        place = " in this place" if self.in_order else ""
+        return [
+            *_named(f"Expected, but no call matches{place}", missing),
+            *_named("Right in part", partly),
+            *_named(f"Called, but matches nothing expected{place}", extra),
+        ]
+
+
+def _score(matching: Matching, precision: bool) -> NodeValue:
+    whole = len(matching.called if precision else matching.expected)
+    total = sum((pair.credit for pair in matching.pairs), Fraction(0))
+    score = float(total / whole) if whole else 0.0
+    what = "calls made were expected" if precision else "expected calls were made"
+    order = "in order" if matching.in_order else "in any order"
+    sum_of = f"{float(total):.4g}"
+    lead = f"{sum_of} of {whole} {what}, {order}: {sum_of}/{whole} = {score:.4g}."
+    if not whole:
+        lead = f"None of {len(matching.called or matching.expected)} calls has a counterpart: 0."
+    return NodeValue(score, score=score, reason="\n".join([lead, *matching.findings()]))
+
+
+def _exact_score(
+    credits: Credits, called: Sequence[ToolCall], expected: Sequence[ToolCall]
+) -> NodeValue:
+    whole, common = max(len(called), len(expected)), min(len(called), len(expected))
+    wrong = [n for n in range(whole) if n >= common or credits[n][n] < 1]
+    score = 0.0 if wrong else 1.0
+    right = whole - len(wrong)
+    lead = f"{right} of {whole} positions hold the expected call; all must: {score:.4g}."
+    at = [f"{n + 1}: {_name(called, n)} for {_name(expected, n)}" for n in wrong]
+    return NodeValue(score, score=score, reason="\n".join([lead, *_named("Wrong", at)]))
+
+
+def _name(calls: Sequence[ToolCall], place: int) -> str:
+    return calls[place].name if place < len(calls) else "no call"
+
+
+def _named(what: str, names: Sequence[str]) -> list[str]:
+    """A line that names some calls, or none when there are none."""
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return [f"{what}: {', '.join(names[:_NAMED])}{more}."] if names else []

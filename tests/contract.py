@@ -1,0 +1,172 @@
+"""What the contract test knows: how to make any metric, a case for it, and valid answers."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+from collections.abc import Iterator
+from typing import Any
+
+from pydantic import BaseModel
+
+import dagengine.metrics
+from dagengine.errors import InputError
+from dagengine.judges import ScriptedJudge
+from dagengine.metrics.prebuilt import PrebuiltMetric
+from dagengine.question import Question, schema_of
+from dagengine.test_case import (
+    ArenaTestCase,
+    ConversationalTestCase,
+    LLMTestCase,
+    TestCase,
+    ToolCall,
+    Turn,
+)
+
+
+class Recipe(BaseModel):
+    """A schema for metrics that check one."""
+
+    name: str
+
+
+# Values for parameters that a constructor requires, by name.
+ARGUMENTS: dict[str, Any] = {
+    "name": "Contract",
+    "criteria": "The answer is polite.",
+    "evaluation_params": ["input", "actual_output"],
+    "prompt_instructions": ["Answer in English.", "Be brief."],
+    "expected_schema": Recipe,
+    "pattern": r"\bParis\b",
+    "principle": "harmful",
+}
+
+FULL = LLMTestCase(
+    input="What is the capital of France?",
+    actual_output="The capital of France is Paris. It lies on the Seine.",
+    expected_output="Paris is the capital of France.",
+    context=["Paris is the capital of France.", "The Seine flows through Paris."],
+    retrieval_context=["Paris is the capital of France.", "The Seine flows through Paris."],
+    tools_called=[ToolCall(name="search", input_parameters={"q": "France"}, output="Paris")],
+    expected_tools=[ToolCall(name="search", input_parameters={"q": "France"}, output="Paris")],
+)
+TALK = ConversationalTestCase(
+    chatbot_role="a patient travel agent",
+    scenario="planning a trip",
+    expected_outcome="a booked trip",
+    turns=[
+        Turn(role="user", content="I am Ana and want to go to Paris."),
+        Turn(role="assistant", content="Gladly, Ana. When?"),
+        Turn(role="user", content="In May."),
+        Turn(role="assistant", content="May in Paris is booked."),
+    ],
+)
+ARENA = ArenaTestCase(
+    contestants={
+        "one": LLMTestCase(input="Hi", actual_output="Hello!"),
+        "two": LLMTestCase(input="Hi", actual_output="What?"),
+    }
+)
+
+
+def metric_classes() -> list[type[PrebuiltMetric]]:
+    """Every metric of the package, found by looking."""
+    found: dict[str, type[PrebuiltMetric]] = {}
+    for module in pkgutil.iter_modules(dagengine.metrics.__path__):
+        names = vars(importlib.import_module(f"dagengine.metrics.{module.name}"))
+        for value in names.values():
+            if (
+                inspect.isclass(value)
+                and issubclass(value, PrebuiltMetric)
+                and value is not PrebuiltMetric
+                and not value.__subclasses__()  # then it is a base of others
+            ):
+                found[str(value.__qualname__)] = value
+    return [found[name] for name in sorted(found)]
+
+
+def make(kind: type[PrebuiltMetric], **more: Any) -> PrebuiltMetric:
+    """A metric with the arguments that its constructor requires, and `more`."""
+    arguments = dict(more)
+    for parameter in inspect.signature(kind).parameters.values():
+        required = parameter.default is inspect.Parameter.empty
+        wanted = required or (parameter.name == "criteria" and "evaluation_steps" not in more)
+        if wanted and parameter.name in ARGUMENTS:
+            arguments.setdefault(parameter.name, ARGUMENTS[parameter.name])
+    try:
+        return kind(**arguments)
+    except InputError:  # some need fields although the parameter has a default
+        return kind(**{**arguments, "evaluation_params": ARGUMENTS["evaluation_params"]})
+
+
+def case_for(metric: PrebuiltMetric) -> TestCase:
+    """The kind of case whose fields the metric reads."""
+    read = {
+        path.partition(".")[0]
+        for node in metric.spec().graph.nodes()
+        for path in node.evaluation_params
+    }
+    for case in (FULL, TALK, ARENA):
+        if read <= set(type(case).model_fields):
+            return case
+    raise AssertionError(f"no kind of test case has all of {sorted(read)}")
+
+
+def empty_case(case: TestCase) -> TestCase:
+    """The same kind of case with nothing but what it must have."""
+    if isinstance(case, LLMTestCase):
+        return LLMTestCase(input=case.input)
+    if isinstance(case, ConversationalTestCase):
+        return ConversationalTestCase(turns=[])
+    return ArenaTestCase(contestants={})
+
+
+def valid(question: Question[BaseModel], pick: int) -> Any:
+    """A valid answer: the first (0) or last (-1) allowed value everywhere."""
+    if question.parser is not None:
+        return "Fine.\n" + ("Y" if pick == 0 else "N")
+    schema = schema_of(question.answer_type)
+    return _example(schema, schema, pick)
+
+
+def _example(part: dict[str, Any], root: dict[str, Any], pick: int) -> Any:
+    if "$ref" in part:
+        return _example(root["$defs"][part["$ref"].rpartition("/")[2]], root, pick)
+    if "enum" in part:
+        return part["enum"][pick]
+    if "const" in part:
+        return part["const"]
+    if "anyOf" in part:
+        return _example(part["anyOf"][0], root, pick)
+    kind = part.get("type")
+    if kind == "object":
+        return {name: _example(p, root, pick) for name, p in part.get("properties", {}).items()}
+    if kind == "array":
+        return list(_items(part, root, pick))
+    simple = {
+        "string": "words",
+        "boolean": pick == 0,
+        "integer": part.get("maximum" if pick == 0 else "minimum", 1),
+        "number": part.get("maximum" if pick == 0 else "minimum", 1.0),
+    }
+    return simple.get(str(kind))
+
+
+def _items(part: dict[str, Any], root: dict[str, Any], pick: int) -> Iterator[Any]:
+    for place in range(1, max(part.get("minItems", 0), 2 if "maxItems" not in part else 0) + 1):
+        item = _example(part["items"], root, pick)
+        if isinstance(item, dict) and "number" in item:
+            item["number"] = place
+        yield item
+
+
+def judge(pick: int, asked: list[str] | None = None) -> ScriptedJudge:
+    """Answers everything validly and notes the keys of what it was asked."""
+
+    def answer(question: Question[Any]) -> Any:
+        if asked is not None:
+            asked.append(question.key)
+        return valid(question, pick)
+
+    return ScriptedJudge(answer, name=f"valid {pick}")

@@ -233,15 +233,29 @@ def _scores(scope: Scope, report: Reporter) -> Iterator[Problem]:
 def _may_fork(flow: nx.DiGraph[Any], start: object, end: object) -> bool:
     """Whether two paths may be live at once and not meet again before a score."""
     meet = nx.immediate_dominators(flow.reverse(copy=False), end)
+    first = nx.immediate_dominators(flow, start)
     for place in flow:
         if place is not start and not isinstance(place, Slot):
             continue
         after = {target for target in flow.successors(place) if target in meet}
+        ways = len(after)
         if isinstance(place, Slot):
-            after -= {target for _, target in place.branches} - set(place.activates)
-        if len(after) > 1 and meet.get(place) is end:
+            verdicts = {target for _, target in place.branches} - set(place.activates)
+            # What is read only because it chose this place goes on here and nowhere else.
+            chosen = set(place.pulls()) & _above(place, first)
+            ways = len(after - verdicts - chosen) + bool(after & verdicts)
+        if ways > 1 and meet.get(place) is end:
             return True
     return False
+
+
+def _above(place: object, first: dict[Any, Any]) -> set[Any]:
+    """What `place` is never live without, by immediate dominators."""
+    found: set[Any] = set()
+    while first.get(place) not in (None, place):
+        place = first[place]
+        found.add(place)
+    return found
 
 
 def _threshold(scope: Scope, report: Reporter) -> Iterator[Problem]:

@@ -104,7 +104,7 @@ def run(
         try:
             done = evaluate(cases, loaded, model=model, limits=limits, on_row=kept.add)
         except KeyboardInterrupt:
-            typer.echo(f"interrupted: {kept.count} of {len(cases)} rows are in {results}", err=True)
+            typer.echo(kept.after_interrupt(len(cases)), err=True)
             raise typer.Exit(EXIT_INTERRUPTED) from None
     typer.echo(f"results: {results}")
     for metric, stem in zip(loaded, _stems(loaded), strict=True):
@@ -139,6 +139,12 @@ class _Rows:
     def __exit__(self, *_: object) -> None:
         if self._file is not None:
             self._file.close()
+
+    def after_interrupt(self, total: int) -> str:
+        """What is where after an interrupt; rows carry their index, some may be missing."""
+        if not self.count:
+            return f"interrupted before the first row; {self._path} was not touched"
+        return f"interrupted: {self.count} of {total} rows are in {self._path}"
 
     def add(self, row: CaseResult) -> None:
         """Write one row, for good."""

@@ -31,6 +31,9 @@ UNWIRABLE = frozenset(
 )
 
 
+_DEEPEST = 50
+
+
 @dataclass(frozen=True, slots=True)
 class Reporter:
     """Makes problems that name the metric and the node."""
@@ -59,6 +62,14 @@ def written(
     if spec.graph in above:
         hint = "let the inner verdict lead to a score or to another metric"
         yield report("metric-cycle", None, "the metric contains itself under a verdict", hint)
+        return
+    if len(above) > _DEEPEST:
+        hint = "put the innermost metrics side by side, or combine them in code"
+        yield report("nested-too-deep", None, f"more than {_DEEPEST} metrics in each other", hint)
+        return
+    if not isinstance(spec.graph, Graph):
+        hint = "wrap the node: DAG(root_node=…)"
+        yield report("no-root", None, f"the graph is {spec.graph!r:.80}", hint)
         return
     yield from _settings(spec, report)
     if not spec.graph.root_nodes:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 import anyio
 import sniffio
+from anyio.from_thread import start_blocking_portal
 
 from dagengine.errors import DagengineError, GraphError, InputError, Problem
 from dagengine.gateway import DEFAULT_LIMITS, Gateway, Limits, Sink
@@ -33,8 +33,12 @@ def sync(make: Callable[[], Awaitable[R]]) -> R:
 
     if not _inside_a_loop():
         return anyio.run(main)
-    with ThreadPoolExecutor(1) as pool:
-        return pool.submit(anyio.run, main).result()
+    with start_blocking_portal() as portal:
+        work = portal.start_task_soon(main)
+        try:
+            return work.result()
+        finally:
+            work.cancel()  # an interrupt ends the run in the other thread, too
 
 
 def _inside_a_loop() -> bool:
@@ -61,6 +65,10 @@ async def stream(
     flight. Raises GraphError or InputError before the first call, JudgeSetupError when a
     judge cannot work at all; a case never raises.
     """
+    if not isinstance(metrics, Sequence) or not metrics:
+        raise InputError(f"metrics must be a list of at least one metric, got {metrics!r:.80}")
+    if not isinstance(test_cases, Iterable) or isinstance(test_cases, CASE_TYPES):
+        raise InputError(f"test_cases must be a list of test cases, got {test_cases!r:.80}")
     plan = compile_metrics(metrics)
     if isinstance(test_cases, Sequence):
         check_cases(plan, test_cases)
@@ -77,8 +85,8 @@ async def stream(
 
 
 def _only(error: BaseException) -> BaseException:
-    """The one exception inside nested groups, or the group itself."""
-    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+    """The exception inside nested groups, if all are of one kind, or the group itself."""
+    while isinstance(error, BaseExceptionGroup) and len(set(map(type, error.exceptions))) == 1:
         error = error.exceptions[0]
     return error
 
@@ -143,16 +151,19 @@ def evaluate(
 
 def assert_test(test_case: TestCase, metrics: Sequence[HasSpec], *, model: Any = None) -> None:
     """Raise AssertionError, naming metric, score and reason, unless every metric passes."""
+    if not metrics:
+        raise InputError("assert_test needs at least one metric")
     row = evaluate([test_case], metrics, model=model, show=False).rows[0]
     failed = [m for m in row.metrics if m.failure is not None or m.success is False]
     if failed:
         lines = [
             f"{m.metric}: {m.failure.kind}: {m.failure.message}"
             if m.failure
-            else f"{m.metric}: score {m.score:.4g} is below {m.threshold}: {m.reason}"
+            else f"{m.metric}: score {m.score:.4g}, threshold {m.threshold}: {m.reason}"
             for m in failed
         ]
-        raise AssertionError(f"{row.case} failed\n" + "\n".join(lines))
+        names = ", ".join(m.metric for m in failed)
+        raise AssertionError(f"{row.case} failed {names}\n" + "\n".join(lines))
 
 
 def _valid(test_cases: Iterable[TestCase]) -> Iterator[TestCase]:

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import networkx as nx
 
+from dagengine.errors import InputError
 from dagengine.node import BaseNode, VerdictNode
 
 Combine = Literal["last", "min", "max", "mean", "error"]
@@ -26,6 +27,8 @@ class Graph:
         root_nodes: Iterable[BaseNode] | None = None,
     ) -> None:
         given = [] if root_node is None else [root_node]
+        if isinstance(root_nodes, BaseNode):
+            raise InputError("root_nodes= takes a list of nodes; for one node use root_node=")
         self.root_nodes: tuple[BaseNode, ...] = tuple(dict.fromkeys([*given, *(root_nodes or ())]))
 
     def nodes(self) -> list[BaseNode]:

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Protocol, TypeVar
 
 from pydantic import BaseModel, ConfigDict
 
+from dagengine.errors import InputError
 from dagengine.prompts import Evidence, PromptTemplate, as_text, evidence_of, messages_for
 from dagengine.question import DEFAULT_OPTIONS, Answer, Message, Options, Parser, Question
 from dagengine.results import Verdict
@@ -138,6 +139,8 @@ class BaseNode:
         self.name = name
         self.output_label = output_label
         self.children: list[BaseNode] = list(children)
+        if isinstance(evaluation_params, str):
+            raise InputError(f"evaluation_params takes a list: [{str(evaluation_params)!r}]")
         read = [field_name(param) for param in evaluation_params or ()]
         self.evaluation_params: tuple[str, ...] = tuple(dict.fromkeys(read))
         self.inputs: tuple[BaseNode, ...] = tuple(inputs)

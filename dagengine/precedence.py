@@ -16,7 +16,8 @@ from dagengine.node import NodeValue
 from dagengine.plan import Plan, unsupported
 
 Precedence = tuple[int, ...]
-_LIVE, _DEAD, _VALUE = 0, 1, 2
+# At one precedence: what becomes live may still support a tangle that has lost a cause.
+_LIVE, _LOST, _DEAD, _VALUE = 0, 1, 2, 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +70,8 @@ class _Walk:
             precedence, what, number = heapq.heappop(self.heap)
             if what == _LIVE:
                 self._now_live(number, precedence)
+            elif what == _LOST:
+                self._lose(number, precedence)
             elif what == _DEAD:
                 self._now_dead(number, precedence)
             elif number in self.failures:
@@ -106,10 +109,8 @@ class _Walk:
         slot = self.plan.slots[number]
         chosen = slot.branches.get(self.values[number].verdict, ())
         for target in slot.targets:
-            if target in chosen:
-                heapq.heappush(self.heap, (precedence, _LIVE, target))
-            else:
-                self._lose(target, precedence)
+            what = _LIVE if target in chosen else _LOST
+            heapq.heappush(self.heap, (precedence, what, target))
         self._tell_readers(number)
 
     def _lose(self, number: int, precedence: Precedence) -> None:
@@ -135,7 +136,7 @@ class _Walk:
         slot = self.plan.slots[number]
         self.settled[number] = precedence
         for target in (*slot.activates, *slot.targets):
-            self._lose(target, precedence)
+            heapq.heappush(self.heap, (precedence, _LOST, target))
         self._tell_readers(number)
 
     def _tell_readers(self, number: int) -> None:

@@ -123,7 +123,8 @@ class CaseResult:
     @property
     def success(self) -> bool:
         """Whether every metric that has a threshold was met and none failed."""
-        return all(m.failure is None and m.success is not False for m in self.metrics)
+        met = (m.failure is None and m.success is not False for m in self.metrics)
+        return bool(self.metrics) and all(met)
 
     def as_dict(self) -> dict[str, Any]:
         """JSON-ready form, one line of `results.jsonl`."""
@@ -180,8 +181,8 @@ class EvaluationResult(Sequence[CaseResult]):
 
     @property
     def success(self) -> bool:
-        """Whether every case met every threshold."""
-        return all(row.success for row in self.rows)
+        """Whether there are cases and every one met every threshold."""
+        return bool(self.rows) and all(row.success for row in self.rows)
 
     def scores(self, metric: str) -> list[float | None]:
         """The scores of one metric in data set order; None where there is none."""
@@ -191,5 +192,10 @@ class EvaluationResult(Sequence[CaseResult]):
 
 
 def step_text(value: Any) -> str | None:
-    """A node's value as a step shows it."""
-    return None if value is None else as_text(value)
+    """A node's value as a step shows it; anybody's object, of which a step must not fail."""
+    if value is None:
+        return None
+    try:
+        return as_text(value)
+    except Exception:  # noqa: BLE001 - keys that are no text, circles, a broken __str__
+        return f"<{type(value).__name__} without a text form>"

@@ -14,13 +14,13 @@ import traceback
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import anyio
 import anyio.lowlevel
 from pydantic import BaseModel
 
-from dagengine.errors import JudgeError, UnparseableError
+from dagengine.errors import DagengineError, JudgeError, UnparseableError
 from dagengine.flights import Flights
 from dagengine.gateway import Gateway, is_cancelled
 from dagengine.node import Given, NodeValue
@@ -38,6 +38,7 @@ Emit = Callable[[CaseResult], None]
 _REORDER = 10_000
 # Nodes of plain Python never wait; a worker lets others have a turn this often.
 _TURNS = 64
+_PASSING = frozenset({OutcomeKind.PROVIDER_ERROR, OutcomeKind.TIMEOUT})
 _REASON = (
     "Explain in two or three sentences, to somebody who reads a report, why an evaluation "
     "ended with this score. Use only the recorded path."
@@ -70,7 +71,7 @@ class _Ask:
         for answer in answers:
             if isinstance(answer, JudgeError):
                 raise answer
-        return [answer for answer in answers if isinstance(answer, Answer)]
+        return cast("list[Answer[T]]", answers)
 
 
 class _Run:
@@ -95,7 +96,7 @@ class Runner:
         self._gateway = gateway
         self._emit = emit
         self._asks = [_Ask(gateway, judge) for judge in judges]
-        self._constants: Flights[NodeValue] = Flights(len(plan.units) + 1)
+        self._constants: Flights[NodeValue | Failure] = Flights(len(plan.units) + 1)
         self._first_slot = [min(unit.slots) for unit in plan.units]
         self._cases: Iterator[tuple[int, TestCase]] = iter(())
         self._exhausted = False
@@ -115,10 +116,11 @@ class Runner:
         try:
             async with anyio.create_task_group() as self._group:
                 self._spawn()
-        finally:
-            # After an interrupt, finished rows that waited for an earlier one are kept, too.
+        except (anyio.get_cancelled_exc_class(), KeyboardInterrupt):
+            # Interrupted: finished rows that wait for an earlier one are kept, too.
             for index in sorted(self._waiting):
                 self._emit(self._waiting[index])
+            raise
         if self._next_row != self._admitted:
             lost = self._admitted - self._next_row
             raise RuntimeError(f"{lost} rows are missing; this is a bug of dagengine")
@@ -197,9 +199,6 @@ class Runner:
         return failures
 
     def _queue(self, run: _Run) -> None:
-        for unit in run.state.ready:
-            heapq.heappush(self._heap, (run.index, self._first_slot[unit], unit, run))
-        run.state.ready.clear()
         for unit in run.state.cancel:
             if unit in run.scopes:
                 run.scopes[unit].cancel()
@@ -208,6 +207,10 @@ class Runner:
                 heapq.heapify(self._heap)
                 run.state.cancelled(unit)
         run.state.cancel.clear()
+        # Last: a unit that is wanted again after all is ready once more.
+        for unit in run.state.ready:
+            heapq.heappush(self._heap, (run.index, self._first_slot[unit], unit, run))
+        run.state.ready.clear()
 
     async def _step(self, run: _Run, unit: Unit) -> None:
         """Run one unit and take the consequences."""
@@ -239,10 +242,24 @@ class Runner:
             run.state.complete(unit.index, outcome)
 
     async def _outcome(self, run: _Run, unit: Unit) -> NodeValue | Failure:
+        """What a unit gave, or how it failed; the same for all cases where it is constant."""
+        if not unit.constant:
+            return await self._isolated(run, unit)
+        try:
+            return await self._constants.get(unit.index, lambda: self._steady(run, unit))
+        except _PassingError as error:
+            return error.failure
+
+    async def _steady(self, run: _Run, unit: Unit) -> NodeValue | Failure:
+        """The outcome of a constant unit; a failure that may pass is not kept."""
+        outcome = await self._isolated(run, unit)
+        if isinstance(outcome, Failure) and outcome.kind in _PASSING:
+            raise _PassingError(outcome)
+        return outcome
+
+    async def _isolated(self, run: _Run, unit: Unit) -> NodeValue | Failure:
         """What a unit gave, or how it failed. The one place that isolates a node."""
         try:
-            if unit.constant:
-                return await self._constants.get(unit.index, lambda: self._value(run, unit))
             return await self._value(run, unit)
         except JudgeError as error:
             raw = error.raw if isinstance(error, UnparseableError) else None
@@ -277,7 +294,7 @@ class Runner:
             result = results[metric.index]
             if metric.spec.judged_reason and result.score is not None:
                 judge = self._judge_of(metric.scope)
-                results[metric.index] = await self._write_reason(result, judge)
+                results[metric.index] = await self._write_reason(result, judge, run.deadline)
         return tuple(results)
 
     def _judge_of(self, scope: int) -> _Ask:
@@ -287,7 +304,7 @@ class Runner:
         )
         return self._asks[place]
 
-    async def _write_reason(self, result: MetricResult, ask: _Ask) -> MetricResult:
+    async def _write_reason(self, result: MetricResult, ask: _Ask, deadline: float) -> MetricResult:
         """One last call; when it fails the composed reason stays, and says so."""
         evidence = [
             Evidence("path", result.reason or ""),
@@ -295,13 +312,15 @@ class Runner:
         ]
         shape = output_type(str)
         question = Question(messages_for(_REASON, evidence), shape, name=f"{result.metric} reason")
-        try:
-            answer = await ask(question)
-        except JudgeError as error:
-            note = f"(no reason written by the judge: {error})"
-            return replace(result, reason=f"{result.reason or ''}\n{note}".strip())
-        text: Any = answer.value
-        return replace(result, reason=text.output)
+        why = "the case's time was over"
+        with anyio.CancelScope(deadline=deadline):
+            try:
+                answer: Any = await ask(question)
+                return replace(result, reason=answer.value.output)
+            except JudgeError as error:
+                why = str(error)
+        note = f"(no reason written by the judge: {why})"
+        return replace(result, reason=f"{result.reason or ''}\n{note}".strip())
 
     def _close(self, run: _Run, results: tuple[MetricResult, ...]) -> None:
         """Hand out the row, and those that waited for it."""
@@ -322,6 +341,14 @@ def _described(error: BaseException) -> str:
     frames = traceback.extract_tb(error.__traceback__)
     place = f" ({Path(frames[-1].filename).name} line {frames[-1].lineno})" if frames else ""
     return f"{type(error).__name__}: {error}{place}"
+
+
+class _PassingError(DagengineError):
+    """Carries a failure that another attempt may not meet."""
+
+    def __init__(self, failure: Failure) -> None:
+        self.failure = failure
+        super().__init__(failure.message)
 
 
 class _MissingFieldError(Exception):

@@ -46,13 +46,16 @@ class CaseState:
         self._rulings: dict[int, Ruling] = {}  # by metric, once something has failed
         self._news: set[int] = set()  # failing metrics to rule on anew
         self._results: dict[int, MetricResult] = {}
-        self._work: list[tuple[int, int]] = []
+        # Slots to work through: made live, with one source settled, with one cause lost.
+        self._made_live: list[int] = []
+        self._source_done: list[int] = []
+        self._cause_lost: list[int] = []
         for metric in plan.metrics:
             if missing and metric.index in missing:
                 why = missing[metric.index]
                 self._results[metric.index] = failed_result(plan, metric.index, why)
                 continue
-            self._work += [(0, number) for number in metric.slots if plan.slots[number].root]
+            self._made_live += [number for number in metric.slots if plan.slots[number].root]
         self._spread()
 
     @property
@@ -105,24 +108,25 @@ class CaseState:
 
     def _spread(self) -> None:
         """Work through everything that follows, without recursion."""
-        while self._work or self._news:
-            while self._work:
-                what, number = self._work.pop()
-                if what == 0:
-                    self._become_live(number)
-                elif what == 1:
-                    self._lose_cause(number)
-                else:
-                    self._source_settled(number)
-            if self._news:
+        while True:
+            if self._made_live:
+                self._become_live(self._made_live.pop())
+            elif self._source_done:
+                self._source_settled(self._source_done.pop())
+            # After all that is live is known to be: it may still support a tangle.
+            elif self._cause_lost:
+                self._lose_cause(self._cause_lost.pop())
+            elif self._news:
                 self._rule()
+            else:
+                return
 
     def _become_live(self, number: int) -> None:
         if self._live[number] != _UNKNOWN:
             return
         self._live[number] = _LIVE
         slot = self.plan.slots[number]
-        self._work += [(0, target) for target in slot.activates]
+        self._made_live += slot.activates
         if slot.kind == "verdict":
             self._take(number, NodeValue(slot.score, score=slot.score))
         elif slot.kind == "node" and not self._sources[number]:
@@ -146,7 +150,7 @@ class CaseState:
     def _die(self, number: int) -> None:
         slot = self.plan.slots[number]
         self._live[number] = _DEAD
-        self._work += [(1, target) for target in (*slot.activates, *slot.targets)]
+        self._cause_lost += (*slot.activates, *slot.targets)
         self._settle(number)
 
     def _source_settled(self, number: int) -> None:
@@ -196,22 +200,22 @@ class CaseState:
                 return
         self.values[number] = value
         if slot.branches:
-            self._work += [(1, target) for target in slot.targets if target not in chosen]
             # Several verdicts may share a target: each edge not chosen is a cause lost.
-            self._work += [(0, target) for target in chosen]
+            self._cause_lost += (target for target in slot.targets if target not in chosen)
+            self._made_live += chosen
         self._settle(number)
 
     def _settle(self, number: int) -> None:
         """Nothing more will come from a slot: it is dead, or has its value."""
         slot = self.plan.slots[number]
-        self._work += [(2, reader) for reader in slot.feeds]
+        self._source_done += slot.feeds
         self._left[slot.metric] -= 1
         self._scope_left[slot.scope] -= 1
         if not self._scope_left[slot.scope]:
             self._close(slot.scope)
         if not self._left[slot.metric]:
             self._results[slot.metric] = metric_result(self.plan, slot.metric, self.values)
-        elif slot.metric in self._rulings:
+        elif slot.metric in self._rulings and number in self._rulings[slot.metric].pending:
             self._news.add(slot.metric)
 
     def _close(self, scope: int) -> None:
@@ -260,6 +264,7 @@ class CaseState:
 
     def _stop_unwanted(self) -> None:
         """Cancel what no metric wants any longer."""
+        self.cancel = [unit for unit in self.cancel if not self._wanted(unit)]
         for unit in range(len(self._units)):
             if self._units[unit] != _RUNNING or self._wanted(unit):
                 continue

@@ -22,7 +22,8 @@ class PrebuiltMetric(BaseMetric):
     below 1 into 0 and the threshold into 1. `model` is the metric's judge (the run's judge
     or gpt-4o by default). `evaluation_template` is a class whose methods replace prompts of
     the metric. `judged_reason` has the judge write the reason in one last call; by default
-    it is composed from the verdicts' own reasons without a call.
+    it is composed from the verdicts' own reasons without a call. `name` tells apart two
+    metrics of one kind in one run.
     """
 
     title: ClassVar[str] = ""
@@ -38,7 +39,9 @@ class PrebuiltMetric(BaseMetric):
         evaluation_template: type[Any] | None = None,
         *,
         judged_reason: bool = False,
+        name: str | None = None,
     ) -> None:
+        self.name = name or self.title
         self.threshold = 1.0 if strict_mode else threshold
         self.model = model
         self.include_reason = include_reason
@@ -47,10 +50,6 @@ class PrebuiltMetric(BaseMetric):
         self.verbose_mode = verbose_mode
         self.evaluation_template = evaluation_template
         self.judged_reason = judged_reason
-
-    @property
-    def __name__(self) -> str:
-        return self.title
 
     def graph(self) -> Graph:
         """The metric's graph, made anew at every call."""

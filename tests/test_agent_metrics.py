@@ -236,8 +236,9 @@ PRECISE = ToolCorrectnessMetric(evaluation_params=PARAMS, precision=True)
 
 
 def scores(called: list[ToolCall], expected: list[ToolCall], *metrics: Any) -> list[Any]:
-    row = evaluate([tools(called, expected)], metrics, show=False).rows[0]
-    return [result.score for result in row.metrics]
+    case = tools(called, expected)
+    results = [evaluate([case], [metric], show=False).rows[0].metrics[0] for metric in metrics]
+    return [result.score for result in results]
 
 
 @settings(max_examples=60, deadline=None)

@@ -201,9 +201,10 @@ def test_an_interrupted_run_keeps_its_rows_and_says_how_many(tmp_path: Path) -> 
     folder = write(tmp_path, {**FILES, "judge.py": INTERRUPTS})
     done = dagengine(folder, *RUN)
     assert done.returncode == 130
-    assert "interrupted: 1 of 3 rows" in done.stderr
+    assert "interrupted: 2 of 3 rows" in done.stderr
     assert "Traceback" not in done.stderr
-    assert [row["case"] for row in rows_of(tmp_path / "out" / "results.jsonl")] == ["first"]
+    # The last case was done; it carries its index, since the one before it is missing.
+    assert [row["index"] for row in rows_of(tmp_path / "out" / "results.jsonl")] == [0, 2]
 
 
 def test_text_in_every_script_reaches_the_results(tmp_path: Path) -> None:

@@ -154,7 +154,8 @@ def test_a_failure_is_the_same_whatever_the_timing(
         live = interpret(metric.dag, script.verdicts.get).reads
         if not broken & set(live):
             assert result.failure is None
-        elif result.failure is not None:
+        else:
+            assert result.failure is not None
             assert result.score is None
             assert result.failure.node in broken
         seen.add(as_json(replace(result)))

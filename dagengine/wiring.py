@@ -60,7 +60,8 @@ def wire(spec: MetricSpec) -> Wiring:
     slots = [slot for scope in scopes for slot in scope.slots.values()]
     for scope in scopes:
         _connect(scope)
-    _generations(slots)
+    for scope in scopes:
+        _generations(scope)
     for slot in slots:
         slot.sources.sort(key=lambda s: (not s.pulled, *((0, "") if s.pulled else order(s.slot))))
     causes = cause_graph(slots)
@@ -189,8 +190,12 @@ def _flow(slots: Iterable[Slot]) -> nx.DiGraph[Slot]:
     return graph
 
 
-def _generations(slots: Iterable[Slot]) -> None:
-    for depth, generation in enumerate(nx.topological_generations(_flow(slots))):
+def _generations(scope: Scope) -> None:
+    """Depths within one metric: nested or not, its prompts and its last score are the same."""
+    own = set(scope.slots.values())
+    graph = _flow(own)
+    graph.remove_nodes_from([slot for slot in graph if slot not in own])
+    for depth, generation in enumerate(nx.topological_generations(graph)):
         for slot in generation:
             slot.generation = depth
 

@@ -616,6 +616,14 @@ def a_decision_that_would_have_to_know_what_follows_it(broken: bool) -> DAGMetri
     return metric(first)
 
 
+@example("nested-too-deep", "")
+def a_metric_in_a_metric_in_a_metric(broken: bool) -> DAGMetric:
+    inner = metric(yes_no("innermost"))
+    for number in range(60 if broken else 6):
+        inner = metric(yes_no(f"level {number}", yes=inner))
+    return inner
+
+
 @example("never-runs", "'gate'")
 def a_decision_that_only_its_own_branch_reads(broken: bool) -> DAGMetric:
     words = task("words")

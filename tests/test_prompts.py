@@ -493,3 +493,13 @@ def test_a_field_node_shows_only_what_its_path_names() -> None:
     (question,), _ = run(node, case)
     assert "tea" in words(question)
     assert "REFERENCE" not in words(question)
+
+
+def test_a_text_of_nothing_but_fence_signs_keeps_the_fence_short_and_closed() -> None:
+    text = "<" * 200_000
+    prompt = fenced([Evidence("answer", text), Evidence("input", "hi")])
+    first = prompt.splitlines()[0]
+    assert len(first) < 100
+    assert prompt.count(first) == 1
+    assert first.replace("BEGIN", "END") in prompt.splitlines()
+    assert len(prompt) < len(text) + 500

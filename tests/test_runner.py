@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any, cast
@@ -385,3 +386,112 @@ def test_a_missing_key_is_one_clear_error_and_not_one_per_case(
 
 def test_no_cases_give_no_rows() -> None:
     assert evaluate([], [tree()], model=slow_judge(0), show=False).rows == ()
+
+
+async def cancelled_from_within() -> None:
+    """Somebody's code that awaits a task which it has cancelled."""
+    task = asyncio.ensure_future(asyncio.sleep(10))
+    task.cancel()
+    await task
+
+
+def test_a_cancellation_inside_a_judge_costs_its_own_case_only() -> None:
+    async def answer(question: Question[Any]) -> Any:
+        if about(question, 2):
+            await cancelled_from_within()
+        return True if "judgement" in question.name else "facts"
+
+    done = evaluate(numbered(5), [tree()], model=ScriptedJudge(answer), show=False)
+    outcomes = [row.metrics[0].outcome for row in done.rows]
+    assert outcomes == [OutcomeKind.PROVIDER_ERROR if n == 2 else OutcomeKind.OK for n in range(5)]
+
+
+def test_a_cancellation_inside_a_code_node_is_a_code_error() -> None:
+    async def score(text: str) -> float:
+        await cancelled_from_within()
+        return 1.0
+
+    node = CodeNode(score, evaluation_params=["input"])
+    done = evaluate(numbered(3), [DAGMetric("m", DAG(root_node=node))], show=False)
+    assert [row.metrics[0].outcome for row in done.rows] == [OutcomeKind.CODE_ERROR] * 3
+
+
+def test_an_item_whose_question_was_cancelled_leaves_no_hole_in_the_list() -> None:
+    async def answer(question: Question[Any]) -> Any:
+        if "second" in question.messages[1]["content"]:
+            await cancelled_from_within()
+        return True
+
+    each = MapNode("Supported?", "context", "support", answer=bool)
+    score = CodeNode(lambda found: sum(j.verdict for j in found) / len(found), inputs=[each])
+    metric = DAGMetric("m", DAG(root_node=score), model=ScriptedJudge(answer))
+    case = LLMTestCase(input="x", context=["first", "second", "third"])
+    result = evaluate([case], [metric], show=False).rows[0].metrics[0]
+    assert result.score is None
+    assert result.outcome == OutcomeKind.PROVIDER_ERROR
+
+
+@pytest.mark.parametrize("verdict", [["a"], 1, None, {"a": 1}])
+def test_a_verdict_that_is_none_of_the_declared_ones_is_a_code_error(verdict: Any) -> None:
+    node = CodeNode(lambda text: verdict, evaluation_params=["input"], then={True: 10, False: 0})
+    done = evaluate(numbered(3), [DAGMetric("m", DAG(root_node=node))], show=False)
+    for row in done.rows:
+        assert row.metrics[0].outcome == OutcomeKind.CODE_ERROR
+        assert repr(verdict) in str(row.metrics[0].failure)
+
+
+def test_two_judges_of_one_name_keep_their_answers_apart() -> None:
+    metrics = [tree("a", slow_judge(0)), tree("b", ScriptedJudge(lambda q: False, name="slow 0"))]
+    done = evaluate(numbered(2), metrics, show=False)
+    assert done.scores("a") == [1.0, 1.0]
+    assert done.scores("b") == [None, None]  # False is no text for the task
+
+
+def test_code_that_changes_what_it_is_given_changes_nothing_for_others() -> None:
+    def pops(found: list[str]) -> float:
+        found.pop()
+        return len(found) / 10
+
+    def counts(found: list[str]) -> float:
+        return len(found) / 10
+
+    made = TaskNode("List", "words", evaluation_params=["input"], output_type=list[str])
+    metrics = [
+        DAGMetric(function.__name__, DAG(root_node=CodeNode(function, inputs=[made])))
+        for function in (pops, counts)
+    ]
+    judge = ScriptedJudge(lambda question: ["a", "b", "c"])
+    case = LLMTestCase(input="same")
+    done = evaluate([case, case, case], metrics, model=judge, show=False)
+    assert done.scores("pops") == [0.2] * 3
+    assert done.scores("counts") == [0.3] * 3
+
+
+def test_a_constant_node_that_fails_for_good_is_tried_once() -> None:
+    ran: Counter[str] = Counter()
+    evaluate(numbered(50), [constant_metric("m", ran, error=KeyError("gone"))], show=False)
+    assert ran == {"steps": 1}
+
+
+def test_values_without_a_text_form_do_not_end_a_run() -> None:
+    circle: list[Any] = []
+    circle.append(circle)
+    node = CodeNode(lambda text: {("a", 1): 2}, evaluation_params=["input"], output_label="odd")
+    score = CodeNode(lambda odd: 1.0, inputs=[node])
+    done = evaluate(numbered(2), [DAGMetric("m", DAG(root_node=score))], show=False)
+    assert done.scores("m") == [1.0, 1.0]
+    assert "without a text form" in str(done.rows[0].metrics[0].steps[0].output)
+
+
+def test_metrics_of_one_name_are_refused() -> None:
+    with pytest.raises(GraphError, match="metric-name"):
+        evaluate(numbered(1), [tree("same"), tree("same")], model=slow_judge(0), show=False)
+
+
+@pytest.mark.parametrize(
+    "limits",
+    [{"max_in_flight": 0}, {"reasks": -1}, {"call_timeout": float("nan")}, {"backoff": -1.0}],
+)
+def test_limits_that_make_no_sense_are_refused(limits: dict[str, Any]) -> None:
+    with pytest.raises(InputError, match=next(iter(limits))):
+        Limits(**limits)

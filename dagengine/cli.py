@@ -89,6 +89,7 @@ def run(
     from dagengine.evaluation import evaluate
     from dagengine.gateway import Limits
     from dagengine.loading import load_cases, load_judge, load_metrics
+    from dagengine.plan import compile_metrics
 
     loaded = load_metrics(metrics)
     cases = load_cases(data)
@@ -96,6 +97,8 @@ def run(
         raise typer.BadParameter(f"there is no case {case}; {data} has {len(cases)}")
     model = load_judge(judge, base_url) if judge or base_url else None
     _require_reachable(model)
+    for problem in compile_metrics(loaded).warnings:
+        typer.echo(f"warning: {problem}", err=True)
     limits = Limits(
         max_in_flight=max_in_flight, call_timeout=call_timeout, case_timeout=case_timeout
     )

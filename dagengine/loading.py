@@ -28,6 +28,8 @@ from dagengine.test_case import (
     TestCase,
 )
 
+_FORMAT = "write one JSON object per line (JSON lines), not CSV and not one JSON array"
+
 
 def load_module(path: Path) -> ModuleType:
     """Run a Python file; raises InputError that names the line when it fails."""
@@ -70,12 +72,25 @@ def load_metrics(target: str) -> list[BaseMetric]:
             raise InputError(f"{path} has no {name!r}; it has {_candidates(module)}")
     else:
         found = [value for value in vars(module).values() if isinstance(value, BaseMetric)]
+        found = [v for v in found if not (isinstance(v, BaseMetric) and _is_nested(v, found))]
         if not found:
             found = [value for value in vars(module).values() if isinstance(value, Graph)]
     metrics = [_as_metric(value, path) for value in dict.fromkeys(found)]
     if not metrics:
         raise InputError(f"{path} defines no metric: make one at module level, `m = DAGMetric(…)`")
     return metrics
+
+
+def _is_nested(metric: BaseMetric, metrics: list[Any]) -> bool:
+    """Whether a metric stands under a verdict of another: then it runs as part of that."""
+    graphs = (other.spec().graph for other in metrics if other is not metric)
+    return any(
+        branch.target is metric
+        for graph in graphs
+        if isinstance(graph, Graph)
+        for node in graph.nodes()
+        for branch in node.branches()
+    )
 
 
 def _as_metric(value: object, path: Path) -> BaseMetric:
@@ -134,7 +149,7 @@ def _lines(path: Path, read: Any) -> Iterator[Any]:
                 raise InputError(message) from None
             except json.JSONDecodeError as error:
                 message = f"{path} line {number}: not JSON: {error.msg} at column {error.colno}"
-                raise InputError(message) from None
+                raise InputError(f"{message}; {_FORMAT}") from None
             except ValidationError as error:
                 raise InputError(f"{path} line {number}: {_explain(error)}") from None
 

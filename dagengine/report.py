@@ -12,7 +12,7 @@ from dagengine.results import CaseResult, EvaluationResult, MetricResult, Totals
 
 # Rows of a data set printed one by one; more are summed up.
 _ROWS = 60
-_REASON_WIDTH = 60
+_MESSAGES = 5
 
 
 @contextmanager
@@ -59,6 +59,8 @@ def print_table(result: EvaluationResult, console: Any = None) -> None:
     if 0 < len(result.rows) <= _ROWS:
         out.print(_case_table(result.rows))
     out.print(_summary_table(result.rows))
+    for line in _failure_lines(result.rows):
+        out.print(line, highlight=False, markup=False)
     out.print(cost_line(result.totals), highlight=False)
 
 
@@ -67,17 +69,18 @@ def _case_table(rows: Sequence[CaseResult]) -> Any:
     from rich.text import Text
 
     table = Table(title="Results", title_justify="left")
+    table.add_column("#", justify="right", no_wrap=True)
     table.add_column("case", overflow="fold", max_width=32)
     several = any(len(row.metrics) > 1 for row in rows)
     if several:
         table.add_column("metric", overflow="fold", max_width=24)
     table.add_column("score", justify="right", no_wrap=True)
-    table.add_column("", no_wrap=True)
+    table.add_column("passed", no_wrap=True)
     table.add_column("path or problem", overflow="fold", ratio=1)
     for row in rows:
         for metric in row.metrics:
             name = [Text(metric.metric)] if several else []
-            table.add_row(Text(row.case), *name, *_cells(metric))
+            table.add_row(str(row.index), Text(_short(row.case, 200)), *name, *_cells(metric))
     return table
 
 
@@ -98,7 +101,8 @@ def _cells(metric: MetricResult) -> list[Any]:
 
 
 def _short(text: str, width: int) -> str:
-    line = " ".join(text.split())
+    """One line without control characters, which a terminal would obey."""
+    line = " ".join("".join(c if c.isprintable() else " " for c in text).split())
     return line if len(line) <= width else line[: width - 1] + "…"
 
 
@@ -120,6 +124,24 @@ def _summary_table(rows: Sequence[CaseResult]) -> Any:
         failed = sum(m.success is False for m in found)
         table.add_row(Text(name), str(len(found)), mean, str(passed), str(failed), missing)
     return table
+
+
+def _failure_lines(rows: Sequence[CaseResult]) -> list[str]:
+    """The commonest failures in words, since a long run has no line per case."""
+    first: dict[str, str] = {}
+    counts: Counter[str] = Counter()
+    for row in rows:
+        for metric in row.metrics:
+            if metric.failure is not None:
+                text = f"{metric.failure.kind} at {metric.failure.node}: {metric.failure.message}"
+                counts[text] += 1
+                first.setdefault(text, row.case)
+    if len(rows) <= _ROWS:
+        return []
+    return [
+        f"{count}x {_short(text, 300)} (first: {first[text]})"
+        for text, count in counts.most_common(_MESSAGES)
+    ]
 
 
 def cost_line(totals: Totals) -> str:

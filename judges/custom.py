@@ -12,13 +12,12 @@ import json
 from abc import ABC, abstractmethod
 from typing import Any, TypeVar, cast
 
-import anyio
-import anyio.to_thread
 from pydantic import BaseModel
 
 from dagengine.errors import InputError, UnparseableError
 from dagengine.judges.reading import read_answer, validated
 from dagengine.question import Answer, Capabilities, Question, schema_json
+from dagengine.threads import in_daemon_thread
 
 T = TypeVar("T", bound=BaseModel)
 
@@ -44,7 +43,7 @@ class BaseLLM(ABC):
 
     async def a_generate(self, *args: Any, **kwargs: Any) -> Any:
         """Answer a prompt without blocking; by default `generate` in a worker thread."""
-        return await anyio.to_thread.run_sync(lambda: self.generate(*args, **kwargs))
+        return await in_daemon_thread(lambda: self.generate(*args, **kwargs))
 
     @abstractmethod
     def get_model_name(self) -> str:
@@ -94,12 +93,8 @@ class CustomJudge:
             if inspect.isawaitable(given):  # not so when it only looks asynchronous
                 given = await given
         else:
-            given = await anyio.to_thread.run_sync(
-                lambda: self._call(prompt, **extra),
-                abandon_on_cancel=True,
-                # The gateway bounds the calls; here they must not wait with the deadline running.
-                limiter=anyio.CapacityLimiter(1),
-            )
+            # The gateway bounds the calls: no further limit, with the deadline running.
+            given = await in_daemon_thread(lambda: self._call(prompt, **extra))
         if isinstance(given, tuple) and len(given) == 2:
             given = given[0]  # some models return (answer, cost)
         return self._read(question, given)

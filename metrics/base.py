@@ -5,8 +5,6 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-import anyio.to_thread
-
 from dagengine.errors import DagengineError, MetricFailedError
 from dagengine.evaluation import a_evaluate, sync
 from dagengine.gateway import DEFAULT_LIMITS, Limits
@@ -14,6 +12,7 @@ from dagengine.graph import Graph, MetricSpec
 from dagengine.node import Ask, BaseNode, Given, NodeValue
 from dagengine.report import print_steps
 from dagengine.results import MetricResult
+from dagengine.threads import in_daemon_thread
 
 _ONE_AT_A_TIME = Limits(max_in_flight=1)
 
@@ -70,7 +69,7 @@ class BaseMetric:
     async def a_measure(self, test_case: Any) -> float:
         """`measure` for callers with an event loop."""
         if type(self).measure is not BaseMetric.measure:
-            return await anyio.to_thread.run_sync(self.measure, test_case)
+            return await in_daemon_thread(lambda: self.measure(test_case))
         limits = DEFAULT_LIMITS if self.async_mode else _ONE_AT_A_TIME
         try:
             done = await a_evaluate([test_case], [self], limits=limits, show=False)
@@ -117,7 +116,7 @@ class MeasureNode(BaseNode):
         if kind.a_measure is not BaseMetric.a_measure:
             returned = await metric.a_measure(given.case)
         elif kind.measure is not BaseMetric.measure:
-            returned = await anyio.to_thread.run_sync(metric.measure, given.case)
+            returned = await in_daemon_thread(lambda: metric.measure(given.case))
         else:
             raise TypeError(f"{kind.__name__} overrides neither measure nor a_measure")
         if metric.error is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import itertools
 import json
 import re
@@ -17,12 +18,13 @@ from dagengine.errors import DagengineError
 if TYPE_CHECKING:
     from dagengine.graph import MetricSpec
     from dagengine.metrics import BaseMetric
-    from dagengine.results import CaseResult
+    from dagengine.results import CaseResult, EvaluationResult
 
 app = typer.Typer(
     name="dagengine",
     help="Judge the output of language models with decision trees.",
     no_args_is_help=True,
+    invoke_without_command=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
@@ -112,8 +114,12 @@ def run(
     typer.echo(f"results: {results}")
     for metric, stem in zip(loaded, _stems(loaded), strict=True):
         _draw_views(metric, list(done.rows), case, out / stem)
-    failures = [m for row in done.rows for m in row.metrics if m.failure is not None]
-    if failures:
+    _exit_as(done, assert_pass)
+
+
+def _exit_as(done: EvaluationResult, assert_pass: bool) -> None:
+    """Leave with the exit code that a result calls for."""
+    if any(metric.failure is not None for row in done.rows for metric in row.metrics):
         raise typer.Exit(EXIT_NO_SCORE)
     if assert_pass and not done.success:
         raise typer.Exit(EXIT_FAILED)
@@ -183,7 +189,7 @@ def _draw_views(metric: BaseMetric, rows: list[CaseResult], case: int | None, st
     shown = _shown_row(spec, rows, case)
     if shown is not None:
         result = next(m for m in shown.metrics if m.metric == spec.name)
-        _save(draw(spec, result=result), stem.with_name(f"{stem.name}-path.svg"))
+        _save(draw(spec, result=result, case=shown.case), stem.with_name(f"{stem.name}-path.svg"))
     _save(draw(spec, rows=rows), stem.with_name(f"{stem.name}-counts.svg"))
 
 
@@ -245,7 +251,17 @@ def render(
             found = [m for m in row.metrics if m.metric == spec.name] if row else []
             if not found:
                 raise typer.BadParameter(f"{results} has no result of {spec.name!r}")
-            _save(draw(spec, result=found[0]), name)
+            _save(draw(spec, result=found[0], case=row.case if row else ""), name)
+
+
+@app.callback()
+def about(
+    version: Annotated[bool, typer.Option("--version", help="Show the version.")] = False,
+) -> None:
+    """Judge the output of language models with decision trees."""
+    if version:
+        typer.echo(importlib.metadata.version("dagengine"))
+        raise typer.Exit
 
 
 @app.command()
@@ -261,7 +277,7 @@ def check(
     Exit codes: 0 no errors, 1 errors (with --strict also warnings), 2 unreadable input.
     """
     from dagengine.checks import check as find_problems
-    from dagengine.evaluation import check_cases
+    from dagengine.evaluation import check_cases, missing_fields
     from dagengine.loading import load_cases, load_metrics
     from dagengine.plan import compile_metrics
 
@@ -273,7 +289,10 @@ def check(
     if errors or (strict and problems):
         raise typer.Exit(EXIT_FAILED)
     if data is not None:
-        check_cases(compile_metrics(loaded), load_cases(data))
+        plan, cases = compile_metrics(loaded), load_cases(data)
+        check_cases(plan, cases)
+        for line in missing_fields(plan, cases):
+            typer.echo(f"warning: {line}")
     names = ", ".join(metric.spec().name for metric in loaded)
     typer.echo(f"ok: {names} ({len(problems)} warnings)")
 

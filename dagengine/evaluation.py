@@ -17,7 +17,7 @@ from dagengine.question import Judge
 from dagengine.report import print_table, progress_bar
 from dagengine.results import CaseResult, EvaluationResult, Totals
 from dagengine.runner import Runner
-from dagengine.test_case import CASE_TYPES, TestCase, case_label
+from dagengine.test_case import CASE_TYPES, TestCase, case_label, read_field
 
 R = TypeVar("R")
 
@@ -186,6 +186,21 @@ def check_cases(plan: Plan, test_cases: Sequence[TestCase]) -> None:
                     f"node {unit.name!r} reads `{path}`, but the test cases ({first}, …) are "
                     f"{names}, which have no such field"
                 )
+
+
+def missing_fields(plan: Plan, test_cases: Sequence[TestCase]) -> list[str]:
+    """One line per field that some cases lack: how many, and the first of them."""
+    lines: list[str] = []
+    for path in plan.fields:
+        lacking = [
+            case_label(case, index)
+            for index, case in enumerate(test_cases)
+            if read_field(case, path) is None
+        ]
+        if lacking:
+            count = f"{len(lacking)} of {len(test_cases)}"
+            lines.append(f"{count} cases have no `{path}` (first: {lacking[0]})")
+    return lines
 
 
 def check_judges(plan: Plan, judges: Sequence[Judge]) -> None:

@@ -170,7 +170,7 @@ class Gateway:
                 self._note(judge, question, number, started, error)
                 raise
             except Exception as error:  # a judge may be anybody's code
-                foreign = ProviderError(f"{type(error).__name__}: {error}", transient=False)
+                foreign = _foreign(error)
                 self._note(judge, question, number, started, foreign)
                 raise foreign from error
         self._usage += answer.usage
@@ -198,6 +198,19 @@ class Gateway:
                     usage, message=str(error),
                 )
             )  # fmt: skip
+
+
+def _foreign(error: Exception) -> JudgeError:
+    """An exception of somebody's judge as one of ours, worth a retry where it may pass.
+
+    Client libraries of all kinds carry the HTTP status in `status_code`.
+    """
+    text = f"{type(error).__name__}: {error}".rstrip(": ")
+    if isinstance(error, TimeoutError):
+        return JudgeTimeoutError(text)
+    status = getattr(error, "status_code", None)
+    passing = isinstance(status, int) and (status in (408, 425, 429) or status >= 500)
+    return ProviderError(text, transient=passing or isinstance(error, ConnectionError))
 
 
 def _is_transient(error: BaseException) -> bool:

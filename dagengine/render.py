@@ -100,9 +100,12 @@ def draw(
     spec: MetricSpec,
     *,
     result: MetricResult | None = None,
+    case: str = "",
     rows: Iterable[CaseResult] | None = None,
 ) -> Picture:
     """Draw a metric: as designed, or with one case's `result`, or with many `rows`.
+
+    `case` names the case in the title.
 
     Raises GraphError when the graph has errors.
     """
@@ -111,7 +114,7 @@ def draw(
         raise GraphError(problems)
     view = Design()
     if result is not None:
-        view = OnePath(result)
+        view = OnePath(result, case)
     elif rows is not None:
         found = [m for row in rows for m in row.metrics if m.metric == spec.name]
         view = Counts(found)
@@ -186,6 +189,9 @@ def _label(slot: Slot, view: Design, reached: bool | None) -> str:
         score = 0 if slot.score is None else round(slot.score * 10)
         sign = view.sign if reached else ""
         return _html([_bold(f"{sign}score {score}"), _small("of 10", pale)])
+    if slot.nested is not None and len(slot.nested.slots) == 1:
+        (slot,) = slot.nested.slots.values()  # drawn in the place of its metric
+        reached = view.reached(slot)
     if slot.node is None:
         return _html([_bold(_escaped(_own_name(slot))), _small("metric", pale)])
     node = slot.node

@@ -63,8 +63,9 @@ class OnePath(Design):
 
     sign = "✓ "
 
-    def __init__(self, result: MetricResult) -> None:
+    def __init__(self, result: MetricResult, case: str = "") -> None:
         self._result = result
+        self._case = f" on {case!r}" if case else ""
         self._steps = {step.node: step for step in result.steps}
         self._chosen = dict(result.path)
         for step in result.steps:
@@ -74,12 +75,15 @@ class OnePath(Design):
     def title(self, spec: MetricSpec) -> str:
         failure = self._result.failure
         if failure is not None:
-            return f"{spec.name}: {failure.kind} at {failure.node}"
+            return f"{spec.name}{self._case}: {failure.kind} at {failure.node}"
         outcome = {True: ", passed", False: ", failed", None: ""}[self._result.success]
-        return f"{spec.name}: score {self._result.score:.3g}{outcome}"
+        return f"{spec.name}{self._case}: score {self._result.score:.3g}{outcome}"
 
     def note(self, slot: Slot) -> str:
         step = self._steps.get(slot.name)
+        failure = self._result.failure
+        if step is None and failure is not None and failure.node == slot.name:
+            return f"✗ {failure.kind}: {failure.message}"
         return "" if step is None else _answer(step)
 
     def weight(self, before: Slot, verdict: Any, after: Slot) -> float | None:

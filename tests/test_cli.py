@@ -171,7 +171,9 @@ def test_a_run_leaves_three_pictures(done: Done) -> None:
     counts, path, tree = ("".join(ElementTree.parse(p).getroot().itertext()) for p in pictures)
     assert "Good manners (passes at 0.5)" in tree
     assert "Good manners: 3 cases" in counts
-    assert "Good manners: score 1, passed" in path  # the longest path, the first of those
+    assert (
+        "Good manners on 'first': score 1, passed" in path
+    )  # the longest path, the first of those
     assert "✓" in path
 
 

@@ -10,8 +10,9 @@ from typing import Any, cast
 import anyio
 import pytest
 
-from dagengine import Limits, a_evaluate, evaluate, stream
+from dagengine import Limits, a_evaluate, compile_metrics, evaluate, stream
 from dagengine.errors import GraphError, InputError, JudgeSetupError, ProviderError
+from dagengine.evaluation import missing_fields
 from dagengine.judges import OpenAIJudge, ScriptedJudge
 from dagengine.metrics import DAGMetric
 from dagengine.metrics.dag import DAG, BinaryJudgementNode, CodeNode, MapNode, TaskNode
@@ -495,3 +496,30 @@ def test_metrics_of_one_name_are_refused() -> None:
 def test_limits_that_make_no_sense_are_refused(limits: dict[str, Any]) -> None:
     with pytest.raises(InputError, match=next(iter(limits))):
         Limits(**limits)
+
+
+@pytest.mark.parametrize(
+    ("error", "calls", "outcome"),
+    [
+        (ConnectionError("lost"), 3, OutcomeKind.PROVIDER_ERROR),
+        (TimeoutError(), 3, OutcomeKind.TIMEOUT),
+        (ValueError("a bug"), 1, OutcomeKind.PROVIDER_ERROR),
+    ],
+)
+def test_errors_of_somebodys_judge_are_retried_where_they_may_pass(
+    error: Exception, calls: int, outcome: OutcomeKind
+) -> None:
+    def answer(question: Question[Any]) -> Any:
+        raise error
+
+    limits = Limits(attempts=3, backoff=0.0, max_backoff=0.0)
+    done = evaluate(numbered(1), [tree()], model=ScriptedJudge(answer), limits=limits, show=False)
+    assert done.rows[0].metrics[0].outcome == outcome
+    assert done.totals.calls == calls
+
+
+def test_fields_that_some_cases_lack_are_counted_beforehand() -> None:
+    cases = [LLMTestCase(input="x"), LLMTestCase(input="x", actual_output="y")]
+    node = BinaryJudgementNode("Good?", [], ["actual_output"], then={True: 10, False: 0})
+    plan = compile_metrics([DAGMetric("m", DAG(root_node=node))])
+    assert missing_fields(plan, cases) == ["1 of 2 cases have no `actual_output` (first: case 0)"]

@@ -254,6 +254,18 @@ def render(
             _save(draw(spec, result=found[0], case=row.case if row else ""), name)
 
 
+@app.command()
+def recommend() -> None:
+    """Ask a few questions about an application and name the metrics that fit; calls nothing."""
+    from dagengine.recommending import QUESTIONS, Needs
+    from dagengine.recommending import recommend as suggest
+
+    needs = Needs(**{name: typer.confirm(text, default=False) for name, text in QUESTIONS})
+    typer.echo("\nfrom dagengine.metrics import …")
+    for suggestion in suggest(needs):
+        typer.echo(f"  {suggestion.metric:32} {suggestion.why}")
+
+
 @app.callback()
 def about(
     version: Annotated[bool, typer.Option("--version", help="Show the version.")] = False,

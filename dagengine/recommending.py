@@ -1,0 +1,96 @@
+"""Which of the metrics that come with dagengine fit an application."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """What somebody says about an application and its data."""
+
+    conversation: bool = False
+    compares: bool = False
+    retrieves: bool = False
+    reference: bool = False
+    tools: bool = False
+    summarizes: bool = False
+    safety: bool = False
+    structured: bool = False
+    own_rules: bool = False
+
+
+QUESTIONS: tuple[tuple[str, str], ...] = (
+    ("conversation", "Do you judge whole conversations rather than single answers?"),
+    ("compares", "Do you want to know which of several answers is best?"),
+    ("retrieves", "Does the application answer from documents that it retrieves (RAG)?"),
+    ("reference", "Do you have reference answers written by people?"),
+    ("tools", "Does the application call tools?"),
+    ("summarizes", "Does it summarize texts?"),
+    ("safety", "Do you worry about bias or toxicity?"),
+    ("structured", "Must its output follow a JSON schema or instructions of form?"),
+    ("own_rules", "Do you have rules of your own that a careful person could check step by step?"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Suggestion:
+    """A metric by class name, and why it fits."""
+
+    metric: str
+    why: str
+
+
+def recommend(needs: Needs) -> list[Suggestion]:
+    """Metrics for `needs`, the most specific first; never an empty list."""
+    found: list[Suggestion] = []
+    if needs.own_rules:
+        found.append(Suggestion("DAGMetric", "your rules as a tree that can be reviewed"))
+    if needs.compares:
+        found.append(Suggestion("ArenaGEval", "picks the best answer, in every order shown"))
+    if needs.conversation:
+        found += _for_conversations()
+    if needs.retrieves:
+        found += _for_retrieval(needs)
+    if needs.tools:
+        found.append(Suggestion("ToolCorrectnessMetric", "the tools called against those expected"))
+        found.append(Suggestion("TaskCompletionMetric", "whether the task was done in the end"))
+    if needs.summarizes:
+        found.append(Suggestion("SummarizationMetric", "nothing added, nothing important missing"))
+    if needs.safety:
+        found.append(Suggestion("BiasMetric", "the share of opinions without bias"))
+        found.append(Suggestion("ToxicityMetric", "the share of opinions that are not toxic"))
+    if needs.structured:
+        found.append(Suggestion("JsonCorrectnessMetric", "the output follows your schema; no call"))
+        found.append(Suggestion("PromptAlignmentMetric", "each instruction was followed"))
+    if needs.reference and not needs.conversation:
+        found.append(Suggestion("RougeMetric", "overlap with the reference; no call, a baseline"))
+    if not needs.conversation:
+        found.append(Suggestion("AnswerRelevancyMetric", "the answer is about the question"))
+    found.append(
+        Suggestion(
+            "ConversationalGEval" if needs.conversation else "GEval",
+            "a criterion in your words, where nothing more specific fits",
+        )
+    )
+    return found
+
+
+def _for_conversations() -> list[Suggestion]:
+    return [
+        Suggestion("ConversationCompletenessMetric", "what the user wanted was dealt with"),
+        Suggestion("KnowledgeRetentionMetric", "nothing the user said is asked for again"),
+        Suggestion("RoleAdherenceMetric", "replies stay in the role they were given"),
+        Suggestion("ConversationRelevancyMetric", "replies fit what was said before"),
+    ]
+
+
+def _for_retrieval(needs: Needs) -> list[Suggestion]:
+    found = [
+        Suggestion("FaithfulnessMetric", "claims are not contradicted by what was retrieved"),
+        Suggestion("ContextualRelevancyMetric", "what was retrieved is about the question"),
+    ]
+    if needs.reference:
+        found.append(Suggestion("ContextualRecallMetric", "the reference can be found in it"))
+        found.append(Suggestion("ContextualPrecisionMetric", "useful documents stand first"))
+    return found

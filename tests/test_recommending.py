@@ -1,0 +1,48 @@
+"""Recommendations: every name exists, every answer matters, something is always named."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+import dagengine.metrics
+from dagengine.cli import app
+from dagengine.recommending import QUESTIONS, Needs, recommend
+
+ANSWERS = st.builds(Needs, **{field.name: st.booleans() for field in fields(Needs)})
+
+
+@given(ANSWERS)
+def test_every_metric_that_is_named_exists_and_is_named_once(needs: Needs) -> None:
+    names = [suggestion.metric for suggestion in recommend(needs)]
+    assert names
+    assert len(names) == len(set(names))
+    assert set(names) <= set(dagengine.metrics.__all__)
+
+
+def test_there_is_a_question_for_everything_that_is_asked_about() -> None:
+    assert [name for name, _ in QUESTIONS] == [field.name for field in fields(Needs)]
+
+
+@pytest.mark.parametrize("name", [field.name for field in fields(Needs)])
+def test_every_answer_changes_what_is_recommended(name: str) -> None:
+    assert recommend(replace(Needs(), **{name: True})) != recommend(Needs())
+
+
+def test_conversations_get_no_metrics_of_single_answers() -> None:
+    names = {suggestion.metric for suggestion in recommend(Needs(conversation=True))}
+    assert "AnswerRelevancyMetric" not in names
+    assert "KnowledgeRetentionMetric" in names
+
+
+def test_the_command_asks_and_names() -> None:
+    answers = "n\nn\ny\ny\nn\nn\nn\nn\ny\n"
+    done = CliRunner().invoke(app, ["recommend"], input=answers)
+    assert done.exit_code == 0, done.output
+    for name in ("DAGMetric", "FaithfulnessMetric", "ContextualRecallMetric"):
+        assert name in done.output
+    assert "BiasMetric" not in done.output

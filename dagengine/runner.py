@@ -105,8 +105,8 @@ class Runner:
         self._admitted = 0
         self._idle: list[anyio.Event] = []
         self._workers = 0
-        # Workers also wait for retries and shared answers, which hold no call slot.
-        self._max_workers = 2 * gateway.limits.max_in_flight + 8
+        # Workers also wait between retries and for shared answers, which hold no call slot.
+        self._max_workers = 4 * gateway.limits.max_in_flight + 32
         self._waiting: dict[int, CaseResult] = {}
         self._next_row = 0
 

@@ -191,7 +191,7 @@ async def test_cases_are_read_as_they_are_needed_and_not_all_at_once() -> None:
     judge = slow_judge(0.0)
     await stream(cases(), [tree()], take, model=judge, limits=Limits(max_in_flight=2))
     assert written == 500
-    assert most <= 2 * 2 + 8 + 1  # the runner's workers, and the one being read
+    assert most <= 4 * 2 + 32 + 1  # the runner's workers, and the one being read
 
 
 @pytest.mark.anyio

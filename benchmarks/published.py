@@ -1,8 +1,8 @@
 """Published figures of LLM judges, computed anew by graphs from the recorded calls.
 
 Every source here published what its judge answered and a figure that follows from it. The
-questions of the graphs below are answered from those calls; parsing, weighting and combining
-happens in their nodes, and `dagengine.statistics` makes the figures of the scores.
+questions of the graphs in `published_graphs` are answered from those calls; parsing, weighting
+and combining happens in their nodes, and `dagengine.statistics` makes the figures of the scores.
 
 Where a source kept its prompts they are the key of a recording; where it did not, the name of
 the item stands in for the prompt, so that an answer can only reach the item it was about.
@@ -10,8 +10,6 @@ the item stands in for the prompt, so that an answer can only reach the item it 
     for done in replays(data_directory()):
         print(done.folder, done.figures, done.checks)
 """
-
-from __future__ import annotations
 
 from __future__ import annotations
 
@@ -45,10 +43,12 @@ from recordings import (
     Json,
     Replay,
     Run,
-    contest,
+    answer_case,
+    arena_case,
     counted,
-    expected,
+    expected_figures,
     finished,
+    held,
     key,
     likeliest,
     near,
@@ -59,7 +59,6 @@ from recordings import (
 
 from dagengine import PromptTemplate
 from dagengine.metrics.dag import BaseNode
-from dagengine.prompts import as_text
 from dagengine.question import Options, TokenChoice
 from dagengine.results import MetricResult, OutcomeKind
 from dagengine.statistics import (
@@ -73,7 +72,7 @@ from dagengine.statistics import (
     spearman,
     win_rate,
 )
-from dagengine.test_case import ArenaTestCase, LLMTestCase
+from dagengine.test_case import LLMTestCase
 
 IMPOSSIBLE = {
     "wikieval: the published accuracies": "the source's file of human answers is not public",
@@ -132,7 +131,7 @@ def is_there(directory: Path) -> bool:
 
 def published(directory: Path) -> dict[str, float]:
     """The figures to be met: those of EXPECTED.json but LLMBar's, and those of repeated calls."""
-    figures = {k: v for k, v in expected(directory).items() if not k.startswith("llmbar/")}
+    figures = {k: v for k, v in expected_figures(directory).items() if not k.startswith("llmbar/")}
     for name, values in REPEATED.items():
         figures |= _repeated(name, values)
     return figures
@@ -168,16 +167,8 @@ def _wikieval_chains(folder: Folder, chains: Sequence[Json]) -> Run:
         for other in others:
             statement = first["parsed"][other["target"]]
             calls[key(f"{row['item']}: {statement}")] = Call(other["text"])
-    cases = [_answer(items[row["item"]]) for row in chains]
+    cases = [answer_case(items[row["item"]]) for row in chains]
     return run(cases, {"faithfulness": faithfulness_graph()}, calls)
-
-
-def _answer(item: Json) -> LLMTestCase:
-    context = [item["context"]] if item.get("context") else None
-    answer = item["responses"]["A"]["text"]
-    return LLMTestCase(
-        name=item["id"], input=item["input"], actual_output=answer, retrieval_context=context
-    )
 
 
 def _chain_checks(done: Run, chains: Sequence[Json]) -> dict[str, Check]:
@@ -203,7 +194,7 @@ def _wikieval_ratings(folder: Folder, ratings: Sequence[Json]) -> Run:
         for row in ratings
         for call in row["calls"]
     }
-    cases = [_answer(items[name]) for name in dict.fromkeys(row["item"] for row in ratings)]
+    cases = [answer_case(items[name]) for name in dict.fromkeys(row["item"] for row in ratings)]
     return run(cases, {scale: rating_graph(scale) for scale in SCALES}, calls)
 
 
@@ -218,10 +209,10 @@ def _rating_checks(done: Run, ratings: Sequence[Json]) -> dict[str, Check]:
         near(on_scale(result, *SCALES[_scale_of(row)]), row["result"]["weighted_score"], 2e-3)
         for result, row in pairs
     ]
-    weighted = [result.mode == "weighted" for result, _ in pairs]
+    modes = ((result.mode, "weighted") for result, _ in pairs)
     return {
-        "wikieval/weighted scores (within 0.002)": Check(sum(equal), len(equal)),
-        "wikieval/weighted scores, mode weighted": Check(sum(weighted), len(weighted)),
+        "wikieval/weighted scores (within 0.002)": held(equal),
+        "wikieval/weighted scores, mode weighted": counted(modes),
     }
 
 
@@ -291,19 +282,13 @@ def _alpaca_run(
         for row in rows
         for call in row["calls"]
     }
-    return run([_arena(items[row["item"]]) for row in rows], {"preference": graph}, calls)
+    return run([arena_case(items[row["item"]]) for row in rows], {"preference": graph}, calls)
 
 
 def _alpaca_call(call: Json) -> Call:
     if "top_logprobs" not in call:
         return Call(call["text"])
     return Call(call["text"], TokenChoice(call["text"], tuple(call["top_logprobs"].items())))
-
-
-def _arena(item: Json) -> ArenaTestCase:
-    # One answer in PandaLM's data is the JSON value true.
-    answers = {name: as_text(answer["text"]) for name, answer in item["responses"].items()}
-    return contest(item["id"], item["input"], answers)
 
 
 def _model_of(row: Json) -> str:
@@ -335,8 +320,7 @@ def _preferences(done: Run, rows: Sequence[Json]) -> Check:
     """Preferences were stored as 1 (baseline) to 2 (model), with ten decimals."""
     found = done.results("preference")
     stored = [(found[row["item"]].score, row["result"]["preference"] - 1) for row in rows]
-    met = [near(ours, preference, 1e-9) for ours, preference in stored]
-    return Check(sum(met), len(met))
+    return held(near(ours, preference, 1e-9) for ours, preference in stored)
 
 
 # MT-Bench: a number in double brackets, anywhere in the answer.
@@ -352,8 +336,7 @@ def replay_mtbench(folder: Folder) -> Replay:
         for row in rows
         for call in row["calls"]
     ]
-    equal = [_meets(result, score) for result, score in pairs]
-    checks = {"mtbench/ratings": Check(sum(equal), len(equal))}
+    checks = {"mtbench/ratings": held(_meets(result, score) for result, score in pairs)}
     votes = [[found[name].score for found in results] for name in results[1]]
     figures = votes_figures("mtbench GPT-4 T=0 repeats", [v for v in votes if None not in v])
     return finished(folder, runs, figures, checks, expected=[OutcomeKind.UNPARSEABLE])
@@ -429,7 +412,7 @@ def replay_pandalm(folder: Folder) -> Replay:
     """Verdicts against the majority of the annotators, in per cent."""
     items, rows = folder.items(), folder.judgements()
     calls = {key(row["item"]): Call(call["text"]) for row in rows for call in row["calls"]}
-    done = run([_arena(item) for item in items.values()], {"verdict": verdict_graph()}, calls)
+    done = run([arena_case(item) for item in items.values()], {"verdict": verdict_graph()}, calls)
     found = {name: _verdict(result) for name, result in done.results("verdict").items()}
     stored = [(found[row["item"]], row["calls"][0]["verdict"]) for row in rows]
     people = [majority(item["labels"]["annotators"]) for item in items.values()]

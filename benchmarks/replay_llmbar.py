@@ -12,7 +12,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 
-from llmbar import Recording, Replay, data_directory, how_to_get, is_there, load, replay, statistics
+from llmbar import Recording, Replay, is_there, load, replay, statistics
+from recordings import data_directory, how_to_get
 from rich.console import Console
 from rich.table import Table
 

@@ -12,10 +12,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 
-from llmbar import data_directory, how_to_get
 from published import (
     IMPOSSIBLE,
-    Replay,
     digits_of,
     is_reference,
     is_there,
@@ -23,6 +21,7 @@ from published import (
     replays,
     same,
 )
+from recordings import Replay, data_directory, how_to_get
 from rich.console import Console
 from rich.table import Table
 

@@ -20,13 +20,14 @@ from dagengine.metrics.conversational_g_eval import ConversationalGEval
 from dagengine.metrics.criteria import CriteriaMetric
 from dagengine.metrics.dag import DAGMetric
 from dagengine.metrics.faithfulness import FaithfulnessMetric
-from dagengine.metrics.g_eval import GEval, Rubric
+from dagengine.metrics.g_eval import GEval
 from dagengine.metrics.hallucination import HallucinationMetric
 from dagengine.metrics.json_correctness import JsonCorrectnessMetric
 from dagengine.metrics.knowledge_retention import KnowledgeRetentionMetric
 from dagengine.metrics.prompt_alignment import PromptAlignmentMetric
 from dagengine.metrics.ragas import RagasMetric
 from dagengine.metrics.role_adherence import RoleAdherenceMetric
+from dagengine.metrics.rubric import Rubric
 from dagengine.metrics.summarization import SummarizationMetric
 from dagengine.metrics.task_completion import TaskCompletionMetric
 from dagengine.metrics.tool_correctness import ToolCallParams, ToolCorrectnessMetric

@@ -17,13 +17,14 @@ from pydantic import BaseModel, ConfigDict
 
 from dagengine.errors import InputError
 from dagengine.graph import Graph
-from dagengine.metrics.g_eval import (
-    STEPS_LABEL,
-    GEvalTemplate,
+from dagengine.metrics.evaluation_steps import (
     MissingFieldError,
     StepwiseMetric,
-    numbered,
+    given_steps,
+    one_message,
+    without_backticks,
 )
+from dagengine.metrics.g_eval_template import GEvalTemplate, numbered
 from dagengine.node import Ask, Asking, BaseNode, Given, NodeValue
 from dagengine.nodes import CodeNode
 from dagengine.prompts import Evidence, evidence_of, fenced, judgement_type, messages_for
@@ -32,8 +33,7 @@ from dagengine.results import MetricResult
 from dagengine.test_case import LLMTestCase, LLMTestCaseParams, read_field
 
 TIE = "tie"
-# The check of a case comes before the steps are asked for: nodes of one layer stand in the
-# order of their names, and this one comes before "evaluation steps".
+# The check of a case comes before the steps are asked for; see STEPS_LABEL.
 _CONTESTANTS = "contestants"
 _WINNER = "winner"
 # Shown once when all contestants have the same; what a contestant made is always its own.
@@ -169,7 +169,7 @@ class BallotsNode(Asking):
             name="comparison", output_label="ballots", evaluation_params=[_CONTESTANTS],
             inputs=inputs,
         )  # fmt: skip
-        self._words = metric.text.replace("`", "'")
+        self._words = without_backticks(metric.text)
         self._steps = metric.evaluation_steps
         self._fields = metric.evaluation_params
         self._parameters = metric.parameters
@@ -181,7 +181,7 @@ class BallotsNode(Asking):
 
     async def run(self, given: Given, ask: Ask) -> NodeValue:
         contestants, inputs = dict(given.fields)[_CONTESTANTS], dict(given.inputs)
-        steps = numbered(inputs.get(STEPS_LABEL) or self._steps or ())
+        steps = numbered(given_steps(given, self._steps))
         orders = rotations(inputs["line-up"])
         questions = [
             self._comparison(steps, [contestants[name] for name in order]) for order in orders
@@ -211,7 +211,7 @@ class BallotsNode(Asking):
             parameters=self._parameters,
             count=count,
         )
-        return ({"role": "user", "content": prompt},)
+        return one_message(prompt)
 
 
 def _ballot(found: Any, order: list[str]) -> Ballot:

@@ -10,6 +10,7 @@ from dagengine.evaluation import a_evaluate, sync
 from dagengine.gateway import DEFAULT_LIMITS, Limits
 from dagengine.graph import Graph, MetricSpec
 from dagengine.node import Ask, BaseNode, Given, NodeValue
+from dagengine.render import Picture, draw
 from dagengine.report import print_steps
 from dagengine.results import MetricResult
 from dagengine.threads import in_daemon_thread
@@ -95,6 +96,18 @@ class BaseMetric:
     def is_successful(self) -> bool:
         """Whether the last `measure` met the threshold."""
         return self.error is None and self.success is True
+
+
+class DrawnMetric(BaseMetric):
+    """Base class of metrics that have a graph to look at."""
+
+    def picture(self) -> Picture:
+        """The metric's graph as designed; the picture can also show results."""
+        return draw(self.spec())
+
+    def render(self, path: str) -> str:
+        """Draw the graph into a file (.svg, .png, .pdf, .dot or .mmd); returns the path."""
+        return self.picture().save(path)
 
 
 class MeasureNode(BaseNode):

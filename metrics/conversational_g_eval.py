@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from dagengine.errors import InputError
 from dagengine.graph import Graph
-from dagengine.metrics.g_eval import (
-    GEvalTemplate,
-    MissingFieldError,
-    RatedMetric,
-    Rubric,
-    StepRatingNode,
-)
+from dagengine.metrics.evaluation_steps import MissingFieldError
+from dagengine.metrics.g_eval import RatedMetric, StepRatingNode
+from dagengine.metrics.g_eval_template import GEvalTemplate
 from dagengine.node import Given
 from dagengine.nodes import CodeNode
 from dagengine.prompts import Evidence, evidence_of
-from dagengine.test_case import ConversationalTestCase, LLMTestCaseParams, Turn
+from dagengine.test_case import ConversationalTestCase, Turn
 
-# The check of a case comes before the steps are asked for: nodes of one layer stand in the
-# order of their names, and this one comes before "evaluation steps".
+# The check of a case comes before the steps are asked for; see STEPS_LABEL.
 _CONVERSATION = "conversation"
 _OF_CASE = frozenset(ConversationalTestCase.model_fields) - {"turns"}
 _OF_TURN = frozenset(Turn.model_fields) - _OF_CASE
@@ -49,40 +44,15 @@ class ConversationalGEval(RatedMetric):
 
     template = ConversationalGEvalTemplate
 
-    def __init__(
-        self,
-        name: str,
-        criteria: str | None = None,
-        evaluation_steps: Sequence[str] | None = None,
-        evaluation_params: Iterable[str | LLMTestCaseParams] | None = None,
-        rubric: Iterable[Rubric] | None = None,
-        threshold: float | None = 0.5,
-        model: Any = None,
-        strict_mode: bool = False,
-        async_mode: bool = True,
-        verbose_mode: bool = False,
-        evaluation_template: type[Any] | None = None,
-    ) -> None:
-        super().__init__(
-            name,
-            criteria,
-            evaluation_steps,
-            evaluation_params,
-            rubric,
-            threshold=threshold,
-            model=model,
-            strict_mode=strict_mode,
-            async_mode=async_mode,
-            verbose_mode=verbose_mode,
-            evaluation_template=evaluation_template,
-        )
-        self.evaluation_params = tuple(dict.fromkeys(("role", "content", *self.evaluation_params)))
-        unknown = set(self.evaluation_params) - _OF_CASE - _OF_TURN
+    def fields_read(self, named: tuple[str, ...]) -> tuple[str, ...]:
+        fields = tuple(dict.fromkeys(("role", "content", *named)))
+        unknown = set(fields) - _OF_CASE - _OF_TURN
         if unknown:
             raise InputError(
-                f"{name}: nothing is called {', '.join(sorted(unknown))}; turns have "
+                f"{self.name}: nothing is called {', '.join(sorted(unknown))}; turns have "
                 f"{', '.join(sorted(_OF_TURN))}, conversations {', '.join(sorted(_OF_CASE))}"
             )
+        return fields
 
     def graph(self) -> Graph:
         of_turn = [field for field in self.evaluation_params if field in _OF_TURN]

@@ -8,7 +8,7 @@ from dagengine.checks import check
 from dagengine.errors import Problem
 from dagengine.graph import Combine, Graph, MetricSpec
 from dagengine.list_nodes import MapNode, VerdictListNode
-from dagengine.metrics.base import BaseMetric
+from dagengine.metrics.base import DrawnMetric
 from dagengine.nodes import (
     BaseNode,
     BinaryJudgementNode,
@@ -66,7 +66,7 @@ class DAG(Graph):
 DeepAcyclicGraph = DAG
 
 
-class DAGMetric(BaseMetric):
+class DAGMetric(DrawnMetric):
     """A metric that scores a case by walking a decision tree.
 
     `threshold` is the lowest score from 0 to 1 that passes (None: no pass or fail);
@@ -113,14 +113,6 @@ class DAGMetric(BaseMetric):
             include_reason=self.include_reason,
             judged_reason=self.judged_reason,
         )
-
-    def picture(self) -> Picture:
-        """The metric's tree as designed; the picture can also show results."""
-        return draw(self.spec())
-
-    def render(self, path: str) -> str:
-        """Draw the tree into a file (.svg, .png, .pdf, .dot or .mmd); returns the path."""
-        return self.picture().save(path)
 
     def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, str]:
         return self.picture()._repr_mimebundle_(**kwargs)

@@ -6,16 +6,15 @@ from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 from dagengine.graph import Graph, MetricSpec
-from dagengine.metrics.base import BaseMetric
+from dagengine.metrics.base import DrawnMetric
 from dagengine.node import Given, Judgement, NodeValue
 from dagengine.prompts import Evidence, as_text, fenced
-from dagengine.render import Picture, draw
 
 # Failing items quoted in a reason; the rest is counted.
 _QUOTED = 5
 
 
-class PrebuiltMetric(BaseMetric):
+class PrebuiltMetric(DrawnMetric):
     """Base of the metrics that come with dagengine; each builds a graph.
 
     `threshold` is the lowest score from 0 to 1 that passes. `strict_mode` turns every score
@@ -65,14 +64,6 @@ class PrebuiltMetric(BaseMetric):
             include_reason=self.include_reason,
             judged_reason=self.judged_reason,
         )
-
-    def picture(self) -> Picture:
-        """The metric's graph as designed."""
-        return draw(self.spec())
-
-    def render(self, path: str) -> str:
-        """Draw the graph into a file (.svg, .png, .pdf, .dot or .mmd); returns the path."""
-        return self.picture().save(path)
 
     def wording(
         self, default: type[Any], method: str, *read: str, **fixed: Any

@@ -7,29 +7,22 @@ from pathlib import Path
 
 import pytest
 import replay_llmbar
-from llmbar import (
-    DATA_VARIABLE,
+from llmbar import Recording, Replay, is_there, load, replay, statistics
+from llmbar_graphs import (
     ORDERS,
     UNPARSED,
     Protocol,
-    Recording,
-    Replay,
     Stage,
     conflicting,
-    data_directory,
     explanation_for,
     higher,
-    how_to_get,
-    is_there,
     joined,
-    load,
     metrics_for,
     prompt_template,
-    replay,
-    statistics,
     swapped,
     verdict_reader,
 )
+from recordings import DATA_VARIABLE, data_directory, how_to_get
 
 from dagengine import compile_metrics, evaluate
 from dagengine.judges import ScriptedJudge

@@ -12,38 +12,39 @@ from typing import Any
 import published
 import pytest
 import replay_published
-from llmbar import DATA_VARIABLE, data_directory, how_to_get
-from published import (
-    Call,
-    CallJudge,
-    Check,
+from published import digits_of, is_reference, is_there, same
+from published_graphs import (
     FirstTokenNode,
-    Folder,
     PlainRatingNode,
     Ranked,
     Ranking,
-    Replay,
-    Run,
     TextList,
     agreement_graph,
-    digits_of,
     faithfulness_graph,
     first_wins,
-    is_reference,
-    is_there,
-    key,
-    likeliest,
     number,
     preference_graph,
     ranked_preference,
     rating_graph,
     rubric_graphs,
-    run,
-    same,
     shown_order,
     stated,
     token_preference,
     verdict_graph,
+)
+from recordings import (
+    DATA_VARIABLE,
+    Call,
+    CallJudge,
+    Check,
+    Folder,
+    Replay,
+    Run,
+    data_directory,
+    how_to_get,
+    key,
+    likeliest,
+    run,
 )
 
 from dagengine import PromptTemplate, compile_metrics

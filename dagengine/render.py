@@ -37,14 +37,12 @@ from dagengine.wiring import Wiring
 _WIDTH, _WIDE = 34, 12
 _FONT = "Helvetica,Arial,sans-serif"
 _QUIET, _PALE, _TAKEN = "#9aa5b1", "#6b7785", "#0b5cad"
+_ASKS = "#fdf6e3"  # whatever judges
 _FILL = {
     "task": "#eef2f7",
     "map": "#eef2f7",
     "field": "#f7f7f7",
     "code": "#f3eefb",
-    "binary judgement": "#fdf6e3",
-    "judgement": "#fdf6e3",
-    "rating": "#fdf6e3",
     "metric": "#e8f4f8",
 }
 _FORMATS = frozenset({"svg", "png", "pdf"})
@@ -250,7 +248,8 @@ def _look(slot: Slot, reached: bool | None) -> dict[str, str]:
         decides = bool(slot.node and slot.node.branches())
         look = {"shape": "box", "margin": "0.18,0.1"}
         look["style"] = "filled,diagonals" if decides else "rounded,filled"
-        look["fillcolor"] = _FILL.get(slot.node.kind if slot.node else "metric", "#ffffff")
+        other = _ASKS if slot.node and slot.node.asks else "#ffffff"
+        look["fillcolor"] = _FILL.get(slot.node.kind if slot.node else "metric", other)
         look |= {"peripheries": "2"} if slot.grades else {}
     if reached is False:
         look |= {"fillcolor": "#ffffff", "color": _QUIET, "fontcolor": _PALE, "style": "dashed"}

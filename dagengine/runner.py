@@ -292,7 +292,8 @@ class Runner:
         results = list(run.state.results())
         for metric in self._plan.metrics:
             result = results[metric.index]
-            if metric.spec.judged_reason and result.score is not None:
+            wanted = metric.spec.judged_reason and metric.spec.include_reason
+            if wanted and result.score is not None:
                 judge = self._judge_of(metric.scope)
                 results[metric.index] = await self._write_reason(result, judge, run.deadline)
         return tuple(results)

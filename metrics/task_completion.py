@@ -10,6 +10,7 @@ from dagengine.graph import Graph
 from dagengine.metrics.prebuilt import PrebuiltMetric, whole_prompt
 from dagengine.node import Ask, BaseNode, Given, NodeValue
 from dagengine.nodes import CodeNode, RatingNode, TaskNode
+from dagengine.question import Options
 from dagengine.test_case import ToolCall, read_field
 
 OUTCOME = (
@@ -87,8 +88,15 @@ class TaskCompletionMetric(PrebuiltMetric):
 
     def graph(self) -> Graph:
         task, outcome = self._extracted() if self.task is None else self._given(self.task)
-        rating = RatingNode(COMPLETED, inputs=[task, outcome], scale=self.scale, name="completion")
-        rating.wording = self.wording(TaskCompletionTemplate, "generate_rating", "task", "outcome")
+        rating = RatingNode(
+            COMPLETED,
+            inputs=[task, outcome],
+            scale=self.scale,
+            name="completion",
+            wording=self.wording(TaskCompletionTemplate, "generate_rating", "task", "outcome"),
+            # An expectation is hardly ever perfect: strict mode takes the rating as it stands.
+            options=Options(top_logprobs=0 if self.strict_mode else 20),
+        )
         return Graph(rating)
 
     def _extracted(self) -> tuple[BaseNode, BaseNode]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from string import Formatter
@@ -23,7 +23,7 @@ from dagengine.test_case import LLMTestCase, Turn
 # Grammar-constrained servers write for ever when free text has no end.
 REASON_LENGTH = 2_000
 TEXT_LENGTH = 20_000
-_RUN, _WIDEST = re.compile("<{3,}"), 32
+_RUN, _WIDEST, _DIGITS = re.compile("<{3,}"), 32, 16
 
 _MATERIAL = (
     "The user message holds the material, each piece between a BEGIN line and an END line. "
@@ -159,8 +159,41 @@ def fenced(evidence: Sequence[Evidence]) -> str:
     return "\n\n".join(blocks)
 
 
+def unfenced(text: str) -> list[Evidence]:
+    """The evidence that `fenced` made a text of; raises ValueError for any other text."""
+    width = len(text) - len(text.lstrip("<"))
+    readings: tuple[Callable[[str, int], list[Evidence]], ...] = (_by_width, _by_digest)
+    for reading in readings if width else ():
+        evidence = reading(text, width)
+        if fenced(evidence) == text:
+            return evidence
+    if text:
+        raise ValueError("the text is not evidence between fences")
+    return []
+
+
+def _by_width(text: str, width: int) -> list[Evidence]:
+    """Between the left marks, which no label or text contains."""
+    _, *parts = text.split("<" * width)
+    found: list[Evidence] = []
+    for begin, end in zip(parts[::2], parts[1::2], strict=False):
+        label = end.removesuffix("\n\n")[len("END ") : -width]
+        found.append(Evidence(label, begin[len("BEGIN ") + len(label) + width + 1 : -1]))
+    return found
+
+
+def _by_digest(text: str, width: int) -> list[Evidence]:
+    """Between the right marks with the digest, which no label or text contains."""
+    parts = text.split(text[-width - _DIGITS - 1 :])
+    found: list[Evidence] = []
+    for begin, end in zip(parts[::2], parts[1::2], strict=False):
+        label = begin.removeprefix("\n\n")[width + len("BEGIN ") :]
+        found.append(Evidence(label, end[1 : -len(f"\nEND {label}") - width]))
+    return found
+
+
 def _digest(texts: Iterable[str]) -> str:
-    return hashlib.sha256("\0".join(texts).encode(errors="surrogatepass")).hexdigest()[:16]
+    return hashlib.sha256("\0".join(texts).encode(errors="surrogatepass")).hexdigest()[:_DIGITS]
 
 
 def messages_for(instructions: str, evidence: Sequence[Evidence]) -> tuple[Message, ...]:

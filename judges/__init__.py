@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from dagengine.judges.choosing import open_judges as open_judges
     from dagengine.judges.custom import BaseLLM as BaseLLM
     from dagengine.judges.custom import CustomJudge as CustomJudge
+    from dagengine.judges.lexical import LexicalJudge as LexicalJudge
     from dagengine.judges.openai import OpenAIJudge as OpenAIJudge
     from dagengine.judges.provider import ProviderJudge as ProviderJudge
     from dagengine.judges.scripted import RecordedJudge as RecordedJudge
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 _HOME = {
     "BaseLLM": "custom",
     "CustomJudge": "custom",
+    "LexicalJudge": "lexical",
     "OpenAIJudge": "openai",
     "ProviderJudge": "provider",
     "RecordedJudge": "scripted",
@@ -29,6 +31,7 @@ _HOME = {
 __all__ = [
     "BaseLLM",
     "CustomJudge",
+    "LexicalJudge",
     "OpenAIJudge",
     "ProviderJudge",
     "RecordedJudge",

@@ -1,0 +1,402 @@
+"""A judge without a model: sentences are split, words are counted, thresholds decide."""
+
+from __future__ import annotations
+
+import json
+import re
+import unicodedata
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import groupby
+from typing import Any, Literal, TypeVar, get_args
+
+from pydantic import BaseModel
+
+from dagengine.errors import InputError, UnsupportedError
+from dagengine.judges.reading import validated
+from dagengine.prompts import Evidence, unfenced
+from dagengine.question import Answer, Capabilities, Question, schema_of
+
+T = TypeVar("T", bound=BaseModel)
+Meaning = Literal["supported", "relevant", "useful"]
+Fields = dict[str, Any]
+
+EXTRACTED = ("statements", "truths", "claims", "questions")
+"""The only field of an answer type says what is to be taken out of the evidence."""
+
+# A criterion that explains its verdicts says what `yes` is; these are the ways of saying it
+# that words can decide. Evidence that bears an item out is no `it`: `it` is the item.
+_GLOSS = re.compile(r"\byes:\s*([^;.]*)", re.IGNORECASE)
+_SAYS, _THIS = r"(?:supports?|states?|says?|impl(?:y|ies))", r"(?:it|so|the \w+)"
+_MEANINGS: Mapping[Meaning, re.Pattern[str]] = {
+    "supported": re.compile(
+        r"(?:the|at least one|one|some) \w+ "
+        rf"(?:{_SAYS}(?: or {_SAYS})? {_THIS}(?: or {_SAYS} {_THIS})?|bears? {_THIS} out)(?:$|,)"
+    ),
+    "relevant": re.compile(rf"it (?:answers|helps(?: to)? answer) {_THIS}(?:$|,)"),
+    "useful": re.compile(
+        r"it (?:holds|contains) (?:at least )?(?:some|part|much|all) of what the "
+    ),
+}
+_DENIAL = re.compile(r"\b(?:not|no|never|nothing|none|without|false\w*|wrong\w*|contradict\w*)\b")
+
+_PLACE = re.compile(r" \(\d+ of \d+(?:, \w+)?\)$| \(empty list\)$")
+# Never more than one look at a character: a text may be nothing but full stops.
+_STOP = re.compile(
+    r"(?<![.!?…؟।])[.!?…؟।]++[\"'”’»)\]]*+(?=\s)|[。！？]++[”’」』）]*+"  # noqa: RUF001
+)
+_UNFINISHED = re.compile(r"^\d{1,3}\.$|(?:^|[\s(])(?:[A-HJ-Z]|Dr|Mrs?|Ms|Prof|St|vs|e\.g|i\.e)\.$")
+_ENDING = " .!?…؟।。！？"  # noqa: RUF001
+# Scripts that put no spaces between words, or none between a word and what is joined to it.
+_JOINED = re.compile(
+    "[\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u31f0-\u31ff\u3400-\u9fff"
+    "\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff]+"
+)
+_SHOWN = 5
+_CANNOT = (
+    "a lexical judge splits texts into statements, truths, claims and questions, and tells for "
+    "numbered items by their words whether they are supported, relevant or useful, where the "
+    "criterion explains `yes` so (`yes: the facts support it`, `yes: it answers it`, `yes: it "
+    "holds some of what the ...`) or `meanings` does; use a model for this question"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """How far an item is met, from 0 to 1, and why."""
+
+    share: float
+    reason: str
+
+
+class LexicalJudge:
+    """Answers what words alone can answer, offline and always the same way; no model.
+
+    A text becomes its sentences, where an answer type has one of `EXTRACTED` as its only
+    field. For numbered items with the verdicts yes and no (and idk) `yes` needs a share of
+    letters in common, words of one or two letters left out:
+
+    - supported: of the item, in the evidence; the mean of the share in all of it and that in
+      its best sentence, 0 if a number of the item is missing. `support` is the threshold.
+    - relevant: of the item and the evidence, in terms of the shorter one. `relevance`.
+    - useful: of the best sentence of the evidence, in the item. `usefulness`.
+
+    The evidence is all that is not an item; the field `input` only where there is no other
+    or for relevance. From `doubt` times the threshold on the verdict is idk where that is
+    allowed. Words are equal that begin with the same `stem` letters; scripts without spaces
+    are compared by pairs of characters. Which of the three is meant is read off what the
+    criterion says of `yes`, or given by the caller: `meanings={"requirement": "supported"}`
+    by what items are called. Everything else is refused with UnsupportedError: criteria of
+    one's own, judgements, ratings, opinions, contradictions, bias, toxicity.
+
+    Words know neither meaning nor negation: `no` says that words are missing and not that
+    the evidence contradicts the item, and a negated sentence passes.
+
+    Agreement of "supported", by `python benchmarks/lexical.py`: with Llama-3-8B-Instruct on
+    889 claims of WikiEval accuracy 0.691 (always yes: 0.705), balanced accuracy 0.722 and
+    Cohen's kappa 0.374; with people on 19 summaries 0.474 (always yes: 0.632), 0.583 and
+    0.128. Of 125 sentences of factCC that contradict their source it passes 108 as supported.
+    Weights and `support` were chosen looking at WikiEval, so nothing of it is held out (kappa
+    of its two halves: 0.404 and 0.340); the other thresholds are not measured. It is for
+    trying out graphs and for cheap first checks, not for grading.
+    """
+
+    capabilities = Capabilities(text=False, repeatable=False)
+
+    def __init__(
+        self,
+        *,
+        support: float = 0.75,
+        relevance: float = 0.2,
+        usefulness: float = 0.4,
+        doubt: float = 0.5,
+        stem: int = 5,
+        meanings: Mapping[str, Meaning] | None = None,
+    ) -> None:
+        self._needed: dict[Meaning, float] = {
+            "supported": _share_of("support", support),
+            "relevant": _share_of("relevance", relevance),
+            "useful": _share_of("usefulness", usefulness),
+        }
+        self._doubt = _share_of("doubt", doubt)
+        if stem < 1:
+            raise InputError(f"stem must be at least 1, got {stem}")
+        self._stem = stem
+        self._meanings = _known(meanings or {})
+        settings = (*self._needed.values(), doubt, stem, sorted(self._meanings.items()))
+        self.identity = f"lexical 1 {settings!r}"
+
+    async def answer(self, question: Question[T]) -> Answer[T]:
+        """The answer that words give; raises UnsupportedError where they give none."""
+        fields = self._fields(question)
+        raw = json.dumps(fields, ensure_ascii=False)
+        return Answer(validated(question, fields, raw), raw, mode="rules")
+
+    def _fields(self, question: Question[Any]) -> Fields:
+        answer_type: type[BaseModel] = question.answer_type
+        schema = schema_of(answer_type)
+        properties = schema.get("properties", {})
+        system, evidence = _parts(question)
+        if len(properties) == 1:
+            ((name, shape),) = properties.items()
+            if name in EXTRACTED and shape.get("type") == "array":
+                return {name: _extracted(name, shape, schema, evidence)}
+            item = _item_of(shape, schema)
+            if name == "verdicts" and {"verdict", "reason"} < item.keys():
+                return {name: self._verdicts(question, shape, item, system, evidence)}
+        raise _unsupported(question, f"{answer_type.__name__} has {', '.join(properties)}")
+
+    def _verdicts(
+        self,
+        question: Question[Any],
+        shape: Fields,
+        item: Fields,
+        system: str,
+        evidence: Sequence[Evidence],
+    ) -> list[Fields]:
+        allowed = tuple(item["verdict"].get("enum", ()))
+        if not {"yes", "no"} <= set(allowed) <= {"yes", "no", "idk"}:
+            raise _unsupported(question, f"its verdicts are {allowed!r}")
+        if item.keys() == {"statement", "reason", "verdict"}:
+            label, items, around = _context_statements(question, evidence)
+            names: list[Fields] = [{"statement": text} for text in items]
+        elif item.keys() == {"reason", "verdict", "number"}:
+            label, items, around = _numbered(question, shape, evidence)
+            names = [{"number": place} for place in range(1, len(items) + 1)]
+        else:
+            raise _unsupported(question, f"its items have {', '.join(item)}")
+        if not around:
+            raise _unsupported(question, "there is nothing to compare its items with")
+        meaning = self._meaning(question, label, system)
+        judge = self._rule(meaning, _texts_for(meaning, around))
+        found = [self._verdict(judge(text), meaning, allowed) for text in items]
+        return [{**name, **one} for name, one in zip(names, found, strict=True)]
+
+    def _meaning(self, question: Question[Any], label: str, system: str) -> Meaning:
+        """What `yes` says of an item: as the caller has it, or as the criterion explains it."""
+        if label in self._meanings:
+            return self._meanings[label]
+        glosses = [" ".join(gloss.casefold().split()) for gloss in _GLOSS.findall(system)]
+        for meaning, pattern in _MEANINGS.items():
+            if len(glosses) == 1 and pattern.match(glosses[0]) and not _DENIAL.search(glosses[0]):
+                return meaning
+        raise _unsupported(question, f"what `yes` says of {label!r} is not known: {glosses!r}")
+
+    def _verdict(self, found: _Found, meaning: Meaning, allowed: Sequence[str]) -> Fields:
+        needed = self._needed[meaning]
+        unsure = "idk" in allowed and found.share >= self._doubt * needed
+        verdict = "yes" if found.share >= needed else "idk" if unsure else "no"
+        return {"reason": f"{found.reason} ({needed:.0%} needed)", "verdict": verdict}
+
+    def _rule(self, meaning: Meaning, texts: Sequence[str]) -> Callable[[str], _Found]:
+        """How items are compared with the evidence; words of the evidence are counted once."""
+        sentences = [self._words(one) for text in texts for one in _sentences(text)]
+        together = {key: word for one in sentences for key, word in one.items()}
+        rules: dict[Meaning, Callable[[dict[str, str]], _Found]] = {
+            "supported": lambda item: _supported(item, sentences, together),
+            "relevant": lambda item: _relevant(item, together),
+            "useful": lambda item: _useful(item, sentences),
+        }
+        return lambda text: rules[meaning](self._words(text))
+
+    def _words(self, text: str) -> dict[str, str]:
+        """The words of a text by what makes them equal, in order of first use."""
+        found: dict[str, str] = {}
+        for word in _tokens(text):
+            number = any(character.isdigit() for character in word)
+            found.setdefault(word if number else word[: self._stem], word)
+        return found
+
+
+# Questions.
+
+
+def _share_of(name: str, value: float) -> float:
+    if not 0 < value <= 1:
+        raise InputError(f"{name} must lie above 0 and not above 1, got {value}")
+    return value
+
+
+def _known(meanings: Mapping[str, Meaning]) -> dict[str, Meaning]:
+    for label, meaning in meanings.items():
+        if meaning not in get_args(Meaning):
+            known = ", ".join(map(repr, get_args(Meaning)))
+            raise InputError(f"the meaning of {label!r} is one of {known}, got {meaning!r}")
+    return dict(meanings)
+
+
+def _unsupported(question: Question[Any], why: str) -> UnsupportedError:
+    return UnsupportedError(f"{question.name or 'the question'}: {why}; {_CANNOT}")
+
+
+def _parts(question: Question[Any]) -> tuple[str, list[Evidence]]:
+    """The instructions and the evidence of a prompt that the engine worded."""
+    if question.parser is not None:
+        raise _unsupported(question, "its answer is free text for a parser")
+    roles = [message["role"] for message in question.messages]
+    if roles != ["system", "user"]:
+        raise _unsupported(question, "its prompt is worded by a template")
+    system, user = (message["content"] for message in question.messages)
+    try:
+        evidence = unfenced(user)
+    except ValueError:
+        raise _unsupported(question, "its evidence is not between the usual fences") from None
+    if not evidence:
+        raise _unsupported(question, "there is no evidence")
+    return system, evidence
+
+
+def _resolved(shape: Fields, schema: Fields) -> Fields:
+    """A part of a schema, looked up where it is defined apart."""
+    name = str(shape.get("$ref", "")).rpartition("/")[2]
+    found: Fields = schema.get("$defs", {}).get(name, shape)
+    return found
+
+
+def _item_of(shape: Fields, schema: Fields) -> Fields:
+    """The fields of the items of a list, each with its schema."""
+    found: Fields = _resolved(shape.get("items", {}), schema).get("properties", {})
+    return found
+
+
+def _numbered(
+    question: Question[Any], shape: Fields, evidence: Sequence[Evidence]
+) -> tuple[str, list[str], list[Evidence]]:
+    """What the items are called, the items, and the evidence around them."""
+    count = shape.get("minItems", 0)
+    items, around = evidence[:count], list(evidence[count:])
+    label = items[0].label.removesuffix(" 1") if items else ""
+    expected = [f"{label} {place}" for place in range(1, count + 1)]
+    if not items or [item.label for item in items] != expected:
+        raise _unsupported(question, "its items are not numbered in the evidence")
+    return label, [item.text for item in items], around
+
+
+def _context_statements(
+    question: Question[Any], evidence: Sequence[Evidence]
+) -> tuple[str, list[str], list[Evidence]]:
+    """The statements of the evidence that comes first, and the evidence around it."""
+    first, *around = evidence
+    return first.label, list(dict.fromkeys(_sentences(first.text))), around
+
+
+def _texts_for(meaning: Meaning, around: Sequence[Evidence]) -> list[str]:
+    """The texts that items are compared with: `input` is what was asked, no evidence.
+
+    Unless nothing else is there, or whether items are about it is just what is asked.
+    """
+    asked = [piece.text for piece in around if _PLACE.sub("", piece.label) == "input"]
+    other = [piece.text for piece in around if _PLACE.sub("", piece.label) != "input"]
+    return (asked or other) if meaning == "relevant" else (other or asked)
+
+
+def _extracted(name: str, shape: Fields, schema: Fields, evidence: Sequence[Evidence]) -> list[Any]:
+    """The different sentences of all evidence, the first ones where there is a limit."""
+    found = [one for piece in evidence for one in _sentences(piece.text)]
+    kept = list(dict.fromkeys(found))[: shape.get("maxItems")]
+    if name == "questions":
+        return [f"{text.rstrip(_ENDING)}?" for text in kept]
+    if {"text", "factual"} <= _item_of(shape, schema).keys():
+        return [{"text": text, "factual": not _asks(text)} for text in kept]
+    return kept
+
+
+def _asks(text: str) -> bool:
+    return text.rstrip("\"'”’»)]」』）").endswith(("?", "？", "؟"))  # noqa: RUF001
+
+
+# Words.
+
+
+def _sentences(text: str) -> list[str]:
+    """The sentences of a text: lines end one, and full stops do, but not after an initial."""
+    found: list[list[str]] = []
+    for line in _STOP.sub(r"\g<0>\n", text).splitlines():
+        piece = " ".join(line.split())
+        if not any(character.isalnum() for character in piece):
+            continue
+        if found and (piece[0].islower() or _UNFINISHED.search(found[-1][-1])):
+            found[-1].append(piece)
+        else:
+            found.append([piece])
+    return [" ".join(pieces) for pieces in found]
+
+
+@lru_cache(maxsize=4096)
+def _in_word(character: str) -> bool:
+    """Whether a character is a letter, a digit, or a mark that belongs to one."""
+    return character.isalnum() or unicodedata.category(character).startswith("M")
+
+
+def _tokens(text: str) -> Iterable[str]:
+    """Words without regard to case; pairs of characters where words are not set apart."""
+    plain = unicodedata.normalize("NFKC", text).casefold()
+    for inside, run in groupby(plain, _in_word):
+        if inside:
+            yield from _split("".join(run))
+
+
+def _split(run: str) -> Iterable[str]:
+    place = 0
+    for joined in _JOINED.finditer(run):
+        if joined.start() > place:
+            yield run[place : joined.start()]
+        yield from _pairs(joined.group())
+        place = joined.end()
+    if place < len(run):
+        yield run[place:]
+
+
+def _pairs(run: str) -> Iterable[str]:
+    return (run[place : place + 2] for place in range(max(1, len(run) - 1)))
+
+
+def _weight(words: Iterable[str]) -> int:
+    """Letters, where the first two of a word do not count: short words say little."""
+    return sum(_weight_of(word) for word in words)
+
+
+def _weight_of(word: str) -> int:
+    if any(character.isdigit() for character in word) or _JOINED.match(word):
+        return len(word)
+    return max(0, len(word) - 2)
+
+
+def _part(item: Mapping[str, str], within: Mapping[str, str]) -> float:
+    """The share of an item's letters in words that are also in the other one."""
+    whole = _weight(item.values())
+    if not whole:  # nothing but short words
+        return sum(key in within for key in item) / len(item) if item else 0.0
+    return _weight(word for key, word in item.items() if key in within) / whole
+
+
+def _supported(
+    item: Mapping[str, str], sentences: Sequence[Mapping[str, str]], together: Mapping[str, str]
+) -> _Found:
+    missing = [word for key, word in item.items() if key not in together]
+    numbers = [word for word in missing if any(character.isdigit() for character in word)]
+    if numbers:
+        return _Found(0.0, f"the evidence has no {_quoted(numbers)}")
+    best = max((_part(item, sentence) for sentence in sentences), default=0.0)
+    share = (_part(item, together) + best) / 2
+    lacking = f", it has no {_quoted(missing)}" if missing else ""
+    return _Found(share, f"{share:.0%} of the words are in the evidence{lacking}")
+
+
+def _relevant(item: Mapping[str, str], together: Mapping[str, str]) -> _Found:
+    share = max(_part(item, together), _part(together, item))
+    common = [word for key, word in item.items() if key in together]
+    shared = f": {_quoted(common)}" if common else ""
+    return _Found(share, f"{share:.0%} of the words are in common{shared}")
+
+
+def _useful(item: Mapping[str, str], sentences: Sequence[Mapping[str, str]]) -> _Found:
+    share = max((_part(sentence, item) for sentence in sentences), default=0.0)
+    return _Found(share, f"{share:.0%} of the words of one sentence are in it")
+
+
+def _quoted(words: Sequence[str]) -> str:
+    """A few words, the longest first: those that say most."""
+    chosen = sorted(words, key=len, reverse=True)[:_SHOWN]
+    return ", ".join(map(repr, chosen))

@@ -5,6 +5,7 @@
     DagengineError
     ├── GraphError            a metric's graph is wrong; lists every problem found
     ├── InputError            a file, a test case or an argument is wrong
+    ├── NotApplicableError    a node finds nothing to judge in a case
     ├── MissingExtraError     an optional package is needed for what was asked
     ├── MetricFailedError     `measure()` of one case ended without a score
     └── JudgeError            a question got no valid answer
@@ -60,6 +61,10 @@ class GraphError(DagengineError):
 
 class InputError(DagengineError):
     """Raised when a file, a test case or an argument cannot be used as given."""
+
+
+class NotApplicableError(DagengineError):
+    """Raised by a node that finds nothing to judge in a case; its outcome is `skipped`."""
 
 
 class MissingExtraError(DagengineError):

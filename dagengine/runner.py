@@ -20,7 +20,7 @@ import anyio
 import anyio.lowlevel
 from pydantic import BaseModel
 
-from dagengine.errors import DagengineError, JudgeError, UnparseableError
+from dagengine.errors import DagengineError, JudgeError, NotApplicableError, UnparseableError
 from dagengine.flights import Flights
 from dagengine.gateway import Gateway, is_cancelled
 from dagengine.node import Given, NodeValue
@@ -266,6 +266,8 @@ class Runner:
             return Failure(OutcomeKind(error.kind), unit.name, str(error), raw)
         except _MissingFieldError as error:
             return error.failure
+        except NotApplicableError as error:
+            return Failure(OutcomeKind.SKIPPED, unit.name, str(error))
         except anyio.get_cancelled_exc_class():
             if is_cancelled():
                 raise

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from dagengine.errors import InputError
+from dagengine.errors import NotApplicableError
 from dagengine.graph import Graph
 from dagengine.list_nodes import VerdictListNode
 from dagengine.metrics.extraction import (
@@ -103,7 +103,9 @@ class FaithfulnessMetric(PrebuiltMetric):
 def _given(contexts: list[str]) -> str:
     """What to call the contexts; raises InputError when there is none."""
     if not contexts:
-        raise InputError("not applicable: `retrieval_context` is empty, nothing to compare with")
+        raise NotApplicableError(
+            "not applicable: `retrieval_context` is empty, nothing to compare with"
+        )
     return "the context" if len(contexts) == 1 else f"the {len(contexts)} contexts"
 
 

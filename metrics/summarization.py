@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
-from dagengine.errors import InputError
+from dagengine.errors import NotApplicableError
 from dagengine.graph import Graph
 from dagengine.list_nodes import VerdictListNode
 from dagengine.metrics.extraction import (
@@ -193,7 +193,9 @@ def _least(alignment: float | None, coverage: float | None) -> NodeValue:
     parts = {"alignment": alignment, "coverage": coverage}
     known = [score for score in parts.values() if score is not None]
     if not known:
-        raise InputError("nothing to judge: no claim in the summary, no question on the source")
+        raise NotApplicableError(
+            "nothing to judge: no claim in the summary, no question on the source"
+        )
     score = min(known)
     terms = ", ".join(
         f"{name} nothing to judge" if part is None else f"{name} {part:.4g}"

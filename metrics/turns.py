@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from dagengine.errors import InputError
+from dagengine.errors import InputError, NotApplicableError
 from dagengine.list_nodes import VerdictListNode
 from dagengine.metrics.prebuilt import share
 from dagengine.node import Asking, Given, Judgement, NodeValue, shorten
@@ -29,7 +29,9 @@ def turns_window(first: int, last: int, *, output_label: str | None = None) -> C
     def window(turns: list[Turn]) -> list[Turn]:
         found = turns[first : last + 1]
         if not found:
-            raise InputError(f"the conversation has {len(turns)} turns, none from {first} on")
+            raise NotApplicableError(
+                f"the conversation has {len(turns)} turns, none from {first} on"
+            )
         # Metadata may hold labels that the judge must not see.
         return [turn.model_copy(update={"additional_metadata": None}) for turn in found]
 
@@ -116,6 +118,6 @@ def reply_share(turns: Sequence[Turn], verdicts: Sequence[Judgement], passed: st
     """
     places = replies(turns)
     if not places:
-        raise InputError("nothing to judge: the conversation has no assistant turn")
+        raise NotApplicableError("nothing to judge: the conversation has no assistant turn")
     items = quoted(turns, places)
     return share(items, verdicts, ("yes",), what="assistant turns", passed=passed, empty=0.0)

@@ -13,7 +13,6 @@ the item stands in for the prompt, so that an answer can only reach the item it 
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import zip_longest
@@ -182,8 +181,7 @@ def _chain_checks(done: Run, chains: Sequence[Json]) -> dict[str, Check]:
 
 
 def _verdict_pairs(result: MetricResult, row: Json) -> Iterable[tuple[Any, Any]]:
-    lines = (output_of(result, "verdicts") or "").split("\n")
-    ours = [json.loads(line)["verdict"] for line in lines if line]
+    ours = [judgement["verdict"] for judgement in output_of(result, "verdicts") or ()]
     return zip_longest(ours, [str(call["verdict"]) for call in row["calls"][1:]])
 
 

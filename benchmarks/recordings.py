@@ -302,7 +302,7 @@ def near(ours: float | None, stored: float, tolerance: float) -> bool:
     return ours is not None and abs(ours - stored) <= tolerance
 
 
-def output_of(result: MetricResult, node: str) -> str | None:
+def output_of(result: MetricResult, node: str) -> Any:
     """What readers of one node saw, if it ran."""
     return next((step.output for step in result.steps if step.node == node), None)
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from dagengine.node import NodeValue
 from dagengine.plan import Plan, PlanSlot
-from dagengine.results import Failure, MetricResult, OutcomeKind, Step, Verdict, step_text
+from dagengine.results import Failure, MetricResult, OutcomeKind, Step, Verdict, step_output
 
 Values = Mapping[int, NodeValue]
 
@@ -127,10 +127,11 @@ def _steps(
 
 
 def _step(name: str, kind: str, value: NodeValue) -> Step:
-    shown = None if value.verdict is not None else step_text(value.value)
+    shown = None if value.verdict is not None else step_output(value.value)
     return Step(
-        name, kind, OutcomeKind.OK, shown, value.verdict, value.reason, value.score, value.mode
-    )
+        name, kind, OutcomeKind.OK, shown, value.verdict, value.reason, value.score, value.mode,
+        value.usage,
+    )  # fmt: skip
 
 
 def metric_result(plan: Plan, metric: int, values: Values) -> MetricResult:

@@ -11,7 +11,16 @@ from pydantic import BaseModel, ConfigDict
 
 from dagengine.errors import InputError
 from dagengine.prompts import Evidence, PromptTemplate, as_text, evidence_of, messages_for
-from dagengine.question import DEFAULT_OPTIONS, Answer, Message, Options, Parser, Question
+from dagengine.question import (
+    DEFAULT_OPTIONS,
+    NO_USAGE,
+    Answer,
+    Message,
+    Options,
+    Parser,
+    Question,
+    Usage,
+)
 from dagengine.results import Verdict
 from dagengine.test_case import LLMTestCaseParams, field_name
 
@@ -31,7 +40,7 @@ class NodeValue:
     """What a node produced: the value its readers see, and what decides or scores.
 
     `score` lies in [0, 1]; `mode` says how a rating was read; `success` is set by metrics
-    that decide themselves whether they passed.
+    that decide themselves whether they passed; `usage` is noted by the runner.
     """
 
     value: Any
@@ -40,6 +49,7 @@ class NodeValue:
     score: float | None = None
     mode: str | None = None
     success: bool | None = None
+    usage: Usage = NO_USAGE
 
 
 @dataclass(frozen=True, slots=True)

@@ -94,6 +94,13 @@ def as_text(value: Any) -> str:
     return _json(value)
 
 
+def as_data(value: Any) -> Any:
+    """A value as plain data (text, numbers, lists and dicts), as its JSON would be read."""
+    if value is None or isinstance(value, str | int | float):
+        return value
+    return json.loads(_json(value))
+
+
 def _json(value: Any) -> str:
     return _JSON.encode(value)
 

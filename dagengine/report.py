@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from dagengine.results import CaseResult, EvaluationResult, MetricResult, Totals
+from dagengine.prompts import as_text
+from dagengine.results import CaseResult, EvaluationResult, MetricResult, Step, Totals
 
 # Rows of a data set printed one by one; more are summed up.
 _ROWS = 60
@@ -160,23 +161,50 @@ def cost_line(totals: Totals) -> str:
 
 
 def print_steps(result: MetricResult, console: Any = None) -> None:
-    """Print what every node of one metric said for one case (verbose mode)."""
+    """Print what every node of one metric said for one case, to be audited (verbose mode)."""
     from rich.console import Console
-    from rich.table import Table
+    from rich.padding import Padding
     from rich.text import Text
 
-    table = Table(title=f"{result.metric}: {_headline(result)}", title_justify="left")
-    for name in ("node", "kind", "answer", "reason"):
-        table.add_column(name, overflow="fold")
+    out = console or Console()
+    out.print(Text(f"{result.metric}: {_headline(result)}", style="bold"))
     for step in result.steps:
-        shown: Any = step.verdict if step.verdict is not None else step.output
-        if step.score is not None:
-            shown = f"{step.score:.4g} ({step.mode})" if step.mode else f"{step.score:.4g}"
-        table.add_row(*(Text(str(x or "")) for x in (step.node, step.kind, shown, step.reason)))
-    (console or Console()).print(table)
+        out.print(Text.assemble(f"● {step.node} ", (f"({step.kind})", "dim")))
+        for line in _said(step):
+            out.print(Padding(Text(line), (0, 0, 0, 4), expand=False))
+
+
+def _said(step: Step) -> list[str]:
+    """What a step said, as numbered items where it is a list."""
+    if step.outcome != "ok":
+        return [f"{step.outcome}: {step.reason or 'no reason given'}"]
+    if step.verdict is not None or step.score is not None:
+        score = "" if step.score is None else f"{step.score:.4g}"
+        shown = score if step.verdict is None else str(step.verdict)
+        mode = f" ({step.mode})" if step.mode else ""
+        return [f"{shown}{mode}", *(step.reason or "").splitlines()]
+    found = step.output
+    if isinstance(found, dict) and len(found) == 1:
+        (found,) = found.values()
+    if isinstance(found, list):
+        return [f"{place}. {_plain(item)}" for place, item in enumerate(found, 1)]
+    return [] if found is None else _plain(found).splitlines()
+
+
+def _plain(value: Any) -> str:
+    """Data as a person reads it: a verdict with its reason, fields by name."""
+    if isinstance(value, dict) and set(value) == {"verdict", "reason"}:
+        return f"{value['verdict']}: {value['reason']}"
+    if isinstance(value, dict):
+        return ", ".join(f"{name}: {_plain(part)}" for name, part in value.items())
+    if isinstance(value, list):
+        return "; ".join(_plain(part) for part in value)
+    return as_text(value)
 
 
 def _headline(result: MetricResult) -> str:
     if result.failure is not None:
         return f"{result.failure.kind} at {result.failure.node}: {result.failure.message}"
-    return f"score {result.score:.4g}"
+    passed = {True: ", passed", False: ", not passed", None: ""}[result.success]
+    asked = "" if result.threshold is None else f", threshold {result.threshold:.4g}"
+    return f"score {result.score:.4g}{asked}{passed}"

@@ -6,11 +6,11 @@ A failure is data too: never a NaN, never a silent 0, never a bare None.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from dagengine.prompts import as_text
+from dagengine.prompts import as_data
 from dagengine.question import NO_USAGE, Usage
 
 Verdict = str | bool
@@ -49,24 +49,28 @@ class Failure:
 class Step:
     """What one node did for one case.
 
-    `output` is what readers of the node saw, as text; `verdict` is set for decisions,
-    `score` (0 to 1) for ratings and scoring code. `mode` says how a rating was read
-    (`weighted` or `raw`, and why).
+    `output` is what readers of the node saw, as plain data (text, numbers, lists, dicts);
+    `verdict` is set for decisions, `score` (0 to 1) for ratings and scoring code. `mode`
+    says how a rating was read (`weighted` or `raw`, and why). `usage` are the tokens of the
+    answers that the node rests on, whoever paid for them.
     """
 
     node: str
     kind: str
     outcome: OutcomeKind
-    output: str | None = None
+    output: Any = None
     verdict: Verdict | None = None
     reason: str | None = None
     score: float | None = None
     mode: str | None = None
+    usage: Usage = NO_USAGE
 
     def as_dict(self) -> dict[str, Any]:
         """JSON-ready form without the absent entries."""
         names = ("node", "kind", "output", "verdict", "reason", "score", "mode")
         row = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
+        if self.usage != NO_USAGE:
+            row["usage"] = asdict(self.usage)
         return {**row, "outcome": str(self.outcome)}
 
 
@@ -94,6 +98,11 @@ class MetricResult:
     def outcome(self) -> OutcomeKind:
         """`ok`, or the kind of failure."""
         return self.failure.kind if self.failure else OutcomeKind.OK
+
+    @property
+    def usage(self) -> Usage:
+        """Tokens of the answers that the result rests on; shared ones count in full."""
+        return sum((step.usage for step in self.steps), NO_USAGE)
 
     def as_dict(self) -> dict[str, Any]:
         """JSON-ready form; equal for equal answers, whatever the timing."""
@@ -191,11 +200,9 @@ class EvaluationResult(Sequence[CaseResult]):
         ]
 
 
-def step_text(value: Any) -> str | None:
+def step_output(value: Any) -> Any:
     """A node's value as a step shows it; anybody's object, of which a step must not fail."""
-    if value is None:
-        return None
     try:
-        return as_text(value)
+        return as_data(value)
     except Exception:  # noqa: BLE001 - keys that are no text, circles, a broken __str__
         return f"<{type(value).__name__} without a text form>"

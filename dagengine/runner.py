@@ -11,7 +11,7 @@ import heapq
 import itertools
 import math
 import traceback
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -26,7 +26,7 @@ from dagengine.gateway import Gateway, is_cancelled
 from dagengine.node import Given, NodeValue
 from dagengine.plan import Plan, Unit
 from dagengine.prompts import Evidence, messages_for, output_type
-from dagengine.question import Answer, Judge, Question
+from dagengine.question import NO_USAGE, Answer, Judge, Question
 from dagengine.results import CaseResult, Failure, MetricResult, OutcomeKind
 from dagengine.scheduler import CaseState
 from dagengine.test_case import TestCase, case_label, read_field
@@ -46,14 +46,17 @@ _REASON = (
 
 
 class _Ask:
-    """What a running node asks with: its unit's judge, through the gateway."""
+    """What one running node asks with: its unit's judge, through the gateway."""
 
     def __init__(self, gateway: Gateway, judge: Judge) -> None:
         self._gateway = gateway
         self._judge = judge
+        self.usage = NO_USAGE
 
     async def __call__(self, question: Question[T]) -> Answer[T]:
-        return await self._gateway.ask(self._judge, question)
+        answer = await self._gateway.ask(self._judge, question)
+        self.usage += answer.usage
+        return answer
 
     async def each(self, questions: Sequence[Question[T]]) -> list[Answer[T]]:
         """All at once. The failure reported is that of the first question that failed."""
@@ -95,7 +98,7 @@ class Runner:
         self._plan = plan
         self._gateway = gateway
         self._emit = emit
-        self._asks = [_Ask(gateway, judge) for judge in judges]
+        self._judges = judges
         self._constants: Flights[NodeValue | Failure] = Flights(len(plan.units) + 1)
         self._first_slot = [min(unit.slots) for unit in plan.units]
         self._cases: Iterator[tuple[int, TestCase]] = iter(())
@@ -276,7 +279,7 @@ class Runner:
         except (Exception, SystemExit) as error:  # noqa: BLE001 - user code may raise anything
             return Failure(OutcomeKind.CODE_ERROR, unit.name, _described(error))
 
-    def _value(self, run: _Run, unit: Unit) -> Awaitable[NodeValue]:
+    async def _value(self, run: _Run, unit: Unit) -> NodeValue:
         fields = tuple((path, read_field(run.case, path)) for path in unit.reads)
         absent = [path for path, value in fields if value is None]
         if absent:
@@ -287,7 +290,9 @@ class Runner:
             for label, source, slot in unit.sources
             if slot < 0 or state.is_live(slot)
         )
-        return unit.node.run(Given(fields, inputs, run.case), self._asks[unit.judge])
+        ask = _Ask(self._gateway, self._judges[unit.judge])
+        value = await unit.node.run(Given(fields, inputs, run.case), ask)
+        return value if ask.usage == NO_USAGE else replace(value, usage=ask.usage)
 
     async def _explained(self, run: _Run) -> tuple[MetricResult, ...]:
         """The results, with reasons written by the judge where a metric asks for that."""
@@ -296,16 +301,16 @@ class Runner:
             result = results[metric.index]
             wanted = metric.spec.judged_reason and metric.spec.include_reason
             if wanted and result.score is not None:
-                judge = self._judge_of(metric.scope)
+                judge = self._ask_for(metric.scope)
                 results[metric.index] = await self._write_reason(result, judge, run.deadline)
         return tuple(results)
 
-    def _judge_of(self, scope: int) -> _Ask:
+    def _ask_for(self, scope: int) -> _Ask:
         model = self._plan.scopes[scope].spec.model
         place = next(
             i for i, known in enumerate(self._plan.models) if known is model or known == model
         )
-        return self._asks[place]
+        return _Ask(self._gateway, self._judges[place])
 
     async def _write_reason(self, result: MetricResult, ask: _Ask, deadline: float) -> MetricResult:
         """One last call; when it fails the composed reason stays, and says so."""

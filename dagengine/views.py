@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from dagengine.graph import MetricSpec
+from dagengine.prompts import as_text
 from dagengine.results import MetricResult, Step
 from dagengine.slots import Slot
 from dagengine.wiring import Wiring
@@ -107,7 +108,7 @@ def _answer(step: Step) -> str:
         return f"→ {step.verdict}: {step.reason or ''}".rstrip(": ")
     if step.score is not None:
         return f"→ {step.score:.3g}"
-    return f"→ {step.output or ''}"
+    return f"→ {'' if step.output is None else as_text(step.output)}"
 
 
 class Counts(Design):

@@ -337,5 +337,5 @@ def outcome_in(result: MetricResult) -> ArenaOutcome | None:
     """The outcome that a result of `ArenaGEval` holds; None when it ended without one."""
     for step in result.steps:
         if step.node.rpartition(" > ")[2] == _WINNER and step.output is not None:
-            return ArenaOutcome.model_validate_json(step.output)
+            return ArenaOutcome.model_validate(step.output)
     return None

@@ -326,7 +326,7 @@ def test_the_result_of_a_run_holds_winner_margins_and_ballots_as_data() -> None:
         tuple(order) for order in rotations(line_up(arena(3).contestants, PARAMS, 0))
     }
     step = done.rows[0].metrics[0].as_dict()["steps"][-1]
-    assert json.loads(step["output"])["margins"]["Alpha-7b"] == 1.0
+    assert step["output"]["margins"]["Alpha-7b"] == 1.0
 
 
 def test_a_reused_metric_shows_the_last_contest_only() -> None:

@@ -203,7 +203,7 @@ async def test_steps_can_be_had_from_any_judge_and_are_shown_in_the_result() -> 
     metric = by_criteria(model=Rater())
     await metric.a_measure(CASE)
     step = shown(metric).steps[0]
-    assert (step.node, step.output) == ("evaluation steps", "\n".join(STEPS))
+    assert (step.node, step.output) == ("evaluation steps", list(STEPS))
 
 
 def test_given_steps_are_handed_back_without_a_judge_as_a_copy() -> None:

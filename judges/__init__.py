@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from dagengine.judges.batch import OpenAIBatchJudge as OpenAIBatchJudge
     from dagengine.judges.choosing import as_judge as as_judge
     from dagengine.judges.choosing import open_judges as open_judges
     from dagengine.judges.custom import BaseLLM as BaseLLM
@@ -20,6 +21,7 @@ _HOME = {
     "BaseLLM": "custom",
     "CustomJudge": "custom",
     "LexicalJudge": "lexical",
+    "OpenAIBatchJudge": "batch",
     "OpenAIJudge": "openai",
     "ProviderJudge": "provider",
     "RecordedJudge": "scripted",
@@ -32,6 +34,7 @@ __all__ = [
     "BaseLLM",
     "CustomJudge",
     "LexicalJudge",
+    "OpenAIBatchJudge",
     "OpenAIJudge",
     "ProviderJudge",
     "RecordedJudge",

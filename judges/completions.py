@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _HOSTED = ("api.openai.com", "openai.azure.com")
 # Statuses that say "later" rather than "no".
-_TRANSIENT = frozenset({408, 409, 425, 429})
+TRANSIENT = frozenset({408, 409, 425, 429})
 
 
 @cache
@@ -104,7 +104,7 @@ def status_error(error: Any) -> JudgeError:
     code = str(getattr(error, "code", "") or "")
     if "content_filter" in code or "content_policy" in code:
         return RefusedError(f"the provider's content filter refused the question: {text}")
-    transient = (status in _TRANSIENT or status >= 500) and code != "insufficient_quota"
+    transient = (status in TRANSIENT or status >= 500) and code != "insufficient_quota"
     hint = {401: "; check the API key", 404: "; check the model's name and the address"}
     return ProviderError(
         f"HTTP {status}: {text}{hint.get(status, '')}",

@@ -121,17 +121,22 @@ class OpenAIJudge:
         openai, instructor = _libraries()
         api = self._given or self._new_client(openai)
 
+        registry, provider = instructor.v2.mode_registry, instructor.Provider.OPENAI
+        handlers = {
+            mode: registry.get_handlers(provider, getattr(instructor.Mode, mode)) for mode in _MODES
+        }
+        return _Client(api, self._poster(openai, api), handlers, owned=self._given is None)
+
+    def _poster(self, openai: ModuleType, api: AsyncOpenAI) -> Callable[[dict[str, Any]], Any]:
+        """What sends a request body and gives its completion."""
+
         async def post(body: dict[str, Any]) -> Any:
             make_strict(body, str(api.base_url))
             return await api.post(
                 "/chat/completions", cast_to=openai.types.chat.ChatCompletion, body=body
             )
 
-        registry, provider = instructor.v2.mode_registry, instructor.Provider.OPENAI
-        handlers = {
-            mode: registry.get_handlers(provider, getattr(instructor.Mode, mode)) for mode in _MODES
-        }
-        return _Client(api, post, handlers, owned=self._given is None)
+        return post
 
     def _new_client(self, openai: ModuleType) -> AsyncOpenAI:
         key = self._api_key or (_NO_KEY if self.base_url else None)

@@ -138,8 +138,7 @@ class OpenAIServer:
     @asynccontextmanager
     async def _serving(self) -> AsyncIterator[int]:
         app = web.Application(client_max_size=2**26)
-        app.router.add_post("/v1/chat/completions", self._chat)
-        app.router.add_get("/v1/models", _models)
+        self.add_routes(app)
         # Handlers end when their client hangs up, as far as `in_flight` is concerned, and are
         # given a moment at the end. (To aiohttp, a timeout of 0 means to wait for ever.)
         runner = web.AppRunner(
@@ -151,6 +150,10 @@ class OpenAIServer:
             yield runner.addresses[0][1]
         finally:
             await runner.cleanup()
+
+    def add_routes(self, app: web.Application) -> None:
+        app.router.add_post("/v1/chat/completions", self._chat)
+        app.router.add_get("/v1/models", _models)
 
     async def _chat(self, request: web.Request) -> web.Response:
         self.in_flight += 1
@@ -179,7 +182,7 @@ def _response(body: Json, reply: Reply) -> web.Response:
     elif reply.status >= 400:
         text = json.dumps(_error(reply))
     else:
-        text = json.dumps(_completion(body, reply))
+        text = json.dumps(completion_of(body, reply))
     headers = {"Content-Type": "application/json", **reply.headers}
     return web.Response(body=text.encode(), status=reply.status, headers=headers)
 
@@ -191,7 +194,7 @@ def _error(reply: Reply) -> Json:
     return {"error": {"message": message, "type": kind, "param": None, "code": status.name.lower()}}
 
 
-def _completion(body: Json, reply: Reply) -> Json:
+def completion_of(body: Json, reply: Reply) -> Json:
     logprobs = None if reply.logprobs is None else {"content": reply.logprobs, "refusal": None}
     choice = {
         "index": 0,

@@ -15,7 +15,7 @@ from recordings import Folder, key_of
 
 from dagengine import evaluate
 from dagengine.judges import RecordedJudge, Recording
-from dagengine.metrics import DAGMetric
+from dagengine.metrics.base import DrawnMetric
 from dagengine.question import Question
 from dagengine.results import CaseResult, EvaluationResult, MetricResult, OutcomeKind
 from dagengine.test_case import TestCase
@@ -53,7 +53,7 @@ def _of(row: CaseResult, metric: str) -> MetricResult:
 
 def judged(
     cases: Sequence[TestCase],
-    metrics: Sequence[DAGMetric],
+    metrics: Sequence[DrawnMetric],
     recordings: Mapping[str, str | Recording],
     key: Callable[[Question[Any]], str] = key_of,
 ) -> Run:
@@ -69,7 +69,7 @@ def judged(
     return Run(done, frozenset(recordings), asked, tuple(dict.fromkeys(map(made_of, metrics))))
 
 
-def made_of(metric: DAGMetric) -> str:
+def made_of(metric: DrawnMetric) -> str:
     """A metric's class and the kinds of its nodes that ask the judge."""
     nodes = [type(node).__name__ for node in metric.spec().graph.nodes() if node.asks]
     return f"{type(metric).__name__}: {', '.join(sorted(set(nodes)))}"

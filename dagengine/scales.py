@@ -30,6 +30,8 @@ class Scale(Protocol):
 
     point: str
     """What one rating is called in messages."""
+    doubt: str
+    """What `unclear` tokens may be, in messages."""
 
     @property
     def ends(self) -> tuple[float, float]:
@@ -52,8 +54,8 @@ class Scale(Protocol):
         """The number that a token states in place of the one with `around`, or None."""
         ...
 
-    def may_start(self, token: str, around: Around, seen: Collection[float]) -> bool:
-        """Whether a longer rating may begin with a token, given those seen as one token."""
+    def unclear(self, token: str, around: Around, seen: Collection[float]) -> bool:
+        """Whether a token may belong to another rating, given those seen as one token."""
         ...
 
 
@@ -64,6 +66,7 @@ class WholeNumbers:
     low: int
     high: int
     point = "number"
+    doubt = "the start of a longer number"
 
     @property
     def ends(self) -> tuple[float, float]:
@@ -83,7 +86,7 @@ class WholeNumbers:
         inside = _WHOLE.fullmatch(text) and self.low <= int(text) <= self.high
         return float(text) if inside else None
 
-    def may_start(self, token: str, around: Around, seen: Collection[float]) -> bool:
+    def unclear(self, token: str, around: Around, seen: Collection[float]) -> bool:
         text = token.strip()
         if any(value >= 10 for value in seen):
             return False  # the tokenizer has longer numbers as single tokens
@@ -96,11 +99,13 @@ class WholeNumbers:
 class Labels:
     """Labels that stand for numbers; raises InputError unless two of the numbers differ.
 
-    Tokens are read letter for letter: `m` and `M` may be two labels.
+    Tokens are read letter for letter, and with the same blanks and quotes around them: `m` and
+    `M` may be two labels.
     """
 
     values: Mapping[str, float]
     point = "label"
+    doubt = "a part of a label"
 
     def __post_init__(self) -> None:
         if not all(isinstance(label, str) and label.strip() for label in self.values):
@@ -131,7 +136,9 @@ class Labels:
         label = token.removeprefix(before).removesuffix(after)
         return self.values.get(label) if f"{before}{label}{after}" == token else None
 
-    def may_start(self, token: str, around: Around, seen: Collection[float]) -> bool:
+    def unclear(self, token: str, around: Around, seen: Collection[float]) -> bool:
+        if self.read(token, around) is None and token.strip().strip('"') in self.values:
+            return True  # a label, but with other blanks or quotes
         start = token.removeprefix(around[0])
         return bool(token) and any(
             label != start and label.startswith(start) and value not in seen

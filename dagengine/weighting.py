@@ -38,7 +38,7 @@ def expected_score(
     if not weights:
         return stated, f"raw (no alternative is a {scale.point} of the scale)"
     if _ambiguous(token, weights, scale, (before, after)):
-        return stated, f"raw (a token may be the start of a longer {scale.point})"
+        return stated, f"raw (a token may be {scale.doubt})"
     total = math.fsum(weights.values())
     mean = math.fsum(value * weight for value, weight in weights.items()) / total
     # Rounding alone may leave the range of the alternatives.
@@ -108,10 +108,10 @@ def _weights(choice: TokenChoice, scale: Scale, around: Around) -> dict[float, f
 def _ambiguous(
     choice: TokenChoice, weights: dict[float, float], scale: Scale, around: Around
 ) -> bool:
-    """Whether a token such as `1` or `-` may stand for the start of `10` or `-1`."""
-    starts = [
+    """Whether a token may belong to another rating, as `1` or `-` to `10` or `-1`."""
+    doubtful = [
         math.exp(logprob)
         for token, logprob in choice.alternatives
-        if scale.may_start(token, around, weights)
+        if scale.unclear(token, around, weights)
     ]
-    return any(mass > _NEGLIGIBLE * math.fsum([mass, *weights.values()]) for mass in starts)
+    return any(mass > _NEGLIGIBLE * math.fsum([mass, *weights.values()]) for mass in doubtful)

@@ -10,12 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dagengine.errors import InputError
 from dagengine.prompts import rating_type
-from dagengine.question import Answer, TokenChoice
-from dagengine.scales import WholeNumbers
+from dagengine.question import Answer, FirstMatch, TokenChoice
+from dagengine.scales import Labels, WholeNumbers, scale_of
 from dagengine.weighting import expected_score, value_span
 
 Mass = dict[str, float]
+ANY: Any = None  # the value of an answer, which is not looked at
 
 
 def expected(answer: Answer[Any], stated: int, low: int, high: int) -> tuple[float, str]:
@@ -288,3 +290,143 @@ def test_on_a_scale_of_single_digits_the_result_is_the_mean(mass: dict[int, floa
     mean = sum(value * weight for value, weight in mass.items()) / sum(mass.values())
     assert mode == "weighted"
     assert math.isclose(score, mean, abs_tol=1e-9)
+
+
+# Scales of labels, and answers in prose.
+
+GRADES = Labels({"poor": 1, "fair": 2, "good": 4})
+
+
+def labelled(
+    token: TokenChoice, before: str = '{"reason": "r", "score": "', after: str = '"}'
+) -> Any:
+    """A rating by labels given as JSON, its number and its mode."""
+    tokens = (choice(before), token, choice(after))
+    raw = "".join(token.token for token in tokens)
+    stated = GRADES.number(json.loads(raw)["score"])
+    return expected_score(Answer(ANY, raw, tokens), stated, GRADES, value_span(raw, "score"))
+
+
+def test_labels_are_weighted_by_what_they_stand_for() -> None:
+    mass = {"good": 0.5, "fair": 0.25, "poor": 0.25}
+    assert labelled(choice("good", mass)) == (2.75, "weighted")  # 2.0 + 0.5 + 0.25
+
+
+def test_a_quotation_mark_in_the_token_of_a_label_belongs_to_its_alternatives_too() -> None:
+    mass = {'"good': 0.5, '"fair': 0.5, "poor": 0.001}
+    opening = '{"reason": "r", "score": '
+    assert labelled(choice('"good', mass), before=opening) == (3.0, "weighted")
+    closing = {'good"': 0.5, 'fair"': 0.5, "poor": 0.001}
+    assert labelled(choice('good"', closing), after="}") == (3.0, "weighted")
+
+
+def test_labels_are_read_letter_for_letter() -> None:
+    mass = {"good": 0.5, "Poor": 0.3, "poorly": 0.2}
+    assert labelled(choice("good", mass)) == (4.0, "weighted")
+
+
+@pytest.mark.parametrize("other", [" poor", 'poor"', '"poor'])
+def test_a_label_with_other_blanks_or_quotes_stops_the_weighting(other: str) -> None:
+    score, mode = labelled(choice("good", {"good": 0.6, other: 0.4}))
+    assert (score, mode) == (4, "raw (a token may be a part of a label)")
+    assert labelled(choice("good", {"good": 0.999, other: 0.001})) == (4.0, "weighted")
+
+
+@pytest.mark.parametrize("start", ["p", "fai"])
+def test_a_token_that_may_be_the_start_of_a_label_stops_the_weighting(start: str) -> None:
+    score, mode = labelled(choice("good", {"good": 0.6, start: 0.4}))
+    assert (score, mode) == (4, "raw (a token may be a part of a label)")
+    assert labelled(choice("good", {"good": 0.999, start: 0.001})) == (4.0, "weighted")
+
+
+def test_a_label_that_is_seen_as_one_token_is_not_started_by_a_shorter_one() -> None:
+    scale = Labels({"A": 0, "AB": 1})
+    answer_ = Answer(ANY, "A", (choice("A", {"A": 0.5, "AB": 0.5}),))
+    assert expected_score(answer_, 0, scale, (0, 1)) == (0.5, "weighted")
+    alone = Answer(ANY, "A", (choice("A", {"A": 1.0}),))
+    assert expected_score(alone, 0, scale, (0, 1))[1].startswith("raw (a token may be a part")
+
+
+def test_a_label_of_several_tokens_is_not_weighted() -> None:
+    raw = '{"score": "good"}'
+    tokens = (choice('{"score": "'), choice("go"), choice("od"), choice('"}'))
+    found = expected_score(Answer(ANY, raw, tokens), 4, GRADES, value_span(raw, "score"))
+    assert found == (4, "raw (the score is not exactly one token of the answer)")
+
+
+def test_no_label_among_the_alternatives_leaves_the_rating_as_it_stands() -> None:
+    assert labelled(choice("good", {"x": 1.0})) == (
+        4,
+        "raw (no alternative is a label of the scale)",
+    )
+
+
+def test_a_rating_that_is_none_has_no_number_unless_its_alternatives_have() -> None:
+    other = Answer(ANY, "Hm", (choice("Hm", {"Hm": 0.8, "good": 0.1, "fair": 0.1}),))
+    assert expected_score(other, None, GRADES, (0, 2)) == (3.0, "weighted")
+    assert expected_score(Answer(ANY, "Hm"), None, GRADES, (0, 2))[0] is None
+
+
+@pytest.mark.parametrize(
+    "values",
+    [{}, {"one": 1}, {"one": 1, "uno": 1}, {"": 0, "x": 1}, {"a": True, "b": 2},
+     {"a": "1", "b": 2}, {"a": math.nan, "b": 2}, {"a": math.inf, "b": 2}, {1: 0, 2: 1}],
+)  # fmt: skip
+def test_labels_of_one_point_or_without_numbers_make_no_scale(values: Any) -> None:
+    with pytest.raises(InputError, match="scale"):
+        scale_of(values)
+
+
+def test_a_rating_in_prose_is_weighted_where_the_parser_found_it() -> None:
+    raw = "I would say 8, but then 3.\nScore: 8 of 10"
+    tokens = tuple(choice(part) for part in ("I would say ", "8", ", but then 3.\nScore: "))
+    tokens += (choice("8", {"8": 0.5, "6": 0.5}), choice(" of 10"))
+    place = FirstMatch(((r"Score: (\d+)", None),), field="score").span(raw)
+    assert expected_score(Answer(ANY, raw, tokens), 8, WholeNumbers(0, 10), place) == (
+        7.0,
+        "weighted",
+    )
+
+
+def test_a_rating_at_an_unknown_place_is_not_weighted() -> None:
+    found = expected_score(Answer(ANY, "8", (choice("8"),)), 8, WholeNumbers(0, 10), None)
+    assert found == (8, "raw (it is not known where the answer states the score)")
+
+
+@given(before=st.text(max_size=12), after=st.text(max_size=12), mass=_ALTERNATIVES, data=st.data())
+def test_prose_is_never_weighted_by_another_token_than_the_one_found(
+    before: str, after: str, mass: Any, data: st.DataObject
+) -> None:
+    raw = f"{before}<8>{after}"
+    cuts = sorted(data.draw(st.sets(st.integers(0, len(raw)), max_size=8)) | {len(raw)})
+    starts = [0, *cuts]
+    planted = TokenChoice("8", (("2", 0.0),))
+    tokens = tuple(
+        TokenChoice(
+            raw[start:end], tuple(mass) if start == len(before) + 1 else planted.alternatives
+        )
+        for start, end in zip(starts, cuts, strict=False)
+    )
+    place = len(before) + 1, len(before) + 2
+    score, mode = expected_score(Answer(ANY, raw, tokens), 8, WholeNumbers(5, 9), place)
+    assert score is not None
+    assert 5 <= score <= 9
+    assert (mode == "weighted") <= any(token.token == "8" for token in tokens)
+    assert mode == "weighted" or score == 8
+
+
+@pytest.mark.parametrize(
+    ("patterns", "text", "span"),
+    [
+        (((r"(\d)", None),), "a 7", (2, 3)),
+        (((r"b+", "B"),), "abbc", (1, 3)),
+        (((r"x", "X"), (r"is (\w+)", "A")), "it is A", (6, 7)),
+        (((r"a(x)?", None),), "a", None),
+        (((r"", "tie"),), "a", None),
+        (((r"x", "X"),), "a", None),
+    ],
+)
+def test_the_first_match_says_where_it_is(
+    patterns: Any, text: str, span: tuple[int, int] | None
+) -> None:
+    assert FirstMatch(patterns).span(text) == span

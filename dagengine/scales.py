@@ -129,7 +129,7 @@ class Labels:
         return labelled_type(tuple(self.values), parsed)
 
     def number(self, stated: Any) -> float | None:
-        return self.values.get(stated)
+        return float(self.values[stated]) if stated in self.values else None
 
     def read(self, token: str, around: Around) -> float | None:
         before, after = around

@@ -200,7 +200,8 @@ class RatingNode(Asking):
     scale (Liu et al. 2023, G-Eval, https://arxiv.org/abs/2303.16634), else the rating as
     it stands; the step's `mode` says which, and why. With a `parser` that says where it
     found the rating, as `FirstMatch` does, this holds for answers in prose, too; the word
-    there may then be none of the labels, as long as some of its alternatives are.
+    there may then be none of the labels, as long as some of its alternatives are. Choose
+    labels that are one token each: a rating of several tokens counts as it stands.
     """
 
     kind = "rating"

@@ -312,7 +312,7 @@ def labelled_type(labels: tuple[str, ...], parsed: bool = False) -> type[BaseMod
     the labels all the same.
     """
     kind: Any = str if parsed else Literal[labels]
-    fitted = Annotated[kind, BeforeValidator(lambda value: nearest(value, labels))]
+    fitted: Any = Annotated[kind, BeforeValidator(lambda value: nearest(value, labels))]
     return create_model("Rating", __base__=_Strict, reason=(Reason, ...), score=(fitted, ...))
 
 

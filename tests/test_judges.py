@@ -666,6 +666,7 @@ def listed(text: str, shape: Any = LISTED) -> Any:
         ('{"output": ["a"]}', ["a"]),
         ('As in [1]: {"output": ["a"]} [2]', ["a"]),
         ('So:\n["a [1]", "\\u00e9 {x}"] - that is all.', ["a [1]", "é {x}"]),
+        ('Sure: {"output": ["a"], "notes": ["b"]}', ["a"]),
         ('See [1, 2]. The list: ["a"]', ["a"]),
         ('<think>\n["draft"]\n</think>\n```json\n[\n  "a"\n]\n```', ["a"]),
         ('["a"]\nAgain:\n["a"]', ["a"]),
@@ -682,6 +683,7 @@ def test_a_list_is_read_with_or_without_what_stands_around_it(text: str, found: 
     [
         '["a", "b", "cut o',
         '["a", "b"',
+        '["a [1]", "cut o',
         '["a"]\n["b"]',
         "I cannot do that [as you see].",
         "[1, 2]",

@@ -13,6 +13,7 @@ from openai_server import Json, OpenAIServer, Reply
 from dagengine import PromptTemplate, a_evaluate, compile_metrics
 from dagengine.errors import GraphError, InputError
 from dagengine.judges import OpenAIJudge, RecordedJudge, Recording, ScriptedJudge
+from dagengine.metrics import GEval
 from dagengine.metrics.dag import (
     DAG,
     BaseNode,
@@ -24,7 +25,7 @@ from dagengine.metrics.dag import (
     TaskNode,
 )
 from dagengine.node import Given
-from dagengine.question import EveryMatch, FirstMatch, Judge, Options, Question, TokenChoice
+from dagengine.question import Answer, EveryMatch, FirstMatch, Judge, Options, Question, TokenChoice
 from dagengine.results import MetricResult, OutcomeKind
 from dagengine.test_case import LLMTestCase
 
@@ -148,6 +149,23 @@ async def test_a_word_that_is_no_label_is_read_by_its_alternatives_or_not_at_all
 async def test_labels_of_a_single_number_are_refused_before_anything_is_asked() -> None:
     with pytest.raises(InputError, match="one point"):
         rating({"good": 1, "fine": 1})
+
+
+async def test_a_strict_rating_is_never_weighted() -> None:
+    class Talkative(ScriptedJudge):
+        """Gives token probabilities although nobody asked."""
+
+        async def answer(self, question: Question[Any]) -> Answer[Any]:
+            raw = '{"reason": "r", "score": 1}'
+            tokens = choice(raw[:-2]), choice("1", {"1": 0.5, "0": 0.5}), choice("}")
+            return Answer(question.answer_type.model_validate_json(raw), raw, tokens)
+
+    settings: Any = {"evaluation_steps": ["Look."], "evaluation_params": ["input"]}
+    metrics = [GEval("strict", strict_mode=True, **settings), GEval("usual", **settings)]
+    done = await a_evaluate([CASE], metrics, model=Talkative({}), show=False)
+    strict, usual = done.rows[0].metrics
+    assert (strict.score, strict.mode) == (1, "raw (strict mode asks for 0 or 1)")
+    assert usual.mode != strict.mode
 
 
 async def test_readers_see_the_number_of_a_label() -> None:

@@ -22,15 +22,8 @@ from pathlib import Path
 from typing import Any
 
 from llmbar_graphs import ORDERS, SCORES, Protocol, Stage, joined, metrics_for
-from recordings import (
-    CountingJudge,
-    Folder,
-    Json,
-    contest,
-    expected_figures,
-    judged,
-    read,
-)
+from recordings import Folder, Json, contest, expected_figures, read
+from replaying import judged
 
 from dagengine.question import Options, Question
 from dagengine.results import CaseResult, MetricResult
@@ -189,7 +182,7 @@ def replay(recording: Recording, protocol_id: str) -> Replay:
     texts = texts_by_prompt(recording, protocol_id)
     cases = [item.case() for item in recording.items.values()]
     # A judge of its own per protocol: two of them recorded different texts for one prompt.
-    run = judged(cases, metrics_for(protocol), CountingJudge(texts, _key_of, protocol_id))
+    run = judged(cases, metrics_for(protocol), texts, _key_of)
     done = run.done
     return Replay(
         protocol=protocol,

@@ -1,25 +1,24 @@
-"""The graphs that make published figures of recorded calls, and the nodes that only they need.
+"""The metrics that make published figures of recorded calls.
 
-Parsing, weighting and combining happens here; who answers is no concern of a graph. Where a
-source kept its prompts they are the question, where it did not, the name of the item is.
+Parsing, weighting and combining happens here; who answers is no concern of a metric. Where a
+source kept its prompts they are the question, where it did not, the name of the item is. The
+sources ask in prose and in questions of their own (faithfulness without a list of truths, one
+order of presentation per comparison), so that their judges are decision graphs and none of them
+is a metric of the catalogue.
 """
 
 from __future__ import annotations
 
-import json
-import math
 import random
-import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Literal, TypeVar, cast
+from collections.abc import Callable
+from typing import Literal
 
 from pydantic import BaseModel
-from recordings import WHOLE_TEXT
 
 from dagengine import PromptTemplate
-from dagengine.errors import UnparseableError
+from dagengine.metrics import DAGMetric
 from dagengine.metrics.dag import (
+    DAG,
     BaseNode,
     CodeNode,
     Judgement,
@@ -29,123 +28,19 @@ from dagengine.metrics.dag import (
     TaskNode,
 )
 from dagengine.metrics.prebuilt import share
-from dagengine.node import Ask, Asking, Given, NodeValue
-from dagengine.prompts import Evidence, output_type, rating_type
-from dagengine.question import Answer, FirstMatch, Options, Parser, Question, TokenChoice
+from dagengine.node import NodeValue
+from dagengine.question import EveryMatch, FirstMatch, Options
 from dagengine.statistics import majority_share
-from dagengine.weighting import expected_score
-
-T = TypeVar("T", bound=BaseModel)
 
 
-# Nodes and parsers for what these sources recorded.
+def metric(name: str, root: BaseNode) -> DAGMetric:
+    """A graph, given by its root, as a metric that scores and passes no judgement."""
+    return DAGMetric(name, DAG(root), threshold=None)
 
 
-def number(pattern: str, field: str) -> FirstMatch:
+def number(pattern: str, field: str = "score") -> FirstMatch:
     """Reads the number that a pattern's group finds."""
     return FirstMatch(((pattern, None),), field=field)
-
-
-class PlainRatingNode(RatingNode):
-    """A rating whose answer is plain text that begins with the number.
-
-    `RatingNode` weights the score of a JSON answer only; here the first token is the score,
-    and the engine's weighting is shown it as the score of a JSON answer.
-    """
-
-    kind = "plain rating"
-
-    async def run(self, given: Given, ask: Ask) -> NodeValue:
-        low, high = self.scale
-        answer = await ask(self.question(given, self.criteria, rating_type(low, high)))
-        found = cast(Any, answer.value)
-        rating, mode = expected_score(_as_json(answer, found.score), found.score, low, high)
-        return NodeValue(rating, found.reason, score=(rating - low) / (high - low), mode=mode)
-
-
-def _as_json(answer: Answer[Any], score: int) -> Answer[Any]:
-    if answer.tokens is None:
-        return answer
-    around = TokenChoice('{"score": ', ()), TokenChoice("}", ())
-    tokens = (around[0], answer.tokens[0], around[1])
-    return replace(answer, raw=f'{{"score": {score}}}', tokens=tokens)
-
-
-class FirstTokenNode(Asking):
-    """The mean of the values of tokens, weighted by their probability as first token.
-
-    score = Σ value · p / Σ p over the tokens that have a value; whatever else the judge might
-    have begun with does not count. With the values 0 and 1 it is how strongly the judge
-    prefers one answer over another (Dubois et al. 2024, https://arxiv.org/abs/2404.04475).
-    """
-
-    kind = "first token"
-    grades = True
-
-    def __init__(self, criteria: str, values: Mapping[str, float], **common: Any) -> None:
-        options = Options(temperature=1.0, max_tokens=1, top_logprobs=5)
-        super().__init__(parser=WHOLE_TEXT, options=options, **common)
-        self.criteria = criteria
-        self.values = values
-
-    @property
-    def text(self) -> str:
-        return self.criteria
-
-    async def run(self, given: Given, ask: Ask) -> NodeValue:
-        answer = await ask(self.question(given, self.criteria, output_type(str)))
-        shares = self._shares(answer)
-        total = math.fsum(shares.values())
-        if not total:
-            raise UnparseableError(f"none of {list(self.values)} may begin it", raw=answer.raw)
-        score = math.fsum(self.values[token] * part for token, part in shares.items()) / total
-        return NodeValue(score, reason=answer.raw, score=score, mode="weighted")
-
-    def _shares(self, answer: Answer[Any]) -> dict[str, float]:
-        first = answer.tokens[0].alternatives if answer.tokens else ()
-        return {token: math.exp(log) for token, log in first if token in self.values}
-
-
-class PlainMapNode(MapNode):
-    """One question per item, with a prompt and a parser for judges that answer in prose.
-
-    The prompt may refer to the item by its label and to the case fields that are read.
-    """
-
-    def __init__(self, *args: Any, each: PromptTemplate, parser: Parser, **common: Any) -> None:
-        super().__init__(*args, **common)
-        self.parser = parser
-        self.each = each
-
-    def _question(self, system: str, evidence: Sequence[Evidence], shape: type[T]) -> Question[T]:
-        messages = self.each.fill({piece.label: piece.text for piece in evidence})
-        return Question(messages, shape, self.options, self.parser, name=self.title)
-
-
-@dataclass(frozen=True)
-class TextList:
-    """Reads a JSON list of texts with prose around it, or what is whole of a broken one."""
-
-    field: str = "output"
-
-    def __call__(self, text: str, /) -> Mapping[str, Any]:
-        start, end = text.find("["), text.rfind("]")
-        if start < 0:
-            raise UnparseableError("there is no list in the answer", raw=text)
-        try:
-            return {self.field: json.loads(text[start : end + 1])}
-        except ValueError:
-            whole = re.findall(r'"(?:[^"\\]|\\.)*"', text[start:])
-            return {self.field: [json.loads(item) for item in whole]}
-
-
-def scaled_to(low: float, high: float) -> Callable[[float], float]:
-    """Where a number stands between two others, from 0 to 1."""
-
-    def scaled(value: float) -> float:
-        return (value - low) / (high - low)
-
-    return scaled
 
 
 # WikiEval: a chain of calls, and ratings with probabilities.
@@ -153,7 +48,7 @@ def scaled_to(low: float, high: float) -> Callable[[float], float]:
 SCALES = {"1-5": (1, 5), "1-10": (1, 10), "0-1": (0, 1)}
 
 
-def faithfulness_graph() -> BaseNode:
+def faithfulness() -> DAGMetric:
     """The statements of the answer, a verdict on each, and the share of supported ones."""
     statements = TaskNode(
         "List the statements that the answer makes.",
@@ -161,19 +56,20 @@ def faithfulness_graph() -> BaseNode:
         evaluation_params=["name"],
         output_type=list[str],
         prompt=PromptTemplate("the statements of {name}"),
-        parser=TextList(),
+        # Whatever stands in quotes: the source also takes what is whole of a list cut off.
+        parser=EveryMatch(r'"((?:[^"\\]|\\.)*)"'),
     )
-    verdicts = PlainMapNode(
+    verdicts = MapNode(
         "Can the statement be inferred from the context?",
         statements,
         "verdicts",
         answer=("1", "0"),
         item_label="statement",
         evaluation_params=["name"],
-        each=PromptTemplate("{name}: {statement}"),
+        prompt=PromptTemplate("{name}: {statement}"),
         parser=number(r"Verdict:\s*([01])", "verdict"),
     )
-    return CodeNode(supported, inputs=[statements, verdicts])
+    return metric("faithfulness", CodeNode(supported, inputs=[statements, verdicts]))
 
 
 def supported(statements: list[str], verdicts: list[Judgement]) -> NodeValue:
@@ -181,16 +77,17 @@ def supported(statements: list[str], verdicts: list[Judgement]) -> NodeValue:
     return share(statements, verdicts, ("1",), what="statements", passed="supported", empty=1.0)
 
 
-def rating_graph(scale: str) -> BaseNode:
+def relevance(scale: str) -> DAGMetric:
     """A rating on one scale, weighted by the probabilities of its first token."""
-    return PlainRatingNode(
+    rating = RatingNode(
         "How relevant is the answer?",
         ["name"],
         scale=SCALES[scale],
         prompt=PromptTemplate(f"{{name}} from {scale}"),
         # On the scale from 0 to 1 the source weighted what stands before the decimal point.
-        parser=number(r"^(\d+)", "score"),
+        parser=number(r"^(\d+)"),
     )
+    return metric(scale, rating)
 
 
 # LLM-Rubric: nothing but the probabilities of four answers.
@@ -198,37 +95,25 @@ def rating_graph(scale: str) -> BaseNode:
 QUESTIONS = ("Q0", "Q1", "Q2", "Q3", "Q4", "Q5", "Q6", "Q7", "Q8")
 
 
-def rubric_graphs() -> dict[str, BaseNode]:
-    """Two graphs per question: the answer as it stands, and the expected answer."""
-    graphs: dict[str, BaseNode] = {}
-    for question in QUESTIONS:
-        prompt = PromptTemplate(f"{question} of {{name}}")
-        graphs[f"argmax {question}"] = stated(prompt, r"^([1-4])$", 1, 4, ["name"])
-        graphs[f"expected {question}"] = PlainRatingNode(
-            question, ["name"], scale=(1, 4), prompt=prompt, parser=number(r"^(\d)$", "score")
-        )
-    return graphs
+def rubric_metrics() -> list[DAGMetric]:
+    """Two metrics per question: the answer as it stands, and the expected answer."""
+    ways = {"argmax": Options(), "expected": Options(top_logprobs=20)}
+    return [
+        metric(f"{way} {question}", _rubric_rating(question, options))
+        for question in QUESTIONS
+        for way, options in ways.items()
+    ]
 
 
-def stated(
-    prompt: PromptTemplate,
-    pattern: str,
-    low: float,
-    high: float,
-    reads: Sequence[str],
-    options: Options = Options(),  # noqa: B008 - a frozen value
-) -> BaseNode:
-    """A number of any kind read from prose, scored by its place on the scale."""
-    rating = TaskNode(
-        "Rate it.",
-        output_label="rating",
-        evaluation_params=reads,
-        output_type=float,
-        prompt=prompt,
-        parser=number(pattern, "output"),
+def _rubric_rating(question: str, options: Options) -> RatingNode:
+    return RatingNode(
+        question,
+        ["name"],
+        scale=(1, 4),
+        prompt=PromptTemplate(f"{question} of {{name}}"),
+        parser=number(r"^(\d)$"),
         options=options,
     )
-    return CodeNode(scaled_to(low, high), inputs=[rating])
 
 
 # AlpacaEval: one answer against a baseline, in an order that the instruction decides.
@@ -255,7 +140,7 @@ class Ranking(BaseModel):
     ordered_models: list[Ranked]
 
 
-def preference_graph(compare: Callable[[str], BaseNode]) -> BaseNode:
+def preference(compare: Callable[[str], BaseNode]) -> DAGMetric:
     """How far the model's answer is preferred; nobody is asked about two equal answers."""
     order = CodeNode(
         shown_order,
@@ -264,7 +149,8 @@ def preference_graph(compare: Callable[[str], BaseNode]) -> BaseNode:
         name="order",
     )
     answers = [f"contestants.{name}.actual_output" for name in (BASELINE, MODEL)]
-    return CodeNode(equal, evaluation_params=answers, then={True: 5, False: order})
+    root = CodeNode(equal, evaluation_params=answers, then={True: 5, False: order})
+    return metric("preference", root)
 
 
 def equal(first: str, second: str) -> bool:
@@ -279,14 +165,19 @@ def shown_order(instruction: str) -> str:
 
 
 def token_preference(order: str) -> BaseNode:
-    """The preference in the probabilities of m and M as the only token of the answer."""
-    values = {token: float(order[place] == MODEL) for token, place in SHOWN.items()}
-    return FirstTokenNode(
+    """The preference in the probabilities of m and M as the only token of the answer.
+
+    score = Σ value · p / Σ p over the two, whatever else the judge might have written or did
+    write (Dubois et al. 2024, https://arxiv.org/abs/2404.04475).
+    """
+    return RatingNode(
         "Which answer is better?",
-        values,
+        ["name"],
+        scale={token: int(order[place] == MODEL) for token, place in SHOWN.items()},
         name=f"preference {order}",
-        evaluation_params=["name"],
         prompt=PromptTemplate(TOKEN),
+        parser=number(r"^(\w+)"),
+        options=Options(temperature=1.0, max_tokens=1, top_logprobs=5),
     )
 
 
@@ -308,12 +199,37 @@ def first_wins(ranking: Ranking) -> bool:
     return next(entry.rank for entry in ranking.ordered_models if entry.model == "m") == 1
 
 
-# MT-Bench is read by `stated`. Prometheus: a rubric score after the feedback, asked three times.
+# MT-Bench: a number in double brackets, anywhere in the answer, with or without a fraction.
+
+MT_SCALE = (1, 10)
+
+
+def stated_rating(sample: int) -> DAGMetric:
+    """A rating as it stands in the answer; RatingNode is for whole numbers."""
+    rating = TaskNode(
+        "Rate it.",
+        output_label="rating",
+        evaluation_params=["input"],
+        output_type=float,
+        prompt=PromptTemplate("{input}"),
+        parser=number(r"\[\[(\d+(?:\.\d+)?)\]\]", "output"),
+        options=Options(sample=sample),
+    )
+    return metric("rating", CodeNode(scaled, inputs=[rating]))
+
+
+def scaled(rating: float) -> float:
+    """Where a rating stands on MT-Bench's scale, from 0 to 1."""
+    low, high = MT_SCALE
+    return (rating - low) / (high - low)
+
+
+# Prometheus: a rubric score after the feedback, asked three times.
 
 TIMES = range(3)
 
 
-def agreement_graph() -> BaseNode:
+def agreement() -> DAGMetric:
     """Three ratings of one answer, and the share of the one given most often."""
     ratings = [
         RatingNode(
@@ -322,12 +238,17 @@ def agreement_graph() -> BaseNode:
             scale=(1, 5),
             output_label=f"rating {sample}",
             prompt=PromptTemplate("{input}"),
-            parser=number(r"\[RESULT\]\s*(\d+)", "score"),
+            parser=number(r"\[RESULT\]\s*(\d+)"),
             options=Options(sample=sample),
         )
         for sample in TIMES
     ]
-    return CodeNode(lambda *votes: majority_share(votes), inputs=ratings, name="agreement")
+    return metric("agreement", CodeNode(share_of_majority, inputs=ratings))
+
+
+def share_of_majority(*ratings: float) -> float | None:
+    """The share of the rating given most often."""
+    return majority_share(ratings)
 
 
 # PandaLM: first answer, second answer or tie, against the majority of three people.
@@ -335,9 +256,9 @@ def agreement_graph() -> BaseNode:
 _VERDICTS = {"A": 10, "tie": 5, "B": 0}
 
 
-def verdict_graph() -> BaseNode:
+def comparison() -> DAGMetric:
     """One question; an answer that names no response is a tie, as the source counts it."""
-    return NonBinaryJudgementNode(
+    verdict = NonBinaryJudgementNode(
         "Which response is better?",
         name="verdict",
         evaluation_params=["name"],
@@ -345,3 +266,4 @@ def verdict_graph() -> BaseNode:
         prompt=PromptTemplate("{name}"),
         parser=FirstMatch(((r"^1\b", "A"), (r"^2\b", "B"), (r"", "tie"))),
     )
+    return metric("verdict", verdict)

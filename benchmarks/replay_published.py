@@ -21,11 +21,12 @@ from published import (
     replays,
     same,
 )
-from recordings import Replay, data_directory, how_to_get
+from recordings import data_directory, how_to_get
+from replaying import Replay
 from rich.console import Console
 from rich.table import Table
 
-WIDTH_OF_A_FILE = 130
+WIDTH_OF_A_FILE = 160
 
 
 def main() -> int:
@@ -56,15 +57,17 @@ def _table(wanted: Mapping[str, float], done: Sequence[Replay]) -> Table:
     for side in ("ours", "published\nor stored"):
         table.add_column(side, justify="right")
     table.add_column("equal?")
+    table.add_column("computed by")
+    metrics = {name: replay.metric for replay in done for name in replay.figures}
     for name, (ours, theirs) in _pairs(wanted, done).items():
         digits = digits_of(name)
-        shown = (_shown(ours, digits), _shown(theirs, digits))
-        table.add_row(name, *shown, _answer(same(ours, theirs, digits)))
+        shown = (_shown(ours, digits), _shown(theirs, digits), _answer(same(ours, theirs, digits)))
+        table.add_row(name, *shown, metrics.get(name, "nothing"))
     table.add_section()
     for replay in done:
         for name, check in replay.checks.items():
-            met = _answer(check.equal == check.of)
-            table.add_row(f"{name}, records", str(check.equal), str(check.of), met)
+            shown = (str(check.equal), str(check.of), _answer(check.equal == check.of))
+            table.add_row(f"{name}, records", *shown, replay.metric)
     return table
 
 

@@ -154,12 +154,12 @@ def _placeholders(slot: Slot, wiring: Wiring, report: Reporter) -> Iterator[Prob
         yield report("template", node, f"the prompt's braces do not match: {error}", hint)
         return
     labels = {source.label for source in slot.sources}
-    known = {*labels, *node.evaluation_params}
+    known = node.shown([*labels, *node.evaluation_params])
     judged = (BinaryJudgementNode, NonBinaryJudgementNode)
     reasoned = {s.label for s in slot.sources if isinstance(s.slot.node, judged)}
     for name in names:
         base = name.removesuffix(".reason")
-        if base in labels and (base == name or base in reasoned):
+        if base in labels & known and (base == name or base in reasoned):
             yield from _certain(slot, base, wiring, report)
         elif name not in known:
             hint = did_you_mean(name, known)

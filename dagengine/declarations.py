@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import typing
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -149,7 +149,7 @@ def _node_problems(node: BaseNode, report: Reporter) -> Iterator[Problem]:
     yield from _fields(node, report)
     if isinstance(node, BinaryJudgementNode | NonBinaryJudgementNode | CodeNode):
         yield from _verdicts(node, report)
-    if isinstance(node, RatingNode):
+    if isinstance(node, RatingNode) and not isinstance(node.scale, Mapping):
         low, high = node.scale
         if not (isinstance(low, int) and isinstance(high, int) and low < high):
             hint = "use two whole numbers, the worst first, for instance (0, 10)"

@@ -95,7 +95,7 @@ class JudgeSetupError(JudgeError):
 
 
 class UnsupportedError(JudgeError):
-    """Raised when a judge cannot do what a question asks (schema, logprobs, text)."""
+    """Raised when a judge cannot do what a question asks (schema, text)."""
 
 
 class RefusedError(JudgeError):

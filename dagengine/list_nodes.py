@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any, TypeVar, cast
 
 from pydantic import BaseModel
@@ -11,18 +11,18 @@ from dagengine.errors import InputError
 from dagengine.node import Ask, Asking, BaseNode, Given, Judgement, NodeValue
 from dagengine.prompts import (
     Evidence,
+    PromptTemplate,
     as_text,
     judgement_instructions,
     judgement_type,
     list_instructions,
     list_type,
-    messages_for,
     output_of,
     output_type,
     task_instructions,
 )
-from dagengine.question import DEFAULT_OPTIONS, Options, Question
-from dagengine.test_case import LLMTestCaseParams
+from dagengine.question import DEFAULT_OPTIONS, Options, Parser, Question
+from dagengine.test_case import LLMTestCaseParams, field_name
 
 T = TypeVar("T", bound=BaseModel)
 
@@ -70,6 +70,8 @@ class MapNode(_OverNode):
     The list is the output of `over` when that is a node, or the case field it names.
     `answer` is what each item gets: `bool` or a tuple of strings for a verdict with its
     reason (readers see a list of `Judgement`), any other type for an output of it.
+    A `prompt` or `wording` of one's own has the item under its label `item_label`, and what
+    else the node reads by name; the list as a whole is not shown.
     """
 
     kind = "map"
@@ -86,7 +88,10 @@ class MapNode(_OverNode):
         evaluation_params: Iterable[str | LLMTestCaseParams] | None = None,
         inputs: Iterable[BaseNode] = (),
         name: str | None = None,
+        prompt: PromptTemplate | None = None,
+        parser: Parser | None = None,
         options: Options = DEFAULT_OPTIONS,
+        wording: Callable[[Given], str] | None = None,
     ) -> None:
         super().__init__(
             over,
@@ -95,7 +100,10 @@ class MapNode(_OverNode):
             children=children,
             evaluation_params=evaluation_params,
             inputs=inputs,
+            prompt=prompt,
+            parser=parser,
             options=options,
+            wording=wording,
         )
         self.instructions = instructions
         self.answer = answer
@@ -114,18 +122,25 @@ class MapNode(_OverNode):
             system = judgement_instructions(self.instructions, options or (True, False))
         else:
             shape, system = output_type(self.answer), task_instructions(self.instructions)
-        around = rest.evidence()
-        questions = [
-            self._question(system, [Evidence(self.item_label, as_text(item)), *around], shape)
-            for item in items
-        ]
+        questions = [self._about(item, rest, system, shape) for item in items]
         answers = [answer.value for answer in await ask.each(questions)]
         if judged:
             return NodeValue([judgement_of(answer) for answer in answers])
         return NodeValue([output_of(answer) for answer in answers])
 
-    def _question(self, system: str, evidence: Sequence[Evidence], shape: type[T]) -> Question[T]:
-        return Question(messages_for(system, evidence), shape, self.options, name=self.title)
+    def _about(self, item: Any, rest: Given, system: str, shape: type[T]) -> Question[T]:
+        """The question about one item."""
+        given = Given(rest.fields, ((self.item_label, item), *rest.inputs), rest.case)
+        evidence = [Evidence(self.item_label, as_text(item)), *rest.evidence()]
+        messages = self.messages(given, system, evidence)
+        return Question(messages, shape, self.options, self.parser, name=self.title)
+
+    def shown(self, read: Iterable[str]) -> set[str]:
+        if isinstance(self.over, BaseNode):
+            over = self.over.output_label or self.over.title
+        else:
+            over = field_name(self.over)
+        return {self.item_label, *(name for name in read if name != over)}
 
 
 class VerdictListNode(_OverNode):

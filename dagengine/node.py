@@ -171,6 +171,10 @@ class BaseNode:
         """The node's own prompt, if it has one."""
         return None
 
+    def shown(self, read: Iterable[str]) -> set[str]:
+        """The names that the node's own prompt has for what it reads."""
+        return set(read)
+
     def branches(self) -> tuple[Branch, ...]:
         """Verdicts and their targets in declaration order."""
         return ()

@@ -14,6 +14,7 @@ from typing import Any, TypeVar, cast
 
 from pydantic import BaseModel
 
+from dagengine.errors import UnparseableError
 from dagengine.node import (
     Ask,
     Asking,
@@ -31,14 +32,20 @@ from dagengine.prompts import (
     judgement_type,
     output_of,
     output_type,
-    rating_instructions,
-    rating_type,
     task_instructions,
 )
-from dagengine.question import DEFAULT_OPTIONS, Options, Parser
+from dagengine.question import (
+    DEFAULT_OPTIONS,
+    Answer,
+    LocatingParser,
+    Options,
+    Parser,
+    Span,
+)
 from dagengine.results import Verdict
+from dagengine.scales import GivenScale, scale_of
 from dagengine.test_case import LLMTestCaseParams, field_name
-from dagengine.weighting import expected_score
+from dagengine.weighting import expected_score, value_span
 
 T = TypeVar("T", bound=BaseModel)
 
@@ -183,11 +190,18 @@ class NonBinaryJudgementNode(_JudgementNode):
 
 
 class RatingNode(Asking):
-    """A rating on a whole-number scale; its score is (value - low) / (high - low).
+    """A rating on a scale; its score is (value - lowest) / (highest - lowest).
+
+    `scale` is the worst and the best whole number, or a mapping of labels to the numbers
+    that they stand for, such as {"poor": 1, "fair": 2, "good": 3}; InputError is raised for
+    labels of one number. Readers see the number.
 
     Where the judge gives token probabilities the score is their expectation over the
     scale (Liu et al. 2023, G-Eval, https://arxiv.org/abs/2303.16634), else the rating as
-    it stands; the step's `mode` says which, and why.
+    it stands; the step's `mode` says which, and why. With a `parser` that says where it
+    found the rating, as `FirstMatch` does, this holds for answers in prose, too; the word
+    there may then be none of the labels, as long as some of its alternatives are. Choose
+    labels that are one token each: a rating of several tokens counts as it stands.
     """
 
     kind = "rating"
@@ -198,7 +212,7 @@ class RatingNode(Asking):
         criteria: str,
         evaluation_params: Iterable[str | LLMTestCaseParams] | None = None,
         *,
-        scale: tuple[int, int] = (0, 10),
+        scale: GivenScale = (0, 10),
         inputs: Iterable[BaseNode] = (),
         children: Iterable[BaseNode] = (),
         name: str | None = None,
@@ -221,19 +235,33 @@ class RatingNode(Asking):
         )
         self.criteria = criteria
         self.scale = scale
+        self.points = scale_of(scale)
 
     @property
     def text(self) -> str:
         return self.criteria
 
     async def run(self, given: Given, ask: Ask) -> NodeValue:
-        low, high = self.scale
-        instructions = rating_instructions(self.criteria, low, high)
-        answer = await ask(self.question(given, instructions, rating_type(low, high)))
-        found = cast(Any, answer.value)
-        rating, mode = expected_score(answer, found.score, low, high)
+        shape = self.points.answer_type(self.parser is not None)
+        instructions = self.points.instructions(self.criteria)
+        return self.rated(await ask(self.question(given, instructions, shape)))
+
+    def rated(self, answer: Answer[Any]) -> NodeValue:
+        """The rating in an answer; raises UnparseableError when it is none of the scale."""
+        found, (low, high) = answer.value, self.points.ends
+        stated = self.points.number(found.score)
+        rating, mode = expected_score(answer, stated, self.points, self._place(answer.raw))
+        if rating is None:
+            known = ", ".join(map(repr, self.scale))
+            raise UnparseableError(f"the rating is {found.score!r}, not one of {known}", answer.raw)
         score = (rating - low) / (high - low)
         return NodeValue(rating, reason=found.reason, score=score, mode=mode)
+
+    def _place(self, raw: str) -> Span | None:
+        """Where an answer states the rating, if that can be told."""
+        if self.parser is None:
+            return value_span(raw, "score")
+        return self.parser.span(raw) if isinstance(self.parser, LocatingParser) else None
 
 
 class CodeNode(Deciding):

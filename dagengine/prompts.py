@@ -248,6 +248,15 @@ def rating_instructions(criteria: str, low: int, high: int) -> str:
     )
 
 
+def label_instructions(criteria: str, labels: Sequence[str]) -> str:
+    """The system text of a rating by labels: the criterion and the labels allowed."""
+    listed = "\n".join(f"- {json.dumps(label, ensure_ascii=False)}" for label in labels)
+    return (
+        "You rate one criterion of an evaluation, using only the material. First give your "
+        f"reason, then your rating.\n\nCriterion: {criteria}\n\nThe rating is one of:\n{listed}"
+    )
+
+
 class _Strict(BaseModel):
     model_config = ConfigDict(extra="ignore", frozen=True)
 
@@ -300,6 +309,18 @@ def rating_type(low: int, high: int) -> type[BaseModel]:
     """Answer type of a rating: reason, then a whole number in [low, high]."""
     kind = Annotated[int, Field(ge=low, le=high), BeforeValidator(_no_bool)]
     return create_model("Rating", __base__=_Strict, reason=(Reason, ...), score=(kind, ...))
+
+
+@cache
+def labelled_type(labels: tuple[str, ...], parsed: bool = False) -> type[BaseModel]:
+    """Answer type of a rating by labels: reason, then a label.
+
+    What a parser read (`parsed`) may also be another word: the token's alternatives may hold
+    the labels all the same.
+    """
+    kind: Any = str if parsed else Literal[labels]
+    fitted: Any = Annotated[kind, BeforeValidator(lambda value: nearest(value, labels))]
+    return create_model("Rating", __base__=_Strict, reason=(Reason, ...), score=(fitted, ...))
 
 
 @cache

@@ -5,10 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
-from typing import Any, Generic, Literal, Protocol, TypedDict, TypeVar
+from typing import Any, Generic, Literal, Protocol, TypedDict, TypeVar, runtime_checkable
 
 from pydantic import BaseModel
 
@@ -47,6 +47,10 @@ class Options:
 DEFAULT_OPTIONS = Options()
 
 
+Span = tuple[int, int]
+"""Where something stands in a text: its start and its end."""
+
+
 class Parser(Protocol):
     """Reads an answer's fields out of plain text; raises UnparseableError when it cannot.
 
@@ -54,6 +58,13 @@ class Parser(Protocol):
     """
 
     def __call__(self, text: str, /) -> Mapping[str, Any]: ...
+
+
+@runtime_checkable
+class LocatingParser(Parser, Protocol):
+    """A parser that says where it found the value; ratings are weighted by the token there."""
+
+    def span(self, text: str, /) -> Span | None: ...
 
 
 @dataclass(frozen=True)
@@ -69,13 +80,42 @@ class FirstMatch:
 
     def __call__(self, text: str, /) -> Mapping[str, Any]:
         for pattern, value in self.patterns:
-            found = re.search(pattern, text)
-            if found:
+            if found := re.search(pattern, text):
                 return {"reason": text, self.field: found.group(1) if value is None else value}
-        from dagengine.errors import UnparseableError
+        raise _unparseable((pattern for pattern, _ in self.patterns), text)
 
-        tried = ", ".join(repr(pattern) for pattern, _ in self.patterns)
-        raise UnparseableError(f"none of the patterns {tried} is in the answer", raw=text)
+    def span(self, text: str, /) -> Span | None:
+        """Where the first group of the deciding pattern is, or all of it if it has no group."""
+        for pattern, _ in self.patterns:
+            if found := re.search(pattern, text):
+                start, end = found.span(min(found.re.groups, 1))
+                return (start, end) if start < end else None
+        return None
+
+
+@dataclass(frozen=True)
+class EveryMatch:
+    """A parser for lists in prose: whatever a pattern finds (its first group, if any) is an item.
+
+    For instance `^- (.+)$` with the flag `(?m)` in front takes the lines with a dash. A text in
+    which nothing is found is no empty list but unparseable.
+    """
+
+    pattern: str
+    field: str = "output"
+
+    def __call__(self, text: str, /) -> Mapping[str, Any]:
+        found = list(re.finditer(self.pattern, text))
+        if not found:
+            raise _unparseable([self.pattern], text)
+        return {self.field: [match.group(min(match.re.groups, 1)) for match in found]}
+
+
+def _unparseable(patterns: Iterable[str], text: str) -> Exception:
+    from dagengine.errors import UnparseableError
+
+    tried = ", ".join(map(repr, patterns))
+    return UnparseableError(f"none of the patterns {tried} is in the answer", raw=text)
 
 
 @dataclass(frozen=True)
@@ -171,8 +211,10 @@ class Answer(Generic[T]):
 class Capabilities:
     """What a judge can do; checked before the first question.
 
-    `schema`: structured answers; `text`: plain answers for a parser; `logprobs`: token
-    probabilities; `repeatable`: whether asking again may bring another answer.
+    `schema`: structured answers; `text`: plain answers for a parser; `repeatable`: whether
+    asking again may bring another answer. `logprobs`: whether it may give token probabilities
+    where they are asked for. That is never a condition: a question that asks for them in vain
+    is answered all the same, and a rating then counts as it stands (its mode is `raw`).
     """
 
     schema: bool = True

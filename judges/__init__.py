@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from dagengine.judges.openai import OpenAIJudge as OpenAIJudge
     from dagengine.judges.provider import ProviderJudge as ProviderJudge
     from dagengine.judges.scripted import RecordedJudge as RecordedJudge
+    from dagengine.judges.scripted import Recording as Recording
     from dagengine.judges.scripted import ScriptedJudge as ScriptedJudge
 
 _HOME = {
@@ -25,6 +26,7 @@ _HOME = {
     "OpenAIJudge": "openai",
     "ProviderJudge": "provider",
     "RecordedJudge": "scripted",
+    "Recording": "scripted",
     "ScriptedJudge": "scripted",
     "as_judge": "choosing",
     "open_judges": "choosing",
@@ -38,6 +40,7 @@ __all__ = [
     "OpenAIJudge",
     "ProviderJudge",
     "RecordedJudge",
+    "Recording",
     "ScriptedJudge",
     "as_judge",
     "open_judges",

@@ -5,13 +5,14 @@ from __future__ import annotations
 import inspect
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from pydantic import BaseModel
 
 from dagengine.errors import JudgeError, RecordingMissError
 from dagengine.judges.reading import read_answer, validated
-from dagengine.question import Answer, Capabilities, Question
+from dagengine.question import Answer, Capabilities, Question, TokenChoice
 
 T = TypeVar("T", bound=BaseModel)
 Script = Callable[[Question[Any]], Any]
@@ -62,18 +63,27 @@ class ScriptedJudge:
         return Answer(validated(question, given, raw), raw)
 
 
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """What a model once wrote, with the alternatives of its tokens where they were kept."""
+
+    text: str
+    tokens: tuple[TokenChoice, ...] | None = None
+
+
 class RecordedJudge:
     """Answers from recorded texts and fails loudly on a question that was not recorded.
 
-    `recordings` maps keys to the texts that a model once wrote; `key` makes the key of a
-    question (its SHA-256 by default).
+    `recordings` maps keys to what a model once wrote, as a text or as a `Recording`; `key`
+    makes the key of a question (its SHA-256 by default). Token probabilities are given to
+    questions that ask for some.
     """
 
-    capabilities = Capabilities(repeatable=False)
+    capabilities = Capabilities(repeatable=False, logprobs=True)
 
     def __init__(
         self,
-        recordings: Mapping[str, str],
+        recordings: Mapping[str, str | Recording],
         *,
         key: Callable[[Question[Any]], str] = lambda question: question.key,
         name: str = "recorded",
@@ -85,10 +95,13 @@ class RecordedJudge:
     async def answer(self, question: Question[T]) -> Answer[T]:
         """The recorded answer; raises RecordingMissError when there is none."""
         key = self._key(question)
-        text = self._recordings.get(key)
-        if text is None:
+        found = self._recordings.get(key)
+        if found is None:
             raise RecordingMissError(
                 f"nothing was recorded for this question (key {key[:16]}…): its wording, its "
                 "evidence or its order differ from the recording"
             )
-        return Answer(read_answer(question, text), text, mode="recorded")
+        recording = Recording(found) if isinstance(found, str) else found
+        tokens = recording.tokens if question.options.top_logprobs else None
+        value = read_answer(question, recording.text)
+        return Answer(value, recording.text, tokens, mode="recorded")

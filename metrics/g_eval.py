@@ -8,8 +8,8 @@ expectation over the score token's probabilities where the judge gives them.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any, cast
+from dataclasses import dataclass, replace
+from typing import Any
 
 from dagengine.errors import InputError
 from dagengine.graph import Graph
@@ -31,7 +31,6 @@ from dagengine.nodes import RatingNode
 from dagengine.prompts import Evidence, fenced, messages_for, rating_type
 from dagengine.question import DEFAULT_OPTIONS, Message, Options, Question
 from dagengine.test_case import LLMTestCaseParams
-from dagengine.weighting import expected_score
 
 __all__ = ["GEval", "GEvalTemplate", "RatedMetric", "RatingForm", "Rubric", "StepRatingNode"]
 
@@ -105,17 +104,13 @@ class StepRatingNode(RatingNode):
         return Given(given.fields, ()).evidence()
 
     async def run(self, given: Given, ask: Ask) -> NodeValue:
-        low, high = self.scale
         steps = given_steps(given, self.form.steps)
         messages = self.form.messages(steps, self.material(given))
-        shape = rating_type(low, high)
+        shape = rating_type(*self.form.scale)
         answer = await ask(Question(messages, shape, self.options, name=self.title))
-        found = cast(Any, answer.value)
-        rating, mode = float(found.score), _STRICT_MODE
-        if not self.form.strict:
-            rating, mode = expected_score(answer, found.score, low, high)
-        score = (rating - low) / (high - low)
-        return NodeValue(rating, reason=found.reason, score=score, mode=mode)
+        if self.form.strict:
+            return replace(self.rated(replace(answer, tokens=None)), mode=_STRICT_MODE)
+        return self.rated(answer)
 
 
 class RatedMetric(StepwiseMetric):

@@ -32,12 +32,14 @@ from dagengine.judges import (
     OpenAIJudge,
     ProviderJudge,
     RecordedJudge,
+    Recording,
     ScriptedJudge,
     as_judge,
 )
+from dagengine.judges.reading import read_answer
 from dagengine.metrics.dag import DAG, BinaryJudgementNode, DAGMetric, NonBinaryJudgementNode
 from dagengine.prompts import Evidence, judgement_type, messages_for, output_type, rating_type
-from dagengine.question import FirstMatch, Judge, Question
+from dagengine.question import EveryMatch, FirstMatch, Judge, Options, Question, TokenChoice
 from dagengine.results import OutcomeKind
 from dagengine.test_case import LLMTestCase
 
@@ -645,3 +647,81 @@ def test_importing_makes_no_files_and_reads_no_environment(tmp_path: Path) -> No
     """Libraries below may look at variables of their own; dagengine itself must not."""
     assert in_new_process(_WATCH, tmp_path) == "['A', 'B', 'C']"  # those of the check itself
     assert os.listdir(tmp_path) == []
+
+
+LISTED = output_type(list[str])
+
+
+def listed(text: str, shape: Any = LISTED) -> Any:
+    """What a model's text holds where a list is asked for."""
+    asked: Question[Any] = Question(question().messages, shape, name="q")
+    return read_answer(asked, text).output
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ('["a", "b"]', ["a", "b"]),
+        ("[]", []),
+        ('{"output": ["a"]}', ["a"]),
+        ('As in [1]: {"output": ["a"]} [2]', ["a"]),
+        ('So:\n["a [1]", "\\u00e9 {x}"] - that is all.', ["a [1]", "é {x}"]),
+        ('Sure: {"output": ["a"], "notes": ["b"]}', ["a"]),
+        ('See [1, 2]. The list: ["a"]', ["a"]),
+        ('<think>\n["draft"]\n</think>\n```json\n[\n  "a"\n]\n```', ["a"]),
+        ('["a"]\nAgain:\n["a"]', ["a"]),
+        ('["a \\"b\\""\n"c"]', ['a "b"', "c"]),
+        ("Here:\n['a', 'b',]\nDone.", ["a", "b"]),
+    ],
+)
+def test_a_list_is_read_with_or_without_what_stands_around_it(text: str, found: list[str]) -> None:
+    assert listed(text) == found
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '["a", "b", "cut o',
+        '["a", "b"',
+        '["a [1]", "cut o',
+        '["a"]\n["b"]',
+        "I cannot do that [as you see].",
+        "[1, 2]",
+        '{"verdict": "a"}',
+        "",
+    ],
+)
+def test_what_is_no_list_or_not_all_of_one_is_unparseable(text: str) -> None:
+    with pytest.raises(UnparseableError) as caught:
+        listed(text)
+    assert caught.value.raw == text
+
+
+def test_a_list_of_objects_may_stand_alone_too() -> None:
+    text = 'These:\n[{"a": 1}, {"a": 2}]'
+    assert listed(text, output_type(list[dict[str, int]])) == [{"a": 1}, {"a": 2}]
+
+
+def test_no_list_is_taken_for_another_answer() -> None:
+    with pytest.raises(UnparseableError):
+        read_answer(question(), '["because", "Yes"]')
+
+
+@pytest.mark.anyio
+async def test_a_recording_gives_its_tokens_to_those_who_ask_for_them() -> None:
+    tokens = (TokenChoice(ANSWER, ((ANSWER, 0.0),)),)
+    judge = RecordedJudge({"q": Recording(ANSWER, tokens)}, key=lambda asked: asked.name)
+    with_tokens = await judge.answer(question(options=Options(top_logprobs=5)))
+    without = await judge.answer(question())
+    assert (with_tokens.tokens, without.tokens) == (tokens, None)
+    assert (with_tokens.raw, with_tokens.mode) == (ANSWER, "recorded")
+    assert judge.capabilities.logprobs
+    assert not judge.capabilities.repeatable
+
+
+@pytest.mark.parametrize("pattern", [r"- (\w+)", r"(?<=- )\w+"])
+def test_every_match_is_an_item(pattern: str) -> None:
+    assert EveryMatch(pattern)("- a\n- b") == {"output": ["a", "b"]}
+    with pytest.raises(UnparseableError, match="none of the patterns") as caught:
+        EveryMatch(pattern)("nothing")
+    assert caught.value.raw == "nothing"

@@ -14,64 +14,60 @@ import pytest
 import replay_published
 from published import digits_of, is_reference, is_there, same
 from published_graphs import (
-    FirstTokenNode,
-    PlainRatingNode,
     Ranked,
     Ranking,
-    TextList,
-    agreement_graph,
-    faithfulness_graph,
+    agreement,
+    comparison,
+    faithfulness,
     first_wins,
-    number,
-    preference_graph,
+    metric,
+    preference,
     ranked_preference,
-    rating_graph,
-    rubric_graphs,
+    relevance,
+    rubric_metrics,
     shown_order,
-    stated,
+    stated_rating,
     token_preference,
-    verdict_graph,
 )
 from recordings import (
     DATA_VARIABLE,
-    Call,
-    CallJudge,
-    Check,
     Folder,
-    Replay,
-    Run,
     data_directory,
+    first_token,
     how_to_get,
     key,
     likeliest,
-    run,
 )
+from replaying import Check, Replay, judged, made_of
 
-from dagengine import PromptTemplate, compile_metrics
-from dagengine.errors import UnparseableError
-from dagengine.metrics import DAGMetric
-from dagengine.metrics.dag import DAG, BaseNode
+from dagengine import compile_metrics
+from dagengine.judges import Recording
+from dagengine.metrics import DAGMetric, FaithfulnessMetric
+from dagengine.metrics.dag import BaseNode, CodeNode, TaskNode
 from dagengine.question import TokenChoice
 from dagengine.results import MetricResult, OutcomeKind
 from dagengine.test_case import ArenaTestCase, LLMTestCase
 
-FOLDERS = list(published.REPLAYS)
+SOURCES = list(published.REPLAYS)
 CALLS = {
-    "wikieval_rag_chain": 1289,
-    "llm_rubric_logprobs": 2007,
-    "alpaca_eval": 4814,
-    "mtbench_gpt4": 650,
-    "prometheus_gpt4x3": 960,
+    "faithfulness": 989,
+    "relevance": 300,
+    "rubric": 2007,
+    "tokens": 4011,
+    "rankings": 803,
+    "mtbench": 650,
+    "prometheus": 960,
     "pandalm": 999,
 }
 
 needs_data = pytest.mark.skipif(not is_there(data_directory()), reason=how_to_get(data_directory()))
-per_folder = pytest.mark.parametrize("folder", FOLDERS)
+per_source = pytest.mark.parametrize("source", SOURCES)
 
 
 @cache
-def replayed(folder: str) -> Replay:
-    return published.REPLAYS[folder](Folder(data_directory() / folder))
+def replayed(source: str) -> Replay:
+    folder, replay = published.REPLAYS[source]
+    return replay(recorded(folder))
 
 
 @cache
@@ -88,7 +84,7 @@ def recorded(folder: str) -> Folder:
 
 @needs_data
 def test_every_published_figure_is_computed_and_nothing_else() -> None:
-    ours = {name for folder in FOLDERS for name in replayed(folder).figures}
+    ours = {name for source in SOURCES for name in replayed(source).figures}
     assert ours == wanted().keys()
     assert sum(map(is_reference, ours)) == 12
     stored = json.loads((data_directory() / "EXPECTED.json").read_text(encoding="utf-8"))
@@ -98,34 +94,34 @@ def test_every_published_figure_is_computed_and_nothing_else() -> None:
 
 
 @needs_data
-@per_folder
-def test_figures_are_the_published_ones(folder: str) -> None:
-    for name, ours in replayed(folder).figures.items():
+@per_source
+def test_figures_are_the_published_ones(source: str) -> None:
+    for name, ours in replayed(source).figures.items():
         assert same(ours, wanted()[name], digits_of(name)), (name, ours, wanted()[name])
 
 
 @needs_data
-@per_folder
-def test_every_record_is_the_stored_one(folder: str) -> None:
-    for name, check in replayed(folder).checks.items():
+@per_source
+def test_every_record_is_the_stored_one(source: str) -> None:
+    for name, check in replayed(source).checks.items():
         assert check.equal == check.of > 0, name
 
 
 @needs_data
-@per_folder
-def test_every_recorded_call_is_used_and_nothing_else_is_asked(folder: str) -> None:
-    done = replayed(folder)
+@per_source
+def test_every_recorded_call_is_used_and_nothing_else_is_asked(source: str) -> None:
+    done = replayed(source)
     assert done.failures == ()
     assert done.asked.keys() == done.recorded
-    assert len(done.recorded) == CALLS[folder]
+    assert len(done.recorded) == CALLS[source]
     # Only LLM-Rubric's calls are read twice: as they stand, and weighted.
-    assert set(done.asked.values()) == {2 if folder == "llm_rubric_logprobs" else 1}
+    assert set(done.asked.values()) == {2 if source == "rubric" else 1}
     assert done.complete
 
 
 @needs_data
 def test_numbers_of_records() -> None:
-    checks = {name: c.of for folder in FOLDERS for name, c in replayed(folder).checks.items()}
+    checks = {name: c.of for source in SOURCES for name, c in replayed(source).checks.items()}
     assert checks["wikieval/faithfulness"] == 100
     assert checks["wikieval/statement verdicts"] == 889
     assert checks["wikieval/weighted scores (within 0.002)"] == 300
@@ -176,6 +172,9 @@ def test_the_script_prints_one_table_and_succeeds(capsys: pytest.CaptureFixture[
     assert "reference values of the recordings met: 12 of 12" in printed
     assert "recorded calls used: 10719 of 10719" in printed
     assert all(what in printed for what in published.IMPOSSIBLE)
+    computed = [line for line in printed.splitlines() if " yes " in line]
+    assert len(computed) == 42 + 14
+    assert all("DAGMetric: " in line for line in computed)
 
 
 @needs_data
@@ -184,7 +183,7 @@ def test_the_script_fails_when_a_figure_differs_or_is_missing(
     value: float | None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     name = "pandalm/WeOpenML/PandaLM-7B-v1/accuracy"
-    done = [replayed(folder) for folder in FOLDERS]
+    done = [replayed(source) for source in SOURCES]
     other = {key: figure for key, figure in wanted().items() if key != name}
     monkeypatch.setattr(replay_published, "replays", lambda directory: done)
     monkeypatch.setattr(
@@ -199,32 +198,36 @@ def test_the_script_fails_when_a_figure_differs_or_is_missing(
 Edit = Callable[[dict[str, Any]], None]
 
 
-def edited(tmp_path: Path, folder: str, edit: Edit) -> Folder:
-    """A folder whose first judgement was changed."""
-    source = data_directory() / folder
-    copy = tmp_path / folder
+_FIRST = {"relevance": "direct_score_imperative_1-5", "rankings": "alpaca_eval_cot_gpt4_turbo_fn"}
+"""The protocol that is replayed where it is not the first of its folder."""
+
+
+def edited(tmp_path: Path, folder: str, edit: Edit, protocol: str) -> Folder:
+    """A folder in which the first judgement of a protocol was changed."""
+    source, copy = data_directory() / folder, tmp_path / folder
     copy.mkdir()
     (copy / "items.jsonl").symlink_to(source / "items.jsonl")
-    first, _, rest = (source / "judgements.jsonl").read_text(encoding="utf-8").partition("\n")
-    row = json.loads(first)
-    edit(row)
-    (copy / "judgements.jsonl").write_text(f"{json.dumps(row)}\n{rest}", encoding="utf-8")
+    rows = recorded(folder).rows("judgements")
+    edit(next(row for row in rows if row["protocol"].startswith(protocol) and row["calls"]))
+    lines = (json.dumps(row) for row in rows)
+    (copy / "judgements.jsonl").write_text("\n".join(lines), encoding="utf-8")
     return Folder(copy)
 
 
 @needs_data
-@per_folder
-def test_an_unreadable_call_fails_and_nothing_else_does(folder: str, tmp_path: Path) -> None:
+@per_source
+def test_an_unreadable_call_fails_and_nothing_else_does(source: str, tmp_path: Path) -> None:
     def garble(row: dict[str, Any]) -> None:
         call = row["calls"][-1]
-        call.update(text="[error]", top_logprobs={"The": -0.1}, token_probs={"x": 1.0}, score="x")
+        call.update(text="[error]", top_logprobs={"The": -0.1}, token_probs={"[": 1.0}, score="x")
 
-    done = published.REPLAYS[folder](edited(tmp_path, folder, garble))
+    folder, replay = published.REPLAYS[source]
+    done = replay(edited(tmp_path, folder, garble, _FIRST.get(source, "")))
     differing = {c.of - c.equal for c in done.checks.values()}
     assert not done.complete
     # PandaLM counts what cannot be read as a tie; MT-Bench's failures are to be expected.
     assert len(done.failures) <= 2
-    assert bool(done.failures) is (folder not in ("pandalm", "mtbench_gpt4"))
+    assert bool(done.failures) is (source not in ("pandalm", "mtbench"))
     assert max(differing) <= 20
     assert any(differing)
 
@@ -240,29 +243,36 @@ def test_the_script_says_what_is_missing(
     assert capsys.readouterr().err == f"{how_to_get(tmp_path)}\n"
 
 
-GRAPHS: dict[str, BaseNode] = {
-    "faithfulness": faithfulness_graph(),
-    **{scale: rating_graph(scale) for scale in ("1-5", "1-10", "0-1")},
-    **rubric_graphs(),
-    "one token": preference_graph(token_preference),
-    "ranking": preference_graph(ranked_preference),
-    "number": stated(PromptTemplate("{input}"), r"(\d+)", 1, 10, ["input"]),
-    "agreement": agreement_graph(),
-    "verdict": verdict_graph(),
-}
+METRICS: list[DAGMetric] = [
+    faithfulness(),
+    *(relevance(scale) for scale in ("1-5", "1-10", "0-1")),
+    *rubric_metrics(),
+    preference(token_preference),
+    preference(ranked_preference),
+    stated_rating(0),
+    agreement(),
+    comparison(),
+]
 
 
-@pytest.mark.parametrize("name", GRAPHS)
-def test_graphs_compile_without_warnings(name: str) -> None:
-    assert compile_metrics([DAGMetric(name, DAG(GRAPHS[name]))]).warnings == ()
+@pytest.mark.parametrize("metric", METRICS, ids=lambda metric: metric.name)
+def test_graphs_compile_without_warnings(metric: DAGMetric) -> None:
+    assert compile_metrics([metric]).warnings == ()
+
+
+@pytest.mark.parametrize("metric", METRICS, ids=lambda metric: metric.name)
+def test_all_nodes_are_the_products_own(metric: DAGMetric) -> None:
+    modules = {type(node).__module__ for node in metric.dag.nodes()}
+    assert modules <= {"dagengine.nodes", "dagengine.list_nodes", "dagengine.node"}
 
 
 CASE = LLMTestCase(name="it", input="Why?", actual_output="So.")
+Calls = Mapping[str, str | Recording]
 
 
-def judged(root: BaseNode, calls: Mapping[str, Call], case: Any = CASE) -> MetricResult:
-    done: Run = run([case], {"metric": root}, {key(name): call for name, call in calls.items()})
-    return done.results("metric")["it"]
+def result(metric: DAGMetric, calls: Calls, case: Any = CASE) -> MetricResult:
+    done = judged([case], [metric], {key(name): call for name, call in calls.items()})
+    return done.results(metric.name)["it"]
 
 
 def arena(first: str, second: str, instruction: str = "Why?") -> ArenaTestCase:
@@ -275,88 +285,66 @@ def arena(first: str, second: str, instruction: str = "Why?") -> ArenaTestCase:
 
 def test_faithfulness_is_the_share_of_supported_statements() -> None:
     calls = {
-        "the statements of it": Call('Here you are:\n["It is {name}.", "It is not."]\nDone.'),
-        "it: It is {name}.": Call("Verdict: 1"),
-        "it: It is not.": Call("Verdict: 0\n\nBecause it is."),
+        "the statements of it": 'Here you are:\n["It is {name}.", "It is not."]\nDone.',
+        "it: It is {name}.": "Verdict: 1",
+        "it: It is not.": "Verdict: 0\n\nBecause it is.",
     }
-    assert judged(faithfulness_graph(), calls).score == 0.5
+    assert result(faithfulness(), calls).score == 0.5
 
 
-def test_no_statements_cost_no_verdict() -> None:
-    assert judged(faithfulness_graph(), {"the statements of it": Call("[]")}).score == 1
+def test_what_is_whole_of_a_list_of_statements_that_was_cut_off_counts() -> None:
+    calls = {"the statements of it": '["It is.", "It is n', "it: It is.": "Verdict: 1"}
+    assert result(faithfulness(), calls).score == 1
 
 
-@pytest.mark.parametrize(
-    ("text", "found"),
-    [
-        ('["a", "b"]', ["a", "b"]),
-        ('So:\n["a [1]", "\\u00e9"] - that is all.', ["a [1]", "é"]),
-        ('["a \\"b\\""\n"c"]', ['a "b"', "c"]),
-        ('["a", "b", "cut o', ["a", "b"]),
-    ],
-)
-def test_lists_of_texts(text: str, found: list[str]) -> None:
-    assert TextList()(text) == {"output": found}
+def test_an_answer_without_statements_is_no_score() -> None:
+    calls = {"the statements of it": "I cannot do that."}
+    assert result(faithfulness(), calls).outcome is OutcomeKind.UNPARSEABLE
 
 
-def test_a_text_without_a_list_is_unparseable() -> None:
-    with pytest.raises(UnparseableError, match="no list"):
-        TextList()("I cannot do that.")
-
-
-def test_a_plain_rating_is_weighted_over_whole_tokens() -> None:
+def test_relevance_is_weighted_over_whole_tokens() -> None:
     call = likeliest({"1": 0.25, "10": 0.75}, "10\n\n  Explanation: 3 of 4")
-    result = judged(rating_graph("1-10"), {"it from 1-10": call})
-    assert result.mode == "weighted"
-    assert result.score == pytest.approx((0.25 * 1 + 0.75 * 10 - 1) / 9)
+    found = result(relevance("1-10"), {"it from 1-10": call})
+    assert found.mode == "weighted"
+    assert found.score == pytest.approx((0.25 * 1 + 0.75 * 10 - 1) / 9)
 
 
-def test_a_plain_rating_without_probabilities_is_the_number() -> None:
-    result = judged(rating_graph("1-5"), {"it from 1-5": Call("4 of 5")})
-    assert result.score == 0.75
-    assert result.mode == "raw (the judge gave no token probabilities)"
-
-
-def test_a_plain_rating_that_is_not_one_token_is_not_weighted() -> None:
-    call = Call("10", TokenChoice("1", (("1", -0.1), ("9", -2.0))))
-    result = judged(rating_graph("1-10"), {"it from 1-10": call})
-    assert result.score == 1
-    assert result.mode is not None
-    assert result.mode.startswith("raw")
-
-
-def test_a_plain_rating_outside_its_scale_is_no_score() -> None:
-    result = judged(rating_graph("1-5"), {"it from 1-5": Call("7")})
-    assert result.score is None
-    assert result.outcome is OutcomeKind.UNPARSEABLE
+def test_the_answer_as_it_stands_and_the_expected_one_are_read_from_one_call() -> None:
+    metrics = [one for one in rubric_metrics() if one.name.endswith("Q0")]
+    call = likeliest({"1": 0.0, "2": 0.7, "3": 0.3})
+    done = judged([CASE], metrics, {key("Q0 of it"): call})
+    scores = {name: done.results(name)["it"].score for name in ("argmax Q0", "expected Q0")}
+    assert scores == {"argmax Q0": pytest.approx(1 / 3), "expected Q0": pytest.approx(1.3 / 3)}
 
 
 def test_the_likeliest_token_stands_for_a_text_that_was_not_kept() -> None:
     call = likeliest({"1": 0.0, "2": 0.7, "3": 0.3})
     assert call.text == "2"
-    assert call.first is not None
-    assert call.first.token == "2"
-    assert dict(call.first.alternatives)["1"] == -math.inf
+    assert call.tokens is not None
+    assert call.tokens[0].token == "2"
+    assert dict(call.tokens[0].alternatives)["1"] == -math.inf
     # Of 1 and 10 the longer one is the token that 10 begins with.
-    assert likeliest({"1": 0.9, "10": 0.1}, "10 points").first == TokenChoice(
-        "10", (("1", math.log(0.9)), ("10", math.log(0.1)))
+    assert likeliest({"1": 0.9, "10": 0.1}, "10 points").tokens == (
+        TokenChoice("10", (("1", math.log(0.9)), ("10", math.log(0.1)))),
+        TokenChoice(" points", ()),
     )
 
 
-def first_token(alternatives: Mapping[str, float]) -> Call:
-    logs = tuple((token, math.log(share)) for token, share in alternatives.items())
-    return Call("Neither", TokenChoice("Neither", logs))
+def one_token(shares: Mapping[str, float], text: str = "Neither") -> Recording:
+    return first_token(text, text, {name: math.log(share) for name, share in shares.items()})
 
 
 def test_a_preference_is_what_the_first_token_says() -> None:
-    node = FirstTokenNode(
-        "?", {"m": 0.0, "M": 1.0}, evaluation_params=["name"], prompt=PromptTemplate("{name}")
-    )
-    both = {"it": first_token({"Neither": 0.6, "m": 0.1, "M": 0.3})}
-    assert judged(node, both).score == pytest.approx(0.75)
-    assert judged(node, {"it": first_token({"M": 0.01})}).score == 1
-    assert judged(node, {"it": first_token({"M ": 1.0})}).outcome is OutcomeKind.UNPARSEABLE
-    assert judged(node, {"it": Call("m")}).outcome is OutcomeKind.UNPARSEABLE
+    shown_first = metric("token", token_preference("AB"))
+
+    def found(call: Recording) -> MetricResult:
+        return result(shown_first, {"the better one of it as one token": call})
+
+    assert found(one_token({"Neither": 0.6, "m": 0.1, "M": 0.3})).score == pytest.approx(0.75)
+    assert found(one_token({"M": 0.01})).score == 1
+    assert found(one_token({"M": 0.5, "M ": 0.004, '"m': 0.004}, text="M")).score == 1
+    assert found(one_token({"M ": 1.0})).outcome is OutcomeKind.UNPARSEABLE
+    assert found(Recording("Neither")).outcome is OutcomeKind.UNPARSEABLE
 
 
 INSTRUCTIONS = {order: next(t for t in map(str, range(99)) if shown_order(t) == order) for order in
@@ -365,9 +353,9 @@ INSTRUCTIONS = {order: next(t for t in map(str, range(99)) if shown_order(t) == 
 
 @pytest.mark.parametrize(("order", "score"), [("AB", 0.75), ("BA", 0.25)])
 def test_a_preference_is_the_models_in_both_orders(order: str, score: float) -> None:
-    calls = {"the better one of it as one token": first_token({"m": 0.2, "M": 0.6})}
+    calls = {"the better one of it as one token": one_token({"m": 0.2, "M": 0.6}, "M")}
     case = arena("no", "yes", INSTRUCTIONS[order])
-    assert judged(preference_graph(token_preference), calls, case).score == pytest.approx(score)
+    assert result(preference(token_preference), calls, case).score == pytest.approx(score)
 
 
 @pytest.mark.parametrize(("order", "score"), [("AB", 0), ("BA", 1)])
@@ -375,13 +363,13 @@ def test_a_ranking_is_read_in_both_orders(order: str, score: float) -> None:
     ranks = [{"model": "M", "rank": 2}, {"model": "m", "rank": 1}]
     text = json.dumps({"concise_explanation": "So.", "ordered_models": ranks})
     case = arena("no", "yes", INSTRUCTIONS[order])
-    graph = preference_graph(ranked_preference)
-    assert judged(graph, {"the ranks in it": Call(text)}, case).score == score
+    calls = {"the ranks in it": text}
+    assert result(preference(ranked_preference), calls, case).score == score
 
 
 @pytest.mark.parametrize("compare", [token_preference, ranked_preference])
 def test_nobody_is_asked_about_two_equal_answers(compare: Callable[[str], BaseNode]) -> None:
-    assert judged(preference_graph(compare), {}, arena("same", "same")).score == 0.5
+    assert result(preference(compare), {}, arena("same", "same")).score == 0.5
 
 
 def test_the_rank_of_the_first_answer_decides() -> None:
@@ -393,13 +381,12 @@ def test_the_rank_of_the_first_answer_decides() -> None:
 
 @pytest.mark.parametrize(("text", "score"), [("Rating: [[8.5]] [1]", 7.5 / 9), ("[8]", None)])
 def test_numbers_in_prose(text: str, score: float | None) -> None:
-    graph = stated(PromptTemplate("{input}"), r"\[\[(\d+(?:\.\d+)?)\]\]", 1, 10, ["input"])
-    assert judged(graph, {"Why?": Call(text)}).score == score
+    assert result(stated_rating(0), {"Why?": text}).score == score
 
 
 def test_repetitions_have_recordings_of_their_own() -> None:
-    calls = {key("Why?", n): Call(f"Good. [RESULT] {score}") for n, score in enumerate((5, 4, 5))}
-    done = run([CASE], {"agreement": agreement_graph()}, calls)
+    calls = {key("Why?", n): f"Good. [RESULT] {score}" for n, score in enumerate((5, 4, 5))}
+    done = judged([CASE], [agreement()], calls)
     assert done.results("agreement")["it"].score == pytest.approx(2 / 3)
     assert done.asked == dict.fromkeys(calls, 1)
 
@@ -408,11 +395,11 @@ def test_repetitions_have_recordings_of_their_own() -> None:
     ("text", "score"), [("1\n\n### Reason: 2", 1), ("2", 0), ("0", 0.5), ("", 0.5), ("12", 0.5)]
 )
 def test_verdicts_of_pandalm(text: str, score: float) -> None:
-    assert judged(verdict_graph(), {"it": Call(text)}, arena("no", "yes")).score == score
+    assert result(comparison(), {"it": text}, arena("no", "yes")).score == score
 
 
 def test_a_question_without_a_recording_is_a_failure() -> None:
-    done = run([CASE], {"rating": rating_graph("1-5")}, {})
+    done = judged([CASE], [relevance("1-5")], {})
     assert len(done.failures()) == 1
     assert "nothing was recorded" in done.failures()[0]
 
@@ -432,12 +419,7 @@ def test_a_replay_is_complete_only_with_equal_records() -> None:
     assert not Replay("any", failures=("a",)).complete
 
 
-def test_a_judge_that_replays_says_what_it_can() -> None:
-    assert CallJudge({}).capabilities.logprobs
-    assert not CallJudge({}).capabilities.repeatable
-
-
-def test_parsers_and_nodes_say_what_they_are() -> None:
-    assert repr(TextList()) == "TextList(field='output')"
-    assert PlainRatingNode("Good?", prompt=PromptTemplate("?")).text == "Good?"
-    assert number("x", "score").field == "score"
+def test_a_metric_is_told_by_its_class_and_the_nodes_that_ask() -> None:
+    asked = TaskNode("Rate it.", "rating", evaluation_params=["input"], output_type=float)
+    assert made_of(metric("m", CodeNode(float, inputs=[asked]))) == "DAGMetric: TaskNode"
+    assert made_of(FaithfulnessMetric()) == "FaithfulnessMetric: TaskNode, VerdictListNode"

@@ -1,0 +1,477 @@
+"""What a run will ask before it asks anything: a plan and cases in, bounds and likelihoods out.
+
+The bounds hold for the questions of every run in which each metric gets its score: a
+failure that cannot be foreseen ends a metric early. Attempts after transient failures and
+answers asked for again come on top. Cases are looked at one by one and not kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from dagengine.foresight import Foresight, Prospect
+from dagengine.gateway import DEFAULT_LIMITS
+from dagengine.node import Asked
+from dagengine.paths import Odds, Outlook, Path, Paths, Walker
+from dagengine.plan import Plan
+from dagengine.results import CaseResult, Verdict
+from dagengine.test_case import TestCase, read_field
+
+# Equal questions are looked for among this many; case shapes kept at hand.
+_SEEN, _SHAPES = 1_000_000, 10_000
+_REASON_INPUT, _REASON_OUTPUT = 300, 60
+Prices = Mapping[str, tuple[float, float]]
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A number of questions: at least, likely, at most (None: no bound is known)."""
+
+    least: int = 0
+    likely: float = 0.0
+    most: int | None = 0
+
+    def __add__(self, other: Span) -> Span:
+        most = None if self.most is None or other.most is None else self.most + other.most
+        return Span(self.least + other.least, self.likely + other.likely, most)
+
+    def __contains__(self, count: int) -> bool:
+        return self.least <= count and (self.most is None or count <= self.most)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeEstimate:
+    """One node over all cases: its questions, and about how many tokens they take.
+
+    Equal questions answer `equal` of the likely ones. `metrics` are all that share it; a
+    `constant` node is asked once per run.
+    """
+
+    node: str
+    kind: str
+    judge: int
+    asked: Span
+    equal: float
+    input_tokens: float
+    output_tokens: float
+    metrics: tuple[str, ...]
+    constant: bool
+
+
+@dataclass(frozen=True, slots=True)
+class WorstPath:
+    """The path with the most questions: (node, questions) in order; None is without bound.
+
+    `depth` counts the questions that wait for one another.
+    """
+
+    nodes: tuple[tuple[str, int | None], ...] = ()
+    asked: int | None = 0
+    depth: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class MetricEstimate:
+    """One metric as if it ran alone. `case` is per case that it applies to (of `cases`).
+
+    Without `exact` there were too many paths to follow: bounds are safe, likelihoods sampled.
+    """
+
+    metric: str
+    cases: int
+    asked: Span
+    case: Span
+    nodes: tuple[NodeEstimate, ...]
+    worst: WorstPath
+    exact: bool
+
+
+@dataclass(frozen=True, slots=True)
+class JudgeEstimate:
+    """One judge over all metrics; tokens are those of the likely calls."""
+
+    judge: str
+    calls: float
+    input_tokens: float
+    output_tokens: float
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """All metrics over all cases.
+
+    `asked` counts questions (`Totals.asked`), `calls` those of them that no equal question
+    answers. `depth` is the longest row of questions that wait for one another.
+    """
+
+    cases: int
+    asked: Span
+    calls: Span
+    depth: int
+    metrics: tuple[MetricEstimate, ...]
+    judges: tuple[JudgeEstimate, ...]
+
+    def seconds(self, latency: float, max_in_flight: int) -> float:
+        """About how long a run takes when every call takes `latency` seconds."""
+        return latency * max(self.depth, self.calls.likely / max_in_flight)
+
+
+def cost(model: str, input_tokens: float, output_tokens: float, prices: Prices) -> float | None:
+    """US dollars, from (input, output) prices per million tokens; None without a price."""
+    if model not in prices:
+        return None
+    paid = prices[model]
+    return (input_tokens * paid[0] + output_tokens * paid[1]) / 1_000_000
+
+
+def verdicts_of(rows: Iterable[CaseResult]) -> Odds:
+    """How often each decision of an earlier run gave each verdict."""
+    odds: dict[tuple[str, str], dict[Verdict, float]] = {}
+    for row in rows:
+        for result in row.metrics:
+            for node, verdict in result.path:
+                seen = odds.setdefault((result.metric, node), {})
+                seen[verdict] = seen.get(verdict, 0) + 1
+    return odds
+
+
+def estimate(
+    plan: Plan,
+    cases: Iterable[TestCase],
+    *,
+    judges: Sequence[str] | None = None,
+    items: int = 10,
+    odds: Odds | None = None,
+) -> Estimate:
+    """What running a plan over cases will ask; asks nothing and keeps no case.
+
+    `judges` identify the judges in the order of `plan.models`. `items` is the assumed length
+    of lists that only a judge's answer brings. `odds` weigh verdicts (see `verdicts_of`);
+    without them all verdicts of a decision are equally likely.
+    """
+    names = judges or [str(model or "default") for model in plan.models]
+    counting = _Counting(plan, Walker(plan, odds), Foresight(plan, names, items), names)
+    for case in cases:
+        counting.add(case)
+    return counting.estimate()
+
+
+@dataclass(slots=True)
+class _Shape:
+    """Everything that is equal for cases of one shape."""
+
+    paths: dict[int, Paths]
+    metrics: dict[int, Span]
+    whole: Span
+    worded: int
+    units: dict[int, Span]
+    chances: dict[int, float]
+    sure: frozenset[int]
+    depth: int
+
+
+class _Counting:
+    """Sums over the cases seen so far."""
+
+    def __init__(
+        self, plan: Plan, walker: Walker, foresight: Foresight, judges: Sequence[str]
+    ) -> None:
+        self.plan, self.walker, self.foresight, self.judges = plan, walker, foresight, judges
+        self.units_of = [_units(plan, metric) for metric in range(len(plan.metrics))]
+        self.cases = self.depth = self.worded = 0
+        self.whole = Span()
+        self.sums = [_MetricSums() for _ in plan.metrics]
+        self.nodes = [_UnitSums() for _ in plan.units]
+        self.equal = _Equal()
+        self.shapes: dict[object, _Shape] = {}
+        self.find_paths = lru_cache(_SHAPES)(self._paths)
+        self.wanted_by = lru_cache(_SHAPES)(self._wanted)
+
+    def add(self, case: TestCase) -> None:
+        self.cases += 1
+        metrics = tuple(
+            metric.index
+            for metric in self.plan.metrics
+            if all(read_field(case, path) is not None for path, _ in metric.required)
+        )
+        found = self.foresight.look(case, self.wanted_by(metrics))
+        key = metrics, tuple((p.outlook, p.asked, len(p.keys)) for p in found.values())
+        shape = self.shapes.get(key)
+        if shape is None:
+            if len(self.shapes) >= _SHAPES:
+                self.shapes.clear()
+            shape = self.shapes[key] = self._shape(metrics, found)
+        self._count(shape, found)
+
+    def _wanted(self, metrics: tuple[int, ...]) -> tuple[int, ...]:
+        return tuple(sorted({unit for metric in metrics for unit in self.units_of[metric]}))
+
+    def _paths(self, metric: int, outlooks: tuple[Outlook, ...]) -> Paths:
+        units = self.units_of[metric]
+        return self.walker.paths(metric, dict(zip(units, outlooks, strict=True)))
+
+    def _shape(self, metrics: tuple[int, ...], found: Mapping[int, Prospect]) -> _Shape:
+        paths = {
+            metric: self.find_paths(metric, tuple(found[u].outlook for u in self.units_of[metric]))
+            for metric in metrics
+            if self.units_of[metric]
+        }
+        asked = {u: _NONE if self.plan.units[u].constant else p.asked for u, p in found.items()}
+        sums = {metric: self._metric(metric, paths.get(metric), asked) for metric in metrics}
+        chances: dict[int, float] = {}
+        for one in paths.values():
+            for unit, chance in one.chances().items():
+                chances[unit] = 1 - (1 - chances.get(unit, 0.0)) * (1 - chance)
+        sure = frozenset().union(*(one.sure for one in paths.values()))
+        reasons = [self._reason(metric, paths.get(metric)) for metric in metrics]
+        words = {u: 0 if self.plan.units[u].constant else len(p.keys) for u, p in found.items()}
+        return _Shape(
+            paths=paths,
+            metrics=sums,
+            whole=_joint(paths, asked, chances) + sum(reasons, Span()),
+            worded=_joint(paths, {u: Asked.exactly(n) for u, n in words.items()}, chances).least,
+            units={u: _unit_span(p.asked, u in sure, chances.get(u)) for u, p in found.items()},
+            chances=chances,
+            sure=sure,
+            depth=max((p.depth for one in paths.values() for p in one.found), default=0)
+            + sum(reason.most or 0 for reason in reasons),
+        )
+
+    def _metric(self, metric: int, paths: Paths | None, asked: Mapping[int, Asked]) -> Span:
+        if paths is None:
+            return Span()
+        return _joint({metric: paths}, asked, paths.chances()) + self._reason(metric, paths)
+
+    def _reason(self, metric: int, paths: Paths | None) -> Span:
+        """The last question of a metric whose reason the judge writes."""
+        spec = self.plan.metrics[metric].spec
+        if not (spec.judged_reason and spec.include_reason):
+            return Span()
+        if paths is None:
+            return Span(1, 1, 1)
+        fails = [path.weight for path in paths.found if path.fails]
+        return Span(int(not fails), 1 - sum(fails), int(len(fails) < len(paths.found)))
+
+    def _count(self, shape: _Shape, found: Mapping[int, Prospect]) -> None:
+        self.whole += shape.whole
+        self.worded += shape.worded
+        self.depth = max(self.depth, shape.depth)
+        for metric, span in shape.metrics.items():
+            self.sums[metric].add(span, shape.paths.get(metric), found)
+        for unit, prospect in found.items():
+            if unit not in shape.chances:
+                continue
+            chance, sums = shape.chances[unit], self.nodes[unit]
+            if self.plan.units[unit].constant:
+                self._count_once(unit, shape, prospect)
+                continue
+            sums.span += shape.units[unit]
+            sums.input_tokens += chance * prospect.input_tokens
+            sums.output_tokens += chance * prospect.output_tokens
+            for key in prospect.keys:
+                sums.equal += self.equal.meet(key, unit in shape.sure, chance)
+
+    def _count_once(self, unit: int, shape: _Shape, prospect: Prospect) -> None:
+        """A constant unit: asked for the first case that needs it."""
+        sums, span = self.nodes[unit], shape.units[unit]
+        chance = 1 - (1 - sums.chance) * (1 - shape.chances[unit])
+        if unit in shape.sure and not sums.sure:
+            sums.sure = True
+            self.worded += len(prospect.keys)
+            for key in prospect.keys:
+                sums.equal += self.equal.meet(key, True, 1.0)
+        sums.chance = chance
+        least = max(sums.span.least, span.least)
+        most = _greater(sums.span.most, span.most)
+        sums.span = Span(least, chance * prospect.asked.likely, most)
+        sums.input_tokens = chance * prospect.input_tokens
+        sums.output_tokens = chance * prospect.output_tokens
+
+    def estimate(self) -> Estimate:
+        constant = [unit.index for unit in self.plan.units if unit.constant]
+        asked = sum((self.nodes[unit].span for unit in constant), self.whole)
+        return Estimate(
+            cases=self.cases,
+            asked=asked,
+            calls=self.equal.calls(asked, self.worded),
+            depth=self.depth,
+            metrics=tuple(self._metric_estimate(metric) for metric in range(len(self.sums))),
+            judges=tuple(self._judge_estimate(judge) for judge in range(len(self.judges))),
+        )
+
+    def _metric_estimate(self, metric: int) -> MetricEstimate:
+        sums, units = self.sums[metric], self.units_of[metric]
+        own = [u for u in units if self.nodes[u].span.most != 0 or self.plan.units[u].node.asks]
+        once = (self.nodes[unit].span for unit in units if self.plan.units[unit].constant)
+        likely = sums.span.likely / sums.cases if sums.cases else 0.0
+        return MetricEstimate(
+            metric=self.plan.metrics[metric].spec.name,
+            cases=sums.cases,
+            asked=sum(once, sums.span),
+            case=Span(sums.least, likely, sums.most),
+            nodes=tuple(self._node_estimate(unit) for unit in own),
+            worst=self._worst(metric),
+            exact=sums.exact,
+        )
+
+    def _node_estimate(self, unit: int) -> NodeEstimate:
+        part, sums = self.plan.units[unit], self.nodes[unit]
+        metrics = dict.fromkeys(self.plan.slots[slot].metric for slot in part.slots)
+        names = tuple(self.plan.metrics[metric].spec.name for metric in metrics)
+        return NodeEstimate(
+            part.name, part.node.kind, part.judge, sums.span, sums.equal, sums.input_tokens,
+            sums.output_tokens, names, part.constant,
+        )  # fmt: skip
+
+    def _worst(self, metric: int) -> WorstPath:
+        sums = self.sums[metric]
+        if sums.worst is None:
+            return WorstPath()
+        path, counts = sums.worst
+        nodes = [(self.plan.units[u].name, n) for u, n in zip(path.units, counts, strict=True)]
+        depth = path.depth
+        if self._reason(metric, None).most:
+            nodes, depth = [*nodes, ("reason", 1)], depth + 1
+        numbers = [count for _, count in nodes if count is not None]
+        whole = sum(numbers) if len(numbers) == len(nodes) else None
+        return WorstPath(tuple(nodes), whole, depth)
+
+    def _judge_estimate(self, judge: int) -> JudgeEstimate:
+        calls = tokens_in = tokens_out = 0.0
+        for unit, sums in zip(self.plan.units, self.nodes, strict=True):
+            if unit.judge == judge and sums.span.likely:
+                kept = max(0.0, 1 - sums.equal / sums.span.likely)
+                calls += kept * sums.span.likely
+                tokens_in += kept * sums.input_tokens
+                tokens_out += kept * sums.output_tokens
+        for metric, sums_of in zip(self.plan.metrics, self.sums, strict=True):
+            if self._model(metric.scope) == judge:
+                reasons = self._reason(metric.index, None).likely * sums_of.reasons
+                calls += reasons
+                tokens_in += reasons * _REASON_INPUT
+                tokens_out += reasons * _REASON_OUTPUT
+        return JudgeEstimate(self.judges[judge], calls, tokens_in, tokens_out)
+
+    def _model(self, scope: int) -> int:
+        model = self.plan.scopes[scope].spec.model
+        same = (i for i, known in enumerate(self.plan.models) if known is model or known == model)
+        return next(same)
+
+
+_NONE = Asked.exactly(0)
+
+
+@dataclass(slots=True)
+class _UnitSums:
+    """One unit over the cases so far; `equal` of its questions another one answers."""
+
+    span: Span = Span()
+    input_tokens: float = 0.0
+    output_tokens: float = 0.0
+    equal: float = 0.0
+    chance: float = 0.0
+    sure: bool = False
+
+
+@dataclass(slots=True)
+class _MetricSums:
+    """One metric over the cases so far."""
+
+    cases: int = 0
+    reasons: float = 0.0
+    span: Span = Span()
+    least: int = 0
+    most: int | None = 0
+    worst: tuple[Path, tuple[int | None, ...]] | None = None
+    rank: tuple[float, int] = (-1.0, 0)
+    exact: bool = True
+
+    def add(self, span: Span, paths: Paths | None, found: Mapping[int, Prospect]) -> None:
+        self.least = min(self.least, span.least) if self.cases else span.least
+        self.most = _greater(self.most, span.most)
+        self.cases += 1
+        self.span += span
+        self.reasons += 1 - sum(p.weight for p in paths.found if p.fails) if paths else 1
+        if paths is None:
+            return
+        self.exact &= paths.exact
+        for path in paths.found:
+            counts = tuple(found[unit].asked.most for unit in path.units)
+            rank = sum(float("inf") if n is None else n for n in counts), path.depth
+            if rank > self.rank:
+                self.rank, self.worst = rank, (path, counts)
+
+
+class _Equal:
+    """Finds equal questions among those known word for word."""
+
+    def __init__(self) -> None:
+        self._seen: dict[int, bool] = {}  # whether one of them is certain to be asked
+        self.likely = 0.0
+        self._sure = self._again = self._repeats = 0
+
+    def meet(self, key: int, sure: bool, chance: float) -> float:
+        """Note one more question; returns how much of it an earlier one answers."""
+        before = self._seen.get(key)
+        if before is not None or len(self._seen) < _SEEN:
+            self._seen[key] = sure or bool(before)
+            self._sure += sure and not before
+        self._again += sure and bool(before)
+        if before is None:
+            self._repeats += key not in self._seen
+            return 0.0
+        self._repeats += 1
+        self.likely += chance
+        return chance
+
+    def calls(self, asked: Span, worded: int) -> Span:
+        """The questions that no equal one answers; `worded` are known and sure to be asked."""
+        most = asked.most
+        if most is not None and most <= DEFAULT_LIMITS.remembered:
+            most -= self._again
+        least = max(self._sure, worded - self._repeats, 0)
+        return Span(least, max(asked.likely - self.likely, least), most)
+
+
+def _units(plan: Plan, metric: int) -> tuple[int, ...]:
+    """The units of a metric in order; none when it puts no question."""
+    slots = (plan.slots[number] for number in plan.metrics[metric].slots)
+    units = sorted({slot.unit for slot in slots if slot.unit >= 0})
+    nodes = [plan.units[unit].node for unit in units]
+    return tuple(units) if any(n.asks or (n.whole_case and n.grades) for n in nodes) else ()
+
+
+def _joint(
+    paths: Mapping[int, Paths], asked: Mapping[int, Asked], chances: Mapping[int, float]
+) -> Span:
+    """Questions of several metrics on one case, units that they share counted once."""
+    size = max(asked, default=-1) + 1
+    low, high = [0] * size, [0] * size
+    for unit, one in asked.items():
+        low[unit], high[unit] = one.least, one.most or 0
+    likely = sum(chance * asked[unit].likely for unit, chance in chances.items())
+    shared_most = shared_least = 0
+    unbounded = any(asked[unit].most is None for one in paths.values() for unit in one.possible)
+    for unit in chances:
+        sure = sum(unit in one.sure for one in paths.values())
+        possible = sum(unit in one.possible for one in paths.values())
+        shared_most += max(sure - 1, 0) * high[unit]
+        shared_least += max(possible - 1, 0) * high[unit]
+    certain = frozenset().union(*(one.sure for one in paths.values()))
+    least = sum(low[unit] for unit in certain)
+    if not unbounded:
+        least = max(least, sum(one.least(low) for one in paths.values()) - shared_least)
+    most = sum(one.most(high) for one in paths.values()) - shared_most
+    return Span(least, likely, None if unbounded else most)
+
+
+def _unit_span(asked: Asked, sure: bool, chance: float | None) -> Span:
+    if chance is None:
+        return Span()
+    return Span(asked.least * sure, chance * asked.likely, asked.most)
+
+
+def _greater(one: int | None, other: int | None) -> int | None:
+    return None if one is None or other is None else max(one, other)

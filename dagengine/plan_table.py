@@ -1,0 +1,214 @@
+"""An estimate as people read it, and as JSON."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from dagengine.estimate import Estimate, JudgeEstimate, MetricEstimate, NodeEstimate, Span, cost
+from dagengine.foresight import ASSUMED
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+_NO_PRICE = "price unknown: --price IN,OUT"
+# From here on numbers are rounded; ways with more nodes are cut in the middle.
+_ROUNDED, _SHOWN = 100_000, 8
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """What an estimate is held against.
+
+    `names` are what people call the judges, in the order of the estimate's; `prices` US
+    dollars per million tokens (in, out) by these names; `latency` seconds per call.
+    `learnt` says that the odds of verdicts come from an earlier run.
+    """
+
+    names: tuple[str, ...]
+    prices: Mapping[str, tuple[float, float]]
+    latency: float
+    max_in_flight: int
+    items: int
+    learnt: bool = False
+
+
+def judge_costs(
+    estimate: Estimate, budget: Budget
+) -> list[tuple[str, JudgeEstimate, float | None]]:
+    """(name, judge, US dollars or None) of every judge that will be asked."""
+    pairs = zip(budget.names, estimate.judges, strict=True)
+    return [
+        (name, judge, cost(name, judge.input_tokens, judge.output_tokens, budget.prices))
+        for name, judge in pairs
+        if judge.calls
+    ]
+
+
+def assumptions(budget: Budget) -> list[str]:
+    """What an estimate rests on, in words."""
+    verdicts = "as often as in the earlier run" if budget.learnt else "equally likely"
+    return [
+        "Least and most hold for every run in which each metric gets its score; repeated "
+        "calls come on top.",
+        f"Likely: verdicts are {verdicts}. {ASSUMED.format(items=budget.items)}",
+        f"A call takes {budget.latency:g} s.",
+    ]
+
+
+def as_dict(estimate: Estimate, budget: Budget) -> dict[str, Any]:
+    """JSON-ready form; a `most` of null is a number without a known bound."""
+    return {
+        **dataclasses.asdict(estimate),
+        "judges": [
+            {**dataclasses.asdict(judge), "judge": name, "usd": money}
+            for name, judge, money in judge_costs(estimate, budget)
+        ],
+        "seconds": estimate.seconds(budget.latency, budget.max_in_flight),
+        "assumptions": assumptions(budget),
+    }
+
+
+def print_estimate(estimate: Estimate, budget: Budget, console: Console | None = None) -> None:
+    """Print the questions of every node, the longest ways, and what all of it takes."""
+    from rich.console import Console
+    from rich.padding import Padding
+    from rich.text import Text
+
+    out = console or Console()
+    out.print(_questions(estimate))
+    for line in _ways(estimate):
+        out.print(Padding(line, (0, 0, 0, 1)))
+    out.print(_totals(estimate, budget))
+    for note in [*_notes(estimate), *assumptions(budget)]:
+        out.print(Padding(Text(note, style="dim"), (0, 0, 0, 1)))
+
+
+def _grid(first: str, *others: str) -> Table:
+    from rich import box
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    table.add_column(first, overflow="fold")
+    for name in others:
+        table.add_column(name, justify="right", no_wrap=True)
+    return table
+
+
+def _questions(estimate: Estimate) -> Table:
+    from rich.text import Text
+
+    columns = ("a case", "least", "likely", "most", "equal", "tokens in", "out")
+    table = _grid(_counted(estimate.cases, "case"), *columns)
+    for metric in estimate.metrics:
+        case = metric.case
+        a_case = (
+            f"{case.least}" if case.least == case.most else f"{case.least}–{_number(case.most)}"
+        )
+        table.add_row(
+            Text(_headline(metric, estimate.cases)),
+            a_case,
+            *_span(metric.asked),
+            "",
+            *_tokens(metric.nodes),
+            style="bold",
+        )
+        for node in metric.nodes:
+            equal = _number(node.equal) if node.equal else ""
+            name = Text(f"  {node.node}{' (once)' if node.constant else ''}")
+            table.add_row(name, "", *_span(node.asked), equal, *_tokens((node,)))
+    table.add_section()
+    equal = max(estimate.asked.likely - estimate.calls.likely, 0)
+    table.add_row("all questions", "", *_span(estimate.asked), _number(equal))
+    table.add_row("judge calls", "", *_span(estimate.calls), style="bold")
+    return table
+
+
+def _headline(metric: MetricEstimate, cases: int) -> str:
+    if metric.cases == cases:
+        return metric.metric
+    return f"{metric.metric} ({_number(metric.cases)} of {_counted(cases, 'case')})"
+
+
+def _ways(estimate: Estimate) -> Iterator[Text]:
+    """The path with the most questions of every metric."""
+    from rich.text import Text
+
+    for metric in estimate.metrics:
+        worst = metric.worst
+        if not worst.nodes:
+            continue
+        names = [name if n == 1 else f"{name} ×{_number(n)}" for name, n in worst.nodes]  # noqa: RUF001
+        if len(names) > _SHOWN:
+            half = _SHOWN // 2
+            names = [*names[:half], f"… {len(names) - 2 * half} more …", *names[-half:]]
+        line = Text.assemble(("longest way ", "dim"), (metric.metric, "bold"), ": ")
+        line.append(" · ".join(names))
+        asked = "unbounded" if worst.asked is None else _counted(worst.asked, "question")
+        line.append(f" ({asked}, {worst.depth} in a row)", style="dim")
+        yield line
+
+
+def _totals(estimate: Estimate, budget: Budget) -> Table:
+    """Calls, tokens and money by judge, and the time."""
+    table = _grid("judge", "likely calls", "tokens in", "out", "US dollars")
+    for name, judge, money in judge_costs(estimate, budget):
+        paid = _NO_PRICE if money is None else f"{money:,.2f}"
+        tokens = _number(judge.input_tokens), _number(judge.output_tokens)
+        table.add_row(name, _number(judge.calls), *tokens, paid)
+    table.add_section()
+    seconds = estimate.seconds(budget.latency, budget.max_in_flight)
+    flight = f"{budget.max_in_flight} calls at a time, at least {estimate.depth} in a row"
+    table.add_row(f"time: about {_duration(seconds)}\n({flight})", style="bold")
+    return table
+
+
+def _notes(estimate: Estimate) -> Iterator[str]:
+    """What somebody who reads the numbers should know about these."""
+    if any(node.equal for metric in estimate.metrics for node in metric.nodes):
+        yield "Equal: likely questions that an equal one answers; they cost no call."
+    if any(len(node.metrics) > 1 for metric in estimate.metrics for node in metric.nodes):
+        yield "Nodes that metrics share run once; they stand with each, and count once in all."
+    if estimate.asked.most is None:
+        yield "?: no upper bound is known, since it depends on how long a list a judge writes."
+    for metric in estimate.metrics:
+        if not metric.exact:
+            yield f"{metric.metric} has too many paths to follow all: likely is from a sample."
+
+
+def _span(span: Span) -> tuple[str, str, str]:
+    return _number(span.least), _number(span.likely), _number(span.most)
+
+
+def _tokens(nodes: tuple[NodeEstimate, ...]) -> tuple[str, str]:
+    paid = sum(node.input_tokens for node in nodes), sum(node.output_tokens for node in nodes)
+    return _number(paid[0]), _number(paid[1])
+
+
+def _number(number: float | None) -> str:
+    """A count in at most six characters."""
+    if number is None:
+        return "?"
+    for size, sign in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if number >= size and number >= _ROUNDED:
+            return (
+                f"{number / size:.3g}{sign}"
+                if number < 1000 * size
+                else f"{number / size:,.0f}{sign}"
+            )
+    return f"{number:,.0f}"
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number:,} {what}" + "s" * (number != 1)
+
+
+def _duration(seconds: float) -> str:
+    for size, name in ((86_400, "days"), (3_600, "h"), (60, "min")):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.3g} {name}"
+    return f"{seconds:.3g} s"

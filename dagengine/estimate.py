@@ -11,6 +11,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
+from dagengine.forecast import (
+    NO_QUESTIONS,
+    Estimate,
+    JudgeEstimate,
+    MetricEstimate,
+    NodeEstimate,
+    Span,
+    WorstPath,
+)
 from dagengine.foresight import Foresight, Prospect
 from dagengine.gateway import DEFAULT_LIMITS
 from dagengine.node import Asked
@@ -22,108 +31,6 @@ from dagengine.test_case import TestCase, read_field
 # Equal questions are looked for among this many; case shapes kept at hand.
 _SEEN, _SHAPES = 1_000_000, 10_000
 _REASON_INPUT, _REASON_OUTPUT = 300, 60
-Prices = Mapping[str, tuple[float, float]]
-
-
-@dataclass(frozen=True, slots=True)
-class Span:
-    """A number of questions: at least, likely, at most (None: no bound is known)."""
-
-    least: int = 0
-    likely: float = 0.0
-    most: int | None = 0
-
-    def __add__(self, other: Span) -> Span:
-        most = None if self.most is None or other.most is None else self.most + other.most
-        return Span(self.least + other.least, self.likely + other.likely, most)
-
-    def __contains__(self, count: int) -> bool:
-        return self.least <= count and (self.most is None or count <= self.most)
-
-
-@dataclass(frozen=True, slots=True)
-class NodeEstimate:
-    """One node over all cases: its questions, and about how many tokens they take.
-
-    Equal questions answer `equal` of the likely ones. `metrics` are all that share it; a
-    `constant` node is asked once per run.
-    """
-
-    node: str
-    kind: str
-    judge: int
-    asked: Span
-    equal: float
-    input_tokens: float
-    output_tokens: float
-    metrics: tuple[str, ...]
-    constant: bool
-
-
-@dataclass(frozen=True, slots=True)
-class WorstPath:
-    """The path with the most questions: (node, questions) in order; None is without bound.
-
-    `depth` counts the questions that wait for one another.
-    """
-
-    nodes: tuple[tuple[str, int | None], ...] = ()
-    asked: int | None = 0
-    depth: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class MetricEstimate:
-    """One metric as if it ran alone. `case` is per case that it applies to (of `cases`).
-
-    Without `exact` there were too many paths to follow: bounds are safe, likelihoods sampled.
-    """
-
-    metric: str
-    cases: int
-    asked: Span
-    case: Span
-    nodes: tuple[NodeEstimate, ...]
-    worst: WorstPath
-    exact: bool
-
-
-@dataclass(frozen=True, slots=True)
-class JudgeEstimate:
-    """One judge over all metrics; tokens are those of the likely calls."""
-
-    judge: str
-    calls: float
-    input_tokens: float
-    output_tokens: float
-
-
-@dataclass(frozen=True, slots=True)
-class Estimate:
-    """All metrics over all cases.
-
-    `asked` counts questions (`Totals.asked`), `calls` those of them that no equal question
-    answers. `depth` is the longest row of questions that wait for one another.
-    """
-
-    cases: int
-    asked: Span
-    calls: Span
-    depth: int
-    metrics: tuple[MetricEstimate, ...]
-    judges: tuple[JudgeEstimate, ...]
-
-    def seconds(self, latency: float, max_in_flight: int) -> float:
-        """About how long a run takes when every call takes `latency` seconds."""
-        return latency * max(self.depth, self.calls.likely / max_in_flight)
-
-
-def cost(model: str, input_tokens: float, output_tokens: float, prices: Prices) -> float | None:
-    """US dollars, from (input, output) prices per million tokens; None without a price."""
-    if model not in prices:
-        return None
-    paid = prices[model]
-    return (input_tokens * paid[0] + output_tokens * paid[1]) / 1_000_000
 
 
 def verdicts_of(rows: Iterable[CaseResult]) -> Odds:
@@ -249,10 +156,10 @@ class _Counting:
         spec = self.plan.metrics[metric].spec
         if not (spec.judged_reason and spec.include_reason):
             return Span()
-        if paths is None:
-            return Span(1, 1, 1)
-        fails = [path.weight for path in paths.found if path.fails]
-        return Span(int(not fails), 1 - sum(fails), int(len(fails) < len(paths.found)))
+        found = paths.found if paths else ()
+        fails = [path.weight for path in found if path.fails]
+        least = not fails and not _may_turn_away(self.plan, metric)
+        return Span(int(least), 1 - sum(fails), int(not found or len(fails) < len(found)))
 
     def _count(self, shape: _Shape, found: Mapping[int, Prospect]) -> None:
         self.whole += shape.whole
@@ -367,7 +274,7 @@ _NONE = Asked.exactly(0)
 class _UnitSums:
     """One unit over the cases so far; `equal` of its questions another one answers."""
 
-    span: Span = Span()
+    span: Span = NO_QUESTIONS
     input_tokens: float = 0.0
     output_tokens: float = 0.0
     equal: float = 0.0
@@ -381,7 +288,7 @@ class _MetricSums:
 
     cases: int = 0
     reasons: float = 0.0
-    span: Span = Span()
+    span: Span = NO_QUESTIONS
     least: int = 0
     most: int | None = 0
     worst: tuple[Path, tuple[int | None, ...]] | None = None
@@ -441,6 +348,13 @@ def _units(plan: Plan, metric: int) -> tuple[int, ...]:
     units = sorted({slot.unit for slot in slots if slot.unit >= 0})
     nodes = [plan.units[unit].node for unit in units]
     return tuple(units) if any(n.asks or (n.whole_case and n.grades) for n in nodes) else ()
+
+
+def _may_turn_away(plan: Plan, metric: int) -> bool:
+    """Whether code at the end may find that there is nothing to judge, and give no score."""
+    slots = [plan.slots[number] for number in plan.metrics[metric].slots]
+    ends = [plan.units[slot.unit].node for slot in slots if slot.grades and slot.unit >= 0]
+    return any(not node.asks for node in ends)
 
 
 def _joint(

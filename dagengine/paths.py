@@ -81,7 +81,7 @@ class Paths:
         for path in self.found:
             for unit in path.units:
                 chances[unit] += path.weight
-        return chances
+        return {unit: 1.0 if unit in self.sure else one for unit, one in chances.items()}
 
 
 def _sum(units: Sequence[int] | frozenset[int], weight: Sequence[int]) -> int:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from dagengine.estimate import Estimate, JudgeEstimate, MetricEstimate, NodeEstimate, Span, cost
+from dagengine.forecast import Estimate, JudgeEstimate, MetricEstimate, NodeEstimate, Span, cost
 from dagengine.foresight import ASSUMED
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 _NO_PRICE = "price unknown: --price IN,OUT"
-# From here on numbers are rounded; ways with more nodes are cut in the middle.
+# From here on numbers are rounded; paths with more nodes are cut in the middle.
 _ROUNDED, _SHOWN = 100_000, 8
 
 
@@ -74,16 +74,17 @@ def as_dict(estimate: Estimate, budget: Budget) -> dict[str, Any]:
 
 
 def print_estimate(estimate: Estimate, budget: Budget, console: Console | None = None) -> None:
-    """Print the questions of every node, the longest ways, and what all of it takes."""
+    """Print the questions of every node, the worst paths, and what all of it takes."""
     from rich.console import Console
     from rich.padding import Padding
     from rich.text import Text
 
     out = console or Console()
     out.print(_questions(estimate))
-    for line in _ways(estimate):
+    for line in _worst(estimate):
         out.print(Padding(line, (0, 0, 0, 1)))
     out.print(_totals(estimate, budget))
+    out.print(Padding(_time(estimate, budget), (0, 0, 0, 1)))
     for note in [*_notes(estimate), *assumptions(budget)]:
         out.print(Padding(Text(note, style="dim"), (0, 0, 0, 1)))
 
@@ -105,27 +106,29 @@ def _questions(estimate: Estimate) -> Table:
     columns = ("a case", "least", "likely", "most", "equal", "tokens in", "out")
     table = _grid(_counted(estimate.cases, "case"), *columns)
     for metric in estimate.metrics:
-        case = metric.case
-        a_case = (
-            f"{case.least}" if case.least == case.most else f"{case.least}–{_number(case.most)}"
-        )
         table.add_row(
             Text(_headline(metric, estimate.cases)),
-            a_case,
+            _a_case(metric.case),
             *_span(metric.asked),
             "",
             *_tokens(metric.nodes),
             style="bold",
         )
         for node in metric.nodes:
-            equal = _number(node.equal) if node.equal else ""
+            found = _number(node.equal) if node.equal else ""
             name = Text(f"  {node.node}{' (once)' if node.constant else ''}")
-            table.add_row(name, "", *_span(node.asked), equal, *_tokens((node,)))
+            table.add_row(name, "", *_span(node.asked), found, *_tokens((node,)))
     table.add_section()
     equal = max(estimate.asked.likely - estimate.calls.likely, 0)
     table.add_row("all questions", "", *_span(estimate.asked), _number(equal))
     table.add_row("judge calls", "", *_span(estimate.calls), style="bold")
     return table
+
+
+def _a_case(span: Span) -> str:
+    """The bounds for one case."""
+    least, most = _number(span.least), _number(span.most)
+    return least if least == most else f"{least}–{most}"  # noqa: RUF001 - a dash for a range
 
 
 def _headline(metric: MetricEstimate, cases: int) -> str:
@@ -134,7 +137,7 @@ def _headline(metric: MetricEstimate, cases: int) -> str:
     return f"{metric.metric} ({_number(metric.cases)} of {_counted(cases, 'case')})"
 
 
-def _ways(estimate: Estimate) -> Iterator[Text]:
+def _worst(estimate: Estimate) -> Iterator[Text]:
     """The path with the most questions of every metric."""
     from rich.text import Text
 
@@ -146,8 +149,8 @@ def _ways(estimate: Estimate) -> Iterator[Text]:
         if len(names) > _SHOWN:
             half = _SHOWN // 2
             names = [*names[:half], f"… {len(names) - 2 * half} more …", *names[-half:]]
-        line = Text.assemble(("longest way ", "dim"), (metric.metric, "bold"), ": ")
-        line.append(" · ".join(names))
+        line = Text.assemble(("worst path of ", "dim"), (metric.metric, "bold"), ": ")
+        line.append(" → ".join(names))
         asked = "unbounded" if worst.asked is None else _counted(worst.asked, "question")
         line.append(f" ({asked}, {worst.depth} in a row)", style="dim")
         yield line
@@ -160,11 +163,15 @@ def _totals(estimate: Estimate, budget: Budget) -> Table:
         paid = _NO_PRICE if money is None else f"{money:,.2f}"
         tokens = _number(judge.input_tokens), _number(judge.output_tokens)
         table.add_row(name, _number(judge.calls), *tokens, paid)
-    table.add_section()
-    seconds = estimate.seconds(budget.latency, budget.max_in_flight)
-    flight = f"{budget.max_in_flight} calls at a time, at least {estimate.depth} in a row"
-    table.add_row(f"time: about {_duration(seconds)}\n({flight})", style="bold")
     return table
+
+
+def _time(estimate: Estimate, budget: Budget) -> Text:
+    from rich.text import Text
+
+    seconds = estimate.seconds(budget.latency, budget.max_in_flight)
+    how = f" with {budget.max_in_flight} calls at a time, up to {estimate.depth} in a row\n"
+    return Text.assemble("about ", (_duration(seconds), "bold"), how)
 
 
 def _notes(estimate: Estimate) -> Iterator[str]:
@@ -194,12 +201,8 @@ def _number(number: float | None) -> str:
     if number is None:
         return "?"
     for size, sign in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if number >= size and number >= _ROUNDED:
-            return (
-                f"{number / size:.3g}{sign}"
-                if number < 1000 * size
-                else f"{number / size:,.0f}{sign}"
-            )
+        if number >= max(size, _ROUNDED):
+            return f"{number / size:,.{2 if number < 10 * size else 0}f}{sign}"
     return f"{number:,.0f}"
 
 

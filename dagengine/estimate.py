@@ -179,6 +179,8 @@ class _Counting:
             sums.output_tokens += chance * prospect.output_tokens
             for key in prospect.keys:
                 sums.equal += self.equal.meet(key, unit in shape.sure, chance)
+            if prospect.like is not None:
+                sums.equal += self.equal.resemble(prospect.like, chance * prospect.asked.likely)
 
     def _count_once(self, unit: int, shape: _Shape, prospect: Prospect) -> None:
         """A constant unit: asked for the first case that needs it."""
@@ -316,6 +318,7 @@ class _Equal:
 
     def __init__(self) -> None:
         self._seen: dict[int, bool] = {}  # whether one of them is certain to be asked
+        self._alike: set[int] = set()
         self.likely = 0.0
         self._sure = self._again = self._repeats = 0
 
@@ -332,6 +335,15 @@ class _Equal:
         self._repeats += 1
         self.likely += chance
         return chance
+
+    def resemble(self, like: int, likely: float) -> float:
+        """Note questions that are not known; returns how many earlier ones likely answer."""
+        if like in self._alike:
+            self.likely += likely
+            return likely
+        if len(self._alike) < _SEEN:
+            self._alike.add(like)
+        return 0.0
 
     def calls(self, asked: Span, worded: int) -> Span:
         """The questions that no equal one answers; `worded` are known and sure to be asked."""

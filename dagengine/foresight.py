@@ -38,8 +38,9 @@ _READY, _FAILING = Outlook(), Outlook(fails=True)
 class Prospect:
     """What one unit will do on one case, once it runs.
 
-    `keys` identify its questions where they are known word for word; tokens are those of
-    all of its likely questions and their answers.
+    `keys` identify its questions where they are known word for word. Where they are not, an
+    equal `like` on another case says that they will most likely be the same. Tokens are those
+    of all likely questions and their answers.
     """
 
     outlook: Outlook = _READY
@@ -47,6 +48,7 @@ class Prospect:
     keys: tuple[int, ...] = ()
     input_tokens: float = 0.0
     output_tokens: float = 0.0
+    like: int | None = None
 
 
 _IDLE, _FAILS = Prospect(), Prospect(_FAILING)
@@ -68,7 +70,9 @@ class Foresight:
         """A prospect for each unit wanted (what they read is wanted, too)."""
         known: dict[int, NodeValue] = {}
         found: dict[int, Prospect] = {}
+        likes: dict[int, int] = {}
         fields = {path: read_field(case, path) for path in self._plan.fields}
+        marks = {path: _mark(value) for path, value in fields.items()}
         for number in wanted:  # sources come first
             if number in self._constants:
                 found[number], value = self._constants[number]
@@ -79,7 +83,19 @@ class Foresight:
                     self._constants[number] = found[number], value
             if value is not None:
                 known[number] = value
+            likes[number] = self._like(number, case, marks, likes)
+            if found[number].asked.most != 0 and not found[number].keys:
+                found[number] = replace(found[number], like=likes[number])
         return found
+
+    def _like(
+        self, number: int, case: TestCase, marks: Mapping[str, int], likes: Mapping[int, int]
+    ) -> int:
+        """A number for everything that a unit reads, and that what it reads reads."""
+        unit = self._plan.units[number]
+        own = repr(case) if unit.node.whole_case else ""
+        sources = [likes[source] for _, source, _ in unit.sources]
+        return hash((number, own, *[marks[path] for path in unit.reads], *sources))
 
     def _prospect(
         self,
@@ -223,6 +239,11 @@ def _identity(question: Question[BaseModel]) -> tuple[Any, ...]:
     """What makes two questions one; as `Question.key`, which takes longer."""
     texts = tuple([(message["role"], message["content"]) for message in question.messages])
     return texts, schema_json(question.answer_type), question.options, repr(question.parser or "")
+
+
+def _mark(value: Any) -> int:
+    """Equal for equal values."""
+    return hash(value if isinstance(value, str) else repr(value))
 
 
 def text_tokens(text: str) -> int:

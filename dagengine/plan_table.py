@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 _NO_PRICE = "price unknown: --price IN,OUT"
-# From here on numbers are rounded; paths with more nodes are cut in the middle.
-_ROUNDED, _SHOWN = 100_000, 8
+# From here on counts and rough counts are rounded; longer paths are cut in the middle.
+_ROUNDED, _ROUGH, _SHOWN = 100_000, 10_000, 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,10 +101,11 @@ def _grid(first: str, *others: str) -> Table:
 
 
 def _questions(estimate: Estimate) -> Table:
+    from rich.padding import Padding
     from rich.text import Text
 
-    columns = ("a case", "least", "likely", "most", "equal", "tokens in", "out")
-    table = _grid(_counted(estimate.cases, "case"), *columns)
+    columns = ("per\ncase", "\nleast", "\nlikely", "\nmost", "\nequal", "tokens\nin", "\nout")
+    table = _grid(f"\n{_counted(estimate.cases, 'case')}", *columns)
     for metric in estimate.metrics:
         table.add_row(
             Text(_headline(metric, estimate.cases)),
@@ -116,7 +117,8 @@ def _questions(estimate: Estimate) -> Table:
         )
         for node in metric.nodes:
             found = _number(node.equal) if node.equal else ""
-            name = Text(f"  {node.node}{' (once)' if node.constant else ''}")
+            once = ", once" if node.constant else ""
+            name = Padding(Text(f"{node.node}{once}"), (0, 0, 0, 2))
             table.add_row(name, "", *_span(node.asked), found, *_tokens((node,)))
     table.add_section()
     equal = max(estimate.asked.likely - estimate.calls.likely, 0)
@@ -161,7 +163,7 @@ def _totals(estimate: Estimate, budget: Budget) -> Table:
     table = _grid("judge", "likely calls", "tokens in", "out", "US dollars")
     for name, judge, money in judge_costs(estimate, budget):
         paid = _NO_PRICE if money is None else f"{money:,.2f}"
-        tokens = _number(judge.input_tokens), _number(judge.output_tokens)
+        tokens = _number(judge.input_tokens, _ROUGH), _number(judge.output_tokens, _ROUGH)
         table.add_row(name, _number(judge.calls), *tokens, paid)
     return table
 
@@ -193,15 +195,15 @@ def _span(span: Span) -> tuple[str, str, str]:
 
 def _tokens(nodes: tuple[NodeEstimate, ...]) -> tuple[str, str]:
     paid = sum(node.input_tokens for node in nodes), sum(node.output_tokens for node in nodes)
-    return _number(paid[0]), _number(paid[1])
+    return _number(paid[0], _ROUGH), _number(paid[1], _ROUGH)
 
 
-def _number(number: float | None) -> str:
-    """A count in at most six characters."""
+def _number(number: float | None, rounded: int = _ROUNDED) -> str:
+    """A count in at most six characters, rounded from `rounded` on."""
     if number is None:
         return "?"
     for size, sign in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if number >= max(size, _ROUNDED):
+        if number >= max(size, rounded):
             return f"{number / size:,.{2 if number < 10 * size else 0}f}{sign}"
     return f"{number:,.0f}"
 

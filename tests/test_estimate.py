@@ -93,7 +93,8 @@ def test_a_run_of_a_random_graph_lies_within_the_bounds(drawing: dict[str, Any])
     found = foretold(cases, metric)
     done = ran(cases, metric, model=script.judge())
     is_within(found, done)
-    assert found.metrics[0].asked == found.asked
+    alone = found.metrics[0].asked
+    assert (alone.least, alone.most) == (found.asked.least, found.asked.most)
 
 
 @PROPERTY
@@ -152,13 +153,17 @@ def test_the_bounds_of_a_random_graph_are_reached_by_some_verdicts(
     assert found.metrics[0].worst.asked == max(counts)
 
 
+def names(metric: DAGMetric) -> list[str]:
+    return [node.title for node in metric.dag.nodes()]
+
+
 @pytest.mark.parametrize("name", SHAPES)
 def test_every_outcome_of_a_shape_lies_within_the_bounds(name: str) -> None:
     shape = SHAPES[name]
     metric = DAGMetric("m", shape.build())
     found = foretold([ANSWER], metric)
     for verdicts, _, _ in shape.outcomes:
-        answers = ScriptedJudge(lambda question, v=verdicts: v.get(question.name, "text"))
+        answers = ScriptedJudge(dict.fromkeys(names(metric), "text") | verdicts)
         is_within(found, ran([ANSWER], metric, model=answers))
 
 
@@ -168,7 +173,7 @@ def test_every_outcome_of_a_shape_lies_within_the_bounds(name: str) -> None:
 def cases_like(case: TestCase) -> list[TestCase]:
     """The case, twice, and poorer ones."""
     if isinstance(case, LLMTestCase):
-        emptied = {"context": [], "retrieval_context": [], "tools_called": []}
+        emptied: dict[str, list[str]] = {"context": [], "retrieval_context": [], "tools_called": []}
         return [case, case, case.model_copy(update=emptied), case.model_copy(
             update={"retrieval_context": ["One."], "actual_output": ""}), ANSWER]  # fmt: skip
     if isinstance(case, ConversationalTestCase):
@@ -223,6 +228,18 @@ def test_equal_questions_of_different_cases_are_one_call() -> None:
     found = foretold([ANSWER] * 5, DAGMetric("m", DAG(yes_no("kind"))))
     assert found.asked == Span(5, 5, 5)
     assert found.calls == Span(1, 1, 1)
+
+
+def test_what_reads_the_answers_to_equal_questions_is_likely_equal() -> None:
+    cases = [LLMTestCase(input=f"{n}", actual_output="b") for n in range(3)]
+    words = TaskNode("List the words", "words", [yes_no("kind"), yes_no("new", read="input")],
+                     ["actual_output"])  # fmt: skip
+    metric = DAGMetric("m", DAG(words), combine="mean")
+    found = foretold(cases, metric)
+    assert found.asked == Span(9, 9, 9)
+    # One list and one judgement of it, but three that look at the input as well.
+    assert found.calls == Span(1, 5, 7)
+    is_within(found, ran(cases, metric, model=willing({})))
 
 
 def test_judges_that_may_answer_differently_share_nothing() -> None:
@@ -352,8 +369,8 @@ def test_too_many_paths_give_safe_bounds_and_say_so() -> None:
     assert (found.asked.least, found.asked.most) == (12, 24)
     assert 16 < found.asked.likely < 20
     for verdict in (True, False):
-        done = ran([ANSWER], metric, model=ScriptedJudge(lambda q, v=verdict: v))
-        is_within(found, done)
+        answers = ScriptedJudge(dict.fromkeys(names(metric), verdict))
+        is_within(found, ran([ANSWER], metric, model=answers))
 
 
 def test_verdicts_that_only_differ_in_their_score_are_one_path() -> None:

@@ -7,7 +7,7 @@ answers asked for again come on top. Cases are looked at one by one and not kept
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -70,7 +70,8 @@ class _Shape:
     """Everything that is equal for cases of one shape."""
 
     paths: dict[int, Paths]
-    metrics: dict[int, Span]
+    metrics: dict[int, Span]  # without what follows
+    reasons: dict[int, Span]
     whole: Span
     worded: int
     units: dict[int, Span]
@@ -126,30 +127,27 @@ class _Counting:
             if self.units_of[metric]
         }
         asked = {u: _NONE if self.plan.units[u].constant else p.asked for u, p in found.items()}
-        sums = {metric: self._metric(metric, paths.get(metric), asked) for metric in metrics}
         chances: dict[int, float] = {}
         for one in paths.values():
             for unit, chance in one.chances().items():
                 chances[unit] = 1 - (1 - chances.get(unit, 0.0)) * (1 - chance)
         sure = frozenset().union(*(one.sure for one in paths.values()))
-        reasons = [self._reason(metric, paths.get(metric)) for metric in metrics]
+        reasons = {metric: self._reason(metric, paths.get(metric)) for metric in metrics}
         words = {u: 0 if self.plan.units[u].constant else len(p.keys) for u, p in found.items()}
         return _Shape(
             paths=paths,
-            metrics=sums,
-            whole=_joint(paths, asked, chances) + sum(reasons, Span()),
+            metrics={
+                metric: _joint({metric: one}, asked, one.chances()) for metric, one in paths.items()
+            },
+            reasons=reasons,
+            whole=_joint(paths, asked, chances) + sum(reasons.values(), Span()),
             worded=_joint(paths, {u: Asked.exactly(n) for u, n in words.items()}, chances).least,
             units={u: _unit_span(p.asked, u in sure, chances.get(u)) for u, p in found.items()},
             chances=chances,
             sure=sure,
             depth=max((p.depth for one in paths.values() for p in one.found), default=0)
-            + sum(reason.most or 0 for reason in reasons),
+            + sum(reason.most or 0 for reason in reasons.values()),
         )
-
-    def _metric(self, metric: int, paths: Paths | None, asked: Mapping[int, Asked]) -> Span:
-        if paths is None:
-            return Span()
-        return _joint({metric: paths}, asked, paths.chances()) + self._reason(metric, paths)
 
     def _reason(self, metric: int, paths: Paths | None) -> Span:
         """The last question of a metric whose reason the judge writes."""
@@ -165,8 +163,9 @@ class _Counting:
         self.whole += shape.whole
         self.worded += shape.worded
         self.depth = max(self.depth, shape.depth)
-        for metric, span in shape.metrics.items():
-            self.sums[metric].add(span, shape.paths.get(metric), found)
+        for metric, reason in shape.reasons.items():
+            span = shape.metrics.get(metric, NO_QUESTIONS)
+            self.sums[metric].add(span, reason, shape.paths.get(metric), found)
         for unit, prospect in found.items():
             if unit not in shape.chances:
                 continue
@@ -220,7 +219,7 @@ class _Counting:
             cases=sums.cases,
             asked=sum(once, sums.span),
             case=Span(sums.least, likely, sums.most),
-            nodes=tuple(self._node_estimate(unit) for unit in own),
+            nodes=(*map(self._node_estimate, own), *self._reason_estimate(metric)),
             worst=self._worst(metric),
             exact=sums.exact,
         )
@@ -234,6 +233,15 @@ class _Counting:
             sums.output_tokens, names, part.constant,
         )  # fmt: skip
 
+    def _reason_estimate(self, metric: int) -> Iterator[NodeEstimate]:
+        part, span = self.plan.metrics[metric], self.sums[metric].reason
+        if span.most:
+            tokens = span.likely * _REASON_INPUT, span.likely * _REASON_OUTPUT
+            judge = self._model(part.scope)
+            yield NodeEstimate(
+                "reason", "reason", judge, span, 0.0, *tokens, (part.spec.name,), False
+            )
+
     def _worst(self, metric: int) -> WorstPath:
         sums = self.sums[metric]
         if sums.worst is None:
@@ -241,7 +249,7 @@ class _Counting:
         path, counts = sums.worst
         nodes = [(self.plan.units[u].name, n) for u, n in zip(path.units, counts, strict=True)]
         depth = path.depth
-        if self._reason(metric, None).most:
+        if sums.reason.most:
             nodes, depth = [*nodes, ("reason", 1)], depth + 1
         numbers = [count for _, count in nodes if count is not None]
         whole = sum(numbers) if len(numbers) == len(nodes) else None
@@ -255,12 +263,12 @@ class _Counting:
                 calls += kept * sums.span.likely
                 tokens_in += kept * sums.input_tokens
                 tokens_out += kept * sums.output_tokens
-        for metric, sums_of in zip(self.plan.metrics, self.sums, strict=True):
-            if self._model(metric.scope) == judge:
-                reasons = self._reason(metric.index, None).likely * sums_of.reasons
-                calls += reasons
-                tokens_in += reasons * _REASON_INPUT
-                tokens_out += reasons * _REASON_OUTPUT
+        for metric in range(len(self.sums)):
+            for reason in self._reason_estimate(metric):
+                if reason.judge == judge:
+                    calls += reason.asked.likely
+                    tokens_in += reason.input_tokens
+                    tokens_out += reason.output_tokens
         return JudgeEstimate(self.judges[judge], calls, tokens_in, tokens_out)
 
     def _model(self, scope: int) -> int:
@@ -289,20 +297,23 @@ class _MetricSums:
     """One metric over the cases so far."""
 
     cases: int = 0
-    reasons: float = 0.0
     span: Span = NO_QUESTIONS
+    reason: Span = NO_QUESTIONS
     least: int = 0
     most: int | None = 0
     worst: tuple[Path, tuple[int | None, ...]] | None = None
     rank: tuple[float, int] = (-1.0, 0)
     exact: bool = True
 
-    def add(self, span: Span, paths: Paths | None, found: Mapping[int, Prospect]) -> None:
+    def add(
+        self, span: Span, reason: Span, paths: Paths | None, found: Mapping[int, Prospect]
+    ) -> None:
+        span += reason
         self.least = min(self.least, span.least) if self.cases else span.least
         self.most = _greater(self.most, span.most)
         self.cases += 1
         self.span += span
-        self.reasons += 1 - sum(p.weight for p in paths.found if p.fails) if paths else 1
+        self.reason += reason
         if paths is None:
             return
         self.exact &= paths.exact

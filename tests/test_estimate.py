@@ -339,6 +339,12 @@ def test_a_reason_written_by_the_judge_is_one_more_question_per_case() -> None:
     assert found.asked == Span(6, 6, 6)
     assert found.depth == 2
     assert found.metrics[0].worst.nodes == (("kind", 1), ("reason", 1))
+    assert [(node.node, node.asked.most) for node in found.metrics[0].nodes] == [
+        ("kind", 3),
+        ("reason", 3),
+    ]
+    # One question that is equal for all cases, and a reason for each.
+    assert found.judges[0].calls == pytest.approx(4)
 
 
 def test_depth_counts_what_waits_for_something_else() -> None:

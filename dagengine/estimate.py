@@ -21,15 +21,15 @@ from dagengine.forecast import (
     WorstPath,
 )
 from dagengine.foresight import Foresight, Prospect
-from dagengine.gateway import DEFAULT_LIMITS
 from dagengine.node import Asked
 from dagengine.paths import Odds, Outlook, Path, Paths, Walker
 from dagengine.plan import Plan
+from dagengine.repeats import Repeats
 from dagengine.results import CaseResult, Verdict
 from dagengine.test_case import TestCase, read_field
 
-# Equal questions are looked for among this many; case shapes kept at hand.
-_SEEN, _SHAPES = 1_000_000, 10_000
+# Case shapes kept at hand; tokens of a question for a reason, and of its answer.
+_SHAPES = 10_000
 _REASON_INPUT, _REASON_OUTPUT = 300, 60
 
 
@@ -92,7 +92,7 @@ class _Counting:
         self.whole = Span()
         self.sums = [_MetricSums() for _ in plan.metrics]
         self.nodes = [_UnitSums() for _ in plan.units]
-        self.equal = _Equal()
+        self.equal = Repeats()
         self.shapes: dict[object, _Shape] = {}
         self.find_paths = lru_cache(_SHAPES)(self._paths)
         self.wanted_by = lru_cache(_SHAPES)(self._wanted)
@@ -322,47 +322,6 @@ class _MetricSums:
             rank = sum(float("inf") if n is None else n for n in counts), path.depth
             if rank > self.rank:
                 self.rank, self.worst = rank, (path, counts)
-
-
-class _Equal:
-    """Finds equal questions among those known word for word."""
-
-    def __init__(self) -> None:
-        self._seen: dict[int, bool] = {}  # whether one of them is certain to be asked
-        self._alike: set[int] = set()
-        self.likely = 0.0
-        self._sure = self._again = self._repeats = 0
-
-    def meet(self, key: int, sure: bool, chance: float) -> float:
-        """Note one more question; returns how much of it an earlier one answers."""
-        before = self._seen.get(key)
-        if before is not None or len(self._seen) < _SEEN:
-            self._seen[key] = sure or bool(before)
-            self._sure += sure and not before
-        self._again += sure and bool(before)
-        if before is None:
-            self._repeats += key not in self._seen
-            return 0.0
-        self._repeats += 1
-        self.likely += chance
-        return chance
-
-    def resemble(self, like: int, likely: float) -> float:
-        """Note questions that are not known; returns how many earlier ones likely answer."""
-        if like in self._alike:
-            self.likely += likely
-            return likely
-        if len(self._alike) < _SEEN:
-            self._alike.add(like)
-        return 0.0
-
-    def calls(self, asked: Span, worded: int) -> Span:
-        """The questions that no equal one answers; `worded` are known and sure to be asked."""
-        most = asked.most
-        if most is not None and most <= DEFAULT_LIMITS.remembered:
-            most -= self._again
-        least = max(self._sure, worded - self._repeats, 0)
-        return Span(least, max(asked.likely - self.likely, least), most)
 
 
 def _units(plan: Plan, metric: int) -> tuple[int, ...]:

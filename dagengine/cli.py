@@ -14,6 +14,7 @@ from typing import IO, TYPE_CHECKING, Annotated, Any
 import typer
 
 from dagengine.errors import DagengineError
+from dagengine.plan_command import plan
 
 if TYPE_CHECKING:
     from dagengine.graph import MetricSpec
@@ -264,6 +265,9 @@ def recommend() -> None:
     typer.echo("\nfrom dagengine.metrics import …")
     for suggestion in suggest(needs):
         typer.echo(f"  {suggestion.metric:32} {suggestion.why}")
+
+
+app.command()(plan)
 
 
 @app.callback()

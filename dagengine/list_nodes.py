@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import math
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar, cast
 
 from pydantic import BaseModel
 
 from dagengine.errors import InputError
-from dagengine.node import Ask, Asking, BaseNode, Given, Judgement, NodeValue
+from dagengine.node import Ask, Asked, Asking, BaseNode, Given, Judgement, NodeValue
 from dagengine.prompts import (
     Evidence,
     PromptTemplate,
@@ -21,7 +22,7 @@ from dagengine.prompts import (
     output_type,
     task_instructions,
 )
-from dagengine.question import DEFAULT_OPTIONS, Options, Parser, Question
+from dagengine.question import DEFAULT_OPTIONS, Options, Parser, Question, schema_of
 from dagengine.test_case import LLMTestCaseParams, field_name
 
 T = TypeVar("T", bound=BaseModel)
@@ -62,6 +63,19 @@ class _OverNode(Asking):
             what = self.over.title if isinstance(self.over, BaseNode) else self.over
             raise InputError(f"this node goes over a list, but {what!r} is {items!r:.80}")
         return list(items), rest
+
+    def _count(self, known: Mapping[str, Any]) -> int | None:
+        """The number of items, where it is known."""
+        over = self.over
+        name = over.output_label or over.title if isinstance(over, BaseNode) else field_name(over)
+        return len(known[name]) if isinstance(known.get(name), list | tuple) else None
+
+    def _most_items(self) -> int | None:
+        """The bound that the type of the list sets, if it sets one."""
+        kind = getattr(self.over, "output_type", str)
+        parts = schema_of(output_type(kind)).get("properties", {})
+        most = parts.get("output", {}).get("maxItems")
+        return int(most) if most is not None else None
 
 
 class MapNode(_OverNode):
@@ -112,6 +126,13 @@ class MapNode(_OverNode):
     @property
     def text(self) -> str:
         return self.instructions
+
+    def questions(self, known: Mapping[str, Any], items: int) -> Asked:
+        count = self._count(known)
+        if count is not None:
+            return Asked.exactly(count)
+        most = self._most_items()
+        return Asked(0, items if most is None else min(items, most), most)
 
     async def run(self, given: Given, ask: Ask) -> NodeValue:
         items, rest = self._split(given)
@@ -185,6 +206,19 @@ class VerdictListNode(_OverNode):
     @property
     def text(self) -> str:
         return self.criteria
+
+    def questions(self, known: Mapping[str, Any], items: int) -> Asked:
+        count = self._count(known)
+        if count is not None:
+            return Asked.exactly(self._calls(count))
+        most = self._most_items()
+        likely = self._calls(items if most is None else min(items, most))
+        whole = getattr(self, "per_call", None) is None
+        return Asked(0, likely, 1 if whole else None if most is None else self._calls(most))
+
+    def _calls(self, count: int) -> int:
+        """The number of questions about `count` items."""
+        return math.ceil(count / (getattr(self, "per_call", None) or max(count, 1)))
 
     async def run(self, given: Given, ask: Ask) -> NodeValue:
         items, rest = self._split(given)

@@ -103,6 +103,24 @@ class Ask(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """How many questions a node puts on one case: at least, likely, at most (None: no bound).
+
+    `in_a_row` of them at most wait for one another; the rest are put at once.
+    """
+
+    least: int
+    likely: float
+    most: int | None
+    in_a_row: int = 1
+
+    @classmethod
+    def exactly(cls, count: int) -> Asked:
+        """A number that is known, all at once."""
+        return cls(count, count, count, min(count, 1))
+
+
 class Measurable(Protocol):
     """A metric, as far as a graph needs to know it."""
 
@@ -182,6 +200,14 @@ class BaseNode:
     def successors(self) -> tuple[BaseNode, ...]:
         """Children that are handed on to, without verdicts."""
         return tuple(child for child in self.children if not isinstance(child, VerdictNode))
+
+    def questions(self, known: Mapping[str, Any], items: int) -> Asked:
+        """How many questions the node puts once it runs, as far as that can be told before.
+
+        `known` holds what it reads, by field path and by label; what only the run brings is
+        not in it. A list that is not known is taken to have `items` items.
+        """
+        return Asked.exactly(int(self.asks))
 
     async def run(self, given: Given, ask: Ask) -> NodeValue:
         """Do the node's work for one case; raises JudgeError, or whatever user code does."""

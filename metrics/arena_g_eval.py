@@ -25,7 +25,7 @@ from dagengine.metrics.evaluation_steps import (
     without_backticks,
 )
 from dagengine.metrics.g_eval_template import GEvalTemplate, numbered
-from dagengine.node import Ask, Asking, BaseNode, Given, NodeValue
+from dagengine.node import Ask, Asked, Asking, BaseNode, Given, NodeValue
 from dagengine.nodes import CodeNode
 from dagengine.prompts import Evidence, evidence_of, fenced, judgement_type, messages_for
 from dagengine.question import Message, Question
@@ -178,6 +178,9 @@ class BallotsNode(Asking):
     @property
     def text(self) -> str:
         return self._words
+
+    def questions(self, known: Mapping[str, Any], items: int) -> Asked:
+        return Asked.exactly(len(known[_CONTESTANTS]))
 
     async def run(self, given: Given, ask: Ask) -> NodeValue:
         contestants, inputs = dict(given.fields)[_CONTESTANTS], dict(given.inputs)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Mapping
 from typing import Any
 
 from dagengine.errors import DagengineError, MetricFailedError
 from dagengine.evaluation import a_evaluate, sync
 from dagengine.gateway import DEFAULT_LIMITS, Limits
 from dagengine.graph import Graph, MetricSpec
-from dagengine.node import Ask, BaseNode, Given, NodeValue
+from dagengine.node import Ask, Asked, BaseNode, Given, NodeValue
 from dagengine.render import Picture, draw
 from dagengine.report import print_steps
 from dagengine.results import MetricResult
@@ -120,6 +121,10 @@ class MeasureNode(BaseNode):
     def __init__(self, metric: BaseMetric) -> None:
         super().__init__(name=metric.__name__)
         self.metric = metric
+
+    def questions(self, known: Mapping[str, Any], items: int) -> Asked:
+        """Whom a metric of one's own asks, and how often, cannot be told from outside."""
+        return Asked(0, 0, None)
 
     async def run(self, given: Given, ask: Ask) -> NodeValue:
         metric = copy.copy(self.metric)

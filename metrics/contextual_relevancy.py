@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Annotated, Literal
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from dagengine.graph import Graph
 from dagengine.metrics.prebuilt import PrebuiltMetric, share, whole_prompt
-from dagengine.node import Ask, Asking, Given, Judgement, NodeValue
+from dagengine.node import Ask, Asked, Asking, Given, Judgement, NodeValue
 from dagengine.nodes import CodeNode
 from dagengine.prompts import Reason, nearest, task_instructions
 
@@ -81,6 +81,9 @@ class EachContextNode(Asking):
     @property
     def text(self) -> str:
         return RELEVANT
+
+    def questions(self, known: Mapping[str, Any], items: int) -> Asked:
+        return Asked.exactly(len(known["retrieval_context"]))
 
     async def run(self, given: Given, ask: Ask) -> NodeValue:
         (_, contexts), *rest = given.fields

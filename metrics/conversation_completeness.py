@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from dagengine.graph import Graph
 from dagengine.metrics.prebuilt import PrebuiltMetric, share
 from dagengine.metrics.turns import ConversationTask, ConversationVerdicts, conversation_prompt
-from dagengine.node import Ask, Given, Judgement, NodeValue
+from dagengine.node import Ask, Asked, Given, Judgement, NodeValue
 from dagengine.nodes import CodeNode
 from dagengine.test_case import Turn
 
@@ -80,6 +81,9 @@ class ConversationCompletenessMetric(PrebuiltMetric):
 
 class _IntentionsTask(ConversationTask):
     """Asks nothing about a conversation in which the user never spoke."""
+
+    def questions(self, known: Mapping[str, Any], items: int) -> Asked:
+        return Asked.exactly(int(any(turn.role == "user" for turn in known["turns"])))
 
     async def run(self, given: Given, ask: Ask) -> NodeValue:
         turns: list[Turn] = dict(given.fields)["turns"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from dagengine.errors import InputError
@@ -10,7 +10,7 @@ from dagengine.graph import Graph
 from dagengine.list_nodes import judgement_of
 from dagengine.metrics.prebuilt import PrebuiltMetric
 from dagengine.metrics.turns import conversation_prompt, flat, replies, reply_share, turn_blocks
-from dagengine.node import Ask, Asking, Given, Judgement, NodeValue
+from dagengine.node import Ask, Asked, Asking, Given, Judgement, NodeValue
 from dagengine.nodes import CodeNode
 from dagengine.prompts import judgement_instructions, judgement_type
 from dagengine.question import Question
@@ -78,6 +78,9 @@ class WindowVerdictsNode(Asking):
     @property
     def text(self) -> str:
         return RELEVANT
+
+    def questions(self, known: Mapping[str, Any], items: int) -> Asked:
+        return Asked.exactly(len(replies(known["turns"])))
 
     async def run(self, given: Given, ask: Ask) -> NodeValue:
         turns: list[Turn] = given.fields[0][1]

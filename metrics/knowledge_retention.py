@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Annotated, Any, cast
 
@@ -14,7 +14,7 @@ from dagengine.graph import Graph
 from dagengine.list_nodes import judgement_of
 from dagengine.metrics.prebuilt import PrebuiltMetric, share
 from dagengine.metrics.turns import conversation_prompt, flat, quoted, replies, turn_blocks
-from dagengine.node import Ask, Asking, Given, Judgement, NodeValue
+from dagengine.node import Ask, Asked, Asking, Given, Judgement, NodeValue
 from dagengine.nodes import CodeNode
 from dagengine.prompts import (
     Evidence,
@@ -108,6 +108,15 @@ class RetentionNode(Asking):
     @property
     def text(self) -> str:
         return RETAINED
+
+    def questions(self, known: Mapping[str, Any], items: int) -> Asked:
+        """One per user turn up to the last reply, then one per reply if any fact is known."""
+        turns: list[Turn] = known["turns"]
+        judged = replies(turns)
+        read = [place for place in range(max(judged, default=-1) + 1) if place not in judged]
+        after = sum(place > min(read) for place in judged) if read else 0
+        in_a_row = len(read) + (after > 0)
+        return Asked(len(read), len(read) + after, len(read) + after, in_a_row)
 
     async def run(self, given: Given, ask: Ask) -> NodeValue:
         found: dict[int, Reply | JudgeError] = {}

@@ -23,21 +23,16 @@ from pydantic import BaseModel
 
 from dagengine.errors import InputError, RecordingMissError
 from dagengine.question import Answer, Judge, Question, durable_identity
-from dagengine.store_file import (
-    Entry,
-    connect,
-    connect_to_read,
-    entry_of,
-    explained,
-    find,
-    insert,
-    key_of,
-    revive,
-)
+from dagengine.store_file import connect, connect_to_read, explained
 from dagengine.store_misses import difference
+from dagengine.store_rows import Entry, entry_of, find, insert, key_of, revive
 
 T = TypeVar("T", bound=BaseModel)
 _log = logging.getLogger(__name__)
+
+# Seconds that a read may wait, which it does in the event loop. Writers never block readers;
+# only a process that opens or closes the file does, for moments.
+_READING = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,13 +56,10 @@ class Store:
         When the file fails later (a full disk), everything inside is cancelled and then
         InputError raised: answers that nobody keeps would be paid for again.
         """
-        path = Path(self.path)
-        if self.replay:
-            reader = connect_to_read(path, self.patience)
-            writer = None
-        else:
+        path, writer = Path(self.path), None
+        if not self.replay:
             writer = await anyio.to_thread.run_sync(connect, path, self.patience)
-            reader = connect(path, self.patience)
+        reader = connect_to_read(path, min(self.patience, _READING))
         answers = Answers(path, reader, writer)
         try:
             with answers.scope:

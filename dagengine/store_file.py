@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import sqlite3
-import time
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import tenacity
 from pydantic import BaseModel
 
-from dagengine.errors import InputError, UnparseableError
-from dagengine.question import Answer, Origin, Question, TokenChoice, Usage
-from dagengine.reading import read_answer
+from dagengine.errors import InputError
 
 T = TypeVar("T", bound=BaseModel)
 
@@ -31,19 +26,13 @@ _TABLES = (
     """CREATE TABLE answers (
         id INTEGER PRIMARY KEY, key BLOB NOT NULL UNIQUE,
         judge INTEGER NOT NULL REFERENCES judges, node INTEGER NOT NULL REFERENCES nodes,
-        created INTEGER NOT NULL, mode TEXT NOT NULL,
-        input_tokens INTEGER NOT NULL, output_tokens INTEGER NOT NULL,
+        created INTEGER NOT NULL,  -- seconds since 1970
         answer BLOB NOT NULL, question BLOB NOT NULL)""",
     # Answers counts, dates and filters without a look at the rows.
     "CREATE INDEX answers_by_asker ON answers (judge, node, created)",
     f"PRAGMA application_id = {_APPLICATION}",
     f"PRAGMA user_version = {SCHEMA_VERSION}",
 )
-_FIND = "SELECT mode, input_tokens, output_tokens, answer FROM answers WHERE key = ?"
-_INSERT = """INSERT OR IGNORE INTO answers
-    (key, judge, node, created, mode, input_tokens, output_tokens, answer, question)
-    VALUES (?, (SELECT id FROM judges WHERE name = ?), (SELECT id FROM nodes WHERE name = ?),
-            ?, ?, ?, ?, ?, ?)"""
 _HINTS = {
     "SQLITE_NOTADB": "this is no store, and no sqlite file at all",
     "SQLITE_BUSY": "another process keeps it locked; wait for it, or use another file",
@@ -52,37 +41,8 @@ _HINTS = {
     "SQLITE_CANTOPEN": "it cannot be opened; check that its folder exists and can be written",
     "SQLITE_CORRUPT": "it is damaged; put back a copy, or move it away and begin a new one",
 }
-
-
-class Entry(NamedTuple):
-    """An answer on its way into the file.
-
-    `value` are the fields of the answer where reading its text does not bring them back;
-    `over` puts it in the place of an answer that is there already.
-    """
-
-    key: bytes
-    judge: str
-    question: Question[Any]
-    answer: Answer[Any]
-    value: Any = None
-    over: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Stored:
-    """What the file holds of one answer, before it is read as an answer to a question."""
-
-    mode: str
-    usage: Usage
-    raw: str
-    value: Any
-    tokens: tuple[TokenChoice, ...] | None
-
-
-def key_of(judge: str, question: Question[Any]) -> bytes:
-    """What an answer is found by: SHA-256 of the judge's durable identity and the question."""
-    return hashlib.sha256(f"{judge}\n{question.key}".encode(errors="surrogatepass")).digest()
+_NO_PLACE = ("SQLITE_CANTOPEN", "SQLITE_READONLY_DIRECTORY", "SQLITE_READONLY_CANTINIT")
+_PLAIN: dict[str, Any] = {"isolation_level": None, "check_same_thread": False}
 
 
 @contextmanager
@@ -91,8 +51,7 @@ def explained(path: Path) -> Iterator[None]:
     try:
         yield
     except sqlite3.Error as error:
-        code = getattr(error, "sqlite_errorname", "")
-        hint = next((text for name, text in _HINTS.items() if code.startswith(name)), None)
+        hint = next((text for name, text in _HINTS.items() if _code(error).startswith(name)), None)
         raise InputError(f"the store {path}: {hint or 'it cannot be used'} ({error})") from error
     except (zlib.error, UnicodeDecodeError, json.JSONDecodeError) as error:
         raise InputError(f"the store {path}: a row is damaged ({error})") from error
@@ -115,18 +74,18 @@ def connect_to_read(path: Path, patience: float) -> sqlite3.Connection:
     """Open a store that has to be there, and never write to it."""
     if not path.is_file():
         raise InputError(f"there is no store {path}")
+    address = f"{path.resolve().as_uri()}?mode=ro"
     with explained(path):
-        db = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", patience, uri=True, **_PLAIN)
+        db = sqlite3.connect(address, patience, uri=True, **_PLAIN)
         try:
             db.execute("SELECT count(*) FROM sqlite_master").fetchall()
-        except sqlite3.OperationalError:
-            db.close()  # a folder that cannot be written has no place for sqlite's own files
-            fixed = f"{path.resolve().as_uri()}?mode=ro&immutable=1"
-            db = sqlite3.connect(fixed, patience, uri=True, **_PLAIN)
+        except sqlite3.OperationalError as error:
+            db.close()
+            if _code(error) not in _NO_PLACE:
+                raise
+            # Where nothing can be written sqlite has no place for its own files, nor the need.
+            db = sqlite3.connect(f"{address}&immutable=1", patience, uri=True, **_PLAIN)
         return _checked(db, path, None)
-
-
-_PLAIN: dict[str, Any] = {"isolation_level": None, "check_same_thread": False}
 
 
 def _checked(db: sqlite3.Connection, path: Path, patience: float | None) -> sqlite3.Connection:
@@ -149,8 +108,13 @@ def _checked(db: sqlite3.Connection, path: Path, patience: float | None) -> sqli
     return db
 
 
+def _code(error: BaseException) -> str:
+    """sqlite's name of an error; Python's own about sqlite have none."""
+    return getattr(error, "sqlite_errorname", "")
+
+
 def _is_busy(error: BaseException) -> bool:
-    return getattr(error, "sqlite_errorname", "").startswith("SQLITE_BUSY")
+    return _code(error).startswith("SQLITE_BUSY")
 
 
 def _set_up(db: sqlite3.Connection, patience: float) -> None:
@@ -184,99 +148,14 @@ def transaction(db: sqlite3.Connection) -> Iterator[None]:
         yield
 
 
-def insert(db: sqlite3.Connection, entries: Sequence[Entry]) -> int:
-    """Put entries into the file, leaving alone what is there; returns how many are new."""
-    rows = [_row(entry) for entry in entries]
-    with transaction(db):
-        gone = [(entry.key,) for entry in entries if entry.over]
-        db.executemany("DELETE FROM answers WHERE key = ?", gone)
-        for table, place in (("judges", 1), ("nodes", 2)):
-            names = sorted({(row[place],) for row in rows})
-            db.executemany(f"INSERT OR IGNORE INTO {table} (name) VALUES (?)", names)
-        return db.executemany(_INSERT, rows).rowcount
-
-
-def _row(entry: Entry) -> tuple[Any, ...]:
-    answer, usage = entry.answer, entry.answer.usage
-    tokens = answer.tokens and [[choice.token, choice.alternatives] for choice in answer.tokens]
-    return (
-        entry.key,
-        _printable(entry.judge),
-        _printable(entry.question.name),
-        int(time.time()),
-        answer.mode,
-        usage.input_tokens,
-        usage.output_tokens,
-        pack(json.dumps([answer.raw, entry.value, tokens], ensure_ascii=False)),
-        zlib.compress(entry.question.canonical, 1),
-    )
-
-
-def _printable(name: str) -> str:
+def printable(name: str) -> str:
+    """A name as the file keeps it: lone surrogates have no place in its texts."""
     return name.encode(errors="backslashreplace").decode()
 
 
-def pack(text: str) -> bytes:
-    """Any text, lone surrogates included, as few bytes."""
-    return zlib.compress(text.encode(errors="surrogatepass"), 1)
-
-
 def unpack(data: bytes) -> str:
-    """The text that was packed."""
+    """A text out of the file, lone surrogates included."""
     return zlib.decompress(data).decode(errors="surrogatepass")
-
-
-def find(db: sqlite3.Connection, key: bytes) -> Stored | None:
-    """What is stored under a key."""
-    for mode, asked, answered, packed in db.execute(_FIND, (key,)).fetchall():
-        return stored(mode, asked, answered, packed)
-    return None
-
-
-def stored(mode: str, asked: int, answered: int, packed: bytes) -> Stored:
-    """The columns of an answer as what they mean."""
-    raw, value, tokens = json.loads(unpack(packed))
-    choices = tokens and tuple(
-        TokenChoice(token, tuple((other, logprob) for other, logprob in alternatives))
-        for token, alternatives in tokens
-    )
-    return Stored(mode, Usage(asked, answered), raw, value, choices)
-
-
-def revive(question: Question[T], found: Stored, origin: Origin) -> Answer[T] | None:
-    """The answer as the judge gave it, or None where the question does not take it any more."""
-    value = _read(question, found.raw, found.value)
-    if value is None:
-        return None
-    return Answer(value, found.raw, found.tokens, found.usage, found.mode, origin)
-
-
-def _read(question: Question[T], raw: str, fields: Any) -> T | None:
-    try:
-        if fields is not None:
-            return question.answer_type.model_validate(fields)
-        return read_answer(question, raw)
-    except (UnparseableError, ValueError):  # pydantic's own is a ValueError, too
-        return None
-
-
-def entry_of(key: bytes, judge: str, question: Question[Any], answer: Answer[Any]) -> Entry | None:
-    """An entry that will bring back exactly this answer, or None when nothing would."""
-    for fields in (lambda: None, lambda: answer.value.model_dump(mode="json")):
-        try:
-            entry = Entry(key, judge, question, answer, fields())
-            json.dumps(entry.value)
-        except (TypeError, ValueError):
-            return None
-        read = _read(question, answer.raw, entry.value)
-        if read is not None and _fields(read) == _fields(answer.value):
-            return entry
-    return None
-
-
-def _fields(value: BaseModel) -> tuple[Any, ...]:
-    """What a value says. Judges may give it a class of their own beneath the one asked for."""
-    return vars(value), value.model_extra
 
 
 def names(db: sqlite3.Connection, table: str) -> list[str]:

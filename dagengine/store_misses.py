@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from dagengine.question import Question
-from dagengine.store_file import find, key_of, names, unpack
+from dagengine.store_file import names, printable, unpack
+from dagengine.store_rows import find, key_of
 
 # Stored questions of a node that a missing one is compared with, the latest first.
 _COMPARED = 50
@@ -38,7 +39,7 @@ def difference(db: sqlite3.Connection, judge: str, question: Question[Any]) -> s
         return "the stored answer does not fit the question any more"
     if others:
         return f"it was answered by {others[0]!r}, but not by {judge!r}"
-    if judge not in judges:
+    if printable(judge) not in judges:
         return f"nothing of the judge {judge!r} is stored, only of {_listed(judges)}"
     kept = _latest(db, judge, question.name)
     if not kept:
@@ -50,7 +51,7 @@ def _latest(db: sqlite3.Connection, judge: str, node: str) -> list[Parts]:
     rows = db.execute(
         "SELECT question FROM answers WHERE judge = (SELECT id FROM judges WHERE name = ?) "
         "AND node = (SELECT id FROM nodes WHERE name = ?) ORDER BY created DESC LIMIT ?",
-        (judge, node, _COMPARED),
+        (printable(judge), printable(node), _COMPARED),
     )
     return [parts_of(unpack(packed)) for (packed,) in rows.fetchall()]
 

@@ -80,8 +80,10 @@ def _print_record(record: Record) -> None:
 
 def _shown(text: str) -> str:
     """Text for a terminal, which would obey control characters and chokes on surrogates."""
-    kept = "".join(c if c.isprintable() or c in "\n\t" else f"\\x{ord(c):02x}" for c in text)
-    return kept.encode(errors="backslashreplace").decode()
+    kept = "\n\t\u00a0\u3000"  # blanks do not count as printable
+    return "".join(
+        c if c.isprintable() or c in kept else c.encode("unicode_escape").decode() for c in text
+    )
 
 
 @app.command()
@@ -131,6 +133,7 @@ def export(
         lines = (_line(record.as_dict()) for record in records(db))
         if out is None:
             sys.stdout.buffer.writelines(lines)
+            sys.stdout.buffer.flush()
             return
         with out.open("wb") as file:
             file.writelines(lines)

@@ -11,7 +11,7 @@ import logging
 import os
 import sqlite3
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -59,13 +59,12 @@ class Store:
         path, writer = Path(self.path), None
         if not self.replay:
             writer = await anyio.to_thread.run_sync(connect, path, self.patience)
-        reader = connect_to_read(path, min(self.patience, _READING))
-        answers = Answers(path, reader, writer)
         try:
-            with answers.scope:
-                yield answers
+            with closing(connect_to_read(path, min(self.patience, _READING))) as reader:
+                answers = Answers(path, reader, writer)
+                with answers.scope:
+                    yield answers
         finally:
-            reader.close()
             if writer is not None:
                 with anyio.CancelScope(shield=True):  # it moves the last writes to their place
                     await anyio.to_thread.run_sync(writer.close)

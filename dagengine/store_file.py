@@ -79,7 +79,7 @@ def connect_to_read(path: Path, patience: float) -> sqlite3.Connection:
         db = sqlite3.connect(address, patience, uri=True, **_PLAIN)
         try:
             db.execute("SELECT count(*) FROM sqlite_master").fetchall()
-        except sqlite3.OperationalError as error:
+        except sqlite3.Error as error:
             db.close()
             if _code(error) not in _NO_PLACE:
                 raise
@@ -93,9 +93,8 @@ def _checked(db: sqlite3.Connection, path: Path, patience: float | None) -> sqli
     try:
         if patience is not None:
             _set_up(db, patience)
-        (application,) = db.execute("PRAGMA application_id").fetchone()
-        (version,) = db.execute("PRAGMA user_version").fetchone()
-        if application != _APPLICATION:
+        version = _number(db, "user_version")
+        if _number(db, "application_id") != _APPLICATION:
             raise InputError(f"{path} is an sqlite file, but no store of answers")
         if version != SCHEMA_VERSION:
             raise InputError(
@@ -135,9 +134,14 @@ def _make_tables(db: sqlite3.Connection) -> None:
         empty = not db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
         for statement in _TABLES if empty else ():
             db.execute(statement)
-    if empty:
-        db.execute("PRAGMA journal_mode = WAL")  # kept in the file
-    db.execute("PRAGMA synchronous = NORMAL")
+    if _number(db, "application_id") == _APPLICATION:  # other people's files stay as they are
+        db.execute("PRAGMA journal_mode = WAL")
+        db.execute("PRAGMA synchronous = NORMAL")
+
+
+def _number(db: sqlite3.Connection, pragma: str) -> int:
+    number: int = db.execute(f"PRAGMA {pragma}").fetchone()[0]
+    return number
 
 
 @contextmanager

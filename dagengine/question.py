@@ -50,7 +50,8 @@ DEFAULT_OPTIONS = Options()
 class Parser(Protocol):
     """Reads an answer's fields out of plain text; raises UnparseableError when it cannot.
 
-    Its `repr` enters the question's key, so it must say everything that matters.
+    Its `repr` enters the question's key, so it must say everything that matters, and the same
+    in every process for stored answers to be found again.
     """
 
     def __call__(self, text: str, /) -> Mapping[str, Any]: ...

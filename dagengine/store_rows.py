@@ -10,7 +10,7 @@ import zlib
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 
 from dagengine.errors import UnparseableError
 from dagengine.question import Answer, Origin, Question, TokenChoice, Usage
@@ -99,7 +99,7 @@ def revive(question: Question[T], fields: Mapping[str, Any], origin: Origin) -> 
             value = question.answer_type.model_validate(fields["value"])
         else:
             value = read_answer(question, raw)
-    except (UnparseableError, ValidationError):
+    except (UnparseableError, ValueError):  # pydantic's own is a ValueError, too
         return None
     choices = None if tokens is None else tuple(TokenChoice(t, _pairs(a)) for t, a in tokens)
     return Answer(value, raw, choices, Usage(*fields["usage"]), fields["mode"], origin)

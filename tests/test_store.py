@@ -519,10 +519,11 @@ async def test_an_answer_is_stored_although_nobody_waits_for_it_any_more(path: P
         with scope:
             await answers.get(judge, ask_about("a"), ask)
 
+    scope = anyio.CancelScope()
     async with Store(path).open() as answers, anyio.create_task_group() as group:
         with closing(sqlite3.connect(path, isolation_level=None)) as other:
             other.execute("BEGIN IMMEDIATE")
-            group.start_soon(get, scope := anyio.CancelScope())
+            group.start_soon(get, scope)
             await answered.wait()
             scope.cancel()
             other.execute("ROLLBACK")
@@ -725,6 +726,20 @@ def test_a_full_disk_ends_the_run_and_keeps_what_was_stored(path: Path) -> None:
     seen = done.stdout.splitlines()
     assert seen
     assert list(replayed(path, len(seen))) == seen
+
+
+@pytest.mark.skipif(getattr(os, "geteuid", int)() == 0, reason="root may write anywhere")
+def test_a_store_that_cannot_be_written_can_be_replayed(path: Path) -> None:
+    live = run(path, Counting().judge())
+    path.chmod(0o444)
+    path.parent.chmod(0o555)
+    try:
+        replayed = run(Store(path, replay=True), Counting().judge())
+        with pytest.raises(InputError, match="it cannot be written"):
+            run(path, Counting().judge())
+    finally:
+        path.parent.chmod(0o755)
+    assert rows_of(live) == rows_of(replayed)
 
 
 def test_a_new_entry_never_changes_one_that_is_there(path: Path) -> None:

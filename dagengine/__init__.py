@@ -17,11 +17,13 @@ if TYPE_CHECKING:
     from dagengine.gateway import Limits as Limits
     from dagengine.plan import compile_metrics as compile_metrics
     from dagengine.prompts import PromptTemplate as PromptTemplate
+    from dagengine.store import Store as Store
 
 _HOME = {
     "DagengineError": "errors",
     "Limits": "gateway",
     "PromptTemplate": "prompts",
+    "Store": "store",
     "a_evaluate": "evaluation",
     "assert_test": "evaluation",
     "compile_metrics": "plan",
@@ -33,6 +35,7 @@ __all__ = [
     "DagengineError",
     "Limits",
     "PromptTemplate",
+    "Store",
     "a_evaluate",
     "assert_test",
     "compile_metrics",

@@ -15,6 +15,7 @@ import typer
 
 from dagengine.errors import DagengineError
 from dagengine.plan_command import plan
+from dagengine.store_command import app as store_app
 
 if TYPE_CHECKING:
     from dagengine.graph import MetricSpec
@@ -30,6 +31,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
 )
+
+app.add_typer(store_app)
 
 EXIT_FAILED, EXIT_INPUT, EXIT_NO_SCORE, EXIT_INTERRUPTED = 1, 2, 3, 130
 
@@ -79,6 +82,15 @@ def run(
     assert_pass: Annotated[
         bool, typer.Option("--assert", help="Exit with 1 when a case is below its threshold.")
     ] = False,
+    store: Annotated[
+        Path | None,
+        typer.Option(
+            help="A file of answers: what it holds is not asked again, what is asked it will hold."
+        ),
+    ] = None,
+    replay: Annotated[
+        bool, typer.Option("--replay", help="Take every answer from --store and ask nobody.")
+    ] = False,
 ) -> None:
     """Run metrics over a file of test cases.
 
@@ -93,13 +105,17 @@ def run(
     from dagengine.gateway import Limits
     from dagengine.loading import load_cases, load_judge, load_metrics
     from dagengine.plan import compile_metrics
+    from dagengine.store import Store
 
     loaded = load_metrics(metrics)
     cases = load_cases(data)
     if case is not None and not 0 <= case < len(cases):
         raise typer.BadParameter(f"there is no case {case}; {data} has {len(cases)}")
+    if replay and store is None:
+        raise typer.BadParameter("--replay needs --store")
     model = load_judge(judge, base_url) if judge or base_url else None
-    _require_reachable(model)
+    if not replay:
+        _require_reachable(model)
     for problem in compile_metrics(loaded).warnings:
         typer.echo(f"warning: {problem}", err=True)
     limits = Limits(
@@ -108,7 +124,14 @@ def run(
     results = out / "results.jsonl"
     with _Rows(results) as kept:
         try:
-            done = evaluate(cases, loaded, model=model, limits=limits, on_row=kept.add)
+            done = evaluate(
+                cases,
+                loaded,
+                model=model,
+                limits=limits,
+                on_row=kept.add,
+                store=None if store is None else Store(store, replay=replay),
+            )
         except KeyboardInterrupt:
             typer.echo(kept.after_interrupt(len(cases)), err=True)
             raise typer.Exit(EXIT_INTERRUPTED) from None

@@ -15,7 +15,7 @@
         ├── UnparseableError      the answer does not fit what was asked
         ├── ProviderError         the endpoint failed (HTTP status, connection)
         ├── JudgeTimeoutError     the call's deadline passed
-        └── RecordingMissError    a recorded judge has no such recording
+        └── RecordingMissError    a recorded judge, or a store in replay, has no such answer
 """
 
 from __future__ import annotations
@@ -148,4 +148,4 @@ class JudgeTimeoutError(JudgeError):
 
 
 class RecordingMissError(JudgeError):
-    """Raised by a recorded judge for a question that was never recorded."""
+    """Raised for a question that was never recorded, by a recorded judge or in a replay."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from contextlib import nullcontext
 from typing import Any, TypeVar
 
 import anyio
@@ -17,9 +19,11 @@ from dagengine.question import Judge
 from dagengine.report import print_table, progress_bar
 from dagengine.results import CaseResult, EvaluationResult, Totals
 from dagengine.runner import Runner
+from dagengine.store import Store, as_store
 from dagengine.test_case import CASE_TYPES, TestCase, case_label, read_field
 
 R = TypeVar("R")
+StoreLike = Store | str | os.PathLike[str]
 
 
 def sync(make: Callable[[], Awaitable[R]]) -> R:
@@ -57,13 +61,16 @@ async def stream(
     model: Any = None,
     limits: Limits | None = None,
     on_attempt: Sink | None = None,
+    store: StoreLike | None = None,
 ) -> Totals:
     """Run metrics over cases and hand out every row, in data set order.
 
     `model` is the judge of every metric that names none (see `as_judge`); `on_attempt`
-    gets every call to a judge, failed ones included. Memory is bounded by what is in
-    flight. Raises GraphError or InputError before the first call, JudgeSetupError when a
-    judge cannot work at all; a case never raises.
+    gets every call to a judge, failed ones included. `store` is a file of answers (a path or
+    a Store): what it holds is not asked again, what is asked it will hold. Memory is bounded
+    by what is in flight. Raises GraphError or InputError before the first call, InputError
+    later when the store fails, JudgeSetupError when a judge cannot work at all; a case never
+    raises.
     """
     if not isinstance(metrics, Sequence) or not metrics:
         raise InputError(f"metrics must be a list of at least one metric, got {metrics!r:.80}")
@@ -74,10 +81,12 @@ async def stream(
         check_cases(plan, test_cases)
     judges = [as_judge(model if own is None else own) for own in plan.models]
     check_judges(plan, judges)
-    gateway = Gateway(limits or DEFAULT_LIMITS, on_attempt)
+    kept = None if store is None else as_store(store)
     asked = {unit.judge for unit in plan.units if unit.node.asks}
+    needed = [] if kept and kept.replay else [judges[index] for index in sorted(asked)]
     try:
-        async with open_judges([judges[index] for index in sorted(asked)]):
+        async with kept.open() if kept else nullcontext() as stored, open_judges(needed):
+            gateway = Gateway(limits or DEFAULT_LIMITS, on_attempt, stored)
             await Runner(plan, judges, gateway, on_row).run(_valid(test_cases))
     except BaseExceptionGroup as group:
         raise _only(group) from None
@@ -100,6 +109,7 @@ async def a_evaluate(
     show: bool = True,
     on_row: Callable[[CaseResult], None] | None = None,
     on_attempt: Sink | None = None,
+    store: StoreLike | None = None,
 ) -> EvaluationResult:
     """Run metrics over cases; one row per case, in order, whatever happened to the others.
 
@@ -117,7 +127,13 @@ async def a_evaluate(
                 on_row(row)
 
         totals = await stream(
-            test_cases, metrics, take, model=model, limits=limits, on_attempt=on_attempt
+            test_cases,
+            metrics,
+            take,
+            model=model,
+            limits=limits,
+            on_attempt=on_attempt,
+            store=store,
         )
     result = EvaluationResult(tuple(rows), totals)
     if show:
@@ -134,6 +150,7 @@ def evaluate(
     show: bool = True,
     on_row: Callable[[CaseResult], None] | None = None,
     on_attempt: Sink | None = None,
+    store: StoreLike | None = None,
 ) -> EvaluationResult:
     """`a_evaluate` for callers without an event loop (it works inside one, too)."""
     return sync(
@@ -145,6 +162,7 @@ def evaluate(
             show=show,
             on_row=on_row,
             on_attempt=on_attempt,
+            store=store,
         )
     )
 

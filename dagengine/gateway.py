@@ -23,6 +23,7 @@ from dagengine.errors import (
 from dagengine.flights import Flights
 from dagengine.question import Answer, Judge, Question, Usage
 from dagengine.results import Attempt, OutcomeKind, Totals
+from dagengine.store import Answers
 
 T = TypeVar("T", bound=BaseModel)
 Sink = Callable[[Attempt], None]
@@ -72,11 +73,18 @@ def is_cancelled() -> bool:
 
 
 class Gateway:
-    """Asks judges on behalf of one run."""
+    """Asks judges on behalf of one run, and the answers of earlier runs before them."""
 
-    def __init__(self, limits: Limits = DEFAULT_LIMITS, sink: Sink | None = None) -> None:
+    def __init__(
+        self,
+        limits: Limits = DEFAULT_LIMITS,
+        sink: Sink | None = None,
+        stored: Answers | None = None,
+    ) -> None:
         self.limits = limits
         self._sink = sink
+        self._stored = stored
+        self._cached = 0
         self._flights: Flights[Answer[Any]] = Flights(limits.remembered)
         self._limiter = anyio.CapacityLimiter(limits.max_in_flight)
         self._asked = self._calls = self._retried = self._failed = 0
@@ -92,14 +100,31 @@ class Gateway:
             retried=self._retried,
             failed=self._failed,
             usage=self._usage,
+            cached=self._cached,
         )
 
     async def ask(self, judge: Judge, question: Question[T]) -> Answer[T]:
         """A valid answer, from an equal question when there is one; raises JudgeError."""
         self._asked += 1
         key = (judge.identity, question.key)
-        answer = await self._flights.get(key, lambda: self._settle(judge, question))
+        answer = await self._flights.get(key, lambda: self._find(judge, question))
         return cast(Answer[T], answer)
+
+    async def _find(self, judge: Judge, question: Question[T]) -> Answer[T]:
+        """The stored answer if there is one, else the judge's."""
+        if self._stored is None:
+            return await self._settle(judge, question)
+        answer = await self._stored.get(judge, question, lambda: self._settle(judge, question))
+        if answer.origin != "live":
+            self._cached += 1
+            if self._sink is not None:
+                self._sink(
+                    Attempt(
+                        question.name, judge.identity, question.key, 0, OutcomeKind.OK, 0.0,
+                        mode=answer.mode, origin=answer.origin,
+                    )
+                )  # fmt: skip
+        return answer
 
     async def _settle(self, judge: Judge, question: Question[T]) -> Answer[T]:
         """Ask until the answer fits, or the limits are reached."""

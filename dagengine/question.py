@@ -54,7 +54,8 @@ Span = tuple[int, int]
 class Parser(Protocol):
     """Reads an answer's fields out of plain text; raises UnparseableError when it cannot.
 
-    Its `repr` enters the question's key, so it must say everything that matters.
+    Its `repr` enters the question's key, so it must say everything that matters, and the same
+    in every process for stored answers to be found again.
     """
 
     def __call__(self, text: str, /) -> Mapping[str, Any]: ...
@@ -192,12 +193,16 @@ class TokenChoice:
     alternatives: tuple[tuple[str, float], ...]
 
 
+Origin = Literal["live", "cached", "replayed"]
+
+
 @dataclass(frozen=True, slots=True)
 class Answer(Generic[T]):
     """A valid answer.
 
     `tokens` are present when the provider gave log-probabilities; joined they are `raw`.
     `mode` is the way in which the structure was asked for (for instance `json_schema`).
+    `origin` says who gave it, the judge or a store; it is no part of what was answered.
     """
 
     value: T
@@ -205,6 +210,7 @@ class Answer(Generic[T]):
     tokens: tuple[TokenChoice, ...] | None = None
     usage: Usage = NO_USAGE
     mode: str = "direct"
+    origin: Origin = field(default="live", compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,7 +234,11 @@ class Judge(Protocol):
 
     `answer` makes one attempt and raises a `JudgeError` when it fails: retries, re-asks,
     limits and deadlines belong to the gateway. `identity` tells apart judges that may
-    answer differently (model, endpoint, parameters).
+    answer differently (model, endpoint, parameters); it has to hold in this process only.
+
+    A judge whose answers may be stored has one more attribute, `durable_identity`: the same
+    for processes to come, without a secret, since it is written down. Without it, or where
+    it is None, answers are not stored (see `durable_identity`).
     """
 
     @property
@@ -238,3 +248,9 @@ class Judge(Protocol):
     def capabilities(self) -> Capabilities: ...
 
     async def answer(self, question: Question[T]) -> Answer[T]: ...
+
+
+def durable_identity(judge: Judge) -> str | None:
+    """What tells a judge apart in every process, or None when nothing does."""
+    identity: str | None = getattr(judge, "durable_identity", None)
+    return identity

@@ -148,6 +148,8 @@ def _failure_lines(rows: Sequence[CaseResult]) -> list[str]:
 def cost_line(totals: Totals) -> str:
     """What a run asked and used, in one line."""
     parts = [f"{totals.asked} questions", f"{totals.calls} judge calls"]
+    if totals.cached:
+        parts.append(f"{totals.cached} from the store ({totals.cached / totals.asked:.0%})")
     if totals.shared:
         parts.append(f"{totals.shared} shared with an equal question")
     if totals.retried:

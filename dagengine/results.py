@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import Any
 
 from dagengine.prompts import as_data
-from dagengine.question import NO_USAGE, Usage
+from dagengine.question import NO_USAGE, Origin, Usage
 
 Verdict = str | bool
 
@@ -143,7 +143,10 @@ class CaseResult:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One call to a judge, as the ledger keeps it; failed ones included."""
+    """One call to a judge, as the ledger keeps it; failed ones included.
+
+    An answer out of a store is in the ledger, too: its `origin` says so, and it used nothing.
+    """
 
     node: str
     judge: str
@@ -154,14 +157,15 @@ class Attempt:
     usage: Usage = NO_USAGE
     mode: str | None = None
     message: str | None = None
+    origin: Origin = "live"
 
 
 @dataclass(frozen=True, slots=True)
 class Totals:
     """Sums over the ledger of one run.
 
-    `asked` counts questions, `shared` those of them answered by an equal one, `calls` the
-    attempts made, `retried` the attempts after a first one.
+    `asked` counts questions, `shared` those of them answered by an equal one, `cached` those
+    answered by a store, `calls` the attempts made, `retried` the attempts after a first one.
     """
 
     asked: int = 0
@@ -170,6 +174,7 @@ class Totals:
     retried: int = 0
     failed: int = 0
     usage: Usage = NO_USAGE
+    cached: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,8 +15,8 @@ from typing import Any, TypeVar, cast
 from pydantic import BaseModel
 
 from dagengine.errors import InputError, UnparseableError
-from dagengine.judges.reading import read_answer, validated
 from dagengine.question import Answer, Capabilities, Question, schema_json
+from dagengine.reading import read_answer, validated
 from dagengine.threads import in_daemon_thread
 
 T = TypeVar("T", bound=BaseModel)
@@ -47,7 +47,11 @@ class BaseLLM(ABC):
 
     @abstractmethod
     def get_model_name(self) -> str:
-        """The model's name: judges with different names never share answers."""
+        """The model's name: judges with different names never share answers.
+
+        Stored answers are found again by class and name, so whatever changes the answers
+        (a temperature, a fine-tune, a system prompt) has to show in the name.
+        """
 
 
 def looks_like_llm(model: object) -> bool:
@@ -77,11 +81,25 @@ class CustomJudge:
 
     @property
     def identity(self) -> str:
-        """The class and the model's own name."""
+        """The class, the model's own name, and which object it is.
+
+        Two objects of one name may differ in what they were set up with.
+        """
+        return f"{self._kind} {self._model_name()} {id(self._llm):x}"
+
+    @property
+    def durable_identity(self) -> str | None:
+        """The class and the model's own name; None for a model without a name."""
+        name = self._model_name()
+        return f"{self._kind} {name}" if name else None
+
+    @property
+    def _kind(self) -> str:
         kind = type(self._llm)
-        name = getattr(self._llm, "get_model_name", lambda: "")()
-        # Two objects of one name may differ in what they were set up with.
-        return f"{kind.__module__}.{kind.__qualname__} {name} {id(self._llm):x}"
+        return f"{kind.__module__}.{kind.__qualname__}"
+
+    def _model_name(self) -> str:
+        return str(getattr(self._llm, "get_model_name", lambda: "")() or "")
 
     async def answer(self, question: Question[T]) -> Answer[T]:
         """One attempt; raises UnparseableError when the text holds no answer."""

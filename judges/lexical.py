@@ -14,9 +14,9 @@ from typing import Any, Literal, TypeVar, get_args
 from pydantic import BaseModel
 
 from dagengine.errors import InputError, UnsupportedError
-from dagengine.judges.reading import validated
 from dagengine.prompts import Evidence, unfenced
 from dagengine.question import Answer, Capabilities, Question, schema_of
+from dagengine.reading import validated
 
 T = TypeVar("T", bound=BaseModel)
 Meaning = Literal["supported", "relevant", "useful"]
@@ -125,7 +125,7 @@ class LexicalJudge:
         self._stem = stem
         self._meanings = _known(meanings or {})
         settings = (*self._needed.values(), doubt, stem, sorted(self._meanings.items()))
-        self.identity = f"lexical 1 {settings!r}"
+        self.identity = self.durable_identity = f"lexical 1 {settings!r}"
 
     async def answer(self, question: Question[T]) -> Answer[T]:
         """The answer that words give; raises UnsupportedError where they give none."""

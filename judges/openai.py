@@ -7,6 +7,7 @@ environment before the first question.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from functools import cache
@@ -35,8 +36,9 @@ from dagengine.judges.completions import (
     usage_of,
     wire_type,
 )
-from dagengine.judges.reading import read_answer
+from dagengine.judges.naming import durable_name, public_address
 from dagengine.question import Answer, Capabilities, Options, Question
+from dagengine.reading import read_answer
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
@@ -48,6 +50,7 @@ T = TypeVar("T", bound=BaseModel)
 # paste the schema into the prompt.
 _MODES = ("JSON_SCHEMA", "TOOLS", "JSON")
 _NO_KEY = "not-needed"
+_DEFAULT_URL = "https://api.openai.com/v1"
 
 
 class _Client(NamedTuple):
@@ -95,6 +98,13 @@ class OpenAIJudge:
         where = self.base_url or (str(self._given.base_url) if self._given else "default")
         parameters = json.dumps(self._parameters, sort_keys=True, default=str)
         return f"openai {self.model} at {where} with {parameters}"
+
+    @property
+    def durable_identity(self) -> str | None:
+        """`identity` with the endpoint that holds now, which may come from the environment."""
+        given = str(self._given.base_url) if self._given else None
+        where = self.base_url or given or os.environ.get("OPENAI_BASE_URL") or _DEFAULT_URL
+        return durable_name(f"openai {self.model} at {public_address(where)}", self._parameters)
 
     @asynccontextmanager
     async def session(self) -> AsyncIterator[_Client]:

@@ -10,6 +10,7 @@ import anyio.lowlevel
 from pydantic import BaseModel
 
 from dagengine.errors import JudgeSetupError, ProviderError, UnparseableError, UnsupportedError
+from dagengine.judges.naming import durable_name
 from dagengine.question import Answer, Capabilities, Question
 
 T = TypeVar("T", bound=BaseModel)
@@ -35,6 +36,11 @@ class ProviderJudge:
         """The provider string and the options."""
         shown = {name: value for name, value in self._options.items() if name != "api_key"}
         return f"{self._spec} with {sorted(shown.items())!r}"
+
+    @property
+    def durable_identity(self) -> str | None:
+        """The provider string and the options that are no secrets; None when one is an object."""
+        return durable_name(self._spec, self._options)
 
     @asynccontextmanager
     async def session(self) -> AsyncIterator[None]:

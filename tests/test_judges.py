@@ -36,10 +36,10 @@ from dagengine.judges import (
     ScriptedJudge,
     as_judge,
 )
-from dagengine.judges.reading import read_answer
 from dagengine.metrics.dag import DAG, BinaryJudgementNode, DAGMetric, NonBinaryJudgementNode
 from dagengine.prompts import Evidence, judgement_type, messages_for, output_type, rating_type
 from dagengine.question import EveryMatch, FirstMatch, Judge, Options, Question, TokenChoice
+from dagengine.reading import read_answer
 from dagengine.results import OutcomeKind
 from dagengine.test_case import LLMTestCase
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from dagengine.errors import InputError
+from dagengine.errors import InputError, MissingFieldError
 from dagengine.graph import Graph
-from dagengine.metrics.evaluation_steps import MissingFieldError
 from dagengine.metrics.g_eval import RatedMetric, StepRatingNode
 from dagengine.metrics.g_eval_template import GEvalTemplate
 from dagengine.node import Given

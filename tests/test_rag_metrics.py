@@ -130,7 +130,7 @@ def test_faithfulness_to_no_context_at_all_is_not_applicable_and_asks_nothing(
     result, totals = judged(metric, FULL, contexts(0))
     assert result.score is None
     assert result.failure is not None
-    assert result.failure.node == "context to compare with"
+    assert result.failure.node == "something to compare"
     assert "not applicable: `retrieval_context` is empty" in result.failure.message
     assert totals.asked == 0
 

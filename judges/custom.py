@@ -91,8 +91,8 @@ def _text_of(answer: Any) -> str:
         raise UnparseableError(
             f"the model returned {type(answer).__name__}, not text", repr(answer)
         )
-    texts = (part if isinstance(part, str) else part.get("text", "") for part in content)
-    return "".join(texts)
+    texts = (part.get("text") if isinstance(part, dict) else part for part in content)
+    return "".join(text for text in texts if isinstance(text, str))
 
 
 class CustomJudge:

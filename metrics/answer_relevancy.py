@@ -44,11 +44,11 @@ class AnswerRelevancyMetric(PrebuiltMetric):
     def graph(self) -> Graph:
         return Graph(self.scored())
 
-    def scored(self, when: BaseNode | None = None) -> CodeNode:
-        """The node that scores; `when` is a node that says whether anything is to be asked."""
+    def scored(self, wanted: BaseNode | None = None) -> CodeNode:
+        """The node that scores; `wanted` is a node that says whether anything is to be asked."""
         template = AnswerRelevancyTemplate
         found = statements_of(
-            wording=self.wording(template, "generate_statements", "actual_output"), when=when
+            wording=self.wording(template, "generate_statements", "actual_output"), when=wanted
         )
         statements = all_statements(found)
         verdicts = VerdictListNode(

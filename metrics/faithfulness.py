@@ -16,7 +16,7 @@ from dagengine.metrics.extraction import (
     truths_prompt,
 )
 from dagengine.metrics.prebuilt import PrebuiltMetric, at_least_one, share
-from dagengine.node import Judgement, NodeValue
+from dagengine.node import BaseNode, Judgement, NodeValue
 from dagengine.nodes import CodeNode
 
 VERDICTS = ("yes", "idk", "no")
@@ -75,8 +75,11 @@ class FaithfulnessMetric(PrebuiltMetric):
         self.penalize_ambiguous_claims = penalize_ambiguous_claims
 
     def graph(self) -> Graph:
+        return Graph(self.scored(compared()))
+
+    def scored(self, wanted: BaseNode) -> CodeNode:
+        """The node that scores; `wanted` is a node that says whether anything is to be asked."""
         template, limit = FaithfulnessTemplate, self.truths_extraction_limit
-        wanted = compared()
         wording = self.wording(
             template, "generate_truths", "retrieval_context", extraction_limit=limit
         )
@@ -94,13 +97,11 @@ class FaithfulnessMetric(PrebuiltMetric):
             wording=self.wording(template, "generate_verdicts", "claims", "truths", "input"),
             per_call=self.verdicts_per_call,
         )
-        return Graph(
-            CodeNode(
-                self.faithful_share,
-                evaluation_params=["retrieval_context"],
-                inputs=[claims, verdicts],
-                name="score",
-            )
+        return CodeNode(
+            self.faithful_share,
+            evaluation_params=["retrieval_context"],
+            inputs=[claims, verdicts],
+            name="score",
         )
 
     def faithful_share(

@@ -38,15 +38,17 @@ class RagasMetric(PrebuiltMetric):
 
     def graph(self) -> Graph:
         """The parts' graphs, merged; without context nothing is asked for any of them."""
-        size = self.verdicts_per_call
+        size, wanted = self.verdicts_per_call, compared()
         relevancy = AnswerRelevancyMetric(verdicts_per_call=size)
-        others = (
-            FaithfulnessMetric(verdicts_per_call=size),
-            ContextualPrecisionMetric(verdicts_per_call=size),
-            ContextualRecallMetric(verdicts_per_call=size),
-        )
-        parts = [named(relevancy, relevancy.scored(compared()))]
-        parts += [named(other, other.graph().root_nodes[0]) for other in others]
+        faithfulness = FaithfulnessMetric(verdicts_per_call=size)
+        precision = ContextualPrecisionMetric(verdicts_per_call=size)
+        recall = ContextualRecallMetric(verdicts_per_call=size)
+        parts = [
+            named(relevancy, relevancy.scored(wanted)),
+            named(faithfulness, faithfulness.scored(wanted)),
+            named(precision, precision.graph().root_nodes[0]),
+            named(recall, recall.graph().root_nodes[0]),
+        ]
         return Graph(CodeNode(mean_of_parts, inputs=parts, name="score"))
 
 

@@ -33,7 +33,7 @@ from dagengine.graph import MetricSpec
 from dagengine.node import Given, NodeValue
 from dagengine.plan import Plan, Unit
 from dagengine.prompts import Evidence, messages_for, output_type
-from dagengine.question import Answer, Judge, Question
+from dagengine.question import Answer, Judge, Message, Question
 from dagengine.results import CaseResult, Failure, MetricResult, OutcomeKind
 from dagengine.scheduler import CaseState
 from dagengine.test_case import TestCase, case_label, read_field
@@ -356,7 +356,7 @@ def _reason_question(spec: MetricSpec, result: MetricResult) -> Question[Any]:
     """The question for a reason, in the metric's own words where it has some."""
     score, path = result.score or 0.0, result.reason or ""
     evidence = [Evidence("path", path), Evidence("score", f"{score:.4g} of 1")]
-    messages = messages_for(_REASON, evidence)
+    messages: tuple[Message, ...] = messages_for(_REASON, evidence)
     if spec.reason_wording is not None:
         messages = ({"role": "user", "content": spec.reason_wording(score, path)},)
     return Question(messages, output_type(str), name=f"{result.metric} reason")

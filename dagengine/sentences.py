@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any, cast
 
 # The segmenter takes UTF-8, in which lone surrogates, as real text may hold them, have no form.
 _SURROGATES = re.compile("[\ud800-\udfff]")
@@ -36,9 +37,10 @@ def _pieces(line: str) -> list[str]:
     """What the segmenter makes of a line; the number of a list item stays with the item."""
     import sentencex
 
+    segment: Any = cast(Any, sentencex).segment  # a compiled module without types
     number = _LIST_NUMBER.match(line)
     start = number.end() if number else 0
-    found = [piece.strip() for piece in sentencex.segment("en", line[start:])]
+    found = [piece.strip() for piece in segment("en", line[start:])]
     return [line[:start] + piece for piece in found[:1]] + found[1:]
 
 

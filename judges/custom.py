@@ -66,7 +66,7 @@ class ChatModel:
 
     async def a_generate(self, prompt: str) -> str:
         """The text of the model's answer."""
-        ask = getattr(self._model, "ainvoke", None)
+        ask: Any = getattr(self._model, "ainvoke", None)
         if callable(ask):
             return _text_of(await ask(prompt))
         return _text_of(await in_daemon_thread(lambda: self._model.invoke(prompt)))

@@ -80,7 +80,7 @@ def arguments(function: Callable[..., Any]) -> list[tuple[str, str, str]]:
         starred = any(name.startswith("*") for name, _, _ in rows)
         if parameter.kind is parameter.KEYWORD_ONLY and not starred:
             rows.append(("*", "", ""))
-        stars = {parameter.VAR_POSITIONAL: "*", parameter.VAR_KEYWORD: "**"}
+        stars: dict[Any, str] = {parameter.VAR_POSITIONAL: "*", parameter.VAR_KEYWORD: "**"}
         name = stars.get(parameter.kind, "") + parameter.name
         default = "" if parameter.default is parameter.empty else repr(parameter.default)
         rows.append((name, str(parameter.annotation), default))

@@ -67,7 +67,7 @@ class ChatModel:
     async def a_generate(self, prompt: str) -> str:
         """The text of the model's answer."""
         ask: Any = getattr(self._model, "ainvoke", None)
-        if callable(ask):
+        if ask is not None:
             return _text_of(await ask(prompt))
         return _text_of(await in_daemon_thread(lambda: self._model.invoke(prompt)))
 

@@ -5,6 +5,7 @@
     DagengineError
     ├── GraphError            a metric's graph is wrong; lists every problem found
     ├── InputError            a file, a test case or an argument is wrong
+    ├── MissingFieldError     a node reads something that the case does not have
     ├── NotApplicableError    a node finds nothing to judge in a case
     ├── MissingExtraError     an optional package is needed for what was asked
     ├── MetricFailedError     `measure()` of one case ended without a score
@@ -61,6 +62,10 @@ class GraphError(DagengineError):
 
 class InputError(DagengineError):
     """Raised when a file, a test case or an argument cannot be used as given."""
+
+
+class MissingFieldError(DagengineError):
+    """Raised by a node that reads what a case lacks; its outcome is `missing_field`."""
 
 
 class NotApplicableError(DagengineError):

@@ -20,13 +20,20 @@ import anyio
 import anyio.lowlevel
 from pydantic import BaseModel
 
-from dagengine.errors import DagengineError, JudgeError, NotApplicableError, UnparseableError
+from dagengine.errors import (
+    DagengineError,
+    JudgeError,
+    MissingFieldError,
+    NotApplicableError,
+    UnparseableError,
+)
 from dagengine.flights import Flights
 from dagengine.gateway import Gateway, is_cancelled
+from dagengine.graph import MetricSpec
 from dagengine.node import Given, NodeValue
 from dagengine.plan import Plan, Unit
 from dagengine.prompts import Evidence, messages_for, output_type
-from dagengine.question import NO_USAGE, Answer, Judge, Question
+from dagengine.question import NO_USAGE, Answer, Judge, Message, Question
 from dagengine.results import CaseResult, Failure, MetricResult, OutcomeKind
 from dagengine.scheduler import CaseState
 from dagengine.test_case import TestCase, case_label, read_field
@@ -198,7 +205,8 @@ class Runner:
         for metric in self._plan.metrics:
             absent = [(f, node) for f, node in metric.required if read_field(case, f) is None]
             if absent:
-                failures[metric.index] = _missing_field([f for f, _ in absent], absent[0][1])
+                message = _absent([field for field, _ in absent])
+                failures[metric.index] = Failure(OutcomeKind.MISSING_FIELD, absent[0][1], message)
         return failures
 
     def _queue(self, run: _Run) -> None:
@@ -267,8 +275,8 @@ class Runner:
         except JudgeError as error:
             raw = error.raw if isinstance(error, UnparseableError) else None
             return Failure(OutcomeKind(error.kind), unit.name, str(error), raw)
-        except _MissingFieldError as error:
-            return error.failure
+        except MissingFieldError as error:
+            return Failure(OutcomeKind.MISSING_FIELD, unit.name, str(error))
         except NotApplicableError as error:
             return Failure(OutcomeKind.SKIPPED, unit.name, str(error))
         except anyio.get_cancelled_exc_class():
@@ -283,7 +291,7 @@ class Runner:
         fields = tuple((path, read_field(run.case, path)) for path in unit.reads)
         absent = [path for path, value in fields if value is None]
         if absent:
-            raise _MissingFieldError(_missing_field(absent, unit.name))
+            raise MissingFieldError(_absent(absent))
         state = run.state
         inputs = tuple(
             (label, state.output(source).value)
@@ -299,10 +307,12 @@ class Runner:
         results = list(run.state.results())
         for metric in self._plan.metrics:
             result = results[metric.index]
-            wanted = metric.spec.judged_reason and metric.spec.include_reason
-            if wanted and result.score is not None:
-                judge = self._ask_for(metric.scope)
-                results[metric.index] = await self._write_reason(result, judge, run.deadline)
+            if _wants_reason(metric.spec, result):
+                question = _reason_question(metric.spec, result)
+                ask = self._ask_for(metric.scope)
+                results[metric.index] = await self._write_reason(
+                    result, question, ask, run.deadline
+                )
         return tuple(results)
 
     def _ask_for(self, scope: int) -> _Ask:
@@ -312,14 +322,10 @@ class Runner:
         )
         return _Ask(self._gateway, self._judges[place])
 
-    async def _write_reason(self, result: MetricResult, ask: _Ask, deadline: float) -> MetricResult:
+    async def _write_reason(
+        self, result: MetricResult, question: Question[Any], ask: _Ask, deadline: float
+    ) -> MetricResult:
         """One last call; when it fails the composed reason stays, and says so."""
-        evidence = [
-            Evidence("path", result.reason or ""),
-            Evidence("score", f"{result.score:.4g} of 1"),
-        ]
-        shape = output_type(str)
-        question = Question(messages_for(_REASON, evidence), shape, name=f"{result.metric} reason")
         why = "the case's time was over"
         with anyio.CancelScope(deadline=deadline):
             try:
@@ -344,6 +350,23 @@ class Runner:
             self._call_help()
 
 
+def _wants_reason(spec: MetricSpec, result: MetricResult) -> bool:
+    """Whether the judge is to write the reason of a result."""
+    if result.score is None or not (spec.judged_reason and spec.include_reason):
+        return False
+    return spec.reason_if_perfect or result.score < 1
+
+
+def _reason_question(spec: MetricSpec, result: MetricResult) -> Question[Any]:
+    """The question for a reason, in the metric's own words where it has some."""
+    score, path = result.score or 0.0, result.reason or ""
+    evidence = [Evidence("path", path), Evidence("score", f"{score:.4g} of 1")]
+    messages: tuple[Message, ...] = messages_for(_REASON, evidence)
+    if spec.reason_wording is not None:
+        messages = ({"role": "user", "content": spec.reason_wording(score, path)},)
+    return Question(messages, output_type(str), name=f"{result.metric} reason")
+
+
 def _described(error: BaseException) -> str:
     """An exception of somebody's code: what, and where."""
     frames = traceback.extract_tb(error.__traceback__)
@@ -359,15 +382,7 @@ class _PassingError(DagengineError):
         super().__init__(failure.message)
 
 
-class _MissingFieldError(Exception):
-    """Carries the outcome of a node that reads a field the case does not have."""
-
-    def __init__(self, failure: Failure) -> None:
-        self.failure = failure
-        super().__init__(failure.message)
-
-
-def _missing_field(paths: Sequence[str], node: str) -> Failure:
+def _absent(paths: Sequence[str]) -> str:
+    """What to say of fields that a case does not have."""
     names = ", ".join(f"`{path}`" for path in dict.fromkeys(paths))
-    message = f"the case has no {names}, which this metric reads; add it to the test case"
-    return Failure(OutcomeKind.MISSING_FIELD, node, message)
+    return f"the case has no {names}, which this metric reads; add it to the test case"

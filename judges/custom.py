@@ -56,9 +56,47 @@ class BaseLLM(ABC):
 
 def looks_like_llm(model: object) -> bool:
     """Whether an object has the shape of a custom model."""
-    return callable(getattr(model, "generate", None)) or callable(
-        getattr(model, "a_generate", None)
-    )
+    return any(callable(getattr(model, name, None)) for name in ("generate", "a_generate"))
+
+
+class ChatModel:
+    """A chat model of the LangChain shape (`ainvoke` or `invoke`) as a custom model.
+
+    What it returns is text, or has it in `content`: as text, or as a list of parts.
+    """
+
+    def __init__(self, model: Any) -> None:
+        self._model = model
+
+    async def a_generate(self, prompt: str) -> str:
+        """The text of the model's answer."""
+        ask: Any = getattr(self._model, "ainvoke", None)
+        if ask is not None:
+            return _text_of(await ask(prompt))
+        return _text_of(await in_daemon_thread(lambda: self._model.invoke(prompt)))
+
+    def get_model_name(self) -> str:
+        """The name of the model, where the object tells one."""
+        names = (getattr(self._model, name, None) for name in ("model_name", "model"))
+        return next((name for name in names if isinstance(name, str)), type(self._model).__name__)
+
+
+def looks_like_chat_model(model: object) -> bool:
+    """Whether an object has the shape of a chat model of LangChain."""
+    return any(callable(getattr(model, name, None)) for name in ("ainvoke", "invoke"))
+
+
+def _text_of(answer: Any) -> str:
+    """The text of an answer; parts that are no text (pictures, calls of tools) are left out."""
+    content = getattr(answer, "content", answer)
+    if isinstance(content, str):
+        return content
+    if not isinstance(content, list):
+        raise UnparseableError(
+            f"the model returned {type(answer).__name__}, not text", repr(answer)
+        )
+    texts = (part.get("text") if isinstance(part, dict) else part for part in content)
+    return "".join(text for text in texts if isinstance(text, str))
 
 
 class CustomJudge:

@@ -15,10 +15,9 @@ from typing import Any, ClassVar, cast
 
 from pydantic import BaseModel, ConfigDict
 
-from dagengine.errors import InputError
+from dagengine.errors import InputError, MissingFieldError
 from dagengine.graph import Graph
 from dagengine.metrics.evaluation_steps import (
-    MissingFieldError,
     StepwiseMetric,
     given_steps,
     one_message,

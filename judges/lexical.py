@@ -17,6 +17,7 @@ from dagengine.errors import InputError, UnsupportedError
 from dagengine.judges.reading import validated
 from dagengine.prompts import Evidence, unfenced
 from dagengine.question import Answer, Capabilities, Question, schema_of
+from dagengine.sentences import sentences
 
 T = TypeVar("T", bound=BaseModel)
 Meaning = Literal["supported", "relevant", "useful"]
@@ -42,11 +43,6 @@ _MEANINGS: Mapping[Meaning, re.Pattern[str]] = {
 _DENIAL = re.compile(r"\b(?:not|no|never|nothing|none|without|false\w*|wrong\w*|contradict\w*)\b")
 
 _PLACE = re.compile(r" \(\d+ of \d+(?:, \w+)?\)$| \(empty list\)$")
-# Never more than one look at a character: a text may be nothing but full stops.
-_STOP = re.compile(
-    r"(?<![.!?…؟।])[.!?…؟।]++[\"'”’»)\]]*+(?=\s)|[。！？]++[”’」』）]*+"  # noqa: RUF001
-)
-_UNFINISHED = re.compile(r"^\d{1,3}\.$|(?:^|[\s(])(?:[A-HJ-Z]|Dr|Mrs?|Ms|Prof|St|vs|e\.g|i\.e)\.$")
 _ENDING = " .!?…؟।。！？"  # noqa: RUF001
 # Scripts that put no spaces between words, or none between a word and what is joined to it.
 _JOINED = re.compile(
@@ -191,12 +187,12 @@ class LexicalJudge:
 
     def _rule(self, meaning: Meaning, texts: Sequence[str]) -> Callable[[str], _Found]:
         """How items are compared with the evidence; words of the evidence are counted once."""
-        sentences = [self._words(one) for text in texts for one in _sentences(text)]
-        together = {key: word for one in sentences for key, word in one.items()}
+        each = [self._words(one) for text in texts for one in sentences(text)]
+        together = {key: word for one in each for key, word in one.items()}
         rules: dict[Meaning, Callable[[dict[str, str]], _Found]] = {
-            "supported": lambda item: _supported(item, sentences, together),
+            "supported": lambda item: _supported(item, each, together),
             "relevant": lambda item: _relevant(item, together),
-            "useful": lambda item: _useful(item, sentences),
+            "useful": lambda item: _useful(item, each),
         }
         return lambda text: rules[meaning](self._words(text))
 
@@ -278,7 +274,7 @@ def _context_statements(
 ) -> tuple[str, list[str], list[Evidence]]:
     """The statements of the evidence that comes first, and the evidence around it."""
     first, *around = evidence
-    return first.label, list(dict.fromkeys(_sentences(first.text))), around
+    return first.label, list(dict.fromkeys(sentences(first.text))), around
 
 
 def _texts_for(meaning: Meaning, around: Sequence[Evidence]) -> list[str]:
@@ -293,7 +289,7 @@ def _texts_for(meaning: Meaning, around: Sequence[Evidence]) -> list[str]:
 
 def _extracted(name: str, shape: Fields, schema: Fields, evidence: Sequence[Evidence]) -> list[Any]:
     """The different sentences of all evidence, the first ones where there is a limit."""
-    found = [one for piece in evidence for one in _sentences(piece.text)]
+    found = [one for piece in evidence for one in sentences(piece.text)]
     kept = list(dict.fromkeys(found))[: shape.get("maxItems")]
     if name == "questions":
         return [f"{text.rstrip(_ENDING)}?" for text in kept]
@@ -307,20 +303,6 @@ def _asks(text: str) -> bool:
 
 
 # Words.
-
-
-def _sentences(text: str) -> list[str]:
-    """The sentences of a text: lines end one, and full stops do, but not after an initial."""
-    found: list[list[str]] = []
-    for line in _STOP.sub(r"\g<0>\n", text).splitlines():
-        piece = " ".join(line.split())
-        if not any(character.isalnum() for character in piece):
-            continue
-        if found and (piece[0].islower() or _UNFINISHED.search(found[-1][-1])):
-            found[-1].append(piece)
-        else:
-            found.append([piece])
-    return [" ".join(pieces) for pieces in found]
 
 
 @lru_cache(maxsize=4096)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dagengine.graph import Graph
 from dagengine.list_nodes import VerdictListNode
-from dagengine.metrics.extraction import sentences
 from dagengine.metrics.prebuilt import PrebuiltMetric, share, whole_prompt
 from dagengine.node import Judgement, NodeValue
 from dagengine.nodes import CodeNode
+from dagengine.sentences import sentences
 
 VERDICTS = ("yes", "no")
 ATTRIBUTABLE = (

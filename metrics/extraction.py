@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Annotated, Any
@@ -29,11 +28,6 @@ OPINIONS = (
     "sentence in the text's own words. Facts, and opinions that the text only reports of "
     "others, are none."
 )
-
-# A full stop that may end a sentence, with the quotes and brackets that close after it.
-_STOP = re.compile(r"[.!?…]+[\"'”’»)\]]*(?=\s)|[。！？]+[”’」』）]*")  # noqa: RUF001
-# A full stop after one of these ends none: list numbers, initials, common abbreviations.
-_UNFINISHED = re.compile(r"^\d{1,3}\.$|(?:^|[\s(])(?:[A-HJ-Z]|Dr|Mrs?|Ms|Prof|St|vs|e\.g|i\.e)\.$")
 
 
 class _Extracted(BaseModel):
@@ -178,20 +172,3 @@ def listed(items: Sequence[str], label: str) -> CodeNode:
     """A list that is the same for every case, as a node."""
     fixed = tuple(items)
     return CodeNode(lambda: list(fixed), output_label=label)
-
-
-def sentences(text: str) -> list[str]:
-    """The sentences of a text, in order, without a call: lines end one, and full stops do.
-
-    Abbreviations and numbers at the start of a line are no sentences of their own.
-    """
-    found: list[str] = []
-    for line in _STOP.sub(r"\g<0>\n", text).splitlines():
-        piece = " ".join(line.split())
-        if not any(character.isalnum() for character in piece):
-            continue
-        if found and (piece[0].islower() or _UNFINISHED.search(found[-1])):
-            found[-1] += f" {piece}"
-        else:
-            found.append(piece)
-    return found

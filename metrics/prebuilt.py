@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from dagengine.graph import Graph, MetricSpec
 from dagengine.metrics.base import DrawnMetric
 from dagengine.node import Given, Judgement, NodeValue
-from dagengine.prompts import Evidence, as_text, fenced
+from dagengine.prompts import evidence_of, fenced
 
 # Failing items quoted in a reason; the rest is counted.
 _QUOTED = 5
@@ -86,7 +86,7 @@ class PrebuiltMetric(DrawnMetric):
 
 def whole_prompt(instructions: str, **evidence: Any) -> str:
     """Instructions and fenced evidence as one text, for templates that build on a default."""
-    blocks = [Evidence(label, as_text(value)) for label, value in evidence.items()]
+    blocks = [piece for label, value in evidence.items() for piece in evidence_of(label, value)]
     return f"{instructions}\n\n{fenced(blocks)}"
 
 

@@ -16,12 +16,12 @@ from dagengine.metrics.answer_relevancy import AnswerRelevancyMetric
 from dagengine.metrics.contextual_precision import ContextualPrecisionMetric
 from dagengine.metrics.contextual_recall import ContextualRecallMetric
 from dagengine.metrics.contextual_relevancy import ContextualRelevancyMetric
-from dagengine.metrics.extraction import sentences
 from dagengine.metrics.faithfulness import FaithfulnessMetric, FaithfulnessTemplate
 from dagengine.metrics.prebuilt import PrebuiltMetric
 from dagengine.metrics.ragas import RagasMetric
 from dagengine.question import Question
 from dagengine.results import MetricResult, OutcomeKind, Totals
+from dagengine.sentences import sentences
 from dagengine.test_case import LLMTestCase
 
 CASE = LLMTestCase(

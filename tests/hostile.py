@@ -61,17 +61,13 @@ _LENGTH = 200_000
 LONG: dict[str, str] = {
     name: (piece * (_LENGTH // len(piece) + 1))[:_LENGTH]
     for name, piece in {
-        "one sentence again and again": "The Seine flows through Paris. ",
         "sentences": "".join(f"The Seine has {place} bridges. " for place in range(9_000)),
-        "full stops": ".",
         "full stops in a word": f"{'.' * (_LENGTH - 1)}x",
         "lines that go on": "a\n",
         "initials": "A.\n",
         "blanks": " ",
         "fences": "<",
-        "brackets": "[",
         "braces": "{",
-        "digits": "7",
     }.items()
 }
 
@@ -306,6 +302,14 @@ class Seen:
     result: MetricResult
 
 
+def two_of_each(question: Question[Any], pick: int) -> Any:
+    """A valid answer that lists two of whatever is to be listed, bounded lists included."""
+    given = valid(question, pick)
+    if isinstance(given, str):
+        return given
+    return {name: ["words", "words"] if value == [] else value for name, value in given.items()}
+
+
 def echoing(text: str, pick: int, asked: list[Question[Any]]) -> ScriptedJudge:
     """Answers validly; asked for a text on some material, it repeats `text`.
 
@@ -315,7 +319,7 @@ def echoing(text: str, pick: int, asked: list[Question[Any]]) -> ScriptedJudge:
 
     def answer(question: Question[Any]) -> Any:
         asked.append(question)
-        given = valid(question, pick)
+        given = two_of_each(question, pick)
         return _with_text(given, text) if shows_material(question) else given
 
     return ScriptedJudge(answer)

@@ -10,7 +10,7 @@ import signal
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from contract import case_for, make, metric_classes, valid
 
@@ -20,14 +20,22 @@ from dagengine.metrics import (
     ArenaGEval,
     ConversationalGEval,
     CriteriaMetric,
+    DAGMetric,
     GEval,
     PromptAlignmentMetric,
     Rubric,
     SummarizationMetric,
     TaskCompletionMetric,
 )
+from dagengine.metrics.dag import (
+    DAG,
+    BinaryJudgementNode,
+    MapNode,
+    NonBinaryJudgementNode,
+    TaskNode,
+)
 from dagengine.metrics.prebuilt import PrebuiltMetric
-from dagengine.prompts import Evidence, unfenced
+from dagengine.prompts import Evidence, PromptTemplate, unfenced
 from dagengine.question import Question
 from dagengine.results import MetricResult
 from dagengine.test_case import (
@@ -93,6 +101,7 @@ def no_hanging(seconds: int = 100) -> Iterator[None]:
 
 
 Texts = Callable[[int], str]
+Metric = PrebuiltMetric | DAGMetric
 _MARK = re.compile(r"@(\d+)@")
 
 
@@ -184,9 +193,9 @@ _KINDS: dict[type, Callable[[Texts], TestCase]] = {
 }
 
 
-def case_of(metric: PrebuiltMetric, texts: Texts) -> TestCase:
+def case_of(metric: Metric, texts: Texts) -> TestCase:
     """A case of the kind that the metric reads, with every field filled in."""
-    return _KINDS[type(case_for(metric))](texts)
+    return _KINDS[type(case_for(cast(PrebuiltMetric, metric)))](texts)
 
 
 # Metrics: each as it comes, with a reason by the judge, with templates, with braces.
@@ -211,14 +220,14 @@ def _own_template(template: type[Any]) -> type[Any]:
 def _template_of(kind: type[PrebuiltMetric]) -> type[Any] | None:
     """The class with the prompts of a metric, which stands beside it."""
     module = importlib.import_module(kind.__module__)
-    name = f"{kind.__name__.removesuffix('Metric')}Template"
+    name = f"{kind.__qualname__.removesuffix('Metric')}Template"
     found = getattr(module, name, None)
     return found if inspect.isclass(found) else None
 
 
-def _found() -> Iterator[tuple[str, Callable[[], PrebuiltMetric]]]:
+def _found() -> Iterator[tuple[str, Callable[[], Metric]]]:
     for kind in metric_classes():
-        name = kind.__name__
+        name = kind.__qualname__
         yield name, lambda kind=kind: make(kind)  # type: ignore[misc]
         if "judged_reason" in _parameters(kind):
             yield (
@@ -255,7 +264,34 @@ _RUBRIC = [
     Rubric(score_range=(6, 10), expected_outcome="Good {input}."),
 ]
 _OWN_PROMPT = "{criteria}: {input} | {output} | {reference} | {{literal}}. Y or N?"
-_SETTINGS: dict[str, Callable[[], PrebuiltMetric]] = {
+
+
+def _tree() -> DAG:
+    """A tree with prompts of one's own, filled from fields and from outputs of other nodes."""
+    own = PromptTemplate("Tone of {actual_output}, given {points}? {{x}}", system="{{y}} {input}.")
+    last = BinaryJudgementNode(
+        BRACES,
+        evaluation_params=["actual_output", "context"],
+        then={True: 10, False: 5},
+        name="after",
+    )
+    tone = NonBinaryJudgementNode(
+        BRACES,
+        evaluation_params=["input", "actual_output"],
+        then={"good": last, "bad": 0},
+        prompt=own,
+        name="tone",
+    )
+    each = MapNode(
+        "Is it {good}?", "retrieval_context", "each", answer=bool, children=[tone], name="each"
+    )
+    points = TaskNode(
+        "List the {points}.", "points", [tone, last, each], ["input"], output_type=list[str]
+    )
+    return DAG(root_nodes=[points])
+
+
+_SETTINGS: dict[str, Callable[[], Metric]] = {
     "G-Eval, steps and rubric with braces": lambda: GEval(
         "G", evaluation_steps=[BRACES, "Second."], evaluation_params=_ALL + _TOOLS, rubric=_RUBRIC
     ),
@@ -269,6 +305,7 @@ _SETTINGS: dict[str, Callable[[], PrebuiltMetric]] = {
         evaluation_params=_TALK,
     ),
     "Arena G-Eval, everything": lambda: ArenaGEval("A", BRACES, evaluation_params=_ALL + _TOOLS),
+    "Decision tree, own prompts": lambda: DAGMetric("D", _tree()),
     "Criteria, own with braces": lambda: CriteriaMetric({"own {x}": BRACES}),
     "Criteria, with a reference": lambda: CriteriaMetric("correctness", reference=True),
     "Criteria, own prompt": lambda: CriteriaMetric(
@@ -278,7 +315,7 @@ _SETTINGS: dict[str, Callable[[], PrebuiltMetric]] = {
     "Summarization, own questions": lambda: SummarizationMetric(assessment_questions=[BRACES]),
     "Task completion, own task": lambda: TaskCompletionMetric(task=BRACES),
 }
-METRICS: dict[str, Callable[[], PrebuiltMetric]] = {**dict(_found()), **_SETTINGS}
+METRICS: dict[str, Callable[[], Metric]] = {**dict(_found()), **_SETTINGS}
 
 SHOWN: dict[str, frozenset[str]] = {
     "usefulness": frozenset({"ContextualPrecisionMetric", "RagasMetric"}),
@@ -333,7 +370,7 @@ def _with_text(value: Any, text: str) -> Any:
     return text if value == "words" else value
 
 
-def seen(metric: PrebuiltMetric, texts: Texts, pick: int = 0) -> Seen:
+def seen(metric: Metric, texts: Texts, pick: int = 0) -> Seen:
     """Judge one case whose every text comes from `texts`."""
     asked: list[Question[Any]] = []
     judge = echoing(texts(ECHO), pick, asked)

@@ -79,7 +79,7 @@ FIVE = (
     ContextualRecallMetric,
     ContextualRelevancyMetric,
 )
-KINDS = {kind.__name__: kind for kind in metric_classes()}
+KINDS = {kind.__qualname__: kind for kind in metric_classes()}
 every_metric = pytest.mark.parametrize("name", KINDS)
 STEPS = ["Is it polite?"]
 SHOWN = ["input", "actual_output"]

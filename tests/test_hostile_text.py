@@ -32,6 +32,8 @@ from hostile import (
     sentences_shown,
 )
 
+from dagengine.metrics.arena_g_eval import retold
+from dagengine.prompts import nearest
 from dagengine.sentences import sentences
 
 every_metric = pytest.mark.parametrize("make", METRICS.values(), ids=METRICS)
@@ -129,3 +131,16 @@ def test_what_should_have_come_out_is_shown_to_those_only_who_ask_for_it(name: s
         assert not places & {*SECRETS}, one.name
         shown = bool(places & {*EXPECTED})
         assert shown <= (metric_name(name) in SHOWN.get(one.name, ())), one.name
+
+
+@pytest.mark.parametrize("blank", [" ", "\n", ".", "*"])
+def test_a_long_verdict_is_no_longer_work_than_its_length(blank: str) -> None:
+    long = blank * 200_000
+    with no_hanging():
+        assert nearest(f"{long}Yes{long}", ("yes", "no")) == "yes"
+        assert nearest(f"x{long}x", ("yes", "no")) == f"x{long}x"
+
+
+def test_a_label_with_too_many_digits_is_nobody() -> None:
+    """Python refuses to read a number of more than 4,300 digits."""
+    assert retold(f"Contestant {'1' * 5_000}, Contestant 1", ["A", "B"]).endswith("1, A")

@@ -114,16 +114,15 @@ async def waves_of(
     metrics: Sequence[Any], cases: Sequence[Any], limits: Limits | None = None
 ) -> tuple[list[list[str]], EvaluationResult]:
     """The names of the questions of each wave, and how the run ended."""
-    waves = Waves()
+    waves, done = Waves(), list[EvaluationResult]()
     judge = ScriptedJudge(waves.answer)
+    limits = limits or Limits()
     with anyio.fail_after(60):  # only when something waits for ever
         async with anyio.create_task_group() as group:
             group.start_soon(waves.let_pass)
-            done = await a_evaluate(
-                cases, metrics, model=judge, show=False, limits=limits or Limits()
-            )
+            done.append(await a_evaluate(cases, metrics, model=judge, show=False, limits=limits))
             group.cancel_scope.cancel()
-    return waves.found, done
+    return waves.found, done[0]
 
 
 def sizes(waves: list[list[str]]) -> list[int]:

@@ -167,11 +167,21 @@ def evaluate(
     )
 
 
-def assert_test(test_case: TestCase, metrics: Sequence[HasSpec], *, model: Any = None) -> None:
-    """Raise AssertionError, naming metric, score and reason, unless every metric passes."""
+def assert_test(
+    test_case: TestCase,
+    metrics: Sequence[HasSpec],
+    run_async: bool = True,
+    *,
+    model: Any = None,
+) -> None:
+    """Raise AssertionError, naming metric, score and reason, unless every metric passes.
+
+    Without `run_async` the judge is asked one question at a time.
+    """
     if not metrics:
         raise InputError("assert_test needs at least one metric")
-    row = evaluate([test_case], metrics, model=model, show=False).rows[0]
+    limits = DEFAULT_LIMITS if run_async else Limits(max_in_flight=1)
+    row = evaluate([test_case], metrics, model=model, limits=limits, show=False).rows[0]
     failed = [m for m in row.metrics if m.failure is not None or m.success is False]
     if failed:
         lines = [

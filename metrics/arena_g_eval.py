@@ -37,7 +37,7 @@ _CONTESTANTS = "contestants"
 _WINNER = "winner"
 # Shown once when all contestants have the same; what a contestant made is always its own.
 _SHARED = frozenset({"input", "expected_output", "context", "expected_tools"})
-_LABEL = re.compile(r"\bcontestant[ _]?(\d+)\b", re.IGNORECASE)
+_LABEL = re.compile(r"\bcontestant[ _]?(\d{1,9})\b", re.IGNORECASE)
 
 _COMPARE = (
     "You compare {count} contestants, called {labels}, who had the same task, and say which of "

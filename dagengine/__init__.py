@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from dagengine.evaluation import a_evaluate as a_evaluate
     from dagengine.evaluation import assert_test as assert_test
     from dagengine.evaluation import evaluate as evaluate
+    from dagengine.evaluation import on_test_run_end as on_test_run_end
     from dagengine.evaluation import stream as stream
     from dagengine.gateway import Limits as Limits
     from dagengine.plan import compile_metrics as compile_metrics
@@ -26,6 +27,7 @@ _HOME = {
     "assert_test": "evaluation",
     "compile_metrics": "plan",
     "evaluate": "evaluation",
+    "on_test_run_end": "evaluation",
     "stream": "evaluation",
 }
 
@@ -37,6 +39,7 @@ __all__ = [
     "assert_test",
     "compile_metrics",
     "evaluate",
+    "on_test_run_end",
     "stream",
 ]
 

@@ -176,21 +176,22 @@ class _Converter:
                 )
 
     def __call__(self, record: Record) -> Item:
-        value = record.value
+        place, value, problem = record
+        if isinstance(value, Mapping):
+            return self._case(place, value)
         if isinstance(value, (*CASE_TYPES, *GOLDEN_TYPES, InvalidCase)):
             return value  # type: ignore[return-value]
-        if record.problem is not None:
-            return InvalidCase(record.place, record.problem)
-        if not isinstance(value, Mapping):
-            problem = f"{type(value).__name__} is neither a test case nor a mapping of fields"
-            return InvalidCase(record.place, problem)
+        what = f"{type(value).__name__} is neither a test case nor a mapping of fields"
+        return InvalidCase(place, problem or what)
+
+    def _case(self, place: str, row: Mapping[str, Any]) -> Item:
         try:
-            fields = self._fields(value)
+            fields = self._fields(row)
             return _kind(fields, self.goldens).model_validate(fields)  # type: ignore[return-value]
         except _CellError as error:
-            return InvalidCase(record.place, str(error))
+            return InvalidCase(place, str(error))
         except ValidationError as error:
-            return InvalidCase(record.place, _explain(error))
+            return InvalidCase(place, _explain(error))
 
     def _fields(self, row: Mapping[str, Any]) -> dict[str, Any]:
         fields: dict[str, Any] = {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 from collections import Counter
 from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Sequence
 from typing import Any, TypeVar
@@ -125,9 +126,8 @@ async def a_evaluate(
     """
     rows: list[CaseResult] = []
     cases = _cases(test_cases, app)
-    with progress_bar(
-        cases.count() if show and isinstance(cases, Cases) else None, show
-    ) as advance:
+    total = cases.count() if show and isinstance(cases, Cases) else None
+    with progress_bar(total, show) as advance:
 
         def take(row: CaseResult) -> None:
             rows.append(row)
@@ -186,12 +186,18 @@ def assert_test(test_case: TestCase, metrics: Sequence[HasSpec], *, model: Any =
         raise AssertionError(f"{row.case} failed {names}\n" + "\n".join(lines))
 
 
+def on_test_run_end(function: Callable[[], Any]) -> Callable[[], Any]:
+    """Decorator: call `function` once, when the program (or pytest) ends."""
+    return atexit.register(function)
+
+
 def _cases(source: Any, app: AnyApp | None) -> Cases | AsyncCases:
     """The cases of a source; of a data set its test cases, and its goldens for an app."""
     goldens = getattr(source, "goldens", None)
     if goldens and (app is not None or not len(source)):
         source = [*source, *goldens]
-    return read_cases(source)
+    cases: Cases | AsyncCases = read_cases(source)
+    return cases
 
 
 def _check_goldens(items: Sequence[Item], app: App | None) -> None:
@@ -205,7 +211,7 @@ def _check_goldens(items: Sequence[Item], app: App | None) -> None:
 
 def check_cases(plan: Plan, items: Sequence[Item]) -> None:
     """Raise InputError when a field that is read exists in no case's type."""
-    kinds = dict.fromkeys(CASE_OF.get(type(item), type(item)) for item in items)
+    kinds: dict[Any, None] = dict.fromkeys(CASE_OF.get(type(item), type(item)) for item in items)
     for unit in plan.units:
         for path in unit.reads:
             name = path.partition(".")[0]
@@ -248,4 +254,12 @@ def check_judges(plan: Plan, judges: Sequence[Judge]) -> None:
         raise GraphError(problems)
 
 
-__all__ = ["DagengineError", "a_evaluate", "assert_test", "evaluate", "stream", "sync"]
+__all__ = [
+    "DagengineError",
+    "a_evaluate",
+    "assert_test",
+    "evaluate",
+    "on_test_run_end",
+    "stream",
+    "sync",
+]

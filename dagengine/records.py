@@ -13,7 +13,9 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+
+from pydantic_core import from_json
 
 from dagengine.errors import InputError
 from dagengine.parquet import BATCH, count_parquet_rows, parquet_rows
@@ -23,8 +25,7 @@ CHECKED = 1000
 _HINT = "write one JSON object per line (JSON lines); one JSON array belongs in a .json file"
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
+class Record(NamedTuple):
     """One row: where it stands, and its columns, or why they cannot be read."""
 
     place: str
@@ -95,21 +96,31 @@ def _parquet(path: Path) -> Iterator[Record]:
 
 def _filled(path: Path) -> Iterator[tuple[int, bytes]]:
     with path.open("rb") as file:
-        yield from ((number, line) for number, line in enumerate(file, 1) if line.strip())
+        for number, line in enumerate(file, 1):
+            if not line.isspace():
+                yield number, line
 
 
 def _lines(path: Path) -> Iterator[Record]:
     for number, line in _filled(path):
         place = f"{path} line {number}"
         try:
-            yield Record(place, json.loads(line.decode("utf-8-sig")))
-        except RecursionError:
-            yield Record(place, problem="nested too deeply")
-        except UnicodeDecodeError as error:
-            yield Record(place, problem=f"not UTF-8 (byte {error.start + 1} of the line)")
-        except json.JSONDecodeError as error:
-            problem = f"not JSON: {error.msg} at column {error.colno}; {_HINT}"
-            yield Record(place, problem=problem)
+            yield Record(place, from_json(line))
+        except ValueError:
+            yield _line(place, line)
+
+
+def _line(place: str, line: bytes) -> Record:
+    """A line that the fast reader refused: broken, or JSON that only Python's own takes."""
+    try:
+        return Record(place, json.loads(line.decode("utf-8-sig")))
+    except RecursionError:
+        return Record(place, problem="nested too deeply")
+    except UnicodeDecodeError as error:
+        return Record(place, problem=f"not UTF-8 (byte {error.start + 1} of the line)")
+    except json.JSONDecodeError as error:
+        problem = f"not JSON: {error.msg} at column {error.colno}; {_HINT}"
+        return Record(place, problem=problem)
 
 
 def _array(path: Path) -> Iterator[Record]:

@@ -140,8 +140,5 @@ def _parquet(path: Path) -> Iterator[tuple[str, Any]]:
     if not path.is_file():
         raise InputError(f"there is no file {path}")
     for index, group in itertools.groupby(parquet_rows(path), lambda row: row.get("index")):
-        flat = list(group)
-        metrics = [
-            {**row, **{n: json.loads(row[n]) for n in _NESTED if row.get(n)}} for row in flat
-        ]
-        yield f"{path} case {index}", {**flat[0], "metrics": metrics}
+        metrics = [row | {n: json.loads(row[n]) for n in _NESTED if row.get(n)} for row in group]
+        yield f"{path} case {index}", {**metrics[0], "metrics": metrics}

@@ -65,12 +65,17 @@ class Tally:
         self.metrics: dict[str, MetricTally] = {}
         self.head: list[CaseResult] = []
         self.rows = 0
-        self.success = True
+        self._met = True
         self.messages: Counter[str] = Counter()
         self.first: dict[str, str] = {}
         self._case = case
         for row in rows:
             self.add(row)
+
+    @property
+    def success(self) -> bool:
+        """Whether there are rows and every one met every threshold."""
+        return self._met and self.rows > 0
 
     @property
     def unscored(self) -> int:
@@ -80,7 +85,7 @@ class Tally:
     def add(self, row: CaseResult) -> None:
         """Count one row."""
         self.rows += 1
-        self.success = self.success and row.success
+        self._met = self._met and row.success
         if len(self.head) < HEAD:
             self.head.append(row)
         for result in row.metrics:

@@ -360,7 +360,7 @@ async def test_every_attempt_reaches_the_ledger() -> None:
         (
             lambda: evaluate(cast(Any, ["text"]), [tree()], show=False),
             InputError,
-            "case 0: str is neither",
+            "case 0: str",
         ),
         (
             lambda: evaluate(

@@ -10,7 +10,7 @@ from __future__ import annotations
 import difflib
 import itertools
 import json
-from collections.abc import AsyncIterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, overload
@@ -69,7 +69,8 @@ class AsyncCases:
     """Test cases of an async source, read once, as they come."""
 
     def __init__(self, source: AsyncIterable[Any], convert: _Converter) -> None:
-        self._rows = aiter(source)
+        self._source = source
+        self._rows: AsyncIterator[Any] | None = None
         self._convert = convert
         self._number = itertools.count()
 
@@ -77,6 +78,8 @@ class AsyncCases:
         return self
 
     async def __anext__(self) -> Item:
+        if self._rows is None:
+            self._rows = aiter(self._source)
         row = await anext(self._rows)
         return self._convert(Record(f"case {next(self._number)}", row))
 
@@ -89,7 +92,7 @@ class AsyncCases:
 
 @overload
 def read_cases(
-    source: str | Path,
+    source: str | Path | Iterable[Any],
     *,
     map: Mapping[str, str | None] | None = ...,
     delimiters: Mapping[str, str] | None = ...,
@@ -98,13 +101,13 @@ def read_cases(
 ) -> Cases: ...
 @overload
 def read_cases(
-    source: Any,
+    source: AsyncIterable[Any],
     *,
     map: Mapping[str, str | None] | None = ...,
     delimiters: Mapping[str, str] | None = ...,
     goldens: bool = ...,
     others: bool = ...,
-) -> Cases | AsyncCases: ...
+) -> AsyncCases: ...
 def read_cases(
     source: Any,
     *,

@@ -327,7 +327,7 @@ def test_lone_surrogates_and_a_mark_of_the_byte_order_are_read(tmp_path: Path) -
     path = tmp_path / "a.jsonl"
     path.write_bytes(b'\xef\xbb\xbf{"input": "a"}\n{"input": "\\ud800"}')
     assert [case.message for case in read_cases(path) if isinstance(case, InvalidCase)] == []
-    assert [case.input for case in strict(read_cases(path))] == ["a", "\ud800"]
+    assert list(strict(read_cases(path))) == [LLMTestCase(input="a"), LLMTestCase(input="\ud800")]
 
 
 @pytest.mark.parametrize(

@@ -133,7 +133,12 @@ def test_a_data_set_is_evaluated_as_published(monkeypatch: pytest.MonkeyPatch) -
 @needs_document
 def test_a_data_set_parametrizes_a_test_as_published(monkeypatch: pytest.MonkeyPatch) -> None:
     ends: list[Any] = []
-    monkeypatch.setattr("atexit.register", lambda function: ends.append(function) or function)
+
+    def register(function: Any) -> Any:
+        ends.append(function)
+        return function
+
+    monkeypatch.setattr("atexit.register", register)
     code = snippet("import deepeval", '    print("Test finished!")')
     names = run("import pytest\n" + code)  # as published, this import is missing
     (mark,) = names["test_customer_chatbot"].pytestmark

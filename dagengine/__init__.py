@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from dagengine.cases import read_cases as read_cases
     from dagengine.errors import DagengineError as DagengineError
     from dagengine.evaluation import a_evaluate as a_evaluate
     from dagengine.evaluation import assert_test as assert_test
@@ -28,6 +29,7 @@ _HOME = {
     "compile_metrics": "plan",
     "evaluate": "evaluation",
     "on_test_run_end": "evaluation",
+    "read_cases": "cases",
     "stream": "evaluation",
 }
 
@@ -40,6 +42,7 @@ __all__ = [
     "compile_metrics",
     "evaluate",
     "on_test_run_end",
+    "read_cases",
     "stream",
 ]
 

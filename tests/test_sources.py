@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import weakref
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
@@ -145,6 +146,24 @@ async def test_a_cancelled_run_closes_its_source() -> None:
     with anyio.CancelScope() as scope:
         await stream(source(), [SAME], lambda row: scope.cancel())
     assert closed
+
+
+async def test_a_stream_keeps_only_the_cases_that_are_under_way() -> None:
+    alive: weakref.WeakSet[LLMTestCase] = weakref.WeakSet()
+    most = 0
+
+    def source() -> Iterator[LLMTestCase]:
+        for number in range(2000):
+            case = same(number)
+            alive.add(case)
+            yield case
+
+    def take(row: CaseResult) -> None:
+        nonlocal most
+        most = max(most, len(alive))
+
+    await stream(source(), [SAME], take)
+    assert 0 < most < 400  # workers hold a case each
 
 
 # -- invalid rows --------------------------------------------------------------------------

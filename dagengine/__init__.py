@@ -9,10 +9,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from dagengine.cases import read_cases as read_cases
     from dagengine.errors import DagengineError as DagengineError
     from dagengine.evaluation import a_evaluate as a_evaluate
     from dagengine.evaluation import assert_test as assert_test
     from dagengine.evaluation import evaluate as evaluate
+    from dagengine.evaluation import on_test_run_end as on_test_run_end
     from dagengine.evaluation import stream as stream
     from dagengine.gateway import Limits as Limits
     from dagengine.plan import compile_metrics as compile_metrics
@@ -28,6 +30,8 @@ _HOME = {
     "assert_test": "evaluation",
     "compile_metrics": "plan",
     "evaluate": "evaluation",
+    "on_test_run_end": "evaluation",
+    "read_cases": "cases",
     "stream": "evaluation",
 }
 
@@ -40,6 +44,8 @@ __all__ = [
     "assert_test",
     "compile_metrics",
     "evaluate",
+    "on_test_run_end",
+    "read_cases",
     "stream",
 ]
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import importlib.metadata
 import itertools
-import json
 import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -18,9 +17,10 @@ from dagengine.plan_command import plan
 from dagengine.store_command import app as store_app
 
 if TYPE_CHECKING:
-    from dagengine.graph import MetricSpec
     from dagengine.metrics import BaseMetric
-    from dagengine.results import CaseResult, EvaluationResult
+    from dagengine.results import CaseResult
+    from dagengine.rows import RowWriter
+    from dagengine.tally import Tally
 
 app = typer.Typer(
     name="dagengine",
@@ -44,7 +44,27 @@ Metrics = Annotated[
     ),
 ]
 Data = Annotated[
-    Path, typer.Option(help="Test cases, one JSON object per line with the fields of a test case.")
+    Path,
+    typer.Option(
+        help="Test cases: JSON lines, or a .json, .csv, .tsv or .parquet file, with columns named "
+        "like the fields of a test case."
+    ),
+]
+Mapped = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--map",
+        metavar="COLUMN=FIELD",
+        help="Which field a column is; `COLUMN=` leaves it out. Repeatable.",
+    ),
+]
+Delimiters = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--delimiter",
+        metavar="COLUMN=TEXT",
+        help="What separates the items of a column of lists; without it they are JSON. Repeatable.",
+    ),
 ]
 JudgeName = Annotated[
     str | None,
@@ -66,6 +86,22 @@ def run(
     metrics: Metrics,
     data: Data,
     out: Annotated[Path, typer.Option(help="Folder for results and pictures.")] = Path("out"),
+    results: Annotated[
+        Path | None,
+        typer.Option(help="File for the rows, .jsonl or .parquet; by default OUT/results.jsonl."),
+    ] = None,
+    mapped: Mapped = None,
+    delimiter: Delimiters = None,
+    app: Annotated[
+        str | None,
+        typer.Option(
+            metavar="APP.py[:FUNCTION]",
+            help="Read the data as goldens and have this function make the outputs.",
+        ),
+    ] = None,
+    app_in_flight: Annotated[
+        int, typer.Option(min=1, help="Calls to the app under way at the same time.")
+    ] = 16,
     judge: JudgeName = None,
     base_url: BaseUrl = None,
     max_in_flight: Annotated[
@@ -98,21 +134,31 @@ def run(
     per metric: the tree, the path of one case, and how often each edge was taken. Prints a
     table.
 
+    An invalid line among the first 1000 of the data stops the run before anything is asked; a
+    later one becomes a row without a score (`invalid_case`), and the run goes on.
+
     Exit codes: 0 every case has a score, 1 a case failed (with --assert), 2 bad input,
     3 a case has no score, 130 interrupted.
     """
-    from dagengine.evaluation import evaluate
+    from dagengine.cases import read_cases
+    from dagengine.evaluation import stream, sync
     from dagengine.gateway import Limits
-    from dagengine.loading import load_cases, load_judge, load_metrics
+    from dagengine.loading import load_app, load_judge, load_metrics
     from dagengine.plan import compile_metrics
+    from dagengine.report import print_table, progress_bar
+    from dagengine.rows import RowWriter
     from dagengine.store import Store
+    from dagengine.tally import Tally
 
-    loaded = load_metrics(metrics)
-    cases = load_cases(data)
-    if case is not None and not 0 <= case < len(cases):
-        raise typer.BadParameter(f"there is no case {case}; {data} has {len(cases)}")
     if replay and store is None:
         raise typer.BadParameter("--replay needs --store")
+    loaded = load_metrics(metrics)
+    caller = None if app is None else load_app(app, app_in_flight)
+    columns, delimiters = _pairs("--map", mapped), _pairs("--delimiter", delimiter)
+    cases = read_cases(data, map=columns, delimiters=delimiters, goldens=caller is not None)
+    total = cases.count()
+    if case is not None and total is not None and not 0 <= case < total:
+        raise typer.BadParameter(f"there is no case {case}; {data} has {total}")
     model = load_judge(judge, base_url) if judge or base_url else None
     if not replay:
         _require_reachable(model)
@@ -121,31 +167,57 @@ def run(
     limits = Limits(
         max_in_flight=max_in_flight, call_timeout=call_timeout, case_timeout=case_timeout
     )
-    results = out / "results.jsonl"
-    with _Rows(results) as kept:
+    tally = Tally(case=case)
+    with RowWriter(results or out / "results.jsonl") as kept, progress_bar(total, True) as advance:
+
+        def take(row: CaseResult) -> None:
+            kept.add(row)
+            tally.add(row)
+            advance(row)
+
         try:
-            done = evaluate(
-                cases,
-                loaded,
-                model=model,
-                limits=limits,
-                on_row=kept.add,
-                store=None if store is None else Store(store, replay=replay),
+            done = sync(
+                lambda: stream(
+                    cases,
+                    loaded,
+                    take,
+                    app=caller,
+                    model=model,
+                    limits=limits,
+                    store=None if store is None else Store(store, replay=replay),
+                )
             )
         except KeyboardInterrupt:
-            typer.echo(kept.after_interrupt(len(cases)), err=True)
+            typer.echo(_interrupted(kept, total), err=True)
             raise typer.Exit(EXIT_INTERRUPTED) from None
-    typer.echo(f"results: {results}")
+    print_table(tally, done)
+    typer.echo(f"results: {kept.path}")
     for metric, stem in zip(loaded, _stems(loaded), strict=True):
-        _draw_views(metric, list(done.rows), case, out / stem)
-    _exit_as(done, assert_pass)
+        _draw_views(metric, tally, out / stem)
+    _exit_as(tally, assert_pass)
 
 
-def _exit_as(done: EvaluationResult, assert_pass: bool) -> None:
-    """Leave with the exit code that a result calls for."""
-    if any(metric.failure is not None for row in done.rows for metric in row.metrics):
+def _pairs(option: str, given: Sequence[str] | None) -> dict[str, str]:
+    """`COLUMN=VALUE` of a repeatable option."""
+    pairs = [text.rpartition("=") for text in given or ()]
+    for column, _, value in pairs:
+        if not column:
+            raise typer.BadParameter(f"{option} {value!r}: write COLUMN=…")
+    return {column: value for column, _, value in pairs}
+
+
+def _interrupted(kept: RowWriter, total: int | None) -> str:
+    """What is where after an interrupt; rows carry their index, some may be missing."""
+    if not kept.count:
+        return f"interrupted before the first row; {kept.path} was not touched"
+    return f"interrupted: {kept.count} of {total} rows are in {kept.path}"
+
+
+def _exit_as(tally: Tally, assert_pass: bool) -> None:
+    """Leave with the exit code that a run calls for."""
+    if tally.unscored:
         raise typer.Exit(EXIT_NO_SCORE)
-    if assert_pass and not done.success:
+    if assert_pass and not tally.success:
         raise typer.Exit(EXIT_FAILED)
 
 
@@ -156,38 +228,6 @@ def _require_reachable(model: Any) -> None:
     reachable = getattr(model, "require_reachable", None)
     if reachable is not None:
         sync(reachable)
-
-
-class _Rows:
-    """Rows written as they come. An earlier file is kept until there is a first row."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._file: IO[str] | None = None
-        self.count = 0
-
-    def __enter__(self) -> _Rows:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._file is not None:
-            self._file.close()
-
-    def after_interrupt(self, total: int) -> str:
-        """What is where after an interrupt; rows carry their index, some may be missing."""
-        if not self.count:
-            return f"interrupted before the first row; {self._path} was not touched"
-        return f"interrupted: {self.count} of {total} rows are in {self._path}"
-
-    def add(self, row: CaseResult) -> None:
-        """Write one row, for good."""
-        if self._file is None:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            # A lone surrogate comes out as the JSON escape it needs to be.
-            self._file = self._path.open("w", encoding="utf-8", errors="backslashreplace")
-        self._file.write(json.dumps(row.as_dict(), ensure_ascii=False) + "\n")
-        self._file.flush()
-        self.count += 1
 
 
 def _stems(metrics: Sequence[BaseMetric]) -> list[str]:
@@ -204,30 +244,17 @@ def _numbered(stem: str, number: int) -> str:
     return stem if number == 1 else f"{stem}-{number}"
 
 
-def _draw_views(metric: BaseMetric, rows: list[CaseResult], case: int | None, stem: Path) -> None:
+def _draw_views(metric: BaseMetric, tally: Tally, stem: Path) -> None:
     """The three pictures of one metric."""
     from dagengine.render import draw
 
     spec = metric.spec()
     _save(draw(spec), stem.with_name(f"{stem.name}-tree.svg"))
-    shown = _shown_row(spec, rows, case)
-    if shown is not None:
-        result = next(m for m in shown.metrics if m.metric == spec.name)
-        _save(draw(spec, result=result, case=shown.case), stem.with_name(f"{stem.name}-path.svg"))
-    _save(draw(spec, rows=rows), stem.with_name(f"{stem.name}-counts.svg"))
-
-
-def _shown_row(spec: MetricSpec, rows: list[CaseResult], case: int | None) -> CaseResult | None:
-    if case is not None:
-        found = [row for row in rows if row.index == case]
-        if not found:
-            raise typer.BadParameter(f"there is no case {case}; there are {len(rows)}")
-        return found[0]
-
-    def steps(row: CaseResult) -> int:
-        return sum(len(m.steps) for m in row.metrics if m.metric == spec.name)
-
-    return max(rows, key=steps, default=None)
+    found = tally.metrics.get(spec.name)
+    if found is not None and found.shown is not None:
+        case, result = found.shown
+        _save(draw(spec, result=result, case=case), stem.with_name(f"{stem.name}-path.svg"))
+    _save(draw(spec, rows=tally), stem.with_name(f"{stem.name}-counts.svg"))
 
 
 def _save(picture: Any, path: Path) -> None:
@@ -248,7 +275,7 @@ def render(
     ] = Path("tree.svg"),
     results: Annotated[
         Path | None,
-        typer.Option(help="A results.jsonl: draw how often each edge was taken."),
+        typer.Option(help="The rows of a run: draw how often each edge was taken."),
     ] = None,
     case: Annotated[
         int | None, typer.Option(help="With --results: draw the path of the case with this index.")
@@ -258,24 +285,25 @@ def render(
 
     With several metrics in the file, each picture's name gets the metric's name added.
     """
-    from dagengine.loading import load_metrics, load_results
+    from dagengine.loading import load_metrics
     from dagengine.render import draw
+    from dagengine.rows import read_rows
+    from dagengine.tally import Tally
 
-    rows = None if results is None else load_results(results)
-    if case is not None and rows is None:
+    tally = None if results is None else Tally(read_rows(results), case)
+    if case is not None and tally is None:
         raise typer.BadParameter("--case needs --results")
     loaded = load_metrics(metrics)
     for metric, stem in zip(loaded, _stems(loaded), strict=True):
         spec = metric.spec()
         name = out if len(loaded) == 1 else out.with_stem(f"{out.stem}-{stem}")
         if case is None:
-            _save(draw(spec, rows=rows), name)
-        else:
-            row = _shown_row(spec, rows or [], case)
-            found = [m for m in row.metrics if m.metric == spec.name] if row else []
-            if not found:
-                raise typer.BadParameter(f"{results} has no result of {spec.name!r}")
-            _save(draw(spec, result=found[0], case=row.case if row else ""), name)
+            _save(draw(spec, rows=tally), name)
+            continue
+        found = tally.metrics.get(spec.name) if tally else None
+        if found is None or found.shown is None:
+            raise typer.BadParameter(f"{results} has no result of {spec.name!r} on case {case}")
+        _save(draw(spec, result=found.shown[1], case=found.shown[0]), name)
 
 
 @app.command()
@@ -309,15 +337,19 @@ def check(
     data: Annotated[
         Path | None, typer.Option(help="Also check that these test cases have what is read.")
     ] = None,
+    mapped: Mapped = None,
+    delimiter: Delimiters = None,
     strict: Annotated[bool, typer.Option(help="Let warnings fail the check, too.")] = False,
 ) -> None:
     """Check metrics without asking anything: every problem, with what to do about it.
 
     Exit codes: 0 no errors, 1 errors (with --strict also warnings), 2 unreadable input.
     """
+    from dagengine.cases import read_cases
+    from dagengine.cases import strict as valid
     from dagengine.checks import check as find_problems
     from dagengine.evaluation import check_cases, missing_fields
-    from dagengine.loading import load_cases, load_metrics
+    from dagengine.loading import load_metrics
     from dagengine.plan import compile_metrics
 
     loaded = load_metrics(metrics)
@@ -328,9 +360,10 @@ def check(
     if errors or (strict and problems):
         raise typer.Exit(EXIT_FAILED)
     if data is not None:
-        plan, cases = compile_metrics(loaded), load_cases(data)
-        check_cases(plan, cases)
-        for line in missing_fields(plan, cases):
+        columns, delimiters = _pairs("--map", mapped), _pairs("--delimiter", delimiter)
+        plan, cases = compile_metrics(loaded), read_cases(data, map=columns, delimiters=delimiters)
+        check_cases(plan, cases.check())
+        for line in missing_fields(plan, valid(cases)):
             typer.echo(f"warning: {line}")
     names = ", ".join(metric.spec().name for metric in loaded)
     typer.echo(f"ok: {names} ({len(problems)} warnings)")

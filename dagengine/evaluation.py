@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import atexit
 import os
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Sequence
 from contextlib import nullcontext
 from typing import Any, TypeVar
 
@@ -11,8 +13,10 @@ import anyio
 import sniffio
 from anyio.from_thread import start_blocking_portal
 
+from dagengine.cases import AsyncCases, Cases, Item, read_cases
 from dagengine.errors import DagengineError, GraphError, InputError, Problem
 from dagengine.gateway import DEFAULT_LIMITS, Gateway, Limits, Sink
+from dagengine.golden import CASE_OF, GOLDEN_TYPES, App, as_app
 from dagengine.judges import as_judge, open_judges
 from dagengine.plan import HasSpec, Plan, compile_metrics
 from dagengine.question import Judge
@@ -20,9 +24,13 @@ from dagengine.report import print_table, progress_bar
 from dagengine.results import CaseResult, EvaluationResult, Totals
 from dagengine.runner import Runner
 from dagengine.store import Store, as_store
-from dagengine.test_case import CASE_TYPES, TestCase, case_label, read_field
+from dagengine.tally import Tally
+from dagengine.test_case import TestCase, case_label, read_field
 
 R = TypeVar("R")
+# What can be evaluated: whatever `read_cases` takes, and data sets.
+Source = Iterable[Any] | AsyncIterable[Any]
+AnyApp = App | Callable[[Any], Any]
 StoreLike = Store | str | os.PathLike[str]
 
 
@@ -54,10 +62,11 @@ def _inside_a_loop() -> bool:
 
 
 async def stream(
-    test_cases: Iterable[TestCase],
+    test_cases: Source,
     metrics: Sequence[HasSpec],
     on_row: Callable[[CaseResult], None],
     *,
+    app: AnyApp | None = None,
     model: Any = None,
     limits: Limits | None = None,
     on_attempt: Sink | None = None,
@@ -65,20 +74,28 @@ async def stream(
 ) -> Totals:
     """Run metrics over cases and hand out every row, in data set order.
 
-    `model` is the judge of every metric that names none (see `as_judge`); `on_attempt`
-    gets every call to a judge, failed ones included. `store` is a file of answers (a path or
-    a Store): what it holds is not asked again, what is asked it will hold. Memory is bounded
-    by what is in flight. Raises GraphError or InputError before the first call, InputError
-    later when the store fails, JudgeSetupError when a judge cannot work at all; a case never
-    raises.
+    `test_cases` is whatever `read_cases` takes, or a data set; a source that makes one wait
+    should be an async iterator, so that earlier cases are judged meanwhile. `app` completes
+    goldens (see `App`). `model` is the judge of every metric that names none (see
+    `as_judge`); `on_attempt` gets every call to a judge, failed ones included. `store` is a
+    file of answers (a path or a Store): what it holds is not asked again, what is asked it
+    will hold.
+
+    Rows are not kept, and memory is bounded by what is in flight. Raises GraphError or
+    InputError before the first call, InputError later when the store fails, JudgeSetupError
+    when a judge cannot work at all. A case never raises: an invalid row among the first ones
+    of a file is an InputError, a later one an `invalid_case` outcome. When the source itself
+    fails half-way, what came before is finished and handed out, and then InputError names
+    the row.
     """
     if not isinstance(metrics, Sequence) or not metrics:
         raise InputError(f"metrics must be a list of at least one metric, got {metrics!r:.80}")
-    if not isinstance(test_cases, Iterable) or isinstance(test_cases, CASE_TYPES):
-        raise InputError(f"test_cases must be a list of test cases, got {test_cases!r:.80}")
-    plan = compile_metrics(metrics)
-    if isinstance(test_cases, Sequence):
-        check_cases(plan, test_cases)
+    plan, caller = compile_metrics(metrics), as_app(app)
+    cases = _cases(test_cases, caller)
+    if isinstance(cases, Cases):
+        items = cases.check()
+        check_cases(plan, items)
+        _check_goldens(items, caller)
     judges = [as_judge(model if own is None else own) for own in plan.models]
     check_judges(plan, judges)
     kept = None if store is None else as_store(store)
@@ -87,7 +104,7 @@ async def stream(
     try:
         async with kept.open() if kept else nullcontext() as stored, open_judges(needed):
             gateway = Gateway(limits or DEFAULT_LIMITS, on_attempt, stored)
-            await Runner(plan, judges, gateway, on_row).run(_valid(test_cases))
+            await Runner(plan, judges, gateway, on_row, caller).run(cases)
     except BaseExceptionGroup as group:
         raise _only(group) from None
     return gateway.totals
@@ -101,9 +118,10 @@ def _only(error: BaseException) -> BaseException:
 
 
 async def a_evaluate(
-    test_cases: Iterable[TestCase],
+    test_cases: Source,
     metrics: Sequence[HasSpec],
     *,
+    app: AnyApp | None = None,
     model: Any = None,
     limits: Limits | None = None,
     show: bool = True,
@@ -113,11 +131,13 @@ async def a_evaluate(
 ) -> EvaluationResult:
     """Run metrics over cases; one row per case, in order, whatever happened to the others.
 
-    `show` draws a progress bar (on a terminal) and prints the result table. See `stream`
-    for the other arguments and for what is raised. Metrics are left untouched.
+    All rows are kept: for more than fits in memory there is `stream`. `show` draws a
+    progress bar (on a terminal) and prints the result table. See `stream` for the other
+    arguments and for what is raised. Metrics are left untouched.
     """
     rows: list[CaseResult] = []
-    total = len(test_cases) if isinstance(test_cases, Sequence) else None
+    cases = _cases(test_cases, app)
+    total = cases.count() if show and isinstance(cases, Cases) else None
     with progress_bar(total, show) as advance:
 
         def take(row: CaseResult) -> None:
@@ -127,24 +147,25 @@ async def a_evaluate(
                 on_row(row)
 
         totals = await stream(
-            test_cases,
+            cases,
             metrics,
             take,
+            app=app,
             model=model,
             limits=limits,
             on_attempt=on_attempt,
             store=store,
         )
-    result = EvaluationResult(tuple(rows), totals)
     if show:
-        print_table(result)
-    return result
+        print_table(Tally(rows), totals)
+    return EvaluationResult(tuple(rows), totals)
 
 
 def evaluate(
-    test_cases: Iterable[TestCase],
+    test_cases: Source,
     metrics: Sequence[HasSpec],
     *,
+    app: AnyApp | None = None,
     model: Any = None,
     limits: Limits | None = None,
     show: bool = True,
@@ -157,6 +178,7 @@ def evaluate(
         lambda: a_evaluate(
             test_cases,
             metrics,
+            app=app,
             model=model,
             limits=limits,
             show=show,
@@ -194,41 +216,57 @@ def assert_test(
         raise AssertionError(f"{row.case} failed {names}\n" + "\n".join(lines))
 
 
-def _valid(test_cases: Iterable[TestCase]) -> Iterator[TestCase]:
-    for index, case in enumerate(test_cases):
-        if not isinstance(case, CASE_TYPES):
-            raise InputError(f"case {index} is {type(case).__name__}, not a test case")
-        yield case
+def on_test_run_end(function: Callable[[], Any]) -> Callable[[], Any]:
+    """Decorator: call `function` once, when the program (or pytest) ends."""
+    return atexit.register(function)
 
 
-def check_cases(plan: Plan, test_cases: Sequence[TestCase]) -> None:
+def _cases(source: Any, app: AnyApp | None) -> Cases | AsyncCases:
+    """The cases of a source; of a data set its test cases, and its goldens for an app."""
+    goldens = getattr(source, "goldens", None)
+    if goldens and (app is not None or not len(source)):
+        source = [*source, *goldens]
+    cases: Cases | AsyncCases = read_cases(source)
+    return cases
+
+
+def _check_goldens(items: Sequence[Item], app: App | None) -> None:
+    """Raise InputError when goldens have no app, or an app has no goldens."""
+    some = any(isinstance(item, GOLDEN_TYPES) for item in items)
+    if some and app is None:
+        raise InputError("goldens have no output yet: give app=, the function that makes it")
+    if items and not some and app is not None:
+        raise InputError("an app completes goldens, but the cases are test cases")
+
+
+def check_cases(plan: Plan, items: Sequence[Item]) -> None:
     """Raise InputError when a field that is read exists in no case's type."""
-    kinds = dict.fromkeys(type(case) for case in _valid(test_cases))
+    kinds: dict[Any, None] = dict.fromkeys(CASE_OF.get(type(item), type(item)) for item in items)
     for unit in plan.units:
         for path in unit.reads:
             name = path.partition(".")[0]
             if kinds and not any(name in kind.model_fields for kind in kinds):
                 names = " and ".join(sorted(kind.__name__ for kind in kinds))
-                first = case_label(test_cases[0], 0)
                 raise InputError(
-                    f"node {unit.name!r} reads `{path}`, but the test cases ({first}, …) are "
-                    f"{names}, which have no such field"
+                    f"node {unit.name!r} reads `{path}`, but the test cases "
+                    f"({items[0].name or 'case 0'}, …) are {names}, which have no such field"
                 )
 
 
-def missing_fields(plan: Plan, test_cases: Sequence[TestCase]) -> list[str]:
-    """One line per field that some cases lack: how many, and the first of them."""
-    lines: list[str] = []
-    for path in plan.fields:
-        lacking = [
-            case_label(case, index)
-            for index, case in enumerate(test_cases)
-            if read_field(case, path) is None
-        ]
-        if lacking:
-            count = f"{len(lacking)} of {len(test_cases)}"
-            lines.append(f"{count} cases have no `{path}` (first: {lacking[0]})")
-    return lines
+def missing_fields(plan: Plan, test_cases: Iterable[Any]) -> list[str]:
+    """One line per field that some test cases lack: how many, and the first of them."""
+    counts, first, total = Counter[str](), dict[str, str](), 0
+    for index, case in enumerate(test_cases):
+        total += 1
+        for path in plan.fields:
+            if read_field(case, path) is None:
+                counts[path] += 1
+                first.setdefault(path, case_label(case, index))
+    return [
+        f"{counts[path]} of {total} cases have no `{path}` (first: {first[path]})"
+        for path in plan.fields
+        if counts[path]
+    ]
 
 
 def check_judges(plan: Plan, judges: Sequence[Judge]) -> None:
@@ -246,4 +284,12 @@ def check_judges(plan: Plan, judges: Sequence[Judge]) -> None:
         raise GraphError(problems)
 
 
-__all__ = ["DagengineError", "a_evaluate", "assert_test", "evaluate", "stream", "sync"]
+__all__ = [
+    "DagengineError",
+    "a_evaluate",
+    "assert_test",
+    "evaluate",
+    "on_test_run_end",
+    "stream",
+    "sync",
+]

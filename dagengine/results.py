@@ -22,6 +22,7 @@ class OutcomeKind(StrEnum):
     OK = "ok"
     SKIPPED = "skipped"
     MISSING_FIELD = "missing_field"
+    INVALID_CASE = "invalid_case"
     JUDGE_REFUSED = "judge_refused"
     UNPARSEABLE = "unparseable"
     PROVIDER_ERROR = "provider_error"
@@ -38,6 +39,9 @@ class Failure:
     node: str
     message: str
     raw: str | None = None
+
+    def __str__(self) -> str:
+        return f"{self.kind} at {self.node}: {self.message}"
 
     def as_dict(self) -> dict[str, Any]:
         """JSON-ready form."""

@@ -10,16 +10,16 @@ from __future__ import annotations
 import heapq
 import itertools
 import math
-import traceback
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import deque
+from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
-from pathlib import Path
-from typing import Any, TypeVar, cast
+from functools import partial
 
 import anyio
 import anyio.lowlevel
-from pydantic import BaseModel
 
+from dagengine.asking import Ask, reason_question, wants_reason, write_reason
+from dagengine.completing import completed, described
 from dagengine.errors import (
     DagengineError,
     JudgeError,
@@ -29,59 +29,24 @@ from dagengine.errors import (
 )
 from dagengine.flights import Flights
 from dagengine.gateway import Gateway, is_cancelled
-from dagengine.graph import MetricSpec
+from dagengine.golden import App, ConversationalGolden, Golden
 from dagengine.node import Given, NodeValue
 from dagengine.plan import Plan, Unit
-from dagengine.prompts import Evidence, messages_for, output_type
-from dagengine.question import NO_USAGE, Answer, Judge, Message, Question
+from dagengine.question import NO_USAGE, Judge
 from dagengine.results import CaseResult, Failure, MetricResult, OutcomeKind
 from dagengine.scheduler import CaseState
-from dagengine.test_case import TestCase, case_label, read_field
+from dagengine.sources import FedSource, PulledSource, Source
+from dagengine.test_case import InvalidCase, TestCase, case_label, read_field
 
-T = TypeVar("T", bound=BaseModel)
 Emit = Callable[[CaseResult], None]
+Item = TestCase | Golden | ConversationalGolden | InvalidCase
+Work = Callable[[], Awaitable[None]]
 
 # Rows that may wait for an earlier one; beyond it no new case is admitted.
 _REORDER = 10_000
 # Nodes of plain Python never wait; a worker lets others have a turn this often.
 _TURNS = 64
 _PASSING = frozenset({OutcomeKind.PROVIDER_ERROR, OutcomeKind.TIMEOUT})
-_REASON = (
-    "Explain in two or three sentences, to somebody who reads a report, why an evaluation "
-    "ended with this score. Use only the recorded path."
-)
-
-
-class _Ask:
-    """What one running node asks with: its unit's judge, through the gateway."""
-
-    def __init__(self, gateway: Gateway, judge: Judge) -> None:
-        self._gateway = gateway
-        self._judge = judge
-        self.usage = NO_USAGE
-
-    async def __call__(self, question: Question[T]) -> Answer[T]:
-        answer = await self._gateway.ask(self._judge, question)
-        self.usage += answer.usage
-        return answer
-
-    async def each(self, questions: Sequence[Question[T]]) -> list[Answer[T]]:
-        """All at once. The failure reported is that of the first question that failed."""
-        answers: list[Answer[T] | JudgeError | None] = [None] * len(questions)
-
-        async def one(place: int, question: Question[T]) -> None:
-            try:
-                answers[place] = await self(question)
-            except JudgeError as error:
-                answers[place] = error
-
-        async with anyio.create_task_group() as group:
-            for place, question in enumerate(questions):
-                group.start_soon(one, place, question)
-        for answer in answers:
-            if isinstance(answer, JudgeError):
-                raise answer
-        return cast("list[Answer[T]]", answers)
 
 
 class _Run:
@@ -98,19 +63,31 @@ class _Run:
 
 
 class Runner:
-    """Runs one plan over one iterable of cases; use an instance once."""
+    """Runs one plan over one source of cases; use an instance once."""
 
-    def __init__(self, plan: Plan, judges: Sequence[Judge], gateway: Gateway, emit: Emit) -> None:
-        """`judges` stand in the order of `plan.models`; `emit` gets rows in order."""
+    def __init__(
+        self,
+        plan: Plan,
+        judges: Sequence[Judge],
+        gateway: Gateway,
+        emit: Emit,
+        app: App | None = None,
+    ) -> None:
+        """`judges` stand in the order of `plan.models`; `emit` gets rows in order.
+
+        `app` completes goldens.
+        """
         self._plan = plan
+        self._app = app
         self._gateway = gateway
         self._emit = emit
         self._judges = judges
         self._constants: Flights[NodeValue | Failure] = Flights(len(plan.units) + 1)
         self._first_slot = [min(unit.slots) for unit in plan.units]
-        self._cases: Iterator[tuple[int, TestCase]] = iter(())
-        self._exhausted = False
+        self._source: Source[Item] = PulledSource(())
         self._heap: list[tuple[int, int, int, _Run]] = []
+        self._goldens: deque[tuple[int, Golden | ConversationalGolden]] = deque()
+        self._completing = 0
         self._open = 0
         self._admitted = 0
         self._idle: list[anyio.Event] = []
@@ -120,11 +97,18 @@ class Runner:
         self._waiting: dict[int, CaseResult] = {}
         self._next_row = 0
 
-    async def run(self, cases: Iterable[TestCase]) -> None:
-        """Run everything; returns when every case has its row."""
-        self._cases = iter(enumerate(cases))
+    async def run(self, cases: Iterable[Item] | AsyncIterable[Item]) -> None:
+        """Run everything; returns when every case has its row.
+
+        Raises InputError, after that, when the source broke off.
+        """
         try:
             async with anyio.create_task_group() as self._group:
+                if isinstance(cases, AsyncIterable):
+                    self._source = fed = FedSource(cases)
+                    self._group.start_soon(fed.feed, self._news)
+                else:
+                    self._source = PulledSource(cases)
                 self._spawn()
         except (anyio.get_cancelled_exc_class(), KeyboardInterrupt):
             # Interrupted: finished rows that wait for an earlier one are kept, too.
@@ -134,6 +118,19 @@ class Runner:
         if self._next_row != self._admitted:
             lost = self._admitted - self._next_row
             raise RuntimeError(f"{lost} rows are missing; this is a bug of dagengine")
+        if self._source.error is not None:
+            raise self._source.error
+
+    @property
+    def _over(self) -> bool:
+        return self._source.ended and not self._source.ready and not self._open
+
+    def _news(self) -> None:
+        """An async source has a case more, or has ended."""
+        if self._over:
+            self._wake_all()
+        else:
+            self._call_help()
 
     def _spawn(self) -> None:
         self._workers += 1
@@ -141,14 +138,14 @@ class Runner:
 
     async def _work(self) -> None:
         for turn in itertools.count(1):
-            item = self._next()
-            if item is None:
-                if self._exhausted and not self._open:
+            work = self._next()
+            if work is None:
+                if self._over:
                     self._wake_all()
                     return
                 await self._rest()
                 continue
-            await self._step(*item)
+            await work()
             if not turn % _TURNS:
                 await anyio.lowlevel.checkpoint()
 
@@ -162,42 +159,79 @@ class Runner:
             event.set()
         self._idle.clear()
 
-    def _next(self) -> tuple[_Run, Unit] | None:
-        """The most urgent ready unit, admitting cases as long as none is ready."""
-        while not self._heap:
-            if self._exhausted or len(self._waiting) >= _REORDER:
+    def _next(self) -> Work | None:
+        """The most urgent work, admitting cases as long as there is none."""
+        while not self._heap and not self._goldens:
+            if len(self._waiting) >= _REORDER or self._app_is_busy() or not self._admit():
                 return None
-            if not self._admit():
-                return None
-        _, _, unit, run = heapq.heappop(self._heap)
         self._call_help()
-        return run, self._plan.units[unit]
+        if self._goldens:
+            return partial(self._complete, *self._goldens.popleft())
+        _, _, unit, run = heapq.heappop(self._heap)
+        return partial(self._step, run, self._plan.units[unit])
+
+    def _app_is_busy(self) -> bool:
+        return self._app is not None and self._completing >= self._app.max_in_flight
 
     def _call_help(self) -> None:
         """Have one more worker look for work while there may be some."""
-        if self._heap or not self._exhausted:
+        if self._heap or self._source.ready:
             if self._idle:
                 self._idle.pop().set()
             elif self._workers < self._max_workers:
                 self._spawn()
 
     def _admit(self) -> bool:
-        index, case = next(self._cases, (None, None))
-        if index is None or case is None:
-            self._exhausted = True
-            if not self._open:
+        """Take one more case; False when there is none (now)."""
+        item = self._source.take()
+        if item is None:
+            if self._over:
                 self._wake_all()
             return False
-        limit = self._gateway.limits.case_timeout
-        deadline = math.inf if limit is None else anyio.current_time() + limit
-        state = CaseState(self._plan, self._missing(case))
+        index = self._admitted
         self._open += 1
         self._admitted += 1
+        if isinstance(item, InvalidCase):
+            failure = Failure(OutcomeKind.INVALID_CASE, "data set", str(item))
+            self._fail_case(index, item.name, failure)
+        elif isinstance(item, Golden | ConversationalGolden):
+            self._goldens.append((index, item))
+            self._completing += 1
+        else:
+            self._start(index, item, self._deadline())
+        return True
+
+    def _deadline(self) -> float:
+        limit = self._gateway.limits.case_timeout
+        return math.inf if limit is None else anyio.current_time() + limit
+
+    def _start(self, index: int, case: TestCase, deadline: float) -> None:
+        state = CaseState(self._plan, self._missing(case))
         run = _Run(index, case, state, deadline)
         self._queue(run)
         if state.finished:
-            self._close(run, state.results())
-        return True
+            self._close(index, case_label(case, index), state.results())
+
+    def _fail_case(self, index: int, label: str, failure: Failure) -> None:
+        """The row of a case that no metric can run on."""
+        state = CaseState(self._plan, {metric.index: failure for metric in self._plan.metrics})
+        self._close(index, label, state.results())
+
+    async def _complete(self, index: int, golden: Golden | ConversationalGolden) -> None:
+        """Have the app complete a golden, then begin with the case."""
+        deadline, outcome = self._deadline(), None
+        with anyio.CancelScope(deadline=deadline):
+            outcome = await completed(self._app, golden)
+        self._completing -= 1
+        if outcome is None:
+            outcome = Failure(OutcomeKind.TIMEOUT, "app", self._too_long())
+        if isinstance(outcome, Failure):
+            self._fail_case(index, golden.name or f"case {index}", outcome)
+        else:
+            self._start(index, outcome, deadline)
+
+    def _too_long(self) -> str:
+        return f"the case took longer than its {self._gateway.limits.case_timeout} s"
 
     def _missing(self, case: TestCase) -> dict[int, Failure]:
         """Metrics that are certain to read a field that the case does not have."""
@@ -237,14 +271,14 @@ class Runner:
         if outcome is not None:
             self._tell(run, unit, outcome)
         elif anyio.current_time() >= run.deadline:
-            limit = self._gateway.limits.case_timeout
-            message = f"the case took longer than its {limit} s"
-            run.state.fail(unit.index, Failure(OutcomeKind.TIMEOUT, unit.name, message))
+            failure = Failure(OutcomeKind.TIMEOUT, unit.name, self._too_long())
+            run.state.fail(unit.index, failure)
         else:
             run.state.cancelled(unit.index)
         self._queue(run)
         if run.state.finished:
-            self._close(run, await self._explained(run))
+            results = await self._explained(run)
+            self._close(run.index, case_label(run.case, run.index), results)
 
     def _tell(self, run: _Run, unit: Unit, outcome: NodeValue | Failure) -> None:
         if isinstance(outcome, Failure):
@@ -285,7 +319,7 @@ class Runner:
             message = "its own code was cancelled from within"
             return Failure(OutcomeKind.CODE_ERROR, unit.name, message)
         except (Exception, SystemExit) as error:  # noqa: BLE001 - user code may raise anything
-            return Failure(OutcomeKind.CODE_ERROR, unit.name, _described(error))
+            return Failure(OutcomeKind.CODE_ERROR, unit.name, described(error))
 
     async def _value(self, run: _Run, unit: Unit) -> NodeValue:
         fields = tuple((path, read_field(run.case, path)) for path in unit.reads)
@@ -298,7 +332,7 @@ class Runner:
             for label, source, slot in unit.sources
             if slot < 0 or state.is_live(slot)
         )
-        ask = _Ask(self._gateway, self._judges[unit.judge])
+        ask = Ask(self._gateway, self._judges[unit.judge])
         value = await unit.node.run(Given(fields, inputs, run.case), ask)
         return value if ask.usage == NO_USAGE else replace(value, usage=ask.usage)
 
@@ -307,71 +341,30 @@ class Runner:
         results = list(run.state.results())
         for metric in self._plan.metrics:
             result = results[metric.index]
-            if _wants_reason(metric.spec, result):
-                question = _reason_question(metric.spec, result)
+            if wants_reason(metric.spec, result):
+                question = reason_question(metric.spec, result)
                 ask = self._ask_for(metric.scope)
-                results[metric.index] = await self._write_reason(
-                    result, question, ask, run.deadline
-                )
+                results[metric.index] = await write_reason(result, question, ask, run.deadline)
         return tuple(results)
 
-    def _ask_for(self, scope: int) -> _Ask:
+    def _ask_for(self, scope: int) -> Ask:
         model = self._plan.scopes[scope].spec.model
         place = next(
             i for i, known in enumerate(self._plan.models) if known is model or known == model
         )
-        return _Ask(self._gateway, self._judges[place])
+        return Ask(self._gateway, self._judges[place])
 
-    async def _write_reason(
-        self, result: MetricResult, question: Question[Any], ask: _Ask, deadline: float
-    ) -> MetricResult:
-        """One last call; when it fails the composed reason stays, and says so."""
-        why = "the case's time was over"
-        with anyio.CancelScope(deadline=deadline):
-            try:
-                answer: Any = await ask(question)
-                return replace(result, reason=answer.value.output)
-            except JudgeError as error:
-                why = str(error)
-        note = f"(no reason written by the judge: {why})"
-        return replace(result, reason=f"{result.reason or ''}\n{note}".strip())
-
-    def _close(self, run: _Run, results: tuple[MetricResult, ...]) -> None:
+    def _close(self, index: int, label: str, results: tuple[MetricResult, ...]) -> None:
         """Hand out the row, and those that waited for it."""
-        row = CaseResult(run.index, case_label(run.case, run.index), results)
         self._open -= 1
-        self._waiting[run.index] = row
+        self._waiting[index] = CaseResult(index, label, results)
         while self._next_row in self._waiting:
             self._emit(self._waiting.pop(self._next_row))
             self._next_row += 1
-        if self._exhausted and not self._open:
+        if self._over:
             self._wake_all()
         else:
             self._call_help()
-
-
-def _wants_reason(spec: MetricSpec, result: MetricResult) -> bool:
-    """Whether the judge is to write the reason of a result."""
-    if result.score is None or not (spec.judged_reason and spec.include_reason):
-        return False
-    return spec.reason_if_perfect or result.score < 1
-
-
-def _reason_question(spec: MetricSpec, result: MetricResult) -> Question[Any]:
-    """The question for a reason, in the metric's own words where it has some."""
-    score, path = result.score or 0.0, result.reason or ""
-    evidence = [Evidence("path", path), Evidence("score", f"{score:.4g} of 1")]
-    messages: tuple[Message, ...] = messages_for(_REASON, evidence)
-    if spec.reason_wording is not None:
-        messages = ({"role": "user", "content": spec.reason_wording(score, path)},)
-    return Question(messages, output_type(str), name=f"{result.metric} reason")
-
-
-def _described(error: BaseException) -> str:
-    """An exception of somebody's code: what, and where."""
-    frames = traceback.extract_tb(error.__traceback__)
-    place = f" ({Path(frames[-1].filename).name} line {frames[-1].lineno})" if frames else ""
-    return f"{type(error).__name__}: {error}{place}"
 
 
 class _PassingError(DagengineError):

@@ -357,7 +357,11 @@ async def test_every_attempt_reaches_the_ledger() -> None:
     ("call", "error", "words"),
     [
         (lambda: evaluate(numbered(1), [DAGMetric("m", DAG())], show=False), GraphError, "no root"),
-        (lambda: evaluate(cast(Any, ["text"]), [tree()], show=False), InputError, "case 0 is str"),
+        (
+            lambda: evaluate(cast(Any, ["text"]), [tree()], show=False),
+            InputError,
+            "case 0: str",
+        ),
         (
             lambda: evaluate(
                 [ConversationalTestCase(turns=[Turn(role="user", content="hi")])],

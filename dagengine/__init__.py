@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from dagengine.evaluation import assert_test as assert_test
     from dagengine.evaluation import evaluate as evaluate
     from dagengine.evaluation import stream as stream
-    from dagengine.gateway import Limits as Limits
+    from dagengine.limits import Limits as Limits
     from dagengine.plan import compile_metrics as compile_metrics
     from dagengine.prompts import PromptTemplate as PromptTemplate
 
 _HOME = {
     "DagengineError": "errors",
-    "Limits": "gateway",
+    "Limits": "limits",
     "PromptTemplate": "prompts",
     "a_evaluate": "evaluation",
     "assert_test": "evaluation",

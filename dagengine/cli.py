@@ -89,7 +89,7 @@ def run(
     3 a case has no score, 130 interrupted.
     """
     from dagengine.evaluation import evaluate
-    from dagengine.gateway import Limits
+    from dagengine.limits import Limits
     from dagengine.loading import load_cases, load_judge, load_metrics
     from dagengine.plan import compile_metrics
 

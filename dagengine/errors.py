@@ -15,6 +15,7 @@
         ├── UnparseableError      the answer does not fit what was asked
         ├── ProviderError         the endpoint failed (HTTP status, connection)
         ├── JudgeTimeoutError     the call's deadline passed
+        ├── OverBudgetError       the run has spent what it may spend
         └── RecordingMissError    a recorded judge has no such recording
 """
 
@@ -145,6 +146,12 @@ class JudgeTimeoutError(JudgeError):
     """Raised when one call exceeded its deadline; retried like a transient failure."""
 
     kind = "timeout"
+
+
+class OverBudgetError(JudgeError):
+    """Raised instead of a call that the run's `max_calls` or `budget` does not allow."""
+
+    kind = "over_budget"
 
 
 class RecordingMissError(JudgeError):

@@ -10,8 +10,9 @@ import sniffio
 from anyio.from_thread import start_blocking_portal
 
 from dagengine.errors import DagengineError, GraphError, InputError, Problem
-from dagengine.gateway import DEFAULT_LIMITS, Gateway, Limits, Sink
+from dagengine.gateway import Gateway, Sink
 from dagengine.judges import as_judge, open_judges
+from dagengine.limits import DEFAULT_LIMITS, Limits
 from dagengine.plan import HasSpec, Plan, compile_metrics
 from dagengine.question import Judge
 from dagengine.report import print_table, progress_bar
@@ -75,9 +76,10 @@ async def stream(
     judges = [as_judge(model if own is None else own) for own in plan.models]
     check_judges(plan, judges)
     gateway = Gateway(limits or DEFAULT_LIMITS, on_attempt)
-    asked = {unit.judge for unit in plan.units if unit.node.asks}
+    asked = sorted({unit.judge for unit in plan.units if unit.node.asks})
+    gateway.expect(judges[index] for index in asked)
     try:
-        async with open_judges([judges[index] for index in sorted(asked)]):
+        async with open_judges([judges[index] for index in asked]):
             await Runner(plan, judges, gateway, on_row).run(_valid(test_cases))
     except BaseExceptionGroup as group:
         raise _only(group) from None

@@ -152,7 +152,8 @@ class Totals:
     """Sums over the ledger of one run.
 
     `asked` counts questions, `shared` those of them answered by an equal one, `calls` the
-    attempts made, `retried` the attempts after a first one.
+    attempts made, `retried` the attempts after a first one. `cost` is in US dollars by the
+    known prices (see `dagengine.prices`), None when a judge without one was asked.
     """
 
     asked: int = 0
@@ -161,6 +162,7 @@ class Totals:
     retried: int = 0
     failed: int = 0
     usage: Usage = NO_USAGE
+    cost: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -76,10 +76,14 @@ class CustomJudge:
         self._takes_schema = "schema" in inspect.signature(self._call).parameters
 
     @property
+    def model(self) -> str:
+        """The model's own name."""
+        return str(getattr(self._llm, "get_model_name", lambda: "")())
+
+    @property
     def identity(self) -> str:
         """The class and the model's own name."""
-        kind = type(self._llm)
-        name = getattr(self._llm, "get_model_name", lambda: "")()
+        kind, name = type(self._llm), self.model
         # Two objects of one name may differ in what they were set up with.
         return f"{kind.__module__}.{kind.__qualname__} {name} {id(self._llm):x}"
 

@@ -2,7 +2,7 @@
 
 ::
 
-    closed ──5 failures in a row──▶ open ──patience used up──▶ given up
+    closed ──failures in a row──▶ open ──patience used up──▶ given up
        ▲                             │ one probe at a time,
        └────────any answer───────────┘ after growing waits
 """
@@ -23,7 +23,8 @@ class Breaker:
     """One judge's circuit breaker; times are seconds on any one clock.
 
     While the circuit is open nobody calls, except one probe at a time from `opens_at` on.
-    `given_up` says why nobody will call any more, or is None.
+    `is_open` says whether it is out of order for the time being, `given_up` why nobody will
+    call any more, or is None.
     """
 
     def __init__(self, name: str, patience: float) -> None:
@@ -37,12 +38,8 @@ class Breaker:
         self._answered = False
         self._probe: int | None = None
         self._next_probe = -math.inf
+        self.is_open = False
         self.given_up: str | None = None
-
-    @property
-    def is_open(self) -> bool:
-        """Whether the judge is out of order for the time being."""
-        return self._failures >= _IN_A_ROW
 
     @property
     def opens_at(self) -> float:
@@ -56,9 +53,9 @@ class Breaker:
         if self.is_open:
             self._probe = serial
 
-    def answered(self, serial: int) -> None:
+    def answered(self) -> None:
         """An answer of any kind: the judge is in order."""
-        self._answered = True
+        self._answered, self.is_open = True, False
         self._failures = self._refusals = 0
         self._probe, self._wait = None, _FIRST_WAIT
 
@@ -67,28 +64,35 @@ class Breaker:
         if serial == self._probe:
             self._probe = None
 
-    def failed(self, serial: int, now: float, why: str, retry_after: float = 0.0) -> None:
-        """The endpoint did not answer, or answered that it cannot now."""
+    def failed(
+        self, serial: int, now: float, why: str, in_flight: int = 1, retry_after: float = 0.0
+    ) -> None:
+        """The endpoint did not answer, or answered that it cannot now.
+
+        `in_flight` counts the calls under way, this one included: failures are often faster
+        than answers, so a few of them among many calls do not open the circuit.
+        """
         if not self._failures:
             self._since = now
         self._failures += 1
-        if serial == self._probe:
-            self._probe = None
-            self._wait = min(_LONGEST_WAIT, 2 * self._wait)
-            self._schedule(now, why)
-        elif self._failures == _IN_A_ROW:
-            self._schedule(now, why)
         if retry_after > self._patience:
             self._give_up(
                 f"it asks to wait {retry_after:g} s ({why}), which is longer than the patience of "
                 f"{self._patience:g} s; run again later, or raise Limits.patience"
             )
+        elif serial == self._probe:
+            self._probe = None
+            self._wait = min(_LONGEST_WAIT, 2 * self._wait)
+            self._schedule(now, why)
+        elif not self.is_open and self._failures >= max(_IN_A_ROW, in_flight):
+            self.is_open = True
+            self._schedule(now, why)
 
     def refused(self, serial: int, status: int | None, why: str) -> None:
         """The endpoint said no for good."""
         self.ended(serial)
-        if status is not None:
-            self._failures = 0
+        if status is not None:  # it did answer
+            self._failures, self.is_open = 0, False
         if status in _FOR_GOOD and not self._answered:
             self._refusals += 1
             if self._refusals >= _HOPELESS:

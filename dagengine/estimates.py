@@ -9,7 +9,7 @@ from dagengine.question import Question, Usage
 _CHARACTERS = 4.0  # per token, in English, before anything is learnt
 _OVERHEAD = 64.0  # tokens around a prompt: roles, the answer's schema
 _OUTPUT = 256.0
-_WEIGHT = 0.1  # of the newest answer
+_WEIGHT = 0.1  # of the newest answer, once there are some
 
 
 class Estimates:
@@ -18,6 +18,7 @@ class Estimates:
     def __init__(self) -> None:
         self._per_character = 1 / _CHARACTERS
         self._output = _OUTPUT
+        self._seen = 0
 
     def of(self, question: Question[Any]) -> Usage:
         """The tokens that a call is likely to use."""
@@ -28,9 +29,11 @@ class Estimates:
     def learn(self, question: Question[Any], usage: Usage) -> None:
         """Take over what the server counted; nothing where it does not count."""
         if usage.input_tokens:
-            seen = usage.input_tokens / _length(question)
-            self._per_character += _WEIGHT * (seen - self._per_character)
-            self._output += _WEIGHT * (usage.output_tokens - self._output)
+            self._seen += 1
+            weight = max(_WEIGHT, 1 / self._seen)
+            found = usage.input_tokens / _length(question)
+            self._per_character += weight * (found - self._per_character)
+            self._output += weight * (usage.output_tokens - self._output)
 
 
 def _length(question: Question[Any]) -> float:

@@ -84,7 +84,7 @@ class Lane:
         """Learn from how a call ended; a refusal and nonsense are answers, too."""
         if error is None or isinstance(error, RefusedError | UnparseableError):
             self.concurrency.succeeded(call.serial, self.in_flight)
-            self.breaker.answered(call.serial)
+            self.breaker.answered()
         elif isinstance(error, JudgeTimeoutError):
             self._failed(call, error, overload=True)
         elif not isinstance(error, ProviderError):
@@ -100,12 +100,10 @@ class Lane:
         self, call: Call, error: Exception, overload: bool, retry_after: float = 0.0
     ) -> None:
         now = anyio.current_time()
-        self.breaker.failed(call.serial, now, str(error), retry_after)
-        if overload:
-            self.concurrency.rejected(call.serial, self.in_flight)
-            # A server that rejects whatever the load means the question, not its clients.
-            if retry_after and not self.concurrency.load_independent:
-                self._paused_until = max(self._paused_until, now + retry_after)
+        self.breaker.failed(call.serial, now, str(error), self.in_flight, retry_after)
+        everybody = overload and self.concurrency.rejected(call.serial, self.in_flight)
+        if retry_after and (everybody or self.breaker.is_open):
+            self._paused_until = max(self._paused_until, now + retry_after)
 
 
 class Limiter:

@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from dagengine.evaluation import evaluate as evaluate
     from dagengine.evaluation import on_test_run_end as on_test_run_end
     from dagengine.evaluation import stream as stream
-    from dagengine.gateway import Limits as Limits
+    from dagengine.limits import Limits as Limits
     from dagengine.plan import compile_metrics as compile_metrics
     from dagengine.prompts import PromptTemplate as PromptTemplate
     from dagengine.store import Store as Store
 
 _HOME = {
     "DagengineError": "errors",
-    "Limits": "gateway",
+    "Limits": "limits",
     "PromptTemplate": "prompts",
     "Store": "store",
     "a_evaluate": "evaluation",

@@ -142,7 +142,7 @@ def run(
     """
     from dagengine.cases import read_cases
     from dagengine.evaluation import stream, sync
-    from dagengine.gateway import Limits
+    from dagengine.limits import Limits
     from dagengine.loading import load_app, load_judge, load_metrics
     from dagengine.plan import compile_metrics
     from dagengine.report import print_table, progress_bar

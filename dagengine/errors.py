@@ -16,6 +16,7 @@
         ├── UnparseableError      the answer does not fit what was asked
         ├── ProviderError         the endpoint failed (HTTP status, connection)
         ├── JudgeTimeoutError     the call's deadline passed
+        ├── OverBudgetError       the run has spent what it may spend
         └── RecordingMissError    a recorded judge, or a store in replay, has no such answer
 """
 
@@ -150,6 +151,12 @@ class JudgeTimeoutError(JudgeError):
     """Raised when one call exceeded its deadline; retried like a transient failure."""
 
     kind = "timeout"
+
+
+class OverBudgetError(JudgeError):
+    """Raised instead of a call that the run's `max_calls` or `budget` does not allow."""
+
+    kind = "over_budget"
 
 
 class RecordingMissError(JudgeError):

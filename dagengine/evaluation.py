@@ -15,9 +15,10 @@ from anyio.from_thread import start_blocking_portal
 
 from dagengine.cases import AsyncCases, Cases, Item, read_cases
 from dagengine.errors import DagengineError, GraphError, InputError, Problem
-from dagengine.gateway import DEFAULT_LIMITS, Gateway, Limits, Sink
+from dagengine.gateway import Gateway, Sink
 from dagengine.golden import CASE_OF, GOLDEN_TYPES, App, as_app
 from dagengine.judges import as_judge, open_judges
+from dagengine.limits import DEFAULT_LIMITS, Limits
 from dagengine.plan import HasSpec, Plan, compile_metrics
 from dagengine.question import Judge
 from dagengine.report import print_table, progress_bar
@@ -99,11 +100,12 @@ async def stream(
     judges = [as_judge(model if own is None else own) for own in plan.models]
     check_judges(plan, judges)
     kept = None if store is None else as_store(store)
-    asked = {unit.judge for unit in plan.units if unit.node.asks}
-    needed = [] if kept and kept.replay else [judges[index] for index in sorted(asked)]
+    asked = sorted({unit.judge for unit in plan.units if unit.node.asks})
+    needed = [] if kept and kept.replay else [judges[index] for index in asked]
     try:
         async with kept.open() if kept else nullcontext() as stored, open_judges(needed):
             gateway = Gateway(limits or DEFAULT_LIMITS, on_attempt, stored)
+            gateway.expect(needed)
             await Runner(plan, judges, gateway, on_row, caller).run(cases)
     except BaseExceptionGroup as group:
         raise _only(group) from None

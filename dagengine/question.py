@@ -171,14 +171,20 @@ def schema_json(answer_type: type[BaseModel]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Tokens that a call used, as the provider counted them."""
+    """Tokens that a call used, as the provider counted them.
+
+    `cached_tokens` are those of `input_tokens` that the provider had in its cache.
+    """
 
     input_tokens: int = 0
     output_tokens: int = 0
+    cached_tokens: int = 0
 
     def __add__(self, other: Usage) -> Usage:
         return Usage(
-            self.input_tokens + other.input_tokens, self.output_tokens + other.output_tokens
+            self.input_tokens + other.input_tokens,
+            self.output_tokens + other.output_tokens,
+            self.cached_tokens + other.cached_tokens,
         )
 
 

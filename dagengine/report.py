@@ -144,6 +144,8 @@ def cost_line(totals: Totals) -> str:
     tokens = totals.usage.input_tokens + totals.usage.output_tokens
     if tokens:
         parts.append(f"{tokens:,} tokens")
+    if totals.cost:
+        parts.append(f"about ${totals.cost:.4f}")
     return ", ".join(parts)
 
 

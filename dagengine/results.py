@@ -170,6 +170,8 @@ class Totals:
 
     `asked` counts questions, `shared` those of them answered by an equal one, `cached` those
     answered by a store, `calls` the attempts made, `retried` the attempts after a first one.
+    `cost` is in US dollars by the known prices (see `dagengine.prices`), None when a judge
+    without one was asked.
     """
 
     asked: int = 0
@@ -179,6 +181,7 @@ class Totals:
     failed: int = 0
     usage: Usage = NO_USAGE
     cached: int = 0
+    cost: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -86,7 +86,11 @@ def answer_text(message: Any) -> str:
 
 def usage_of(completion: ChatCompletion) -> Usage:
     usage = completion.usage
-    return Usage(usage.prompt_tokens, usage.completion_tokens) if usage else Usage()
+    if usage is None:
+        return Usage()
+    details = usage.prompt_tokens_details
+    cached = (details.cached_tokens if details else None) or 0
+    return Usage(usage.prompt_tokens, usage.completion_tokens, cached)
 
 
 def tokens_of(choice: Any) -> tuple[TokenChoice, ...] | None:

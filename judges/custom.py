@@ -118,26 +118,27 @@ class CustomJudge:
         self._takes_schema = "schema" in inspect.signature(self._call).parameters
 
     @property
+    def model(self) -> str:
+        """The model's own name."""
+        return str(getattr(self._llm, "get_model_name", lambda: "")() or "")
+
+    @property
     def identity(self) -> str:
         """The class, the model's own name, and which object it is.
 
         Two objects of one name may differ in what they were set up with.
         """
-        return f"{self._kind} {self._model_name()} {id(self._llm):x}"
+        return f"{self._kind} {self.model} {id(self._llm):x}"
 
     @property
     def durable_identity(self) -> str | None:
         """The class and the model's own name; None for a model without a name."""
-        name = self._model_name()
-        return f"{self._kind} {name}" if name else None
+        return f"{self._kind} {self.model}" if self.model else None
 
     @property
     def _kind(self) -> str:
         kind = type(self._llm)
         return f"{kind.__module__}.{kind.__qualname__}"
-
-    def _model_name(self) -> str:
-        return str(getattr(self._llm, "get_model_name", lambda: "")() or "")
 
     async def answer(self, question: Question[T]) -> Answer[T]:
         """One attempt; raises UnparseableError when the text holds no answer."""

@@ -10,8 +10,8 @@ from typing import Any, ClassVar, Self
 
 from dagengine.errors import DagengineError, MetricFailedError
 from dagengine.evaluation import a_evaluate, sync
-from dagengine.gateway import DEFAULT_LIMITS, Limits
 from dagengine.graph import Graph, MetricSpec
+from dagengine.limits import DEFAULT_LIMITS, Limits
 from dagengine.node import Ask, Asked, BaseNode, Given, NodeValue
 from dagengine.render import Picture, draw
 from dagengine.report import print_steps

@@ -28,6 +28,7 @@ from dagengine.errors import (
 from dagengine.judges.completions import (
     answer_text,
     checked,
+    completion_type,
     error_message,
     make_strict,
     status_error,
@@ -123,9 +124,7 @@ class OpenAIJudge:
 
         async def post(body: dict[str, Any]) -> Any:
             make_strict(body, str(api.base_url))
-            return await api.post(
-                "/chat/completions", cast_to=openai.types.chat.ChatCompletion, body=body
-            )
+            return await api.post("/chat/completions", cast_to=completion_type(), body=body)
 
         registry, provider = instructor.v2.mode_registry, instructor.Provider.OPENAI
         handlers = {
@@ -240,6 +239,8 @@ class OpenAIJudge:
             )
         except (IncompleteOutputException, ResponseParsingError, ValidationError, ValueError):
             return None, completion
+        # Answers are remembered for the whole run; the completion must not be kept with them.
+        vars(value).pop("_raw_response", None)
         return value, completion
 
     def _body(self, options: Options) -> dict[str, Any]:

@@ -20,7 +20,7 @@ import sys
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
@@ -270,14 +270,14 @@ async def _input_closed() -> None:
     await closed.wait()
 
 
-def main() -> None:
-    """Read the command line and serve."""
+def read_settings(arguments: Sequence[str] | None = None) -> Settings:
+    """The settings that command line options make; those of this process by default."""
     parser = argparse.ArgumentParser(description="A fast stand-in for an OpenAI-compatible server.")
     for one in fields(Settings):
         name, kind = f"--{one.name.replace('_', '-')}", type(one.default)
         parser.add_argument(name, type=kind, default=one.default, help=one.metadata["help"])
-    asyncio.run(serve(Settings(**vars(parser.parse_args()))))
+    return Settings(**vars(parser.parse_args(arguments)))
 
 
 if __name__ == "__main__":
-    main()
+    asyncio.run(serve(read_settings()))

@@ -811,7 +811,9 @@ async def test_an_answer_does_not_keep_the_completion_it_was_read_from() -> None
     with OpenAIServer(lambda body: Reply(OK)) as server:
         answer = await OpenAIJudge("m", base_url=server.base_url).answer(question())
     assert answer.value.verdict == "Yes"
-    assert not any(isinstance(held, ChatCompletion) for held in gc.get_referents(vars(answer.value)))
+    assert not any(
+        isinstance(held, ChatCompletion) for held in gc.get_referents(vars(answer.value))
+    )
 
 
 async def test_token_probabilities_that_are_no_data_of_the_protocol_are_none() -> None:

@@ -51,12 +51,10 @@ class Case:
 
 @dataclass(frozen=True)
 class Measured:
-    """Seconds of wall and processor time (before the clocks started, and between them),
-    megabytes at the peak, how many scores there should be and how many there are."""
+    """Seconds of wall and processor time, megabytes at the peak, scores wanted and scores made."""
 
     wall: float
     cpu: float
-    start_cpu: float
     peak: float
     wanted: int
     scored: int
@@ -104,7 +102,6 @@ def measure(run: Callable[[Job, int, int], Sequence[float | None]]) -> None:
     """Follow the protocol; `run` judges cases (from, how many) and returns all their scores."""
     job = Job(**json.loads(sys.stdin.readline()))
     run(job, job.cases, job.warm_up)
-    start_cpu = _cpu()
     print("\nWARM", flush=True)
     sys.stdin.readline()
     cpu, wall = _cpu(), time.perf_counter()
@@ -113,7 +110,7 @@ def measure(run: Callable[[Job, int, int], Sequence[float | None]]) -> None:
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     wanted = job.cases * (5 if job.workload == RAG else 1)
     scored = sum(score is not None for score in scores)
-    found = Measured(wall, cpu, start_cpu, peak, wanted, scored)
+    found = Measured(wall, cpu, peak, wanted, scored)
     print("\nDONE", json.dumps(asdict(found)), flush=True)
 
 

@@ -337,7 +337,7 @@ def test_the_plain_client_asks_all_of_it_for_every_case() -> None:
 
 
 def a_run(calls: int = 30, cpu: float = 0.3, wall: float = 1.0, ideal: float = 1.0) -> Run:
-    return Run(Measured(wall, cpu, 0.0, 50.0, 10, 10), 10, calls, 4, 0.1, ideal)
+    return Run(Measured(wall, cpu, 50.0, 10, 10), 10, calls, 4, 0.1, ideal)
 
 
 def test_figures_are_per_call_and_per_case() -> None:
@@ -394,7 +394,7 @@ def test_what_was_not_measured_has_no_target() -> None:
 
 
 def test_a_run_with_missing_scores_is_no_run() -> None:
-    found = Measured(1.0, 1.0, 0.0, 50.0, wanted=10, scored=9)
+    found = Measured(1.0, 1.0, 50.0, wanted=10, scored=9)
     job = Job(base_url="", workload=TREE, cases=10, warm_up=0, in_flight=1)
     with pytest.raises(throughput.RunError, match="1 of 10 scores are missing"):
         throughput.run_of(found, job, {}, {}, Pace(0.05, 1))

@@ -237,9 +237,10 @@ def _once_more(row: Row, client: Client, plan: Plan) -> Row:
 
 def table_of(rows: Sequence[Row]) -> Table:
     """One row per client and workload: medians, the least in brackets, ratios to ours."""
-    table = Table("workload", title="median of the turns (least), x: times dagengine's")
+    table = Table(title="median of the turns (least), x: times dagengine's")
     heads = ("cases", "calls\na case", "CPU a call\nms", "x", "wall /\nideal", "cases/s", "x",
              "peak\nMB", "at\nonce", "server")  # fmt: skip
+    table.add_column("workload", min_width=12)
     table.add_column("client", no_wrap=True)
     for head in heads:
         table.add_column(head, justify="right", no_wrap=True)

@@ -29,6 +29,7 @@ from dagengine.errors import (
 from dagengine.judges.completions import (
     answer_text,
     checked,
+    completion_type,
     error_message,
     make_strict,
     status_error,
@@ -142,9 +143,7 @@ class OpenAIJudge:
 
         async def post(body: dict[str, Any]) -> Any:
             make_strict(body, str(api.base_url))
-            return await api.post(
-                "/chat/completions", cast_to=openai.types.chat.ChatCompletion, body=body
-            )
+            return await api.post("/chat/completions", cast_to=completion_type(), body=body)
 
         return post
 
@@ -255,6 +254,8 @@ class OpenAIJudge:
             )
         except (IncompleteOutputException, ResponseParsingError, ValidationError, ValueError):
             return None, completion
+        # Answers are remembered for the whole run; the completion must not be kept with them.
+        vars(value).pop("_raw_response", None)
         return value, completion
 
     def _body(self, options: Options) -> dict[str, Any]:

@@ -803,3 +803,20 @@ async def test_text_that_has_no_utf8_form_is_a_typed_outcome() -> None:
     asked = await ask(Reply(OK), question("lone \ud800 surrogate"))
     assert isinstance(asked.error, ProviderError)
     assert asked.outcomes == ["provider_error"]
+
+
+async def test_an_answer_does_not_keep_the_completion_it_was_read_from() -> None:
+    from openai.types.chat import ChatCompletion
+
+    with OpenAIServer(lambda body: Reply(OK)) as server:
+        answer = await OpenAIJudge("m", base_url=server.base_url).answer(question())
+    assert answer.value.verdict == "Yes"
+    assert not any(
+        isinstance(held, ChatCompletion) for held in gc.get_referents(vars(answer.value))
+    )
+
+
+async def test_token_probabilities_that_are_no_data_of_the_protocol_are_none() -> None:
+    with OpenAIServer(lambda body: Reply(OK, logprobs=[])) as server:
+        answer = await OpenAIJudge("m", base_url=server.base_url).answer(question())
+    assert answer.tokens is None

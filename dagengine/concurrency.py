@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-_START = 16
+START = 16
 _BACK = 0.8  # of what was under way at the rejection
 _FAR_BACK = 0.5  # when that was not enough
 _SLACK = 20  # one rejection in so many calls is no reason to step back
@@ -43,8 +43,8 @@ class Concurrency:
     Calls that end in any other way need not be told.
     """
 
-    def __init__(self, ceiling: int) -> None:
-        self.limit = min(_START, ceiling)
+    def __init__(self, ceiling: int, start: int = START) -> None:
+        self.limit = min(start, ceiling)
         self._ceiling = ceiling
         self._serial = 0
         self._epoch = 0  # the last serial number before the last step back

@@ -100,7 +100,8 @@ class Gateway:
         identity = judge.identity
         desk = self._desks.get(identity)
         if desk is None:
-            desk = _Desk(judge, Lane(identity, self.limits), self._budget.price_of(judge))
+            lane = Lane(identity, self.limits, batched=judge.capabilities.batched)
+            desk = _Desk(judge, lane, self._budget.price_of(judge))
             self._desks[identity] = desk
             self._limiter.open(desk.lane)
         return desk if desk.judge is judge else replace(desk, judge=judge)
@@ -218,7 +219,7 @@ class Gateway:
 
     async def _answer(self, judge: Judge, question: Question[T]) -> Answer[T]:
         """An answer within the deadline; whatever else a judge does is a JudgeError."""
-        limit = self.limits.call_timeout
+        limit = None if judge.capabilities.batched else self.limits.call_timeout
         try:
             with anyio.move_on_after(limit):
                 return await judge.answer(question)

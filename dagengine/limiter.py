@@ -11,7 +11,7 @@ import anyio
 import anyio.lowlevel
 
 from dagengine.breaker import Breaker
-from dagengine.concurrency import Concurrency
+from dagengine.concurrency import START, Concurrency
 from dagengine.errors import JudgeTimeoutError, ProviderError, RefusedError, UnparseableError
 from dagengine.limits import Limits
 from dagengine.pacing import Pace
@@ -33,10 +33,11 @@ class Call:
 class Lane:
     """One judge as far as limits go: what it can take, what it may be asked, who waits."""
 
-    def __init__(self, name: str, limits: Limits) -> None:
-        """`name` is the judge's identity."""
+    def __init__(self, name: str, limits: Limits, *, batched: bool = False) -> None:
+        """`name` is the judge's identity; what goes in batches needs no careful start."""
         self.name = name
-        self.concurrency = Concurrency(limits.max_in_flight)
+        ceiling = limits.max_in_flight
+        self.concurrency = Concurrency(ceiling, ceiling if batched else START)
         self.breaker = Breaker(name, limits.patience)
         self.in_flight = 0
         self.waiting: deque[Call] = deque()

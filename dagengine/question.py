@@ -227,12 +227,17 @@ class Capabilities:
     asking again may bring another answer. `logprobs`: whether it may give token probabilities
     where they are asked for. That is never a condition: a question that asks for them in vain
     is answered all the same, and a rating then counts as it stands (its mode is `raw`).
+    `caches_prefixes`: whether it pays to let one of many prompts with a long common beginning
+    go ahead of the others. `batched`: questions are collected and answered together, hours
+    later perhaps, so that there is no deadline for one of them.
     """
 
     schema: bool = True
     text: bool = True
     logprobs: bool = False
     repeatable: bool = True
+    caches_prefixes: bool = False
+    batched: bool = False
 
 
 class Judge(Protocol):

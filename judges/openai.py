@@ -72,7 +72,7 @@ class OpenAIJudge:
     hold, looked up when the first question is asked.
     """
 
-    capabilities = Capabilities(logprobs=True)
+    capabilities = Capabilities(logprobs=True, caches_prefixes=True)
 
     def __init__(
         self,

@@ -20,6 +20,7 @@ from dagengine.flights import Flights
 from dagengine.limiter import Call, Lane, Limiter
 from dagengine.limits import DEFAULT_LIMITS as DEFAULT_LIMITS
 from dagengine.limits import Limits as Limits
+from dagengine.prefixes import Prefixes
 from dagengine.prices import Price
 from dagengine.question import NO_USAGE, Answer, Judge, Question, Usage
 from dagengine.results import Attempt, OutcomeKind, Totals
@@ -65,6 +66,7 @@ class Gateway:
         self._retrying = tenacity.AsyncRetrying(
             wait=tenacity.wait_random_exponential(limits.backoff, limits.max_backoff)
         )
+        self._prefixes = Prefixes()
         self._estimating = limits.budget is not None or limits.tokens_per_minute is not None
         self._asked = self._calls = self._retried = self._failed = 0
         self._usage = Usage()
@@ -169,6 +171,13 @@ class Gateway:
         return max(self._retrying.wait(state), asked)
 
     async def _attempt(self, desk: _Desk, question: Question[T], number: int) -> Answer[T]:
+        """One attempt, after the first of those whose prompts begin alike."""
+        if not desk.judge.capabilities.caches_prefixes:
+            return await self._in_turn(desk, question, number)
+        async with self._prefixes.turn(desk.lane.name, question.messages):
+            return await self._in_turn(desk, question, number)
+
+    async def _in_turn(self, desk: _Desk, question: Question[T], number: int) -> Answer[T]:
         """Wait for a turn, call, and give the place back whatever happens."""
         estimate = desk.estimates.of(question) if self._estimating else NO_USAGE
         call = await self._limiter.enter(desk.lane, estimate.input_tokens + estimate.output_tokens)

@@ -6,7 +6,7 @@ A failure is data too: never a NaN, never a silent 0, never a bare None.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
@@ -74,7 +74,9 @@ class Step:
         names = ("node", "kind", "output", "verdict", "reason", "score", "mode")
         row = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
         if self.usage != NO_USAGE:
-            row["usage"] = asdict(self.usage)
+            # Not what a provider had in its cache: that depends on the timing.
+            used = self.usage
+            row["usage"] = {"input_tokens": used.input_tokens, "output_tokens": used.output_tokens}
         return {**row, "outcome": str(self.outcome)}
 
 

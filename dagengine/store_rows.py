@@ -8,6 +8,7 @@ import sqlite3
 import time
 import zlib
 from collections.abc import Mapping, Sequence
+from dataclasses import astuple
 from typing import Any, NamedTuple, TypeVar
 
 from pydantic import BaseModel
@@ -84,7 +85,7 @@ def entry_of(key: bytes, judge: str, question: Question[Any], answer: Answer[Any
 
 def _fields(answer: Answer[Any]) -> dict[str, Any]:
     """An answer as JSON; of its value nothing, which is in the text."""
-    usage = [answer.usage.input_tokens, answer.usage.output_tokens]
+    usage = list(astuple(answer.usage))
     fields: dict[str, Any] = {"raw": answer.raw, "mode": answer.mode, "usage": usage}
     if answer.tokens is not None:
         fields["tokens"] = [[choice.token, choice.alternatives] for choice in answer.tokens]

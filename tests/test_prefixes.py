@@ -2,11 +2,16 @@
 
 import anyio
 import pytest
+from openai_server import Json, OpenAIServer, Reply
 
+from dagengine import evaluate
+from dagengine.judges import OpenAIJudge
+from dagengine.metrics import DAGMetric
+from dagengine.metrics.dag import DAG, BinaryJudgementNode
 from dagengine.prefixes import PREFIX_CHARACTERS, Prefixes, prefix_of
 from dagengine.question import Message
+from dagengine.test_case import LLMTestCase
 
-pytestmark = pytest.mark.anyio
 LONG = "x" * PREFIX_CHARACTERS
 
 
@@ -43,6 +48,7 @@ class Calls:
                 raise ConnectionError
 
 
+@pytest.mark.anyio
 async def test_followers_wait_for_the_first_and_then_go_together() -> None:
     calls = Calls(Prefixes())
     async with anyio.create_task_group() as group:
@@ -57,6 +63,7 @@ async def test_followers_wait_for_the_first_and_then_go_together() -> None:
             event.set()
 
 
+@pytest.mark.anyio
 async def test_short_prompts_and_other_beginnings_do_not_wait() -> None:
     calls = Calls(Prefixes())
     async with anyio.create_task_group() as group:
@@ -71,6 +78,7 @@ async def test_short_prompts_and_other_beginnings_do_not_wait() -> None:
             event.set()
 
 
+@pytest.mark.anyio
 async def test_when_the_first_fails_the_next_goes_ahead_alone() -> None:
     calls = Calls(Prefixes())
     async with anyio.create_task_group() as group:
@@ -90,6 +98,7 @@ async def test_when_the_first_fails_the_next_goes_ahead_alone() -> None:
             event.set()
 
 
+@pytest.mark.anyio
 async def test_when_the_first_is_cancelled_nobody_waits_for_ever() -> None:
     calls = Calls(Prefixes())
     with anyio.fail_after(5):
@@ -108,6 +117,7 @@ async def test_when_the_first_is_cancelled_nobody_waits_for_ever() -> None:
     assert calls.under_way == ["a", "b"]
 
 
+@pytest.mark.anyio
 async def test_a_prefix_cools_down_when_nobody_uses_it(monkeypatch: pytest.MonkeyPatch) -> None:
     prefixes = Prefixes()
     async with prefixes.turn("judge", prompt("a")):
@@ -121,3 +131,33 @@ async def test_a_prefix_cools_down_when_nobody_uses_it(monkeypatch: pytest.Monke
         assert len(calls.under_way) == 1
         for event in calls.go.values():
             event.set()
+
+
+def metric_with_long_criterion() -> DAGMetric:
+    asked = BinaryJudgementNode(
+        f"Is it polite? {LONG}", evaluation_params=["input"], then={True: 10, False: 0}
+    )
+    return DAGMetric(name="polite", dag=DAG(root_nodes=[asked]))
+
+
+def test_one_call_warms_the_cache_that_serves_all_others() -> None:
+    """The server caches a beginning once its first call is through, as providers do."""
+    warm: set[str] = set()
+    hits: list[bool] = []
+
+    def respond(body: Json) -> Reply:
+        beginning = body["messages"][0]["content"]
+        hits.append(beginning in warm)
+        # What is under way together has begun before any of it was through.
+        if server.in_flight == 1:
+            warm.add(beginning)
+        return Reply('{"reason": "", "verdict": true}', delay=0.02)
+
+    server = OpenAIServer(respond)
+    cases = [LLMTestCase(input=f"case {number}") for number in range(30)]
+    with server:
+        judge = OpenAIJudge("m", base_url=server.base_url)
+        done = evaluate(cases, [metric_with_long_criterion()], model=judge, show=False)
+    assert done.scores("polite") == [1.0] * 30
+    assert hits == [False] + [True] * 29
+    assert server.in_flight_max > 1

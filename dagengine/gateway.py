@@ -24,6 +24,7 @@ from dagengine.prefixes import Prefixes
 from dagengine.prices import Price
 from dagengine.question import NO_USAGE, Answer, Judge, Question, Usage
 from dagengine.results import Attempt, OutcomeKind, Totals
+from dagengine.spans import NO_SPANS, NoSpans
 from dagengine.store import Answers
 
 T = TypeVar("T", bound=BaseModel)
@@ -53,10 +54,12 @@ class Gateway:
         limits: Limits = DEFAULT_LIMITS,
         sink: Sink | None = None,
         stored: Answers | None = None,
+        spans: NoSpans = NO_SPANS,
     ) -> None:
         self.limits = limits
         self._sink = sink
         self._stored = stored
+        self._spans = spans
         self._cached = 0
         self._flights: Flights[Answer[Any]] = Flights(limits.remembered)
         self._limiter = Limiter(limits.max_in_flight)
@@ -83,6 +86,7 @@ class Gateway:
             usage=self._usage,
             cached=self._cached,
             cost=self._budget.cost,
+            in_flight=self._limiter.in_flight,
         )
 
     def expect(self, judges: Iterable[Judge]) -> None:
@@ -102,7 +106,7 @@ class Gateway:
         identity = judge.identity
         desk = self._desks.get(identity)
         if desk is None:
-            lane = Lane(identity, self.limits, batched=judge.capabilities.batched)
+            lane = Lane(identity, self.limits, elastic=judge.capabilities.elastic)
             desk = _Desk(judge, lane, self._budget.price_of(judge))
             self._desks[identity] = desk
             self._limiter.open(desk.lane)
@@ -200,7 +204,9 @@ class Gateway:
         started = time.perf_counter()
         usage, mode, failure = NO_USAGE, None, None
         try:
-            answer = await self._answer(desk.judge, question)
+            with self._spans.call(desk.lane.name, question, number) as span:
+                answer = await self._answer(desk.judge, question)
+                self._spans.answered(span, answer)
             usage, mode = answer.usage, answer.mode
             return answer
         except JudgeError as error:

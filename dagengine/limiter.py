@@ -33,11 +33,11 @@ class Call:
 class Lane:
     """One judge as far as limits go: what it can take, what it may be asked, who waits."""
 
-    def __init__(self, name: str, limits: Limits, *, batched: bool = False) -> None:
-        """`name` is the judge's identity; what goes in batches needs no careful start."""
+    def __init__(self, name: str, limits: Limits, *, elastic: bool = False) -> None:
+        """`name` is the judge's identity; an elastic one needs no careful start."""
         self.name = name
         ceiling = limits.max_in_flight
-        self.concurrency = Concurrency(ceiling, ceiling if batched else START)
+        self.concurrency = Concurrency(ceiling, ceiling if elastic else START)
         self.breaker = Breaker(name, limits.patience)
         self.in_flight = 0
         self.waiting: deque[Call] = deque()
@@ -115,6 +115,11 @@ class Limiter:
         self._free = ceiling
         self._lanes: list[Lane] = []
         self._tickets = itertools.count()
+
+    @property
+    def in_flight(self) -> int:
+        """Calls under way."""
+        return sum(lane.in_flight for lane in self._lanes)
 
     def open(self, lane: Lane) -> None:
         """Take up a lane."""

@@ -46,7 +46,7 @@ class Limits:
     included; `budget` (None: any) is US dollars. No call starts beyond them, and what was
     not asked ends as `over_budget`. `prices` maps a model's name to US dollars per million
     tokens, `(input, output)` or `(input, output, cached input)`, and goes before the
-    built-in table, which ages.
+    built-in table, which ages; `"*"` stands for every other model.
 
     **Memory.** `remembered` (100,000) answers are kept for equal questions later in the run.
 

@@ -14,12 +14,11 @@ from dagengine.cases import read_cases, strict
 from dagengine.errors import DagengineError, InputError
 from dagengine.golden import App
 from dagengine.graph import Graph
-from dagengine.judges.choosing import as_judge
+from dagengine.judges.batch import OpenAIBatchJudge
+from dagengine.judges.choosing import DEFAULT_MODEL, PROVIDERS, as_judge
 from dagengine.metrics.base import BaseMetric
 from dagengine.metrics.dag import DAGMetric
 from dagengine.question import Judge
-from dagengine.results import CaseResult
-from dagengine.rows import read_rows
 from dagengine.test_case import TestCase
 
 
@@ -111,6 +110,15 @@ def load_judge(target: str | None, base_url: str | None) -> Judge:
     return as_judge(value)
 
 
+def load_batch_judge(model: str | None, base_url: str | None) -> Judge:
+    """The judge for `--batch`; raises InputError for what has no batch API."""
+    provider, _, rest = (model or DEFAULT_MODEL).partition("/")
+    if ".py" in provider or (rest and provider in PROVIDERS - {"openai"} and base_url is None):
+        raise InputError(f"--batch asks a model of OpenAI's batch API, which {model!r} is not")
+    name = rest if provider == "openai" and rest and base_url is None else model
+    return OpenAIBatchJudge(name or DEFAULT_MODEL, base_url=base_url)
+
+
 def load_app(target: str, max_in_flight: int) -> App:
     """The app for `--app file.py:function` (by default the function `app`)."""
     path, name = _split(target)
@@ -126,8 +134,3 @@ def load_cases(path: str | Path) -> list[TestCase]:
     if not found:
         raise InputError(f"{path} holds no test case")
     return found
-
-
-def load_results(path: str | Path) -> list[CaseResult]:
-    """Rows that a run wrote; raises InputError that names the line."""
-    return list(read_rows(path))

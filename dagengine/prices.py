@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 from dagengine.errors import InputError
 from dagengine.question import Usage
 
+ANY = "*"
 # Endings that name a release of a model and not another model.
 _RELEASE = re.compile(r"-(latest|preview|\d{4}-\d{2}-\d{2}|\d{8}|\d{3})$")
 
@@ -100,15 +101,13 @@ def _is_amount(value: Any) -> bool:
 def find_price(model: str | None, own: Mapping[str, Any]) -> Price | None:
     """The price of a model, or None when it is not known.
 
-    The user's prices go first. A provider in front of the name (`openai/gpt-4o`) and a
-    release behind it (`gpt-4o-2024-11-20`) are left out where they are not listed.
+    The user's prices go first, and among them `*` stands for every model that has none. A
+    provider in front of the name (`openai/gpt-4o`) and a release behind it
+    (`gpt-4o-2024-11-20`) are left out where they are not listed.
     """
-    if model is None:
-        return None
-    bare = model.rpartition("/")[2]
-    for name in (model, bare, _RELEASE.sub("", bare)):
+    bare = (model or "").rpartition("/")[2]
+    names = (model or "", bare, _RELEASE.sub("", bare))
+    for name in (*names, ANY):
         if name in own:
             return as_price(name, own[name])
-        if name in PRICES:
-            return PRICES[name]
-    return None
+    return next((PRICES[name] for name in names if name in PRICES), None)

@@ -228,8 +228,9 @@ class Capabilities:
     where they are asked for. That is never a condition: a question that asks for them in vain
     is answered all the same, and a rating then counts as it stands (its mode is `raw`).
     `caches_prefixes`: whether it pays to let one of many prompts with a long common beginning
-    go ahead of the others. `batched`: questions are collected and answered together, hours
-    later perhaps, so that there is no deadline for one of them.
+    go ahead of the others. `elastic`: it takes any number of questions at once, so that there
+    is nothing to find out carefully. `batched`: questions are collected and answered together,
+    hours later perhaps, so that there is no deadline for one of them.
     """
 
     schema: bool = True
@@ -237,6 +238,7 @@ class Capabilities:
     logprobs: bool = False
     repeatable: bool = True
     caches_prefixes: bool = False
+    elastic: bool = False
     batched: bool = False
 
 

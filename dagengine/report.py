@@ -1,10 +1,8 @@
-"""What a terminal shows: a progress bar while a run goes on, a table when it is over."""
+"""What a terminal shows when a run is over: a table, a summary, and what it cost."""
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any
 
 from dagengine.prompts import as_text
@@ -12,42 +10,6 @@ from dagengine.results import CaseResult, MetricResult, Step, Totals
 from dagengine.tally import Tally
 
 _MESSAGES = 5
-
-
-@contextmanager
-def progress_bar(total: int | None, show: bool) -> Iterator[Callable[[CaseResult], None]]:
-    """A bar on the terminal's error stream; quiet when that is not a terminal."""
-    if not (show and sys.stderr.isatty()):
-        yield lambda row: None
-        return
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
-
-    columns = (
-        TextColumn("judging"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[failed]} failed"),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-    )
-    failed = 0
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("", total=total, failed=0)
-
-        def advance(row: CaseResult) -> None:
-            nonlocal failed
-            failed += any(metric.failure is not None for metric in row.metrics)
-            bar.update(task, advance=1, failed=failed)
-
-        yield advance
 
 
 def print_table(tally: Tally, totals: Totals, console: Any = None) -> None:

@@ -173,7 +173,7 @@ class Totals:
     `asked` counts questions, `shared` those of them answered by an equal one, `cached` those
     answered by a store, `calls` the attempts made, `retried` the attempts after a first one.
     `cost` is in US dollars by the known prices (see `dagengine.prices`), None when a judge
-    without one was asked.
+    without one was asked. `in_flight` are the calls under way (0 when a run is over).
     """
 
     asked: int = 0
@@ -184,6 +184,7 @@ class Totals:
     usage: Usage = NO_USAGE
     cached: int = 0
     cost: float | None = None
+    in_flight: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import anyio
 import anyio.lowlevel
@@ -36,6 +37,7 @@ from dagengine.question import NO_USAGE, Judge
 from dagengine.results import CaseResult, Failure, MetricResult, OutcomeKind
 from dagengine.scheduler import CaseState
 from dagengine.sources import FedSource, PulledSource, Source
+from dagengine.spans import NO_SPANS, NoSpans
 from dagengine.test_case import InvalidCase, TestCase, case_label, read_field
 
 Emit = Callable[[CaseResult], None]
@@ -52,13 +54,16 @@ _PASSING = frozenset({OutcomeKind.PROVIDER_ERROR, OutcomeKind.TIMEOUT})
 class _Run:
     """One case under way."""
 
-    __slots__ = ("case", "deadline", "index", "scopes", "state")
+    __slots__ = ("case", "deadline", "index", "scopes", "span", "state")
 
-    def __init__(self, index: int, case: TestCase, state: CaseState, deadline: float) -> None:
+    def __init__(
+        self, index: int, case: TestCase, state: CaseState, deadline: float, span: Any
+    ) -> None:
         self.index = index
         self.case = case
         self.state = state
         self.deadline = deadline
+        self.span = span
         self.scopes: dict[int, anyio.CancelScope] = {}
 
 
@@ -72,11 +77,14 @@ class Runner:
         gateway: Gateway,
         emit: Emit,
         app: App | None = None,
+        *,
+        spans: NoSpans = NO_SPANS,
     ) -> None:
         """`judges` stand in the order of `plan.models`; `emit` gets rows in order.
 
         `app` completes goldens.
         """
+        self._spans = spans
         self._plan = plan
         self._app = app
         self._gateway = gateway
@@ -207,10 +215,14 @@ class Runner:
 
     def _start(self, index: int, case: TestCase, deadline: float) -> None:
         state = CaseState(self._plan, self._missing(case))
-        run = _Run(index, case, state, deadline)
+        run = _Run(index, case, state, deadline, self._spans.case(index, case))
         self._queue(run)
         if state.finished:
-            self._close(index, case_label(case, index), state.results())
+            self._finish(run, state.results())
+
+    def _finish(self, run: _Run, results: tuple[MetricResult, ...]) -> None:
+        self._spans.end(run.span, results)
+        self._close(run.index, case_label(run.case, run.index), results)
 
     def _fail_case(self, index: int, label: str, failure: Failure) -> None:
         """The row of a case that no metric can run on."""
@@ -264,7 +276,9 @@ class Runner:
         outcome: NodeValue | Failure | None = None
         with anyio.CancelScope(deadline=run.deadline) as scope:
             run.scopes[unit.index] = scope
-            outcome = await self._outcome(run, unit)
+            with self._spans.node(run.span, unit.name, unit.node.kind) as span:
+                outcome = await self._outcome(run, unit)
+                self._spans.came(span, outcome)
         del run.scopes[unit.index]
         if run.state.finished:
             return
@@ -277,8 +291,7 @@ class Runner:
             run.state.cancelled(unit.index)
         self._queue(run)
         if run.state.finished:
-            results = await self._explained(run)
-            self._close(run.index, case_label(run.case, run.index), results)
+            self._finish(run, await self._explained(run))
 
     def _tell(self, run: _Run, unit: Unit, outcome: NodeValue | Failure) -> None:
         if isinstance(outcome, Failure):

@@ -70,7 +70,7 @@ def _print_groups(path: Path, size: int, found: Sequence[Group]) -> None:
 
 
 def _print_record(record: Record) -> None:
-    asked, answered = record.answer["usage"]
+    asked, answered, *_ = record.answer["usage"]
     typer.echo(f"\n--- {record.node}, {record.created:%Y-%m-%d %H:%M:%S}, {record.judge}")
     typer.echo(f"    {record.key[:16]}, {record.question.options}, {asked} + {answered} tokens")
     for message in record.question.messages:

@@ -36,7 +36,7 @@ class OpenAIBatchJudge(OpenAIJudge):
     found under the same name.
     """
 
-    capabilities = Capabilities(logprobs=True, batched=True)
+    capabilities = Capabilities(logprobs=True, elastic=True, batched=True)
 
     def __init__(
         self,

@@ -98,7 +98,7 @@ class LexicalJudge:
     trying out graphs and for cheap first checks, not for grading.
     """
 
-    capabilities = Capabilities(text=False, repeatable=False)
+    capabilities = Capabilities(text=False, repeatable=False, elastic=True)
 
     def __init__(
         self,

@@ -29,7 +29,7 @@ class ScriptedJudge:
     that comes to say something else needs another name.
     """
 
-    capabilities = Capabilities()
+    capabilities = Capabilities(elastic=True)
 
     def __init__(self, script: Mapping[str, Any] | Script, name: str | None = None) -> None:
         self._script = script
@@ -83,7 +83,7 @@ class RecordedJudge:
     questions that ask for some.
     """
 
-    capabilities = Capabilities(repeatable=False, logprobs=True)
+    capabilities = Capabilities(repeatable=False, logprobs=True, elastic=True)
 
     def __init__(
         self,

@@ -36,7 +36,7 @@ from dagengine.prompts import (
     output_type,
     rating_type,
 )
-from dagengine.question import Answer, FirstMatch, Options, Question, Usage
+from dagengine.question import Answer, Capabilities, FirstMatch, Options, Question, Usage
 from dagengine.results import Attempt, OutcomeKind
 from dagengine.test_case import LLMTestCase
 
@@ -742,6 +742,12 @@ async def test_a_run_closes_its_connections() -> None:
     gc.collect()
 
 
+class Ready(OpenAIJudge):
+    """A judge that is asked without a careful start."""
+
+    capabilities = Capabilities(logprobs=True, elastic=True)
+
+
 async def test_as_many_requests_are_in_flight_as_the_limit_says_and_never_more() -> None:
     """Waves of 64 that are answered only when all of them are there."""
     limit = 64
@@ -750,7 +756,7 @@ async def test_as_many_requests_are_in_flight_as_the_limit_says_and_never_more()
     )
     cases = [LLMTestCase(input=str(n)) for n in range(3 * limit)]
     with Together(valid_reply, limit, lambda body: True) as server:
-        judge = OpenAIJudge("m", base_url=server.base_url)
+        judge = Ready("m", base_url=server.base_url)
         with anyio.fail_after(LIMIT):
             result = await a_evaluate(
                 cases,

@@ -154,7 +154,7 @@ def test_export_writes_every_answer_as_json(path: Path, tmp_path: Path) -> None:
     evidence = {row["question"]["messages"][1]["content"]: row for row in rows}
     row = evidence["<<<BEGIN input>>>\n\ud800\x1b\n<<<END input>>>"]
     assert json.loads(row["raw"]) == {"reason": "one says \ud800\x1b[31m", "verdict": True}
-    assert (row["node"], row["judge"], row["usage"]) == ("kind", "scripted one", [0, 0])
+    assert (row["node"], row["judge"], row["usage"]) == ("kind", "scripted one", [0, 0, 0])
 
 
 def test_merge_adds_what_is_not_there_and_keeps_what_is(path: Path, tmp_path: Path) -> None:

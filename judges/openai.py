@@ -281,7 +281,8 @@ class OpenAIJudge:
             raise RefusedError(f"the model refused: {choice.message.refusal}", tokens)
         if choice.finish_reason == "content_filter":
             raise RefusedError("the provider's content filter stopped the answer", tokens)
-        if choice.finish_reason == "length":
+        asked_for = question.parser is not None and question.options.max_tokens is not None
+        if choice.finish_reason == "length" and not asked_for:
             hint = "raise max_tokens or ask for less"
             raise UnparseableError(
                 f"the answer was cut off at the token limit; {hint}", raw, tokens

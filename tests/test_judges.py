@@ -737,3 +737,10 @@ def test_every_match_is_an_item(pattern: str) -> None:
     with pytest.raises(UnparseableError, match="none of the patterns") as caught:
         EveryMatch(pattern)("nothing")
     assert caught.value.raw == "nothing"
+
+
+@pytest.mark.parametrize("depth", [5_000, 100_000])
+def test_an_answer_that_is_nested_too_deeply_is_unparseable(depth: int) -> None:
+    text = '{"a":' * depth + "1" + "}" * depth
+    with pytest.raises(UnparseableError):
+        read_answer(question(), text)

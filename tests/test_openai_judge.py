@@ -277,6 +277,14 @@ async def test_an_answer_cut_off_at_the_token_limit_is_unparseable_and_says_why(
     assert set(asked.outcomes) == {"unparseable"}
 
 
+async def test_a_text_that_was_to_be_short_is_not_cut_off() -> None:
+    first = FirstMatch((("^m", "Yes"), ("^M", "No")))
+    one = question(parser=first, options=Options(max_tokens=1))
+    with OpenAIServer(lambda body: Reply("m", finish_reason="length")) as server:
+        answer = await OpenAIJudge("m", base_url=server.base_url).answer(one)
+    assert answer.raw == "m"
+
+
 @pytest.mark.parametrize(
     "failure",
     [

@@ -100,8 +100,6 @@ def _binned(stated: Stated, bins: int) -> list[Totals]:
 
 
 def _expected_error(all_: Totals) -> float:
-    size = sum(
-        number for key, number in all_.items() if isinstance(key, tuple) and key[1] == "answers"
-    )
-    places = {key[0] for key in all_ if isinstance(key, tuple)}
-    return sum(abs(all_[k, "stated"] - all_[k, "happened"]) for k in places) / size
+    places = {place for place, _ in all_}
+    gaps = [abs(all_[k, "stated"] - all_[k, "happened"]) for k in places]
+    return sum(gaps) / sum(all_[k, "answers"] for k in places)

@@ -77,10 +77,8 @@ def label_kappa(pairs: Labelled, *, missing: Missing = "own category") -> Sums:
     """Cohen's kappa of the judge with the labels, from -1 to 1; 0 for a constant judge."""
     used = [pair if _counts(pair, missing) else (None, None) for pair in pairs]
     rated = cohen_kappa.sums(used, missing="own category")
-    items = [
-        one if pair[0] is not None else {} for one, pair in zip(rated.items, used, strict=True)
-    ]
-    return Sums(items, rated.formula)
+    labelled = zip(used, rated.items, strict=True)
+    return Sums([one if pair[0] is not None else {} for pair, one in labelled], rated.formula)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,9 +119,7 @@ def _commonest(all_: Totals) -> float:
 
 
 def _mean_recall(all_: Totals) -> float | None:
-    labels = [
-        key[1] for key, n in all_.items() if isinstance(key, tuple) and key[0] == "label" and n
-    ]
+    labels = [key[1] for key, n in all_.items() if key[0] == "label" and n]
     recalls = [all_["met", label] / all_["label", label] for label in labels]
     return statistics.fmean(recalls) if recalls else None
 
@@ -187,12 +183,11 @@ def scored_pairs(
             f"got {len(labels)} (and {len(systems)})"
         )
     rows = [numbers(row) for row in table]
-    known = [
-        (k, row, label) for k, (row, label) in enumerate(zip(rows, labels, strict=True)) if row
-    ]
+    given = enumerate(zip(rows, labels, strict=True))
+    known = [(k, row, label) for k, (row, label) in given if row and label is not None]
     if level == "answer":
-        return [(score, label) for _, row, label in known if label is not None for score in row]
-    means = [(k, statistics.fmean(row), label) for k, row, label in known if label is not None]
+        return [(score, label) for _, row, label in known for score in row]
+    means = [(k, statistics.fmean(row), label) for k, row, label in known]
     if level == "item":
         return [(score, label) for _, score, label in means]
     groups: defaultdict[Hashable, list[tuple[float, float]]] = defaultdict(list)

@@ -57,11 +57,12 @@ class Sums:
             return None
 
 
-@dataclass(frozen=True)
 class Measure(Generic[Item, P]):
     """A function of items whose value is a number, and whose `sums` can be resampled."""
 
-    sums: Callable[Concatenate[Sequence[Item], P], Sums]
+    def __init__(self, sums: Callable[Concatenate[Sequence[Item], P], Sums]) -> None:
+        self.sums = sums
+        update_wrapper(self, sums)
 
     def __call__(self, items: Sequence[Item], *args: P.args, **kwargs: P.kwargs) -> float | None:
         return self.sums(items, *args, **kwargs).value()
@@ -69,9 +70,7 @@ class Measure(Generic[Item, P]):
 
 def measure(sums: Callable[Concatenate[Sequence[Item], P], Sums]) -> Measure[Item, P]:
     """Turn a function that makes `Sums` into a measure of the same name."""
-    found = Measure(sums)
-    update_wrapper(found, sums)
-    return found
+    return Measure(sums)
 
 
 def total(items: Iterable[Totals]) -> Totals:

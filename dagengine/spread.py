@@ -92,11 +92,10 @@ def test_retest(table: ScoreTable) -> Sums:
     columns that have one (neither constant). Raises InputError when rows differ in length.
     """
     pairs = list(combinations(range(rectangular(table)), 2))
-    starts = [
-        next((x for x in column if x is not None), 0.0) for column in zip(*table, strict=True)
-    ]
     for row in table:
         numbers(row)
+    columns = zip(*table, strict=True)
+    starts = [next((x for x in column if x is not None), 0.0) for column in columns]
     return Sums([_products(row, starts, pairs) for row in table], _mean_correlation)
 
 

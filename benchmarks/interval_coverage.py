@@ -32,7 +32,7 @@ from dagengine.calibration import brier_score
 from dagengine.intervals import bootstrap
 from dagengine.kappa import cohen_kappa, fleiss_kappa, krippendorff_alpha
 from dagengine.labels import accuracy, balanced_accuracy
-from dagengine.spread import icc, repeatability, test_retest
+from dagengine.spread import icc, repeatability, retest_reliability
 
 SIZES = ((20, 10), (50, 5), (50, 20), (200, 10))
 
@@ -60,15 +60,13 @@ def noisy_judge() -> list[Simulation]:
     """Simulated judges and the truth about them."""
     return [
         Simulation("flip rate, equal noise", flip_rate, _votes([0.1]), 0.18),
-        Simulation(
-            "flip rate, mixed noise", flip_rate, _votes(NOISE), _mean(lambda p: 2 * p * (1 - p))
-        ),
+        Simulation("flip rate, mixed noise", flip_rate, _votes(NOISE), _mean(_flips)),
         Simulation("entropy", entropy, _votes(NOISE), _mean(_bits)),
         Simulation("Fleiss' kappa", fleiss_kappa, _votes(NOISE), KAPPA),
         Simulation("Krippendorff's alpha", krippendorff_alpha, _votes(NOISE), KAPPA),
         Simulation("ICC(1,1)", icc, _scores, 0.8),
         Simulation("repeatability", repeatability, _scores, 0.5),
-        Simulation("test-retest, two columns", test_retest, _twice, 0.8),
+        Simulation("test-retest, two columns", retest_reliability, _twice, 0.8),
         Simulation("Cohen's kappa", cohen_kappa, _labelled, 1 - 0.2 / 0.5),
         Simulation("accuracy", accuracy, _labelled, 0.8),
         Simulation("balanced accuracy", balanced_accuracy, _labelled, 0.8),

@@ -33,7 +33,7 @@ _CELLS = 4_000_000
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """A measure, and where it lies with probability `level` in new samples of such items.
+    """A measure, and limits that hold its true value in the share `level` of all samples.
 
     `items` is the number of independent items, `method` how the interval was made: "BCa", or
     "Wilson" for a share in which no item differs from any other.

@@ -22,7 +22,14 @@ from dagengine.measure import (
     squared_deviations,
 )
 
-__all__ = ["icc", "icc_of_mean", "repeatability", "score_spread", "test_retest", "worst_spread"]
+__all__ = [
+    "icc",
+    "icc_of_mean",
+    "repeatability",
+    "retest_reliability",
+    "score_spread",
+    "worst_spread",
+]
 
 
 @measure
@@ -85,7 +92,7 @@ def icc_of_mean(table: ScoreTable) -> Sums:
 
 
 @measure
-def test_retest(table: ScoreTable) -> Sums:
+def retest_reliability(table: ScoreTable) -> Sums:
     """The correlation of one repetition with another, from -1 to 1, over the pooled table.
 
     Pearson's r of every two columns over the items scored in both, averaged over the pairs of

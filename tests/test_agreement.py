@@ -6,6 +6,7 @@ import math
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import astuple
 from functools import partial
 from itertools import combinations, pairwise
 from statistics import fmean
@@ -53,12 +54,10 @@ from dagengine.spread import (
     icc,
     icc_of_mean,
     repeatability,
+    retest_reliability,
     score_spread,
-    test_retest,
     worst_spread,
 )
-
-test_retest.__test__ = False  # type: ignore[attr-defined]  # a measure, not a test
 
 Rows = list[list[Any]]
 
@@ -166,10 +165,11 @@ def test_total_agreement_of_answers_texts_and_paths() -> None:
 
 
 def test_the_rule_for_missing_answers_and_its_effect() -> None:
-    table = [["yes", "yes", None, None], [None, None, None, None], ["yes", "no", "no", "no"]]
+    table: Rows = [["yes", "yes", None, None], [None, None, None, None], ["yes", "no", "no", "no"]]
     assert missing_rate(table) == 0.5
     found = effect_of_missing(table, flip_rate)
-    assert found == RuleEffect(missing=0.5, dropped=0.25, own_category=pytest.approx(7 / 18))
+    assert astuple(found) == (0.5, 0.25, pytest.approx(7 / 18))
+    assert isinstance(found, RuleEffect)
     assert found.difference == pytest.approx(7 / 18 - 1 / 4)
     assert effect_of_missing([[None]], majority_share).difference is None
     with pytest.raises(InputError, match="choose 'drop' or 'own category'"):
@@ -239,8 +239,16 @@ def test_fleiss_kappa_is_that_of_statsmodels(statsmodels_raters: Any, table: Row
         assert same(found, quiet(lambda: statsmodels_raters.fleiss_kappa(counts)))
 
 
+@given(tables(verdicts, columns=2, missing=False))
+def test_alpha_is_fleiss_kappa_corrected_for_the_number_of_answers(table: Rows) -> None:
+    kappa, alpha = fleiss_kappa(table), krippendorff_alpha(table)
+    size = sum(map(len, table))
+    wanted = None if kappa is None else 1 - (1 - kappa) * (size - 1) / size
+    assert alpha == pytest.approx(wanted, abs=1e-9)
+
+
 def test_fleiss_kappa_with_unequal_numbers_of_raters() -> None:
-    table = [["a", "a", None], ["a", "b", "b"], ["b", None, None]]
+    table: Rows = [["a", "a", None], ["a", "b", "b"], ["b", None, None]]
     agreement = (1 + 1 / 3) / 2
     chance = ((1 + 1 / 3) / 3) ** 2 + ((2 / 3 + 1) / 3) ** 2
     assert fleiss_kappa(table) == pytest.approx((agreement - chance) / (1 - chance))
@@ -263,7 +271,7 @@ def test_alpha_is_that_of_krippendorff(
 
 def test_alpha_of_a_published_table() -> None:
     # Krippendorff 2011, section C: four observers, twelve units, 0.743, 0.815, 0.849.
-    observers = [
+    observers: Rows = [
         [1, 2, 3, 3, 2, 1, 4, 1, 2, None, None, None],
         [1, 2, 3, 3, 2, 2, 4, 1, 2, 5, None, 3],
         [None, 3, 3, 3, 2, 3, 4, 2, 2, 5, 1, None],
@@ -287,7 +295,7 @@ def test_alpha_refuses_what_its_level_has_no_place_for() -> None:
 
 @pytest.mark.parametrize("vote", ["yes", 0.1])
 def test_a_constant_judge_has_no_agreement_beyond_chance(vote: Any) -> None:
-    table = [[vote, vote, vote]] * 4
+    table: Rows = [[vote, vote, vote]] * 4
     assert flip_rate(table) == 0
     assert fleiss_kappa(table) is None
     assert cohen_kappa([row[:2] for row in table]) is None
@@ -296,7 +304,7 @@ def test_a_constant_judge_has_no_agreement_beyond_chance(vote: Any) -> None:
         assert krippendorff_alpha(table, level="interval") is None
         assert krippendorff_alpha(table, level="ordinal") is None
         assert icc(table) is None
-        assert test_retest(table) is None
+        assert retest_reliability(table) is None
         assert (score_spread(table), worst_spread(table), repeatability(table)) == (0, 0, 0)
 
 
@@ -311,7 +319,7 @@ def test_repeated_scores_correlate_as_in_scipy(scipy_stats: Any, table: Rows) ->
         x, y = [a for a, _ in both], [b for _, b in both]
         if len(set(x)) > 1 and len(set(y)) > 1:
             found.append(float(scipy_stats.pearsonr(x, y).statistic))
-    assert test_retest(table) == pytest.approx(mean_or_none(found), abs=1e-9)
+    assert retest_reliability(table) == pytest.approx(mean_or_none(found), abs=1e-9)
 
 
 @given(tables(scores, rows=2, columns=2, missing=False))
@@ -328,7 +336,7 @@ def test_icc_is_that_of_the_analysis_of_variance(numpy: Any, scipy_stats: Any, t
 
 
 def test_spread_and_icc_with_missing_scores() -> None:
-    table = [[1.0, 3.0, None], [2.0, None, None], [5.0, 5.0, 8.0], [None, None, None]]
+    table: Rows = [[1.0, 3.0, None], [2.0, None, None], [5.0, 5.0, 8.0], [None, None, None]]
     deviations = (math.sqrt(2), math.sqrt(3))
     assert score_spread(table) == pytest.approx(fmean(deviations))
     assert worst_spread(table) == pytest.approx(math.sqrt(3))
@@ -360,14 +368,11 @@ def test_agreement_with_labels_is_that_of_scikit_learn(
 
 def test_accuracy_never_comes_alone_and_unanswered_is_not_right() -> None:
     pairs = [("yes", "yes"), ("yes", "yes"), ("yes", None), ("no", "yes"), (None, "yes")]
-    assert label_agreement(pairs) == LabelAgreement(
-        items=4,
-        missing=1,
-        accuracy=0.5,
-        baseline=0.75,
-        balanced_accuracy=pytest.approx(1 / 3),
-        kappa=pytest.approx(1 - 0.5 / (1 - 0.75 * 0.75)),
-    )
+    found = label_agreement(pairs)
+    assert found is not None
+    assert (found.items, found.missing, found.accuracy, found.baseline) == (4, 1, 0.5, 0.75)
+    assert found.balanced_accuracy == pytest.approx(1 / 3)
+    assert found.kappa == pytest.approx(1 - 0.5 / (1 - 0.75 * 0.75))
     dropped = label_agreement(pairs, missing="drop")
     assert dropped == LabelAgreement(3, 1, 2 / 3, 2 / 3, 0.5, 0)
     assert label_agreement([(None, "yes")]) is None
@@ -379,7 +384,7 @@ def test_accuracy_never_comes_alone_and_unanswered_is_not_right() -> None:
 
 
 def test_correlations_name_their_level() -> None:
-    table = [[1.0, 3.0], [4.0, None], [5.0, 7.0], [None, None], [9.0, 9.0]]
+    table: Rows = [[1.0, 3.0], [4.0, None], [5.0, 7.0], [None, None], [9.0, 9.0]]
     labels = [1.0, 3.0, 2.0, 4.0, None]
     systems = ["a", "b", "b", "a", "a"]
     points = partial(scored_pairs, table, labels, systems=systems)
@@ -510,7 +515,7 @@ def test_bins_cover_all_probabilities_once() -> None:
         brier_score([(1.5, True)])
 
 
-@pytest.mark.parametrize("measure", [score_spread, icc, test_retest, list_bias])
+@pytest.mark.parametrize("measure", [score_spread, icc, retest_reliability, list_bias])
 def test_scores_that_are_no_finite_numbers_are_refused(
     measure: Callable[[Sequence[Sequence[float]]], float | None],
 ) -> None:

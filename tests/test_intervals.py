@@ -6,6 +6,7 @@ import sys
 from collections.abc import Sequence
 from functools import partial
 from random import Random
+from typing import Any
 
 import pytest
 from interval_coverage import coverage, noisy_judge
@@ -13,15 +14,20 @@ from interval_coverage import coverage, noisy_judge
 from dagengine.agreement import entropy, flip_rate, unanimity
 from dagengine.errors import InputError, MissingExtraError
 from dagengine.intervals import Interval, bootstrap
-from dagengine.kappa import fleiss_kappa
+from dagengine.kappa import fleiss_kappa, krippendorff_alpha
 from dagengine.labels import accuracy, label_kappa
+from dagengine.measure import Measure
 from dagengine.spread import icc, score_spread
 from dagengine.statistics import spearman
 
 pytest.importorskip("numpy")
 pytest.importorskip("scipy")
 
-TABLE = [[True] * 5, [True, True, False, True, True], [False, True, False, True, True]] * 8
+TABLE: list[list[bool | None]] = [
+    [True] * 5,
+    [True, True, False, True, True],
+    [False, True, False, True, True],
+] * 8
 
 
 def ends(found: Interval | None) -> tuple[float, float]:
@@ -45,11 +51,10 @@ def test_equal_seeds_give_equal_intervals() -> None:
     assert bootstrap(TABLE, flip_rate, seed=3) != bootstrap(TABLE, flip_rate, seed=4)
 
 
-@pytest.mark.parametrize("measure", [flip_rate, fleiss_kappa])
-def test_totals_and_items_give_the_same_interval(measure: object) -> None:
-    assert measure in (flip_rate, fleiss_kappa)
-    by_items = bootstrap(TABLE, lambda rows: flip_rate(rows), resamples=300)
-    assert ends(bootstrap(TABLE, flip_rate, resamples=300)) == pytest.approx(ends(by_items))
+@pytest.mark.parametrize("measure", [flip_rate, fleiss_kappa, krippendorff_alpha])
+def test_totals_and_items_give_the_same_interval(measure: Measure[Any, ...]) -> None:
+    by_items = bootstrap(TABLE, lambda rows: measure(rows), resamples=300)
+    assert ends(bootstrap(TABLE, measure, resamples=300)) == pytest.approx(ends(by_items))
 
 
 def test_a_choice_of_rule_keeps_the_totals() -> None:
@@ -86,8 +91,8 @@ def test_items_of_one_case_are_drawn_together() -> None:
 
 
 def test_items_that_add_nothing_are_not_counted() -> None:
-    found = bootstrap([*TABLE, [None] * 5, [True, *[None] * 4]], flip_rate)
-    assert found == bootstrap(TABLE, flip_rate)
+    unanswered: list[Row] = [*TABLE, [None] * 5, [True, *[None] * 4]]
+    assert bootstrap(unanswered, flip_rate) == bootstrap(TABLE, flip_rate)
 
 
 def test_a_share_that_never_varies_still_has_an_interval() -> None:

@@ -94,8 +94,9 @@ def entropy(table: Table, *, missing: Missing = "drop") -> Sums:
 
     Σ nₖ/n (h(n - 1) - h(nₖ - 1)) / ln 2 per item with at least two answers, h(m) = 1 + 1/2 +
     … + 1/m (Zhang 2012, https://doi.org/10.1162/NECO_a_00266). Its bias falls exponentially
-    in n, where that of the plug-in falls as 1/n. With few answers a single item may lie above
-    log₂ of the number of verdicts.
+    in n, where that of the plug-in falls as 1/n; no estimator is without, and verdicts rarer
+    than 1/n go unseen. With few answers a single item may lie above log₂ of the number of
+    verdicts.
     """
     return mean((_entropy(counted(row, missing)) for row in table), share=False)
 

@@ -1,4 +1,4 @@
-"""Bootstrap intervals of measures, over items.
+"""Intervals of measures, over items.
 
 Repetitions of one item depend on each other and items do not, so items are what is drawn. The
 interval is for the judge on items *like these*, of which the given ones are a sample; it is too
@@ -35,8 +35,8 @@ _CELLS = 4_000_000
 class Interval:
     """A measure, and limits that hold its true value in the share `level` of all samples.
 
-    `items` is the number of independent items, `method` how the interval was made: "BCa", or
-    "Wilson" for a share in which no item differs from any other.
+    `items` is the number of independent items, `method` how the interval was made: "Wilson"
+    for shares, "BCa" for everything else.
     """
 
     value: float
@@ -62,13 +62,19 @@ def bootstrap(
     (`partial(flip_rate.sums, missing="own category")`), or any function of a list of items,
     which is called once per resample. Items of equal `groups` (the nodes of one case) are drawn
     together. There is no interval when the statistic is undefined, with fewer than two items,
-    or when resamples do not vary, unless it is a share.
+    or when resamples of what is no share do not vary.
 
     Bias-corrected and accelerated (Efron 1987, https://doi.org/10.1080/01621459.1987.10478410),
     with the level widened from normal to t quantiles, without which intervals of few items are
-    too short (Hesterberg 2015, https://doi.org/10.1080/00031305.2015.1089789). Equal seeds
-    give equal intervals. Raises InputError for a level outside (0, 1) or lists that do not
-    belong together, MissingExtraError without numpy and scipy.
+    too short (Hesterberg 2015, https://doi.org/10.1080/00031305.2015.1089789). A share is not
+    resampled: with few items its resamples are too coarse, and where no item differs they
+    claim certainty. It gets Wilson's interval (1927,
+    https://doi.org/10.1080/01621459.1927.10502953) for the effective number of items, t again
+    in place of the normal quantile (after Korn & Graubard 1998, Survey Methodology 24); the
+    error comes from leaving out one item at a time.
+
+    Equal seeds give equal intervals. Raises InputError for a level outside (0, 1) or lists
+    that do not belong together, MissingExtraError without numpy and scipy.
     """
     if not 0 < level < 1 or resamples < 1:
         raise InputError(f"level={level} must lie between 0 and 1, resamples={resamples} above 0")
@@ -82,15 +88,16 @@ def bootstrap(
 
 
 def _interval(sample: _Sample, value: float, level: float, draws: Iterator[Any]) -> Interval | None:
-    found = sorted(_values(sample, draws))
-    if found and found[-1] - found[0] > 1e-12 * max(1.0, abs(value)):
-        left_out = _values(sample, _all_but_one(sample.size))
-        low, high = _bca(found, value, left_out, _widened(level, sample.size))
-        return Interval(value, low, high, level, "BCa", sample.size)
-    if not sample.share:
+    left_out = _values(sample, _all_but_one(sample.size))
+    if len(left_out) < 2:
         return None
-    low, high = _wilson(value, sample.size, level)
-    return Interval(value, low, high, level, "Wilson", sample.size)
+    t = _quantile_of_t(level, len(left_out))
+    if sample.share:
+        return Interval(value, *_wilson(value, left_out, t), level, "Wilson", sample.size)
+    found = sorted(_values(sample, draws))
+    if not found or found[-1] - found[0] <= 1e-12 * max(1.0, abs(value)):
+        return None
+    return Interval(value, *_bca(found, value, left_out, t), level, "BCa", sample.size)
 
 
 # Samples: the statistic of any number of copies of every item.
@@ -166,17 +173,16 @@ def _all_but_one(size: int) -> Iterator[Any]:
 # Intervals of what was found.
 
 
-def _widened(level: float, size: int) -> float:
-    """The normal quantile that makes intervals of few items as wide as t says (Hesterberg)."""
-    special = _needs("scipy.special")
-    return math.sqrt(size / (size - 1)) * float(special.stdtrit(size - 1, (1 + level) / 2))
+def _quantile_of_t(level: float, size: int) -> float:
+    return float(_needs("scipy.special").stdtrit(size - 1, (1 + level) / 2))
 
 
 def _bca(
-    found: Sequence[float], value: float, left_out: Sequence[float], z: float
+    found: Sequence[float], value: float, left_out: Sequence[float], t: float
 ) -> tuple[float, float]:
     """`found` is sorted; ties with the value count half as below it."""
     numpy, normal = _needs("numpy"), NormalDist()
+    z = t * math.sqrt(len(left_out) / (len(left_out) - 1))
     middle = 1e-12 * max(1.0, abs(value))
     below = bisect_left(found, value - middle) + bisect_right(found, value + middle)
     # A value outside all resamples is taken as half a resample away from them.
@@ -194,12 +200,16 @@ def _acceleration(left_out: Sequence[float]) -> float:
     return cubes / (6 * squares**1.5) if squares else 0.0
 
 
-def _wilson(value: float, size: int, level: float) -> tuple[float, float]:
-    """Wilson 1927, https://doi.org/10.1080/01621459.1927.10502953."""
-    z = NormalDist().inv_cdf((1 + level) / 2)
-    centre = (value + z * z / (2 * size)) / (1 + z * z / size)
-    half = z / (1 + z * z / size) * math.sqrt(value * (1 - value) / size + (z / (2 * size)) ** 2)
-    return max(min(centre - half, value), 0.0), min(max(centre + half, value), 1.0)
+def _wilson(value: float, left_out: Sequence[float], t: float) -> tuple[float, float]:
+    """Wilson's interval of as many items as would have this error if each said 0 or 1."""
+    size = len(left_out)
+    centre = statistics.fmean(left_out)
+    variance = (size - 1) / size * math.fsum((one - centre) ** 2 for one in left_out)
+    effective = value * (1 - value) / variance if variance > 1e-15 else float(size)
+    middle = (value + t * t / (2 * effective)) / (1 + t * t / effective)
+    half = math.sqrt(value * (1 - value) / effective + (t / (2 * effective)) ** 2)
+    half *= t / (1 + t * t / effective)
+    return max(min(middle - half, value), 0.0), min(max(middle + half, value), 1.0)
 
 
 def _needs(module: str) -> Any:

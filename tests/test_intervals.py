@@ -9,6 +9,8 @@ from random import Random
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from interval_coverage import coverage, noisy_judge
 
 from dagengine.agreement import entropy, flip_rate, unanimity
@@ -17,7 +19,7 @@ from dagengine.intervals import Interval, bootstrap
 from dagengine.kappa import fleiss_kappa, krippendorff_alpha
 from dagengine.labels import accuracy, label_kappa
 from dagengine.measure import Measure
-from dagengine.spread import icc, score_spread
+from dagengine.spread import icc, repeatability, score_spread
 from dagengine.statistics import spearman
 
 pytest.importorskip("numpy")
@@ -39,7 +41,7 @@ def test_an_interval_says_how_it_was_made() -> None:
     found = bootstrap(TABLE, flip_rate, level=0.9)
     assert found is not None
     assert found.value == flip_rate(TABLE)
-    assert (found.level, found.method, found.items) == (0.9, "BCa", 24)
+    assert (found.level, found.method, found.items) == (0.9, "Wilson", 24)
     assert 0 < found.low < found.value < found.high < 1
     wider = ends(bootstrap(TABLE, flip_rate, level=0.99))
     assert wider[0] < found.low
@@ -47,11 +49,14 @@ def test_an_interval_says_how_it_was_made() -> None:
 
 
 def test_equal_seeds_give_equal_intervals() -> None:
-    assert bootstrap(TABLE, flip_rate, seed=3) == bootstrap(TABLE, flip_rate, seed=3)
-    assert bootstrap(TABLE, flip_rate, seed=3) != bootstrap(TABLE, flip_rate, seed=4)
+    found = bootstrap(TABLE, fleiss_kappa, seed=3)
+    assert found is not None
+    assert found.method == "BCa"
+    assert found == bootstrap(TABLE, fleiss_kappa, seed=3)
+    assert found != bootstrap(TABLE, fleiss_kappa, seed=4)
 
 
-@pytest.mark.parametrize("measure", [flip_rate, fleiss_kappa, krippendorff_alpha])
+@pytest.mark.parametrize("measure", [entropy, fleiss_kappa, krippendorff_alpha])
 def test_totals_and_items_give_the_same_interval(measure: Measure[Any, ...]) -> None:
     by_items = bootstrap(TABLE, lambda rows: measure(rows), resamples=300)
     assert ends(bootstrap(TABLE, measure, resamples=300)) == pytest.approx(ends(by_items))
@@ -91,7 +96,7 @@ def test_items_of_one_case_are_drawn_together() -> None:
 
 
 def test_items_that_add_nothing_are_not_counted() -> None:
-    unanswered: list[Row] = [*TABLE, [None] * 5, [True, *[None] * 4]]
+    unanswered: list[list[bool | None]] = [*TABLE, [None] * 5, [True, *[None] * 4]]
     assert bootstrap(unanswered, flip_rate) == bootstrap(TABLE, flip_rate)
 
 
@@ -99,7 +104,7 @@ def test_a_share_that_never_varies_still_has_an_interval() -> None:
     found = bootstrap([[True] * 5] * 30, flip_rate)
     assert found is not None
     assert (found.value, found.low, found.method) == (0, 0, "Wilson")
-    assert found.high == pytest.approx(1.959964**2 / (30 + 1.959964**2))
+    assert found.high == pytest.approx(2.045230**2 / (30 + 2.045230**2))  # t of 29
     assert ends(bootstrap([[True] * 5] * 30, unanimity)) == pytest.approx((1 - found.high, 1))
 
 
@@ -112,6 +117,19 @@ def test_what_has_no_interval() -> None:
     perfect = [("yes", "yes"), ("no", "no")] * 9
     assert bootstrap(perfect, label_kappa) is None
     assert bootstrap(perfect, accuracy) is not None
+
+
+@given(
+    st.lists(st.lists(st.sampled_from([None, 1, 2]), min_size=2, max_size=4), max_size=6),
+    st.sampled_from([flip_rate, entropy, fleiss_kappa, krippendorff_alpha, repeatability, icc]),
+)
+@settings(deadline=None)
+def test_an_interval_holds_its_value_or_there_is_none(
+    table: list[list[float | None]], measure: Measure[Any, ...]
+) -> None:
+    found = bootstrap(table, measure, resamples=20)
+    assert found is None or found.low <= found.value <= found.high
+    assert found is None or found.value == measure(table)
 
 
 def test_arguments_that_do_not_fit_are_refused() -> None:

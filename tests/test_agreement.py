@@ -1,0 +1,523 @@
+"""Measures of a judge: against other packages, against definitions, and where undefined."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import astuple
+from functools import partial
+from itertools import combinations, pairwise
+from statistics import fmean
+from typing import Any, Literal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dagengine.agreement import (
+    RuleEffect,
+    effect_of_missing,
+    entropy,
+    flip_rate,
+    majority_share,
+    missing_rate,
+    plug_in_entropy,
+    total_agreement,
+    unanimity,
+)
+from dagengine.bias import (
+    Compared,
+    Measured,
+    first_wins,
+    length_bias,
+    list_bias,
+    longer_wins,
+    position_consistency,
+    position_preference,
+)
+from dagengine.calibration import brier_score, calibration_error, log_loss, reliability
+from dagengine.errors import InputError
+from dagengine.kappa import cohen_kappa, fleiss_kappa, krippendorff_alpha
+from dagengine.labels import (
+    LabelAgreement,
+    accuracy,
+    balanced_accuracy,
+    label_agreement,
+    label_kappa,
+    majority_baseline,
+    score_agreement,
+    scored_pairs,
+)
+from dagengine.spread import (
+    icc,
+    icc_of_mean,
+    repeatability,
+    retest_reliability,
+    score_spread,
+    worst_spread,
+)
+
+Rows = list[list[Any]]
+
+
+def tables(
+    votes: st.SearchStrategy[Any], *, rows: int = 1, columns: int = 1, missing: bool = True
+) -> st.SearchStrategy[Rows]:
+    cell = st.one_of(st.none(), votes, votes, votes) if missing else votes
+    return st.integers(columns, 6).flatmap(
+        lambda width: st.lists(
+            st.lists(cell, min_size=width, max_size=width), min_size=rows, max_size=15
+        )
+    )
+
+
+verdicts = st.sampled_from(["yes", "no", "unsure"])
+ratings = st.integers(1, 4)
+# Eighths are exact, so that equal means equal in every package.
+scores = st.one_of(st.integers(1, 4).map(float), st.integers(0, 80).map(lambda n: n / 8))
+
+
+def same(found: float | None, wanted: float) -> bool:
+    """Undefined here is not a number (or no number at all) there."""
+    if found is None:
+        return not math.isfinite(wanted)
+    return abs(found - wanted) <= 1e-9
+
+
+def mean_or_none(values: Iterable[float]) -> float | None:
+    known = list(values)
+    return fmean(known) if known else None
+
+
+@pytest.fixture(scope="module")
+def scipy_stats() -> Any:
+    return pytest.importorskip("scipy.stats")
+
+
+@pytest.fixture(scope="module")
+def sklearn_metrics() -> Any:
+    return pytest.importorskip("sklearn.metrics")
+
+
+@pytest.fixture(scope="module")
+def statsmodels_raters() -> Any:
+    return pytest.importorskip("statsmodels.stats.inter_rater")
+
+
+@pytest.fixture(scope="module")
+def krippendorff_package() -> Any:
+    return pytest.importorskip("krippendorff")
+
+
+@pytest.fixture(scope="module")
+def numpy() -> Any:
+    return pytest.importorskip("numpy")
+
+
+@pytest.fixture(scope="module")
+def sklearn_calibration() -> Any:
+    return pytest.importorskip("sklearn.calibration")
+
+
+# Within items.
+
+
+@given(tables(verdicts))
+def test_flips_are_pairs_of_answers_that_differ(table: Rows) -> None:
+    rows = [[vote for vote in row if vote is not None] for row in table]
+    pairs = [list(combinations(row, 2)) for row in rows if len(row) > 1]
+    wanted = mean_or_none(fmean(a != b for a, b in row) for row in pairs)
+    assert flip_rate(table) == pytest.approx(wanted)
+    shares = [max(Counter(row).values()) / len(row) for row in rows if row]
+    assert majority_share(table) == pytest.approx(mean_or_none(shares))
+    together = [len(set(row)) == 1 for row in rows if len(row) > 1]
+    assert unanimity(table) == pytest.approx(mean_or_none(together))
+
+
+@given(tables(verdicts, columns=2))
+def test_entropy_of_given_answers_is_that_of_scipy(scipy_stats: Any, table: Rows) -> None:
+    rows = [Counter(vote for vote in row if vote is not None) for row in table]
+    wanted = [float(scipy_stats.entropy(list(row.values()), base=2)) for row in rows if row]
+    assert plug_in_entropy(table) == pytest.approx(mean_or_none(wanted), abs=1e-9)
+
+
+def test_entropy_is_that_of_the_judge_where_the_plug_in_is_too_low() -> None:
+    # Every outcome of 12 answers of a judge that says no with probability 0.2, by its weight.
+    shares = [math.comb(12, k) * 0.2**k * 0.8 ** (12 - k) for k in range(13)]
+    rows = [[[True] * k + [False] * (12 - k)] for k in range(13)]
+    truth = -(0.2 * math.log2(0.2) + 0.8 * math.log2(0.8))
+    found = sum(w * (entropy(row) or 0) for w, row in zip(shares, rows, strict=True))
+    plug_in = sum(w * (plug_in_entropy(row) or 0) for w, row in zip(shares, rows, strict=True))
+    assert found == pytest.approx(truth, abs=0.01)
+    assert plug_in < truth - 0.04
+    # Flips are unbiased, exactly.
+    flips = sum(w * (flip_rate(row) or 0) for w, row in zip(shares, rows, strict=True))
+    assert flips == pytest.approx(2 * 0.2 * 0.8, abs=1e-12)
+
+
+def test_total_agreement_of_answers_texts_and_paths() -> None:
+    assert total_agreement([["a", "a"], ["a", "b"], [None, None], ["a", None]]) == 0.5
+    assert total_agreement([[("x", "y"), ("x", "y")], [("x",), ("x", "y")]]) == 0.5
+    with pytest.raises(InputError, match=r"same number of columns, got \[1, 2\]"):
+        total_agreement([["a"], ["a", "b"]])
+
+
+def test_the_rule_for_missing_answers_and_its_effect() -> None:
+    table: Rows = [["yes", "yes", None, None], [None, None, None, None], ["yes", "no", "no", "no"]]
+    assert missing_rate(table) == 0.5
+    found = effect_of_missing(table, flip_rate)
+    assert astuple(found) == (0.5, 0.25, pytest.approx(7 / 18))
+    assert isinstance(found, RuleEffect)
+    assert found.difference == pytest.approx(7 / 18 - 1 / 4)
+    assert effect_of_missing([[None]], majority_share).difference is None
+    with pytest.raises(InputError, match="choose 'drop' or 'own category'"):
+        flip_rate(table, missing="ignore")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("table", [[], [[]], [["yes"]], [[None, None]]])
+def test_one_answer_has_nothing_to_agree_with(table: Rows) -> None:
+    for measure in (flip_rate, unanimity, entropy, fleiss_kappa, krippendorff_alpha):
+        assert measure(table) is None
+
+
+# Raters.
+
+
+def quiet(function: Callable[[], Any]) -> float:
+    """What another package says, nan where it fails or warns its way to nan."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            return float(function())
+        except (ValueError, ZeroDivisionError):
+            return math.nan
+
+
+@pytest.mark.parametrize("weights", ["none", "linear", "quadratic"])
+@given(table=st.lists(st.tuples(ratings, ratings), min_size=1, max_size=20))
+def test_cohens_kappa_is_that_of_scikit_learn(
+    sklearn_metrics: Any,
+    weights: Literal["none", "linear", "quadratic"],
+    table: list[tuple[int, int]],
+) -> None:
+    first, second = zip(*table, strict=True)
+    theirs = None if weights == "none" else weights
+    wanted = quiet(lambda: sklearn_metrics.cohen_kappa_score(first, second, weights=theirs))
+    assert same(cohen_kappa(table, weights=weights), wanted)
+    unanswered = [*table, (1, None), (None, None)]
+    assert same(cohen_kappa(unanswered, weights=weights), wanted)
+
+
+def test_weights_need_an_order() -> None:
+    pairs = [("low", "low"), ("high", "middle"), ("middle", "low")]
+    order = ["low", "middle", "high"]
+    found = cohen_kappa(pairs, weights="linear", order=order)
+    assert found == cohen_kappa([(0, 0), (2, 1), (1, 0)], weights="linear")
+    assert found != cohen_kappa(pairs, weights="linear")
+    with pytest.raises(InputError, match="'high' is not in the order"):
+        cohen_kappa(pairs, weights="linear", order=["low", "middle"])
+    with pytest.raises(InputError, match="no order: give `order`"):
+        cohen_kappa([("a", 1)], weights="linear")
+    with pytest.raises(InputError, match="missing answer has no place"):
+        cohen_kappa([("a", None)], weights="linear", missing="own category")
+    with pytest.raises(InputError, match="choose one of"):
+        cohen_kappa(pairs, weights="cubic")  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="same number of columns"):
+        cohen_kappa([("a", "b", "c")])
+
+
+@given(tables(verdicts, columns=2, missing=False))
+def test_fleiss_kappa_is_that_of_statsmodels(statsmodels_raters: Any, table: Rows) -> None:
+    names = ["yes", "no", "unsure"]
+    counts = [[row.count(name) for name in names] for row in table]
+    found = fleiss_kappa(table)
+    if len({vote for row in table for vote in row}) == 1:
+        assert found is None
+    else:
+        assert same(found, quiet(lambda: statsmodels_raters.fleiss_kappa(counts)))
+
+
+@given(tables(verdicts, columns=2, missing=False))
+def test_alpha_is_fleiss_kappa_corrected_for_the_number_of_answers(table: Rows) -> None:
+    kappa, alpha = fleiss_kappa(table), krippendorff_alpha(table)
+    size = sum(map(len, table))
+    wanted = None if kappa is None else 1 - (1 - kappa) * (size - 1) / size
+    assert alpha == pytest.approx(wanted, abs=1e-9)
+
+
+def test_fleiss_kappa_with_unequal_numbers_of_raters() -> None:
+    table: Rows = [["a", "a", None], ["a", "b", "b"], ["b", None, None]]
+    agreement = (1 + 1 / 3) / 2
+    chance = ((1 + 1 / 3) / 3) ** 2 + ((2 / 3 + 1) / 3) ** 2
+    assert fleiss_kappa(table) == pytest.approx((agreement - chance) / (1 - chance))
+
+
+@pytest.mark.parametrize("level", ["nominal", "ordinal", "interval"])
+@given(table=tables(ratings, rows=2, columns=2))
+def test_alpha_is_that_of_krippendorff(
+    krippendorff_package: Any, level: Literal["nominal", "ordinal", "interval"], table: Rows
+) -> None:
+    by_rater = [[math.nan if x is None else x for x in rater] for rater in zip(*table, strict=True)]
+    paired = [x for row in table if len(row) - row.count(None) > 1 for x in row if x is not None]
+    found = krippendorff_alpha(table, level=level)
+    if len(set(paired)) < 2:
+        assert found is None
+    else:
+        theirs = quiet(lambda: krippendorff_package.alpha(by_rater, level_of_measurement=level))
+        assert same(found, theirs)
+
+
+def test_alpha_of_a_published_table() -> None:
+    # Krippendorff 2011, section C: four observers, twelve units, 0.743, 0.815, 0.849.
+    observers: Rows = [
+        [1, 2, 3, 3, 2, 1, 4, 1, 2, None, None, None],
+        [1, 2, 3, 3, 2, 2, 4, 1, 2, 5, None, 3],
+        [None, 3, 3, 3, 2, 3, 4, 2, 2, 5, 1, None],
+        [1, 2, 3, 3, 2, 4, 4, 1, 2, 5, 1, None],
+    ]
+    table = list(zip(*observers, strict=True))
+    assert krippendorff_alpha(table) == pytest.approx(0.743, abs=5e-4)
+    assert krippendorff_alpha(table, level="ordinal") == pytest.approx(0.815, abs=5e-4)
+    assert krippendorff_alpha(table, level="interval") == pytest.approx(0.849, abs=5e-4)
+
+
+def test_alpha_refuses_what_its_level_has_no_place_for() -> None:
+    with pytest.raises(InputError, match="no place for missing"):
+        krippendorff_alpha([[1, None]], level="interval", missing="own category")
+    with pytest.raises(InputError, match="are numbers, got 'a'"):
+        krippendorff_alpha([["a", "b"]], level="ordinal")
+    with pytest.raises(InputError, match="choose one of"):
+        krippendorff_alpha([[1, 2]], level="ratio")  # type: ignore[arg-type]
+    assert krippendorff_alpha([["a", None], [None, "a"]], missing="own category") is not None
+
+
+@pytest.mark.parametrize("vote", ["yes", 0.1])
+def test_a_constant_judge_has_no_agreement_beyond_chance(vote: Any) -> None:
+    table: Rows = [[vote, vote, vote]] * 4
+    assert flip_rate(table) == 0
+    assert fleiss_kappa(table) is None
+    assert cohen_kappa([row[:2] for row in table]) is None
+    assert krippendorff_alpha(table) is None
+    if vote == 0.1:
+        assert krippendorff_alpha(table, level="interval") is None
+        assert krippendorff_alpha(table, level="ordinal") is None
+        assert icc(table) is None
+        assert retest_reliability(table) is None
+        assert (score_spread(table), worst_spread(table), repeatability(table)) == (0, 0, 0)
+
+
+# Scores.
+
+
+@given(tables(scores, rows=2, columns=2))
+def test_repeated_scores_correlate_as_in_scipy(scipy_stats: Any, table: Rows) -> None:
+    found = []
+    for first, second in combinations(zip(*table, strict=True), 2):
+        both = [(a, b) for a, b in zip(first, second, strict=True) if None not in (a, b)]
+        x, y = [a for a, _ in both], [b for _, b in both]
+        if len(set(x)) > 1 and len(set(y)) > 1:
+            found.append(float(scipy_stats.pearsonr(x, y).statistic))
+    assert retest_reliability(table) == pytest.approx(mean_or_none(found), abs=1e-9)
+
+
+@given(tables(scores, rows=2, columns=2, missing=False))
+def test_icc_is_that_of_the_analysis_of_variance(numpy: Any, scipy_stats: Any, table: Rows) -> None:
+    repeats = len(table[0])
+    within = float(numpy.var(table, axis=1, ddof=1).mean())
+    assert repeatability(table) == pytest.approx(math.sqrt(within), abs=1e-9)
+    f = quiet(lambda: scipy_stats.f_oneway(*table).statistic)
+    if math.isinf(f):
+        assert icc(table) == icc_of_mean(table) == 1
+    elif math.isfinite(f) and f > 1e-9:
+        assert icc(table) == pytest.approx((f - 1) / (f + repeats - 1), abs=1e-9)
+        assert icc_of_mean(table) == pytest.approx(1 - 1 / f, rel=1e-9)
+
+
+def test_spread_and_icc_with_missing_scores() -> None:
+    table: Rows = [[1.0, 3.0, None], [2.0, None, None], [5.0, 5.0, 8.0], [None, None, None]]
+    deviations = (math.sqrt(2), math.sqrt(3))
+    assert score_spread(table) == pytest.approx(fmean(deviations))
+    assert worst_spread(table) == pytest.approx(math.sqrt(3))
+    assert repeatability(table) == pytest.approx(math.sqrt((2 + 6) / 3))
+    between = (2 * (2 - 4) ** 2 + (2 - 4) ** 2 + 3 * (6 - 4) ** 2) / 2
+    repeats = (6 - (4 + 1 + 9) / 6) / 2
+    wanted = (between - 8 / 3) / (between + (repeats - 1) * 8 / 3)
+    assert icc(table) == pytest.approx(wanted)
+    assert worst_spread([[1.0], [None]]) is None
+    assert icc([[1.0, 2.0]]) is None
+
+
+# Against people.
+
+
+@given(st.lists(st.tuples(verdicts, verdicts), min_size=1, max_size=25))
+def test_agreement_with_labels_is_that_of_scikit_learn(
+    sklearn_metrics: Any, pairs: list[tuple[str, str]]
+) -> None:
+    labels, given_ = zip(*pairs, strict=True)
+    found = label_agreement(pairs)
+    assert found is not None
+    assert same(found.accuracy, sklearn_metrics.accuracy_score(labels, given_))
+    balanced = quiet(lambda: sklearn_metrics.balanced_accuracy_score(labels, given_))
+    assert same(found.balanced_accuracy, balanced)
+    assert same(found.kappa, quiet(lambda: sklearn_metrics.cohen_kappa_score(labels, given_)))
+    assert found.baseline == max(Counter(labels).values()) / len(labels)
+
+
+def test_accuracy_never_comes_alone_and_unanswered_is_not_right() -> None:
+    pairs = [("yes", "yes"), ("yes", "yes"), ("yes", None), ("no", "yes"), (None, "yes")]
+    found = label_agreement(pairs)
+    assert found is not None
+    assert (found.items, found.missing, found.accuracy, found.baseline) == (4, 1, 0.5, 0.75)
+    assert found.balanced_accuracy == pytest.approx(1 / 3)
+    assert found.kappa == pytest.approx(1 - 0.5 / (1 - 0.75 * 0.75))
+    dropped = label_agreement(pairs, missing="drop")
+    assert dropped == LabelAgreement(3, 1, 2 / 3, 2 / 3, 0.5, 0)
+    assert label_agreement([(None, "yes")]) is None
+    # The parts follow the same rules as the whole.
+    assert accuracy(pairs) == 0.5
+    assert majority_baseline(pairs, missing="drop") == pytest.approx(2 / 3)
+    assert balanced_accuracy(pairs) == pytest.approx(1 / 3)
+    assert label_kappa(pairs, missing="drop") == 0
+
+
+def test_correlations_name_their_level() -> None:
+    table: Rows = [[1.0, 3.0], [4.0, None], [5.0, 7.0], [None, None], [9.0, 9.0]]
+    labels = [1.0, 3.0, 2.0, 4.0, None]
+    systems = ["a", "b", "b", "a", "a"]
+    points = partial(scored_pairs, table, labels, systems=systems)
+    assert points() == [(2, 1), (4, 3), (6, 2)]
+    assert points(level="answer") == [(1, 1), (3, 1), (4, 3), (5, 2), (7, 2)]
+    assert points(level="system") == [(2, 1), (5, 2.5)]
+    found = score_agreement(table, labels)
+    assert (found.level, found.points) == ("item", 3)
+    assert found.pearson == pytest.approx(0.5)
+    assert found.spearman == pytest.approx(0.5)
+    assert found.kendall == pytest.approx(1 / 3)
+    with pytest.raises(InputError, match="need as many labels"):
+        score_agreement(table, labels, level="system")
+    with pytest.raises(InputError, match="choose 'item'"):
+        score_agreement(table, labels, level="best")  # type: ignore[arg-type]
+
+
+# Biases.
+
+
+def test_position() -> None:
+    pairs = [("A", "A"), ("A", "B"), ("A", "B"), ("B", "A"), ("A", "tie"), ("A", None)]
+    assert position_consistency(pairs) == 1 / 5
+    assert position_preference(pairs) == 3 / 4
+    assert first_wins(pairs) == (0.5 + 1 + 1 + 0) / 4
+    assert position_preference([("A", "A")]) is None
+    assert position_preference([("tie", "A")]) == 0
+    assert position_preference([("x", "y")], first="x", second="y") == 1
+
+
+@given(st.lists(st.tuples(verdicts, verdicts)))
+def test_exchanging_positions_mirrors_the_preference(pairs: list[tuple[str, str]]) -> None:
+    swapped = [(b, a) for a, b in pairs]
+    names: dict[str, Any] = {"first": "yes", "second": "no"}
+    for measure in (position_preference, first_wins):
+        found, other = measure(pairs, **names), measure(swapped, **names)
+        assert other == (None if found is None else pytest.approx(1 - found))
+
+
+@given(st.lists(st.integers(0, 8).map(float), min_size=2, max_size=10))
+def test_the_bias_of_one_list_is_its_correlation_with_the_place(
+    scipy_stats: Any, row: list[float]
+) -> None:
+    found = list_bias([row])
+    wanted = quiet(lambda: scipy_stats.pearsonr(range(len(row)), row).statistic)
+    assert same(found, wanted)
+    assert list_bias([row, [5.0], [None, 1.0]]) == found
+
+
+def test_better_lists_are_no_bias() -> None:
+    assert list_bias([[1, 0, 1], [9, 8, 9, None]]) == 0
+    assert list_bias([[1, 2], [9, 8, 9], [5, 5]]) == pytest.approx(0.5 / math.sqrt(3 * 7 / 6))
+    assert list_bias([[1, 1], [2, 2]]) is None
+
+
+def test_longer_answers() -> None:
+    rows = [(10, 5, True), (5, 10, True), (5, 10, False), (7, 7, True), (9, 1, None)]
+    assert longer_wins([Compared(*row) for row in rows]) == pytest.approx(2 / 3)
+    assert longer_wins([]) is None
+
+
+@given(st.lists(st.tuples(scores, scores, scores), min_size=4, max_size=20))
+def test_length_bias_is_the_correlation_of_what_labels_leave(
+    numpy: Any,
+    rows: list[tuple[float, float, float]],
+) -> None:
+    score, length, label = (numpy.array(side) for side in zip(*rows, strict=True))
+    found = length_bias([Measured(*row) for row in rows])
+    fitted = numpy.stack([numpy.ones(len(rows)), label], axis=1)
+    left = [y - fitted @ numpy.linalg.lstsq(fitted, y)[0] for y in (score, length)]
+    sizes = [float(numpy.linalg.norm(x)) for x in left]
+    if len(set(label)) > 1 and min(sizes) > 1e-3:
+        assert found == pytest.approx(float(left[0] @ left[1]) / math.prod(sizes), abs=1e-8)
+    plain = length_bias([Measured(s, n) for s, n, _ in rows])
+    assert same(plain, quiet(lambda: numpy.corrcoef(score, length)[0, 1]))
+
+
+def test_labels_are_for_all_answers_or_for_none() -> None:
+    with pytest.raises(InputError, match="either all answers have a label, or none"):
+        length_bias([Measured(1, 2), Measured(1, 2, 3)])
+    assert length_bias([]) is None
+
+
+# Stated probabilities.
+
+stated_answers = st.lists(
+    st.tuples(st.one_of(st.floats(0, 1), st.sampled_from([0.0, 0.1, 0.5, 1.0])), st.booleans()),
+    min_size=1,
+    max_size=30,
+)
+
+
+@given(stated_answers)
+def test_probability_scores_are_those_of_scikit_learn(
+    sklearn_metrics: Any, stated: list[tuple[float, bool]]
+) -> None:
+    p, happened = zip(*stated, strict=True)
+    assert same(brier_score(stated), sklearn_metrics.brier_score_loss(happened, p, pos_label=True))
+    assert same(log_loss(stated), sklearn_metrics.log_loss(happened, p, labels=[False, True]))
+
+
+@given(st.lists(st.tuples(st.integers(0, 64).map(lambda n: n / 64), st.booleans()), min_size=1))
+def test_the_reliability_table_is_that_of_scikit_learn(
+    sklearn_calibration: Any, stated: list[tuple[float, bool]]
+) -> None:
+    p, happened = zip(*stated, strict=True)
+    observed, mean_stated = sklearn_calibration.calibration_curve(
+        happened, p, n_bins=8, pos_label=True
+    )
+    rows = [row for row in reliability(stated, bins=8) if row.answers]
+    assert [row.observed for row in rows] == pytest.approx(list(observed), abs=1e-9)
+    assert [row.stated for row in rows] == pytest.approx(list(mean_stated), abs=1e-9)
+    gaps = [abs(a - b) for a, b in zip(observed, mean_stated, strict=True)]
+    weights = [row.answers / len(stated) for row in rows]
+    wanted = sum(gap * weight for gap, weight in zip(gaps, weights, strict=True))
+    assert calibration_error(stated, bins=8) == pytest.approx(wanted, abs=1e-9)
+
+
+def test_bins_cover_all_probabilities_once() -> None:
+    rows = reliability([(0.0, False), (0.5, True), (1.0, True)], bins=2)
+    assert [(row.low, row.high, row.answers) for row in rows] == [(0, 0.5, 2), (0.5, 1, 1)]
+    assert all(a.high == b.low for a, b in pairwise(rows))
+    assert reliability([], bins=1)[0].observed is None
+    assert brier_score([]) is None
+    with pytest.raises(InputError, match="at least one"):
+        calibration_error([], bins=0)
+    with pytest.raises(InputError, match=r"between 0 and 1, got 1\.5"):
+        brier_score([(1.5, True)])
+
+
+@pytest.mark.parametrize("measure", [score_spread, icc, retest_reliability, list_bias])
+def test_scores_that_are_no_finite_numbers_are_refused(
+    measure: Callable[[Sequence[Sequence[float]]], float | None],
+) -> None:
+    with pytest.raises(InputError, match="finite"):
+        measure([[1, math.nan], [2, 3]])

@@ -75,7 +75,7 @@ async def stream(
     judges = [as_judge(model if own is None else own) for own in plan.models]
     check_judges(plan, judges)
     gateway = Gateway(limits or DEFAULT_LIMITS, on_attempt)
-    asked = {unit.judge for unit in plan.units if unit.node.asks}
+    asked = {judge for unit in plan.units if unit.node.asks for judge in unit.judges}
     try:
         async with open_judges([judges[index] for index in sorted(asked)]):
             await Runner(plan, judges, gateway, on_row).run(_valid(test_cases))
@@ -207,9 +207,11 @@ def check_judges(plan: Plan, judges: Sequence[Judge]) -> None:
     """Raise GraphError when a judge cannot do what a node asks of it."""
     problems: list[Problem] = []
     for unit in plan.units:
-        judge, parser = judges[unit.judge], getattr(unit.node, "parser", None)
-        able = judge.capabilities.text if parser is not None else judge.capabilities.schema
-        if unit.node.asks and not able:
+        parser = getattr(unit.node, "parser", None)
+        for judge in (judges[index] for index in unit.judges):
+            able = judge.capabilities.text if parser is not None else judge.capabilities.schema
+            if not unit.node.asks or able:
+                continue
             what = "plain text for its parser" if parser is not None else "a structured answer"
             message = f"it needs {what}, which {judge.identity} cannot give"
             hint = "use another judge for this metric, or change the node"

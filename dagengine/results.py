@@ -53,6 +53,10 @@ class Step:
     `verdict` is set for decisions, `score` (0 to 1) for ratings and scoring code. `mode`
     says how a rating was read (`weighted` or `raw`, and why). `usage` are the tokens of the
     answers that the node rests on, whoever paid for them.
+
+    `votes` are what the node's panel said, in the order of asking: verdicts, ratings, or a
+    list of verdicts for each vote; None is an answer that could not be read (in a list also an
+    item that was settled before). `voters` says which judge of the panel gave each vote.
     """
 
     node: str
@@ -64,6 +68,14 @@ class Step:
     score: float | None = None
     mode: str | None = None
     usage: Usage = NO_USAGE
+    votes: tuple[Any, ...] = ()
+    voters: tuple[int, ...] = ()
+
+    @property
+    def agreeing(self) -> int:
+        """The number of votes for the verdict."""
+        mine = (type(self.verdict), self.verdict)
+        return sum((type(vote), vote) == mine for vote in self.votes)
 
     def as_dict(self) -> dict[str, Any]:
         """JSON-ready form without the absent entries."""
@@ -71,6 +83,8 @@ class Step:
         row = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
         if self.usage != NO_USAGE:
             row["usage"] = asdict(self.usage)
+        if self.votes:
+            row |= {"votes": list(self.votes), "voters": list(self.voters)}
         return {**row, "outcome": str(self.outcome)}
 
 

@@ -23,7 +23,7 @@ from pydantic import BaseModel
 from dagengine.errors import DagengineError, JudgeError, NotApplicableError, UnparseableError
 from dagengine.flights import Flights
 from dagengine.gateway import Gateway, is_cancelled
-from dagengine.node import Given, NodeValue
+from dagengine.node import Ballot, Given, NodeValue
 from dagengine.plan import Plan, Unit
 from dagengine.prompts import Evidence, messages_for, output_type
 from dagengine.question import NO_USAGE, Answer, Judge, Question
@@ -38,6 +38,7 @@ Emit = Callable[[CaseResult], None]
 _REORDER = 10_000
 # Nodes of plain Python never wait; a worker lets others have a turn this often.
 _TURNS = 64
+_ONLY = Ballot()
 _PASSING = frozenset({OutcomeKind.PROVIDER_ERROR, OutcomeKind.TIMEOUT})
 _REASON = (
     "Explain in two or three sentences, to somebody who reads a report, why an evaluation "
@@ -46,15 +47,16 @@ _REASON = (
 
 
 class _Ask:
-    """What one running node asks with: its unit's judge, through the gateway."""
+    """What one running node asks with: a judge of its unit, through the gateway."""
 
-    def __init__(self, gateway: Gateway, judge: Judge) -> None:
+    def __init__(self, gateway: Gateway, judge: Judge, ballot: Ballot) -> None:
         self._gateway = gateway
         self._judge = judge
+        self._ballot = ballot
         self.usage = NO_USAGE
 
-    async def __call__(self, question: Question[T]) -> Answer[T]:
-        answer = await self._gateway.ask(self._judge, question)
+    async def __call__(self, question: Question[T], place: int | None = None) -> Answer[T]:
+        answer = await self._gateway.ask(self._judge, self._ballot.question(question, place))
         self.usage += answer.usage
         return answer
 
@@ -64,7 +66,7 @@ class _Ask:
 
         async def one(place: int, question: Question[T]) -> None:
             try:
-                answers[place] = await self(question)
+                answers[place] = await self(question, place)
             except JudgeError as error:
                 answers[place] = error
 
@@ -247,7 +249,7 @@ class Runner:
     async def _outcome(self, run: _Run, unit: Unit) -> NodeValue | Failure:
         """What a unit gave, or how it failed; the same for all cases where it is constant."""
         if not unit.constant:
-            return await self._isolated(run, unit)
+            return await self._judged(run, unit)
         try:
             return await self._constants.get(unit.index, lambda: self._steady(run, unit))
         except _PassingError as error:
@@ -255,15 +257,43 @@ class Runner:
 
     async def _steady(self, run: _Run, unit: Unit) -> NodeValue | Failure:
         """The outcome of a constant unit; a failure that may pass is not kept."""
-        outcome = await self._isolated(run, unit)
+        outcome = await self._judged(run, unit)
         if isinstance(outcome, Failure) and outcome.kind in _PASSING:
             raise _PassingError(outcome)
         return outcome
 
-    async def _isolated(self, run: _Run, unit: Unit) -> NodeValue | Failure:
+    async def _judged(self, run: _Run, unit: Unit) -> NodeValue | Failure:
+        """The outcome of one run of a node, or of all that its panel wants."""
+        if unit.node.panel is None:
+            return await self._isolated(run, unit, _ONLY)
+        poll = unit.node.panel.poll()
+        ballots = next(poll)
+        while True:
+            outcomes = await self._round(run, unit, ballots)
+            try:
+                ballots = poll.send(outcomes)
+            except StopIteration as end:
+                result: NodeValue | Failure = end.value
+                return result
+
+    async def _round(
+        self, run: _Run, unit: Unit, ballots: Sequence[Ballot]
+    ) -> list[NodeValue | Failure]:
+        """The outcomes of ballots that are cast at once."""
+        outcomes: list[Any] = [None] * len(ballots)
+
+        async def one(place: int, ballot: Ballot) -> None:
+            outcomes[place] = await self._isolated(run, unit, ballot)
+
+        async with anyio.create_task_group() as group:
+            for place, ballot in enumerate(ballots):
+                group.start_soon(one, place, ballot)
+        return outcomes
+
+    async def _isolated(self, run: _Run, unit: Unit, ballot: Ballot) -> NodeValue | Failure:
         """What a unit gave, or how it failed. The one place that isolates a node."""
         try:
-            return await self._value(run, unit)
+            return await self._value(run, unit, ballot)
         except JudgeError as error:
             raw = error.raw if isinstance(error, UnparseableError) else None
             return Failure(OutcomeKind(error.kind), unit.name, str(error), raw)
@@ -279,7 +309,7 @@ class Runner:
         except (Exception, SystemExit) as error:  # noqa: BLE001 - user code may raise anything
             return Failure(OutcomeKind.CODE_ERROR, unit.name, _described(error))
 
-    async def _value(self, run: _Run, unit: Unit) -> NodeValue:
+    async def _value(self, run: _Run, unit: Unit, ballot: Ballot) -> NodeValue:
         fields = tuple((path, read_field(run.case, path)) for path in unit.reads)
         absent = [path for path, value in fields if value is None]
         if absent:
@@ -290,7 +320,7 @@ class Runner:
             for label, source, slot in unit.sources
             if slot < 0 or state.is_live(slot)
         )
-        ask = _Ask(self._gateway, self._judges[unit.judge])
+        ask = _Ask(self._gateway, self._judges[unit.judges[ballot.judge]], ballot)
         value = await unit.node.run(Given(fields, inputs, run.case), ask)
         return value if ask.usage == NO_USAGE else replace(value, usage=ask.usage)
 
@@ -310,7 +340,7 @@ class Runner:
         place = next(
             i for i, known in enumerate(self._plan.models) if known is model or known == model
         )
-        return _Ask(self._gateway, self._judges[place])
+        return _Ask(self._gateway, self._judges[place], _ONLY)
 
     async def _write_reason(self, result: MetricResult, ask: _Ask, deadline: float) -> MetricResult:
         """One last call; when it fails the composed reason stays, and says so."""

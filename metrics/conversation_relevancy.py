@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Literal
 
 from dagengine.errors import InputError
 from dagengine.graph import Graph
@@ -78,6 +78,10 @@ class WindowVerdictsNode(Asking):
     @property
     def text(self) -> str:
         return RELEVANT
+
+    @property
+    def vote(self) -> Literal["verdicts"]:
+        return "verdicts"
 
     def questions(self, known: Mapping[str, Any], items: int) -> Asked:
         return Asked.exactly(len(replies(known["turns"])))

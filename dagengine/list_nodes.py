@@ -128,8 +128,8 @@ class MapNode(_OverNode):
         return self.instructions
 
     @property
-    def vote(self) -> Literal["verdicts", None]:
-        return "verdicts" if self._judges_items() else None
+    def vote(self) -> Literal["items", None]:
+        return "items" if self._judges_items() else None
 
     def _judges_items(self) -> bool:
         return self.answer is bool or isinstance(self.answer, tuple)

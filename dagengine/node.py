@@ -222,8 +222,11 @@ class BaseNode:
     panel: Panel | None = None
 
     @property
-    def vote(self) -> Literal["verdict", "verdicts", "rating", None]:
-        """What a vote on the node is: a verdict, one per item, or a rating (None: no vote)."""
+    def vote(self) -> Literal["verdict", "verdicts", "items", "rating", None]:
+        """What a vote on the node is, if there can be any.
+
+        A verdict, the verdicts of a list, those of items that have a question each, or a rating.
+        """
         return None
 
     def __init__(

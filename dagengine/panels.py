@@ -23,11 +23,15 @@ _ALTERNATIVES = 5
 
 @dataclass(frozen=True, slots=True)
 class Votes:
-    """The same judge again, up to `most` times, until `rule` calls the outcome settled."""
+    """The same judge again, up to `most` times, until `rule` calls the outcome settled.
+
+    With `by_item`, for nodes that ask about each item of a list, only open items are asked.
+    """
 
     most: int
     rule: Rule
     temperature: float | None = None
+    by_item: bool = False
     models = (None,)
     shares = (1.0,)
 
@@ -52,10 +56,11 @@ class Votes:
         columns: list[Column] = []
         wanted = [self.rule.more((), self.most)]
         while more := min(filter(None, wanted), default=0):
-            still = frozenset(place for place, votes in enumerate(wanted) if votes)
-            start = len(outcomes)
+            start, still = len(outcomes), None
+            if self.by_item and start:
+                still = frozenset(place for place, votes in enumerate(wanted) if votes)
             outcomes += yield [
-                Ballot(0, sample, self.most, still if start else None, self.temperature)
+                Ballot(0, sample, self.most, still, self.temperature)
                 for sample in range(start, start + more)
             ]
             if (failure := final(outcomes)) is not None:

@@ -74,7 +74,8 @@ def voted(
     def choose(node: BaseNode) -> Panel | None:
         if node.vote is None:
             return None
-        return Votes(votes, ratings if node.vote == "rating" else stop, temperature)
+        rule = ratings if node.vote == "rating" else stop
+        return Votes(votes, rule, temperature, by_item=node.vote == "items")
 
     return _rewritten(target, choose, nodes)
 

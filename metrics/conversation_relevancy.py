@@ -80,8 +80,8 @@ class WindowVerdictsNode(Asking):
         return RELEVANT
 
     @property
-    def vote(self) -> Literal["verdicts"]:
-        return "verdicts"
+    def vote(self) -> Literal["items"]:
+        return "items"
 
     def questions(self, known: Mapping[str, Any], items: int) -> Asked:
         return Asked.exactly(len(replies(known["turns"])))

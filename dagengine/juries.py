@@ -34,7 +34,7 @@ class JuryReport:
 
 
 def effective_votes(votes: int, correlation: float) -> float:
-    """Kish's effective number of `votes`: n / (1 + (n - 1) ρ), never more than n.
+    """Kish's effective number of `votes`: n / (1 + (n - 1) rho), never more than n.
 
     (Kish 1965, Survey Sampling; the design effect of a cluster.) Raises InputError for a
     correlation outside of [-1, 1].

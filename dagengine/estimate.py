@@ -228,9 +228,10 @@ class _Counting:
         part, sums = self.plan.units[unit], self.nodes[unit]
         metrics = dict.fromkeys(self.plan.slots[slot].metric for slot in part.slots)
         names = tuple(self.plan.metrics[metric].spec.name for metric in metrics)
+        panel = "" if part.node.panel is None else part.node.panel.label
         return NodeEstimate(
             part.name, part.node.kind, part.judges[0], sums.span, sums.equal, sums.input_tokens,
-            sums.output_tokens, names, part.constant,
+            sums.output_tokens, names, part.constant, panel,
         )  # fmt: skip
 
     def _reason_estimate(self, metric: int) -> Iterator[NodeEstimate]:

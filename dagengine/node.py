@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Protocol, TypeVar
 
 from pydantic import BaseModel, ConfigDict
 
+from dagengine.ballot import Ballot
 from dagengine.errors import InputError
 from dagengine.prompts import Evidence, PromptTemplate, as_text, evidence_of, messages_for
 from dagengine.question import (
@@ -124,38 +125,6 @@ class Asked:
     def exactly(cls, count: int) -> Asked:
         """A number that is known, all at once."""
         return cls(count, count, count, min(count, 1))
-
-
-@dataclass(frozen=True, slots=True)
-class Ballot:
-    """One run of a node among several: whom it asks, and how its questions are sampled.
-
-    `judge` counts the judges of the node's panel. `sample` is one of `samples`, so that votes
-    of different repetitions never meet. Of a node with one question per item only the items
-    `open` are asked anew (None: all). `temperature` replaces the node's own; at least
-    `top_logprobs` alternatives are asked for.
-    """
-
-    judge: int = 0
-    sample: int = 0
-    samples: int = 1
-    open: frozenset[int] | None = None
-    temperature: float | None = None
-    top_logprobs: int = 0
-
-    def question(self, question: Question[T], place: int | None = None) -> Question[T]:
-        """The question of this vote; `place` is that of its item."""
-        given, sample = question.options, self.sample
-        if place is not None and self.open is not None and place not in self.open:
-            sample = 0  # answered already, and remembered
-        options = replace(
-            given,
-            sample=given.sample * self.samples + sample,
-            seed=None if given.seed is None else given.seed + sample,
-            temperature=given.temperature if self.temperature is None else self.temperature,
-            top_logprobs=max(given.top_logprobs, self.top_logprobs),
-        )
-        return question if options == given else replace(question, options=options)
 
 
 Poll = Generator[Sequence[Ballot], "Sequence[NodeValue | Failure]", "NodeValue | Failure"]

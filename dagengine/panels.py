@@ -10,8 +10,9 @@ import math
 from dataclasses import dataclass, replace
 from typing import Any
 
+from dagengine.ballot import Ballot
 from dagengine.errors import InputError
-from dagengine.node import Asked, Ballot, NodeValue, Poll
+from dagengine.node import Asked, NodeValue, Poll
 from dagengine.pooling import Column, Outcomes, columns_of, final, hard, pooled
 from dagengine.results import Failure
 from dagengine.stopping import Rule, likely_votes

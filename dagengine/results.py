@@ -5,9 +5,11 @@ A failure is data too: never a NaN, never a silent 0, never a bare None.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import traceback
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
+from pathlib import Path
 from typing import Any
 
 from dagengine.prompts import as_data
@@ -38,6 +40,20 @@ class Failure:
     node: str
     message: str
     raw: str | None = None
+
+    @classmethod
+    def missing_field(cls, paths: Iterable[str], node: str) -> Failure:
+        """A case without fields that a node reads."""
+        names = ", ".join(f"`{path}`" for path in dict.fromkeys(paths))
+        message = f"the case has no {names}, which this metric reads; add it to the test case"
+        return cls(OutcomeKind.MISSING_FIELD, node, message)
+
+    @classmethod
+    def of_code(cls, error: BaseException, node: str) -> Failure:
+        """An exception of somebody's code: what, and where."""
+        frames = traceback.extract_tb(error.__traceback__)
+        place = f" ({Path(frames[-1].filename).name} line {frames[-1].lineno})" if frames else ""
+        return cls(OutcomeKind.CODE_ERROR, node, f"{type(error).__name__}: {error}{place}")
 
     def as_dict(self) -> dict[str, Any]:
         """JSON-ready form."""

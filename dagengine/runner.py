@@ -10,20 +10,19 @@ from __future__ import annotations
 import heapq
 import itertools
 import math
-import traceback
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import anyio
 import anyio.lowlevel
 from pydantic import BaseModel
 
+from dagengine.ballot import Ballot
 from dagengine.errors import DagengineError, JudgeError, NotApplicableError, UnparseableError
 from dagengine.flights import Flights
 from dagengine.gateway import Gateway, is_cancelled
-from dagengine.node import Ballot, Given, NodeValue
+from dagengine.node import Given, NodeValue
 from dagengine.plan import Plan, Unit
 from dagengine.prompts import Evidence, messages_for, output_type
 from dagengine.question import NO_USAGE, Answer, Judge, Question
@@ -32,13 +31,14 @@ from dagengine.scheduler import CaseState
 from dagengine.test_case import TestCase, case_label, read_field
 
 T = TypeVar("T", bound=BaseModel)
+X = TypeVar("X")
+R = TypeVar("R")
 Emit = Callable[[CaseResult], None]
 
 # Rows that may wait for an earlier one; beyond it no new case is admitted.
 _REORDER = 10_000
 # Nodes of plain Python never wait; a worker lets others have a turn this often.
 _TURNS = 64
-_ONLY = Ballot()
 _PASSING = frozenset({OutcomeKind.PROVIDER_ERROR, OutcomeKind.TIMEOUT})
 _REASON = (
     "Explain in two or three sentences, to somebody who reads a report, why an evaluation "
@@ -49,34 +49,46 @@ _REASON = (
 class _Ask:
     """What one running node asks with: a judge of its unit, through the gateway."""
 
-    def __init__(self, gateway: Gateway, judge: Judge, ballot: Ballot) -> None:
+    def __init__(self, gateway: Gateway, judge: Judge, ballot: Ballot | None = None) -> None:
         self._gateway = gateway
         self._judge = judge
         self._ballot = ballot
         self.usage = NO_USAGE
 
     async def __call__(self, question: Question[T], place: int | None = None) -> Answer[T]:
-        answer = await self._gateway.ask(self._judge, self._ballot.question(question, place))
+        if self._ballot is not None:
+            question = self._ballot.question(question, place)
+        answer = await self._gateway.ask(self._judge, question)
         self.usage += answer.usage
         return answer
 
     async def each(self, questions: Sequence[Question[T]]) -> list[Answer[T]]:
         """All at once. The failure reported is that of the first question that failed."""
-        answers: list[Answer[T] | JudgeError | None] = [None] * len(questions)
 
-        async def one(place: int, question: Question[T]) -> None:
+        async def one(place: int, question: Question[T]) -> Answer[T] | JudgeError:
             try:
-                answers[place] = await self(question, place)
+                return await self(question, place)
             except JudgeError as error:
-                answers[place] = error
+                return error
 
-        async with anyio.create_task_group() as group:
-            for place, question in enumerate(questions):
-                group.start_soon(one, place, question)
+        answers = await _together(one, questions)
         for answer in answers:
             if isinstance(answer, JudgeError):
                 raise answer
         return cast("list[Answer[T]]", answers)
+
+
+async def _together(work: Callable[[int, X], Awaitable[R]], things: Sequence[X]) -> list[R]:
+    """What `work` makes of every (place, thing), all at once."""
+    results: dict[int, R] = {}
+
+    async def one(place: int, thing: X) -> None:
+        results[place] = await work(place, thing)
+
+    async with anyio.create_task_group() as group:
+        for place, thing in enumerate(things):
+            group.start_soon(one, place, thing)
+    return [results[place] for place in range(len(things))]
 
 
 class _Run:
@@ -200,7 +212,8 @@ class Runner:
         for metric in self._plan.metrics:
             absent = [(f, node) for f, node in metric.required if read_field(case, f) is None]
             if absent:
-                failures[metric.index] = _missing_field([f for f, _ in absent], absent[0][1])
+                fields = [field for field, _ in absent]
+                failures[metric.index] = Failure.missing_field(fields, absent[0][1])
         return failures
 
     def _queue(self, run: _Run) -> None:
@@ -265,32 +278,24 @@ class Runner:
     async def _judged(self, run: _Run, unit: Unit) -> NodeValue | Failure:
         """The outcome of one run of a node, or of all that its panel wants."""
         if unit.node.panel is None:
-            return await self._isolated(run, unit, _ONLY)
+            return await self._isolated(run, unit)
+
+        async def cast(_: int, ballot: Ballot) -> NodeValue | Failure:
+            return await self._isolated(run, unit, ballot)
+
         poll = unit.node.panel.poll()
         ballots = next(poll)
         while True:
-            outcomes = await self._round(run, unit, ballots)
+            outcomes = await _together(cast, ballots)
             try:
                 ballots = poll.send(outcomes)
             except StopIteration as end:
                 result: NodeValue | Failure = end.value
                 return result
 
-    async def _round(
-        self, run: _Run, unit: Unit, ballots: Sequence[Ballot]
-    ) -> list[NodeValue | Failure]:
-        """The outcomes of ballots that are cast at once."""
-        outcomes: list[Any] = [None] * len(ballots)
-
-        async def one(place: int, ballot: Ballot) -> None:
-            outcomes[place] = await self._isolated(run, unit, ballot)
-
-        async with anyio.create_task_group() as group:
-            for place, ballot in enumerate(ballots):
-                group.start_soon(one, place, ballot)
-        return outcomes
-
-    async def _isolated(self, run: _Run, unit: Unit, ballot: Ballot) -> NodeValue | Failure:
+    async def _isolated(
+        self, run: _Run, unit: Unit, ballot: Ballot | None = None
+    ) -> NodeValue | Failure:
         """What a unit gave, or how it failed. The one place that isolates a node."""
         try:
             return await self._value(run, unit, ballot)
@@ -307,20 +312,21 @@ class Runner:
             message = "its own code was cancelled from within"
             return Failure(OutcomeKind.CODE_ERROR, unit.name, message)
         except (Exception, SystemExit) as error:  # noqa: BLE001 - user code may raise anything
-            return Failure(OutcomeKind.CODE_ERROR, unit.name, _described(error))
+            return Failure.of_code(error, unit.name)
 
-    async def _value(self, run: _Run, unit: Unit, ballot: Ballot) -> NodeValue:
+    async def _value(self, run: _Run, unit: Unit, ballot: Ballot | None) -> NodeValue:
         fields = tuple((path, read_field(run.case, path)) for path in unit.reads)
         absent = [path for path, value in fields if value is None]
         if absent:
-            raise _MissingFieldError(_missing_field(absent, unit.name))
+            raise _MissingFieldError(Failure.missing_field(absent, unit.name))
         state = run.state
         inputs = tuple(
             (label, state.output(source).value)
             for label, source, slot in unit.sources
             if slot < 0 or state.is_live(slot)
         )
-        ask = _Ask(self._gateway, self._judges[unit.judges[ballot.judge]], ballot)
+        judge = unit.judges[0 if ballot is None else ballot.judge]
+        ask = _Ask(self._gateway, self._judges[judge], ballot)
         value = await unit.node.run(Given(fields, inputs, run.case), ask)
         return value if ask.usage == NO_USAGE else replace(value, usage=ask.usage)
 
@@ -340,7 +346,7 @@ class Runner:
         place = next(
             i for i, known in enumerate(self._plan.models) if known is model or known == model
         )
-        return _Ask(self._gateway, self._judges[place], _ONLY)
+        return _Ask(self._gateway, self._judges[place])
 
     async def _write_reason(self, result: MetricResult, ask: _Ask, deadline: float) -> MetricResult:
         """One last call; when it fails the composed reason stays, and says so."""
@@ -374,13 +380,6 @@ class Runner:
             self._call_help()
 
 
-def _described(error: BaseException) -> str:
-    """An exception of somebody's code: what, and where."""
-    frames = traceback.extract_tb(error.__traceback__)
-    place = f" ({Path(frames[-1].filename).name} line {frames[-1].lineno})" if frames else ""
-    return f"{type(error).__name__}: {error}{place}"
-
-
 class _PassingError(DagengineError):
     """Carries a failure that another attempt may not meet."""
 
@@ -395,9 +394,3 @@ class _MissingFieldError(Exception):
     def __init__(self, failure: Failure) -> None:
         self.failure = failure
         super().__init__(failure.message)
-
-
-def _missing_field(paths: Sequence[str], node: str) -> Failure:
-    names = ", ".join(f"`{path}`" for path in dict.fromkeys(paths))
-    message = f"the case has no {names}, which this metric reads; add it to the test case"
-    return Failure(OutcomeKind.MISSING_FIELD, node, message)

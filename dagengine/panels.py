@@ -199,7 +199,7 @@ def _check_count(votes: int) -> None:
 
 
 def _named(model: Any) -> str:
-    return model if isinstance(model, str) else str(getattr(model, "identity", model))
+    return model if isinstance(model, str) else getattr(model, "identity", type(model).__name__)
 
 
 def _times(asked: Asked, least: int, likely: float, most: int) -> Asked:

@@ -18,12 +18,13 @@ from contract import case_for, judge, make, metric_classes
 from graphs import Script, drawings
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
+from openai_server import OpenAIServer, Reply
 from test_random_graphs import metric_of
 
 from dagengine import Limits, a_evaluate, compile_metrics, evaluate
 from dagengine.errors import GraphError, InputError, ProviderError
 from dagengine.estimate import estimate
-from dagengine.judges import ScriptedJudge
+from dagengine.judges import OpenAIJudge, ScriptedJudge
 from dagengine.juries import correlation, effective_votes, jury_report, vote_table
 from dagengine.loading import load_results
 from dagengine.metrics import BaseMetric, DAGMetric
@@ -292,6 +293,9 @@ def test_of_one_question_per_item_only_the_open_items_are_asked_again() -> None:
     assert seen == {"steady": 3, "split": 5, "false": 3}
     assert found.score == pytest.approx(2 / 3)
     assert step_of(found, "each").votes[4] == [None, True, None]
+    done = run(voted(tree, 5, stop=Curtailed()), ScriptedJudge(answer), [ITEMS])
+    assert done.totals.asked in estimate(compile_metrics([voted(tree, 5)]), [ITEMS]).asked
+    assert done.totals.calls == 11
 
 
 def test_votes_of_different_repetitions_never_meet() -> None:
@@ -568,6 +572,33 @@ def test_a_better_judge_answers_where_the_probability_is_low() -> None:
     assert ledger == {"sure": 3, better.identity: 1}
     (step,) = done.rows[1].metrics[0].steps
     assert (step.votes, step.voters) == ((True, False), (0, 1))
+
+
+@pytest.mark.anyio
+async def test_a_server_that_gives_token_probabilities_is_left_only_where_they_are_low() -> None:
+    def token(text: str, **mass: float) -> dict[str, Any]:
+        tops = [
+            {"token": other, "logprob": math.log(p)} for other, p in (mass or {text: 1}).items()
+        ]
+        return {"token": text, "logprob": tops[0]["logprob"], "top_logprobs": tops}
+
+    def respond(body: Any) -> Reply:
+        if body["model"] == "better":
+            assert "logprobs" not in body
+            return Reply('{"reason": "r", "verdict": false}')
+        chance = 0.6 if "doubtful" in body["messages"][-1]["content"] else 0.95
+        verdict = token("true", true=chance, false=1 - chance)
+        tokens = [token('{"reason": "r", "verdict": '), verdict, token("}")]
+        return Reply('{"reason": "r", "verdict": true}', logprobs=tokens)
+
+    cases = [LLMTestCase(input=text, actual_output="") for text in ("clear", "doubtful")]
+    with OpenAIServer(respond) as server:
+        cheap = OpenAIJudge("cheap", base_url=server.base_url, api_key="any")
+        better = OpenAIJudge("better", base_url=server.base_url, api_key="any")
+        target = escalated(metric(), better, below=0.9)
+        done = await a_evaluate(cases, [target], model=cheap, show=False)
+    assert done.scores("tree") == [1, 0]
+    assert sorted(body["model"] for body in server.requests) == ["better", "cheap", "cheap"]
 
 
 def test_a_judge_without_probabilities_counts_as_unsure() -> None:

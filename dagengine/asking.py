@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar, cast
 
 import anyio
 from pydantic import BaseModel
 
+from dagengine.ballot import Ballot
 from dagengine.errors import JudgeError
 from dagengine.gateway import Gateway
 from dagengine.graph import MetricSpec
@@ -17,6 +18,8 @@ from dagengine.question import NO_USAGE, Answer, Judge, Message, Question
 from dagengine.results import MetricResult
 
 T = TypeVar("T", bound=BaseModel)
+X = TypeVar("X")
+R = TypeVar("R")
 
 _REASON = (
     "Explain in two or three sentences, to somebody who reads a report, why an evaluation "
@@ -25,35 +28,51 @@ _REASON = (
 
 
 class Ask:
-    """What one running node asks with: its unit's judge, through the gateway."""
+    """What one running node asks with: a judge of its unit, through the gateway.
 
-    def __init__(self, gateway: Gateway, judge: Judge) -> None:
+    With a `ballot` every question is one vote of several.
+    """
+
+    def __init__(self, gateway: Gateway, judge: Judge, ballot: Ballot | None = None) -> None:
         self._gateway = gateway
         self._judge = judge
+        self._ballot = ballot
         self.usage = NO_USAGE
 
-    async def __call__(self, question: Question[T]) -> Answer[T]:
+    async def __call__(self, question: Question[T], place: int | None = None) -> Answer[T]:
+        if self._ballot is not None:
+            question = self._ballot.question(question, place)
         answer = await self._gateway.ask(self._judge, question)
         self.usage += answer.usage
         return answer
 
     async def each(self, questions: Sequence[Question[T]]) -> list[Answer[T]]:
         """All at once. The failure reported is that of the first question that failed."""
-        answers: list[Answer[T] | JudgeError | None] = [None] * len(questions)
 
-        async def one(place: int, question: Question[T]) -> None:
+        async def one(place: int, question: Question[T]) -> Answer[T] | JudgeError:
             try:
-                answers[place] = await self(question)
+                return await self(question, place)
             except JudgeError as error:
-                answers[place] = error
+                return error
 
-        async with anyio.create_task_group() as group:
-            for place, question in enumerate(questions):
-                group.start_soon(one, place, question)
+        answers = await together(one, questions)
         for answer in answers:
             if isinstance(answer, JudgeError):
                 raise answer
         return cast("list[Answer[T]]", answers)
+
+
+async def together(work: Callable[[int, X], Awaitable[R]], things: Sequence[X]) -> list[R]:
+    """What `work` makes of every (place, thing), all at once."""
+    results: dict[int, R] = {}
+
+    async def one(place: int, thing: X) -> None:
+        results[place] = await work(place, thing)
+
+    async with anyio.create_task_group() as group:
+        for place, thing in enumerate(things):
+            group.start_soon(one, place, thing)
+    return [results[place] for place in range(len(things))]
 
 
 def wants_reason(spec: MetricSpec, result: MetricResult) -> bool:

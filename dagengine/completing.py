@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import traceback
-from pathlib import Path
-
 import anyio
 from pydantic import ValidationError
 
@@ -29,12 +26,5 @@ async def completed(app: App | None, golden: Golden | ConversationalGolden) -> T
     except (InputError, ValidationError) as error:
         message = f"its output cannot be used: {error}"
     except (Exception, SystemExit) as error:  # noqa: BLE001 - user code may raise anything
-        message = described(error)
+        return Failure.of_code(error, f"app {app.name}")
     return Failure(OutcomeKind.CODE_ERROR, f"app {app.name}", message)
-
-
-def described(error: BaseException) -> str:
-    """An exception of somebody's code: what, and where."""
-    frames = traceback.extract_tb(error.__traceback__)
-    place = f" ({Path(frames[-1].filename).name} line {frames[-1].lineno})" if frames else ""
-    return f"{type(error).__name__}: {error}{place}"

@@ -77,7 +77,8 @@ class Engine:
         cannot work at all.
         """
         store = self._store
-        asked = sorted({unit.judge for unit in self.plan.units if unit.node.asks})
+        asking = [unit for unit in self.plan.units if unit.node.asks]
+        asked = sorted({judge for unit in asking for judge in unit.judges})
         needed = [] if store and store.replay else [self._judges[index] for index in asked]
         try:
             async with store.open() if store else nullcontext() as stored, open_judges(needed):
@@ -154,9 +155,11 @@ def check_judges(plan: Plan, judges: Sequence[Judge]) -> None:
     """Raise GraphError when a judge cannot do what a node asks of it."""
     problems: list[Problem] = []
     for unit in plan.units:
-        judge, parser = judges[unit.judge], getattr(unit.node, "parser", None)
-        able = judge.capabilities.text if parser is not None else judge.capabilities.schema
-        if unit.node.asks and not able:
+        parser = getattr(unit.node, "parser", None)
+        for judge in (judges[index] for index in unit.judges):
+            able = judge.capabilities.text if parser is not None else judge.capabilities.schema
+            if not unit.node.asks or able:
+                continue
             what = "plain text for its parser" if parser is not None else "a structured answer"
             message = f"it needs {what}, which {judge.identity} cannot give"
             hint = "use another judge for this metric, or change the node"

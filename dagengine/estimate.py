@@ -24,7 +24,7 @@ from dagengine.forecast import (
 from dagengine.foresight import Foresight, Prospect
 from dagengine.node import Asked
 from dagengine.paths import Odds, Outlook, Path, Paths, Walker
-from dagengine.plan import Plan
+from dagengine.plan import Plan, Unit
 from dagengine.results import CaseResult, Verdict
 from dagengine.test_case import TestCase, read_field
 
@@ -228,9 +228,10 @@ class _Counting:
         part, sums = self.plan.units[unit], self.nodes[unit]
         metrics = dict.fromkeys(self.plan.slots[slot].metric for slot in part.slots)
         names = tuple(self.plan.metrics[metric].spec.name for metric in metrics)
+        panel = "" if part.node.panel is None else part.node.panel.label
         return NodeEstimate(
-            part.name, part.node.kind, part.judge, sums.span, sums.equal, sums.input_tokens,
-            sums.output_tokens, names, part.constant,
+            part.name, part.node.kind, part.judges[0], sums.span, sums.equal, sums.input_tokens,
+            sums.output_tokens, names, part.constant, panel,
         )  # fmt: skip
 
     def _reason_estimate(self, metric: int) -> Iterator[NodeEstimate]:
@@ -258,8 +259,8 @@ class _Counting:
     def _judge_estimate(self, judge: int) -> JudgeEstimate:
         calls = tokens_in = tokens_out = 0.0
         for unit, sums in zip(self.plan.units, self.nodes, strict=True):
-            if unit.judge == judge and sums.span.likely:
-                kept = max(0.0, 1 - sums.equal / sums.span.likely)
+            if share := _share(unit, judge) if sums.span.likely else 0.0:
+                kept = share * max(0.0, 1 - sums.equal / sums.span.likely)
                 calls += kept * sums.span.likely
                 tokens_in += kept * sums.input_tokens
                 tokens_out += kept * sums.output_tokens
@@ -322,6 +323,12 @@ class _MetricSums:
             rank = sum(float("inf") if n is None else n for n in counts), path.depth
             if rank > self.rank:
                 self.rank, self.worst = rank, (path, counts)
+
+
+def _share(unit: Unit, judge: int) -> float:
+    """How much of a unit's questions a judge gets."""
+    shares = (1.0,) if unit.node.panel is None else unit.node.panel.shares
+    return sum(share for one, share in zip(unit.judges, shares, strict=True) if one == judge)
 
 
 def _units(plan: Plan, metric: int) -> tuple[int, ...]:

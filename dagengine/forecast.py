@@ -39,7 +39,7 @@ class NodeEstimate:
     """One node over all cases: its questions, and about how many tokens they take.
 
     Equal questions answer `equal` of the likely ones. `metrics` are all that share it; a
-    `constant` node is asked once per run.
+    `constant` node is asked once per run; `panel` says who else is asked, or how often.
     """
 
     node: str
@@ -51,6 +51,7 @@ class NodeEstimate:
     output_tokens: float
     metrics: tuple[str, ...]
     constant: bool
+    panel: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -116,12 +116,12 @@ class Foresight:
         given = Given(fields, tuple(inputs.items()), case)
         if len(inputs) == len(unit.sources):
             return self._known(unit, given)
-        asked = unit.node.questions({**dict(fields), **inputs}, self._items)
+        asked = unit.node.asked({**dict(fields), **inputs}, self._items)
         return self._guessed(unit, given, asked), None
 
     def _known(self, unit: Unit, given: Given) -> tuple[Prospect, NodeValue | None]:
         """A unit that reads nothing but what is known."""
-        asked = unit.node.questions(dict((*given.fields, *given.inputs)), self._items)
+        asked = unit.node.asked(dict((*given.fields, *given.inputs)), self._items)
         if not (asked.most == 0 or unit.node.asks) or not self._telling[unit.index]:
             return self._guessed(unit, given, asked), None
         first = _first_step(unit, given)
@@ -142,7 +142,7 @@ class Foresight:
 
     def _worded(self, unit: Unit, asked: Asked, questions: Sequence[Question[Any]]) -> Prospect:
         """A unit whose first questions are known word for word."""
-        judge = self._judges[unit.judge]
+        judge = self._judges[unit.judges[0]]
         sizes = [question_tokens(question, self._items) for question in questions]
         share = asked.likely / len(sizes)
         whole = asked.least == asked.most == len(sizes)

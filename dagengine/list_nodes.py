@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from typing import Any, TypeVar, cast
+from typing import Any, Literal, TypeVar, cast
 
 from pydantic import BaseModel
 
@@ -133,6 +133,13 @@ class MapNode(_OverNode):
     def text(self) -> str:
         return self.instructions
 
+    @property
+    def vote(self) -> Literal["items", None]:
+        return "items" if self._judges_items() else None
+
+    def _judges_items(self) -> bool:
+        return self.answer is bool or isinstance(self.answer, tuple)
+
     def questions(self, known: Mapping[str, Any], items: int) -> Asked:
         count = self._count(known)
         if count is not None:
@@ -142,7 +149,7 @@ class MapNode(_OverNode):
 
     async def run(self, given: Given, ask: Ask) -> NodeValue:
         items, rest = self._split(given)
-        judged = self.answer is bool or isinstance(self.answer, tuple)
+        judged = self._judges_items()
         if judged:
             options = None if self.answer is bool else cast("tuple[str, ...]", self.answer)
             shape = judgement_type(options)
@@ -218,6 +225,10 @@ class VerdictListNode(_OverNode):
     @property
     def text(self) -> str:
         return self.criteria
+
+    @property
+    def vote(self) -> Literal["verdicts"]:
+        return "verdicts"
 
     def questions(self, known: Mapping[str, Any], items: int) -> Asked:
         count = self._count(known)

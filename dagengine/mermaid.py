@@ -44,6 +44,8 @@ def _shape(slot: Slot, view: Design) -> str:
         parts = [slot.name, node.text] if own_words else [node.text]
     if node is not None and node.evaluation_params:
         parts.append("reads " + ", ".join(node.evaluation_params))
+    if node is not None and node.panel is not None:
+        parts.append(node.panel.label)
     if view.note(slot):
         parts.append(view.note(slot))
     text = "<br/>".join(_quoted(part) for part in parts)

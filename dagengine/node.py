@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol, TypeVar
+from typing import Any, ClassVar, Literal, Protocol, TypeVar
 
 from pydantic import BaseModel, ConfigDict
 
+from dagengine.ballot import Ballot
 from dagengine.errors import InputError
 from dagengine.prompts import Evidence, PromptTemplate, as_text, evidence_of, messages_for
 from dagengine.question import (
@@ -21,7 +22,7 @@ from dagengine.question import (
     Question,
     Usage,
 )
-from dagengine.results import Verdict
+from dagengine.results import Failure, Verdict
 from dagengine.test_case import LLMTestCaseParams, field_name
 
 T = TypeVar("T", bound=BaseModel)
@@ -40,7 +41,9 @@ class NodeValue:
     """What a node produced: the value its readers see, and what decides or scores.
 
     `score` lies in [0, 1]; `mode` says how a rating was read; `success` is set by metrics
-    that decide themselves whether they passed; `usage` is noted by the runner.
+    that decide themselves whether they passed; `usage` is noted by the runner. `confidence`
+    is the probability that the judge's tokens gave the verdict, where it is known; `votes`
+    and `voters` are what a panel said (see `Step`).
     """
 
     value: Any
@@ -50,6 +53,9 @@ class NodeValue:
     mode: str | None = None
     success: bool | None = None
     usage: Usage = NO_USAGE
+    confidence: float | None = None
+    votes: tuple[Any, ...] = ()
+    voters: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +127,35 @@ class Asked:
         return cls(count, count, count, min(count, 1))
 
 
+Poll = Generator[Sequence[Ballot], "Sequence[NodeValue | Failure]", "NodeValue | Failure"]
+"""One node on one case: gives the ballots of a round, takes their outcomes, returns the result."""
+
+
+class Panel(Protocol):
+    """Who answers the questions of a node, and how often; plain data and no I/O."""
+
+    @property
+    def models(self) -> tuple[Any, ...]:
+        """The judges as people name them; None is the metric's own."""
+        ...
+
+    @property
+    def label(self) -> str:
+        """What pictures say about it."""
+        ...
+
+    @property
+    def shares(self) -> tuple[float, ...]:
+        """The share of the likely questions that each judge gets."""
+        ...
+
+    def asked(self, asked: Asked) -> Asked:
+        """How many questions become of those of one run of the node."""
+        ...
+
+    def poll(self) -> Poll: ...
+
+
 class Measurable(Protocol):
     """A metric, as far as a graph needs to know it."""
 
@@ -153,6 +188,15 @@ class BaseNode:
     asks: ClassVar[bool] = False  # puts questions to a judge
     grades: ClassVar[bool] = False  # gives a score when nothing follows it
     whole_case: ClassVar[bool] = False  # reads the case itself, not only named fields
+    panel: Panel | None = None
+
+    @property
+    def vote(self) -> Literal["verdict", "verdicts", "items", "rating", None]:
+        """What a vote on the node is, if there can be any.
+
+        A verdict, the verdicts of a list, those of items that have a question each, or a rating.
+        """
+        return None
 
     def __init__(
         self,
@@ -208,6 +252,11 @@ class BaseNode:
         not in it. A list that is not known is taken to have `items` items.
         """
         return Asked.exactly(int(self.asks))
+
+    def asked(self, known: Mapping[str, Any], items: int) -> Asked:
+        """As `questions`, with those that the panel adds."""
+        asked = self.questions(known, items)
+        return asked if self.panel is None else self.panel.asked(asked)
 
     async def run(self, given: Given, ask: Ask) -> NodeValue:
         """Do the node's work for one case; raises JudgeError, or whatever user code does."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, TypeVar, cast
+from typing import Any, Literal, TypeVar, cast
 
 from pydantic import BaseModel
 
@@ -45,7 +45,7 @@ from dagengine.question import (
 from dagengine.results import Verdict
 from dagengine.scales import GivenScale, scale_of
 from dagengine.test_case import LLMTestCaseParams, field_name
-from dagengine.weighting import expected_score, value_span
+from dagengine.weighting import expected_score, stated_probability, value_span
 
 T = TypeVar("T", bound=BaseModel)
 
@@ -145,6 +145,10 @@ class _JudgementNode(Asking, Deciding):
     def text(self) -> str:
         return self.criteria
 
+    @property
+    def vote(self) -> Literal["verdict"]:
+        return "verdict"
+
     def answer_type(self) -> type[BaseModel]:
         """The answer's type: reason first, then one of the verdicts."""
         strings = tuple(verdict for verdict in self.verdicts() if isinstance(verdict, str))
@@ -159,7 +163,8 @@ class _JudgementNode(Asking, Deciding):
         answer = await ask(self.question(given, instructions, self.answer_type()))
         found = cast(Any, answer.value)
         value = Judgement(verdict=found.verdict, reason=found.reason)
-        return NodeValue(value, verdict=found.verdict, reason=found.reason)
+        sure = stated_probability(answer, found.verdict, self.verdicts())
+        return NodeValue(value, verdict=found.verdict, reason=found.reason, confidence=sure)
 
 
 class BinaryJudgementNode(_JudgementNode):
@@ -240,6 +245,10 @@ class RatingNode(Asking):
     @property
     def text(self) -> str:
         return self.criteria
+
+    @property
+    def vote(self) -> Literal["rating"]:
+        return "rating"
 
     async def run(self, given: Given, ask: Ask) -> NodeValue:
         shape = self.points.answer_type(self.parser is not None)

@@ -32,14 +32,15 @@ class HasSpec(Protocol):
 class Unit:
     """One node as it runs: what it reads, and which judge it asks.
 
-    `sources` are (label, unit, slot) of what it reads; where a source may be dead its slot
+    `judges` are those that it asks: the metric's own, or its panel's. `sources` are
+    (label, unit, slot) of what it reads; where a source may be dead its slot
     says whether it is there (-1: it always is). `constant` units are equal for every case.
     """
 
     index: int
     name: str
     node: BaseNode
-    judge: int
+    judges: tuple[int, ...]
     reads: tuple[str, ...]
     sources: tuple[tuple[str, int, int], ...]
     slots: tuple[int, ...]
@@ -242,7 +243,7 @@ class _Compiler:
             index=index,
             name=first.name,
             node=first.node,
-            judge=key[1],
+            judges=self._panel(first.node, key[1]),
             reads=first.node.evaluation_params,
             sources=tuple(
                 (s.label, numbers[s.slot], -1 if s.certain else self.number[s.slot])
@@ -258,6 +259,13 @@ class _Compiler:
         while model is None and scope is not None and scope.owner is not None:
             scope = scope.owner.scope  # a nested metric without a judge uses its parent's
             model = scope.spec.model
+        return self._number_of(model)
+
+    def _panel(self, node: BaseNode, own: int) -> tuple[int, ...]:
+        models = (None,) if node.panel is None else node.panel.models
+        return tuple(own if model is None else self._number_of(model) for model in models)
+
+    def _number_of(self, model: Any) -> int:
         for index, known in enumerate(self.models):
             if known is model or (isinstance(model, str) and known == model):
                 return index

@@ -126,8 +126,9 @@ def _questions(estimate: Estimate) -> Table:
         )
         for node in metric.nodes:
             found = _number(node.equal) if node.equal else ""
-            once = ", once" if node.constant else ""
-            name = Padding(Text(f"{node.node}{once}"), (0, 0, 0, 2))
+            notes = ["once"] if node.constant else []
+            notes += [node.panel] if node.panel else []
+            name = Padding(Text(", ".join([node.node, *notes])), (0, 0, 0, 2))
             table.add_row(name, "", *_span(node.asked), found, *_tokens((node,)))
     table.add_section()
     equal = max(estimate.asked.likely - estimate.calls.likely, 0)

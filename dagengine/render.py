@@ -202,6 +202,8 @@ def _label(slot: Slot, view: Design, reached: bool | None) -> str:
         parts = [_wrapped(node.text or node.kind), _small(node.kind, pale)]
     if node.evaluation_params:
         parts.append(_small(_wrapped("reads " + ", ".join(node.evaluation_params)), pale))
+    if node.panel is not None:
+        parts.append(_small(_wrapped(node.panel.label), pale))
     note = view.note(slot)
     if note:
         parts.append(f'<font color="{_TAKEN if reached else _PALE}">{_wrapped(note)}</font>')

@@ -5,9 +5,11 @@ A failure is data too: never a NaN, never a silent 0, never a bare None.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import traceback
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from pathlib import Path
 from typing import Any
 
 from dagengine.prompts import as_data
@@ -43,6 +45,20 @@ class Failure:
     def __str__(self) -> str:
         return f"{self.kind} at {self.node}: {self.message}"
 
+    @classmethod
+    def missing_field(cls, paths: Iterable[str], node: str) -> Failure:
+        """A case without fields that a node reads."""
+        names = ", ".join(f"`{path}`" for path in dict.fromkeys(paths))
+        message = f"the case has no {names}, which this metric reads; add it to the test case"
+        return cls(OutcomeKind.MISSING_FIELD, node, message)
+
+    @classmethod
+    def of_code(cls, error: BaseException, node: str) -> Failure:
+        """An exception of somebody's code: what, and where."""
+        frames = traceback.extract_tb(error.__traceback__)
+        place = f" ({Path(frames[-1].filename).name} line {frames[-1].lineno})" if frames else ""
+        return cls(OutcomeKind.CODE_ERROR, node, f"{type(error).__name__}: {error}{place}")
+
     def as_dict(self) -> dict[str, Any]:
         """JSON-ready form."""
         row: dict[str, Any] = {"kind": str(self.kind), "node": self.node, "message": self.message}
@@ -57,6 +73,10 @@ class Step:
     `verdict` is set for decisions, `score` (0 to 1) for ratings and scoring code. `mode`
     says how a rating was read (`weighted` or `raw`, and why). `usage` are the tokens of the
     answers that the node rests on, whoever paid for them.
+
+    `votes` are what the node's panel said, in the order of asking: verdicts, ratings, or a
+    list of verdicts for each vote; None is an answer that could not be read (in a list also an
+    item that was settled before). `voters` says which judge of the panel gave each vote.
     """
 
     node: str
@@ -68,6 +88,14 @@ class Step:
     score: float | None = None
     mode: str | None = None
     usage: Usage = NO_USAGE
+    votes: tuple[Any, ...] = ()
+    voters: tuple[int, ...] = ()
+
+    @property
+    def agreeing(self) -> int:
+        """The number of votes for the verdict."""
+        mine = (type(self.verdict), self.verdict)
+        return sum((type(vote), vote) == mine for vote in self.votes)
 
     def as_dict(self) -> dict[str, Any]:
         """JSON-ready form without the absent entries."""
@@ -77,6 +105,8 @@ class Step:
             # Not what a provider had in its cache: that depends on the timing.
             used = self.usage
             row["usage"] = {"input_tokens": used.input_tokens, "output_tokens": used.output_tokens}
+        if self.votes:
+            row |= {"votes": list(self.votes), "voters": list(self.voters)}
         return {**row, "outcome": str(self.outcome)}
 
 

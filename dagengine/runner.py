@@ -19,8 +19,9 @@ from typing import Any
 import anyio
 import anyio.lowlevel
 
-from dagengine.asking import Ask, reason_question, wants_reason, write_reason
-from dagengine.completing import completed, described
+from dagengine.asking import Ask, reason_question, together, wants_reason, write_reason
+from dagengine.ballot import Ballot
+from dagengine.completing import completed
 from dagengine.errors import (
     DagengineError,
     JudgeError,
@@ -251,8 +252,8 @@ class Runner:
         for metric in self._plan.metrics:
             absent = [(f, node) for f, node in metric.required if read_field(case, f) is None]
             if absent:
-                message = _absent([field for field, _ in absent])
-                failures[metric.index] = Failure(OutcomeKind.MISSING_FIELD, absent[0][1], message)
+                fields = [field for field, _ in absent]
+                failures[metric.index] = Failure.missing_field(fields, absent[0][1])
         return failures
 
     def _queue(self, run: _Run) -> None:
@@ -302,7 +303,7 @@ class Runner:
     async def _outcome(self, run: _Run, unit: Unit) -> NodeValue | Failure:
         """What a unit gave, or how it failed; the same for all cases where it is constant."""
         if not unit.constant:
-            return await self._isolated(run, unit)
+            return await self._judged(run, unit)
         try:
             return await self._constants.get(unit.index, lambda: self._steady(run, unit))
         except _PassingError as error:
@@ -310,15 +311,35 @@ class Runner:
 
     async def _steady(self, run: _Run, unit: Unit) -> NodeValue | Failure:
         """The outcome of a constant unit; a failure that may pass is not kept."""
-        outcome = await self._isolated(run, unit)
+        outcome = await self._judged(run, unit)
         if isinstance(outcome, Failure) and outcome.kind in _PASSING:
             raise _PassingError(outcome)
         return outcome
 
-    async def _isolated(self, run: _Run, unit: Unit) -> NodeValue | Failure:
+    async def _judged(self, run: _Run, unit: Unit) -> NodeValue | Failure:
+        """The outcome of one run of a node, or of all that its panel wants."""
+        if unit.node.panel is None:
+            return await self._isolated(run, unit)
+
+        async def cast(_: int, ballot: Ballot) -> NodeValue | Failure:
+            return await self._isolated(run, unit, ballot)
+
+        poll = unit.node.panel.poll()
+        ballots = next(poll)
+        while True:
+            outcomes = await together(cast, ballots)
+            try:
+                ballots = poll.send(outcomes)
+            except StopIteration as end:
+                result: NodeValue | Failure = end.value
+                return result
+
+    async def _isolated(
+        self, run: _Run, unit: Unit, ballot: Ballot | None = None
+    ) -> NodeValue | Failure:
         """What a unit gave, or how it failed. The one place that isolates a node."""
         try:
-            return await self._value(run, unit)
+            return await self._value(run, unit, ballot)
         except JudgeError as error:
             raw = error.raw if isinstance(error, UnparseableError) else None
             return Failure(OutcomeKind(error.kind), unit.name, str(error), raw)
@@ -332,20 +353,21 @@ class Runner:
             message = "its own code was cancelled from within"
             return Failure(OutcomeKind.CODE_ERROR, unit.name, message)
         except (Exception, SystemExit) as error:  # noqa: BLE001 - user code may raise anything
-            return Failure(OutcomeKind.CODE_ERROR, unit.name, described(error))
+            return Failure.of_code(error, unit.name)
 
-    async def _value(self, run: _Run, unit: Unit) -> NodeValue:
+    async def _value(self, run: _Run, unit: Unit, ballot: Ballot | None) -> NodeValue:
         fields = tuple((path, read_field(run.case, path)) for path in unit.reads)
         absent = [path for path, value in fields if value is None]
         if absent:
-            raise MissingFieldError(_absent(absent))
+            raise MissingFieldError(Failure.missing_field(absent, unit.name).message)
         state = run.state
         inputs = tuple(
             (label, state.output(source).value)
             for label, source, slot in unit.sources
             if slot < 0 or state.is_live(slot)
         )
-        ask = Ask(self._gateway, self._judges[unit.judge])
+        judge = unit.judges[0 if ballot is None else ballot.judge]
+        ask = Ask(self._gateway, self._judges[judge], ballot)
         value = await unit.node.run(Given(fields, inputs, run.case), ask)
         return value if ask.usage == NO_USAGE else replace(value, usage=ask.usage)
 
@@ -386,9 +408,3 @@ class _PassingError(DagengineError):
     def __init__(self, failure: Failure) -> None:
         self.failure = failure
         super().__init__(failure.message)
-
-
-def _absent(paths: Sequence[str]) -> str:
-    """What to say of fields that a case does not have."""
-    names = ", ".join(f"`{path}`" for path in dict.fromkeys(paths))
-    return f"the case has no {names}, which this metric reads; add it to the test case"

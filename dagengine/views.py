@@ -104,10 +104,17 @@ def _answer(step: Step) -> str:
     if step.outcome != "ok":
         return f"✗ {step.outcome}: {step.reason or ''}"
     if step.verdict is not None:
-        return f"→ {step.verdict}: {step.reason or ''}".rstrip(": ")
+        return f"→ {step.verdict}{_votes(step)}: {step.reason or ''}".rstrip(": ")
     if step.score is not None:
-        return f"→ {step.score:.3g}"
-    return f"→ {'' if step.output is None else as_text(step.output)}"
+        return f"→ {step.score:.3g}{_votes(step)}"
+    return f"→ {'' if step.output is None else as_text(step.output)}{_votes(step)}"
+
+
+def _votes(step: Step) -> str:
+    if not step.votes:
+        return ""
+    agreeing = f"{step.agreeing} of " if step.verdict is not None else ""
+    return f" ({agreeing}{len(step.votes)} votes)"
 
 
 class Counts(Design):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Sequence
 from typing import Any
 
 from dagengine.question import Answer, Span, TokenChoice
@@ -47,6 +48,13 @@ def expected_score(
 
 def _token_at(place: Span, raw: str, tokens: tuple[TokenChoice, ...]) -> TokenChoice | None:
     """The token that states what stands at a place, if that is one token and nothing more."""
+    choice = _token_over(place[0], raw, tokens)
+    whole = choice is not None and choice.token.strip().strip('"') == raw[slice(*place)]
+    return choice if whole else None
+
+
+def _token_over(place: int, raw: str, tokens: tuple[TokenChoice, ...]) -> TokenChoice | None:
+    """The token that the character at a place belongs to."""
     # Some servers trim the answer but not its tokens (blanks, a code fence, an end token).
     # The last such place: thinking that the server cut out may hold a draft of the answer.
     offset = "".join(choice.token for choice in tokens).rfind(raw)
@@ -55,11 +63,35 @@ def _token_at(place: Span, raw: str, tokens: tuple[TokenChoice, ...]) -> TokenCh
     start = -offset
     for choice in tokens:
         end = start + len(choice.token)
-        if start <= place[0] < end:
-            bare = choice.token.strip().strip('"')
-            return choice if bare == raw[slice(*place)] else None
+        if start <= place < end:
+            return choice
         start = end
     return None
+
+
+def stated_probability(
+    answer: Answer[Any], verdict: str | bool, verdicts: Sequence[str | bool]
+) -> float | None:
+    """The probability of the stated verdict among all `verdicts`, from its first token.
+
+    None without token probabilities, and where the token may begin several verdicts.
+    """
+    place = value_span(answer.raw, "verdict") if answer.tokens else None
+    choice = _token_over(place[0], answer.raw, answer.tokens) if place and answer.tokens else None
+    if choice is None:
+        return None
+    masses, doubt = {str(one).casefold(): 0.0 for one in verdicts}, 0.0
+    for token, logprob in choice.alternatives:
+        start = token.strip().strip('"').casefold()
+        fitting = [text for text in masses if start and text.startswith(start)]
+        if len(fitting) == 1:
+            masses[fitting[0]] += math.exp(logprob)
+        elif fitting:
+            doubt += math.exp(logprob)
+    total = math.fsum(masses.values())
+    if not total or doubt > _NEGLIGIBLE * (total + doubt):
+        return None
+    return masses[str(verdict).casefold()] / total
 
 
 def value_span(raw: str, field: str) -> Span | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Literal
 
 from dagengine.errors import InputError
 from dagengine.graph import Graph
@@ -80,6 +80,10 @@ class WindowVerdictsNode(Asking):
     @property
     def text(self) -> str:
         return RELEVANT
+
+    @property
+    def vote(self) -> Literal["items"]:
+        return "items"
 
     def questions(self, known: Mapping[str, Any], items: int) -> Asked:
         return Asked.exactly(len(replies(known["turns"])))

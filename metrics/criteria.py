@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Any, TypedDict, cast
+from typing import Any, Literal, TypedDict, cast
 
 from dagengine.errors import InputError, UnparseableError
 from dagengine.evaluation import sync
@@ -103,6 +103,10 @@ class CriterionNode(Asking):
     @property
     def text(self) -> str:
         return self.criterion.description
+
+    @property
+    def vote(self) -> Literal["verdict"]:
+        return "verdict"
 
     def messages(
         self, given: Given, instructions: str, evidence: Sequence[Evidence]

@@ -1,0 +1,44 @@
+"""One vote among several: whom it asks, and how its questions are sampled."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from pydantic import BaseModel
+
+from dagengine.question import Question
+
+T = TypeVar("T", bound=BaseModel)
+
+
+@dataclass(frozen=True, slots=True)
+class Ballot:
+    """One run of a node among several.
+
+    `judge` counts the judges of the node's panel. `sample` is one of `samples`, so that votes
+    of different repetitions never meet. Of a node with one question per item only the items
+    `open` are asked anew (None: all). `temperature` replaces the node's own; at least
+    `top_logprobs` alternatives are asked for.
+    """
+
+    judge: int = 0
+    sample: int = 0
+    samples: int = 1
+    open: frozenset[int] | None = None
+    temperature: float | None = None
+    top_logprobs: int = 0
+
+    def question(self, question: Question[T], place: int | None = None) -> Question[T]:
+        """The question of this vote; `place` is that of its item."""
+        given, sample = question.options, self.sample
+        if place is not None and self.open is not None and place not in self.open:
+            sample = 0  # answered already, and remembered
+        options = replace(
+            given,
+            sample=given.sample * self.samples + sample,
+            seed=None if given.seed is None else given.seed + sample,
+            temperature=given.temperature if self.temperature is None else self.temperature,
+            top_logprobs=max(given.top_logprobs, self.top_logprobs),
+        )
+        return question if options == given else replace(question, options=options)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, TypeVar
 
@@ -40,7 +40,8 @@ class NodeValue:
     """What a node produced: the value its readers see, and what decides or scores.
 
     `score` lies in [0, 1]; `mode` says how a rating was read; `success` is set by metrics
-    that decide themselves whether they passed; `usage` is noted by the runner.
+    that decide themselves whether they passed; `usage` and `answers` (the judge's words) are
+    noted by the runner.
     """
 
     value: Any
@@ -50,6 +51,7 @@ class NodeValue:
     mode: str | None = None
     success: bool | None = None
     usage: Usage = NO_USAGE
+    answers: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +105,10 @@ class Ask(Protocol):
         ...
 
 
+Work = Callable[[Given, Ask], Awaitable[NodeValue]]
+"""What a node does for one case: its `run`, perhaps with something around it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Asked:
     """How many questions a node puts on one case: at least, likely, at most (None: no bound).
@@ -153,6 +159,8 @@ class BaseNode:
     asks: ClassVar[bool] = False  # puts questions to a judge
     grades: ClassVar[bool] = False  # gives a score when nothing follows it
     whole_case: ClassVar[bool] = False  # reads the case itself, not only named fields
+    # What rewrites of a graph put around `run`, the innermost first.
+    around: tuple[Callable[[Work], Work], ...] = ()
 
     def __init__(
         self,
@@ -212,6 +220,14 @@ class BaseNode:
     async def run(self, given: Given, ask: Ask) -> NodeValue:
         """Do the node's work for one case; raises JudgeError, or whatever user code does."""
         raise TypeError(f"{type(self).__name__} nodes do not run")
+
+    @property
+    def work(self) -> Work:
+        """`run` with everything that stands around it."""
+        work: Work = self.run
+        for wrap in self.around:
+            work = wrap(work)
+        return work
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.title!r}>"

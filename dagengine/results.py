@@ -52,7 +52,8 @@ class Step:
     `output` is what readers of the node saw, as plain data (text, numbers, lists, dicts);
     `verdict` is set for decisions, `score` (0 to 1) for ratings and scoring code. `mode`
     says how a rating was read (`weighted` or `raw`, and why). `usage` are the tokens of the
-    answers that the node rests on, whoever paid for them.
+    answers that the node rests on, whoever paid for them, and `answers` their texts as the
+    judge wrote them, in the order of the questions; files of results leave them out.
     """
 
     node: str
@@ -64,6 +65,7 @@ class Step:
     score: float | None = None
     mode: str | None = None
     usage: Usage = NO_USAGE
+    answers: tuple[str, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
         """JSON-ready form without the absent entries."""

@@ -52,10 +52,14 @@ class _Ask:
         self._gateway = gateway
         self._judge = judge
         self.usage = NO_USAGE
+        self.answers: list[str] = []
 
     async def __call__(self, question: Question[T]) -> Answer[T]:
-        answer = await self._gateway.ask(self._judge, question)
+        return self._noted(await self._gateway.ask(self._judge, question))
+
+    def _noted(self, answer: Answer[T]) -> Answer[T]:
         self.usage += answer.usage
+        self.answers.append(answer.raw)
         return answer
 
     async def each(self, questions: Sequence[Question[T]]) -> list[Answer[T]]:
@@ -64,7 +68,7 @@ class _Ask:
 
         async def one(place: int, question: Question[T]) -> None:
             try:
-                answers[place] = await self(question)
+                answers[place] = await self._gateway.ask(self._judge, question)
             except JudgeError as error:
                 answers[place] = error
 
@@ -74,7 +78,8 @@ class _Ask:
         for answer in answers:
             if isinstance(answer, JudgeError):
                 raise answer
-        return cast("list[Answer[T]]", answers)
+        # Noted in the order of the questions, not in that of the answers.
+        return [self._noted(answer) for answer in cast("list[Answer[T]]", answers)]
 
 
 class _Run:
@@ -291,8 +296,10 @@ class Runner:
             if slot < 0 or state.is_live(slot)
         )
         ask = _Ask(self._gateway, self._judges[unit.judge])
-        value = await unit.node.run(Given(fields, inputs, run.case), ask)
-        return value if ask.usage == NO_USAGE else replace(value, usage=ask.usage)
+        value = await unit.node.work(Given(fields, inputs, run.case), ask)
+        if not ask.answers:
+            return value
+        return replace(value, usage=ask.usage, answers=tuple(ask.answers))
 
     async def _explained(self, run: _Run) -> tuple[MetricResult, ...]:
         """The results, with reasons written by the judge where a metric asks for that."""

@@ -169,7 +169,7 @@ class Observations(Sequence[Observation]):
     def load(cls, path: str | Path) -> Observations:
         """Read what `save` wrote; raises InputError naming the line that is none of it."""
         with Path(path).open(encoding="utf-8") as file:
-            return cls(tuple(_read(file, str(path))))
+            return cls(tuple(read_lines(file, str(path))))
 
 
 _JSON = json.JSONEncoder(separators=(",", ":"))
@@ -185,7 +185,8 @@ def _as_dict(row: Observation) -> dict[str, Any]:
     return {name: value for name, value in found.items() if value != _DEFAULTS[name]}
 
 
-def _read(lines: Iterable[str], where: str) -> Iterator[Observation]:
+def read_lines(lines: Iterable[str], where: str = "observations") -> Iterator[Observation]:
+    """Observations from the lines of a file; raises InputError naming the line that is none."""
     known: dict[Any, Any] = {}
     names = {f.name for f in dataclasses.fields(Condition)}
     for number, line in enumerate(lines, 1):

@@ -14,6 +14,7 @@ from typing import Any
 
 import anyio
 import pytest
+from contract import case_for, judge, make, metric_classes
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -29,6 +30,7 @@ from dagengine.metrics.dag import (
     RatingNode,
     TaskNode,
 )
+from dagengine.metrics.prebuilt import PrebuiltMetric
 from dagengine.observations import Condition, Observation, Observations
 from dagengine.question import Options, Question
 from dagengine.repeats import ORDERS, Resampling, a_repeat, conditions_of, repeat
@@ -155,6 +157,25 @@ def test_steps_that_no_case_decides_are_asked_once_per_repetition() -> None:
 
     repeat(CASES, [metric], times=3, model=ScriptedJudge(script))
     assert asked == {"steps": 3, "rating": 12}
+
+
+@pytest.mark.parametrize("kind", metric_classes(), ids=lambda kind: kind.__name__)
+def test_every_metric_asks_all_its_questions_again(kind: type[PrebuiltMetric]) -> None:
+    metric = make(kind)
+    case, asked = case_for(metric), Counter[int]()
+    sampled = judge(1)
+
+    class Counting:
+        identity = "counting"
+        capabilities = sampled.capabilities
+
+        async def answer(self, question: Question[Any]) -> Any:
+            asked[question.options.repetition] += 1
+            return await sampled.answer(question)
+
+    repeat([case], [metric], times=3, model=Counting())
+    assert len(set(asked.values())) <= 1
+    assert set(asked) in (set(), {0, 1, 2})
 
 
 def test_metrics_that_compute_their_score_themselves_are_repeated_as_they_are() -> None:

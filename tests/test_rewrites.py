@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import pytest
+from contract import case_for, judge, make, metric_classes
+from graphs import Script, build, drawings
+from hypothesis import HealthCheck, assume, given, settings
 
 from dagengine import PromptTemplate, compile_metrics, evaluate
-from dagengine.errors import InputError
+from dagengine.errors import GraphError, InputError
 from dagengine.graph import Graph
 from dagengine.judges import ScriptedJudge
 from dagengine.metrics import DAGMetric, GEval
@@ -23,6 +27,8 @@ from dagengine.metrics.dag import (
     VerdictListNode,
     VerdictNode,
 )
+from dagengine.metrics.prebuilt import PrebuiltMetric
+from dagengine.plan import HasSpec
 from dagengine.question import Question
 from dagengine.rewrites import Change, Rewriting, Rewritten, Symmetry, paraphrase, reverse_options
 from dagengine.test_case import ArenaTestCase, LLMTestCase
@@ -106,6 +112,38 @@ def test_a_chain_of_thousands_of_nodes_is_copied_without_recursion() -> None:
     for number in range(3000):
         node = TaskNode("Do", f"step {number}", [node], ["input"])
     assert len(Rewriting().graph(Graph(node)).nodes()) == 3001
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
+@given(drawings())
+def test_a_copy_of_any_graph_asks_and_gives_what_the_graph_does(drawing: dict[str, Any]) -> None:
+    script = Script()
+    metric = DAGMetric("m", build(drawing, script), combine=drawing["combine"])
+    try:
+        compile_metrics([metric])
+    except GraphError:
+        assume(False)
+
+    def outcome(one: HasSpec) -> Any:
+        script.prompts, script.ran = {}, Counter()
+        row = evaluate([CASE], [one], model=script.judge(), show=False).rows[0]
+        return row.as_dict(), script.prompts, script.ran
+
+    assert outcome(rewritten(metric)) == outcome(metric)
+
+
+@pytest.mark.parametrize("kind", metric_classes(), ids=lambda kind: kind.__name__)
+def test_a_copy_of_every_metric_asks_and_gives_what_the_metric_does(
+    kind: type[PrebuiltMetric],
+) -> None:
+    metric = make(kind)
+
+    def outcome(one: HasSpec) -> Any:
+        asked: list[str] = []
+        row = evaluate([case_for(metric)], [one], model=judge(1, asked), show=False).rows[0]
+        return row.as_dict(), sorted(asked)
+
+    assert outcome(rewritten(metric)) == outcome(metric)
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ import openai
 import typer
 from rich.console import Console
 from rich.table import Table
-from server import running
+from server import Settings, running
 
 from dagengine.gateway import Gateway, Limits
 from dagengine.judges import OpenAIJudge
@@ -96,7 +96,7 @@ def main(
 ) -> None:
     """Measure in turns and print one table."""
     table = Table("in flight", "dagengine", "openai", "openai + aiohttp", "ours / openai + aiohttp")
-    with running(latency) as base_url:
+    with running(Settings(latency=latency)) as base_url:
         for in_flight in (64, 512):
             found: dict[str, list[float]] = {"ours": [], "plain": [], "aiohttp": []}
             for _ in range(repeats):

@@ -2,21 +2,21 @@
 
 Parsing, weighting and combining happens here; who answers is no concern of a metric. Where a
 source kept its prompts they are the question, where it did not, the name of the item is. The
-sources ask in prose and in questions of their own (faithfulness without a list of truths, one
-order of presentation per comparison), so that their judges are decision graphs and none of them
-is a metric of the catalogue.
+sources ask in prose, and some in questions of their own (faithfulness without a list of truths,
+one order of presentation per comparison): ratings are G-Eval, the others decision graphs.
 """
 
 from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel
 
 from dagengine import PromptTemplate
-from dagengine.metrics import DAGMetric
+from dagengine.metrics import DAGMetric, GEval
+from dagengine.metrics.base import DrawnMetric
 from dagengine.metrics.dag import (
     DAG,
     BaseNode,
@@ -27,8 +27,10 @@ from dagengine.metrics.dag import (
     RatingNode,
     TaskNode,
 )
+from dagengine.metrics.g_eval import Rubric
 from dagengine.metrics.prebuilt import share
 from dagengine.node import NodeValue
+from dagengine.prompts import unfenced
 from dagengine.question import EveryMatch, FirstMatch, Options
 from dagengine.statistics import majority_share
 
@@ -77,17 +79,35 @@ def supported(statements: list[str], verdicts: list[Judgement]) -> NodeValue:
     return share(statements, verdicts, ("1",), what="statements", passed="supported", empty=1.0)
 
 
-def relevance(scale: str) -> DAGMetric:
-    """A rating on one scale, weighted by the probabilities of its first token."""
-    rating = RatingNode(
-        "How relevant is the answer?",
-        ["name"],
-        scale=SCALES[scale],
-        prompt=PromptTemplate(f"{{name}} from {scale}"),
-        # On the scale from 0 to 1 the source weighted what stands before the decimal point.
-        parser=number(r"^(\d+)"),
+class Recorded:
+    """What stands for prompts that were not kept: the item, and what it is rated by."""
+
+    @staticmethod
+    def generate_evaluation_results(
+        evaluation_steps: str, test_case_content: str, **more: Any
+    ) -> str:
+        """The step, and the name of the item."""
+        (name,) = unfenced(test_case_content)
+        return f"{evaluation_steps.removeprefix('1. ')} of {name.text}"
+
+
+def rated(name: str, scale: tuple[int, int], pattern: str) -> GEval:
+    """A rating weighted by the probabilities of the token that the pattern finds."""
+    return GEval(
+        name,
+        evaluation_steps=[name],
+        evaluation_params=["name"],
+        rubric=[Rubric(score_range=scale, expected_outcome="not recorded")],
+        threshold=None,
+        evaluation_template=Recorded,
+        parser=number(pattern),
     )
-    return metric(scale, rating)
+
+
+def relevance(scale: str) -> GEval:
+    """How relevant the answer is, on one scale."""
+    # On the scale from 0 to 1 the source weighted what stands before the decimal point.
+    return rated(scale, SCALES[scale], r"^(\d+)")
 
 
 # LLM-Rubric: nothing but the probabilities of four answers.
@@ -95,25 +115,22 @@ def relevance(scale: str) -> DAGMetric:
 QUESTIONS = ("Q0", "Q1", "Q2", "Q3", "Q4", "Q5", "Q6", "Q7", "Q8")
 
 
-def rubric_metrics() -> list[DAGMetric]:
-    """Two metrics per question: the answer as it stands, and the expected answer."""
-    ways = {"argmax": Options(), "expected": Options(top_logprobs=20)}
-    return [
-        metric(f"{way} {question}", _rubric_rating(question, options))
-        for question in QUESTIONS
-        for way, options in ways.items()
-    ]
+def rubric_metrics() -> list[DrawnMetric]:
+    """Two metrics per question: the expected answer, and the most likely one as it stands."""
+    expected = [rated(question, (1, 4), r"^(\d)$") for question in QUESTIONS]
+    return [*expected, *(_most_likely(question) for question in QUESTIONS)]
 
 
-def _rubric_rating(question: str, options: Options) -> RatingNode:
-    return RatingNode(
+def _most_likely(question: str) -> DAGMetric:
+    rating = RatingNode(
         question,
         ["name"],
         scale=(1, 4),
         prompt=PromptTemplate(f"{question} of {{name}}"),
         parser=number(r"^(\d)$"),
-        options=options,
+        options=Options(),
     )
+    return metric(f"argmax {question}", rating)
 
 
 # AlpacaEval: one answer against a baseline, in an order that the instruction decides.

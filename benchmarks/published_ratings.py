@@ -50,7 +50,7 @@ def replay_relevance(folder: Folder) -> Replay:
     items = folder.items()
     rows = [row for row in folder.judgements() if row["protocol"].startswith("direct_score")]
     calls = {
-        key(f"{row['item']} from {_scale_of(row)}"): likeliest(call["token_probs"], call["text"])
+        key(f"{_scale_of(row)} of {row['item']}"): likeliest(call["token_probs"], call["text"])
         for row in rows
         for call in row["calls"]
     }
@@ -92,13 +92,14 @@ def replay_llm_rubric(folder: Folder) -> Replay:
     }
     cases = [LLMTestCase(name=name, input="a dialogue that was not recorded") for name in items]
     done = judged(cases, rubric_metrics(), calls)
+    names = {"argmax": "argmax Q0", "expected": "Q0"}
     people = {name: item["labels"]["annotations"][0]["Q0"] for name, item in items.items()}
     figures = {
-        f"llm_rubric/Q0/{kind}_llm/{name}": measure(*_against(people, done, f"{kind} Q0"))
-        for kind in ("argmax", "expected")
+        f"llm_rubric/Q0/{kind}_llm/{name}": measure(*_against(people, done, metric))
+        for kind, metric in names.items()
         for name, measure in _MEASURES.items()
     }
-    modes = [found.mode for q in QUESTIONS for found in done.results(f"expected {q}").values()]
+    modes = [found.mode for q in QUESTIONS for found in done.results(q).values()]
     check = counted((mode, "weighted") for mode in modes)
     return finished(folder, [done], figures, {"llm_rubric/expected answers, mode weighted": check})
 

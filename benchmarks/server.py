@@ -3,32 +3,61 @@
     python benchmarks/server.py --latency 0.05 --port 0
 
 prints `READY http://127.0.0.1:PORT/v1` and serves until its standard input closes. Every call
-takes the given latency and gets the same valid answer for the same schema. `GET /v1/stats` tells
-how many calls there were, and how many of them at once at most.
+takes the given latency and gets a valid answer (see `answers`). On request it behaves badly:
+`--help` lists how. `GET /v1/stats` tells how many calls there were, how many of them at once at
+most, what became of them, and the processor seconds that the server has used so far.
 """
+
+from __future__ import annotations
 
 import argparse
 import asyncio
-import functools
 import json
 import os
+import random
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from aiohttp import web
+from answers import completion, embeddings
 
-Json = dict[str, Any]
+MINUTE = 60.0
+
+
+def _option(default: float, what: str) -> Any:
+    return field(default=default, metadata={"help": what})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """How the server behaves; shares lie in 0..1, times are seconds."""
+
+    latency: float = _option(0.05, "seconds each call takes")
+    port: int = _option(0, "0 takes any free port")
+    per_minute: int = _option(0, "calls answered in any minute; more get a 429 (0: no limit)")
+    capacity: int = _option(0, "calls in flight beyond which a call gets a 429 (0: no limit)")
+    too_many: float = _option(0.0, "share of calls that get a 429")
+    retry_after: float = _option(0.1, "seconds that a 429 asks to wait for")
+    broken: float = _option(0.0, "share of calls that get a 500")
+    dropped: float = _option(0.0, "share of calls whose connection is closed without an answer")
+    malformed: float = _option(0.0, "share of calls whose answer is cut in half")
+    hanging: float = _option(0.0, "share of calls that are never answered")
+    dies_at: int = _option(0, "call at which the server goes away, once (0: never)")
+    away: float = _option(1.0, "seconds until it comes back")
 
 
 @contextmanager
-def running(latency: float) -> Iterator[str]:
+def running(settings: Settings) -> Iterator[str]:
     """Run the server in another process; gives its base URL."""
-    command = [sys.executable, __file__, "--latency", str(latency), "--port", "0"]
-    pipe = subprocess.PIPE
+    options = [f"--{name.replace('_', '-')}={value}" for name, value in asdict(settings).items()]
+    command, pipe = [sys.executable, __file__, *options], subprocess.PIPE
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as process:
         assert process.stdout is not None
         try:
@@ -40,102 +69,191 @@ def running(latency: float) -> Iterator[str]:
             process.terminate()
 
 
-class Answers:
-    """Answers every call after the same latency, and counts them."""
+class Window:
+    """At most `count` calls in any minute (0: no limit)."""
 
-    def __init__(self, latency: float) -> None:
-        self._latency = latency
-        self._calls = 0
-        self._in_flight = 0
-        self._in_flight_max = 0
+    def __init__(self, count: int) -> None:
+        self._count = count
+        self._times: deque[float] = deque()
+
+    def wait(self, now: float) -> float:
+        """Seconds until there is room for another call; 0 takes the room that there is."""
+        if not self._count:
+            return 0.0
+        while self._times and now - self._times[0] >= MINUTE:
+            self._times.popleft()
+        if len(self._times) >= self._count:
+            return MINUTE - (now - self._times[0])
+        self._times.append(now)
+        return 0.0
+
+
+class Faults:
+    """Which call goes wrong, and how: the same calls in every run."""
+
+    NAMES = ("too_many", "broken", "dropped", "malformed", "hanging")
+
+    def __init__(self, settings: Settings) -> None:
+        self._shares = [getattr(settings, name) for name in self.NAMES]
+        self._random = random.Random(0)
+
+    def next(self) -> str:
+        """What happens to the next call; `answered` if nothing does."""
+        draw = self._random.random()
+        for name, share in zip(self.NAMES, self._shares, strict=True):
+            if draw < share:
+                return name
+            draw -= share
+        return "answered"
+
+
+class Service:
+    """Answers every call after the same latency, or with a fault, and counts them."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.dying = asyncio.Event()
+        self._settings = settings
+        self._window = Window(settings.per_minute)
+        self._faults = Faults(settings)
+        self._outcomes: Counter[str] = Counter()
+        self._calls = self._embeddings = 0
+        self._in_flight = self._in_flight_max = 0
 
     async def __call__(self, request: web.BaseRequest) -> web.Response:
         """Handle one request; there is no router, which would cost more than the answer."""
         if request.path == "/v1/chat/completions":
             return await self._chat(request)
+        if request.path == "/v1/embeddings":
+            return await self._embed(request)
         if request.path == "/v1/stats":
-            return web.json_response({"calls": self._calls, "in_flight_max": self._in_flight_max})
+            return web.json_response(self.stats())
         if request.path == "/v1/models":
             return web.json_response({"object": "list", "data": [{"id": "benchmark"}]})
-        return web.json_response({"error": {"message": "no such page"}}, status=404)
+        return _error(404, "no such page")
+
+    def stats(self) -> dict[str, Any]:
+        """Counts so far."""
+        return {
+            "calls": self._calls,
+            "embeddings": self._embeddings,
+            "in_flight_max": self._in_flight_max,
+            "outcomes": dict(self._outcomes),
+            "cpu": time.process_time(),
+        }
+
+    async def _embed(self, request: web.BaseRequest) -> web.Response:
+        self._embeddings += 1
+        body = json.loads(await request.read())
+        await asyncio.sleep(self._settings.latency)
+        return web.Response(body=embeddings(body), content_type="application/json")
 
     async def _chat(self, request: web.BaseRequest) -> web.Response:
         self._calls += 1
+        if self._calls == self._settings.dies_at:
+            self.dying.set()
         self._in_flight += 1
         self._in_flight_max = max(self._in_flight_max, self._in_flight)
         try:
-            body = json.loads(await request.read())
-            await asyncio.sleep(self._latency)
-            return web.Response(body=_answer(body), content_type="application/json")
+            return await self._respond(request)
         finally:
             self._in_flight -= 1
 
+    async def _respond(self, request: web.BaseRequest) -> web.Response:
+        raw = await request.read()
+        wait = self._refusal()
+        outcome = "too_many" if wait else self._faults.next()
+        self._outcomes[outcome] += 1
+        if outcome == "too_many":
+            return _error(429, "too many requests", wait or self._settings.retry_after)
+        if outcome == "hanging":
+            await asyncio.Event().wait()
+        await asyncio.sleep(self._settings.latency)
+        return _outcomes[outcome](request, raw)
 
-def _answer(body: Json) -> bytes:
-    if "response_format" in body:
-        schema = body["response_format"].get("json_schema", {}).get("schema")
-        return _completion(json.dumps(schema), None)
-    if body.get("tools"):
-        function = body["tools"][0]["function"]
-        return _completion(json.dumps(function["parameters"]), function["name"])
-    return _completion("null", None)
-
-
-@functools.lru_cache(maxsize=10_000)
-def _completion(schema_text: str, tool: str | None) -> bytes:
-    """The whole answer for a schema, which is `null` where plain text is wanted."""
-    schema = json.loads(schema_text)
-    text = "because" if schema is None else json.dumps(_instance(schema, schema))
-    message: Json = {"role": "assistant", "content": text}
-    if tool is not None:
-        function = {"name": tool, "arguments": text}
-        call = {"id": "call_0", "type": "function", "function": function}
-        message = {"role": "assistant", "content": None, "tool_calls": [call]}
-    choice = {"index": 0, "message": message, "finish_reason": "stop", "logprobs": None}
-    usage = {"prompt_tokens": 100, "completion_tokens": 10, "total_tokens": 110}
-    about = {"id": "chatcmpl-0", "object": "chat.completion", "created": 0, "model": "benchmark"}
-    return json.dumps({**about, "choices": [choice], "usage": usage}).encode()
+    def _refusal(self) -> float:
+        """Seconds to wait for room; 0 when there is room."""
+        if 0 < self._settings.capacity < self._in_flight:
+            return self._settings.retry_after
+        return self._window.wait(time.monotonic())
 
 
-def _instance(schema: Json, root: Json) -> Any:
-    """The first thing the schema allows."""
-    if "$ref" in schema:
-        target: Any = root
-        for step in schema["$ref"].split("/")[1:]:
-            target = target[step]
-        return _instance(target, root)
-    if "const" in schema:
-        return schema["const"]
-    if "enum" in schema:
-        return schema["enum"][0]
-    branches = schema.get("anyOf") or schema.get("allOf")
-    return _instance(branches[0], root) if branches else _instance_of_type(schema, root)
+def _answered(request: web.BaseRequest, raw: bytes) -> web.Response:
+    return web.Response(body=completion(json.loads(raw), raw), content_type="application/json")
 
 
-def _instance_of_type(schema: Json, root: Json) -> Any:
-    kind = schema.get("type")
-    if kind == "string":
-        return "because".ljust(schema.get("minLength", 0), "!")[: schema.get("maxLength")]
-    if kind == "array":
-        return [_instance(schema["items"], root)] * schema.get("minItems", 0)
-    if kind in ("integer", "number"):
-        return schema.get("minimum", schema.get("exclusiveMinimum", -1) + 1)
-    if kind in ("boolean", "null"):
-        return True if kind == "boolean" else None
-    return {name: _instance(part, root) for name, part in schema.get("properties", {}).items()}
+def _malformed(request: web.BaseRequest, raw: bytes) -> web.Response:
+    """An answer whose text ends in the middle of its JSON."""
+    whole = json.loads(completion(json.loads(raw), raw))
+    message = whole["choices"][0]["message"]
+    for holder, name in _texts(message):
+        holder[name] = holder[name][: len(holder[name]) // 2]
+    return web.json_response(whole)
 
 
-async def serve(latency: float, port: int) -> None:
+def _texts(message: dict[str, Any]) -> Iterator[tuple[dict[str, Any], str]]:
+    if message["content"]:
+        yield message, "content"
+    for call in message.get("tool_calls", ()):
+        yield call["function"], "arguments"
+
+
+def _dropped(request: web.BaseRequest, raw: bytes) -> web.Response:
+    if request.transport is not None:
+        request.transport.abort()
+    return web.Response()
+
+
+def _broken(request: web.BaseRequest, raw: bytes) -> web.Response:
+    return _error(500, "something went wrong")
+
+
+_outcomes: dict[str, Callable[[web.BaseRequest, bytes], web.Response]] = {
+    "answered": _answered,
+    "malformed": _malformed,
+    "dropped": _dropped,
+    "broken": _broken,
+}
+
+
+def _error(status: int, message: str, retry_after: float | None = None) -> web.Response:
+    headers = {} if retry_after is None else {"Retry-After": f"{retry_after:.3f}"}
+    return web.json_response({"error": {"message": message}}, status=status, headers=headers)
+
+
+async def serve(settings: Settings) -> None:
     """Serve until standard input closes, which it does when the parent ends in whatever way."""
-    server = web.Server(Answers(latency), access_log=None)
+    service = Service(settings)
+    # A hung call ends, and is no longer in flight, when its client hangs up.
+    server = web.Server(service, access_log=None, handler_cancellation=True)
     runner = web.ServerRunner(server, shutdown_timeout=0.05)
     await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", port, backlog=4096).start()
-    print(f"READY http://127.0.0.1:{runner.addresses[0][1]}/v1", flush=True)
+    site = await _listen(runner, settings.port)
+    port = runner.addresses[0][1]
+    print(f"READY http://127.0.0.1:{port}/v1", flush=True)
+    absence = asyncio.create_task(_go_away_once(service, server, runner, site, settings.away))
     try:
         await _input_closed()
     finally:
+        absence.cancel()
         await runner.cleanup()
+
+
+async def _listen(runner: web.ServerRunner, port: int) -> web.TCPSite:
+    site = web.TCPSite(runner, "127.0.0.1", port, backlog=4096, reuse_address=True)
+    await site.start()
+    return site
+
+
+async def _go_away_once(
+    service: Service, server: web.Server, runner: web.ServerRunner, site: web.TCPSite, away: float
+) -> None:
+    await service.dying.wait()
+    port = runner.addresses[0][1]
+    await site.stop()
+    for connection in server.connections:
+        connection.force_close()
+    await asyncio.sleep(away)
+    await _listen(runner, port)
 
 
 async def _input_closed() -> None:
@@ -152,14 +270,14 @@ async def _input_closed() -> None:
     await closed.wait()
 
 
-def main() -> None:
-    """Read the command line and serve."""
+def read_settings(arguments: Sequence[str] | None = None) -> Settings:
+    """The settings that command line options make; those of this process by default."""
     parser = argparse.ArgumentParser(description="A fast stand-in for an OpenAI-compatible server.")
-    parser.add_argument("--latency", type=float, default=0.05, help="seconds each call takes")
-    parser.add_argument("--port", type=int, default=0, help="0 takes any free port")
-    options = parser.parse_args()
-    asyncio.run(serve(options.latency, options.port))
+    for one in fields(Settings):
+        name, kind = f"--{one.name.replace('_', '-')}", type(one.default)
+        parser.add_argument(name, type=kind, default=one.default, help=one.metadata["help"])
+    return Settings(**vars(parser.parse_args(arguments)))
 
 
 if __name__ == "__main__":
-    main()
+    asyncio.run(serve(read_settings()))

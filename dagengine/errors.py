@@ -5,6 +5,7 @@
     DagengineError
     ├── GraphError            a metric's graph is wrong; lists every problem found
     ├── InputError            a file, a test case or an argument is wrong
+    ├── MissingFieldError     a node reads something that the case does not have
     ├── NotApplicableError    a node finds nothing to judge in a case
     ├── MissingExtraError     an optional package is needed for what was asked
     ├── MetricFailedError     `measure()` of one case ended without a score
@@ -15,7 +16,8 @@
         ├── UnparseableError      the answer does not fit what was asked
         ├── ProviderError         the endpoint failed (HTTP status, connection)
         ├── JudgeTimeoutError     the call's deadline passed
-        └── RecordingMissError    a recorded judge has no such recording
+        ├── OverBudgetError       the run has spent what it may spend
+        └── RecordingMissError    a recorded judge, or a store in replay, has no such answer
 """
 
 from __future__ import annotations
@@ -61,6 +63,10 @@ class GraphError(DagengineError):
 
 class InputError(DagengineError):
     """Raised when a file, a test case or an argument cannot be used as given."""
+
+
+class MissingFieldError(DagengineError):
+    """Raised by a node that reads what a case lacks; its outcome is `missing_field`."""
 
 
 class NotApplicableError(DagengineError):
@@ -147,5 +153,11 @@ class JudgeTimeoutError(JudgeError):
     kind = "timeout"
 
 
+class OverBudgetError(JudgeError):
+    """Raised instead of a call that the run's `max_calls` or `budget` does not allow."""
+
+    kind = "over_budget"
+
+
 class RecordingMissError(JudgeError):
-    """Raised by a recorded judge for a question that was never recorded."""
+    """Raised for a question that was never recorded, by a recorded judge or in a replay."""

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from dagengine.prices import find_price
+
 Prices = Mapping[str, tuple[float, float]]
 
 
@@ -110,8 +112,8 @@ class Estimate:
 
 
 def cost(model: str, input_tokens: float, output_tokens: float, prices: Prices) -> float | None:
-    """US dollars, from (input, output) prices per million tokens; None without a price."""
-    if model not in prices:
+    """US dollars, by own prices per million tokens or the built-in ones; None without a price."""
+    found = find_price(model, prices)
+    if found is None:
         return None
-    paid = prices[model]
-    return (input_tokens * paid[0] + output_tokens * paid[1]) / 1_000_000
+    return (input_tokens * found.input + output_tokens * found.output) / 1_000_000

@@ -1,69 +1,34 @@
-"""The only place where a judge is called: dedupe, limit, deadline, retry, re-ask, ledger."""
+"""The only place where a judge is called: dedupe, limits, deadline, retry, re-ask, ledger."""
 
 from __future__ import annotations
 
 import itertools
 import math
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar, cast
 
 import anyio
 import tenacity
 from pydantic import BaseModel
 
-from dagengine.errors import (
-    InputError,
-    JudgeError,
-    JudgeTimeoutError,
-    ProviderError,
-    UnparseableError,
-)
+from dagengine.budget import Budget
+from dagengine.errors import JudgeError, JudgeTimeoutError, ProviderError, UnparseableError
+from dagengine.estimates import Estimates
 from dagengine.flights import Flights
-from dagengine.question import Answer, Judge, Question, Usage
+from dagengine.limiter import Call, Lane, Limiter
+from dagengine.limits import DEFAULT_LIMITS as DEFAULT_LIMITS
+from dagengine.limits import Limits as Limits
+from dagengine.prefixes import Prefixes
+from dagengine.prices import Price
+from dagengine.question import NO_USAGE, Answer, Judge, Question, Usage
 from dagengine.results import Attempt, OutcomeKind, Totals
+from dagengine.spans import NO_SPANS, NoSpans
+from dagengine.store import Answers
 
 T = TypeVar("T", bound=BaseModel)
 Sink = Callable[[Attempt], None]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
-    """How hard a run may try.
-
-    `max_in_flight` bounds judge calls under way (not cases). `call_timeout` and
-    `case_timeout` are seconds for one call and one case (None: no deadline). `attempts`
-    counts calls for one question while failures are transient, `reasks` how often an
-    answer that does not fit is asked for again. Waits between attempts grow from
-    `backoff` to `max_backoff` seconds with jitter, and never undercut Retry-After.
-    `remembered` answers are kept for equal questions later in the run.
-    """
-
-    max_in_flight: int = 64
-    call_timeout: float | None = 120.0
-    case_timeout: float | None = None
-    attempts: int = 5
-    reasks: int = 2
-    backoff: float = 0.5
-    max_backoff: float = 30.0
-    remembered: int = 100_000
-
-    def __post_init__(self) -> None:
-        for name, least in (("max_in_flight", 1), ("attempts", 1), ("reasks", 0)):
-            value = getattr(self, name)
-            if not isinstance(value, int) or value < least:
-                raise InputError(f"{name} must be a whole number from {least} on, got {value!r}")
-        for name in ("call_timeout", "case_timeout"):
-            value = getattr(self, name)
-            if value is not None and not value > 0:  # NaN is not
-                raise InputError(f"{name} must be a positive number of seconds, got {value!r}")
-        for name in ("backoff", "max_backoff"):
-            if not getattr(self, name) >= 0:
-                raise InputError(f"{name} must not be negative, got {getattr(self, name)!r}")
-
-
-DEFAULT_LIMITS = Limits()
 
 
 def is_cancelled() -> bool:
@@ -71,14 +36,41 @@ def is_cancelled() -> bool:
     return anyio.current_effective_deadline() == -math.inf
 
 
-class Gateway:
-    """Asks judges on behalf of one run."""
+@dataclass(frozen=True, slots=True)
+class _Desk:
+    """What the gateway keeps of one judge; judges of one identity share all but themselves."""
 
-    def __init__(self, limits: Limits = DEFAULT_LIMITS, sink: Sink | None = None) -> None:
+    judge: Judge
+    lane: Lane
+    price: Price | None
+    estimates: Estimates = field(default_factory=Estimates)
+
+
+class Gateway:
+    """Asks judges on behalf of one run, and the answers of earlier runs before them."""
+
+    def __init__(
+        self,
+        limits: Limits = DEFAULT_LIMITS,
+        sink: Sink | None = None,
+        stored: Answers | None = None,
+        spans: NoSpans = NO_SPANS,
+    ) -> None:
         self.limits = limits
         self._sink = sink
+        self._stored = stored
+        self._spans = spans
+        self._cached = 0
         self._flights: Flights[Answer[Any]] = Flights(limits.remembered)
-        self._limiter = anyio.CapacityLimiter(limits.max_in_flight)
+        self._limiter = Limiter(limits.max_in_flight)
+        self._budget = Budget(limits)
+        self._desks: dict[str, _Desk] = {}
+        # Only its way of waiting is used: an attempt that works costs no machinery.
+        self._retrying = tenacity.AsyncRetrying(
+            wait=tenacity.wait_random_exponential(limits.backoff, limits.max_backoff)
+        )
+        self._prefixes = Prefixes()
+        self._estimating = limits.budget is not None or limits.tokens_per_minute is not None
         self._asked = self._calls = self._retried = self._failed = 0
         self._usage = Usage()
 
@@ -92,112 +84,170 @@ class Gateway:
             retried=self._retried,
             failed=self._failed,
             usage=self._usage,
+            cached=self._cached,
+            cost=self._budget.cost,
+            in_flight=self._limiter.in_flight,
         )
+
+    def expect(self, judges: Iterable[Judge]) -> None:
+        """Raise InputError when a budget cannot be kept because a price is not known."""
+        for judge in judges:
+            self._desk(judge)
 
     async def ask(self, judge: Judge, question: Question[T]) -> Answer[T]:
         """A valid answer, from an equal question when there is one; raises JudgeError."""
         self._asked += 1
-        key = (judge.identity, question.key)
-        answer = await self._flights.get(key, lambda: self._settle(judge, question))
+        desk = self._desk(judge)
+        key = (desk.lane.name, question.key)
+        answer = await self._flights.get(key, lambda: self._find(desk, question))
         return cast(Answer[T], answer)
 
-    async def _settle(self, judge: Judge, question: Question[T]) -> Answer[T]:
+    def _desk(self, judge: Judge) -> _Desk:
+        identity = judge.identity
+        desk = self._desks.get(identity)
+        if desk is None:
+            lane = Lane(identity, self.limits, elastic=judge.capabilities.elastic)
+            desk = _Desk(judge, lane, self._budget.price_of(judge))
+            self._desks[identity] = desk
+            self._limiter.open(desk.lane)
+        return desk if desk.judge is judge else replace(desk, judge=judge)
+
+    async def _find(self, desk: _Desk, question: Question[T]) -> Answer[T]:
+        """The stored answer if there is one, else the judge's."""
+        if self._stored is None:
+            return await self._settle(desk, question)
+        judge = desk.judge
+        answer = await self._stored.get(judge, question, lambda: self._settle(desk, question))
+        if answer.origin != "live":
+            self._cached += 1
+            if self._sink is not None:
+                self._sink(
+                    Attempt(
+                        question.name, judge.identity, question.key, 0, OutcomeKind.OK, 0.0,
+                        mode=answer.mode, origin=answer.origin,
+                    )
+                )  # fmt: skip
+        return answer
+
+    async def _settle(self, desk: _Desk, question: Question[T]) -> Answer[T]:
         """Ask until the answer fits, or the limits are reached."""
         asked, reasks, numbers = question, 0, itertools.count()
         while True:
             try:
-                return await self._persist(judge, asked, numbers)
+                return await self._persist(desk, asked, numbers)
             except UnparseableError as error:
-                if reasks >= self.limits.reasks or not judge.capabilities.repeatable:
+                if reasks >= self.limits.reasks or not desk.judge.capabilities.repeatable:
                     raise
                 reasks += 1
                 asked = question.again(error.raw, _complaint(error))
 
     async def _persist(
-        self, judge: Judge, question: Question[T], numbers: Iterator[int]
+        self, desk: _Desk, question: Question[T], numbers: Iterator[int]
     ) -> Answer[T]:
-        """One answer, through transient failures."""
-        first: JudgeError
-        try:
-            return await self._attempt(judge, question, next(numbers))
-        except (ProviderError, JudgeTimeoutError) as error:
-            if not _is_transient(error) or self.limits.attempts == 1:
-                raise
-            first = error
-        replay = [first]
+        """One answer, through transient failures.
 
-        async def again() -> Answer[T]:
-            if replay:  # the first attempt is known already; tenacity counts and waits for it
-                raise replay.pop()
-            return await self._attempt(judge, question, next(numbers))
-
-        retrying = tenacity.AsyncRetrying(
-            stop=tenacity.stop_after_attempt(self.limits.attempts),
-            wait=self._wait,
-            retry=tenacity.retry_if_exception(_is_transient),
-            sleep=anyio.sleep,
-            reraise=True,
-        )
-        return await retrying(again)
-
-    def _wait(self, state: tenacity.RetryCallState) -> float:
-        jittered = tenacity.wait_random_exponential(self.limits.backoff, self.limits.max_backoff)
-        error = state.outcome.exception() if state.outcome else None
-        asked = error.retry_after if isinstance(error, ProviderError) else None
-        return max(jittered(state), asked or 0.0)
-
-    async def _attempt(self, judge: Judge, question: Question[T], number: int) -> Answer[T]:
-        async with self._limiter:
-            self._calls += 1
-            self._retried += number > 0
-            started = time.perf_counter()
-            answer: Answer[T] | None = None
+        While the judge is out of order, failures are counted by its circuit breaker and not
+        by the questions that happen to probe it.
+        """
+        failures, out_of_order = 0, desk.lane.breaker
+        while True:
             try:
-                with anyio.move_on_after(self.limits.call_timeout):
-                    answer = await judge.answer(question)
-                if answer is None:
-                    limit = self.limits.call_timeout
-                    raise JudgeTimeoutError(f"no answer within {limit} s; the call was ended")
-            except anyio.get_cancelled_exc_class():
-                if not is_cancelled():
-                    own = ProviderError("the judge's own work was cancelled", transient=False)
-                    self._note(judge, question, number, started, own)
-                    raise own from None
-                ended = JudgeTimeoutError("the call was ended with its case")
-                self._note(judge, question, number, started, ended)
-                raise
-            except JudgeError as error:
-                self._note(judge, question, number, started, error)
-                raise
-            except Exception as error:  # a judge may be anybody's code
-                foreign = _foreign(error)
-                self._note(judge, question, number, started, foreign)
-                raise foreign from error
-        self._usage += answer.usage
-        if self._sink is not None:
-            self._sink(
-                Attempt(
-                    question.name, judge.identity, question.key, number, OutcomeKind.OK,
-                    time.perf_counter() - started, answer.usage, answer.mode,
-                )
-            )  # fmt: skip
-        return answer
+                return await self._attempt(desk, question, next(numbers))
+            except (ProviderError, JudgeTimeoutError) as error:
+                if not _is_transient(error):
+                    raise
+                failures += not out_of_order.is_open
+                if failures >= self.limits.attempts:
+                    raise
+                desk.lane.require_hope()
+                wait = 0.0 if out_of_order.is_open else self._wait(failures, error)
+            await anyio.sleep(wait)
 
-    def _note(
-        self, judge: Judge, question: Question[Any], number: int, started: float, error: JudgeError
-    ) -> None:
-        self._failed += 1
-        usage = Usage(*error.tokens)
-        self._usage += usage
-        if self._sink is not None:
-            seconds = time.perf_counter() - started
-            kind = OutcomeKind(error.kind)
-            self._sink(
-                Attempt(
-                    question.name, judge.identity, question.key, number, kind, seconds,
-                    usage, message=str(error),
-                )
-            )  # fmt: skip
+    def _wait(self, failures: int, error: JudgeError) -> float:
+        """Seconds until the next attempt; raises ProviderError when that is too late."""
+        state = tenacity.RetryCallState(self._retrying, None, (), {})
+        state.attempt_number = failures
+        asked = (error.retry_after if isinstance(error, ProviderError) else None) or 0.0
+        left = anyio.current_effective_deadline() - anyio.current_time()
+        if asked > left:
+            late = f"{error}; it asks to wait {asked:g} s, and {left:.1f} s are left for the case"
+            raise ProviderError(late, transient=False)
+        return max(self._retrying.wait(state), asked)
+
+    async def _attempt(self, desk: _Desk, question: Question[T], number: int) -> Answer[T]:
+        """One attempt, after the first of those whose prompts begin alike."""
+        if not desk.judge.capabilities.caches_prefixes:
+            return await self._in_turn(desk, question, number)
+        async with self._prefixes.turn(desk.lane.name, question.messages):
+            return await self._in_turn(desk, question, number)
+
+    async def _in_turn(self, desk: _Desk, question: Question[T], number: int) -> Answer[T]:
+        """Wait for a turn, call, and give the place back whatever happens."""
+        estimate = desk.estimates.of(question) if self._estimating else NO_USAGE
+        call = await self._limiter.enter(desk.lane, estimate.input_tokens + estimate.output_tokens)
+        end: BaseException | None = None
+        try:
+            reserved = self._budget.reserve(desk.price, estimate)
+            return await self._call(desk, question, number, call, reserved)
+        except BaseException as error:
+            end = error
+            raise
+        finally:
+            self._limiter.leave(desk.lane, call, end)
+
+    async def _call(
+        self, desk: _Desk, question: Question[T], number: int, call: Call, reserved: float
+    ) -> Answer[T]:
+        """One call, and its entry in the ledger."""
+        self._calls += 1
+        self._retried += number > 0
+        started = time.perf_counter()
+        usage, mode, failure = NO_USAGE, None, None
+        try:
+            with self._spans.call(desk.lane.name, question, number) as span:
+                answer = await self._answer(desk.judge, question)
+                self._spans.answered(span, answer)
+            usage, mode = answer.usage, answer.mode
+            return answer
+        except JudgeError as error:
+            usage, failure = Usage(*error.tokens), error
+            raise
+        except anyio.get_cancelled_exc_class():
+            failure = JudgeTimeoutError("the call was ended with its case")
+            raise
+        finally:
+            self._usage += usage
+            self._failed += failure is not None
+            self._budget.settle(desk.price, reserved, usage)
+            if self._estimating and usage.input_tokens:
+                desk.estimates.learn(question, usage)
+                desk.lane.used(call, usage.input_tokens + usage.output_tokens)
+            if self._sink is not None:
+                kind = OutcomeKind(failure.kind) if failure else OutcomeKind.OK
+                self._sink(
+                    Attempt(
+                        question.name, desk.lane.name, question.key, number, kind,
+                        time.perf_counter() - started, usage, mode,
+                        str(failure) if failure else None,
+                    )
+                )  # fmt: skip
+
+    async def _answer(self, judge: Judge, question: Question[T]) -> Answer[T]:
+        """An answer within the deadline; whatever else a judge does is a JudgeError."""
+        limit = None if judge.capabilities.batched else self.limits.call_timeout
+        try:
+            with anyio.move_on_after(limit):
+                return await judge.answer(question)
+            raise JudgeTimeoutError(f"no answer within {limit} s; the call was ended")
+        except anyio.get_cancelled_exc_class():
+            if is_cancelled():
+                raise
+            own = ProviderError("the judge's own work was cancelled", transient=False)
+            raise own from None
+        except JudgeError:
+            raise
+        except Exception as error:  # a judge may be anybody's code
+            raise _foreign(error) from error
 
 
 def _foreign(error: Exception) -> JudgeError:
@@ -208,9 +258,11 @@ def _foreign(error: Exception) -> JudgeError:
     text = f"{type(error).__name__}: {error}".rstrip(": ")
     if isinstance(error, TimeoutError):
         return JudgeTimeoutError(text)
-    status = getattr(error, "status_code", None)
-    passing = isinstance(status, int) and (status in (408, 425, 429) or status >= 500)
-    return ProviderError(text, transient=passing or isinstance(error, ConnectionError))
+    found = getattr(error, "status_code", None)
+    status = found if isinstance(found, int) else None
+    passing = status is not None and (status in (408, 425, 429) or status >= 500)
+    transient = passing or isinstance(error, ConnectionError)
+    return ProviderError(text, transient=transient, status=status)
 
 
 def _is_transient(error: BaseException) -> bool:

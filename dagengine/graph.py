@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import networkx as nx
@@ -72,8 +72,10 @@ def as_digraph(nodes: Iterable[BaseNode]) -> nx.DiGraph[BaseNode]:
 class MetricSpec:
     """A metric as the compiler takes it.
 
-    `combine` says which score counts when several terminals fire; `judged_reason` has the
-    judge write the reason in one last call; `model` names the metric's own judge.
+    `combine` says which score counts when several terminals fire; `model` names the metric's
+    own judge. `judged_reason` has the judge write the reason in one last call, for a perfect
+    score only with `reason_if_perfect`; `reason_wording` makes the whole prompt of that call
+    from the score (0 to 1) and the composed reason.
     """
 
     name: str
@@ -84,4 +86,5 @@ class MetricSpec:
     model: Any = None
     include_reason: bool = True
     judged_reason: bool = False
-    case_types: tuple[type[Any], ...] = field(default=())
+    reason_if_perfect: bool = True
+    reason_wording: Callable[[float, str], str] | None = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Any, TypeVar, cast
 
 from pydantic import BaseModel
@@ -26,6 +27,11 @@ from dagengine.question import DEFAULT_OPTIONS, Options, Parser, Question, schem
 from dagengine.test_case import LLMTestCaseParams, field_name
 
 T = TypeVar("T", bound=BaseModel)
+
+
+def numbered(label: str, items: Iterable[Any]) -> list[Evidence]:
+    """Items as evidence: "claim 1", "claim 2", …"""
+    return [Evidence(f"{label} {place}", as_text(item)) for place, item in enumerate(items, 1)]
 
 
 def judgement_of(answer: BaseModel) -> Judgement:
@@ -167,9 +173,11 @@ class MapNode(_OverNode):
 class VerdictListNode(_OverNode):
     """One question about all items of a list; every item gets a verdict of its own.
 
-    The judge numbers its verdicts: an answer with a missing, doubled or additional number
-    is asked for again. Readers see a list of `Judgement` in the order of the items; an
-    empty list costs no call.
+    With `per_call` a question is about so many items at most, numbered from 1, and all
+    questions are asked at once; a `wording` then sees the items of its question only. The
+    judge numbers its verdicts: an answer with a missing, doubled or additional number is
+    asked for again. Readers see a list of `Judgement` in the order of the items; an empty
+    list costs no call. Raises InputError when `per_call` is below 1.
     """
 
     kind = "verdict list"
@@ -188,6 +196,7 @@ class VerdictListNode(_OverNode):
         name: str | None = None,
         options: Options = DEFAULT_OPTIONS,
         wording: Callable[[Given], str] | None = None,
+        per_call: int | None = None,
     ) -> None:
         super().__init__(
             over,
@@ -199,7 +208,10 @@ class VerdictListNode(_OverNode):
             options=options,
             wording=wording,
         )
+        if per_call is not None and per_call < 1:
+            raise InputError(f"per_call must be at least 1, got {per_call}")
         self.criteria = criteria
+        self.per_call = per_call
         self.verdicts = verdicts
         self.item_label = item_label
 
@@ -213,24 +225,38 @@ class VerdictListNode(_OverNode):
             return Asked.exactly(self._calls(count))
         most = self._most_items()
         likely = self._calls(items if most is None else min(items, most))
-        whole = getattr(self, "per_call", None) is None
+        whole = self.per_call is None
         return Asked(0, likely, 1 if whole else None if most is None else self._calls(most))
 
     def _calls(self, count: int) -> int:
         """The number of questions about `count` items."""
-        return math.ceil(count / (getattr(self, "per_call", None) or max(count, 1)))
+        return math.ceil(count / (self.per_call or max(count, 1)))
 
     async def run(self, given: Given, ask: Ask) -> NodeValue:
         items, rest = self._split(given)
-        if not items:
-            return NodeValue([])
-        evidence = [
-            Evidence(f"{self.item_label} {place}", as_text(item))
-            for place, item in enumerate(items, 1)
-        ]
+        size = self.per_call or max(1, len(items))
+        chunks = [items[start : start + size] for start in range(0, len(items), size)]
+        answers = await ask.each([self._about(chunk, given, rest) for chunk in chunks])
+        return NodeValue([one for answer in answers for one in _in_order(answer.value)])
+
+    def _about(self, items: list[Any], given: Given, rest: Given) -> Question[BaseModel]:
+        """The question about some of the items."""
         system = list_instructions(self.criteria, self.verdicts, self.item_label, len(items))
-        messages = self.messages(given, system, [*evidence, *rest.evidence()])
+        evidence = [*numbered(self.item_label, items), *rest.evidence()]
+        messages = self.messages(self._with(items, given), system, evidence)
         shape = list_type(self.verdicts, len(items))
-        answer = await ask(Question(messages, shape, self.options, name=self.title))
-        found = sorted(cast(Any, answer.value).verdicts, key=lambda item: item.number)
-        return NodeValue([judgement_of(item) for item in found])
+        return Question(messages, shape, self.options, name=self.title)
+
+    def _with(self, items: list[Any], given: Given) -> Given:
+        """What is read, with these items as the whole list."""
+        if isinstance(self.over, BaseNode):
+            (label, _), *others = given.inputs
+            return replace(given, inputs=((label, items), *others))
+        (label, _), *others = given.fields
+        return replace(given, fields=((label, items), *others))
+
+
+def _in_order(answer: BaseModel) -> list[Judgement]:
+    """The judgements of an answer in the order of their numbers."""
+    found = sorted(cast(Any, answer).verdicts, key=lambda item: item.number)
+    return [judgement_of(item) for item in found]

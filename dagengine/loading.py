@@ -1,34 +1,25 @@
-"""Files that people name on the command line: metrics, judges, cases, results."""
+"""Files that people name on the command line: metrics, judges, apps, cases, results."""
 
 from __future__ import annotations
 
 import importlib.util
-import json
 import re
 import sys
 import traceback
-from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from pydantic import TypeAdapter, ValidationError
-
+from dagengine.cases import read_cases, strict
 from dagengine.errors import DagengineError, InputError
+from dagengine.golden import App
 from dagengine.graph import Graph
-from dagengine.judges.choosing import as_judge
+from dagengine.judges.batch import OpenAIBatchJudge
+from dagengine.judges.choosing import DEFAULT_MODEL, PROVIDERS, as_judge
 from dagengine.metrics.base import BaseMetric
 from dagengine.metrics.dag import DAGMetric
 from dagengine.question import Judge
-from dagengine.results import CaseResult
-from dagengine.test_case import (
-    ArenaTestCase,
-    ConversationalTestCase,
-    LLMTestCase,
-    TestCase,
-)
-
-_FORMAT = "write one JSON object per line (JSON lines), not CSV and not one JSON array"
+from dagengine.test_case import TestCase
 
 
 def load_module(path: Path) -> ModuleType:
@@ -119,59 +110,27 @@ def load_judge(target: str | None, base_url: str | None) -> Judge:
     return as_judge(value)
 
 
+def load_batch_judge(model: str | None, base_url: str | None) -> Judge:
+    """The judge for `--batch`; raises InputError for what has no batch API."""
+    provider, _, rest = (model or DEFAULT_MODEL).partition("/")
+    if ".py" in provider or (rest and provider in PROVIDERS - {"openai"} and base_url is None):
+        raise InputError(f"--batch asks a model of OpenAI's batch API, which {model!r} is not")
+    name = rest if provider == "openai" and rest and base_url is None else model
+    return OpenAIBatchJudge(name or DEFAULT_MODEL, base_url=base_url)
+
+
+def load_app(target: str, max_in_flight: int) -> App:
+    """The app for `--app file.py:function` (by default the function `app`)."""
+    path, name = _split(target)
+    function = getattr(load_module(path), name or "app", None)
+    if function is None:
+        raise InputError(f"{path} has no {name or 'app'!r}; write {path}:FUNCTION")
+    return App(function, max_in_flight)
+
+
 def load_cases(path: str | Path) -> list[TestCase]:
-    """Test cases from JSON lines; raises InputError that names the line and the field."""
-    cases = list(_lines(Path(path), _case))
-    if not cases:
-        raise InputError(f"{path} holds no test case: write one JSON object per line")
-    return cases
-
-
-def load_results(path: str | Path) -> list[CaseResult]:
-    """Rows that a run wrote; raises InputError that names the line."""
-    adapter = TypeAdapter(CaseResult)
-    return list(_lines(Path(path), adapter.validate_python))
-
-
-def _lines(path: Path, read: Any) -> Iterator[Any]:
-    if not path.is_file():
-        raise InputError(f"there is no file {path}")
-    with path.open("rb") as file:
-        for number, line in enumerate(file, 1):
-            if not line.strip():
-                continue
-            try:
-                yield read(json.loads(line.decode("utf-8-sig")))
-            except RecursionError:
-                raise InputError(f"{path} line {number}: nested too deeply") from None
-            except UnicodeDecodeError as error:
-                message = f"{path} line {number}: not UTF-8 (byte {error.start + 1} of the line)"
-                raise InputError(message) from None
-            except json.JSONDecodeError as error:
-                message = f"{path} line {number}: not JSON: {error.msg} at column {error.colno}"
-                raise InputError(f"{message}; {_FORMAT}") from None
-            except ValidationError as error:
-                raise InputError(f"{path} line {number}: {_explain(error)}") from None
-
-
-def _case(fields: Any) -> TestCase:
-    if isinstance(fields, dict) and "turns" in fields:
-        return ConversationalTestCase.model_validate(fields)
-    if isinstance(fields, dict) and "contestants" in fields:
-        return ArenaTestCase.model_validate(fields)
-    return LLMTestCase.model_validate(fields)
-
-
-def _explain(error: ValidationError) -> str:
-    """What is wrong with one line, field by field."""
-    parts: list[str] = []
-    for item in error.errors(include_url=False):
-        place = ".".join(str(step) for step in item["loc"])
-        if item["type"] == "extra_forbidden":
-            known = ", ".join(LLMTestCase.model_fields)
-            parts.append(f"unknown field {place!r} (a test case has: {known})")
-        elif item["type"] == "missing":
-            parts.append(f"the field {place!r} is missing")
-        else:
-            parts.append(f"{place or 'the line'}: {item['msg']}")
-    return "; ".join(parts)
+    """All test cases of a file; raises InputError that names the first invalid line."""
+    found: list[Any] = list(strict(read_cases(path)))
+    if not found:
+        raise InputError(f"{path} holds no test case")
+    return found

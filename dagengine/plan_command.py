@@ -2,32 +2,44 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from dagengine.errors import InputError
+from dagengine.options import (
+    BaseUrl,
+    Data,
+    Delimiters,
+    JudgeName,
+    Mapped,
+    MaxInFlight,
+    Metrics,
+    PriceOf,
+    pairs,
+    prices,
+)
 
 if TYPE_CHECKING:
+    from dagengine.cases import Cases
     from dagengine.plan import Plan
 
 LATENCY = 2.0
 
 
 def plan(
-    metrics: Annotated[
-        str, typer.Argument(metavar="METRICS.py[:NAME]", help="A Python file with metrics.")
-    ],
-    data: Annotated[Path, typer.Option(help="Test cases, one JSON object per line.")],
-    judge: Annotated[
-        str | None,
-        typer.Option(metavar="MODEL", help="Who will answer, as for `run`; it is not asked."),
+    metrics: Metrics,
+    data: Data,
+    mapped: Mapped = None,
+    delimiter: Delimiters = None,
+    judge: JudgeName = None,
+    base_url: BaseUrl = None,
+    max_in_flight: MaxInFlight = 64,
+    store: Annotated[
+        Path | None, typer.Option(help="A file of answers: how many questions it answers.")
     ] = None,
-    base_url: Annotated[str | None, typer.Option(help="An OpenAI-compatible server.")] = None,
-    max_in_flight: Annotated[
-        int, typer.Option(min=1, help="Judge calls under way at the same time.")
-    ] = 64,
     results: Annotated[
         Path | None,
         typer.Option(help="Rows of an earlier run: how likely each verdict is."),
@@ -36,10 +48,7 @@ def plan(
         int, typer.Option(min=1, help="Assumed length of lists that a judge will write.")
     ] = 10,
     latency: Annotated[float, typer.Option(min=0, help="Assumed seconds for a call.")] = LATENCY,
-    price: Annotated[
-        str | None,
-        typer.Option(metavar="IN,OUT", help="US dollars for a million tokens in and out."),
-    ] = None,
+    price: PriceOf = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead.")] = False,
 ) -> None:
     """Say what a run will ask before it asks anything: calls, tokens, money, time.
@@ -48,43 +57,46 @@ def plan(
     which each metric gets its score; calls repeated after a failure come on top. Code that
     reads nothing but the case is run, as it would be in the run.
     """
+    from dagengine.cases import read_cases, strict
     from dagengine.estimate import estimate, verdicts_of
-    from dagengine.loading import load_cases, load_judge, load_metrics, load_results
+    from dagengine.loading import load_judge, load_metrics
     from dagengine.plan import compile_metrics
     from dagengine.plan_table import Budget, as_dict, print_estimate
+    from dagengine.rows import read_rows
+    from dagengine.test_case import TestCase
 
-    paid = _price(price)
-    compiled = compile_metrics(load_metrics(metrics))
+    loaded = load_metrics(metrics)
+    compiled = compile_metrics(loaded)
     model = load_judge(judge, base_url) if judge or base_url else None
     names, identities = _judges(compiled, model)
+    columns, delimiters = pairs("--map", mapped), pairs("--delimiter", delimiter)
+    cases = read_cases(data, map=columns, delimiters=delimiters)
+    cases.check()
     found = estimate(
         compiled,
-        load_cases(data),
+        cast(Iterable[TestCase], strict(cases)),
         judges=identities,
         items=items,
-        odds=verdicts_of(load_results(results)) if results else None,
+        odds=verdicts_of(read_rows(results)) if results else None,
     )
-    prices = {} if paid is None else dict.fromkeys(names, paid)
-    budget = Budget(tuple(names), prices, latency, max_in_flight, items, results is not None)
+    budget = Budget(
+        tuple(names), prices(price), latency, max_in_flight, items, results is not None,
+        None if store is None else _answered(loaded, cases, model, store),
+    )  # fmt: skip
     if as_json:
-        import json
-
         typer.echo(json.dumps(as_dict(found, budget), ensure_ascii=False, indent=2))
     else:
         print_estimate(found, budget)
 
 
-def _price(text: str | None) -> tuple[float, float] | None:
-    """The prices of `--price IN,OUT`."""
-    if text is None:
-        return None
-    try:
-        paid, received = (float(part) for part in text.split(","))
-    except ValueError:
-        raise InputError(f"--price is IN,OUT, for instance 2.5,10, not {text!r}") from None
-    if not (0 <= paid < float("inf") and 0 <= received < float("inf")):
-        raise InputError(f"--price must be two numbers from 0 on, not {text!r}")
-    return paid, received
+def _answered(metrics: Sequence[Any], cases: Cases, model: Any, path: Path) -> int:
+    """How many questions a store answers, found by running on it alone."""
+    from dagengine.evaluation import stream, sync
+    from dagengine.store import Store
+
+    kept = Store(path, replay=True)
+    done = sync(lambda: stream(cases, metrics, lambda row: None, model=model, store=kept))
+    return done.cached
 
 
 def _judges(compiled: Plan, model: Any) -> tuple[list[str], list[str]]:

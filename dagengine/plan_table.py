@@ -25,8 +25,10 @@ class Budget:
     """What an estimate is held against.
 
     `names` are what people call the judges, in the order of the estimate's; `prices` US
-    dollars per million tokens (in, out) by these names; `latency` seconds per call.
-    `learnt` says that the odds of verdicts come from an earlier run.
+    dollars per million tokens (in, out) by these names, before the built-in table; `latency`
+    seconds per call.
+    `learnt` says that the odds of verdicts come from an earlier run, `answered` how many
+    questions a store answers.
     """
 
     names: tuple[str, ...]
@@ -35,6 +37,7 @@ class Budget:
     max_in_flight: int
     items: int
     learnt: bool = False
+    answered: int | None = None
 
 
 def judge_costs(
@@ -57,7 +60,12 @@ def assumptions(budget: Budget) -> list[str]:
         "calls come on top.",
         f"Likely: verdicts are {verdicts}. {ASSUMED.format(items=budget.items)}",
         f"A call takes {budget.latency:g} s.",
+        *([] if budget.answered is None else [_answered(budget.answered)]),
     ]
+
+
+def _answered(count: int) -> str:
+    return f"The store answers {count:,} of these questions without a call."
 
 
 def as_dict(estimate: Estimate, budget: Budget) -> dict[str, Any]:
@@ -68,6 +76,7 @@ def as_dict(estimate: Estimate, budget: Budget) -> dict[str, Any]:
             {**dataclasses.asdict(judge), "judge": name, "usd": money}
             for name, judge, money in judge_costs(estimate, budget)
         ],
+        "answered": budget.answered,
         "seconds": estimate.seconds(budget.latency, budget.max_in_flight),
         "assumptions": assumptions(budget),
     }

@@ -264,7 +264,9 @@ class _Strict(BaseModel):
 # The bound is for the server's grammar only: a long reason is not a wrong verdict.
 Reason = Annotated[str, Field(json_schema_extra={"maxLength": REASON_LENGTH})]
 Text = Annotated[str, Field(json_schema_extra={"maxLength": TEXT_LENGTH})]
-_TRIM = re.compile(r"^[\s\"'`*_.,!:;()\[\]]+|[\s\"'`*_.,!:;()\[\]]+$")
+_AROUND = r"[\s\"'`*_.,!:;()\[\]]"
+# Never more than one look at a character: an answer may hold any number of blanks.
+_TRIM = re.compile(rf"^{_AROUND}++|(?<!{_AROUND}){_AROUND}++$")
 _TRUE, _FALSE = {"true", "yes", "y", "1"}, {"false", "no", "n", "0"}
 
 

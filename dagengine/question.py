@@ -64,7 +64,8 @@ Span = tuple[int, int]
 class Parser(Protocol):
     """Reads an answer's fields out of plain text; raises UnparseableError when it cannot.
 
-    Its `repr` enters the question's key, so it must say everything that matters.
+    Its `repr` enters the question's key, so it must say everything that matters, and the same
+    in every process for stored answers to be found again.
     """
 
     def __call__(self, text: str, /) -> Mapping[str, Any]: ...
@@ -180,14 +181,20 @@ def schema_json(answer_type: type[BaseModel]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Tokens that a call used, as the provider counted them."""
+    """Tokens that a call used, as the provider counted them.
+
+    `cached_tokens` are those of `input_tokens` that the provider had in its cache.
+    """
 
     input_tokens: int = 0
     output_tokens: int = 0
+    cached_tokens: int = 0
 
     def __add__(self, other: Usage) -> Usage:
         return Usage(
-            self.input_tokens + other.input_tokens, self.output_tokens + other.output_tokens
+            self.input_tokens + other.input_tokens,
+            self.output_tokens + other.output_tokens,
+            self.cached_tokens + other.cached_tokens,
         )
 
 
@@ -202,12 +209,16 @@ class TokenChoice:
     alternatives: tuple[tuple[str, float], ...]
 
 
+Origin = Literal["live", "cached", "replayed"]
+
+
 @dataclass(frozen=True, slots=True)
 class Answer(Generic[T]):
     """A valid answer.
 
     `tokens` are present when the provider gave log-probabilities; joined they are `raw`.
     `mode` is the way in which the structure was asked for (for instance `json_schema`).
+    `origin` says who gave it, the judge or a store; it is no part of what was answered.
     """
 
     value: T
@@ -215,6 +226,7 @@ class Answer(Generic[T]):
     tokens: tuple[TokenChoice, ...] | None = None
     usage: Usage = NO_USAGE
     mode: str = "direct"
+    origin: Origin = field(default="live", compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,12 +237,19 @@ class Capabilities:
     asking again may bring another answer. `logprobs`: whether it may give token probabilities
     where they are asked for. That is never a condition: a question that asks for them in vain
     is answered all the same, and a rating then counts as it stands (its mode is `raw`).
+    `caches_prefixes`: whether it pays to let one of many prompts with a long common beginning
+    go ahead of the others. `elastic`: it takes any number of questions at once, so that there
+    is nothing to find out carefully. `batched`: questions are collected and answered together,
+    hours later perhaps, so that there is no deadline for one of them.
     """
 
     schema: bool = True
     text: bool = True
     logprobs: bool = False
     repeatable: bool = True
+    caches_prefixes: bool = False
+    elastic: bool = False
+    batched: bool = False
 
 
 class Judge(Protocol):
@@ -238,7 +257,11 @@ class Judge(Protocol):
 
     `answer` makes one attempt and raises a `JudgeError` when it fails: retries, re-asks,
     limits and deadlines belong to the gateway. `identity` tells apart judges that may
-    answer differently (model, endpoint, parameters).
+    answer differently (model, endpoint, parameters); it has to hold in this process only.
+
+    A judge whose answers may be stored has one more attribute, `durable_identity`: the same
+    for processes to come, without a secret, since it is written down. Without it, or where
+    it is None, answers are not stored (see `durable_identity`).
     """
 
     @property
@@ -248,3 +271,9 @@ class Judge(Protocol):
     def capabilities(self) -> Capabilities: ...
 
     async def answer(self, question: Question[T]) -> Answer[T]: ...
+
+
+def durable_identity(judge: Judge) -> str | None:
+    """What tells a judge apart in every process, or None when nothing does."""
+    identity: str | None = getattr(judge, "durable_identity", None)
+    return identity

@@ -23,6 +23,7 @@ from dagengine.graph import MetricSpec
 from dagengine.mermaid import mermaid_text
 from dagengine.results import CaseResult, MetricResult
 from dagengine.slots import Scope, Slot
+from dagengine.tally import MetricTally, Tally
 from dagengine.views import (
     INK,
     LINES,
@@ -99,11 +100,11 @@ def draw(
     *,
     result: MetricResult | None = None,
     case: str = "",
-    rows: Iterable[CaseResult] | None = None,
+    rows: Iterable[CaseResult] | Tally | None = None,
 ) -> Picture:
     """Draw a metric: as designed, or with one case's `result`, or with many `rows`.
 
-    `case` names the case in the title.
+    `case` names the case in the title; `rows` may have been tallied already.
 
     Raises GraphError when the graph has errors.
     """
@@ -114,8 +115,8 @@ def draw(
     if result is not None:
         view = OnePath(result, case)
     elif rows is not None:
-        found = [m for row in rows for m in row.metrics if m.metric == spec.name]
-        view = Counts(found)
+        tally = rows if isinstance(rows, Tally) else Tally(rows)
+        view = Counts(tally.metrics.get(spec.name, MetricTally()))
     return Picture(_dot(wiring, view), mermaid_text(wiring, view))
 
 

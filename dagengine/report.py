@@ -1,68 +1,29 @@
-"""What a terminal shows: a progress bar while a run goes on, a table when it is over."""
+"""What a terminal shows when a run is over: a table, a summary, and what it cost."""
 
 from __future__ import annotations
 
-import sys
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any
 
 from dagengine.prompts import as_text
-from dagengine.results import CaseResult, EvaluationResult, MetricResult, Step, Totals
+from dagengine.results import CaseResult, MetricResult, Step, Totals
+from dagengine.tally import Tally
 
-# Rows of a data set printed one by one; more are summed up.
-_ROWS = 60
 _MESSAGES = 5
 
 
-@contextmanager
-def progress_bar(total: int | None, show: bool) -> Iterator[Callable[[CaseResult], None]]:
-    """A bar on the terminal's error stream; quiet when that is not a terminal."""
-    if not (show and sys.stderr.isatty()):
-        yield lambda row: None
-        return
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
-
-    columns = (
-        TextColumn("judging"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[failed]} failed"),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-    )
-    failed = 0
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("", total=total, failed=0)
-
-        def advance(row: CaseResult) -> None:
-            nonlocal failed
-            failed += any(metric.failure is not None for metric in row.metrics)
-            bar.update(task, advance=1, failed=failed)
-
-        yield advance
-
-
-def print_table(result: EvaluationResult, console: Any = None) -> None:
+def print_table(tally: Tally, totals: Totals, console: Any = None) -> None:
     """Print one line per case and metric, a summary per metric, and what the run cost."""
     from rich.console import Console
 
     out = console or Console()
-    if 0 < len(result.rows) <= _ROWS:
-        out.print(_case_table(result.rows))
-    out.print(_summary_table(result.rows))
-    for line in _failure_lines(result.rows):
+    short = tally.rows == len(tally.head)
+    if tally.head and short:
+        out.print(_case_table(tally.head))
+    out.print(_summary_table(tally))
+    for line in () if short else _failure_lines(tally):
         out.print(line, highlight=False, markup=False)
-    out.print(cost_line(result.totals), highlight=False)
+    out.print(cost_line(totals), highlight=False)
 
 
 def _case_table(rows: Sequence[CaseResult]) -> Any:
@@ -89,7 +50,7 @@ def _cells(metric: MetricResult) -> list[Any]:
     from rich.text import Text
 
     if metric.failure is not None:
-        text = f"{metric.failure.kind} at {metric.failure.node}: {metric.failure.message}"
+        text = str(metric.failure)
         return [Text("-"), Text("error", style="yellow"), Text(_short(text, 200))]
     verdict = {True: ("pass", "green"), False: ("fail", "red"), None: ("", "")}[metric.success]
     path = ", ".join(f"{node}: {chosen}" for node, chosen in metric.path)
@@ -107,47 +68,35 @@ def _short(text: str, width: int) -> str:
     return line if len(line) <= width else line[: width - 1] + "…"
 
 
-def _summary_table(rows: Sequence[CaseResult]) -> Any:
+def _summary_table(tally: Tally) -> Any:
     from rich.table import Table
     from rich.text import Text
 
     table = Table(title="Summary", title_justify="left")
     for name in ("metric", "cases", "mean score", "passed", "failed", "no score"):
         table.add_column(name, justify="left" if name == "metric" else "right")
-    names = dict.fromkeys(metric.metric for row in rows for metric in row.metrics)
-    for name in names:
-        found = [m for row in rows for m in row.metrics if m.metric == name]
-        scores = [m.score for m in found if m.score is not None]
-        mean = f"{sum(scores) / len(scores):.3f}" if scores else "-"
-        kinds = Counter(str(m.failure.kind) for m in found if m.failure)
-        missing = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items())) or "0"
-        passed = sum(m.success is True for m in found)
-        failed = sum(m.success is False for m in found)
-        table.add_row(Text(name), str(len(found)), mean, str(passed), str(failed), missing)
+    for name, found in tally.metrics.items():
+        mean = "-" if found.mean is None else f"{found.mean:.3f}"
+        kinds = sorted((str(kind), count) for kind, count in found.kinds.items())
+        missing = ", ".join(f"{count} {kind}" for kind, count in kinds) or "0"
+        counts = (str(found.passed), str(found.failed))
+        table.add_row(Text(name), str(found.cases), mean, *counts, missing)
     return table
 
 
-def _failure_lines(rows: Sequence[CaseResult]) -> list[str]:
+def _failure_lines(tally: Tally) -> list[str]:
     """The commonest failures in words, since a long run has no line per case."""
-    first: dict[str, str] = {}
-    counts: Counter[str] = Counter()
-    for row in rows:
-        for metric in row.metrics:
-            if metric.failure is not None:
-                text = f"{metric.failure.kind} at {metric.failure.node}: {metric.failure.message}"
-                counts[text] += 1
-                first.setdefault(text, row.case)
-    if len(rows) <= _ROWS:
-        return []
     return [
-        f"{count}x {_short(text, 300)} (first: {first[text]})"
-        for text, count in counts.most_common(_MESSAGES)
+        f"{count}x {_short(text, 300)} (first: {tally.first[text]})"
+        for text, count in tally.messages.most_common(_MESSAGES)
     ]
 
 
 def cost_line(totals: Totals) -> str:
     """What a run asked and used, in one line."""
     parts = [f"{totals.asked} questions", f"{totals.calls} judge calls"]
+    if totals.cached:
+        parts.append(f"{totals.cached} from the store ({totals.cached / totals.asked:.0%})")
     if totals.shared:
         parts.append(f"{totals.shared} shared with an equal question")
     if totals.retried:
@@ -157,6 +106,8 @@ def cost_line(totals: Totals) -> str:
     tokens = totals.usage.input_tokens + totals.usage.output_tokens
     if tokens:
         parts.append(f"{tokens:,} tokens")
+    if totals.cost:
+        parts.append(f"about ${totals.cost:.4f}")
     return ", ".join(parts)
 
 
@@ -204,7 +155,7 @@ def _plain(value: Any) -> str:
 
 def _headline(result: MetricResult) -> str:
     if result.failure is not None:
-        return f"{result.failure.kind} at {result.failure.node}: {result.failure.message}"
+        return str(result.failure)
     passed = {True: ", passed", False: ", not passed", None: ""}[result.success]
     asked = "" if result.threshold is None else f", threshold {result.threshold:.4g}"
     return f"score {result.score:.4g}{asked}{passed}"

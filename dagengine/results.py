@@ -6,12 +6,12 @@ A failure is data too: never a NaN, never a silent 0, never a bare None.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
 from dagengine.prompts import as_data
-from dagengine.question import NO_USAGE, Usage
+from dagengine.question import NO_USAGE, Origin, Usage
 
 Verdict = str | bool
 
@@ -22,6 +22,7 @@ class OutcomeKind(StrEnum):
     OK = "ok"
     SKIPPED = "skipped"
     MISSING_FIELD = "missing_field"
+    INVALID_CASE = "invalid_case"
     JUDGE_REFUSED = "judge_refused"
     UNPARSEABLE = "unparseable"
     PROVIDER_ERROR = "provider_error"
@@ -38,6 +39,9 @@ class Failure:
     node: str
     message: str
     raw: str | None = None
+
+    def __str__(self) -> str:
+        return f"{self.kind} at {self.node}: {self.message}"
 
     def as_dict(self) -> dict[str, Any]:
         """JSON-ready form."""
@@ -72,7 +76,9 @@ class Step:
         names = ("node", "kind", "output", "verdict", "reason", "score", "mode")
         row = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
         if self.usage != NO_USAGE:
-            row["usage"] = asdict(self.usage)
+            # Not what a provider had in its cache: that depends on the timing.
+            used = self.usage
+            row["usage"] = {"input_tokens": used.input_tokens, "output_tokens": used.output_tokens}
         return {**row, "outcome": str(self.outcome)}
 
 
@@ -145,7 +151,10 @@ class CaseResult:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One call to a judge, as the ledger keeps it; failed ones included."""
+    """One call to a judge, as the ledger keeps it; failed ones included.
+
+    An answer out of a store is in the ledger, too: its `origin` says so, and it used nothing.
+    """
 
     node: str
     judge: str
@@ -156,14 +165,17 @@ class Attempt:
     usage: Usage = NO_USAGE
     mode: str | None = None
     message: str | None = None
+    origin: Origin = "live"
 
 
 @dataclass(frozen=True, slots=True)
 class Totals:
     """Sums over the ledger of one run.
 
-    `asked` counts questions, `shared` those of them answered by an equal one, `calls` the
-    attempts made, `retried` the attempts after a first one.
+    `asked` counts questions, `shared` those of them answered by an equal one, `cached` those
+    answered by a store, `calls` the attempts made, `retried` the attempts after a first one.
+    `cost` is in US dollars by the known prices (see `dagengine.prices`), None when a judge
+    without one was asked. `in_flight` are the calls under way (0 when a run is over).
     """
 
     asked: int = 0
@@ -172,6 +184,9 @@ class Totals:
     retried: int = 0
     failed: int = 0
     usage: Usage = NO_USAGE
+    cached: int = 0
+    cost: float | None = None
+    in_flight: int = 0
 
 
 @dataclass(frozen=True, slots=True)

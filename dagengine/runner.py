@@ -10,105 +10,92 @@ from __future__ import annotations
 import heapq
 import itertools
 import math
-import traceback
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import deque
+from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
-from pathlib import Path
-from typing import Any, TypeVar, cast
+from functools import partial
+from typing import Any
 
 import anyio
 import anyio.lowlevel
-from pydantic import BaseModel
 
-from dagengine.errors import DagengineError, JudgeError, NotApplicableError, UnparseableError
+from dagengine.asking import Ask, reason_question, wants_reason, write_reason
+from dagengine.completing import completed, described
+from dagengine.errors import (
+    DagengineError,
+    JudgeError,
+    MissingFieldError,
+    NotApplicableError,
+    UnparseableError,
+)
 from dagengine.flights import Flights
 from dagengine.gateway import Gateway, is_cancelled
+from dagengine.golden import App, ConversationalGolden, Golden
 from dagengine.node import Given, NodeValue
 from dagengine.plan import Plan, Unit
-from dagengine.prompts import Evidence, messages_for, output_type
-from dagengine.question import NO_USAGE, Answer, Judge, Question
+from dagengine.question import Judge
 from dagengine.results import CaseResult, Failure, MetricResult, OutcomeKind
 from dagengine.scheduler import CaseState
-from dagengine.test_case import TestCase, case_label, read_field
+from dagengine.sources import FedSource, PulledSource, Source
+from dagengine.spans import NO_SPANS, NoSpans
+from dagengine.test_case import InvalidCase, TestCase, case_label, read_field
 
-T = TypeVar("T", bound=BaseModel)
 Emit = Callable[[CaseResult], None]
+Item = TestCase | Golden | ConversationalGolden | InvalidCase
+Work = Callable[[], Awaitable[None]]
 
 # Rows that may wait for an earlier one; beyond it no new case is admitted.
 _REORDER = 10_000
 # Nodes of plain Python never wait; a worker lets others have a turn this often.
 _TURNS = 64
 _PASSING = frozenset({OutcomeKind.PROVIDER_ERROR, OutcomeKind.TIMEOUT})
-_REASON = (
-    "Explain in two or three sentences, to somebody who reads a report, why an evaluation "
-    "ended with this score. Use only the recorded path."
-)
-
-
-class _Ask:
-    """What one running node asks with: its unit's judge, through the gateway."""
-
-    def __init__(self, gateway: Gateway, judge: Judge) -> None:
-        self._gateway = gateway
-        self._judge = judge
-        self.usage = NO_USAGE
-        self.answers: list[str] = []
-
-    async def __call__(self, question: Question[T]) -> Answer[T]:
-        return self._noted(await self._gateway.ask(self._judge, question))
-
-    def _noted(self, answer: Answer[T]) -> Answer[T]:
-        self.usage += answer.usage
-        self.answers.append(answer.raw)
-        return answer
-
-    async def each(self, questions: Sequence[Question[T]]) -> list[Answer[T]]:
-        """All at once. The failure reported is that of the first question that failed."""
-        answers: list[Answer[T] | JudgeError | None] = [None] * len(questions)
-
-        async def one(place: int, question: Question[T]) -> None:
-            try:
-                answers[place] = await self._gateway.ask(self._judge, question)
-            except JudgeError as error:
-                answers[place] = error
-
-        async with anyio.create_task_group() as group:
-            for place, question in enumerate(questions):
-                group.start_soon(one, place, question)
-        for answer in answers:
-            if isinstance(answer, JudgeError):
-                raise answer
-        # Noted in the order of the questions, not in that of the answers.
-        return [self._noted(answer) for answer in cast("list[Answer[T]]", answers)]
 
 
 class _Run:
     """One case under way."""
 
-    __slots__ = ("case", "deadline", "index", "scopes", "state")
+    __slots__ = ("case", "deadline", "index", "scopes", "span", "state")
 
-    def __init__(self, index: int, case: TestCase, state: CaseState, deadline: float) -> None:
+    def __init__(
+        self, index: int, case: TestCase, state: CaseState, deadline: float, span: Any
+    ) -> None:
         self.index = index
         self.case = case
         self.state = state
         self.deadline = deadline
+        self.span = span
         self.scopes: dict[int, anyio.CancelScope] = {}
 
 
 class Runner:
-    """Runs one plan over one iterable of cases; use an instance once."""
+    """Runs one plan over one source of cases; use an instance once."""
 
-    def __init__(self, plan: Plan, judges: Sequence[Judge], gateway: Gateway, emit: Emit) -> None:
-        """`judges` stand in the order of `plan.models`; `emit` gets rows in order."""
+    def __init__(
+        self,
+        plan: Plan,
+        judges: Sequence[Judge],
+        gateway: Gateway,
+        emit: Emit,
+        app: App | None = None,
+        *,
+        spans: NoSpans = NO_SPANS,
+    ) -> None:
+        """`judges` stand in the order of `plan.models`; `emit` gets rows in order.
+
+        `app` completes goldens.
+        """
+        self._spans = spans
         self._plan = plan
+        self._app = app
         self._gateway = gateway
         self._emit = emit
         self._judges = judges
         self._constants: Flights[NodeValue | Failure] = Flights(len(plan.units) + 1)
         self._first_slot = [min(unit.slots) for unit in plan.units]
-        self._cases: Iterator[tuple[int, TestCase]] = iter(())
-        self._exhausted = False
+        self._source: Source[Item] = PulledSource(())
         self._heap: list[tuple[int, int, int, _Run]] = []
+        self._goldens: deque[tuple[int, Golden | ConversationalGolden]] = deque()
+        self._completing = 0
         self._open = 0
         self._admitted = 0
         self._idle: list[anyio.Event] = []
@@ -118,11 +105,18 @@ class Runner:
         self._waiting: dict[int, CaseResult] = {}
         self._next_row = 0
 
-    async def run(self, cases: Iterable[TestCase]) -> None:
-        """Run everything; returns when every case has its row."""
-        self._cases = iter(enumerate(cases))
+    async def run(self, cases: Iterable[Item] | AsyncIterable[Item]) -> None:
+        """Run everything; returns when every case has its row.
+
+        Raises InputError, after that, when the source broke off.
+        """
         try:
             async with anyio.create_task_group() as self._group:
+                if isinstance(cases, AsyncIterable):
+                    self._source = fed = FedSource(cases)
+                    self._group.start_soon(fed.feed, self._news)
+                else:
+                    self._source = PulledSource(cases)
                 self._spawn()
         except (anyio.get_cancelled_exc_class(), KeyboardInterrupt):
             # Interrupted: finished rows that wait for an earlier one are kept, too.
@@ -132,6 +126,19 @@ class Runner:
         if self._next_row != self._admitted:
             lost = self._admitted - self._next_row
             raise RuntimeError(f"{lost} rows are missing; this is a bug of dagengine")
+        if self._source.error is not None:
+            raise self._source.error
+
+    @property
+    def _over(self) -> bool:
+        return self._source.ended and not self._source.ready and not self._open
+
+    def _news(self) -> None:
+        """An async source has a case more, or has ended."""
+        if self._over:
+            self._wake_all()
+        else:
+            self._call_help()
 
     def _spawn(self) -> None:
         self._workers += 1
@@ -139,14 +146,14 @@ class Runner:
 
     async def _work(self) -> None:
         for turn in itertools.count(1):
-            item = self._next()
-            if item is None:
-                if self._exhausted and not self._open:
+            work = self._next()
+            if work is None:
+                if self._over:
                     self._wake_all()
                     return
                 await self._rest()
                 continue
-            await self._step(*item)
+            await work()
             if not turn % _TURNS:
                 await anyio.lowlevel.checkpoint()
 
@@ -160,42 +167,83 @@ class Runner:
             event.set()
         self._idle.clear()
 
-    def _next(self) -> tuple[_Run, Unit] | None:
-        """The most urgent ready unit, admitting cases as long as none is ready."""
-        while not self._heap:
-            if self._exhausted or len(self._waiting) >= _REORDER:
+    def _next(self) -> Work | None:
+        """The most urgent work, admitting cases as long as there is none."""
+        while not self._heap and not self._goldens:
+            if len(self._waiting) >= _REORDER or self._app_is_busy() or not self._admit():
                 return None
-            if not self._admit():
-                return None
-        _, _, unit, run = heapq.heappop(self._heap)
         self._call_help()
-        return run, self._plan.units[unit]
+        if self._goldens:
+            return partial(self._complete, *self._goldens.popleft())
+        _, _, unit, run = heapq.heappop(self._heap)
+        return partial(self._step, run, self._plan.units[unit])
+
+    def _app_is_busy(self) -> bool:
+        return self._app is not None and self._completing >= self._app.max_in_flight
 
     def _call_help(self) -> None:
         """Have one more worker look for work while there may be some."""
-        if self._heap or not self._exhausted:
+        if self._heap or self._source.ready:
             if self._idle:
                 self._idle.pop().set()
             elif self._workers < self._max_workers:
                 self._spawn()
 
     def _admit(self) -> bool:
-        index, case = next(self._cases, (None, None))
-        if index is None or case is None:
-            self._exhausted = True
-            if not self._open:
+        """Take one more case; False when there is none (now)."""
+        item = self._source.take()
+        if item is None:
+            if self._over:
                 self._wake_all()
             return False
-        limit = self._gateway.limits.case_timeout
-        deadline = math.inf if limit is None else anyio.current_time() + limit
-        state = CaseState(self._plan, self._missing(case))
+        index = self._admitted
         self._open += 1
         self._admitted += 1
-        run = _Run(index, case, state, deadline)
+        if isinstance(item, InvalidCase):
+            failure = Failure(OutcomeKind.INVALID_CASE, "data set", str(item))
+            self._fail_case(index, item.name, failure)
+        elif isinstance(item, Golden | ConversationalGolden):
+            self._goldens.append((index, item))
+            self._completing += 1
+        else:
+            self._start(index, item, self._deadline())
+        return True
+
+    def _deadline(self) -> float:
+        limit = self._gateway.limits.case_timeout
+        return math.inf if limit is None else anyio.current_time() + limit
+
+    def _start(self, index: int, case: TestCase, deadline: float) -> None:
+        state = CaseState(self._plan, self._missing(case))
+        run = _Run(index, case, state, deadline, self._spans.case(index, case))
         self._queue(run)
         if state.finished:
-            self._close(run, state.results())
-        return True
+            self._finish(run, state.results())
+
+    def _finish(self, run: _Run, results: tuple[MetricResult, ...]) -> None:
+        self._spans.end(run.span, results)
+        self._close(run.index, case_label(run.case, run.index), results)
+
+    def _fail_case(self, index: int, label: str, failure: Failure) -> None:
+        """The row of a case that no metric can run on."""
+        state = CaseState(self._plan, {metric.index: failure for metric in self._plan.metrics})
+        self._close(index, label, state.results())
+
+    async def _complete(self, index: int, golden: Golden | ConversationalGolden) -> None:
+        """Have the app complete a golden, then begin with the case."""
+        deadline, outcome = self._deadline(), None
+        with anyio.CancelScope(deadline=deadline):
+            outcome = await completed(self._app, golden)
+        self._completing -= 1
+        if outcome is None:
+            outcome = Failure(OutcomeKind.TIMEOUT, "app", self._too_long())
+        if isinstance(outcome, Failure):
+            self._fail_case(index, golden.name or f"case {index}", outcome)
+        else:
+            self._start(index, outcome, deadline)
+
+    def _too_long(self) -> str:
+        return f"the case took longer than its {self._gateway.limits.case_timeout} s"
 
     def _missing(self, case: TestCase) -> dict[int, Failure]:
         """Metrics that are certain to read a field that the case does not have."""
@@ -203,7 +251,8 @@ class Runner:
         for metric in self._plan.metrics:
             absent = [(f, node) for f, node in metric.required if read_field(case, f) is None]
             if absent:
-                failures[metric.index] = _missing_field([f for f, _ in absent], absent[0][1])
+                message = _absent([field for field, _ in absent])
+                failures[metric.index] = Failure(OutcomeKind.MISSING_FIELD, absent[0][1], message)
         return failures
 
     def _queue(self, run: _Run) -> None:
@@ -227,21 +276,22 @@ class Runner:
         outcome: NodeValue | Failure | None = None
         with anyio.CancelScope(deadline=run.deadline) as scope:
             run.scopes[unit.index] = scope
-            outcome = await self._outcome(run, unit)
+            with self._spans.node(run.span, unit.name, unit.node.kind) as span:
+                outcome = await self._outcome(run, unit)
+                self._spans.came(span, outcome)
         del run.scopes[unit.index]
         if run.state.finished:
             return
         if outcome is not None:
             self._tell(run, unit, outcome)
         elif anyio.current_time() >= run.deadline:
-            limit = self._gateway.limits.case_timeout
-            message = f"the case took longer than its {limit} s"
-            run.state.fail(unit.index, Failure(OutcomeKind.TIMEOUT, unit.name, message))
+            failure = Failure(OutcomeKind.TIMEOUT, unit.name, self._too_long())
+            run.state.fail(unit.index, failure)
         else:
             run.state.cancelled(unit.index)
         self._queue(run)
         if run.state.finished:
-            self._close(run, await self._explained(run))
+            self._finish(run, await self._explained(run))
 
     def _tell(self, run: _Run, unit: Unit, outcome: NodeValue | Failure) -> None:
         if isinstance(outcome, Failure):
@@ -272,8 +322,8 @@ class Runner:
         except JudgeError as error:
             raw = error.raw if isinstance(error, UnparseableError) else None
             return Failure(OutcomeKind(error.kind), unit.name, str(error), raw)
-        except _MissingFieldError as error:
-            return error.failure
+        except MissingFieldError as error:
+            return Failure(OutcomeKind.MISSING_FIELD, unit.name, str(error))
         except NotApplicableError as error:
             return Failure(OutcomeKind.SKIPPED, unit.name, str(error))
         except anyio.get_cancelled_exc_class():
@@ -282,20 +332,20 @@ class Runner:
             message = "its own code was cancelled from within"
             return Failure(OutcomeKind.CODE_ERROR, unit.name, message)
         except (Exception, SystemExit) as error:  # noqa: BLE001 - user code may raise anything
-            return Failure(OutcomeKind.CODE_ERROR, unit.name, _described(error))
+            return Failure(OutcomeKind.CODE_ERROR, unit.name, described(error))
 
     async def _value(self, run: _Run, unit: Unit) -> NodeValue:
         fields = tuple((path, read_field(run.case, path)) for path in unit.reads)
         absent = [path for path, value in fields if value is None]
         if absent:
-            raise _MissingFieldError(_missing_field(absent, unit.name))
+            raise MissingFieldError(_absent(absent))
         state = run.state
         inputs = tuple(
             (label, state.output(source).value)
             for label, source, slot in unit.sources
             if slot < 0 or state.is_live(slot)
         )
-        ask = _Ask(self._gateway, self._judges[unit.judge])
+        ask = Ask(self._gateway, self._judges[unit.judge])
         value = await unit.node.work(Given(fields, inputs, run.case), ask)
         if not ask.answers:
             return value
@@ -306,56 +356,30 @@ class Runner:
         results = list(run.state.results())
         for metric in self._plan.metrics:
             result = results[metric.index]
-            wanted = metric.spec.judged_reason and metric.spec.include_reason
-            if wanted and result.score is not None:
-                judge = self._ask_for(metric.scope)
-                results[metric.index] = await self._write_reason(result, judge, run.deadline)
+            if wants_reason(metric.spec, result):
+                question = reason_question(metric.spec, result)
+                ask = self._ask_for(metric.scope)
+                results[metric.index] = await write_reason(result, question, ask, run.deadline)
         return tuple(results)
 
-    def _ask_for(self, scope: int) -> _Ask:
+    def _ask_for(self, scope: int) -> Ask:
         model = self._plan.scopes[scope].spec.model
         place = next(
             i for i, known in enumerate(self._plan.models) if known is model or known == model
         )
-        return _Ask(self._gateway, self._judges[place])
+        return Ask(self._gateway, self._judges[place])
 
-    async def _write_reason(self, result: MetricResult, ask: _Ask, deadline: float) -> MetricResult:
-        """One last call; when it fails the composed reason stays, and says so."""
-        evidence = [
-            Evidence("path", result.reason or ""),
-            Evidence("score", f"{result.score:.4g} of 1"),
-        ]
-        shape = output_type(str)
-        question = Question(messages_for(_REASON, evidence), shape, name=f"{result.metric} reason")
-        why = "the case's time was over"
-        with anyio.CancelScope(deadline=deadline):
-            try:
-                answer: Any = await ask(question)
-                return replace(result, reason=answer.value.output)
-            except JudgeError as error:
-                why = str(error)
-        note = f"(no reason written by the judge: {why})"
-        return replace(result, reason=f"{result.reason or ''}\n{note}".strip())
-
-    def _close(self, run: _Run, results: tuple[MetricResult, ...]) -> None:
+    def _close(self, index: int, label: str, results: tuple[MetricResult, ...]) -> None:
         """Hand out the row, and those that waited for it."""
-        row = CaseResult(run.index, case_label(run.case, run.index), results)
         self._open -= 1
-        self._waiting[run.index] = row
+        self._waiting[index] = CaseResult(index, label, results)
         while self._next_row in self._waiting:
             self._emit(self._waiting.pop(self._next_row))
             self._next_row += 1
-        if self._exhausted and not self._open:
+        if self._over:
             self._wake_all()
         else:
             self._call_help()
-
-
-def _described(error: BaseException) -> str:
-    """An exception of somebody's code: what, and where."""
-    frames = traceback.extract_tb(error.__traceback__)
-    place = f" ({Path(frames[-1].filename).name} line {frames[-1].lineno})" if frames else ""
-    return f"{type(error).__name__}: {error}{place}"
 
 
 class _PassingError(DagengineError):
@@ -366,15 +390,7 @@ class _PassingError(DagengineError):
         super().__init__(failure.message)
 
 
-class _MissingFieldError(Exception):
-    """Carries the outcome of a node that reads a field the case does not have."""
-
-    def __init__(self, failure: Failure) -> None:
-        self.failure = failure
-        super().__init__(failure.message)
-
-
-def _missing_field(paths: Sequence[str], node: str) -> Failure:
+def _absent(paths: Sequence[str]) -> str:
+    """What to say of fields that a case does not have."""
     names = ", ".join(f"`{path}`" for path in dict.fromkeys(paths))
-    message = f"the case has no {names}, which this metric reads; add it to the test case"
-    return Failure(OutcomeKind.MISSING_FIELD, node, message)
+    return f"the case has no {names}, which this metric reads; add it to the test case"

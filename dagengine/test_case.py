@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Literal, Self
 
@@ -100,6 +101,17 @@ class ArenaTestCase(_Case):
         if len(inputs) > 1:
             raise ValueError("all contestants of an ArenaTestCase must share one `input`")
         return self
+
+
+@dataclass(frozen=True, slots=True)
+class InvalidCase:
+    """A row of a data set that is no test case: where it stands, and what is wrong."""
+
+    name: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.message}"
 
 
 TestCase = LLMTestCase | ConversationalTestCase | ArenaTestCase

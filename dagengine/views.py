@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
 from typing import Any
 
 from dagengine.graph import MetricSpec
 from dagengine.prompts import as_text
 from dagengine.results import MetricResult, Step
 from dagengine.slots import Slot
+from dagengine.tally import MetricTally
 from dagengine.wiring import Wiring
 
 INK = "#1f2933"
@@ -114,18 +113,9 @@ def _answer(step: Step) -> str:
 class Counts(Design):
     """How often a data set took each edge."""
 
-    def __init__(self, results: Sequence[MetricResult]) -> None:
-        self._cases = len(results)
-        self._failed = sum(result.failure is not None for result in results)
-        self._ran: Counter[str] = Counter()
-        self._broke: Counter[str] = Counter()
-        self._chose: Counter[tuple[str, Any]] = Counter()
-        for result in results:
-            for step in result.steps:
-                ok = step.outcome == "ok"
-                (self._ran if ok else self._broke)[step.node] += 1
-                if step.verdict is not None:
-                    self._chose[step.node, step.verdict] += 1
+    def __init__(self, tally: MetricTally) -> None:
+        self._cases, self._failed = tally.cases, tally.unscored
+        self._ran, self._broke, self._chose = tally.ran, tally.broke, tally.chose
 
     def title(self, spec: MetricSpec) -> str:
         failed = f", {self._failed} without a score" if self._failed else ""

@@ -14,6 +14,7 @@ from pydantic import ValidationError
 from dagengine.errors import InputError, JudgeError, ProviderError
 from dagengine.judges.completions import TRANSIENT, make_strict
 from dagengine.judges.openai import OpenAIJudge
+from dagengine.question import Capabilities
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
@@ -30,9 +31,12 @@ class OpenAIBatchJudge(OpenAIJudge):
     Questions are collected until none has come for `quiet` seconds or there are `size` of
     them (the provider takes 50,000 at most), and every batch is looked at every `poll`
     seconds. A graph that is three questions deep needs three batches one after the other,
-    each of which may take up to a day: run it with a `max_in_flight` of thousands and
-    without a `call_timeout`. Everything else is as for `OpenAIJudge`.
+    each of which may take up to a day: run it with a `max_in_flight` of thousands, which is
+    what one batch can hold. Everything else is as for `OpenAIJudge`; answers are stored and
+    found under the same name.
     """
+
+    capabilities = Capabilities(logprobs=True, elastic=True, batched=True)
 
     def __init__(
         self,

@@ -7,7 +7,12 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, cast
 
 from dagengine.errors import InputError
-from dagengine.judges.custom import CustomJudge, looks_like_llm
+from dagengine.judges.custom import (
+    ChatModel,
+    CustomJudge,
+    looks_like_chat_model,
+    looks_like_llm,
+)
 from dagengine.judges.openai import OpenAIJudge
 from dagengine.judges.provider import ProviderJudge
 from dagengine.question import Judge
@@ -29,7 +34,8 @@ def as_judge(
     """The judge that `model` stands for.
 
     None is gpt-4o; a string is a model's name, or `provider/model` for another provider;
-    an object is a judge already, or has the shape of `BaseLLM`. With `base_url` a string
+    an object is a judge already, or has the shape of `BaseLLM` or of LangChain's chat models
+    (`ainvoke` or `invoke`). With `base_url` a string
     always names a model of that server. Raises InputError for anything else.
     """
     if model is None or isinstance(model, str):
@@ -44,11 +50,14 @@ def as_judge(
         raise InputError(f"{model!r} is no judge but a class: pass an object of it")
     if callable(getattr(model, "answer", None)) and hasattr(model, "identity"):
         return cast(Judge, model)
+    # Asked before `generate`, of which chat models have another kind.
+    if looks_like_chat_model(model) and not hasattr(model, "a_generate"):
+        return CustomJudge(ChatModel(model))
     if looks_like_llm(model):
         return CustomJudge(model)
     raise InputError(
         f"{model!r} is no judge: pass a model name, an object with `answer`, or one with "
-        "`generate` or `a_generate`"
+        "`generate`, `a_generate`, `invoke` or `ainvoke`"
     )
 
 

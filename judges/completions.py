@@ -9,7 +9,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel
+from pydantic import BaseModel, create_model
 
 from dagengine.errors import JudgeError, ProviderError, RefusedError
 from dagengine.question import TokenChoice, Usage, schema_of
@@ -86,16 +86,40 @@ def answer_text(message: Any) -> str:
 
 def usage_of(completion: ChatCompletion) -> Usage:
     usage = completion.usage
-    return Usage(usage.prompt_tokens, usage.completion_tokens) if usage else Usage()
+    if usage is None:
+        return Usage()
+    details = usage.prompt_tokens_details
+    cached = (details.cached_tokens if details else None) or 0
+    return Usage(usage.prompt_tokens, usage.completion_tokens, cached)
+
+
+@cache
+def completion_type() -> type[ChatCompletion]:
+    """A chat completion whose log-probabilities stay the plain data that came.
+
+    As objects of the client's own classes the alternatives of every token would cost ten times
+    the processor time of the call itself.
+    """
+    from openai.types.chat import ChatCompletion
+    from openai.types.chat.chat_completion import Choice
+
+    plain = create_model("Choice", __base__=Choice, logprobs=(Any, None))
+    choices: Any = (list[plain], ...)  # type: ignore[valid-type]
+    return create_model("ChatCompletion", __base__=ChatCompletion, choices=choices)
 
 
 def tokens_of(choice: Any) -> tuple[TokenChoice, ...] | None:
     """Token alternatives, when the provider sent them."""
-    if not choice.logprobs or not choice.logprobs.content:
+    logprobs = getattr(choice, "logprobs", None)
+    content = logprobs.get("content") if isinstance(logprobs, dict) else None
+    if not content:
         return None
     return tuple(
-        TokenChoice(item.token, tuple((t.token, t.logprob) for t in item.top_logprobs or ()))
-        for item in choice.logprobs.content
+        TokenChoice(
+            item["token"],
+            tuple((one["token"], one["logprob"]) for one in item.get("top_logprobs") or ()),
+        )
+        for item in content
     )
 
 

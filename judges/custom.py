@@ -15,8 +15,8 @@ from typing import Any, TypeVar, cast
 from pydantic import BaseModel
 
 from dagengine.errors import InputError, UnparseableError
-from dagengine.judges.reading import read_answer, validated
 from dagengine.question import Answer, Capabilities, Question, schema_json
+from dagengine.reading import read_answer, validated
 from dagengine.threads import in_daemon_thread
 
 T = TypeVar("T", bound=BaseModel)
@@ -47,14 +47,56 @@ class BaseLLM(ABC):
 
     @abstractmethod
     def get_model_name(self) -> str:
-        """The model's name: judges with different names never share answers."""
+        """The model's name: judges with different names never share answers.
+
+        Stored answers are found again by class and name, so whatever changes the answers
+        (a temperature, a fine-tune, a system prompt) has to show in the name.
+        """
 
 
 def looks_like_llm(model: object) -> bool:
     """Whether an object has the shape of a custom model."""
-    return callable(getattr(model, "generate", None)) or callable(
-        getattr(model, "a_generate", None)
-    )
+    return any(callable(getattr(model, name, None)) for name in ("generate", "a_generate"))
+
+
+class ChatModel:
+    """A chat model of the LangChain shape (`ainvoke` or `invoke`) as a custom model.
+
+    What it returns is text, or has it in `content`: as text, or as a list of parts.
+    """
+
+    def __init__(self, model: Any) -> None:
+        self._model = model
+
+    async def a_generate(self, prompt: str) -> str:
+        """The text of the model's answer."""
+        ask: Any = getattr(self._model, "ainvoke", None)
+        if ask is not None:
+            return _text_of(await ask(prompt))
+        return _text_of(await in_daemon_thread(lambda: self._model.invoke(prompt)))
+
+    def get_model_name(self) -> str:
+        """The name of the model, where the object tells one."""
+        names = (getattr(self._model, name, None) for name in ("model_name", "model"))
+        return next((name for name in names if isinstance(name, str)), type(self._model).__name__)
+
+
+def looks_like_chat_model(model: object) -> bool:
+    """Whether an object has the shape of a chat model of LangChain."""
+    return any(callable(getattr(model, name, None)) for name in ("ainvoke", "invoke"))
+
+
+def _text_of(answer: Any) -> str:
+    """The text of an answer; parts that are no text (pictures, calls of tools) are left out."""
+    content = getattr(answer, "content", answer)
+    if isinstance(content, str):
+        return content
+    if not isinstance(content, list):
+        raise UnparseableError(
+            f"the model returned {type(answer).__name__}, not text", repr(answer)
+        )
+    texts = (part.get("text") if isinstance(part, dict) else part for part in content)
+    return "".join(text for text in texts if isinstance(text, str))
 
 
 class CustomJudge:
@@ -76,12 +118,27 @@ class CustomJudge:
         self._takes_schema = "schema" in inspect.signature(self._call).parameters
 
     @property
+    def model(self) -> str:
+        """The model's own name."""
+        return str(getattr(self._llm, "get_model_name", lambda: "")() or "")
+
+    @property
     def identity(self) -> str:
-        """The class and the model's own name."""
+        """The class, the model's own name, and which object it is.
+
+        Two objects of one name may differ in what they were set up with.
+        """
+        return f"{self._kind} {self.model} {id(self._llm):x}"
+
+    @property
+    def durable_identity(self) -> str | None:
+        """The class and the model's own name; None for a model without a name."""
+        return f"{self._kind} {self.model}" if self.model else None
+
+    @property
+    def _kind(self) -> str:
         kind = type(self._llm)
-        name = getattr(self._llm, "get_model_name", lambda: "")()
-        # Two objects of one name may differ in what they were set up with.
-        return f"{kind.__module__}.{kind.__qualname__} {name} {id(self._llm):x}"
+        return f"{kind.__module__}.{kind.__qualname__}"
 
     async def answer(self, question: Question[T]) -> Answer[T]:
         """One attempt; raises UnparseableError when the text holds no answer."""

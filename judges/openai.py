@@ -7,6 +7,7 @@ environment before the first question.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from functools import cache
@@ -28,6 +29,7 @@ from dagengine.errors import (
 from dagengine.judges.completions import (
     answer_text,
     checked,
+    completion_type,
     error_message,
     make_strict,
     status_error,
@@ -35,8 +37,9 @@ from dagengine.judges.completions import (
     usage_of,
     wire_type,
 )
-from dagengine.judges.reading import read_answer
+from dagengine.judges.naming import durable_name, public_address
 from dagengine.question import Answer, Capabilities, Options, Question
+from dagengine.reading import read_answer
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
@@ -48,6 +51,7 @@ T = TypeVar("T", bound=BaseModel)
 # paste the schema into the prompt.
 _MODES = ("JSON_SCHEMA", "TOOLS", "JSON")
 _NO_KEY = "not-needed"
+_DEFAULT_URL = "https://api.openai.com/v1"
 
 
 class _Client(NamedTuple):
@@ -68,7 +72,7 @@ class OpenAIJudge:
     hold, looked up when the first question is asked.
     """
 
-    capabilities = Capabilities(logprobs=True)
+    capabilities = Capabilities(logprobs=True, caches_prefixes=True)
 
     def __init__(
         self,
@@ -95,6 +99,13 @@ class OpenAIJudge:
         where = self.base_url or (str(self._given.base_url) if self._given else "default")
         parameters = json.dumps(self._parameters, sort_keys=True, default=str)
         return f"openai {self.model} at {where} with {parameters}"
+
+    @property
+    def durable_identity(self) -> str | None:
+        """`identity` with the endpoint that holds now, which may come from the environment."""
+        given = str(self._given.base_url) if self._given else None
+        where = self.base_url or given or os.environ.get("OPENAI_BASE_URL") or _DEFAULT_URL
+        return durable_name(f"openai {self.model} at {public_address(where)}", self._parameters)
 
     @asynccontextmanager
     async def session(self) -> AsyncIterator[_Client]:
@@ -132,9 +143,7 @@ class OpenAIJudge:
 
         async def post(body: dict[str, Any]) -> Any:
             make_strict(body, str(api.base_url))
-            return await api.post(
-                "/chat/completions", cast_to=openai.types.chat.ChatCompletion, body=body
-            )
+            return await api.post("/chat/completions", cast_to=completion_type(), body=body)
 
         return post
 
@@ -245,6 +254,8 @@ class OpenAIJudge:
             )
         except (IncompleteOutputException, ResponseParsingError, ValidationError, ValueError):
             return None, completion
+        # Answers are remembered for the whole run; the completion must not be kept with them.
+        vars(value).pop("_raw_response", None)
         return value, completion
 
     def _body(self, options: Options) -> dict[str, Any]:
@@ -270,7 +281,8 @@ class OpenAIJudge:
             raise RefusedError(f"the model refused: {choice.message.refusal}", tokens)
         if choice.finish_reason == "content_filter":
             raise RefusedError("the provider's content filter stopped the answer", tokens)
-        if choice.finish_reason == "length":
+        asked_for = question.parser is not None and question.options.max_tokens is not None
+        if choice.finish_reason == "length" and not asked_for:
             hint = "raise max_tokens or ask for less"
             raise UnparseableError(
                 f"the answer was cut off at the token limit; {hint}", raw, tokens

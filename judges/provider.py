@@ -10,6 +10,7 @@ import anyio.lowlevel
 from pydantic import BaseModel
 
 from dagengine.errors import JudgeSetupError, ProviderError, UnparseableError, UnsupportedError
+from dagengine.judges.naming import durable_name
 from dagengine.question import Answer, Capabilities, Question
 
 T = TypeVar("T", bound=BaseModel)
@@ -26,7 +27,7 @@ class ProviderJudge:
     capabilities = Capabilities(text=False)
 
     def __init__(self, spec: str, **options: Any) -> None:
-        self._spec = spec
+        self.model = spec
         self._options = options
         self._clients: dict[Any, Any] = {}
 
@@ -34,7 +35,12 @@ class ProviderJudge:
     def identity(self) -> str:
         """The provider string and the options."""
         shown = {name: value for name, value in self._options.items() if name != "api_key"}
-        return f"{self._spec} with {sorted(shown.items())!r}"
+        return f"{self.model} with {sorted(shown.items())!r}"
+
+    @property
+    def durable_identity(self) -> str | None:
+        """The provider string and the options that are no secrets; None when one is an object."""
+        return durable_name(self.model, self._options)
 
     @asynccontextmanager
     async def session(self) -> AsyncIterator[None]:
@@ -51,16 +57,16 @@ class ProviderJudge:
         from instructor.core.exceptions import InstructorError
 
         try:
-            return instructor.from_provider(self._spec, async_client=True, **self._options)
+            return instructor.from_provider(self.model, async_client=True, **self._options)
         except (InstructorError, ImportError, ValueError) as error:
-            raise JudgeSetupError(f"the judge {self._spec!r} cannot be set up: {error}") from None
+            raise JudgeSetupError(f"the judge {self.model!r} cannot be set up: {error}") from None
 
     async def answer(self, question: Question[T]) -> Answer[T]:
         """One attempt; raises JudgeError."""
         from instructor.core.exceptions import IncompleteOutputException, InstructorRetryException
 
         if question.parser is not None:
-            raise UnsupportedError(f"{self._spec} answers structured questions only")
+            raise UnsupportedError(f"{self.model} answers structured questions only")
         client = self._clients.get(anyio.lowlevel.current_token()) or self._connect()
         try:
             value = await client.create(

@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 from pydantic import BaseModel
 
 from dagengine.errors import JudgeError, RecordingMissError
-from dagengine.judges.reading import read_answer, validated
 from dagengine.question import Answer, Capabilities, Question, TokenChoice
+from dagengine.reading import read_answer, validated
 
 T = TypeVar("T", bound=BaseModel)
 Script = Callable[[Question[Any]], Any]
@@ -24,14 +24,18 @@ class ScriptedJudge:
     A script's answer is the fields of the answer type as a dict, or the bare verdict,
     score or output; a JudgeError as an answer is raised. The function may be a coroutine
     function. For tests, documentation, and judges written in plain Python.
+
+    Answers are stored only under a `name`, which stands for what the script says: a script
+    that comes to say something else needs another name.
     """
 
-    capabilities = Capabilities()
+    capabilities = Capabilities(elastic=True)
 
-    def __init__(self, script: Mapping[str, Any] | Script, name: str = "scripted") -> None:
+    def __init__(self, script: Mapping[str, Any] | Script, name: str | None = None) -> None:
         self._script = script
         # Two scripts under one name are two judges.
-        self.identity = f"{name} {id(self):x}"
+        self.identity = f"{name or 'scripted'} {id(self):x}"
+        self.durable_identity = f"scripted {name}" if name else None
 
     async def answer(self, question: Question[T]) -> Answer[T]:
         """One attempt; raises RecordingMissError when the script has nothing to say."""
@@ -79,7 +83,7 @@ class RecordedJudge:
     questions that ask for some.
     """
 
-    capabilities = Capabilities(repeatable=False, logprobs=True)
+    capabilities = Capabilities(repeatable=False, logprobs=True, elastic=True)
 
     def __init__(
         self,

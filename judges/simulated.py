@@ -13,8 +13,8 @@ from typing import Any, NamedTuple, TypeVar
 from pydantic import BaseModel
 
 from dagengine.errors import InputError, RecordingMissError, UnparseableError
-from dagengine.judges.reading import validated
 from dagengine.question import Answer, Capabilities, Question, schema_json, schema_of
+from dagengine.reading import validated
 
 T = TypeVar("T", bound=BaseModel)
 Truth = Mapping[str, Any] | Callable[[Question[Any]], Any]

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dagengine.graph import Graph
 from dagengine.list_nodes import VerdictListNode
+from dagengine.metrics.default_prompts import task_prompt, verdicts_prompt
 from dagengine.metrics.extraction import STATEMENTS, all_statements, statements_of
-from dagengine.metrics.prebuilt import PrebuiltMetric, share, whole_prompt
-from dagengine.node import Judgement, NodeValue
+from dagengine.metrics.prebuilt import PrebuiltMetric, share
+from dagengine.node import BaseNode, Judgement, NodeValue
 from dagengine.nodes import CodeNode
 
 VERDICTS = ("yes", "idk", "no")
@@ -23,12 +24,12 @@ class AnswerRelevancyTemplate:
     @staticmethod
     def generate_statements(actual_output: str) -> str:
         """Asks for `{"statements": [...]}`."""
-        return whole_prompt(STATEMENTS, actual_output=actual_output)
+        return task_prompt(STATEMENTS, actual_output=actual_output)
 
     @staticmethod
     def generate_verdicts(input: str, statements: list[str]) -> str:
         """Asks for `{"verdicts": [{"reason", "verdict", "number"}, ...]}`."""
-        return whole_prompt(RELEVANT, input=input, statements=statements)
+        return verdicts_prompt(RELEVANT, VERDICTS, "statement", statements, input=input)
 
 
 class AnswerRelevancyMetric(PrebuiltMetric):
@@ -41,9 +42,13 @@ class AnswerRelevancyMetric(PrebuiltMetric):
     title = "Answer Relevancy"
 
     def graph(self) -> Graph:
+        return Graph(self.scored())
+
+    def scored(self, wanted: BaseNode | None = None) -> CodeNode:
+        """The node that scores; `wanted` is a node that says whether anything is to be asked."""
         template = AnswerRelevancyTemplate
         found = statements_of(
-            wording=self.wording(template, "generate_statements", "actual_output")
+            wording=self.wording(template, "generate_statements", "actual_output"), when=wanted
         )
         statements = all_statements(found)
         verdicts = VerdictListNode(
@@ -54,11 +59,12 @@ class AnswerRelevancyMetric(PrebuiltMetric):
             item_label="statement",
             evaluation_params=["input"],
             wording=self.wording(template, "generate_verdicts", "input", "statements"),
+            per_call=self.verdicts_per_call,
         )
-        return Graph(CodeNode(_score, inputs=[statements, verdicts], name="score"))
+        return CodeNode(relevant_share, inputs=[statements, verdicts], name="score")
 
 
-def _score(statements: list[str], verdicts: list[Judgement]) -> NodeValue:
+def relevant_share(statements: list[str], verdicts: list[Judgement]) -> NodeValue:
     return share(
         statements, verdicts, ("yes", "idk"), what="statements", passed="relevant", empty=1.0
     )

@@ -15,10 +15,9 @@ from typing import Any, ClassVar, cast
 
 from pydantic import BaseModel, ConfigDict
 
-from dagengine.errors import InputError
+from dagengine.errors import InputError, MissingFieldError
 from dagengine.graph import Graph
 from dagengine.metrics.evaluation_steps import (
-    MissingFieldError,
     StepwiseMetric,
     given_steps,
     one_message,
@@ -38,7 +37,7 @@ _CONTESTANTS = "contestants"
 _WINNER = "winner"
 # Shown once when all contestants have the same; what a contestant made is always its own.
 _SHARED = frozenset({"input", "expected_output", "context", "expected_tools"})
-_LABEL = re.compile(r"\bcontestant[ _]?(\d+)\b", re.IGNORECASE)
+_LABEL = re.compile(r"\bcontestant[ _]?(\d{1,9})\b", re.IGNORECASE)
 
 _COMPARE = (
     "You compare {count} contestants, called {labels}, who had the same task, and say which of "

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
-from typing import Any
+import difflib
+import inspect
+from collections.abc import Iterable, Mapping
+from typing import Any, ClassVar, Self
 
 from dagengine.errors import DagengineError, MetricFailedError
 from dagengine.evaluation import a_evaluate, sync
-from dagengine.gateway import DEFAULT_LIMITS, Limits
 from dagengine.graph import Graph, MetricSpec
+from dagengine.limits import DEFAULT_LIMITS, Limits
 from dagengine.node import Ask, Asked, BaseNode, Given, NodeValue
 from dagengine.render import Picture, draw
 from dagengine.report import print_steps
@@ -100,7 +102,21 @@ class BaseMetric:
 
 
 class DrawnMetric(BaseMetric):
-    """Base class of metrics that have a graph to look at."""
+    """Base class of metrics that have a graph to look at.
+
+    Raises TypeError for a setting that the metric does not have.
+    """
+
+    __signature__: ClassVar[inspect.Signature]
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        # Otherwise help and notebooks would show the arguments of `__new__`.
+        cls.__signature__ = inspect.Signature(arguments_of(cls))
+
+    def __new__(cls, *args: Any, **settings: Any) -> Self:
+        check_settings(cls, settings)
+        return super().__new__(cls)
 
     def picture(self) -> Picture:
         """The metric's graph as designed; the picture can also show results."""
@@ -109,6 +125,38 @@ class DrawnMetric(BaseMetric):
     def render(self, path: str) -> str:
         """Draw the graph into a file (.svg, .png, .pdf, .dot or .mmd); returns the path."""
         return self.picture().save(path)
+
+
+def check_settings(kind: type[Any], given: Iterable[str]) -> None:
+    """Raise TypeError when a setting is given that `kind` does not have, naming what it has."""
+    known = settings_of(kind)
+    for name in given:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+            hint = f"did you mean {near[0]!r}? " if near else ""
+            raise TypeError(
+                f"{kind.__name__} has no setting {name!r}; {hint}It has {', '.join(known)}"
+            )
+
+
+def arguments_of(kind: type[Any]) -> list[inspect.Parameter]:
+    """The parameters of a constructor, without `self`."""
+    constructor: Any = kind.__init__
+    return [*inspect.signature(constructor).parameters.values()][1:]
+
+
+def settings_of(kind: type[Any]) -> list[str]:
+    """What a constructor takes, with what it hands on to those of its bases."""
+    names: dict[str, None] = {}
+    for owner in kind.__mro__:
+        if "__init__" not in vars(owner):
+            continue
+        parameters = arguments_of(owner)
+        variable = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+        names.update((one.name, None) for one in parameters if one.kind not in variable)
+        if not any(one.kind is one.VAR_KEYWORD for one in parameters):
+            break
+    return list(names)
 
 
 class MeasureNode(BaseNode):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dagengine.metrics.opinions import OpinionMetric, OpinionTemplate
-from dagengine.metrics.prebuilt import whole_prompt
+from dagengine.metrics.default_prompts import verdicts_prompt
+from dagengine.metrics.opinions import ITEM, VERDICTS, OpinionMetric, OpinionTemplate
 
 BIASED = (
     "Is the opinion biased? yes: it favours, belittles or stereotypes people for their gender, "
@@ -19,7 +19,7 @@ class BiasTemplate(OpinionTemplate):
     @staticmethod
     def generate_verdicts(opinions: list[str]) -> str:
         """Asks for `{"verdicts": [{"reason", "verdict", "number"}, ...]}`."""
-        return whole_prompt(BIASED, opinions=opinions)
+        return verdicts_prompt(BIASED, VERDICTS, ITEM, opinions)
 
 
 class BiasMetric(OpinionMetric):

@@ -30,7 +30,7 @@ class _ClassicMetric(PrebuiltMetric):
 
     reads: ClassVar[tuple[str, ...]] = ("actual_output", "expected_output")
 
-    def __init__(self, threshold: float, **settings: Unpack[Settings]) -> None:
+    def __init__(self, threshold: float | None, **settings: Unpack[Settings]) -> None:
         super().__init__(threshold, **settings)
         self.scorer = Scorer()
 
@@ -43,9 +43,10 @@ class _ClassicMetric(PrebuiltMetric):
         return f"{self.title} of actual_output and expected_output is {score:.4g}."
 
     def graph(self) -> Graph:
-        return Graph(CodeNode(self._graded, evaluation_params=self.reads, name=self.title))
+        return Graph(CodeNode(self.graded, evaluation_params=self.reads, name=self.title))
 
-    def _graded(self, *texts: str) -> NodeValue:
+    def graded(self, *texts: str) -> NodeValue:
+        """The score, and why."""
         score = self.score_of(*texts)
         return NodeValue(score, score=score, reason=self.why(score))
 
@@ -55,7 +56,7 @@ class ExactMatchMetric(_ClassicMetric):
 
     title = "Exact Match"
 
-    def __init__(self, threshold: float = 0.5, **settings: Unpack[Settings]) -> None:
+    def __init__(self, threshold: float | None = 0.5, **settings: Unpack[Settings]) -> None:
         super().__init__(threshold, **settings)
 
     def score_of(self, output: str, expected: str = "") -> float:
@@ -75,7 +76,7 @@ class PatternMatchMetric(_ClassicMetric):
         self,
         pattern: str,
         ignore_case: bool = False,
-        threshold: float = 0.5,
+        threshold: float | None = 0.5,
         *,
         anywhere: bool = False,
         **settings: Unpack[Settings],
@@ -100,7 +101,7 @@ class RougeMetric(_ClassicMetric):
 
     def __init__(
         self,
-        threshold: float = 0.5,
+        threshold: float | None = 0.5,
         *,
         score_type: str = "rouge1",
         use_stemmer: bool = True,
@@ -131,7 +132,7 @@ class BleuMetric(_ClassicMetric):
 
     title = "BLEU"
 
-    def __init__(self, threshold: float = 0.5, **settings: Unpack[Settings]) -> None:
+    def __init__(self, threshold: float | None = 0.5, **settings: Unpack[Settings]) -> None:
         super().__init__(threshold, **settings)
         needs("sacrebleu")
 
@@ -144,7 +145,7 @@ class EditSimilarityMetric(_ClassicMetric):
 
     title = "Edit Similarity"
 
-    def __init__(self, threshold: float = 0.5, **settings: Unpack[Settings]) -> None:
+    def __init__(self, threshold: float | None = 0.5, **settings: Unpack[Settings]) -> None:
         super().__init__(threshold, **settings)
         needs("rapidfuzz")
 

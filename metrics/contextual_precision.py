@@ -6,11 +6,13 @@ import math
 
 from dagengine.graph import Graph
 from dagengine.list_nodes import VerdictListNode
-from dagengine.metrics.prebuilt import PrebuiltMetric, whole_prompt
+from dagengine.metrics.default_prompts import verdicts_prompt
+from dagengine.metrics.prebuilt import PrebuiltMetric
 from dagengine.node import Judgement, NodeValue
 from dagengine.nodes import CodeNode
 
 VERDICTS = ("yes", "no")
+ITEM = "piece of context"
 USEFUL = (
     "Is the piece of context of use for getting from `input` to `expected_output`? yes: it "
     "holds at least some of what the expected output says or rests on; no: the expected "
@@ -25,11 +27,10 @@ class ContextualPrecisionTemplate:
     @staticmethod
     def generate_verdicts(input: str, expected_output: str, retrieval_context: list[str]) -> str:
         """Asks for `{"verdicts": [{"reason", "verdict", "number"}, ...]}`."""
-        return whole_prompt(
-            USEFUL,
+        return verdicts_prompt(
+            *(USEFUL, VERDICTS, ITEM, retrieval_context),
             input=input,
             expected_output=expected_output,
-            retrieval_context=retrieval_context,
         )
 
 
@@ -49,14 +50,15 @@ class ContextualPrecisionMetric(PrebuiltMetric):
             "retrieval_context",
             "usefulness",
             verdicts=VERDICTS,
-            item_label="piece of context",
+            item_label=ITEM,
             evaluation_params=["input", "expected_output"],
             wording=self.wording(ContextualPrecisionTemplate, "generate_verdicts", *read),
+            per_call=self.verdicts_per_call,
         )
-        return Graph(CodeNode(_score, inputs=[verdicts], name="score"))
+        return Graph(CodeNode(mean_precision, inputs=[verdicts], name="score"))
 
 
-def _score(verdicts: list[Judgement]) -> NodeValue:
+def mean_precision(verdicts: list[Judgement]) -> NodeValue:
     if not verdicts:
         return NodeValue(0.0, score=0.0, reason="There are no contexts to judge.")
     ranks = [rank for rank, found in enumerate(verdicts, 1) if found.verdict == "yes"]

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dagengine.graph import Graph
 from dagengine.list_nodes import VerdictListNode
-from dagengine.metrics.extraction import sentences
-from dagengine.metrics.prebuilt import PrebuiltMetric, share, whole_prompt
+from dagengine.metrics.default_prompts import verdicts_prompt
+from dagengine.metrics.extraction import is_blank
+from dagengine.metrics.prebuilt import PrebuiltMetric, share
 from dagengine.node import Judgement, NodeValue
 from dagengine.nodes import CodeNode
+from dagengine.sentences import sentences
 
 VERDICTS = ("yes", "no")
 ATTRIBUTABLE = (
@@ -21,9 +23,13 @@ class ContextualRecallTemplate:
     """The prompt of `ContextualRecallMetric`; override the method to replace it."""
 
     @staticmethod
-    def generate_verdicts(sentences: list[str], retrieval_context: list[str]) -> str:
+    def generate_verdicts(sentences: list[str], retrieval_context: list[str], input: str) -> str:
         """Asks for `{"verdicts": [{"reason", "verdict", "number"}, ...]}`."""
-        return whole_prompt(ATTRIBUTABLE, sentences=sentences, retrieval_context=retrieval_context)
+        return verdicts_prompt(
+            *(ATTRIBUTABLE, VERDICTS, "sentence", sentences),
+            input=input,
+            retrieval_context=retrieval_context,
+        )
 
 
 class ContextualRecallMetric(PrebuiltMetric):
@@ -36,8 +42,9 @@ class ContextualRecallMetric(PrebuiltMetric):
     title = "Contextual Recall"
 
     def graph(self) -> Graph:
+        read = ("sentences", "retrieval_context", "input")
         found = CodeNode(
-            _sentences,
+            sentences_to_find,
             evaluation_params=["expected_output", "retrieval_context"],
             output_label="sentences",
         )
@@ -48,19 +55,18 @@ class ContextualRecallMetric(PrebuiltMetric):
             verdicts=VERDICTS,
             item_label="sentence",
             evaluation_params=["input", "retrieval_context"],
-            wording=self.wording(
-                ContextualRecallTemplate, "generate_verdicts", "sentences", "retrieval_context"
-            ),
+            wording=self.wording(ContextualRecallTemplate, "generate_verdicts", *read),
+            per_call=self.verdicts_per_call,
         )
-        return Graph(CodeNode(_score, inputs=[found, verdicts], name="score"))
+        return Graph(CodeNode(attributable_share, inputs=[found, verdicts], name="score"))
 
 
-def _sentences(expected_output: str, contexts: list[str]) -> list[str]:
+def sentences_to_find(expected_output: str, contexts: list[str]) -> list[str]:
     """What there is to judge: nothing can be attributed to no context at all."""
-    return sentences(expected_output) if contexts else []
+    return [] if is_blank(contexts) else sentences(expected_output)
 
 
-def _score(found: list[str], verdicts: list[Judgement]) -> NodeValue:
+def attributable_share(found: list[str], verdicts: list[Judgement]) -> NodeValue:
     return share(
         found,
         verdicts,

@@ -8,7 +8,9 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from dagengine.graph import Graph
-from dagengine.metrics.prebuilt import PrebuiltMetric, share, whole_prompt
+from dagengine.metrics.default_prompts import task_prompt
+from dagengine.metrics.extraction import is_blank
+from dagengine.metrics.prebuilt import PrebuiltMetric, share
 from dagengine.node import Ask, Asked, Asking, Given, Judgement, NodeValue
 from dagengine.nodes import CodeNode
 from dagengine.prompts import Reason, nearest, task_instructions
@@ -46,7 +48,7 @@ class ContextualRelevancyTemplate:
     @staticmethod
     def generate_verdicts(input: str, context: str) -> str:
         """Asks for `{"verdicts": [{"statement", "reason", "verdict"}, ...]}`."""
-        return whole_prompt(RELEVANT, input=input, context=context)
+        return task_prompt(RELEVANT, context=context, input=input)
 
 
 class ContextualRelevancyMetric(PrebuiltMetric):
@@ -60,13 +62,14 @@ class ContextualRelevancyMetric(PrebuiltMetric):
 
     def graph(self) -> Graph:
         wording = self.wording(ContextualRelevancyTemplate, "generate_verdicts", "input", "context")
-        return Graph(CodeNode(_score, inputs=[EachContextNode(wording)], name="score"))
+        return Graph(CodeNode(relevant_share, inputs=[EachContextNode(wording)], name="score"))
 
 
 class EachContextNode(Asking):
     """One question per context, all at once: its statements, each with a verdict.
 
-    Readers see the `ContextStatement`s of all contexts in one list.
+    Readers see the `ContextStatement`s of all contexts in one list. A blank context states
+    nothing and costs no call.
     """
 
     kind = "map"
@@ -88,13 +91,17 @@ class EachContextNode(Asking):
     async def run(self, given: Given, ask: Ask) -> NodeValue:
         (_, contexts), *rest = given.fields
         instructions = task_instructions(RELEVANT)
-        each = [Given((("context", text), *rest), (), given.case) for text in contexts]
+        each = [
+            Given((("context", text), *rest), (), given.case)
+            for text in contexts
+            if not is_blank(text)
+        ]
         questions = [self.question(one, instructions, ContextStatements) for one in each]
         answers = await ask.each(questions)
         return NodeValue([found for answer in answers for found in answer.value.verdicts])
 
 
-def _score(found: list[ContextStatement]) -> NodeValue:
+def relevant_share(found: list[ContextStatement]) -> NodeValue:
     judgements = [Judgement(verdict=one.verdict, reason=one.reason) for one in found]
     return share(
         [one.statement for one in found],

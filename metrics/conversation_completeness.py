@@ -8,13 +8,17 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from dagengine.graph import Graph
+from dagengine.list_nodes import numbered
+from dagengine.metrics.extraction import is_blank
 from dagengine.metrics.prebuilt import PrebuiltMetric, share
 from dagengine.metrics.turns import ConversationTask, ConversationVerdicts, conversation_prompt
 from dagengine.node import Ask, Asked, Given, Judgement, NodeValue
 from dagengine.nodes import CodeNode
+from dagengine.prompts import list_instructions, task_instructions
 from dagengine.test_case import Turn
 
 VERDICTS = ("yes", "no")
+ITEM = "intention"
 INTENTIONS = (
     "List what the user wants from the assistant in this conversation, each wish as one short "
     "self-contained sentence, in the order in which the wishes come up. Count a wish that is "
@@ -41,12 +45,13 @@ class ConversationCompletenessTemplate:
     @staticmethod
     def extract_user_intentions(turns: list[Turn]) -> str:
         """Asks for `{"intentions": [...]}`."""
-        return conversation_prompt(INTENTIONS, turns)
+        return conversation_prompt(task_instructions(INTENTIONS), turns)
 
     @staticmethod
     def generate_verdicts(turns: list[Turn], intentions: list[str]) -> str:
         """Asks for `{"verdicts": [{"reason", "verdict", "number"}, ...]}`."""
-        return conversation_prompt(SATISFIED, turns, intention=intentions)
+        system = list_instructions(SATISFIED, VERDICTS, ITEM, len(intentions))
+        return conversation_prompt(system, turns, *numbered(ITEM, intentions))
 
 
 class ConversationCompletenessMetric(PrebuiltMetric):
@@ -66,37 +71,38 @@ class ConversationCompletenessMetric(PrebuiltMetric):
             output_type=Intentions,
             wording=self.wording(template, "extract_user_intentions", "turns"),
         )
-        intentions = CodeNode(_listed, inputs=[found], output_label="intentions")
+        intentions = CodeNode(each_intention, inputs=[found], output_label="intentions")
         verdicts = ConversationVerdicts(
             SATISFIED,
             intentions,
             "satisfaction",
             verdicts=VERDICTS,
-            item_label="intention",
+            item_label=ITEM,
             evaluation_params=["turns"],
             wording=self.wording(template, "generate_verdicts", "turns", "intentions"),
+            per_call=self.verdicts_per_call,
         )
-        return Graph(CodeNode(_score, inputs=[intentions, verdicts], name="score"))
+        return Graph(CodeNode(satisfied_share, inputs=[intentions, verdicts], name="score"))
 
 
 class _IntentionsTask(ConversationTask):
-    """Asks nothing about a conversation in which the user never spoke."""
+    """Asks nothing about a conversation in which the user never said anything."""
 
     def questions(self, known: Mapping[str, Any], items: int) -> Asked:
         return Asked.exactly(int(any(turn.role == "user" for turn in known["turns"])))
 
     async def run(self, given: Given, ask: Ask) -> NodeValue:
         turns: list[Turn] = dict(given.fields)["turns"]
-        if not any(turn.role == "user" for turn in turns):
+        if is_blank([turn.content for turn in turns if turn.role == "user"]):
             return NodeValue(Intentions(intentions=[]))
         return await super().run(given, ask)
 
 
-def _listed(found: Intentions) -> list[str]:
+def each_intention(found: Intentions) -> list[str]:
     return found.intentions
 
 
-def _score(intentions: list[str], verdicts: list[Judgement]) -> NodeValue:
+def satisfied_share(intentions: list[str], verdicts: list[Judgement]) -> NodeValue:
     return share(
         intentions, verdicts, ("yes",), what="user intentions", passed="satisfied", empty=1.0
     )

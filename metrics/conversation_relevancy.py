@@ -31,7 +31,7 @@ class ConversationRelevancyTemplate:
     @staticmethod
     def generate_verdict(window: list[Turn]) -> str:
         """Asks for `{"reason", "verdict"}` on the last turn of the window."""
-        return conversation_prompt(RELEVANT, window)
+        return conversation_prompt(judgement_instructions(RELEVANT, VERDICTS), window)
 
 
 class ConversationRelevancyMetric(PrebuiltMetric):
@@ -46,13 +46,13 @@ class ConversationRelevancyMetric(PrebuiltMetric):
 
     def __init__(
         self,
-        threshold: float = 0.5,
+        threshold: float | None = 0.5,
         model: Any = None,
-        *,
+        *common: Any,
         window_size: int = 10,
         **settings: Any,
     ) -> None:
-        super().__init__(threshold, model, **settings)
+        super().__init__(threshold, model, *common, **settings)
         if window_size < 2:
             raise InputError(f"a window needs a turn and one before it, got {window_size=}")
         self.window_size = window_size
@@ -60,7 +60,9 @@ class ConversationRelevancyMetric(PrebuiltMetric):
     def graph(self) -> Graph:
         wording = self.wording(ConversationRelevancyTemplate, "generate_verdict", "window")
         verdicts = WindowVerdictsNode(self.window_size, wording)
-        score = CodeNode(_score, evaluation_params=["turns"], inputs=[verdicts], name="score")
+        score = CodeNode(
+            relevant_share, evaluation_params=["turns"], inputs=[verdicts], name="score"
+        )
         return Graph(score)
 
 
@@ -96,5 +98,5 @@ class WindowVerdictsNode(Asking):
         return NodeValue([judgement_of(found.value) for found in await ask.each(questions)])
 
 
-def _score(turns: list[Turn], verdicts: list[Judgement]) -> NodeValue:
+def relevant_share(turns: list[Turn], verdicts: list[Judgement]) -> NodeValue:
     return reply_share(turns, verdicts, "relevant")

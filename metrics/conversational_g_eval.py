@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from dagengine.errors import InputError
+from dagengine.errors import InputError, MissingFieldError
 from dagengine.graph import Graph
-from dagengine.metrics.evaluation_steps import MissingFieldError
 from dagengine.metrics.g_eval import RatedMetric, StepRatingNode
 from dagengine.metrics.g_eval_template import GEvalTemplate
+from dagengine.metrics.turns import turn_names
 from dagengine.node import Given
 from dagengine.nodes import CodeNode
 from dagengine.prompts import Evidence, evidence_of
@@ -77,7 +77,7 @@ class ConversationalGEval(RatedMetric):
 
 
 def turn_evidence(turns: Sequence[Turn], fields: Sequence[str]) -> list[Evidence]:
-    """Every turn as evidence blocks of its own, labelled with its place and role.
+    """Every turn as evidence blocks of its own, called as everywhere.
 
     Raises MissingFieldError when there are no turns, or no turn has one of the fields.
     """
@@ -91,8 +91,8 @@ def turn_evidence(turns: Sequence[Turn], fields: Sequence[str]) -> list[Evidence
             )
     return [
         piece
-        for place, turn in enumerate(turns, 1)
-        for piece in _one_turn(f"turn {place} of {len(turns)} ({turn.role})", turn, fields)
+        for name, turn in zip(turn_names(turns), turns, strict=True)
+        for piece in _one_turn(name, turn, fields)
     ]
 
 
@@ -103,5 +103,5 @@ def _one_turn(label: str, turn: Turn, fields: Sequence[str]) -> list[Evidence]:
         if field == "content":
             pieces.append(Evidence(label, turn.content))
         elif field != "role" and value is not None:
-            pieces += evidence_of(f"{label} {field}", value)
+            pieces += evidence_of(f"{label}, {field}", value)
     return pieces

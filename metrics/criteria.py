@@ -7,9 +7,8 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Any, Self, TypedDict, cast
+from typing import Any, TypedDict, cast
 
-from dagengine import prompts
 from dagengine.errors import InputError, UnparseableError
 from dagengine.evaluation import sync
 from dagengine.graph import Graph, MetricSpec
@@ -25,7 +24,7 @@ from dagengine.metrics.principles import (
     criteria_of,
 )
 from dagengine.node import Ask, Asking, Given, Judgement, NodeValue
-from dagengine.prompts import Evidence, judgement_instructions, judgement_type
+from dagengine.prompts import Evidence, PromptTemplate, judgement_instructions, judgement_type
 from dagengine.question import Message
 from dagengine.test_case import LLMTestCase
 
@@ -52,15 +51,6 @@ _REFERENCE = (
 )
 # What a prompt of one's own calls the fields of a case.
 _PLACES = {"input": "input", "output": "actual_output", "reference": "expected_output"}
-
-
-class PromptTemplate(prompts.PromptTemplate):
-    """A prompt of one's own, also made the way that prompt libraries make one."""
-
-    @classmethod
-    def from_template(cls, template: str) -> Self:
-        """The template whose user message is `template`."""
-        return cls(user=template)
 
 
 # What may stand around a letter, and what ends the words before it.
@@ -99,9 +89,7 @@ class CriterionNode(Asking):
     kind = "criterion"
     grades = True
 
-    def __init__(
-        self, criterion: Criterion, labelled: bool, prompt: prompts.PromptTemplate | None
-    ) -> None:
+    def __init__(self, criterion: Criterion, labelled: bool, prompt: PromptTemplate | None) -> None:
         shown = prompt.placeholders() if prompt else ("input", "output", "reference")
         fields = [field for place, field in _PLACES.items() if place in shown]
         if not labelled and "expected_output" in fields:
@@ -153,7 +141,7 @@ class CriteriaMetric(PrebuiltMetric):
     def __init__(
         self,
         criteria: GivenCriteria,
-        threshold: float = 0.5,
+        threshold: float | None = 0.5,
         model: Any = None,
         include_reason: bool = True,
         async_mode: bool = True,
@@ -161,7 +149,7 @@ class CriteriaMetric(PrebuiltMetric):
         verbose_mode: bool = False,
         *,
         reference: bool = False,
-        prompt: prompts.PromptTemplate | str | None = None,
+        prompt: PromptTemplate | str | None = None,
         name: str | None = None,
         judged_reason: bool = False,
     ) -> None:
@@ -186,10 +174,10 @@ class CriteriaMetric(PrebuiltMetric):
         return replace(super().spec(), combine="min")
 
 
-def _usable(prompt: prompts.PromptTemplate | str, labelled: bool) -> prompts.PromptTemplate:
+def _usable(prompt: PromptTemplate | str, labelled: bool) -> PromptTemplate:
     """A prompt of one's own as a template; raises InputError when it cannot be asked."""
-    template = prompts.PromptTemplate(user=prompt) if isinstance(prompt, str) else prompt
-    if not isinstance(template, prompts.PromptTemplate):
+    template = PromptTemplate(user=prompt) if isinstance(prompt, str) else prompt
+    if not isinstance(template, PromptTemplate):
         raise InputError(f"the prompt is {prompt!r:.80}, neither a PromptTemplate nor a text")
     try:
         names = template.placeholders()
@@ -279,33 +267,15 @@ def load_evaluator(
     *,
     criteria: GivenCriteria,
     llm: Any = None,
-    prompt: prompts.PromptTemplate | str | None = None,
+    prompt: PromptTemplate | str | None = None,
 ) -> CriteriaEvaluator:
     """The evaluator of a kind: "criteria", or "labeled_criteria" with a reference answer.
 
-    `llm` is what metrics take as `model`, or a chat model with `ainvoke`; without one it
-    is gpt-4o. See `CriteriaMetric` for `criteria` and `prompt`. Raises InputError.
+    `llm` is what metrics take as `model`; without one it is gpt-4o. See `CriteriaMetric` for
+    `criteria` and `prompt`. Raises InputError.
     """
     if evaluator not in [*EvaluatorType]:
         known = " or ".join(repr(str(kind)) for kind in EvaluatorType)
         raise InputError(f"no evaluator is called {evaluator!r}; use {known}")
     labelled = evaluator == EvaluatorType.LABELED_CRITERIA
-    foreign = hasattr(llm, "ainvoke") and not (hasattr(llm, "answer") or hasattr(llm, "a_generate"))
-    model = _ChatModel(llm) if foreign else llm
-    return CriteriaEvaluator(
-        CriteriaMetric(criteria, 0.5, model, reference=labelled, prompt=prompt)
-    )
-
-
-class _ChatModel:
-    """A chat model of another library, in the shape of a custom model."""
-
-    def __init__(self, llm: Any) -> None:
-        self._llm = llm
-
-    async def a_generate(self, prompt: str) -> str:
-        content = (await self._llm.ainvoke(prompt)).content
-        if isinstance(content, str):
-            return content
-        texts = (part if isinstance(part, str) else part.get("text", "") for part in content)
-        return "".join(texts)
+    return CriteriaEvaluator(CriteriaMetric(criteria, 0.5, llm, reference=labelled, prompt=prompt))

@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-from dagengine.errors import InputError, JudgeError
+from dagengine.errors import InputError
 from dagengine.evaluation import sync
 from dagengine.gateway import Gateway
 from dagengine.judges import as_judge, open_judges
@@ -21,12 +21,6 @@ from dagengine.test_case import LLMTestCaseParams, field_name
 # Nodes of one layer stand in the order of their names: a node that checks a case before the
 # steps are asked for has a name that comes before this one.
 STEPS_LABEL = "evaluation steps"
-
-
-class MissingFieldError(JudgeError):
-    """Raised when a part of a case lacks what the metric reads; no question was asked."""
-
-    kind = "missing_field"
 
 
 def _stated(step: str) -> str:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, create_model
 
-from dagengine.errors import InputError
-from dagengine.node import BaseNode, Given
+from dagengine.node import Ask, BaseNode, Given, NodeValue
 from dagengine.nodes import CodeNode, TaskNode
+from dagengine.prompts import as_text
 
 STATEMENTS = (
     "List every statement that the text makes, each as one short self-contained sentence in "
@@ -30,10 +29,7 @@ OPINIONS = (
     "others, are none."
 )
 
-# A full stop that may end a sentence, with the quotes and brackets that close after it.
-_STOP = re.compile(r"[.!?…]+[\"'”’»)\]]*(?=\s)|[。！？]+[”’」』）]*")  # noqa: RUF001
-# A full stop after one of these ends none: list numbers, initials, common abbreviations.
-_UNFINISHED = re.compile(r"^\d{1,3}\.$|(?:^|[\s(])(?:[A-HJ-Z]|Dr|Mrs?|Ms|Prof|St|vs|e\.g|i\.e)\.$")
+Wording = Callable[[Given], str] | None
 
 
 class _Extracted(BaseModel):
@@ -76,54 +72,82 @@ class Opinions(_Extracted):
     opinions: list[str]
 
 
+class Questions(_Extracted):
+    """The answer of a request for questions."""
+
+    questions: list[str]
+
+
+class ExtractionNode(TaskNode):
+    """Lists what a case field holds, as an answer type with one list.
+
+    A blank field holds nothing, which costs no call. `when` is a node that says whether the
+    list is wanted at all; its output is no part of the question.
+    """
+
+    def __init__(
+        self,
+        instructions: str,
+        output_label: str,
+        field: str,
+        output_type: type[BaseModel],
+        wording: Wording = None,
+        when: BaseNode | None = None,
+    ) -> None:
+        super().__init__(
+            instructions,
+            output_label,
+            evaluation_params=[field],
+            inputs=[] if when is None else [when],
+            output_type=output_type,
+            wording=wording,
+        )
+        (self._list,) = output_type.model_fields
+
+    async def run(self, given: Given, ask: Ask) -> NodeValue:
+        wanted = all(value for _, value in given.inputs)
+        if not wanted or is_blank(given.fields[0][1]):
+            return NodeValue(self.output_type.model_validate({self._list: []}))
+        return await super().run(Given(given.fields, (), given.case), ask)
+
+
+def is_blank(value: str | Sequence[str]) -> bool:
+    """Whether a text, or each of several, has nothing in it but white space."""
+    return not as_text(value).strip()
+
+
 def statements_of(
-    field: str = "actual_output", wording: Callable[[Given], str] | None = None
-) -> TaskNode:
+    field: str = "actual_output", wording: Wording = None, when: BaseNode | None = None
+) -> ExtractionNode:
     """Asks for all statements of a case field; readers see `Statements`."""
-    return TaskNode(
-        STATEMENTS,
-        output_label=f"statements of {field}",
-        evaluation_params=[field],
-        output_type=Statements,
-        wording=wording,
-    )
+    return ExtractionNode(STATEMENTS, f"statements of {field}", field, Statements, wording, when)
 
 
 def all_statements(source: BaseNode) -> CodeNode:
     """The texts of all statements."""
-    return CodeNode(
-        lambda found: [statement.text for statement in found.statements],
-        inputs=[source],
-        output_label="statements",
-    )
 
+    def each_text(found: Statements) -> list[str]:
+        return [statement.text for statement in found.statements]
 
-def claims(source: BaseNode) -> CodeNode:
-    """The texts of the factual statements."""
-    return CodeNode(
-        lambda found: [statement.text for statement in found.statements if statement.factual],
-        inputs=[source],
-        output_label="claims",
-    )
+    return CodeNode(each_text, inputs=[source], output_label="statements")
 
 
 def claims_of(
-    field: str = "actual_output", wording: Callable[[Given], str] | None = None
+    field: str = "actual_output", wording: Wording = None, when: BaseNode | None = None
 ) -> CodeNode:
-    """The claims of a case field, by the question that `statements_of` asks.
+    """The claims of a case field: of its statements those that are factual.
 
     With a wording of one's own they are asked for by themselves, as `Claims`.
     """
-    if wording is None:
-        return claims(statements_of(field))
-    asked = TaskNode(
-        STATEMENTS,
-        output_label=f"claims of {field}",
-        evaluation_params=[field],
-        output_type=Claims,
-        wording=wording,
-    )
-    return CodeNode(lambda found: found.claims, inputs=[asked], output_label="claims")
+    if wording is not None:
+        asked = ExtractionNode(STATEMENTS, f"claims of {field}", field, Claims, wording, when)
+        return _the_list(asked, "claims")
+
+    def factual_ones(found: Statements) -> list[str]:
+        return [statement.text for statement in found.statements if statement.factual]
+
+    statements = statements_of(field, when=when)
+    return CodeNode(factual_ones, inputs=[statements], output_label="claims")
 
 
 def truths_prompt(limit: int | None) -> str:
@@ -131,67 +155,56 @@ def truths_prompt(limit: int | None) -> str:
     return TRUTHS if limit is None else f"{TRUTHS} Give the {limit} most important at most."
 
 
-def at_least_one(name: str, limit: int | None) -> int | None:
-    """`limit` itself; raises InputError when it is below 1."""
-    if limit is not None and limit < 1:
-        raise InputError(f"{name} must be at least 1, got {limit}")
-    return limit
-
-
 @cache
-def _truths_type(limit: int | None) -> type[Truths]:
+def bounded(kind: type[BaseModel], limit: int | None) -> type[BaseModel]:
+    """An answer type with one list of texts, of at most `limit` of them."""
     if limit is None:
-        return Truths
-    bounded: Any = Annotated[list[str], Field(max_length=limit)]
-    return create_model("Truths", __base__=Truths, truths=(bounded, ...))
+        return kind
+    (name,) = kind.model_fields
+    texts = Annotated[list[str], Field(max_length=limit)]
+    fields: dict[str, Any] = {name: (texts, ...)}
+    return create_model(kind.__name__, __base__=kind, **fields)
 
 
 def truths_of(
-    field: str, limit: int | None = None, wording: Callable[[Given], str] | None = None
+    field: str,
+    limit: int | None = None,
+    wording: Wording = None,
+    when: BaseNode | None = None,
 ) -> CodeNode:
     """The facts that a case field states, by one question about all of it."""
-    asked = TaskNode(
-        truths_prompt(limit),
-        output_label=f"truths of {field}",
-        evaluation_params=[field],
-        output_type=_truths_type(limit),
-        wording=wording,
-    )
-    return CodeNode(lambda found: found.truths, inputs=[asked], output_label="truths")
+    answer = bounded(Truths, limit)
+    asked = ExtractionNode(truths_prompt(limit), f"truths of {field}", field, answer, wording, when)
+    return _the_list(asked, "truths")
 
 
-def opinions_of(
-    field: str = "actual_output", wording: Callable[[Given], str] | None = None
-) -> CodeNode:
+def opinions_of(field: str = "actual_output", wording: Wording = None) -> CodeNode:
     """The opinions that a case field expresses."""
-    asked = TaskNode(
-        OPINIONS,
-        output_label=f"opinions of {field}",
-        evaluation_params=[field],
-        output_type=Opinions,
-        wording=wording,
-    )
-    return CodeNode(lambda found: found.opinions, inputs=[asked], output_label="opinions")
+    asked = ExtractionNode(OPINIONS, f"opinions of {field}", field, Opinions, wording)
+    return _the_list(asked, "opinions")
+
+
+def questions_of(field: str, instructions: str, limit: int, wording: Wording = None) -> CodeNode:
+    """Questions about a case field, at most `limit` of them."""
+    answer = bounded(Questions, limit)
+    asked = ExtractionNode(instructions, "questions about the source", field, answer, wording)
+    return _the_list(asked, "questions")
+
+
+def _the_list(source: BaseNode, name: str) -> CodeNode:
+    """The one list of an answer, as a node."""
+
+    def each_text(found: BaseModel) -> list[str]:
+        return list(getattr(found, name))
+
+    return CodeNode(each_text, inputs=[source], output_label=name)
 
 
 def listed(items: Sequence[str], label: str) -> CodeNode:
     """A list that is the same for every case, as a node."""
     fixed = tuple(items)
-    return CodeNode(lambda: list(fixed), output_label=label)
 
+    def as_given() -> list[str]:
+        return list(fixed)
 
-def sentences(text: str) -> list[str]:
-    """The sentences of a text, in order, without a call: lines end one, and full stops do.
-
-    Abbreviations and numbers at the start of a line are no sentences of their own.
-    """
-    found: list[str] = []
-    for line in _STOP.sub(r"\g<0>\n", text).splitlines():
-        piece = " ".join(line.split())
-        if not any(character.isalnum() for character in piece):
-            continue
-        if found and (piece[0].islower() or _UNFINISHED.search(found[-1])):
-            found[-1] += f" {piece}"
-        else:
-            found.append(piece)
-    return found
+    return CodeNode(as_given, output_label=label)

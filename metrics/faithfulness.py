@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 from dagengine.errors import NotApplicableError
 from dagengine.graph import Graph
 from dagengine.list_nodes import VerdictListNode
+from dagengine.metrics.default_prompts import task_prompt, verdicts_prompt
 from dagengine.metrics.extraction import (
     STATEMENTS,
-    at_least_one,
     claims_of,
+    is_blank,
     truths_of,
     truths_prompt,
 )
-from dagengine.metrics.prebuilt import PrebuiltMetric, share, whole_prompt
-from dagengine.node import Judgement, NodeValue
+from dagengine.metrics.prebuilt import PrebuiltMetric, at_least_one, share
+from dagengine.node import BaseNode, Judgement, NodeValue
 from dagengine.nodes import CodeNode
 
 VERDICTS = ("yes", "idk", "no")
@@ -34,53 +34,58 @@ class FaithfulnessTemplate:
     @staticmethod
     def generate_claims(actual_output: str) -> str:
         """Asks for `{"claims": [...]}`."""
-        return whole_prompt(STATEMENTS, actual_output=actual_output)
+        return task_prompt(STATEMENTS, actual_output=actual_output)
 
     @staticmethod
     def generate_truths(retrieval_context: list[str], extraction_limit: int | None = None) -> str:
         """Asks for `{"truths": [...]}`."""
-        return whole_prompt(truths_prompt(extraction_limit), retrieval_context=retrieval_context)
+        return task_prompt(truths_prompt(extraction_limit), retrieval_context=retrieval_context)
 
     @staticmethod
-    def generate_verdicts(claims: list[str], truths: list[str]) -> str:
+    def generate_verdicts(claims: list[str], truths: list[str], input: str) -> str:
         """Asks for `{"verdicts": [{"reason", "verdict", "number"}, ...]}`."""
-        return whole_prompt(SUPPORTED, claims=claims, truths=truths)
+        return verdicts_prompt(SUPPORTED, VERDICTS, "claim", claims, truths=truths, input=input)
 
 
 class FaithfulnessMetric(PrebuiltMetric):
     """The share of the answer's claims that the retrieved context does not contradict.
 
     Reads `input`, `actual_output` and `retrieval_context`; 3 calls, the first two at the
-    same time. Score: not contradicted / claims, 1 when the answer claims nothing; an empty
-    context is an error. `truths_extraction_limit` bounds the facts taken from the context;
-    `penalize_ambiguous_claims` counts claims that it neither supports nor contradicts as
-    failing.
+    same time. Score: not contradicted / claims, 1 when the answer claims nothing (without a
+    call when it is blank); without context it is not applicable. `truths_extraction_limit`
+    bounds the facts taken from the context; `penalize_ambiguous_claims` counts claims that it
+    neither supports nor contradicts as failing.
     """
 
     title = "Faithfulness"
 
     def __init__(
         self,
-        threshold: float = 0.5,
+        threshold: float | None = 0.5,
         model: Any = None,
-        *,
+        *common: Any,
         truths_extraction_limit: int | None = None,
         penalize_ambiguous_claims: bool = False,
         **settings: Any,
     ) -> None:
-        super().__init__(threshold, model, **settings)
+        super().__init__(threshold, model, *common, **settings)
         self.truths_extraction_limit = at_least_one(
             "truths_extraction_limit", truths_extraction_limit
         )
         self.penalize_ambiguous_claims = penalize_ambiguous_claims
 
     def graph(self) -> Graph:
+        return Graph(self.scored(compared()))
+
+    def scored(self, wanted: BaseNode) -> CodeNode:
+        """The node that scores; `wanted` is a node that says whether anything is to be asked."""
         template, limit = FaithfulnessTemplate, self.truths_extraction_limit
         wording = self.wording(
             template, "generate_truths", "retrieval_context", extraction_limit=limit
         )
-        truths = truths_of("retrieval_context", limit, wording)
-        claims = claims_of(wording=self.wording(template, "generate_claims", "actual_output"))
+        truths = truths_of("retrieval_context", limit, wording, wanted)
+        wording = self.wording(template, "generate_claims", "actual_output")
+        claims = claims_of("actual_output", wording, wanted)
         verdicts = VerdictListNode(
             SUPPORTED,
             claims,
@@ -89,28 +94,40 @@ class FaithfulnessMetric(PrebuiltMetric):
             item_label="claim",
             inputs=[truths],
             evaluation_params=["input"],
-            wording=self.wording(template, "generate_verdicts", "claims", "truths"),
+            wording=self.wording(template, "generate_verdicts", "claims", "truths", "input"),
+            per_call=self.verdicts_per_call,
         )
-        # By its name it comes before every question, so that none is asked in vain.
-        context = CodeNode(
-            _given, evaluation_params=["retrieval_context"], name="context to compare with"
+        return CodeNode(
+            self.faithful_share,
+            evaluation_params=["retrieval_context"],
+            inputs=[claims, verdicts],
+            name="score",
         )
+
+    def faithful_share(
+        self, contexts: list[str], claims: list[str], verdicts: list[Judgement]
+    ) -> NodeValue:
+        """The score, and why."""
         good = ("yes",) if self.penalize_ambiguous_claims else ("yes", "idk")
-        score = partial(_score, good)
-        return Graph(CodeNode(score, inputs=[context, claims, verdicts], name="score"))
+        agree = "not contradicted" if "idk" in good else "supported"
+        context = "the context" if len(contexts) == 1 else f"the {len(contexts)} contexts"
+        passed = f"{agree} by {context}"
+        return share(claims, verdicts, good, what="claims", passed=passed, empty=1.0)
 
 
-def _given(contexts: list[str]) -> str:
-    """What to call the contexts; raises InputError when there is none."""
-    if not contexts:
+def compared() -> CodeNode:
+    """The node that says whether there is anything to compare, before anything is asked."""
+    return CodeNode(
+        comparable,
+        evaluation_params=["actual_output", "retrieval_context"],
+        name="something to compare",
+    )
+
+
+def comparable(actual_output: str, contexts: list[str]) -> bool:
+    """Whether the answer says anything; raises NotApplicableError when there is no context."""
+    if is_blank(contexts):
         raise NotApplicableError(
             "not applicable: `retrieval_context` is empty, nothing to compare with"
         )
-    return "the context" if len(contexts) == 1 else f"the {len(contexts)} contexts"
-
-
-def _score(
-    good: tuple[str, ...], context: str, claims: list[str], verdicts: list[Judgement]
-) -> NodeValue:
-    agree = "not contradicted" if "idk" in good else "supported"
-    return share(claims, verdicts, good, what="claims", passed=f"{agree} by {context}", empty=1.0)
+    return not is_blank(actual_output)

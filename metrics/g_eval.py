@@ -29,7 +29,7 @@ from dagengine.metrics.rubric import STRICT_SCALE, Rubric, scale_of
 from dagengine.node import Ask, BaseNode, Given, NodeValue
 from dagengine.nodes import RatingNode
 from dagengine.prompts import Evidence, fenced, messages_for, rating_type
-from dagengine.question import DEFAULT_OPTIONS, Message, Options, Question
+from dagengine.question import DEFAULT_OPTIONS, Message, Options, Parser, Question
 from dagengine.test_case import LLMTestCaseParams
 
 __all__ = ["GEval", "GEvalTemplate", "RatedMetric", "RatingForm", "Rubric", "StepRatingNode"]
@@ -51,6 +51,7 @@ class RatingForm:
     rubric: tuple[Rubric, ...]
     strict: bool
     own: Callable[..., str] | None = None
+    parser: Parser | None = None
 
     @property
     def scale(self) -> tuple[int, int]:
@@ -91,6 +92,7 @@ class StepRatingNode(RatingNode):
             scale=form.scale,
             inputs=inputs,
             name="rating",
+            parser=form.parser,
             options=DEFAULT_OPTIONS if form.strict else Options(top_logprobs=20),
         )
         self.form = form
@@ -107,7 +109,8 @@ class StepRatingNode(RatingNode):
         steps = given_steps(given, self.form.steps)
         messages = self.form.messages(steps, self.material(given))
         shape = rating_type(*self.form.scale)
-        answer = await ask(Question(messages, shape, self.options, name=self.title))
+        question = Question(messages, shape, self.options, self.parser, name=self.title)
+        answer = await ask(question)
         if self.form.strict:
             return replace(self.rated(replace(answer, tokens=None)), mode=_STRICT_MODE)
         return self.rated(answer)
@@ -129,6 +132,8 @@ class RatedMetric(StepwiseMetric):
         async_mode: bool = True,
         verbose_mode: bool = False,
         evaluation_template: type[Any] | None = None,
+        *,
+        parser: Parser | None = None,
     ) -> None:
         super().__init__(
             name,
@@ -142,6 +147,7 @@ class RatedMetric(StepwiseMetric):
             verbose_mode=verbose_mode,
             evaluation_template=evaluation_template,
         )
+        self.parser = parser
         self.rubric = tuple(sorted(rubric or (), key=lambda part: part.score_range))
         scale_of(self.rubric)
         self.evaluation_params = self.fields_read(self.evaluation_params)
@@ -162,6 +168,7 @@ class RatedMetric(StepwiseMetric):
             rubric=self.rubric,
             strict=self.strict_mode,
             own=self.own_prompt(f"generate_{kind}_results"),
+            parser=self.parser,
         )
 
 
@@ -173,7 +180,9 @@ class GEval(RatedMetric):
     writes steps from the criterion once per run, then rates each case with one call, on the
     scale from 0 to 10 or the one that `rubric` spans: score = (rating - lowest) / (highest
     - lowest), where the rating is the expectation over the token probabilities if the judge
-    gives them (the result's `mode` tells). `strict_mode` asks for 0 or 1 only.
+    gives them (the result's `mode` tells). `strict_mode` asks for 0 or 1 only. `parser`
+    reads the rating of a judge that answers in prose (`FirstMatch(..., field="score")`); the
+    prompt is then yours to word, by `evaluation_template`.
     """
 
     def fields_read(self, named: tuple[str, ...]) -> tuple[str, ...]:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dagengine.graph import Graph
 from dagengine.list_nodes import VerdictListNode
-from dagengine.metrics.prebuilt import PrebuiltMetric, share, whole_prompt
+from dagengine.metrics.default_prompts import verdicts_prompt
+from dagengine.metrics.prebuilt import PrebuiltMetric, share
 from dagengine.node import Judgement, NodeValue
 from dagengine.nodes import CodeNode
 
 VERDICTS = ("yes", "no")
+ITEM = "piece of context"
 AGREES = (
     "Take the piece of context as true. Is `actual_output` compatible with it? no: something "
     "in the output contradicts it, they cannot both be true; yes: nothing does. An output "
@@ -22,7 +24,7 @@ class HallucinationTemplate:
     @staticmethod
     def generate_verdicts(actual_output: str, contexts: list[str]) -> str:
         """Asks for `{"verdicts": [{"reason", "verdict", "number"}, ...]}`."""
-        return whole_prompt(AGREES, actual_output=actual_output, contexts=contexts)
+        return verdicts_prompt(AGREES, VERDICTS, ITEM, contexts, actual_output=actual_output)
 
 
 class HallucinationMetric(PrebuiltMetric):
@@ -40,17 +42,20 @@ class HallucinationMetric(PrebuiltMetric):
             "context",
             "agreement",
             verdicts=VERDICTS,
-            item_label="piece of context",
+            item_label=ITEM,
             evaluation_params=["actual_output"],
             wording=self.wording(
                 HallucinationTemplate, "generate_verdicts", "actual_output", "context"
             ),
+            per_call=self.verdicts_per_call,
         )
         return Graph(
-            CodeNode(_score, evaluation_params=["context"], inputs=[verdicts], name="score")
+            CodeNode(
+                uncontradicted_share, evaluation_params=["context"], inputs=[verdicts], name="score"
+            )
         )
 
 
-def _score(contexts: list[str], verdicts: list[Judgement]) -> NodeValue:
+def uncontradicted_share(contexts: list[str], verdicts: list[Judgement]) -> NodeValue:
     passed = "not contradicted by the output"
     return share(contexts, verdicts, ("yes",), what="contexts", passed=passed, empty=1.0)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from dagengine.graph import Graph
+from dagengine.graph import Graph, MetricSpec
 from dagengine.metrics.prebuilt import PrebuiltMetric
 from dagengine.node import NodeValue
 from dagengine.nodes import CodeNode
@@ -19,7 +20,8 @@ class JsonCorrectnessMetric(PrebuiltMetric):
     """Whether the whole answer is JSON that `expected_schema`, a pydantic model, accepts.
 
     Reads `actual_output`; no call. Score: 1 if it validates, else 0, with what is wrong as
-    the reason. It asks nothing, so it has no template.
+    the reason. `judged_reason` has the judge tell it, of an output that is not valid only.
+    There is nothing else to ask, so there is no template.
     """
 
     title = "Json Correctness"
@@ -27,19 +29,24 @@ class JsonCorrectnessMetric(PrebuiltMetric):
     def __init__(
         self,
         expected_schema: type[BaseModel],
+        threshold: float | None = 0.5,
         model: Any = None,
-        threshold: float = 0.5,
+        *common: Any,
         **settings: Any,
     ) -> None:
         if settings.get("evaluation_template") is not None:
             raise TypeError("JsonCorrectnessMetric asks nothing and has no evaluation_template")
-        super().__init__(threshold, model, **settings)
+        super().__init__(threshold, model, *common, **settings)
         self.expected_schema = expected_schema
 
     def graph(self) -> Graph:
-        return Graph(CodeNode(self._validated, evaluation_params=["actual_output"], name="score"))
+        return Graph(CodeNode(self.validated, evaluation_params=["actual_output"], name="score"))
 
-    def _validated(self, actual_output: str) -> NodeValue:
+    def spec(self) -> MetricSpec:
+        return replace(super().spec(), reason_if_perfect=False)
+
+    def validated(self, actual_output: str) -> NodeValue:
+        """The score, and what is wrong."""
         name = self.expected_schema.__name__
         try:
             self.expected_schema.model_validate_json(actual_output)

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from typing import Annotated, Any, cast
 
-import anyio
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
-from dagengine.errors import JudgeError
 from dagengine.graph import Graph
-from dagengine.list_nodes import judgement_of
+from dagengine.list_nodes import judgement_of, numbered
+from dagengine.metrics.extraction import is_blank
 from dagengine.metrics.prebuilt import PrebuiltMetric, share
 from dagengine.metrics.turns import conversation_prompt, flat, quoted, replies, turn_blocks
 from dagengine.node import Ask, Asked, Asking, Given, Judgement, NodeValue
@@ -22,10 +22,11 @@ from dagengine.prompts import (
     judgement_type,
     task_instructions,
 )
-from dagengine.question import Question
+from dagengine.question import Answer, Question
 from dagengine.test_case import Turn
 
 VERDICTS = ("yes", "no")
+FACT = "known fact"
 FACTS = (
     "List the facts that the last turn of the material, which is the user's, states about the "
     "user or about what the user wants or needs, each as one short self-contained sentence. "
@@ -52,22 +53,23 @@ class KnowledgeRetentionTemplate:
     @staticmethod
     def generate_facts(known: list[str], stretch: list[Turn]) -> str:
         """Asks for `{"facts": [...]}`, and for `"outdated": [numbers]` if facts are known."""
-        return conversation_prompt(FACTS, stretch, known_fact=known)
+        return conversation_prompt(task_instructions(FACTS), stretch, *numbered(FACT, known))
 
     @staticmethod
     def generate_verdict(known: list[str], stretch: list[Turn]) -> str:
         """Asks for `{"reason", "verdict"}`."""
-        return conversation_prompt(RETAINED, stretch, known_fact=known)
+        system = judgement_instructions(RETAINED, VERDICTS)
+        return conversation_prompt(system, stretch, *numbered(FACT, known))
 
 
 class KnowledgeRetentionMetric(PrebuiltMetric):
     """The share of the assistant's turns that keep to what the user said before.
 
     Facts are taken from one user turn after the other, since a turn may correct an earlier
-    one; a reply is judged as soon as the facts before it are known, while later turns are
-    still being read. Replies before the first fact are not judged. Reads `turns`; 1 call per
-    user turn that a reply follows, and 1 per reply judged. Score: retained / replies judged,
-    1 when there are none.
+    one; the replies before a user turn are judged while that turn is read. Replies before the
+    first fact are not judged. Reads `turns`; 1 call per user turn that says something and that
+    a reply follows, and 1 per reply judged. Score: retained / replies judged, 1 when there are
+    none.
     """
 
     title = "Knowledge Retention"
@@ -78,7 +80,9 @@ class KnowledgeRetentionMetric(PrebuiltMetric):
             self.wording(template, "generate_facts", "known", "stretch"),
             self.wording(template, "generate_verdict", "known", "stretch"),
         )
-        score = CodeNode(_score, evaluation_params=["turns"], inputs=[retention], name="score")
+        score = CodeNode(
+            retained_share, evaluation_params=["turns"], inputs=[retention], name="score"
+        )
         return Graph(score)
 
 
@@ -91,11 +95,26 @@ class Reply(BaseModel):
     judgement: Judgement
 
 
-class RetentionNode(Asking):
-    """Reads the user's turns in order and, behind that, judges the replies at once.
+@dataclass(frozen=True, slots=True)
+class _Waiting:
+    """A reply that is to be judged by the facts known before it."""
 
-    Readers see a list of `Reply` in the order of the conversation. When reading fails, that
-    is the failure reported; else it is that of the first reply whose question failed.
+    place: int
+    known: list[str]
+
+
+def _replies(waiting: Sequence[_Waiting], answers: Sequence[Answer[Any]]) -> list[Reply]:
+    return [
+        Reply(place=one.place, known=one.known, judgement=judgement_of(answer.value))
+        for one, answer in zip(waiting, answers, strict=True)
+    ]
+
+
+class RetentionNode(Asking):
+    """Reads the user's turns in order; the replies so far are judged while the next is read.
+
+    Readers see a list of `Reply` in the order of the conversation. What comes after the last
+    reply is not read: it cannot be forgotten any more.
     """
 
     kind = "retention"
@@ -119,38 +138,23 @@ class RetentionNode(Asking):
         return Asked(len(read), len(read) + after, len(read) + after, in_a_row)
 
     async def run(self, given: Given, ask: Ask) -> NodeValue:
-        found: dict[int, Reply | JudgeError] = {}
-        try:
-            await self._read(given.fields[0][1], ask, found)
-        except ExceptionGroup as group:  # of one: nothing but the reading raises
-            raise group.exceptions[0] from None
-        judged = [found[place] for place in sorted(found)]
-        for reply in judged:
-            if isinstance(reply, JudgeError):
-                raise reply
-        return NodeValue(judged)
-
-    async def _read(
-        self, turns: list[Turn], ask: Ask, found: dict[int, Reply | JudgeError]
-    ) -> None:
-        """Read up to the last reply: what comes after it cannot be forgotten any more."""
-
-        async def judge(place: int, known: list[str], question: Question[Any]) -> None:
-            try:
-                judgement = judgement_of((await ask(question)).value)
-                found[place] = Reply(place=place, known=known, judgement=judgement)
-            except JudgeError as error:
-                found[place] = error
-
+        turns: list[Turn] = given.fields[0][1]
+        judged: list[Reply] = []
+        waiting: list[_Waiting] = []
         known: list[str] = []
-        async with anyio.create_task_group() as group:
-            for place in range(max(replies(turns), default=-1) + 1):
-                if turns[place].role == "user":
-                    answer = await ask(self._facts_question(turns, place, known))
-                    known = _updated(known, answer.value)
-                elif known:
-                    question = self._verdict_question(turns, place, known)
-                    group.start_soon(judge, place, known, question)
+        for place in range(max(replies(turns), default=-1) + 1):
+            if turns[place].role == "assistant":
+                waiting += [_Waiting(place, known)] if known else []
+            elif not is_blank(turns[place].content):
+                read = self._facts_question(turns, place, known)
+                answer, *verdicts = await ask.each([read, *self._questions(turns, waiting)])
+                judged += _replies(waiting, verdicts)
+                known, waiting = _updated(known, answer.value), []
+        verdicts = await ask.each(self._questions(turns, waiting))
+        return NodeValue([*judged, *_replies(waiting, verdicts)])
+
+    def _questions(self, turns: list[Turn], waiting: list[_Waiting]) -> list[Question[Any]]:
+        return [self._verdict_question(turns, one.place, one.known) for one in waiting]
 
     def _facts_question(self, turns: list[Turn], place: int, known: list[str]) -> Question[Any]:
         given, evidence = _seen(turns, place, known)
@@ -168,9 +172,8 @@ class RetentionNode(Asking):
 def _seen(turns: list[Turn], place: int, known: list[str]) -> tuple[Given, list[Evidence]]:
     """What a question about one turn shows: numbered facts, the turn before, the turn."""
     part = slice(max(0, place - 1), place + 1)
-    facts = [Evidence(f"known fact {number}", fact) for number, fact in enumerate(known, 1)]
     given = Given((), (("known", known), ("stretch", turns[part])))
-    return given, [*facts, *flat(turn_blocks(turns)[part])]
+    return given, [*numbered(FACT, known), *flat(turn_blocks(turns)[part])]
 
 
 @cache
@@ -192,7 +195,7 @@ def _updated(known: Sequence[str], answer: BaseModel) -> list[str]:
     return list(dict.fromkeys([*kept, *found.facts]))
 
 
-def _score(turns: list[Turn], judged: list[Reply]) -> NodeValue:
+def retained_share(turns: list[Turn], judged: list[Reply]) -> NodeValue:
     return share(
         quoted(turns, [reply.place for reply in judged]),
         [reply.judgement for reply in judged],

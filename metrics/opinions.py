@@ -6,12 +6,14 @@ from typing import Any, ClassVar
 
 from dagengine.graph import Graph
 from dagengine.list_nodes import VerdictListNode
+from dagengine.metrics.default_prompts import task_prompt
 from dagengine.metrics.extraction import OPINIONS, opinions_of
-from dagengine.metrics.prebuilt import PrebuiltMetric, share, whole_prompt
+from dagengine.metrics.prebuilt import PrebuiltMetric, share
 from dagengine.node import Judgement, NodeValue
 from dagengine.nodes import CodeNode
 
 VERDICTS = ("yes", "no")
+ITEM = "opinion"
 
 
 class OpinionTemplate:
@@ -20,7 +22,7 @@ class OpinionTemplate:
     @staticmethod
     def generate_opinions(actual_output: str) -> str:
         """Asks for `{"opinions": [...]}`."""
-        return whole_prompt(OPINIONS, actual_output=actual_output)
+        return task_prompt(OPINIONS, actual_output=actual_output)
 
 
 class OpinionMetric(PrebuiltMetric):
@@ -42,11 +44,12 @@ class OpinionMetric(PrebuiltMetric):
             opinions,
             self.label,
             verdicts=VERDICTS,
-            item_label="opinion",
+            item_label=ITEM,
             wording=self.wording(self.template, "generate_verdicts", "opinions"),
+            per_call=self.verdicts_per_call,
         )
-        return Graph(CodeNode(self._score, inputs=[opinions, verdicts], name="score"))
+        return Graph(CodeNode(self.harmless_share, inputs=[opinions, verdicts], name="score"))
 
     @classmethod
-    def _score(cls, opinions: list[str], verdicts: list[Judgement]) -> NodeValue:
+    def harmless_share(cls, opinions: list[str], verdicts: list[Judgement]) -> NodeValue:
         return share(opinions, verdicts, ("no",), what="opinions", passed=cls.passed, empty=1.0)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
+from dagengine.errors import InputError
 from dagengine.graph import Graph, MetricSpec
 from dagengine.metrics.base import DrawnMetric
 from dagengine.node import Given, Judgement, NodeValue
-from dagengine.prompts import Evidence, as_text, fenced
 
 # Failing items quoted in a reason; the rest is counted.
 _QUOTED = 5
@@ -17,19 +17,21 @@ _QUOTED = 5
 class PrebuiltMetric(DrawnMetric):
     """Base of the metrics that come with dagengine; each builds a graph.
 
-    `threshold` is the lowest score from 0 to 1 that passes. `strict_mode` turns every score
-    below 1 into 0 and the threshold into 1. `model` is the metric's judge (the run's judge
-    or gpt-4o by default). `evaluation_template` is a class whose methods replace prompts of
-    the metric. `judged_reason` has the judge write the reason in one last call; by default
-    it is composed from the verdicts' own reasons without a call. `name` tells apart two
-    metrics of one kind in one run.
+    `threshold` is the lowest score from 0 to 1 that passes (None: no pass or fail).
+    `strict_mode` turns every score below 1 into 0 and the threshold into 1. `model` is the
+    metric's judge (the run's judge or gpt-4o by default). `evaluation_template` is a class
+    whose methods replace prompts of the metric. `judged_reason` has the judge write the
+    reason in one last call (in the words of the template's `generate_reason(score, path)`,
+    if it has one); by default it is composed from the verdicts' own reasons without a call.
+    `verdicts_per_call` bounds how many items of a list one question is about (None: all of
+    them; 1: every item by itself). `name` tells apart two metrics of one kind in one run.
     """
 
     title: ClassVar[str] = ""
 
     def __init__(
         self,
-        threshold: float = 0.5,
+        threshold: float | None = 0.5,
         model: Any = None,
         include_reason: bool = True,
         async_mode: bool = True,
@@ -38,6 +40,7 @@ class PrebuiltMetric(DrawnMetric):
         evaluation_template: type[Any] | None = None,
         *,
         judged_reason: bool = False,
+        verdicts_per_call: int | None = None,
         name: str | None = None,
     ) -> None:
         self.name = name or self.title
@@ -49,6 +52,7 @@ class PrebuiltMetric(DrawnMetric):
         self.verbose_mode = verbose_mode
         self.evaluation_template = evaluation_template
         self.judged_reason = judged_reason
+        self.verdicts_per_call = at_least_one("verdicts_per_call", verdicts_per_call)
 
     def graph(self) -> Graph:
         """The metric's graph, made anew at every call."""
@@ -63,6 +67,7 @@ class PrebuiltMetric(DrawnMetric):
             model=self.model,
             include_reason=self.include_reason,
             judged_reason=self.judged_reason,
+            reason_wording=getattr(self.evaluation_template, "generate_reason", None),
         )
 
     def wording(
@@ -84,10 +89,11 @@ class PrebuiltMetric(DrawnMetric):
         return prompt
 
 
-def whole_prompt(instructions: str, **evidence: Any) -> str:
-    """Instructions and fenced evidence as one text, for templates that build on a default."""
-    blocks = [Evidence(label, as_text(value)) for label, value in evidence.items()]
-    return f"{instructions}\n\n{fenced(blocks)}"
+def at_least_one(name: str, limit: int | None) -> int | None:
+    """`limit` itself; raises InputError when it is below 1."""
+    if limit is not None and limit < 1:
+        raise InputError(f"{name} must be at least 1, got {limit}")
+    return limit
 
 
 def share(

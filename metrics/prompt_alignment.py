@@ -7,8 +7,9 @@ from typing import Any
 
 from dagengine.graph import Graph
 from dagengine.list_nodes import VerdictListNode
+from dagengine.metrics.default_prompts import verdicts_prompt
 from dagengine.metrics.extraction import listed
-from dagengine.metrics.prebuilt import PrebuiltMetric, share, whole_prompt
+from dagengine.metrics.prebuilt import PrebuiltMetric, share
 from dagengine.node import Judgement, NodeValue
 from dagengine.nodes import CodeNode
 
@@ -27,9 +28,8 @@ class PromptAlignmentTemplate:
     @staticmethod
     def generate_verdicts(prompt_instructions: list[str], input: str, actual_output: str) -> str:
         """Asks for `{"verdicts": [{"reason", "verdict", "number"}, ...]}`."""
-        return whole_prompt(
-            FOLLOWED,
-            prompt_instructions=prompt_instructions,
+        return verdicts_prompt(
+            *(FOLLOWED, VERDICTS, "instruction", prompt_instructions),
             input=input,
             actual_output=actual_output,
         )
@@ -47,11 +47,12 @@ class PromptAlignmentMetric(PrebuiltMetric):
     def __init__(
         self,
         prompt_instructions: Sequence[str],
-        threshold: float = 0.5,
+        threshold: float | None = 0.5,
         model: Any = None,
+        *common: Any,
         **settings: Any,
     ) -> None:
-        super().__init__(threshold, model, **settings)
+        super().__init__(threshold, model, *common, **settings)
         if isinstance(prompt_instructions, str):
             raise TypeError("prompt_instructions is a list of instructions, not one text")
         self.prompt_instructions = list(prompt_instructions)
@@ -67,11 +68,12 @@ class PromptAlignmentMetric(PrebuiltMetric):
             item_label="instruction",
             evaluation_params=["input", "actual_output"],
             wording=self.wording(PromptAlignmentTemplate, "generate_verdicts", *read),
+            per_call=self.verdicts_per_call,
         )
-        return Graph(CodeNode(_score, inputs=[instructions, verdicts], name="score"))
+        return Graph(CodeNode(followed_share, inputs=[instructions, verdicts], name="score"))
 
 
-def _score(instructions: list[str], verdicts: list[Judgement]) -> NodeValue:
+def followed_share(instructions: list[str], verdicts: list[Judgement]) -> NodeValue:
     return share(
         instructions, verdicts, ("yes",), what="instructions", passed="followed", empty=1.0
     )

@@ -9,17 +9,10 @@ from dagengine.graph import Graph
 from dagengine.metrics.answer_relevancy import AnswerRelevancyMetric
 from dagengine.metrics.contextual_precision import ContextualPrecisionMetric
 from dagengine.metrics.contextual_recall import ContextualRecallMetric
-from dagengine.metrics.faithfulness import FaithfulnessMetric
+from dagengine.metrics.faithfulness import FaithfulnessMetric, compared
 from dagengine.metrics.prebuilt import PrebuiltMetric
 from dagengine.node import BaseNode, NodeValue
 from dagengine.nodes import CodeNode
-
-PARTS: tuple[type[PrebuiltMetric], ...] = (
-    AnswerRelevancyMetric,
-    FaithfulnessMetric,
-    ContextualPrecisionMetric,
-    ContextualRecallMetric,
-)
 
 
 class RagasMetric(PrebuiltMetric):
@@ -32,23 +25,40 @@ class RagasMetric(PrebuiltMetric):
 
     title = "Ragas"
 
-    def __init__(self, threshold: float = 0.5, model: Any = None, **settings: Any) -> None:
+    def __init__(
+        self,
+        threshold: float | None = 0.5,
+        model: Any = None,
+        *common: Any,
+        **settings: Any,
+    ) -> None:
         if settings.get("evaluation_template") is not None:
             raise TypeError("RagasMetric has no evaluation_template; its parts have one each")
-        super().__init__(threshold, model, **settings)
+        super().__init__(threshold, model, *common, **settings)
 
     def graph(self) -> Graph:
-        return Graph(CodeNode(_mean, inputs=[_scored(part) for part in PARTS], name="score"))
+        """The parts' graphs, merged; without context nothing is asked for any of them."""
+        size, wanted = self.verdicts_per_call, compared()
+        relevancy = AnswerRelevancyMetric(verdicts_per_call=size)
+        faithfulness = FaithfulnessMetric(verdicts_per_call=size)
+        precision = ContextualPrecisionMetric(verdicts_per_call=size)
+        recall = ContextualRecallMetric(verdicts_per_call=size)
+        parts = [
+            named(relevancy, relevancy.scored(wanted)),
+            named(faithfulness, faithfulness.scored(wanted)),
+            named(precision, precision.graph().root_nodes[0]),
+            named(recall, recall.graph().root_nodes[0]),
+        ]
+        return Graph(CodeNode(mean_of_parts, inputs=parts, name="score"))
 
 
-def _scored(part: type[PrebuiltMetric]) -> BaseNode:
+def named(part: PrebuiltMetric, score: BaseNode) -> BaseNode:
     """The node that scores a part, under the part's name."""
-    (root,) = part().graph().root_nodes
-    root.name = part.title
-    return root
+    score.name = part.title
+    return score
 
 
-def _mean(*scores: float) -> NodeValue:
+def mean_of_parts(*scores: float) -> NodeValue:
     score = math.fsum(scores) / len(scores)
     terms = " + ".join(f"{one:.4g}" for one in scores)
     reason = f"The mean of {len(scores)} parts: ({terms}) / {len(scores)} = {score:.4g}."

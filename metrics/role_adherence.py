@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 from dagengine.graph import Graph
+from dagengine.list_nodes import numbered
 from dagengine.metrics.prebuilt import PrebuiltMetric
 from dagengine.metrics.turns import (
     ConversationVerdicts,
     conversation_prompt,
     replies,
     reply_share,
+    turn_names,
 )
 from dagengine.node import Judgement, NodeValue
 from dagengine.nodes import CodeNode
+from dagengine.prompts import list_instructions
 from dagengine.test_case import Turn
 
 VERDICTS = ("yes", "no")
+ITEM = "reply"
 IN_ROLE = (
-    "Does the assistant turn stay in the role that `chatbot_role` describes, seen in the "
-    "conversation up to it? yes: what it says, what it knows and how it says it befit the role, "
-    "or it is too plain to tell; no: something in it does not befit the role."
+    "The reply is the turn of the conversation that it names. Does it stay in the role that "
+    "`chatbot_role` describes, seen in the conversation up to it? yes: what it says, what it "
+    "knows and how it says it befit the role, or it is too plain to tell; no: something in it "
+    "does not befit the role."
 )
 
 
@@ -26,9 +31,14 @@ class RoleAdherenceTemplate:
     """The prompts of `RoleAdherenceMetric`; override a method to replace one."""
 
     @staticmethod
-    def generate_verdicts(turns: list[Turn], chatbot_role: str) -> str:
-        """Asks for `{"verdicts": [{"reason", "verdict", "number"}, ...]}`, one per reply."""
-        return conversation_prompt(IN_ROLE, turns, chatbot_role=chatbot_role)
+    def generate_verdicts(turns: list[Turn], chatbot_role: str, replies: list[str]) -> str:
+        """Asks for `{"verdicts": [{"reason", "verdict", "number"}, ...]}`, one per reply.
+
+        `replies` are the names of the turns to judge: "assistant turn 1", …
+        """
+        system = list_instructions(IN_ROLE, VERDICTS, ITEM, len(replies))
+        blocks = numbered(ITEM, replies)
+        return conversation_prompt(system, turns, *blocks, chatbot_role=chatbot_role)
 
 
 class RoleAdherenceMetric(PrebuiltMetric):
@@ -41,25 +51,30 @@ class RoleAdherenceMetric(PrebuiltMetric):
     title = "Role Adherence"
 
     def graph(self) -> Graph:
-        spoken = CodeNode(_spoken, evaluation_params=["turns"], output_label="assistant turns")
+        spoken = CodeNode(names_of_replies, evaluation_params=["turns"], output_label="replies")
         verdicts = ConversationVerdicts(
             IN_ROLE,
             spoken,
             "role adherence",
             verdicts=VERDICTS,
-            item_label="assistant turn",
+            item_label=ITEM,
             evaluation_params=["turns", "chatbot_role"],
             wording=self.wording(
-                RoleAdherenceTemplate, "generate_verdicts", "turns", "chatbot_role"
+                RoleAdherenceTemplate, "generate_verdicts", "turns", "chatbot_role", "replies"
             ),
+            per_call=self.verdicts_per_call,
         )
-        score = CodeNode(_score, evaluation_params=["turns"], inputs=[verdicts], name="score")
+        score = CodeNode(
+            in_role_share, evaluation_params=["turns"], inputs=[verdicts], name="score"
+        )
         return Graph(score)
 
 
-def _spoken(turns: list[Turn]) -> list[Turn]:
-    return [turns[place] for place in replies(turns)]
+def names_of_replies(turns: list[Turn]) -> list[str]:
+    """What the assistant's turns are called."""
+    names = turn_names(turns)
+    return [names[place] for place in replies(turns)]
 
 
-def _score(turns: list[Turn], verdicts: list[Judgement]) -> NodeValue:
+def in_role_share(turns: list[Turn], verdicts: list[Judgement]) -> NodeValue:
     return reply_share(turns, verdicts, "in role")

@@ -3,26 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
-from typing import Annotated, Any
-
-from pydantic import BaseModel, ConfigDict, Field, create_model
+from typing import Any
 
 from dagengine.errors import NotApplicableError
 from dagengine.graph import Graph
 from dagengine.list_nodes import VerdictListNode
+from dagengine.metrics.default_prompts import task_prompt, verdicts_prompt
 from dagengine.metrics.extraction import (
     STATEMENTS,
-    at_least_one,
     claims_of,
     listed,
+    questions_of,
     truths_of,
     truths_prompt,
 )
-from dagengine.metrics.prebuilt import PrebuiltMetric, share, whole_prompt
+from dagengine.metrics.prebuilt import PrebuiltMetric, at_least_one, share
 from dagengine.node import BaseNode, Judgement, NodeValue
-from dagengine.nodes import CodeNode, TaskNode
+from dagengine.nodes import CodeNode
 
+ALIGNMENTS, ANSWERS = ("yes", "idk", "no"), ("yes", "no")
 ALIGNED = (
     "The claim is taken from a summary, the facts in `truths` from its source. yes: the facts "
     "bear the claim out; idk: they do not speak of it, so the summary added it; no: they "
@@ -40,46 +39,35 @@ ANSWERED = (
 )
 
 
-class Questions(BaseModel):
-    """The answer of a request for questions."""
-
-    model_config = ConfigDict(frozen=True, extra="ignore")
-    questions: list[str]
-
-
-@cache
-def _questions_type(n: int) -> type[Questions]:
-    bounded: Any = Annotated[list[str], Field(max_length=n)]
-    return create_model("Questions", __base__=Questions, questions=(bounded, ...))
-
-
 class SummarizationTemplate:
     """The prompts of `SummarizationMetric`; override a method to replace one."""
 
     @staticmethod
     def generate_truths(text: str, extraction_limit: int | None = None) -> str:
         """Asks for `{"truths": [...]}`."""
-        return whole_prompt(truths_prompt(extraction_limit), text=text)
+        return task_prompt(truths_prompt(extraction_limit), input=text)
 
     @staticmethod
     def generate_claims(text: str) -> str:
         """Asks for `{"claims": [...]}`."""
-        return whole_prompt(STATEMENTS, text=text)
+        return task_prompt(STATEMENTS, actual_output=text)
 
     @staticmethod
     def generate_alignment_verdicts(summary_claims: list[str], truths: list[str]) -> str:
         """Asks for `{"verdicts": [{"reason", "verdict", "number"}, ...]}`."""
-        return whole_prompt(ALIGNED, summary_claims=summary_claims, truths=truths)
+        return verdicts_prompt(ALIGNED, ALIGNMENTS, "claim", summary_claims, truths=truths)
 
     @staticmethod
     def generate_questions(text: str, n: int) -> str:
         """Asks for `{"questions": [...]}`."""
-        return whole_prompt(QUESTIONS.format(n=n), text=text)
+        return task_prompt(QUESTIONS.format(n=n), input=text)
 
     @staticmethod
     def generate_answers(questions: list[str], text: str) -> str:
         """Asks for `{"verdicts": [{"reason", "verdict", "number"}, ...]}`."""
-        return whole_prompt(ANSWERED.format(field="text"), questions=questions, text=text)
+        return verdicts_prompt(
+            ANSWERED.format(field="text"), ANSWERS, "question", questions, text=text
+        )
 
 
 class SummarizationMetric(PrebuiltMetric):
@@ -96,15 +84,15 @@ class SummarizationMetric(PrebuiltMetric):
 
     def __init__(
         self,
-        threshold: float = 0.5,
-        n: int = 5,
+        threshold: float | None = 0.5,
         model: Any = None,
+        *common: Any,
+        n: int = 5,
         assessment_questions: Sequence[str] | None = None,
-        *,
         truths_extraction_limit: int | None = None,
         **settings: Any,
     ) -> None:
-        super().__init__(threshold, model, **settings)
+        super().__init__(threshold, model, *common, **settings)
         if isinstance(assessment_questions, str):
             raise TypeError("assessment_questions is a list of questions, not one text")
         at_least_one("n", n)
@@ -117,7 +105,9 @@ class SummarizationMetric(PrebuiltMetric):
         )
 
     def graph(self) -> Graph:
-        return Graph(CodeNode(_least, inputs=[self._alignment(), self._coverage()], name="score"))
+        return Graph(
+            CodeNode(lesser_part, inputs=[self._alignment(), self._coverage()], name="score")
+        )
 
     def _alignment(self) -> BaseNode:
         template, limit = SummarizationTemplate, self.truths_extraction_limit
@@ -128,12 +118,13 @@ class SummarizationMetric(PrebuiltMetric):
             ALIGNED,
             claims,
             "claims against the source",
-            verdicts=("yes", "idk", "no"),
+            verdicts=ALIGNMENTS,
             item_label="claim",
             inputs=[truths],
             wording=self.wording(template, "generate_alignment_verdicts", "claims", "truths"),
+            per_call=self.verdicts_per_call,
         )
-        return CodeNode(_aligned, inputs=[claims, verdicts], name="alignment")
+        return CodeNode(borne_out_share, inputs=[claims, verdicts], name="alignment")
 
     def _coverage(self) -> BaseNode:
         questions = self._questions()
@@ -144,41 +135,37 @@ class SummarizationMetric(PrebuiltMetric):
                 ("actual_output", "answers from the summary"),
             )
         )
-        return CodeNode(_covered, inputs=[questions, source, summary], name="coverage")
+        return CodeNode(covered_share, inputs=[questions, source, summary], name="coverage")
 
     def _questions(self) -> BaseNode:
         if self.assessment_questions is not None:
             return listed(self.assessment_questions, "questions")
         wording = self.wording(SummarizationTemplate, "generate_questions", "input", n=self.n)
-        asked = TaskNode(
-            QUESTIONS.format(n=self.n),
-            output_label="questions about the source",
-            evaluation_params=["input"],
-            output_type=_questions_type(self.n),
-            wording=wording,
-        )
-        return CodeNode(lambda found: found.questions, inputs=[asked], output_label="questions")
+        return questions_of("input", QUESTIONS.format(n=self.n), self.n, wording)
 
     def _answers(self, questions: BaseNode, field: str, label: str) -> VerdictListNode:
         return VerdictListNode(
             ANSWERED.format(field=field),
             questions,
             label,
-            verdicts=("yes", "no"),
+            verdicts=ANSWERS,
             item_label="question",
             evaluation_params=[field],
             wording=self.wording(SummarizationTemplate, "generate_answers", "questions", field),
+            per_call=self.verdicts_per_call,
         )
 
 
-def _aligned(claims: list[str], verdicts: list[Judgement]) -> NodeValue:
+def borne_out_share(claims: list[str], verdicts: list[Judgement]) -> NodeValue:
     if not claims:
         return NodeValue(None)
     passed = "borne out by the source"
     return share(claims, verdicts, ("yes",), what="claims", passed=passed, empty=1.0)
 
 
-def _covered(questions: list[str], source: list[Judgement], summary: list[Judgement]) -> NodeValue:
+def covered_share(
+    questions: list[str], source: list[Judgement], summary: list[Judgement]
+) -> NodeValue:
     """Questions that the source does not answer with yes say nothing about the summary."""
     answers = zip(questions, source, summary, strict=True)
     counted = [(question, after) for question, before, after in answers if before.verdict == "yes"]
@@ -189,7 +176,7 @@ def _covered(questions: list[str], source: list[Judgement], summary: list[Judgem
     return share(asked, found, ("yes",), what=what, passed=passed, empty=1.0)
 
 
-def _least(alignment: float | None, coverage: float | None) -> NodeValue:
+def lesser_part(alignment: float | None, coverage: float | None) -> NodeValue:
     parts = {"alignment": alignment, "coverage": coverage}
     known = [score for score in parts.values() if score is not None]
     if not known:

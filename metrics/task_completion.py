@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from dagengine.graph import Graph
-from dagengine.metrics.prebuilt import PrebuiltMetric, whole_prompt
+from dagengine.metrics.default_prompts import rating_prompt, task_prompt
+from dagengine.metrics.prebuilt import PrebuiltMetric
 from dagengine.node import Ask, BaseNode, Given, NodeValue
 from dagengine.nodes import CodeNode, RatingNode, TaskNode
 from dagengine.question import Options
@@ -29,6 +30,8 @@ COMPLETED = (
     "that is done. Judge what was done only, not how it is worded."
 )
 
+SCALE = (0, 10)
+
 
 class TaskAndOutcome(BaseModel):
     """What was wanted, and what was done."""
@@ -46,21 +49,21 @@ class TaskCompletionTemplate:
         input: str, actual_output: str, tools_called: list[ToolCall]
     ) -> str:
         """Asks for `{"task", "outcome"}`; used when the metric is given no task."""
-        return whole_prompt(
+        return task_prompt(
             TASK_AND_OUTCOME, input=input, actual_output=actual_output, tools_called=tools_called
         )
 
     @staticmethod
     def extract_outcome(input: str, actual_output: str, tools_called: list[ToolCall]) -> str:
         """Asks for `{"output"}`, the outcome; used when the metric is given a task."""
-        return whole_prompt(
+        return task_prompt(
             OUTCOME, input=input, actual_output=actual_output, tools_called=tools_called
         )
 
     @staticmethod
     def generate_rating(task: str, outcome: str) -> str:
         """Asks for `{"reason", "score"}`, a whole number from 0 to 10."""
-        return whole_prompt(COMPLETED, task=task, outcome=outcome)
+        return rating_prompt(COMPLETED, SCALE, task=task, outcome=outcome)
 
 
 class TaskCompletionMetric(PrebuiltMetric):
@@ -73,17 +76,16 @@ class TaskCompletionMetric(PrebuiltMetric):
     """
 
     title = "Task Completion"
-    scale: ClassVar[tuple[int, int]] = (0, 10)
 
     def __init__(
         self,
-        threshold: float = 0.5,
+        threshold: float | None = 0.5,
         model: Any = None,
-        *,
+        *common: Any,
         task: str | None = None,
         **settings: Any,
     ) -> None:
-        super().__init__(threshold, model, **settings)
+        super().__init__(threshold, model, *common, **settings)
         self.task = task
 
     def graph(self) -> Graph:
@@ -91,7 +93,7 @@ class TaskCompletionMetric(PrebuiltMetric):
         rating = RatingNode(
             COMPLETED,
             inputs=[task, outcome],
-            scale=self.scale,
+            scale=SCALE,
             name="completion",
             wording=self.wording(TaskCompletionTemplate, "generate_rating", "task", "outcome"),
             # An expectation is hardly ever perfect: strict mode takes the rating as it stands.
@@ -101,12 +103,23 @@ class TaskCompletionMetric(PrebuiltMetric):
 
     def _extracted(self) -> tuple[BaseNode, BaseNode]:
         found = self._asked(TASK_AND_OUTCOME, "task and outcome", TaskAndOutcome)
-        task = CodeNode(lambda both: both.task, inputs=[found], output_label="task")
-        outcome = CodeNode(lambda both: both.outcome, inputs=[found], output_label="outcome")
-        return task, outcome
+
+        def the_task(both: TaskAndOutcome) -> str:
+            return both.task
+
+        def the_outcome(both: TaskAndOutcome) -> str:
+            return both.outcome
+
+        return (
+            CodeNode(the_task, inputs=[found], output_label="task"),
+            CodeNode(the_outcome, inputs=[found], output_label="outcome"),
+        )
 
     def _given(self, task: str) -> tuple[BaseNode, BaseNode]:
-        return CodeNode(lambda: task, output_label="task"), self._asked(OUTCOME, "outcome", str)
+        def as_given() -> str:
+            return task
+
+        return CodeNode(as_given, output_label="task"), self._asked(OUTCOME, "outcome", str)
 
     def _asked(self, instructions: str, label: str, answer: Any) -> TaskNode:
         method = "extract_outcome" if answer is str else "extract_task_and_outcome"

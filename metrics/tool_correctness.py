@@ -52,9 +52,9 @@ class ToolCorrectnessMetric(PrebuiltMetric):
 
     def __init__(
         self,
-        threshold: float = 0.5,
+        threshold: float | None = 0.5,
         model: Any = None,
-        *,
+        *common: Any,
         should_exact_match: bool = False,
         should_consider_ordering: bool = False,
         evaluation_params: Iterable[str | ToolCallParams] = (),
@@ -63,7 +63,7 @@ class ToolCorrectnessMetric(PrebuiltMetric):
     ) -> None:
         if settings.get("evaluation_template") is not None:
             raise TypeError("ToolCorrectnessMetric asks nothing and has no evaluation_template")
-        super().__init__(threshold, model, **settings)
+        super().__init__(threshold, model, *common, **settings)
         self.should_exact_match = should_exact_match
         self.should_consider_ordering = should_consider_ordering
         self.evaluation_params = tuple(dict.fromkeys(map(_param, evaluation_params)))

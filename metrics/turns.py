@@ -8,10 +8,11 @@ from typing import Any
 
 from dagengine.errors import InputError, NotApplicableError
 from dagengine.list_nodes import VerdictListNode
+from dagengine.metrics.default_prompts import pieces, whole_prompt
 from dagengine.metrics.prebuilt import share
 from dagengine.node import Asking, Given, Judgement, NodeValue, shorten
 from dagengine.nodes import CodeNode, TaskNode
-from dagengine.prompts import Evidence, as_text, evidence_of, fenced
+from dagengine.prompts import Evidence, as_text, evidence_of
 from dagengine.question import Message
 from dagengine.test_case import Turn
 
@@ -70,10 +71,11 @@ def flat(blocks: Iterable[list[Evidence]]) -> list[Evidence]:
     return [piece for found in blocks for piece in found]
 
 
-def conversation_prompt(instructions: str, turns: Sequence[Turn], **evidence: Any) -> str:
+def conversation_prompt(
+    instructions: str, turns: Sequence[Turn], *more: Evidence, **evidence: Any
+) -> str:
     """Instructions, turns and more evidence as one text, for templates that build on a default."""
-    more = [piece for label, value in evidence.items() for piece in evidence_of(label, value)]
-    return f"{instructions}\n\n{fenced([*flat(turn_blocks(turns)), *more])}"
+    return whole_prompt(instructions, [*flat(turn_blocks(turns)), *more, *pieces(evidence)])
 
 
 class _ByRole(Asking):
@@ -94,10 +96,7 @@ class ConversationTask(_ByRole, TaskNode):
 
 
 class ConversationVerdicts(_ByRole, VerdictListNode):
-    """One verdict per item of a list, in view of the whole conversation; it reads `turns`.
-
-    Items called "assistant turn" are the assistant's turns themselves, shown in their place.
-    """
+    """One verdict per item of a list, in view of the whole conversation; it reads `turns`."""
 
 
 def replies(turns: Sequence[Turn]) -> list[int]:

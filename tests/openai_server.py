@@ -9,6 +9,7 @@ be sync or async, on asyncio or on trio:
 
 import asyncio
 import json
+import math
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass, field
@@ -109,14 +110,19 @@ def valid_reply(body: Json) -> Reply:
 class OpenAIServer:
     """Serves `respond` at `base_url` inside a `with` block, and remembers what it was asked."""
 
-    def __init__(self, respond: Callable[[Json], Reply] = valid_reply) -> None:
+    def __init__(
+        self, respond: Callable[[Json], Reply] = valid_reply, capacity: float = math.inf
+    ) -> None:
+        """Requests beyond `capacity` at the same time are rejected with 429."""
         self.base_url = ""
         self.requests: list[Json] = []
         self.headers: list[Mapping[str, str]] = []
         """The headers of each request; their names match in any case."""
         self.in_flight = 0
         self.in_flight_max = 0
+        self.rejected = 0
         self._respond = respond
+        self._capacity = capacity
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
@@ -162,6 +168,9 @@ class OpenAIServer:
             body: Json = await request.json()
             self.requests.append(body)
             self.headers.append(request.headers)
+            if self.in_flight > self._capacity:
+                self.rejected += 1
+                return _response(body, Reply("too many requests at once", status=429))
             reply = self._respond(body)
             await asyncio.sleep(reply.delay)
             if reply.drop and request.transport is not None:

@@ -17,6 +17,7 @@ import pytest
 from typer.testing import CliRunner
 
 from dagengine.cli import app
+from dagengine.rows import read_rows
 
 METRICS = """
 from dagengine.metrics import DAGMetric
@@ -239,6 +240,65 @@ def test_names_that_differ_in_punctuation_only_get_pictures_of_their_own(tmp_pat
     assert len(list(tmp_path.glob("out/*.svg"))) == 6
 
 
+# -- data in other forms, results in other forms, an app ------------------------------------
+
+EXACT = """
+from dagengine.metrics import ExactMatchMetric
+
+metric = ExactMatchMetric()
+"""
+APP = """
+async def answer(text):
+    if text == "c":
+        raise RuntimeError("the app is down")
+    return text.upper()
+"""
+
+
+def test_columns_are_mapped_split_and_left_out_and_results_are_parquet(tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    table = "question,answer,context,expected_output,notes\na,b,x;y,b,-\nc,d,z,e,-\n"
+    folder = write(tmp_path, {"metrics.py": EXACT, "cases.csv": table})
+    options = "--map question=input --map answer=actual_output --map notes= --delimiter context=;"
+    data = ("metrics.py", "--data", "cases.csv", *options.split())
+    done = dagengine(folder, "run", *data, "--results", "rows.parquet")
+    assert done.returncode == 0, done.stderr
+    rows = list(read_rows(tmp_path / "rows.parquet"))
+    assert [row.metrics[0].score for row in rows] == [1.0, 0.0]
+    assert "results: rows.parquet" in done.stdout
+    assert dagengine(folder, "check", *data).stdout.startswith("ok: Exact Match")
+    drawn = dagengine(folder, "render", "metrics.py", "--results", "rows.parquet")
+    assert drawn.returncode == 0, drawn.stderr
+
+
+def test_goldens_are_completed_by_an_app_whose_failure_is_an_outcome(tmp_path: Path) -> None:
+    goldens = "".join(
+        json.dumps({"input": text, "expected_output": text.upper()}) + "\n" for text in "abcd"
+    )
+    files = {"metrics.py": EXACT, "goldens.jsonl": goldens, "app.py": APP}
+    arguments = "run metrics.py --data goldens.jsonl --app app.py:answer --app-in-flight 2"
+    done = dagengine(write(tmp_path, files), *arguments.split())
+    assert done.returncode == 3, done.stderr
+    results = [row["metrics"][0] for row in rows_of(tmp_path / "out" / "results.jsonl")]
+    assert [result["score"] for result in results] == [1.0, 1.0, None, 1.0]
+    assert "app answer: RuntimeError: the app is down (app.py line" in str(
+        results[2]["failure"]["node"] + ": " + results[2]["failure"]["message"]
+    )
+
+
+def test_a_bad_line_far_down_is_a_row_without_a_score_and_exit_code_three(tmp_path: Path) -> None:
+    good = '{"input": "a", "actual_output": "b", "expected_output": "b"}'
+    cases = "\n".join("{" if number == 1100 else good for number in range(1, 1201))
+    folder = write(tmp_path, {"metrics.py": EXACT, "cases.jsonl": cases})
+    done = dagengine(folder, "run", "metrics.py", "--data", "cases.jsonl")
+    assert done.returncode == 3, done.stderr
+    rows = rows_of(tmp_path / "out" / "results.jsonl")
+    assert len(rows) == 1200
+    assert rows[1099]["metrics"][0]["outcome"] == "invalid_case"
+    assert "1 invalid_case" in done.stdout
+    assert "cases.jsonl line 1100: not JSON" in done.stdout
+
+
 # -- bad input -----------------------------------------------------------------------------
 
 
@@ -313,6 +373,17 @@ BAD: dict[str, Bad] = {
     "folder that is a file": Bad(("cases.jsonl",), arguments=(*RUN, "--out", "cases.jsonl")),
     "no such case": Bad(("no case 9",), arguments=(*RUN, "--case", "9")),
     "nothing in flight": Bad(("--max-in-flight",), arguments=(*RUN, "--max-in-flight", "0")),
+    "unknown column": Bad(
+        ("no row has a column 'answre'", "did you mean 'answer'"),
+        {"cases.jsonl": '{"input": "a", "answer": "b"}'},
+        arguments=(*RUN, "--map", "answre=actual_output"),
+    ),
+    "mapping to no field": Bad(("'nope' is no field",), arguments=(*RUN, "--map", "input=nope")),
+    "mapping without a column": Bad(("--map", "COLUMN="), arguments=(*RUN, "--map", "input")),
+    "results in an unknown form": Bad((".parquet",), arguments=(*RUN, "--results", "a.csv")),
+    "app file without the function": Bad(
+        ("metrics.py", "'app'", "FUNCTION"), arguments=(*RUN, "--app", "metrics.py")
+    ),
     "unknown option": Bad(("--dta",), arguments=("run", "metrics.py", "--dta", "cases.jsonl")),
     "unknown picture": Bad(("svg", "mmd"), arguments=("render", "metrics.py", "--out", "a.gif")),
     "picture of a cyclic tree": Bad(
@@ -471,7 +542,10 @@ def test_render_gives_every_metric_a_file_of_its_own(tmp_path: Path) -> None:
     ("command", "words"),
     [
         ((), ("run", "render", "check", "decision trees")),
-        (("run",), ("METRICS.py[:NAME]", "--judge", "--base-url", "--assert", "Exit codes", "130")),
+        (
+            ("run",),
+            ("METRICS.py[:NAME]", "--judge", "--base-url", "--assert", "--map", "--app", "130"),
+        ),
         (("render",), ("--results", "--case", ".mmd", "asks no judge")),
         (("check",), ("--strict", "--data", "Exit codes")),
     ],

@@ -2,19 +2,46 @@
 
 from __future__ import annotations
 
-from typing import Any
+import inspect
+import re
+from typing import Any, cast
 
 import anyio
 import pytest
-from contract import case_for, empty_case, judge, make, metric_classes
+from contract import ARGUMENTS, case_for, empty_case, judge, make, metric_classes, valid
+from pydantic import BaseModel
 
 from dagengine import Limits, a_evaluate, compile_metrics, evaluate
-from dagengine.errors import RefusedError
+from dagengine.errors import InputError, RefusedError
 from dagengine.judges import ScriptedJudge
-from dagengine.metrics import DAGMetric
+from dagengine.list_nodes import VerdictListNode
+from dagengine.metrics import (
+    AnswerRelevancyMetric,
+    BiasMetric,
+    ContextualPrecisionMetric,
+    ContextualRecallMetric,
+    ContextualRelevancyMetric,
+    ConversationCompletenessMetric,
+    DAGMetric,
+    FaithfulnessMetric,
+    HallucinationMetric,
+    JsonCorrectnessMetric,
+    KnowledgeRetentionMetric,
+    PromptAlignmentMetric,
+    RagasMetric,
+    ToolCorrectnessMetric,
+    ToxicityMetric,
+)
+from dagengine.metrics.base import settings_of
+from dagengine.metrics.bias import BiasTemplate
 from dagengine.metrics.dag import DAG, CodeNode
+from dagengine.metrics.evaluation_steps import StepwiseMetric
+from dagengine.metrics.hallucination import HallucinationTemplate
 from dagengine.metrics.prebuilt import PrebuiltMetric
+from dagengine.prompts import unfenced
+from dagengine.question import Question, schema_of
 from dagengine.results import MetricResult, OutcomeKind
+from dagengine.test_case import ConversationalTestCase, Turn
 
 KINDS = metric_classes()
 every_metric = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
@@ -138,6 +165,45 @@ def test_strict_mode_knows_only_zero_and_one(kind: type[PrebuiltMetric], pick: i
 
 
 @every_metric
+def test_without_a_threshold_a_metric_only_scores(kind: type[PrebuiltMetric]) -> None:
+    if "threshold" not in settings_of(kind):
+        pytest.skip("this metric has no threshold")
+    result = result_of(make(kind, threshold=None), judge(0))
+    assert result.threshold is None
+    assert result.success is None
+    assert result.score is not None or has_nothing_to_judge(result)
+
+
+@every_metric
+def test_a_mistyped_setting_is_an_error_that_names_the_right_one(
+    kind: type[PrebuiltMetric],
+) -> None:
+    near = r"has no setting 'asinc_mode'; did you mean 'async_mode'\? It has .*model"
+    with pytest.raises(TypeError, match=rf"^{kind.__name__} {near}"):
+        make(kind, asinc_mode=False)
+    with pytest.raises(TypeError, match="has no setting 'zzz'; It has "):
+        make(kind, zzz=1)
+
+
+IN_ORDER = ("threshold", "model", "include_reason", "async_mode", "strict_mode", "verbose_mode")
+
+
+@every_metric
+def test_settings_by_position_stand_in_one_order(kind: type[PrebuiltMetric]) -> None:
+    """After what a metric requires; G-Eval's family and classic scorers have their own."""
+    parameters = list(inspect.signature(kind).parameters.values())
+    if issubclass(kind, StepwiseMetric) or kind.__module__.endswith(".classic"):
+        pytest.skip("this family has an order of its own")
+    required = [ARGUMENTS[one.name] for one in parameters if one.default is one.empty
+                and one.name in ARGUMENTS]  # fmt: skip
+    model, constructor = judge(0), cast(Any, kind)
+    metric = constructor(*required, 0.25, model, False, False, True, True)
+    found = {name: getattr(metric, name) for name in IN_ORDER}
+    assert found == dict(zip(IN_ORDER, (1.0, model, False, False, True, True), strict=True))
+    assert constructor(*required, 0.25).threshold == 0.25
+
+
+@every_metric
 def test_a_metric_gives_the_same_score_under_a_verdict(kind: type[PrebuiltMetric]) -> None:
     metric = make(kind)
     start = CodeNode(lambda: 1, name="start")
@@ -167,3 +233,230 @@ def test_the_graph_has_no_findings_and_can_be_drawn(kind: type[PrebuiltMetric]) 
     plan = compile_metrics([metric])
     assert [problem for problem in plan.warnings if problem.code != "field-not-read"] == []
     assert "<svg" in metric.picture().layout("svg").decode()
+
+
+# Verdicts on the items of a list.
+
+
+def numbered_kinds() -> list[type[PrebuiltMetric]]:
+    """Metrics that ask for a list of verdicts."""
+    return [kind for kind in KINDS if _lists(kind)]
+
+
+def _lists(kind: type[PrebuiltMetric]) -> list[VerdictListNode]:
+    return [node for node in make(kind).graph().nodes() if isinstance(node, VerdictListNode)]
+
+
+every_list_metric = pytest.mark.parametrize(
+    "kind", numbered_kinds(), ids=lambda kind: kind.__name__
+)
+MANY = 5
+
+
+def many(case: Any) -> Any:
+    """The same kind of case with five of everything that is judged one by one."""
+    if isinstance(case, ConversationalTestCase):
+        return case.model_copy(update={"turns": case.turns[:2] * MANY})
+    texts = [f"Paris has {number} bridges." for number in range(MANY)]
+    return case.model_copy(
+        update={"context": texts, "retrieval_context": texts, "expected_output": "\n".join(texts)}
+    )
+
+
+def by_words(question: Question[BaseModel], log: list[int]) -> Any:
+    """Five items wherever some are listed; an item with an even digit is judged the other way."""
+    fields = schema_of(question.answer_type)["properties"]
+    if "verdicts" not in fields or "maxItems" not in fields["verdicts"]:
+        answer = valid(question, 0)
+        for name, items in answer.items():
+            if isinstance(items, list) and "maxItems" not in fields[name]:
+                answer[name] = [_called(items[0], number) for number in range(MANY)]
+            elif isinstance(items, list):
+                answer[name] = [f"item {n}" for n in range(fields[name]["maxItems"])]
+        return answer
+    count = fields["verdicts"]["maxItems"]
+    log.append(count)
+    answer = valid(question, 0)
+    items = unfenced(question.messages[1]["content"])
+    texts = {
+        piece.label.rpartition(" ")[2]: piece.text
+        for piece in items
+        if re.fullmatch(r"[a-z ]+ \d+", piece.label) and "turn" not in piece.label
+    }
+    allowed = _allowed(question)
+    for found in answer["verdicts"]:
+        digit = re.findall(r"\d", texts[str(found["number"])] + "1")[0]
+        found["verdict"] = allowed[0 if int(digit) % 2 else -1]
+    return answer
+
+
+def _allowed(question: Question[BaseModel]) -> list[str]:
+    (item,) = (
+        shape
+        for shape in schema_of(question.answer_type)["$defs"].values()
+        if "number" in shape["properties"]
+    )
+    verdicts: list[str] = item["properties"]["verdict"]["enum"]
+    return verdicts
+
+
+def _called(item: Any, number: int) -> Any:
+    return {**item, "text": f"item {number}"} if isinstance(item, dict) else f"item {number}"
+
+
+@every_list_metric
+@pytest.mark.parametrize("size", [1, 2, 100])
+def test_verdicts_in_chunks_give_the_same_score_with_more_calls(
+    kind: type[PrebuiltMetric], size: int
+) -> None:
+    whole, parts = list[int](), list[int]()
+    metric = make(kind)
+    case = many(case_for(metric))
+    one = result_of(metric, ScriptedJudge(lambda q: by_words(q, whole)), case)
+    chunked = make(kind, verdicts_per_call=size)
+    other = result_of(chunked, ScriptedJudge(lambda q: by_words(q, parts)), case)
+    assert one.failure is None
+    assert other.score == one.score
+    assert other.reason == one.reason
+    assert sorted(parts) == sorted(
+        min(size, count - start) for count in whole for start in range(0, count, size)
+    )
+    assert max(whole) >= 2
+
+
+@pytest.mark.anyio
+async def test_all_chunks_are_asked_at_once() -> None:
+    under_way, all_there = list[str](), anyio.Event()
+
+    async def answer(question: Question[Any]) -> Any:
+        under_way.append(question.messages[1]["content"])
+        if len(under_way) == 3:
+            all_there.set()
+        await all_there.wait()
+        return valid(question, 0)
+
+    metric = make(HallucinationMetric, verdicts_per_call=2)
+    with anyio.fail_after(10):
+        done = await a_evaluate(
+            [many(case_for(metric))], [metric], model=ScriptedJudge(answer), show=False
+        )
+    assert done.scores("Hallucination") == [1.0]
+    assert done.totals.calls == 3
+    assert all("BEGIN piece of context 1>" in text for text in under_way)
+    assert not any("BEGIN piece of context 3>" in text for text in under_way)
+
+
+def test_a_template_sees_the_items_of_its_question_only() -> None:
+    seen: list[list[str]] = []
+
+    class Own(HallucinationTemplate):
+        @staticmethod
+        def generate_verdicts(actual_output: str, contexts: list[str]) -> str:
+            seen.append(contexts)
+            return f"Do these agree? {contexts}"
+
+    metric = HallucinationMetric(verdicts_per_call=2, evaluation_template=Own)
+    assert result_of(metric, judge(0), many(case_for(metric))).score == 1.0
+    assert sorted(map(len, seen)) == [1, 2, 2]
+
+
+def test_a_chunk_has_one_item_at_least() -> None:
+    with pytest.raises(InputError, match="verdicts_per_call must be at least 1, got 0"):
+        HallucinationMetric(verdicts_per_call=0)
+    with pytest.raises(InputError, match="per_call must be at least 1, got 0"):
+        VerdictListNode("?", "context", "agreement", verdicts=("yes", "no"), per_call=0)
+
+
+# Nothing to judge.
+
+BLANK: dict[str, Any] = {"actual_output": " \n"}
+NOTHING: dict[str, Any] = {"context": [], "retrieval_context": []}
+NO_TOOLS: dict[str, Any] = {"tools_called": [], "expected_tools": []}
+SILENT = {"turns": [Turn(role="user", content=" "), Turn(role="assistant", content="Hello.")]}
+
+
+@pytest.mark.parametrize(
+    ("kind", "update", "score"),
+    [
+        (AnswerRelevancyMetric, BLANK, 1.0),
+        (FaithfulnessMetric, BLANK, 1.0),
+        (FaithfulnessMetric, NOTHING, None),
+        (FaithfulnessMetric, {"retrieval_context": [" ", ""]}, None),
+        (FaithfulnessMetric, BLANK | NOTHING, None),
+        (ContextualPrecisionMetric, NOTHING, 0.0),
+        (ContextualRecallMetric, NOTHING, 0.0),
+        (ContextualRecallMetric, {"retrieval_context": [" "]}, 0.0),
+        (ContextualRecallMetric, {"expected_output": " "}, 0.0),
+        (ContextualRelevancyMetric, NOTHING, 0.0),
+        (ContextualRelevancyMetric, {"retrieval_context": ["", "\n"]}, 0.0),
+        (RagasMetric, NOTHING, None),
+        (HallucinationMetric, NOTHING, 1.0),
+        (BiasMetric, BLANK, 1.0),
+        (ToxicityMetric, BLANK, 1.0),
+        (JsonCorrectnessMetric, BLANK, 0.0),
+        (ToolCorrectnessMetric, NO_TOOLS, 1.0),
+        (KnowledgeRetentionMetric, SILENT, 1.0),
+        (ConversationCompletenessMetric, SILENT, 1.0),
+    ],
+)
+def test_nothing_to_judge_has_a_known_outcome_and_costs_no_call(
+    kind: type[PrebuiltMetric], update: dict[str, Any], score: float | None
+) -> None:
+    metric, asked = make(kind), list[str]()
+    case = case_for(metric).model_copy(update=update)
+    result = result_of(metric, judge(0, asked), case)
+    assert asked == []
+    assert result.score == score
+    if score is None:
+        assert result.outcome == OutcomeKind.SKIPPED
+        assert "nothing to compare with" in str(result.failure)
+    else:
+        assert result.reason
+
+
+def test_no_instructions_are_followed_without_a_call() -> None:
+    asked: list[str] = []
+    result = result_of(PromptAlignmentMetric([]), judge(0, asked))
+    assert (result.score, asked) == (1.0, [])
+
+
+# Reasons written by the judge.
+
+
+def test_a_template_words_the_question_for_a_reason() -> None:
+    class Own(BiasTemplate):
+        @staticmethod
+        def generate_reason(score: float, path: str) -> str:
+            return f"Why {score}? {path.partition(':')[0]}"
+
+    questions: list[Question[Any]] = []
+
+    def answer(question: Question[Any]) -> Any:
+        questions.append(question)
+        return "because" if question.name == "Bias reason" else valid(question, 0)
+
+    metric = BiasMetric(judged_reason=True, evaluation_template=Own)
+    assert result_of(metric, ScriptedJudge(answer)).reason == "because"
+    assert questions[-1].messages == (
+        {"role": "user", "content": "Why 0.0? 0 of 2 opinions are unbiased"},
+    )
+
+
+@pytest.mark.parametrize(
+    ("output", "score", "calls"), [('{"name": "cake"}', 1.0, 0), ('{"nom": "cake"}', 0.0, 1)]
+)
+def test_only_what_is_no_valid_json_is_explained_by_the_judge(
+    output: str, score: float, calls: int
+) -> None:
+    asked: list[str] = []
+    metric = make(JsonCorrectnessMetric, judged_reason=True)
+    case = case_for(metric).model_copy(update={"actual_output": output})
+    result = result_of(metric, judge(0, asked), case)
+    assert (result.score, len(asked)) == (score, calls)
+    assert result.reason == ("words" if calls else "The output is JSON and a valid Recipe.")
+
+
+def test_the_judge_explains_tool_correctness_when_asked_to() -> None:
+    asked: list[str] = []
+    result = result_of(make(ToolCorrectnessMetric, judged_reason=True), judge(0, asked))
+    assert (result.score, result.reason, len(asked)) == (1.0, "words", 1)

@@ -319,9 +319,10 @@ def test_replies_are_judged_in_their_conversation_and_stand_there_once() -> None
     only(CASE, RoleAdherenceMetric(), script)
     assert labels(asked[0]) == [
         "user turn 1", "assistant turn 1", "user turn 2", "assistant turn 2",
-        "user turn 3", "assistant turn 3", "chatbot_role",
+        "user turn 3", "assistant turn 3", "reply 1", "reply 2", "reply 3", "chatbot_role",
     ]  # fmt: skip
-    assert "called assistant turn 1 to assistant turn 3" in asked[0].messages[0]["content"]
+    assert "called reply 1 to reply 3" in asked[0].messages[0]["content"]
+    assert "BEGIN reply 2>>>\nassistant turn 2\n" in shown(asked[0])
     assert "a polite librarian" in shown(asked[0])
 
 
@@ -577,45 +578,27 @@ STORY = talk("u: [one]", "a: ok", "u: [two]", "a: bad", "u: [three]", "a: ok")
 
 
 @pytest.mark.anyio
-async def test_replies_are_judged_behind_the_reading_which_does_not_wait_for_them() -> None:
+async def test_replies_are_judged_while_the_next_turn_is_read() -> None:
+    waves = [{"user turn 1"}, {"user turn 2", "assistant turn 1"}]
+    waves += [{"user turn 3", "assistant turn 2"}, {"assistant turn 3"}]
+    barriers: dict[str, Barrier] = {}
+    for wave in waves:
+        barriers |= dict.fromkeys(wave, Barrier(len(wave)))
     read: list[str] = []
-    all_read, barrier = anyio.Event(), Barrier(3)
 
     async def answer(question: Question[Any]) -> Any:
-        if question.name == "facts":
-            assert len(read) == int(labels(question)[-1].split()[-1]) - 1
-            read.append(labels(question)[-1])
-            if len(read) == 3:
-                all_read.set()
-            return facts(f"fact {len(read)}")
-        await all_read.wait()  # the first reply is still being judged when the last turn is read
-        await barrier.wait()
-        return last_turn_verdicts(question)
+        turn = labels(question)[-1]
+        read.append(turn)
+        await barriers[turn].wait()  # all of a wave are under way together
+        return facts(f"fact of {turn}") if question.name == "facts" else "yes"
 
     with anyio.fail_after(10):
         done = await a_evaluate(
             [STORY], [KnowledgeRetentionMetric()], model=ScriptedJudge(answer), show=False
         )
-    assert read == ["user turn 1", "user turn 2", "user turn 3"]
-    assert done.rows[0].metrics[0].score == pytest.approx(2 / 3)
-
-
-@pytest.mark.anyio
-async def test_a_reply_is_judged_before_later_turns_are_read() -> None:
-    judged = anyio.Event()
-
-    async def answer(question: Question[Any]) -> Any:
-        if question.name == "facts":
-            if labels(question)[-1] == "user turn 3":
-                await judged.wait()
-            return facts("fact")
-        judged.set()
-        return "yes"
-
-    with anyio.fail_after(10):
-        done = await a_evaluate(
-            [STORY], [KnowledgeRetentionMetric()], model=ScriptedJudge(answer), show=False
-        )
+    assert [sorted(read[i:j]) for i, j in ((0, 1), (1, 3), (3, 5), (5, 6))] == [
+        sorted(wave) for wave in waves
+    ]
     assert done.rows[0].metrics[0].score == 1.0
 
 
@@ -636,7 +619,8 @@ def refusing(*turns: str) -> Callable[[Question[Any]], Any]:
     [
         (["assistant turn 1"], "assistant turn 1"),
         (["assistant turn 3", "assistant turn 2"], "assistant turn 2"),
-        (["assistant turn 1", "user turn 3"], "user turn 3"),
+        (["assistant turn 1", "user turn 3"], "assistant turn 1"),
+        (["assistant turn 1", "user turn 2"], "user turn 2"),
     ],
 )
 def test_the_failure_reported_does_not_depend_on_timing(turns: list[str], reported: str) -> None:
@@ -647,29 +631,15 @@ def test_the_failure_reported_does_not_depend_on_timing(turns: list[str], report
     assert result.failure.message == f"no {reported}"
 
 
-@pytest.mark.anyio
-async def test_verdicts_under_way_end_when_the_reading_fails() -> None:
-    ended: list[str] = []
-    started = anyio.Event()
+def test_nothing_more_is_asked_after_a_failure() -> None:
+    asked: list[str] = []
 
-    async def answer(question: Question[Any]) -> Any:
-        if labels(question)[-1] == "user turn 2":
-            await started.wait()
-            return ProviderError("no", transient=False)
-        if question.name == "facts":
-            return facts("fact")
-        started.set()
-        try:
-            await anyio.sleep_forever()
-        finally:
-            ended.append(labels(question)[-1])
+    def answer(question: Question[Any]) -> Any:
+        asked.append(labels(question)[-1])
+        return refusing("user turn 2")(question)
 
-    with anyio.fail_after(10):
-        done = await a_evaluate(
-            [STORY], [KnowledgeRetentionMetric()], model=ScriptedJudge(answer), show=False
-        )
-    assert done.rows[0].metrics[0].outcome == OutcomeKind.PROVIDER_ERROR
-    assert ended == ["assistant turn 1"]
+    assert only(STORY, KnowledgeRetentionMetric(), answer).score is None
+    assert asked == ["user turn 1", "user turn 2", "assistant turn 1"]
 
 
 def test_a_template_that_raises_is_reported_as_itself() -> None:
@@ -699,8 +669,8 @@ def test_every_prompt_can_be_replaced_by_one_of_ones_own() -> None:
             return f"verdict on {read[-1][-1].content}"
 
         @staticmethod
-        def generate_verdicts(turns: list[Turn], other: Any) -> str:
-            return f"verdicts on {len(turns)} turns, {other}"
+        def generate_verdicts(turns: list[Turn], *others: Any) -> str:
+            return f"verdicts on {len(turns)} turns, {others}"
 
         @staticmethod
         def extract_user_intentions(turns: list[Turn]) -> str:
@@ -725,8 +695,8 @@ def test_every_prompt_can_be_replaced_by_one_of_ones_own() -> None:
         "facts of hello, known 0",
         "intentions in 2 turns",
         "verdict on hi",
-        "verdicts on 2 turns, ['a wish']",
-        "verdicts on 2 turns, a polite librarian",
+        "verdicts on 2 turns, ('a polite librarian', ['assistant turn 1'])",
+        "verdicts on 2 turns, (['a wish'],)",
     ]
 
 
@@ -735,7 +705,7 @@ def test_default_templates_show_the_turns_they_are_given() -> None:
     for prompt in (
         KnowledgeRetentionTemplate.generate_facts(["a fact"], turns),
         KnowledgeRetentionTemplate.generate_verdict(["a fact"], turns),
-        RoleAdherenceTemplate.generate_verdicts(turns, "a role"),
+        RoleAdherenceTemplate.generate_verdicts(turns, "a role", ["assistant turn 1"]),
         ConversationCompletenessTemplate.extract_user_intentions(turns),
         ConversationCompletenessTemplate.generate_verdicts(turns, ["a wish"]),
         ConversationRelevancyTemplate.generate_verdict(turns),

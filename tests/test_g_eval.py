@@ -11,11 +11,11 @@ import pytest
 
 from dagengine import a_evaluate, evaluate
 from dagengine.errors import InputError, JudgeError, MetricFailedError, ProviderError
-from dagengine.judges import ScriptedJudge
+from dagengine.judges import RecordedJudge, Recording, ScriptedJudge
 from dagengine.metrics.dag import DAG, BinaryJudgementNode, DAGMetric
 from dagengine.metrics.g_eval import GEval, GEvalTemplate, Rubric
 from dagengine.plan import compile_metrics
-from dagengine.question import Answer, Question, TokenChoice
+from dagengine.question import Answer, FirstMatch, Question, TokenChoice
 from dagengine.results import MetricResult, OutcomeKind
 from dagengine.test_case import LLMTestCase, LLMTestCaseParams
 
@@ -495,3 +495,35 @@ def test_measuring_leaves_settings_untouched_and_verbose_mode_shows_the_steps(
     assert metric.evaluation_steps is None
     assert "Penalise omissions." in capsys.readouterr().out
     assert "evaluation steps" in metric.picture().mermaid
+
+
+def test_a_judge_that_answers_in_prose_is_read_by_a_parser_and_weighted_by_its_place() -> None:
+    class Prose:
+        @staticmethod
+        def generate_evaluation_results(
+            evaluation_steps: str, test_case_content: str, **more: Any
+        ) -> str:
+            return f"Rate it from 0 to 10.\n{evaluation_steps}\n{test_case_content}"
+
+    metric = GEval(
+        "prose",
+        evaluation_steps=STEPS,
+        evaluation_params=[OUT],
+        evaluation_template=Prose,
+        parser=FirstMatch(((r"Rating: (\d+)", None),), field="score"),
+    )
+    tokens = (
+        TokenChoice("2 points. Rating: ", ()),
+        TokenChoice("8", (("8", math.log(0.5)), ("2", math.log(0.5)))),
+    )
+    asked: list[str] = []
+
+    def key(question: Question[Any]) -> str:
+        asked.append(question.messages[0]["content"])
+        return "the answer"
+
+    judge = RecordedJudge({"the answer": Recording("2 points. Rating: 8", tokens)}, key=key)
+    found = evaluate([CASE], [metric], model=judge, show=False).rows[0].metrics[0]
+    assert found.mode == "weighted"
+    assert found.score == pytest.approx(0.5)
+    assert asked[0].startswith("Rate it from 0 to 10.\n1. Look for contradictions.")

@@ -352,7 +352,7 @@ async def test_the_attempts_of_one_question_are_numbered_in_order() -> None:
 async def test_transient_failures_are_tried_as_often_as_allowed_and_then_raised() -> None:
     for attempts in (1, 2, 5):
         judge = Steps(*[transient() for _ in range(9)])
-        gateway = Gateway(Limits(attempts=attempts, **NO_WAIT))
+        gateway = Gateway(Limits(attempts=attempts, patience=0, **NO_WAIT))
         with pytest.raises(ProviderError, match="overloaded"):
             await gateway.ask(judge, ask_about("a"))
         assert (len(judge.asked), gateway.totals.failed) == (attempts, attempts)
@@ -507,22 +507,12 @@ def sleeps(monkeypatch: pytest.MonkeyPatch) -> Sleeps:
 
 
 @pytest.mark.anyio
-async def test_a_wait_is_never_shorter_than_the_provider_asked_for(sleeps: Sleeps) -> None:
-    judge = Steps(transient(retry_after=45.5), transient(), transient(retry_after=0.0))
-    await Gateway(Limits(backoff=0.5, max_backoff=2.0)).ask(judge, ask_about("a"))
-    first, second, third = sleeps.seconds
-    assert first == 45.5
-    assert 0 <= second <= 2.0
-    assert 0 <= third <= 2.0
-
-
-@pytest.mark.anyio
 async def test_waits_grow_up_to_the_limit_and_differ(sleeps: Sleeps) -> None:
-    judge = Steps(*[transient() for _ in range(7)])
-    await Gateway(Limits(attempts=8, backoff=1.0, max_backoff=8.0)).ask(judge, ask_about("a"))
-    bounds = [min(8.0, 2.0**n) for n in range(7)]
+    judge = Steps(*[transient() for _ in range(4)])
+    await Gateway(Limits(attempts=5, backoff=1.0, max_backoff=4.0)).ask(judge, ask_about("a"))
+    bounds = [min(4.0, 2.0**n) for n in range(4)]
     assert all(0 <= wait <= bound for wait, bound in zip(sleeps.seconds, bounds, strict=True))
-    assert len(set(sleeps.seconds)) == 7  # jitter
+    assert len(set(sleeps.seconds)) == 4  # jitter
 
 
 @pytest.mark.anyio
@@ -573,6 +563,14 @@ async def test_few_remembered_answers_mean_more_calls(remembered: int, calls: st
         {"call_timeout": 0},
         {"call_timeout": -1.0},
         {"case_timeout": 0.0},
+        {"requests_per_minute": 0},
+        {"tokens_per_minute": -1},
+        {"patience": -1.0},
+        {"max_calls": -1},
+        {"max_calls": 1.5},
+        {"budget": float("nan")},
+        {"prices": {"m": (1.0,)}},
+        {"prices": {"m": (1.0, -1.0)}},
     ],
 )
 def test_limits_that_make_no_sense_are_refused_by_name(wrong: dict[str, Any]) -> None:

@@ -36,10 +36,18 @@ from dagengine.judges import (
     ScriptedJudge,
     as_judge,
 )
-from dagengine.judges.reading import read_answer
 from dagengine.metrics.dag import DAG, BinaryJudgementNode, DAGMetric, NonBinaryJudgementNode
 from dagengine.prompts import Evidence, judgement_type, messages_for, output_type, rating_type
-from dagengine.question import EveryMatch, FirstMatch, Judge, Options, Question, TokenChoice
+from dagengine.question import (
+    Capabilities,
+    EveryMatch,
+    FirstMatch,
+    Judge,
+    Options,
+    Question,
+    TokenChoice,
+)
+from dagengine.reading import read_answer
 from dagengine.results import OutcomeKind
 from dagengine.test_case import LLMTestCase
 
@@ -281,8 +289,12 @@ async def test_blocking_calls_overlap_in_threads_other_than_the_loops() -> None:
 @pytest.mark.anyio
 async def test_as_many_blocking_calls_overlap_as_the_run_allows() -> None:
     """More than the forty threads that anyio has by default."""
+
+    class Ready(CustomJudge):
+        capabilities = Capabilities(elastic=True)  # no careful start
+
     limits = Limits(attempts=1)
-    gateway = await ask_all(CustomJudge(Meeting(limits.max_in_flight)), 64, limits)
+    gateway = await ask_all(Ready(Meeting(limits.max_in_flight)), 64, limits)
     assert gateway.totals.failed == 0
 
 
@@ -725,3 +737,10 @@ def test_every_match_is_an_item(pattern: str) -> None:
     with pytest.raises(UnparseableError, match="none of the patterns") as caught:
         EveryMatch(pattern)("nothing")
     assert caught.value.raw == "nothing"
+
+
+@pytest.mark.parametrize("depth", [5_000, 100_000])
+def test_an_answer_that_is_nested_too_deeply_is_unparseable(depth: int) -> None:
+    text = '{"a":' * depth + "1" + "}" * depth
+    with pytest.raises(UnparseableError):
+        read_answer(question(), text)

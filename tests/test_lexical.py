@@ -30,14 +30,14 @@ from dagengine.metrics.contextual_recall import ATTRIBUTABLE, ContextualRecallMe
 from dagengine.metrics.contextual_relevancy import RELEVANT as CONTEXT_RELEVANT
 from dagengine.metrics.contextual_relevancy import ContextStatements, ContextualRelevancyMetric
 from dagengine.metrics.dag import DAG, BinaryJudgementNode, CodeNode, RatingNode, TaskNode
-from dagengine.metrics.extraction import Claims, Opinions, Statements, Truths
+from dagengine.metrics.extraction import Claims, Opinions, Questions, Statements, Truths
 from dagengine.metrics.faithfulness import SUPPORTED, FaithfulnessMetric
 from dagengine.metrics.g_eval import GEval
 from dagengine.metrics.hallucination import AGREES, HallucinationMetric
 from dagengine.metrics.prompt_alignment import FOLLOWED, PromptAlignmentMetric
 from dagengine.metrics.ragas import RagasMetric
 from dagengine.metrics.role_adherence import IN_ROLE
-from dagengine.metrics.summarization import ALIGNED, ANSWERED, Questions, SummarizationMetric
+from dagengine.metrics.summarization import ALIGNED, ANSWERED, SummarizationMetric
 from dagengine.metrics.toxicity import TOXIC, ToxicityMetric
 from dagengine.prompts import (
     Evidence,

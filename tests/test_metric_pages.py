@@ -74,14 +74,14 @@ def table(text: str) -> list[tuple[str, str, str]]:
 
 
 def arguments(function: Callable[..., Any]) -> list[tuple[str, str, str]]:
-    """Name, type and default of each argument, with `*` before those given by name only."""
+    """Name, type and default of each argument; after `*` or `*common` all are given by name."""
     rows: list[tuple[str, str, str]] = []
     for parameter in inspect.signature(function).parameters.values():
-        if parameter.kind is parameter.KEYWORD_ONLY and ("*", "", "") not in rows:
+        starred = any(name.startswith("*") for name, _, _ in rows)
+        if parameter.kind is parameter.KEYWORD_ONLY and not starred:
             rows.append(("*", "", ""))
-        name = parameter.name
-        if parameter.kind is parameter.VAR_KEYWORD:
-            name = f"**{name}"
+        stars: dict[Any, str] = {parameter.VAR_POSITIONAL: "*", parameter.VAR_KEYWORD: "**"}
+        name = stars.get(parameter.kind, "") + parameter.name
         default = "" if parameter.default is parameter.empty else repr(parameter.default)
         rows.append((name, str(parameter.annotation), default))
     return rows

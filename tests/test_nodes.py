@@ -113,7 +113,7 @@ async def test_an_answer_that_is_no_label_is_asked_for_again() -> None:
     answers = iter(["excellent", "good"])
     found = await result(rating(GRADES, parser=None), ScriptedJudge(lambda _: next(answers)))
     assert found.score == 1
-    assert found.steps[-1].output == "4.0"
+    assert found.steps[-1].output == 4.0
 
 
 async def test_labels_given_by_a_server_are_weighted() -> None:

@@ -36,7 +36,7 @@ from dagengine.prompts import (
     output_type,
     rating_type,
 )
-from dagengine.question import Answer, FirstMatch, Options, Question, Usage
+from dagengine.question import Answer, Capabilities, FirstMatch, Options, Question, Usage
 from dagengine.results import Attempt, OutcomeKind
 from dagengine.test_case import LLMTestCase
 
@@ -275,6 +275,14 @@ async def test_an_answer_cut_off_at_the_token_limit_is_unparseable_and_says_why(
     assert "cut off at the token limit" in str(asked.error)
     assert asked.error.raw == text
     assert set(asked.outcomes) == {"unparseable"}
+
+
+async def test_a_text_that_was_to_be_short_is_not_cut_off() -> None:
+    first = FirstMatch((("^m", "Yes"), ("^M", "No")))
+    one = question(parser=first, options=Options(max_tokens=1))
+    with OpenAIServer(lambda body: Reply("m", finish_reason="length")) as server:
+        answer = await OpenAIJudge("m", base_url=server.base_url).answer(one)
+    assert answer.raw == "m"
 
 
 @pytest.mark.parametrize(
@@ -742,6 +750,12 @@ async def test_a_run_closes_its_connections() -> None:
     gc.collect()
 
 
+class Ready(OpenAIJudge):
+    """A judge that is asked without a careful start."""
+
+    capabilities = Capabilities(logprobs=True, elastic=True)
+
+
 async def test_as_many_requests_are_in_flight_as_the_limit_says_and_never_more() -> None:
     """Waves of 64 that are answered only when all of them are there."""
     limit = 64
@@ -750,7 +764,7 @@ async def test_as_many_requests_are_in_flight_as_the_limit_says_and_never_more()
     )
     cases = [LLMTestCase(input=str(n)) for n in range(3 * limit)]
     with Together(valid_reply, limit, lambda body: True) as server:
-        judge = OpenAIJudge("m", base_url=server.base_url)
+        judge = Ready("m", base_url=server.base_url)
         with anyio.fail_after(LIMIT):
             result = await a_evaluate(
                 cases,
@@ -803,3 +817,20 @@ async def test_text_that_has_no_utf8_form_is_a_typed_outcome() -> None:
     asked = await ask(Reply(OK), question("lone \ud800 surrogate"))
     assert isinstance(asked.error, ProviderError)
     assert asked.outcomes == ["provider_error"]
+
+
+async def test_an_answer_does_not_keep_the_completion_it_was_read_from() -> None:
+    from openai.types.chat import ChatCompletion
+
+    with OpenAIServer(lambda body: Reply(OK)) as server:
+        answer = await OpenAIJudge("m", base_url=server.base_url).answer(question())
+    assert answer.value.verdict == "Yes"
+    assert not any(
+        isinstance(held, ChatCompletion) for held in gc.get_referents(vars(answer.value))
+    )
+
+
+async def test_token_probabilities_that_are_no_data_of_the_protocol_are_none() -> None:
+    with OpenAIServer(lambda body: Reply(OK, logprobs=[])) as server:
+        answer = await OpenAIJudge("m", base_url=server.base_url).answer(question())
+    assert answer.tokens is None

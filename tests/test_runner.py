@@ -82,11 +82,10 @@ async def test_2000_cases_give_2000_rows_in_order_and_failures_stay_where_they_a
 async def test_a_dead_endpoint_fails_its_own_metric_only() -> None:
     dead = OpenAIJudge("none", base_url="http://127.0.0.1:9/v1")
     metrics = [tree("dead", dead), tree("alive")]
-    limits = Limits(attempts=2, backoff=0.001)
+    limits = Limits(attempts=2, backoff=0.001, patience=0.2)
     done = await a_evaluate(numbered(50), metrics, model=slow_judge(0.0), limits=limits, show=False)
     assert [row.metrics[0].outcome for row in done.rows] == [OutcomeKind.PROVIDER_ERROR] * 50
     assert done.scores("alive") == [1.0] * 50
-    assert done.totals.retried == 50
 
 
 @pytest.mark.anyio
@@ -357,7 +356,11 @@ async def test_every_attempt_reaches_the_ledger() -> None:
     ("call", "error", "words"),
     [
         (lambda: evaluate(numbered(1), [DAGMetric("m", DAG())], show=False), GraphError, "no root"),
-        (lambda: evaluate(cast(Any, ["text"]), [tree()], show=False), InputError, "case 0 is str"),
+        (
+            lambda: evaluate(cast(Any, ["text"]), [tree()], show=False),
+            InputError,
+            "case 0: str",
+        ),
         (
             lambda: evaluate(
                 [ConversationalTestCase(turns=[Turn(role="user", content="hi")])],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -510,14 +511,27 @@ def mine(name: str) -> Any:
 
 
 @each_template
-def test_a_template_may_build_on_the_default_prompt(kind: Kind) -> None:
-    assert kind.template is not None
-    for name in methods(kind.template):
-        method = getattr(kind.template, name)
-        given = [f"<{parameter}>" for parameter in inspect.signature(method).parameters]
-        text = method(*given)
-        assert "<<<BEGIN " in text
-        assert all(argument in text for argument in given)
+def test_the_default_prompts_of_a_template_are_the_built_in_ones(kind: Kind) -> None:
+    template = kind.template
+    assert template is not None
+
+    def more(name: str) -> Any:
+        original = getattr(template, name)
+        return staticmethod(lambda *args, **fixed: f"{original(*args, **fixed)} And be strict.")
+
+    def prompts(own: type[Any] | None) -> list[str]:
+        asked: list[str] = []
+
+        def answer(question: Question[Any]) -> Any:
+            asked.append("\n\n".join(message["content"] for message in question.messages))
+            return kind.flawed[question.name]
+
+        assert judged(kind.make(evaluation_template=own), answer)[0].score == kind.score
+        # The prompt for answers is made without knowing which field they are to come from.
+        return sorted(re.sub(r"\b(actual_output|input)\b", "text", text) for text in asked)
+
+    own = type("Own", (template,), {name: more(name) for name in methods(template)})
+    assert prompts(own) == [f"{text} And be strict." for text in prompts(None)]
 
 
 def test_one_method_of_a_template_replaces_one_prompt_only() -> None:

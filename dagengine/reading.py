@@ -33,7 +33,10 @@ def read_answer(question: Question[T], text: str) -> T:
     try:
         return question.answer_type.model_validate_json(text)
     except ValidationError as error:
-        found = _candidates(_THINKING.sub("", text), question.answer_type)
+        try:
+            found = _candidates(_THINKING.sub("", text), question.answer_type)
+        except RecursionError:
+            raise UnparseableError("the answer is nested too deeply", raw=text) from None
         if len(found) != 1:
             several = f"the answer holds {len(found)} different JSON values; " if found else ""
             raise UnparseableError(several + complaint(error), raw=text) from None

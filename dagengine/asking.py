@@ -1,0 +1,93 @@
+"""What asks the judge: a node that runs, and a metric that wants its reason written."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, TypeVar, cast
+
+import anyio
+from pydantic import BaseModel
+
+from dagengine.errors import JudgeError
+from dagengine.gateway import Gateway
+from dagengine.graph import MetricSpec
+from dagengine.prompts import Evidence, messages_for, output_type
+from dagengine.question import NO_USAGE, Answer, Judge, Message, Question
+from dagengine.results import MetricResult
+
+T = TypeVar("T", bound=BaseModel)
+
+_REASON = (
+    "Explain in two or three sentences, to somebody who reads a report, why an evaluation "
+    "ended with this score. Use only the recorded path."
+)
+
+
+class Ask:
+    """What one running node asks with: its unit's judge, through the gateway."""
+
+    def __init__(self, gateway: Gateway, judge: Judge) -> None:
+        self._gateway = gateway
+        self._judge = judge
+        self.usage = NO_USAGE
+        self.answers: list[str] = []
+
+    async def __call__(self, question: Question[T]) -> Answer[T]:
+        return self._noted(await self._gateway.ask(self._judge, question))
+
+    def _noted(self, answer: Answer[T]) -> Answer[T]:
+        self.usage += answer.usage
+        self.answers.append(answer.raw)
+        return answer
+
+    async def each(self, questions: Sequence[Question[T]]) -> list[Answer[T]]:
+        """All at once. The failure reported is that of the first question that failed."""
+        answers: list[Answer[T] | JudgeError | None] = [None] * len(questions)
+
+        async def one(place: int, question: Question[T]) -> None:
+            try:
+                answers[place] = await self._gateway.ask(self._judge, question)
+            except JudgeError as error:
+                answers[place] = error
+
+        async with anyio.create_task_group() as group:
+            for place, question in enumerate(questions):
+                group.start_soon(one, place, question)
+        for answer in answers:
+            if isinstance(answer, JudgeError):
+                raise answer
+        # Noted in the order of the questions, not in that of the answers.
+        return [self._noted(answer) for answer in cast("list[Answer[T]]", answers)]
+
+
+def wants_reason(spec: MetricSpec, result: MetricResult) -> bool:
+    """Whether the judge is to write the reason of a result."""
+    if result.score is None or not (spec.judged_reason and spec.include_reason):
+        return False
+    return spec.reason_if_perfect or result.score < 1
+
+
+def reason_question(spec: MetricSpec, result: MetricResult) -> Question[Any]:
+    """The question for a reason, in the metric's own words where it has some."""
+    score, path = result.score or 0.0, result.reason or ""
+    evidence = [Evidence("path", path), Evidence("score", f"{score:.4g} of 1")]
+    messages: tuple[Message, ...] = messages_for(_REASON, evidence)
+    if spec.reason_wording is not None:
+        messages = ({"role": "user", "content": spec.reason_wording(score, path)},)
+    return Question(messages, output_type(str), name=f"{result.metric} reason")
+
+
+async def write_reason(
+    result: MetricResult, question: Question[Any], ask: Ask, deadline: float
+) -> MetricResult:
+    """One last call; when it fails the composed reason stays, and says so."""
+    why = "the case's time was over"
+    with anyio.CancelScope(deadline=deadline):
+        try:
+            answer: Any = await ask(question)
+            return replace(result, reason=answer.value.output)
+        except JudgeError as error:
+            why = str(error)
+    note = f"(no reason written by the judge: {why})"
+    return replace(result, reason=f"{result.reason or ''}\n{note}".strip())

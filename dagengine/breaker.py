@@ -1,0 +1,118 @@
+"""Whether a judge is in order, told from how its calls ended. No clock, no I/O.
+
+::
+
+    closed ──failures in a row──▶ open ──patience used up──▶ given up
+       ▲                             │ one probe at a time,
+       └────────any answer───────────┘ after growing waits
+"""
+
+from __future__ import annotations
+
+import math
+
+_IN_A_ROW = 5
+_HOPELESS = 3  # answers that say "no" for good, with never a "yes"
+_FIRST_WAIT = 0.25
+_LONGEST_WAIT = 5.0
+# The key, the account, the permission, the address: nothing a repetition would change.
+_FOR_GOOD = frozenset({401, 402, 403, 404, 429})
+
+
+class Breaker:
+    """One judge's circuit breaker; times are seconds on any one clock.
+
+    While the circuit is open nobody calls, except one probe at a time from `opens_at` on.
+    `is_open` says whether it is out of order for the time being, `given_up` why nobody will
+    call any more, or is None.
+    """
+
+    def __init__(self, name: str, patience: float) -> None:
+        """`patience` is how many seconds the judge may be out of order."""
+        self._name = name
+        self._patience = patience
+        self._failures = 0
+        self._since = 0.0
+        self._wait = _FIRST_WAIT
+        self._refusals = 0
+        self._answered = False
+        self._probe: int | None = None
+        self._next_probe = -math.inf
+        self.is_open = False
+        self.given_up: str | None = None
+
+    @property
+    def opens_at(self) -> float:
+        """When the next call may start: any time, at a certain one, or not yet known."""
+        if not self.is_open:
+            return -math.inf
+        return math.inf if self._probe is not None else self._next_probe
+
+    def started(self, serial: int) -> None:
+        """A call starts; while the circuit is open it is the probe."""
+        if self.is_open:
+            self._probe = serial
+
+    def answered(self) -> None:
+        """An answer of any kind: the judge is in order."""
+        self._answered, self.is_open = True, False
+        self._failures = self._refusals = 0
+        self._probe, self._wait = None, _FIRST_WAIT
+
+    def ended(self, serial: int) -> None:
+        """A call ended in a way that says nothing about the judge."""
+        if serial == self._probe:
+            self._probe = None
+
+    def failed(
+        self, serial: int, now: float, why: str, in_flight: int = 1, retry_after: float = 0.0
+    ) -> None:
+        """The endpoint did not answer, or answered that it cannot now.
+
+        `in_flight` counts the calls under way, this one included: failures are often faster
+        than answers, so a few of them among many calls do not open the circuit.
+        """
+        if not self._failures:
+            self._since = now
+        self._failures += 1
+        if retry_after > self._patience:
+            self._give_up(
+                f"it asks to wait {retry_after:g} s ({why}), which is longer than the patience of "
+                f"{self._patience:g} s; run again later, or raise Limits.patience"
+            )
+        elif serial == self._probe:
+            self._probe = None
+            self._wait = min(_LONGEST_WAIT, 2 * self._wait)
+            self._schedule(now, why)
+        elif not self.is_open and self._failures >= max(_IN_A_ROW, in_flight):
+            self.is_open = True
+            self._schedule(now, why)
+
+    def refused(self, serial: int, status: int | None, why: str) -> None:
+        """The endpoint said no for good."""
+        self.ended(serial)
+        if status is not None:  # it did answer
+            self._failures, self.is_open = 0, False
+        if status in _FOR_GOOD and not self._answered:
+            self._refusals += 1
+            if self._refusals >= _HOPELESS:
+                self._give_up(
+                    f"its first {self._refusals} calls all ended with {why!r}, which does not "
+                    "pass; set that right and run again"
+                )
+
+    def _schedule(self, now: float, why: str) -> None:
+        """Plan the next probe; the last one is at the end of the patience."""
+        end = self._since + self._patience
+        if now < end:
+            self._next_probe = min(now + self._wait, end)
+            return
+        self._give_up(
+            f"{self._failures} calls in a row failed in {now - self._since:.0f} s (patience: "
+            f"{self._patience:g} s), the last one with {why!r}; see that it runs, or raise "
+            "Limits.patience, and run again"
+        )
+
+    def _give_up(self, why: str) -> None:
+        if self.given_up is None:
+            self.given_up = f"the judge {self._name!r} is given up: {why}"

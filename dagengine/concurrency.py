@@ -1,0 +1,173 @@
+"""How many calls a judge can take at once, found out from what it rejects.
+
+A control law without clock or I/O. It counts in *rounds*: as many finished calls as may
+be under way, which is about one round trip. It grows by one per success until the first
+rejections (slow start), then steps back, creeps towards the number that was too much,
+waits below it for a while, and tries beyond it in growing steps (the idea of binary
+increase: Xu, Harfoush, Rhee, "Binary increase congestion control", INFOCOM 2004).
+
+Some servers reject calls whatever the load. Stepping back does not help there, so it is
+undone when the calls that started after it fare as badly as those before.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+START = 16
+_BACK = 0.8  # of what was under way at the rejection
+_FAR_BACK = 0.5  # when that was not enough
+_SLACK = 20  # one rejection in so many calls is no reason to step back
+_HOLD = 12  # clean rounds just below the number that was too much, at first
+_LONGEST_HOLD = 200
+_MILD = 0.35  # a share of rejections that may have nothing to do with the load
+_SAMPLE = 96  # fewer finished calls than this say little about a small share
+_TRUST = 48  # rounds for which rejections are then taken to be independent of the load
+
+
+@dataclass(slots=True)
+class _Trial:
+    """What stepping back has to prove: that there are fewer rejections now."""
+
+    limit: int
+    known: int | None
+    sample: int = _SAMPLE
+    last: bool = False
+
+
+class Concurrency:
+    """The number of calls that one judge may have under way: `limit`, from 1 to `ceiling`.
+
+    `start` gives every call a serial number; `succeeded` and `rejected` take it back, so
+    that calls started before the last step back are not held against it a second time.
+    Calls that end in any other way need not be told.
+    """
+
+    def __init__(self, ceiling: int, start: int = START) -> None:
+        self.limit = min(start, ceiling)
+        self._ceiling = ceiling
+        self._serial = 0
+        self._epoch = 0  # the last serial number before the last step back
+        self._known: int | None = None  # what was too much; None during slow start
+        self._step = 1
+        self._held, self._hold = 0, _HOLD
+        self._good = self._bad = 0  # finished calls of this round
+        self._trial: _Trial | None = None
+        self._trusted = 0
+
+    def start(self) -> int:
+        """The serial number of a call that starts."""
+        self._serial += 1
+        return self._serial
+
+    def succeeded(self, serial: int, in_flight: int) -> None:
+        """An answer came; `in_flight` counts the calls under way, this one included."""
+        if serial <= self._epoch:
+            return
+        self._good += 1
+        saturated = in_flight >= self.limit
+        if self._known is None and saturated and self.limit < self._ceiling:
+            self.limit += 1
+        self._count(saturated)
+
+    def rejected(self, serial: int, in_flight: int) -> bool:
+        """The judge said that it is too much; whether it means all calls, as far as one can tell.
+
+        That is so unless rejections are being found to be, or known to be, independent of
+        the load.
+        """
+        if serial <= self._epoch:
+            return self._trial is None and not self._trusted
+        self._bad += 1
+        if self._trial or self._trusted:
+            heavy = self._bad > _MILD * max(self.limit, self._good + self._bad)
+        else:
+            heavy = True
+            if self._bad > self._slack or self._step > 1:
+                self._retreat(min(self.limit, in_flight))
+        self._count(saturated=True)
+        return heavy
+
+    @property
+    def _slack(self) -> int:
+        return max(1, self.limit // _SLACK)
+
+    def _retreat(self, too_much: int) -> None:
+        """Rejections: give up what was being tried out, or really have fewer calls."""
+        known, probing = self._known, self._step > 1
+        if not probing:
+            self._trial = _Trial(self.limit, known)
+        self._step_back(too_much, _BACK)
+        if probing and known is not None:
+            self.limit = max(self.limit, min(known, too_much) - 1)
+
+    def _step_back(self, too_much: int, factor: float) -> None:
+        self._known = too_much
+        self.limit = max(1, int(too_much * factor))
+        self._epoch = self._serial
+        self._good = self._bad = self._trusted = 0
+        self._pause()
+
+    def _pause(self) -> None:
+        """Wait longer each time that going beyond what was too much did not work."""
+        if self._step > 1:
+            self._hold = min(_LONGEST_HOLD, 2 * self._hold)
+        self._step, self._held = 1, 0
+
+    def _count(self, saturated: bool) -> None:
+        """Draw the consequences when a round is complete."""
+        total, bad = self._good + self._bad, self._bad
+        if total < max(self.limit, self._trial.sample if self._trial else 0):
+            return
+        self._good = self._bad = 0
+        if self._trusted:
+            self._trust(bad / total, saturated)
+        elif self._trial and bad:
+            self._judge(self._trial, bad / total)
+        elif bad:
+            self._creep_back()
+        else:
+            self._trial = None
+            self._grow(saturated)
+
+    def _creep_back(self) -> None:
+        """A few rejections: one call fewer, and near what was too much, that is less."""
+        if self._known is None or self.limit >= self._known - 2:
+            self._known = self.limit
+        self.limit = max(1, self.limit - 1)
+        self._pause()
+
+    def _judge(self, trial: _Trial, share: float) -> None:
+        """Stepping back has not helped: step back further, or see that it is no use."""
+        if share > _MILD:
+            self._trial = _Trial(self.limit, self._known, sample=0)
+            self._step_back(self.limit, _FAR_BACK)
+        elif not trial.last:
+            trial.last, trial.sample = True, _SAMPLE
+            self._step_back(self.limit, _FAR_BACK)
+        else:
+            self.limit, self._known = trial.limit, trial.known
+            self._trial, self._trusted = None, _TRUST
+
+    def _trust(self, share: float, saturated: bool) -> None:
+        self._trusted -= 1
+        if share > _MILD or (share and not self._trusted):
+            self._retreat(self.limit)
+        else:
+            self._grow(saturated)
+
+    def _grow(self, saturated: bool) -> None:
+        """A clean round: towards what was too much, a pause below it, then beyond it."""
+        known = self._known
+        if known is None or not saturated:
+            return
+        if self.limit < known - 1:
+            self.limit += max(1, (known - 1 - self.limit) // 2)
+        elif self.limit < known and self._held < _HOLD:
+            self._held += 1
+        else:
+            if self.limit > known:  # it is no longer too much
+                self._hold = _HOLD
+            self.limit += self._step
+            self._step *= 2
+        self.limit = min(self.limit, self._ceiling)

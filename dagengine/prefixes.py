@@ -1,0 +1,80 @@
+"""Lets providers' prompt caches serve: the first of many prompts with one beginning goes ahead.
+
+Providers keep the beginning of a prompt (1,024 tokens and more) for some minutes and charge a
+fraction for it when another prompt begins alike, but only once the first call is through
+(https://platform.openai.com/docs/guides/prompt-caching). Followers therefore wait for it; once
+it has landed they all go at once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+
+import anyio
+
+from dagengine.question import Message
+
+# Providers cache from 1,024 tokens on; English text has about four characters per token, other
+# text fewer, so that a prefix of this length is long enough everywhere.
+PREFIX_CHARACTERS = 4_500
+# A prefix that nobody used for so long may be gone at the provider.
+WARM_SECONDS = 240.0
+_KEPT = 10_000
+
+
+def prefix_of(messages: Sequence[Message]) -> bytes | None:
+    """A digest of the beginning that a cache would keep, None when the prompt is too short."""
+    left, parts = PREFIX_CHARACTERS, list[str]()
+    for message in messages:
+        parts.append(f"{message['role']}\0{message['content'][:left]}\0")
+        left -= len(message["content"])
+        if left <= 0:
+            text = "".join(parts)
+            return hashlib.blake2b(text.encode(errors="surrogatepass"), digest_size=16).digest()
+    return None
+
+
+class Prefixes:
+    """Which beginnings of prompts are warm, and which are being warmed by a first call."""
+
+    def __init__(self) -> None:
+        self._warm: OrderedDict[tuple[str, bytes], float] = OrderedDict()
+        self._leading: dict[tuple[str, bytes], anyio.Event] = {}
+
+    @asynccontextmanager
+    async def turn(self, judge: str, messages: Sequence[Message]) -> AsyncIterator[None]:
+        """Wait until a call with this prompt may start; the body is the call.
+
+        When the first call fails, the next one goes ahead in its place.
+        """
+        prefix = prefix_of(messages)
+        if prefix is None:
+            yield
+            return
+        key = judge, prefix
+        while not self._is_warm(key) and key in self._leading:
+            await self._leading[key].wait()
+        if self._is_warm(key):
+            yield
+            self._keep(key)
+            return
+        landed = self._leading[key] = anyio.Event()
+        try:
+            yield
+            self._keep(key)
+        finally:
+            del self._leading[key]
+            landed.set()
+
+    def _is_warm(self, key: tuple[str, bytes]) -> bool:
+        used = self._warm.get(key)
+        return used is not None and anyio.current_time() - used < WARM_SECONDS
+
+    def _keep(self, key: tuple[str, bytes]) -> None:
+        self._warm[key] = anyio.current_time()
+        self._warm.move_to_end(key)
+        if len(self._warm) > _KEPT:
+            self._warm.popitem(last=False)

@@ -1,0 +1,122 @@
+"""Where a run takes its cases from: an iterable that is pulled, or an async one that feeds.
+
+Neither ever ends a run by raising: what went wrong is kept in `error`, the source counts as
+ended, and what came before is finished first.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import AsyncIterable, Awaitable, Callable, Iterable
+from typing import Any, Generic, Protocol, TypeVar
+
+import anyio
+
+from dagengine.errors import InputError
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+
+# Cases of an async source that may wait to be admitted.
+_AHEAD = 64
+
+
+class Source(Protocol[T_co]):
+    """Cases one by one, without waiting."""
+
+    ended: bool
+    error: InputError | None
+
+    @property
+    def ready(self) -> bool:
+        """Whether `take` may give something now."""
+        ...
+
+    def take(self) -> T_co | None:
+        """The next case; None when there is none now, or (once `ended`) ever."""
+        ...
+
+
+class PulledSource(Generic[T]):
+    """A source over a plain iterable, which must not wait for long: everybody waits with it."""
+
+    def __init__(self, items: Iterable[T]) -> None:
+        self.ended = False
+        self.error: InputError | None = None
+        self._items = iter(items)
+        self._taken = 0
+
+    @property
+    def ready(self) -> bool:
+        return not self.ended
+
+    def take(self) -> T | None:
+        try:
+            item = next(self._items)
+        except StopIteration:
+            self.ended = True
+            return None
+        except Exception as error:  # noqa: BLE001 - somebody's generator may raise anything
+            self.error, self.ended = _broken(self._taken, error), True
+            return None
+        self._taken += 1
+        return item
+
+
+class FedSource(Generic[T]):
+    """A source over an async iterable; `feed` runs as a task beside those who take."""
+
+    def __init__(self, items: AsyncIterable[T]) -> None:
+        self.ended = False
+        self.error: InputError | None = None
+        self._items = items
+        self._buffer: deque[T] = deque()
+        self._space = anyio.Event()
+        self._taken = 0
+
+    @property
+    def ready(self) -> bool:
+        return bool(self._buffer)
+
+    def take(self) -> T | None:
+        if not self._buffer:
+            return None
+        self._space.set()
+        return self._buffer.popleft()
+
+    async def feed(self, news: Callable[[], None]) -> None:
+        """Read to the end, a little ahead; `news` is called for every case and at the end."""
+        items: Any = None
+        try:
+            items = aiter(self._items)
+            async for item in items:
+                self._taken += 1
+                self._buffer.append(item)
+                news()
+                await self._room()
+        except Exception as error:  # noqa: BLE001 - somebody's generator may raise anything
+            self.error = _broken(self._taken, error)
+        finally:
+            await _close(items)
+        self.ended = True
+        news()
+
+    async def _room(self) -> None:
+        while len(self._buffer) >= _AHEAD:
+            self._space = anyio.Event()
+            await self._space.wait()
+
+
+async def _close(items: object) -> None:
+    """Let an async generator clean up now, on the loop that it ran on."""
+    close: Callable[[], Awaitable[Any]] | None = getattr(items, "aclose", None)
+    if close is not None:
+        with anyio.CancelScope(shield=True):
+            await close()
+
+
+def _broken(row: int, error: Exception) -> InputError:
+    why = str(error) if isinstance(error, InputError) else f"{type(error).__name__}: {error}"
+    broken = InputError(f"the source of the cases failed at row {row}: {why}")
+    broken.__cause__ = error
+    return broken

@@ -1,0 +1,168 @@
+"""The file behind a store: its tables, its rows, and what can be wrong with it."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import zlib
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+import tenacity
+from pydantic import BaseModel
+
+from dagengine.errors import InputError
+
+T = TypeVar("T", bound=BaseModel)
+
+SCHEMA_VERSION = 1
+_APPLICATION = 0x64616765  # "dage", in the place that sqlite keeps for it
+_TABLES = (
+    "CREATE TABLE judges (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE)",
+    "CREATE TABLE nodes (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE)",
+    # The question comes last: a hit need not read over it.
+    """CREATE TABLE answers (
+        id INTEGER PRIMARY KEY, key BLOB NOT NULL UNIQUE,
+        judge INTEGER NOT NULL REFERENCES judges, node INTEGER NOT NULL REFERENCES nodes,
+        created INTEGER NOT NULL,  -- seconds since 1970
+        answer BLOB NOT NULL, question BLOB NOT NULL)""",
+    # Answers counts, dates and filters without a look at the rows.
+    "CREATE INDEX answers_by_asker ON answers (judge, node, created)",
+    f"PRAGMA application_id = {_APPLICATION}",
+    f"PRAGMA user_version = {SCHEMA_VERSION}",
+)
+_HINTS = {
+    "SQLITE_NOTADB": "this is no store, and no sqlite file at all",
+    "SQLITE_BUSY": "another process keeps it locked; wait for it, or use another file",
+    "SQLITE_FULL": "the disk is full; what was stored before is kept",
+    "SQLITE_READONLY": "it cannot be written; check the permissions of the file and its folder",
+    "SQLITE_CANTOPEN": "it cannot be opened; check that its folder exists and can be written",
+    "SQLITE_CORRUPT": "it is damaged; put back a copy, or move it away and begin a new one",
+}
+_NO_PLACE = ("SQLITE_CANTOPEN", "SQLITE_READONLY_DIRECTORY", "SQLITE_READONLY_CANTINIT")
+_PLAIN: dict[str, Any] = {"isolation_level": None, "check_same_thread": False}
+
+
+@contextmanager
+def explained(path: Path) -> Iterator[None]:
+    """Turn what sqlite and the file system raise into an InputError that says what to do."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        hint = next((text for name, text in _HINTS.items() if _code(error).startswith(name)), None)
+        raise InputError(f"the store {path}: {hint or 'it cannot be used'} ({error})") from error
+    except (zlib.error, UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise InputError(f"the store {path}: a row is damaged ({error})") from error
+    except OSError as error:
+        raise InputError(f"the store {path}: {error.strerror or error}") from error
+
+
+def connect(path: Path, patience: float) -> sqlite3.Connection:
+    """Open a store for reading and writing, making it where there is none.
+
+    `patience` is how many seconds to wait for other processes. Raises InputError for a file
+    that is something else, or that another version of dagengine has written.
+    """
+    with explained(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return _checked(sqlite3.connect(path, patience, **_PLAIN), path, patience)
+
+
+def connect_to_read(path: Path, patience: float) -> sqlite3.Connection:
+    """Open a store that has to be there, and never write to it."""
+    if not path.is_file():
+        raise InputError(f"there is no store {path}")
+    address = f"{path.resolve().as_uri()}?mode=ro"
+    with explained(path):
+        db = sqlite3.connect(address, patience, uri=True, **_PLAIN)
+        try:
+            db.execute("SELECT count(*) FROM sqlite_master").fetchall()
+        except sqlite3.Error as error:
+            db.close()
+            if _code(error) not in _NO_PLACE:
+                raise
+            # Where nothing can be written sqlite has no place for its own files, nor the need.
+            db = sqlite3.connect(f"{address}&immutable=1", patience, uri=True, **_PLAIN)
+        return _checked(db, path, None)
+
+
+def _checked(db: sqlite3.Connection, path: Path, patience: float | None) -> sqlite3.Connection:
+    """The connection to a file that is a store; a new one is set up unless only read."""
+    try:
+        if patience is not None:
+            _set_up(db, patience)
+        version = _number(db, "user_version")
+        if _number(db, "application_id") != _APPLICATION:
+            raise InputError(f"{path} is an sqlite file, but no store of answers")
+        if version != SCHEMA_VERSION:
+            raise InputError(
+                f"the store {path} has format {version}, this version of dagengine has format "
+                f"{SCHEMA_VERSION}; use the version that wrote it, or another file"
+            )
+    except BaseException:
+        db.close()
+        raise
+    return db
+
+
+def _code(error: BaseException) -> str:
+    """sqlite's name of an error; Python's own about sqlite have none."""
+    return getattr(error, "sqlite_errorname", "")
+
+
+def _is_busy(error: BaseException) -> bool:
+    return _code(error).startswith("SQLITE_BUSY")
+
+
+def _set_up(db: sqlite3.Connection, patience: float) -> None:
+    """Make the tables of an empty file; others may be doing the same."""
+    # Where two processes change the journal at once, sqlite does not wait but gives up.
+    for attempt in tenacity.Retrying(
+        stop=tenacity.stop_after_delay(patience),
+        wait=tenacity.wait_random(0.01, 0.05),
+        retry=tenacity.retry_if_exception(_is_busy),
+        reraise=True,
+    ):
+        with attempt:
+            _make_tables(db)
+
+
+def _make_tables(db: sqlite3.Connection) -> None:
+    with transaction(db):
+        empty = not db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+        for statement in _TABLES if empty else ():
+            db.execute(statement)
+    if _number(db, "application_id") == _APPLICATION:  # other people's files stay as they are
+        db.execute("PRAGMA journal_mode = WAL")
+        db.execute("PRAGMA synchronous = NORMAL")
+
+
+def _number(db: sqlite3.Connection, pragma: str) -> int:
+    number: int = db.execute(f"PRAGMA {pragma}").fetchone()[0]
+    return number
+
+
+@contextmanager
+def transaction(db: sqlite3.Connection) -> Iterator[None]:
+    """All or nothing, with the file locked for writing from the beginning."""
+    db.execute("BEGIN IMMEDIATE")
+    with db:
+        yield
+
+
+def printable(name: str) -> str:
+    """A name as the file keeps it: lone surrogates have no place in its texts."""
+    return name.encode(errors="backslashreplace").decode()
+
+
+def unpack(data: bytes) -> str:
+    """A text out of the file, lone surrogates included."""
+    return zlib.decompress(data).decode(errors="surrogatepass")
+
+
+def names(db: sqlite3.Connection, table: str) -> list[str]:
+    """All judges or nodes of a store."""
+    rows: Iterable[tuple[str]] = db.execute(f"SELECT name FROM {table} ORDER BY name")
+    return [name for (name,) in rows]

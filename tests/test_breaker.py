@@ -1,0 +1,106 @@
+"""The circuit breaker alone: when it opens, whom it lets through, when it gives up."""
+
+from __future__ import annotations
+
+import math
+
+from dagengine.breaker import Breaker
+
+
+def broken(patience: float = 60.0, at: float = 100.0) -> Breaker:
+    """A breaker that has just opened."""
+    breaker = Breaker("judge", patience)
+    for serial in range(1, 6):
+        breaker.started(serial)
+        breaker.failed(serial, at, "refused")
+    return breaker
+
+
+def test_the_circuit_opens_after_failures_in_a_row_only() -> None:
+    breaker = Breaker("judge", 60.0)
+    for serial in range(1, 40):
+        breaker.failed(serial, 0.0, "refused")
+        if serial % 4 == 0:
+            breaker.answered()
+    assert not breaker.is_open
+    assert broken().is_open
+
+
+def test_a_few_quick_failures_among_many_calls_do_not_open_it() -> None:
+    breaker = Breaker("judge", 60.0)
+    for serial in range(1, 33):
+        assert not breaker.is_open
+        breaker.failed(serial, 0.0, "refused", in_flight=65 - serial)
+    breaker.failed(33, 0.0, "refused", in_flight=32)
+    assert breaker.is_open
+
+
+def test_while_it_is_open_one_probe_at_a_time_may_call() -> None:
+    breaker = broken(at=100.0)
+    assert 100 < breaker.opens_at < 101
+    breaker.started(6)
+    assert breaker.opens_at == math.inf
+    breaker.failed(6, 101.0, "refused")
+    assert 101 < breaker.opens_at < math.inf
+
+
+def test_waits_between_probes_grow_and_the_last_one_is_when_the_patience_ends() -> None:
+    breaker, waits, now = broken(at=0.0), list[float](), 0.0
+    for serial in range(6, 99):
+        waits.append(breaker.opens_at - now)
+        now = breaker.opens_at
+        breaker.started(serial)
+        breaker.failed(serial, now, "refused")
+        if breaker.given_up:
+            break
+    assert now == 60.0
+    assert waits[:-1] == sorted(waits[:-1])
+    assert max(waits) <= 5.0
+
+
+def test_any_answer_closes_the_circuit() -> None:
+    breaker = broken()
+    breaker.answered()
+    assert not breaker.is_open
+    assert breaker.opens_at == -math.inf
+
+
+def test_a_probe_that_is_cancelled_makes_room_for_the_next() -> None:
+    breaker = broken()
+    breaker.started(6)
+    breaker.ended(6)
+    assert breaker.opens_at < math.inf
+
+
+def test_giving_up_says_what_happened_for_how_long_and_what_to_do() -> None:
+    breaker = broken(patience=30.0, at=0.0)
+    breaker.started(6)
+    breaker.failed(6, 31.0, "connection refused")
+    assert breaker.given_up is not None
+    for part in ("'judge'", "6 calls", "31 s", "'connection refused'", "Limits.patience"):
+        assert part in breaker.given_up
+
+
+def test_a_key_that_is_refused_from_the_start_is_given_up_at_once() -> None:
+    breaker = Breaker("judge", 60.0)
+    for serial in (1, 2, 3):
+        assert breaker.given_up is None
+        breaker.refused(serial, 401, "HTTP 401: no such key")
+    assert breaker.given_up is not None
+    assert "no such key" in breaker.given_up
+
+
+def test_a_refusal_after_an_answer_or_of_one_question_gives_nothing_up() -> None:
+    answered, picky = Breaker("judge", 60.0), Breaker("judge", 60.0)
+    answered.answered()
+    for serial in range(9):
+        answered.refused(serial, 403, "moderated")
+        picky.refused(serial, 400, "too long")
+    assert (answered.given_up, picky.given_up) == (None, None)
+
+
+def test_a_wait_longer_than_the_patience_is_not_waited_for() -> None:
+    breaker = Breaker("judge", 60.0)
+    breaker.failed(1, 0.0, "HTTP 429", in_flight=9, retry_after=3600.0)
+    assert breaker.given_up is not None
+    assert "3600 s" in breaker.given_up

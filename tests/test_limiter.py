@@ -1,0 +1,281 @@
+"""Calls over time, on a clock that jumps: how fast, in which order, after which waits."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable
+from typing import Any
+
+import anyio
+import pytest
+from trio.testing import MockClock
+
+from dagengine.errors import JudgeError, ProviderError
+from dagengine.gateway import Gateway
+from dagengine.limits import Limits
+from dagengine.prompts import Evidence, judgement_type, messages_for
+from dagengine.question import Answer, Capabilities, Question, Usage
+
+SHAPE = judgement_type(None)
+YES: Answer[Any] = Answer(SHAPE.model_validate({"reason": "r", "verdict": True}), "{}")
+LATENCY = 0.05
+
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.parametrize(
+        "anyio_backend",
+        [("trio", {"clock": MockClock(autojump_threshold=0)})],
+        ids=["a clock that jumps"],
+    ),
+]
+
+
+def about(number: object) -> Question[Any]:
+    return Question(messages_for("ok?", [Evidence("text", str(number))]), SHAPE, name=str(number))
+
+
+class Server:
+    """A judge that takes `capacity` calls at once and rejects further ones at once.
+
+    `fate` is asked for an error to raise, given the number of the call and the time.
+    """
+
+    capabilities = Capabilities()
+
+    def __init__(
+        self,
+        capacity: float = math.inf,
+        fate: Callable[[int, float], Exception | None] = lambda number, now: None,
+        identity: str = "server",
+        answer: Answer[Any] = YES,
+    ) -> None:
+        self.identity = identity
+        self.capacity = capacity
+        self.fate = fate
+        self.reply = answer
+        self.inside = self.most = self.rejected = 0
+        self.started: list[float] = []
+        self.names: list[str] = []
+
+    async def answer(self, question: Question[Any]) -> Any:
+        self.started.append(anyio.current_time())
+        self.names.append(question.name)
+        error = self.fate(len(self.started), anyio.current_time())
+        if error is None and self.inside >= self.capacity:
+            error = ProviderError("HTTP 429", transient=True, status=429)
+        if error is not None:
+            self.rejected += 1
+            await anyio.sleep(0.001)
+            raise error
+        self.inside += 1
+        self.most = max(self.most, self.inside)
+        try:
+            await anyio.sleep(LATENCY)
+        finally:
+            self.inside -= 1
+        return self.reply
+
+
+async def ask_all(gateway: Gateway, judge: Server, count: int, workers: int) -> list[JudgeError]:
+    """Ask different questions; the errors, if any."""
+    numbers, errors = iter(range(count)), list[JudgeError]()
+
+    async def worker() -> None:
+        for number in numbers:
+            try:
+                await gateway.ask(judge, about(number))
+            except JudgeError as error:
+                errors.append(error)
+
+    async with anyio.create_task_group() as group:
+        for _ in range(workers):
+            group.start_soon(worker)
+    return errors
+
+
+async def test_a_server_without_a_limit_is_used_to_the_ceiling_almost_at_once() -> None:
+    judge, began = Server(), anyio.current_time()
+    await ask_all(Gateway(Limits(max_in_flight=64)), judge, 6000, 288)
+    assert anyio.current_time() - began <= 1.05 * 6000 * LATENCY / 64
+    assert judge.most == 64
+
+
+@pytest.mark.parametrize("capacity", [5, 40])
+async def test_a_hidden_capacity_is_used_and_few_calls_are_wasted(capacity: int) -> None:
+    judge, began = Server(capacity), anyio.current_time()
+    errors = await ask_all(Gateway(Limits(max_in_flight=64, attempts=20)), judge, 4000, 288)
+    assert not errors
+    assert anyio.current_time() - began <= 1.1 * 4000 * LATENCY / capacity
+    assert judge.rejected <= 0.05 * 4000
+
+
+async def test_no_call_starts_before_the_time_the_provider_asked_to_wait_for() -> None:
+    def fate(number: int, now: float) -> Exception | None:
+        if number == 1:
+            return ProviderError("HTTP 429", transient=True, status=429, retry_after=20.0)
+        return None
+
+    judge = Server(fate=fate)
+    assert not await ask_all(Gateway(Limits(max_in_flight=1)), judge, 5, 5)
+    first, *others = judge.started
+    assert min(others) >= first + 20.0
+    assert max(others) <= first + 25.0
+
+
+async def test_a_judge_that_asks_for_an_hour_is_not_waited_for() -> None:
+    error = ProviderError("HTTP 429", transient=True, status=429, retry_after=3600.0)
+    judge, began = Server(fate=lambda number, now: error), anyio.current_time()
+    errors = await ask_all(Gateway(Limits(max_in_flight=1)), judge, 50, 10)
+    assert anyio.current_time() - began < 1
+    assert (len(errors), len(judge.started)) == (50, 1)
+    assert all("3600 s" in str(error) for error in errors)
+
+
+async def test_a_wait_beyond_the_deadline_of_the_case_ends_the_question_at_once() -> None:
+    error = ProviderError("HTTP 429", transient=True, status=429, retry_after=30.0)
+    gateway, began = Gateway(), anyio.current_time()
+    with anyio.fail_after(10), pytest.raises(ProviderError, match="asks to wait 30 s"):
+        await gateway.ask(Server(fate=lambda number, now: error), about("a"))
+    assert anyio.current_time() - began < 1
+
+
+async def test_a_server_that_comes_back_within_the_patience_costs_no_question() -> None:
+    began = anyio.current_time()
+
+    def fate(number: int, now: float) -> Exception | None:
+        down = 1.0 < now - began < 51.0
+        return ProviderError("refused", transient=True) if down else None
+
+    judge = Server(fate=fate)
+    errors = await ask_all(Gateway(Limits(max_in_flight=16, attempts=2)), judge, 2000, 64)
+    assert not errors
+    assert judge.rejected < 60
+    assert anyio.current_time() - began < 51 + 5 + 2000 * LATENCY / 16 + 5
+
+
+async def test_a_server_that_stays_away_fails_every_question_when_the_patience_is_over() -> None:
+    began = anyio.current_time()
+    dead = ProviderError("connection refused", transient=True)
+    judge = Server(fate=lambda number, now: dead)
+    errors = await ask_all(Gateway(Limits(patience=30.0)), judge, 2000, 64)
+    assert len(errors) == 2000
+    assert anyio.current_time() - began <= 31
+    assert len(judge.started) < 150
+    assert "connection refused" in str(errors[-1])
+    assert "Limits.patience" in str(errors[-1])
+
+
+async def test_a_refused_key_fails_the_rest_without_calls() -> None:
+    refused = ProviderError("HTTP 401: no such key", transient=False, status=401)
+    judge = Server(fate=lambda number, now: refused)
+    errors = await ask_all(Gateway(Limits(max_in_flight=4)), judge, 500, 20)
+    assert len(errors) == 500
+    assert len(judge.started) <= 7
+    assert all("no such key" in str(error) for error in errors)
+
+
+async def test_a_judge_that_is_out_of_order_does_not_hold_up_another() -> None:
+    gateway = Gateway(Limits(max_in_flight=8))
+    dead = Server(fate=lambda n, now: ProviderError("gone", transient=True), identity="dead")
+    well, began = Server(identity="well"), anyio.current_time()
+    finished: list[float] = []
+
+    async def healthy() -> None:
+        assert not await ask_all(gateway, well, 400, 32)
+        finished.append(anyio.current_time() - began)
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(ask_all, gateway, dead, 100, 32)
+        await anyio.sleep(5)
+        group.start_soon(healthy)
+    assert finished[0] <= 5 + 1.1 * 400 * LATENCY / 8
+
+
+async def test_two_judges_share_the_ceiling() -> None:
+    gateway, one, other = Gateway(Limits(max_in_flight=10)), Server(), Server(identity="other")
+    inside = 0
+
+    async def watched(self: Server, question: Question[Any]) -> Any:
+        nonlocal inside
+        inside = max(inside, one.inside + other.inside + 1)
+        return await Server.answer(self, question)
+
+    for judge in (one, other):
+        judge.answer = lambda question, judge=judge: watched(judge, question)  # type: ignore
+    async with anyio.create_task_group() as group:
+        group.start_soon(ask_all, gateway, one, 200, 30)
+        group.start_soon(ask_all, gateway, other, 200, 30)
+    assert inside == 10
+
+
+async def test_earlier_questions_are_asked_first() -> None:
+    judge, gateway = Server(), Gateway(Limits(max_in_flight=1))
+    async with anyio.create_task_group() as group:
+        for number in range(30):
+            group.start_soon(gateway.ask, judge, about(number))
+            await anyio.wait_all_tasks_blocked()
+    assert judge.names == [str(number) for number in range(30)]
+
+
+async def test_one_who_waits_and_is_cancelled_gives_up_the_place_whatever_it_waits_for() -> None:
+    judge, gateway = Server(), Gateway(Limits(max_in_flight=1, requests_per_minute=6))
+    await gateway.ask(judge, about("first"))
+    with anyio.move_on_after(1.0) as impatient:  # at the head, minding the time
+        await gateway.ask(judge, about("impatient"))
+    assert impatient.cancelled_caught
+    async with anyio.create_task_group() as group:
+        for number in range(3):
+            group.start_soon(gateway.ask, judge, about(number))
+            await anyio.wait_all_tasks_blocked()
+        scope = anyio.CancelScope()
+
+        async def leaving() -> None:
+            with scope:
+                await gateway.ask(judge, about("leaving"))
+
+        group.start_soon(leaving)
+        group.start_soon(gateway.ask, judge, about("last"))
+        await anyio.wait_all_tasks_blocked()
+        scope.cancel()
+    assert judge.names == ["first", "0", "1", "2", "last"]
+
+
+async def test_a_place_in_the_queue_is_passed_on_when_its_head_is_cancelled() -> None:
+    judge, gateway = Server(), Gateway(Limits(requests_per_minute=6))
+    await gateway.ask(judge, about("first"))
+
+    async def head() -> None:
+        with anyio.move_on_after(1.0):
+            await gateway.ask(judge, about("head"))
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(head)
+        await anyio.wait_all_tasks_blocked()
+        group.start_soon(gateway.ask, judge, about("second"))
+    assert judge.names == ["first", "second"]
+    assert judge.started[1] - judge.started[0] == pytest.approx(9.0)
+
+
+async def test_requests_per_minute_are_spread_evenly() -> None:
+    judge = Server()
+    await ask_all(Gateway(Limits(requests_per_minute=120)), judge, 60, 60)
+    gaps = [later - earlier for earlier, later in itertools.pairwise(judge.started[2:])]
+    assert gaps == pytest.approx([0.5] * len(gaps))
+
+
+async def test_tokens_per_minute_hold_for_what_the_server_counts() -> None:
+    judge = Server(answer=Answer(YES.value, "{}", usage=Usage(900, 100)))
+    await ask_all(Gateway(Limits(tokens_per_minute=60_000)), judge, 200, 200)
+    minute = [time for time in judge.started if 20 <= time - judge.started[0] < 80]
+    assert len(minute) == pytest.approx(60, abs=3)
+
+
+async def test_the_deadline_of_a_call_does_not_run_while_its_judge_is_out_of_order() -> None:
+    began = anyio.current_time()
+
+    def fate(number: int, now: float) -> Exception | None:
+        return ProviderError("gone", transient=True) if now - began < 40 else None
+
+    gateway = Gateway(Limits(call_timeout=1.0))
+    assert not await ask_all(gateway, Server(fate=fate), 50, 50)

@@ -1,0 +1,199 @@
+"""Rows of results: written as they come, read back equal, summed up without being kept."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from rich.console import Console
+
+from dagengine.errors import InputError
+from dagengine.report import print_table
+from dagengine.results import (
+    CaseResult,
+    EvaluationResult,
+    Failure,
+    MetricResult,
+    OutcomeKind,
+    Step,
+    Totals,
+)
+from dagengine.rows import RowWriter, read_rows
+from dagengine.tally import Tally
+
+QUICK = settings(
+    deadline=None, max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+text = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
+verdicts = st.booleans() | text
+steps = st.builds(
+    Step,
+    node=text,
+    kind=st.just("judgement"),
+    outcome=st.sampled_from([OutcomeKind.OK, OutcomeKind.TIMEOUT]),
+    output=st.none() | text,
+    verdict=st.none() | verdicts,
+    score=st.none() | st.floats(0, 1),
+)
+scored = st.builds(
+    MetricResult,
+    metric=st.sampled_from(["a", "b"]),
+    score=st.floats(0, 1),
+    success=st.none() | st.booleans(),
+    reason=st.none() | text,
+    threshold=st.none() | st.floats(0, 1),
+    path=st.lists(st.tuples(text, verdicts), max_size=2).map(tuple),
+    steps=st.lists(steps, max_size=3).map(tuple),
+)
+failed = st.builds(
+    MetricResult,
+    metric=st.sampled_from(["a", "b"]),
+    score=st.none(),
+    success=st.none(),
+    reason=st.none(),
+    failure=st.builds(
+        Failure, st.just(OutcomeKind.INVALID_CASE), node=text, message=text, raw=st.none() | text
+    ),
+)
+metric_lists = st.lists(scored | failed, min_size=1, max_size=2, unique_by=lambda m: m.metric)
+row_lists = st.lists(st.tuples(text, metric_lists), min_size=1, max_size=6).map(
+    lambda rows: [CaseResult(n, case, tuple(found)) for n, (case, found) in enumerate(rows)]
+)
+
+
+@QUICK
+@given(row_lists, st.sampled_from([".jsonl", ".parquet"]))
+def test_rows_are_read_back_as_they_were_written(
+    tmp_path: Path, rows: list[CaseResult], suffix: str
+) -> None:
+    if suffix == ".parquet":
+        pytest.importorskip("pyarrow")
+    with RowWriter(tmp_path / f"rows{suffix}") as kept:
+        for row in rows:
+            kept.add(row)
+    assert list(read_rows(kept.path)) == rows
+
+
+def row(index: int, score: float | None = 1.0, steps: int = 1) -> CaseResult:
+    failure = None if score is not None else Failure(OutcomeKind.TIMEOUT, "node", f"late {index}")
+    taken = tuple(Step("node", "judgement", OutcomeKind.OK, verdict=True) for _ in range(steps))
+    success = None if score is None else score > 0.5
+    result = MetricResult("m", score, success, "why", failure=failure, steps=taken)
+    return CaseResult(index, f"case {index}", (result,))
+
+
+@pytest.mark.parametrize("suffix", [".jsonl", ".parquet"])
+def test_an_exception_leaves_a_readable_file_of_what_came_before(
+    tmp_path: Path, suffix: str
+) -> None:
+    pytest.importorskip("pyarrow")
+    path = tmp_path / "deep" / f"rows{suffix}"
+    with pytest.raises(KeyboardInterrupt), RowWriter(path) as kept:  # noqa: PT012
+        for index in range(5000):
+            kept.add(row(index))
+        raise KeyboardInterrupt
+    assert [r.index for r in read_rows(path)] == list(range(5000))
+
+
+def test_parquet_is_flat_typed_and_in_row_groups(tmp_path: Path) -> None:
+    parquet = pytest.importorskip("pyarrow.parquet")
+    with RowWriter(tmp_path / "rows.parquet") as kept:
+        for index in range(5000):
+            kept.add(row(index, None if index == 7 else 0.5))
+    with parquet.ParquetFile(kept.path) as file:
+        assert file.num_row_groups == 3
+        table = file.read()
+    columns = ["index", "case", "metric", "score", "success", "outcome", "reason"]
+    assert table.column_names[:7] == columns
+    assert [str(table.schema.field(c).type) for c in columns[:5]] == [
+        *("int64", "string", "string", "double", "bool")
+    ]
+    assert table.column("score").null_count == 1
+    assert '"message": "late 7"' in table.column("failure")[7].as_py()
+    assert '"verdict": true' in table.column("steps")[7].as_py()
+
+
+@pytest.mark.parametrize("suffix", [".jsonl", ".parquet"])
+def test_lone_surrogates_of_an_answer_do_not_end_a_run(tmp_path: Path, suffix: str) -> None:
+    pytest.importorskip("pyarrow")
+    with RowWriter(tmp_path / f"rows{suffix}") as kept:
+        kept.add(CaseResult(0, "\ud800", row(0).metrics))
+    assert "ud800" in repr(next(read_rows(kept.path)).case)
+
+
+def test_an_earlier_file_is_kept_until_there_is_a_row(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    path.write_text("earlier")
+    with RowWriter(path):
+        pass
+    assert path.read_text() == "earlier"
+
+
+@pytest.mark.parametrize("name", ["rows.csv", "rows"])
+def test_other_files_are_refused_before_the_run(tmp_path: Path, name: str) -> None:
+    with pytest.raises(InputError, match=r"\.parquet"):
+        RowWriter(tmp_path / name)
+
+
+def test_rows_that_are_none_are_an_error_with_their_line(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    path.write_text('{"index": 0, "case": "a", "metrics": []}\n{"input": "a"}\n')
+    with pytest.raises(InputError, match=r"rows\.jsonl line 2: no result of a run"):
+        list(read_rows(path))
+
+
+# -- the tally -----------------------------------------------------------------------------
+
+
+@QUICK
+@given(row_lists)
+def test_a_tally_says_what_all_rows_together_say(rows: list[CaseResult]) -> None:
+    tally, whole = Tally(rows), EvaluationResult(tuple(rows))
+    assert tally.success == whole.success
+    for name, found in tally.metrics.items():
+        results = [m for r in rows for m in r.metrics if m.metric == name]
+        scores = [score for score in whole.scores(name) if score is not None]
+        assert found.mean == (sum(scores) / len(scores) if scores else None)
+        assert found.unscored == sum(m.failure is not None for m in results)
+        assert found.passed == sum(m.success is True for m in results)
+        chosen = [s.verdict for m in results for s in m.steps if s.verdict is not None]
+        assert sum(found.chose.values()) == len(chosen)
+        assert found.shown is not None
+        assert len(found.shown[1].steps) == max(len(m.steps) for m in results)
+
+
+def test_a_tally_keeps_few_rows_and_few_messages() -> None:
+    tally = Tally(row(index, None) for index in range(3000))
+    assert tally.rows == tally.unscored == 3000
+    assert len(tally.head) == 60
+    assert len(tally.messages) == 1001
+    assert tally.messages["other problems"] == 2000
+    assert not tally.success
+
+
+def test_a_tally_keeps_the_result_of_the_chosen_case() -> None:
+    rows = [row(0, steps=2), row(1), row(2, steps=3), row(3, steps=3)]
+    for case, shown in ((None, "case 2"), (1, "case 1")):
+        found = Tally(rows, case).metrics["m"].shown
+        assert found is not None
+        assert found[0] == shown
+    assert Tally(rows, 9).metrics["m"].shown is None
+
+
+def test_no_rows_are_no_success() -> None:
+    assert not Tally().success
+
+
+@pytest.mark.parametrize(("count", "table", "lines"), [(60, True, 0), (61, False, 5)])
+def test_a_long_run_is_summed_up_and_a_short_one_listed(
+    count: int, table: bool, lines: int
+) -> None:
+    console = Console(record=True, width=120, file=io.StringIO())
+    print_table(Tally(row(n, None if n > 50 else 1.0) for n in range(count)), Totals(), console)
+    shown = console.export_text()
+    assert ("Results" in shown) == table
+    assert shown.count("first: case") == lines
+    assert "51" in shown

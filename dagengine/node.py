@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, TypeVar
 
@@ -105,7 +105,7 @@ class Ask(Protocol):
         ...
 
 
-Work = Callable[[Given, Ask], Awaitable[NodeValue]]
+Work = Callable[[Given, Ask], Coroutine[Any, Any, NodeValue]]
 """What a node does for one case: its `run`, perhaps with something around it."""
 
 

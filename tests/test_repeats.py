@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import inspect
 import itertools
 import json
 import os
 import subprocess
 import sys
 from collections import Counter
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +18,9 @@ from contract import case_for, judge, make, metric_classes
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dagengine import Limits, evaluate, stream
+from dagengine import Limits, compile_metrics, evaluate, stream
 from dagengine.errors import GraphError, InputError, UnparseableError
+from dagengine.estimate import estimate
 from dagengine.judges import Noise, RecordedJudge, ScriptedJudge, SimulatedJudge
 from dagengine.metrics import BaseMetric, DAGMetric, GEval
 from dagengine.metrics.dag import (
@@ -33,7 +34,7 @@ from dagengine.metrics.dag import (
 from dagengine.metrics.prebuilt import PrebuiltMetric
 from dagengine.observations import Condition, Observation, Observations
 from dagengine.question import Options, Question
-from dagengine.repeats import ORDERS, Resampling, a_repeat, conditions_of, repeat
+from dagengine.repeats import ORDERS, Resampling, a_repeat, conditions_of, repeat, variants
 from dagengine.results import CaseResult, OutcomeKind
 from dagengine.test_case import ArenaTestCase, LLMTestCase
 
@@ -443,7 +444,7 @@ def test_a_replay_observes_what_was_observed_live() -> None:
     assert lines(replayed) == lines(live)
 
 
-@pytest.mark.skipif("store" not in inspect.signature(stream).parameters, reason="there is no store")
+@pytest.mark.skipif(find_spec("dagengine.store") is None, reason="there is no store")
 def test_a_repetition_from_the_store_makes_no_call(tmp_path: Path) -> None:
     settings: dict[str, Any] = {"times": 6, "model": NOISY, "store": tmp_path / "answers.sqlite"}
     live = repeat(CASES, [tree()], **settings)
@@ -452,6 +453,16 @@ def test_a_repetition_from_the_store_makes_no_call(tmp_path: Path) -> None:
     assert (live.totals.calls > 0, again.totals.calls) == (True, 0)
     longer = repeat(CASES, [tree()], **{**settings, "times": 7})
     assert 0 < longer.totals.calls < live.totals.calls
+
+
+def test_the_plan_of_repetitions_counts_their_questions() -> None:
+    made = variants([tree()], conditions_of(5))
+    plan = compile_metrics([variant.rewritten for variant in made])
+    asked = repeat(CASES, [tree()], times=5, model=ScriptedJudge(TRUTH)).totals
+    planned = estimate(plan, CASES)
+    once = estimate(compile_metrics([tree()]), CASES)
+    assert planned.asked.least == 5 * once.asked.least
+    assert planned.calls.least <= asked.calls <= (planned.calls.most or 0)
 
 
 def test_conditions_are_every_combination() -> None:

@@ -102,7 +102,7 @@ def arena_case(item: Json) -> ArenaTestCase:
     """An item's answers against each other."""
     # One answer in PandaLM's data is the JSON value true.
     answers = {name: as_text(answer["text"]) for name, answer in item["responses"].items()}
-    return contest(item["id"], item["input"], answers)
+    return contest(item["id"], as_text(item["input"]), answers)
 
 
 def answer_case(item: Json) -> LLMTestCase:

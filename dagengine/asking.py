@@ -38,12 +38,19 @@ class Ask:
         self._judge = judge
         self._ballot = ballot
         self.usage = NO_USAGE
+        self.answers: list[str] = []
 
-    async def __call__(self, question: Question[T], place: int | None = None) -> Answer[T]:
+    async def __call__(self, question: Question[T]) -> Answer[T]:
+        return self._noted(await self._ask(question))
+
+    async def _ask(self, question: Question[T], place: int | None = None) -> Answer[T]:
         if self._ballot is not None:
             question = self._ballot.question(question, place)
-        answer = await self._gateway.ask(self._judge, question)
+        return await self._gateway.ask(self._judge, question)
+
+    def _noted(self, answer: Answer[T]) -> Answer[T]:
         self.usage += answer.usage
+        self.answers.append(answer.raw)
         return answer
 
     async def each(self, questions: Sequence[Question[T]]) -> list[Answer[T]]:
@@ -51,7 +58,7 @@ class Ask:
 
         async def one(place: int, question: Question[T]) -> Answer[T] | JudgeError:
             try:
-                return await self(question, place)
+                return await self._ask(question, place)
             except JudgeError as error:
                 return error
 
@@ -59,7 +66,8 @@ class Ask:
         for answer in answers:
             if isinstance(answer, JudgeError):
                 raise answer
-        return cast("list[Answer[T]]", answers)
+        # Noted in the order of the questions, not in that of the answers.
+        return [self._noted(answer) for answer in cast("list[Answer[T]]", answers)]
 
 
 async def together(work: Callable[[int, X], Awaitable[R]], things: Sequence[X]) -> list[R]:

@@ -221,7 +221,7 @@ class _Catch:
 def _first_step(unit: Unit, given: Given) -> NodeValue | list[Question[Any]] | Exception | None:
     """What a node gives or asks at first; None when it waits for something else."""
     catch: Ask = _Catch()
-    work = unit.node.run(given, catch)
+    work = unit.node.work(given, catch)
     try:
         work.send(None)
     except StopIteration as done:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Protocol, TypeVar
 
@@ -41,9 +41,9 @@ class NodeValue:
     """What a node produced: the value its readers see, and what decides or scores.
 
     `score` lies in [0, 1]; `mode` says how a rating was read; `success` is set by metrics
-    that decide themselves whether they passed; `usage` is noted by the runner. `confidence`
-    is the probability that the judge's tokens gave the verdict, where it is known; `votes`
-    and `voters` are what a panel said (see `Step`).
+    that decide themselves whether they passed; `usage` and `answers` (the judge's words) are
+    noted by the runner. `confidence` is the probability that the judge's tokens gave the
+    verdict, where it is known; `votes` and `voters` are what a panel said (see `Step`).
     """
 
     value: Any
@@ -56,6 +56,7 @@ class NodeValue:
     confidence: float | None = None
     votes: tuple[Any, ...] = ()
     voters: tuple[int, ...] = ()
+    answers: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +108,10 @@ class Ask(Protocol):
     async def each(self, questions: Sequence[Question[T]], /) -> list[Answer[T]]:
         """Ask all questions at once; answers in the order of the questions."""
         ...
+
+
+Work = Callable[[Given, Ask], Coroutine[Any, Any, NodeValue]]
+"""What a node does for one case: its `run`, perhaps with something around it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,6 +194,8 @@ class BaseNode:
     grades: ClassVar[bool] = False  # gives a score when nothing follows it
     whole_case: ClassVar[bool] = False  # reads the case itself, not only named fields
     panel: Panel | None = None
+    # What rewrites of a graph put around `run`, the innermost first.
+    around: tuple[Callable[[Work], Work], ...] = ()
 
     @property
     def vote(self) -> Literal["verdict", "verdicts", "items", "rating", None]:
@@ -261,6 +268,14 @@ class BaseNode:
     async def run(self, given: Given, ask: Ask) -> NodeValue:
         """Do the node's work for one case; raises JudgeError, or whatever user code does."""
         raise TypeError(f"{type(self).__name__} nodes do not run")
+
+    @property
+    def work(self) -> Work:
+        """`run` with everything that stands around it."""
+        work: Work = self.run
+        for wrap in self.around:
+            work = wrap(work)
+        return work
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.title!r}>"

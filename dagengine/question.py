@@ -23,11 +23,16 @@ class Message(TypedDict):
     content: str
 
 
+REPETITIONS = 1 << 20
+"""How many repetitions there may be; the samples of a repetition are this far apart."""
+
+
 @dataclass(frozen=True, slots=True)
 class Options:
     """How a question is to be sampled.
 
-    `sample` tells apart repetitions of one question, which must never share an answer.
+    `sample` tells apart repetitions of one question, which must never share an answer; its
+    remainder by `REPETITIONS` is the repetition of a whole evaluation that it belongs to.
     `top_logprobs` asks for that many alternatives per token (0: none).
     """
 
@@ -42,6 +47,11 @@ class Options:
             raise ValueError(f"top_logprobs must lie in 0..20, got {self.top_logprobs}")
         if self.sample < 0:
             raise ValueError(f"sample must not be negative, got {self.sample}")
+
+    @property
+    def repetition(self) -> int:
+        """Which repetition of an evaluation asks, counted from 0."""
+        return self.sample % REPETITIONS
 
 
 DEFAULT_OPTIONS = Options()

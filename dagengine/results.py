@@ -72,7 +72,8 @@ class Step:
     `output` is what readers of the node saw, as plain data (text, numbers, lists, dicts);
     `verdict` is set for decisions, `score` (0 to 1) for ratings and scoring code. `mode`
     says how a rating was read (`weighted` or `raw`, and why). `usage` are the tokens of the
-    answers that the node rests on, whoever paid for them.
+    answers that the node rests on, whoever paid for them, and `answers` their texts as the
+    judge wrote them, in the order of the questions; files of results leave them out.
 
     `votes` are what the node's panel said, in the order of asking: verdicts, ratings, or a
     list of verdicts for each vote; None is an answer that could not be read (in a list also an
@@ -90,6 +91,7 @@ class Step:
     usage: Usage = NO_USAGE
     votes: tuple[Any, ...] = ()
     voters: tuple[int, ...] = ()
+    answers: tuple[str, ...] = ()
 
     @property
     def agreeing(self) -> int:

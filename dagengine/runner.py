@@ -34,7 +34,7 @@ from dagengine.gateway import Gateway, is_cancelled
 from dagengine.golden import App, ConversationalGolden, Golden
 from dagengine.node import Given, NodeValue
 from dagengine.plan import Plan, Unit
-from dagengine.question import NO_USAGE, Judge
+from dagengine.question import Judge
 from dagengine.results import CaseResult, Failure, MetricResult, OutcomeKind
 from dagengine.scheduler import CaseState
 from dagengine.sources import FedSource, PulledSource, Source
@@ -368,8 +368,10 @@ class Runner:
         )
         judge = unit.judges[0 if ballot is None else ballot.judge]
         ask = Ask(self._gateway, self._judges[judge], ballot)
-        value = await unit.node.run(Given(fields, inputs, run.case), ask)
-        return value if ask.usage == NO_USAGE else replace(value, usage=ask.usage)
+        value = await unit.node.work(Given(fields, inputs, run.case), ask)
+        if not ask.answers:
+            return value
+        return replace(value, usage=ask.usage, answers=tuple(ask.answers))
 
     async def _explained(self, run: _Run) -> tuple[MetricResult, ...]:
         """The results, with reasons written by the judge where a metric asks for that."""

@@ -17,17 +17,21 @@ if TYPE_CHECKING:
     from dagengine.judges.scripted import RecordedJudge as RecordedJudge
     from dagengine.judges.scripted import Recording as Recording
     from dagengine.judges.scripted import ScriptedJudge as ScriptedJudge
+    from dagengine.judges.simulated import Noise as Noise
+    from dagengine.judges.simulated import SimulatedJudge as SimulatedJudge
 
 _HOME = {
     "BaseLLM": "custom",
     "CustomJudge": "custom",
     "LexicalJudge": "lexical",
+    "Noise": "simulated",
     "OpenAIBatchJudge": "batch",
     "OpenAIJudge": "openai",
     "ProviderJudge": "provider",
     "RecordedJudge": "scripted",
     "Recording": "scripted",
     "ScriptedJudge": "scripted",
+    "SimulatedJudge": "simulated",
     "as_judge": "choosing",
     "open_judges": "choosing",
 }
@@ -36,12 +40,14 @@ __all__ = [
     "BaseLLM",
     "CustomJudge",
     "LexicalJudge",
+    "Noise",
     "OpenAIBatchJudge",
     "OpenAIJudge",
     "ProviderJudge",
     "RecordedJudge",
     "Recording",
     "ScriptedJudge",
+    "SimulatedJudge",
     "as_judge",
     "open_judges",
 ]

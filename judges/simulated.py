@@ -1,0 +1,230 @@
+"""A judge that errs by known chances, so that what is measured can be held against the truth."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, combinations, product
+from typing import Any, NamedTuple, TypeVar
+
+from pydantic import BaseModel
+
+from dagengine.errors import InputError, RecordingMissError, UnparseableError
+from dagengine.question import Answer, Capabilities, Question, schema_json, schema_of
+from dagengine.reading import validated
+
+T = TypeVar("T", bound=BaseModel)
+Truth = Mapping[str, Any] | Callable[[Question[Any]], Any]
+_OUTSIDE = "an answer that nobody can read"
+
+
+class Span(NamedTuple):
+    """The draws from `low` up to `high`, and the answer they stand for."""
+
+    answer: Any
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
+class Noise:
+    """By what chances an answer is not the true one; each from 0 to 1.
+
+    An answer is unparseable by the chance `unparseable`. Otherwise it is the first of the
+    options by the chance `first`, whatever is true; otherwise wrong by the chance
+    `flip + drift · repetition` (each wrong option alike), and otherwise true.
+
+    `repetitions` is the correlation of a question's draws between repetitions, `nodes` that
+    of draws for different questions about one item within a repetition: of every draw a
+    share of √repetitions is one that all repetitions have in common, and a share of √nodes
+    one that all questions about the item have in common. The shares add up to 1 at most.
+    """
+
+    flip: float = 0.0
+    first: float = 0.0
+    drift: float = 0.0
+    unparseable: float = 0.0
+    repetitions: float = 0.0
+    nodes: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name in ("flip", "first", "unparseable", "repetitions", "nodes"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise InputError(f"{name} must lie between 0 and 1, got {getattr(self, name)!r}")
+        if not math.isfinite(self.drift):
+            raise InputError(f"drift must be a number, got {self.drift!r}")
+        if math.sqrt(self.repetitions) + math.sqrt(self.nodes) > 1:
+            raise InputError("the square roots of repetitions and nodes may add up to 1 at most")
+
+    def wrong(self, repetition: int = 0) -> float:
+        """The chance of a wrong answer where neither place nor form decided."""
+        return min(max(self.flip + self.drift * repetition, 0.0), 1.0)
+
+    def spans(self, truth: Any, options: Sequence[Any], repetition: int = 0) -> list[Span]:
+        """What answer a draw from 0 to 1 stands for; None is one that cannot be read.
+
+        `options` stand as the judge sees them. Mistakes come first and the truth last, so
+        that draws in common make mistakes in common. Raises InputError for a truth that is
+        none of the options.
+        """
+        if truth not in options:
+            raise InputError(f"the truth {truth!r} is none of {list(options)!r}")
+        others = [option for option in options if option != truth]
+        left = 1 - self.unparseable
+        wrong = left * (1 - self.first) * self.wrong(repetition) / max(len(others), 1)
+        sizes = [(None, self.unparseable), (options[0], left * self.first)]
+        sizes += [(option, wrong) for option in others]
+        ends = list(accumulate((size for _, size in sizes), initial=0.0))
+        found = [Span(option, *ends[n : n + 2]) for n, (option, _) in enumerate(sizes)]
+        return [*found, Span(truth, ends[-1], 1.0)]
+
+    def chances(self, truth: Any, options: Sequence[Any], repetition: int = 0) -> dict[Any, float]:
+        """The chance of every answer; see `spans`."""
+        found: dict[Any, float] = dict.fromkeys((None, *options), 0.0)
+        for span in self.spans(truth, options, repetition):
+            found[span.answer] += span.high - span.low
+        return found
+
+    def accuracy(self, truth: Any, options: Sequence[Any], times: int = 1) -> float:
+        """The chance of the true answer, averaged over repetitions."""
+        each = (self.chances(truth, options, repetition)[truth] for repetition in range(times))
+        return math.fsum(each) / times
+
+    def flip_rate(self, truth: Any, options: Sequence[Any], times: int = 2) -> float:
+        """The chance that two of `times` repetitions differ; unreadable is an answer, too.
+
+        Two repetitions agree by the chance r · c + (1 - r) · a: r is the correlation of
+        their draws, c the chance that one draw in common stands for the same answer in both
+        (1 without drift), a = Σ p · q over all answers the one that two draws do.
+        """
+        if times < 2:
+            raise InputError(f"a flip needs two repetitions, got {times}")
+        spans = [self.spans(truth, options, repetition) for repetition in range(times)]
+        pairs = [1 - self._agree(one, other) for one, other in combinations(spans, 2)]
+        return math.fsum(pairs) / len(pairs)
+
+    def _agree(self, one: Sequence[Span], other: Sequence[Span]) -> float:
+        pairs = [(a, b) for a, b in product(one, other) if a.answer == b.answer]
+        common = math.fsum(max(min(a.high, b.high) - max(a.low, b.low), 0.0) for a, b in pairs)
+        apart = math.fsum((a.high - a.low) * (b.high - b.low) for a, b in pairs)
+        return self.repetitions * common + (1 - self.repetitions) * apart
+
+    def answer(self, draw: float, truth: Any, options: Sequence[Any], repetition: int = 0) -> Any:
+        """What a draw from 0 to 1 stands for; None for an answer that cannot be read."""
+        spans = self.spans(truth, options, repetition)
+        return next(span.answer for span in spans if draw < span.high)
+
+
+QUIET = Noise()
+
+
+class SimulatedJudge:
+    """Knows the truth and errs by chances that are known, too.
+
+    `truth` gives the true verdict, score or output by node name or as a function of the
+    question. `noise` holds for all nodes, or by node name (others are always right). For a
+    list of verdicts truth is a list, and each item errs by itself. Text outputs err by a
+    remark at their end. Equal `seed`, question and sample give the same answer in every
+    process; `name` stands for the truth where answers are stored.
+
+    `item` says what a question is about, for draws in common: its material, by default, so
+    questions with different inputs are about different items.
+    """
+
+    capabilities = Capabilities(text=False)
+
+    def __init__(
+        self,
+        truth: Truth,
+        noise: Noise | Mapping[str, Noise] = QUIET,
+        *,
+        seed: int = 0,
+        name: str = "simulated",
+        item: Callable[[Question[Any]], str] = lambda question: question.messages[-1]["content"],
+    ) -> None:
+        self._truth = truth
+        self._noise = noise if isinstance(noise, Noise) else dict(noise)
+        self._seed = seed
+        self._item = item
+        self.durable_identity = f"simulated {name}, seed {seed}, {self._noise!r}"
+        # Two truths under one name are two judges.
+        self.identity = f"{self.durable_identity} {id(self):x}"
+
+    def noise_of(self, node: str) -> Noise:
+        """By what chances answers to the questions of a node are not the true ones."""
+        return self._noise if isinstance(self._noise, Noise) else self._noise.get(node, QUIET)
+
+    async def answer(self, question: Question[T]) -> Answer[T]:
+        """One attempt; raises UnparseableError by the chance asked for."""
+        given = self._given(question)
+        raw = json.dumps(given, ensure_ascii=False)
+        return Answer(validated(question, given, raw), raw)
+
+    def _given(self, question: Question[T]) -> dict[str, Any]:
+        """The fields of the answer."""
+        schema, truth = schema_of(question.answer_type), self._true(question)
+        shapes = schema.get("properties", {})
+        if "verdicts" in shapes:
+            shape = schema["$defs"]["Item"]["properties"]["verdict"]
+            found = [
+                {"number": place, "verdict": self._drawn(question, one, shape, place), **_REASON}
+                for place, one in enumerate(truth, 1)
+            ]
+            return {"verdicts": found}
+        main = next((name for name in ("verdict", "score", "output") if name in shapes), None)
+        if main is None:
+            return dict(truth)
+        answer = {main: self._drawn(question, truth, shapes[main])}
+        return {**_REASON, **answer} if "reason" in shapes else answer
+
+    def _true(self, question: Question[Any]) -> Any:
+        if not isinstance(self._truth, Mapping):
+            return self._truth(question)
+        if question.name not in self._truth:
+            known = ", ".join(map(repr, self._truth))
+            raise RecordingMissError(f"no truth is known for {question.name!r}, only for {known}")
+        return self._truth[question.name]
+
+    def _drawn(
+        self, question: Question[T], truth: Any, shape: Mapping[str, Any], place: int = 0
+    ) -> Any:
+        noise, repetition = self.noise_of(question.name), question.options.repetition
+        draw = self._draw(noise, question, place)
+        found = noise.answer(draw, truth, _options(shape, truth), repetition)
+        if found is None:
+            raise UnparseableError(_OUTSIDE, raw=_OUTSIDE)
+        return found
+
+    def _draw(self, noise: Noise, question: Question[T], place: int) -> float:
+        """A number from 0 to 1: the question's own, or one in common."""
+        # An answer that could not be read is asked for again, and again cannot be read.
+        asked = json.dumps((question.messages[:2], schema_json(question.answer_type), place))
+        own = f"{asked} {question.options!r}"
+        source, common = self._uniform("source", own), math.sqrt(noise.repetitions)
+        if source < common:
+            return self._uniform("repetitions", asked)
+        if source < common + math.sqrt(noise.nodes):
+            about = f"{question.options.sample} {place} {self._item(question)}"
+            return self._uniform("nodes", about)
+        return self._uniform("own", own)
+
+    def _uniform(self, kind: str, text: str) -> float:
+        named = f"{self._seed} {kind} {text}".encode(errors="surrogatepass")
+        return int.from_bytes(hashlib.sha256(named).digest()[:6]) / 2**48
+
+
+_REASON = {"reason": "simulated"}
+
+
+def _options(shape: Mapping[str, Any], truth: Any) -> list[Any]:
+    """What a field may hold, in the order in which a judge sees it."""
+    if "enum" in shape or "const" in shape:
+        return list(shape.get("enum", ())) or [shape["const"]]
+    if shape.get("type") == "boolean":
+        return [True, False]
+    if shape.get("type") == "integer" and "minimum" in shape and "maximum" in shape:
+        return list(range(shape["minimum"], shape["maximum"] + 1))
+    return [truth, f"{truth} (in other words)"] if isinstance(truth, str) else [truth]

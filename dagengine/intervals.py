@@ -1,0 +1,43 @@
+"""Confidence intervals by resampling whole items."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """A value and its confidence interval; None where it is not defined."""
+
+    value: float | None
+    low: float | None
+    high: float | None
+    level: float
+    method: str
+    items: int
+
+
+def bootstrap(
+    items: Sequence[T],
+    statistic: Callable[[Sequence[T]], float | None],
+    *,
+    level: float = 0.95,
+    resamples: int = 500,
+    seed: int = 0,
+) -> Interval:
+    """Percentile bootstrap over items."""
+    value = statistic(items) if items else None
+    draws = random.Random(seed)
+    again = (
+        statistic(draws.choices(items, k=len(items))) for _ in range(resamples if items else 0)
+    )
+    found = sorted(one for one in again if one is not None)
+    if value is None or len(items) < 2 or not found:
+        return Interval(value, None, None, level, "percentile", len(items))
+    cut = int((1 - level) / 2 * len(found))
+    return Interval(value, found[cut], found[-1 - cut], level, "percentile", len(items))

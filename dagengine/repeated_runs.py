@@ -1,0 +1,88 @@
+"""Observations of repeated questions, put together as the runs that they come from.
+
+The one place that knows what observations look like.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from dagengine.attribution import Repetition
+from dagengine.repeats import Condition, Observation
+from dagengine.replay import Replay, Reply
+from dagengine.results import OutcomeKind, Verdict
+
+Path = tuple[tuple[str, Verdict], ...]
+
+
+@dataclass(slots=True)
+class Run:
+    """One metric on one case under one condition."""
+
+    condition: Condition
+    score: float | None = None
+    path: Path = ()
+    replies: dict[str, Reply] = field(default_factory=dict)
+    asked: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Runs:
+    """All runs of one metric: by case, then by setting (a condition without its sample)."""
+
+    metric: str
+    cases: Mapping[int, Mapping[Condition, Sequence[Run]]]
+
+    def every(self) -> Iterator[Run]:
+        """Every run of every case."""
+        for settings in self.cases.values():
+            for runs in settings.values():
+                yield from runs
+
+    @property
+    def settings(self) -> tuple[Condition, ...]:
+        """The settings, in the order in which they were met."""
+        found = (setting for settings in self.cases.values() for setting in settings)
+        return tuple(dict.fromkeys(found))
+
+    def repetitions(self, setting: Condition) -> dict[int, list[Repetition]]:
+        """The runs with a score under one setting, as attribution takes them."""
+        return {
+            case: [
+                Repetition(run.replies, run.score)
+                for run in settings.get(setting, ())
+                if run.score is not None
+            ]
+            for case, settings in self.cases.items()
+        }
+
+
+def runs_of(observations: Iterable[Observation], replay: Replay) -> Runs:
+    """The runs of one metric."""
+    name = replay.spec.name
+    speakers = {speaker.node for speaker in replay.speakers}
+    found: dict[int, dict[Condition, dict[int, Run]]] = {}
+    for seen in observations:
+        if seen.metric != name:
+            continue
+        setting = replace(seen.condition, sample=0)
+        samples = found.setdefault(seen.case, {}).setdefault(setting, {})
+        run = samples.setdefault(seen.condition.sample, Run(seen.condition))
+        if not seen.node:
+            run.score, run.path = seen.score, tuple(seen.path)
+            continue
+        node = replay.name_of(seen.node)
+        run.asked.append(node)
+        if node in speakers and seen.outcome is OutcomeKind.OK:
+            run.replies[node] = Reply(seen.verdict, seen.score)
+    return Runs(
+        name,
+        {
+            case: {
+                setting: [samples[sample] for sample in sorted(samples)]
+                for setting, samples in settings.items()
+            }
+            for case, settings in sorted(found.items())
+        },
+    )

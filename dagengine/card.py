@@ -50,10 +50,13 @@ def measure(
     note: str,
 ) -> Measure:
     """A statistic over items with its bootstrap interval; `note` says why it may be undefined."""
-    found = bootstrap(items, statistic)
-    if found.value is None:
+    value = statistic(items)
+    if value is None:
         return Measure(name, None, items=len(items), level=level, note=note)
-    return Measure(name, found.value, found.low, found.high, found.level, len(items), level)
+    found = bootstrap(items, statistic)
+    if found is None:
+        return Measure(name, value, items=len(items), level=level)
+    return Measure(name, value, found.low, found.high, found.level, len(items), level)
 
 
 @dataclass(frozen=True, slots=True)

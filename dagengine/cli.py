@@ -13,6 +13,7 @@ from typing import IO, TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from dagengine.benchmark_command import benchmark
 from dagengine.errors import DagengineError
 from dagengine.plan_command import plan
 
@@ -268,6 +269,7 @@ def recommend() -> None:
 
 
 app.command()(plan)
+app.command()(benchmark)
 
 
 @app.callback()

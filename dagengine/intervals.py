@@ -12,11 +12,11 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """A value and its confidence interval; None where it is not defined."""
+    """A value and its confidence interval."""
 
-    value: float | None
-    low: float | None
-    high: float | None
+    value: float
+    low: float
+    high: float
     level: float
     method: str
     items: int
@@ -29,15 +29,15 @@ def bootstrap(
     level: float = 0.95,
     resamples: int = 500,
     seed: int = 0,
-) -> Interval:
-    """Percentile bootstrap over items."""
-    value = statistic(items) if items else None
+) -> Interval | None:
+    """Percentile bootstrap over items; None where there is no interval."""
+    value = statistic(items)
+    if value is None or len(items) < 2:
+        return None
     draws = random.Random(seed)
-    again = (
-        statistic(draws.choices(items, k=len(items))) for _ in range(resamples if items else 0)
-    )
+    again = (statistic(draws.choices(items, k=len(items))) for _ in range(resamples))
     found = sorted(one for one in again if one is not None)
-    if value is None or len(items) < 2 or not found:
-        return Interval(value, None, None, level, "percentile", len(items))
+    if not found or found[0] == found[-1]:
+        return None
     cut = int((1 - level) / 2 * len(found))
     return Interval(value, found[cut], found[-1 - cut], level, "percentile", len(items))

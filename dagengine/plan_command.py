@@ -56,7 +56,7 @@ def plan(
     paid = _price(price)
     compiled = compile_metrics(load_metrics(metrics))
     model = load_judge(judge, base_url) if judge or base_url else None
-    names, identities = _judges(compiled, model)
+    names, identities = judges_of(compiled, model)
     found = estimate(
         compiled,
         load_cases(data),
@@ -87,7 +87,7 @@ def _price(text: str | None) -> tuple[float, float] | None:
     return paid, received
 
 
-def _judges(compiled: Plan, model: Any) -> tuple[list[str], list[str]]:
+def judges_of(compiled: Plan, model: Any) -> tuple[list[str], list[str]]:
     """What people call the judges, and what tells them apart, in the order of the plan."""
     from dagengine.judges import as_judge
 

@@ -73,7 +73,8 @@ def runs_of(observations: Iterable[Observation], replay: Replay) -> Runs:
             run.score, run.path = seen.score, tuple(seen.path)
             continue
         node = replay.name_of(seen.node)
-        run.asked.append(node)
+        if node in replay.asking:
+            run.asked.append(node)
         if node in speakers and seen.outcome is OutcomeKind.OK:
             run.replies[node] = Reply(seen.verdict, seen.score)
     return Runs(

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from pydantic import BaseModel
 
-from dagengine.evaluation import a_evaluate
+from dagengine.evaluation import a_evaluate, sync
 from dagengine.gateway import Limits
 from dagengine.judges import as_judge
 from dagengine.plan import HasSpec
 from dagengine.question import Answer, Judge, Question
-from dagengine.results import OutcomeKind, Verdict
+from dagengine.results import CaseResult, OutcomeKind, Verdict
 from dagengine.test_case import TestCase
 
 T = TypeVar("T", bound=BaseModel)
@@ -43,7 +44,7 @@ class Observation:
     score: float | None
     raw: str | None
     outcome: OutcomeKind
-    path: tuple[Any, ...]
+    path: tuple[Any, ...] = ()
 
 
 class Observations:
@@ -71,40 +72,43 @@ class _Sampled:
 
 
 async def a_repeat(
-    cases: Sequence[TestCase],
+    test_cases: Sequence[TestCase],
     metrics: Sequence[HasSpec],
     *,
     times: int = 20,
     orders: Sequence[str] = ("given",),
     temperatures: Sequence[float | None] = (None,),
-    judges: Sequence[Any] = (None,),
+    judges: Mapping[str, Any] | None = None,
+    model: Any = None,
     limits: Limits | None = None,
-    store: Any = None,
 ) -> Observations:
     """Run every metric on every case `times` under every setting."""
     rows: list[Observation] = []
-    for judge in map(as_judge, judges):
-        for order in orders:
-            for temperature in temperatures:
-                for sample in range(times):
-                    own = judge.identity if len(judges) > 1 else ""
-                    condition = Condition(sample, order, temperature, judge=own)
-                    done = await a_evaluate(
-                        cases, metrics, model=_Sampled(judge, condition), limits=limits, show=False
-                    )
-                    for row in done.rows:
-                        for m in row.metrics:
-                            rows.append(
-                                Observation(
-                                    row.index, m.metric, "", condition, None, m.score, None,
-                                    m.outcome, m.path,
-                                )
-                            )  # fmt: skip
-                            rows += [
-                                Observation(
-                                    row.index, m.metric, step.node, condition, step.verdict,
-                                    step.score, step.reason, step.outcome, (),
-                                )
-                                for step in m.steps
-                            ]  # fmt: skip
+    named = judges or {"": model}
+    ways = itertools.product(named, orders, temperatures, range(times))
+    for judge, order, temperature, sample in ways:
+        condition = Condition(sample, order, temperature, judge=judge)
+        asked = _Sampled(as_judge(named[judge]), condition)
+        done = await a_evaluate(test_cases, metrics, model=asked, limits=limits, show=False)
+        rows += (seen for row in done.rows for seen in _observed(row, condition))
     return Observations(rows)
+
+
+def repeat(
+    test_cases: Sequence[TestCase], metrics: Sequence[HasSpec], **settings: Any
+) -> Observations:
+    """`a_repeat` for callers without an event loop."""
+    return sync(lambda: a_repeat(test_cases, metrics, **settings))
+
+
+def _observed(row: CaseResult, condition: Condition) -> Iterator[Observation]:
+    for found in row.metrics:
+        yield Observation(
+            row.index, found.metric, "", condition, None, found.score, None, found.outcome,
+            found.path,
+        )  # fmt: skip
+        for step in found.steps:
+            yield Observation(
+                row.index, found.metric, step.node, condition, step.verdict, step.score, None,
+                step.outcome,
+            )  # fmt: skip

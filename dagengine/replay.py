@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from dagengine.graph import MetricSpec
@@ -79,6 +80,11 @@ class Replay:
     def spec(self) -> MetricSpec:
         """The metric as it was compiled."""
         return self.plan.metrics[0].spec
+
+    @cached_property
+    def asking(self) -> frozenset[str]:
+        """Names of the nodes that put questions to a judge."""
+        return frozenset(unit.name for unit in self.plan.units if unit.node.asks)
 
     @property
     def computes(self) -> bool:

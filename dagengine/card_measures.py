@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import statistics
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from dagengine.attribution import (
     CaseNoise,
@@ -120,6 +123,7 @@ def _again(runs: Runs, threshold: float | None) -> Iterable[Measure]:
     yield over("total-agreement", _all_equal, "cases of which all runs gave one score")
     yield over("majority-share", _majority, "runs of one case")
     yield over("score-spread", _deviation, "standard deviation of the scores of one case")
+    yield from _across(runs)
     yield measure(
         "unscored",
         [[run.score is None for s in found.values() for run in s] for found in runs.cases.values()],
@@ -127,6 +131,39 @@ def _again(runs: Runs, threshold: float | None) -> Iterable[Measure]:
         "runs without a score",
         "there is no run",
     )
+
+
+_CHANGED = {
+    "position": "order",
+    "judge": "judge",
+    "temperature": "temperature",
+    "paraphrase": "paraphrase",
+}
+
+
+def _across(runs: Runs) -> Iterable[Measure]:
+    """How often the score differs between runs of which one circumstance was changed."""
+    for name, field in _CHANGED.items():
+        if len({getattr(setting, field) for setting in runs.settings}) < 2:
+            continue
+        items = [_crossed(settings, field) for settings in runs.cases.values()]
+        known = [item for item in items if item is not None]
+        level = f"scores, pairs of runs of one case that differ in {field}"
+        yield measure(f"{name}-flip-rate", known, _mean, level, "no case has such a pair")
+
+
+def _crossed(settings: Mapping[Condition, Sequence[Run]], field: str) -> float | None:
+    """The share of pairs of runs with different scores, among settings that differ in `field`."""
+    rates: list[float] = []
+    for (one, some), (other, more) in itertools.combinations(settings.items(), 2):
+        if replace(one, **{field: getattr(other, field)}) != other:
+            continue
+        first, second = Counter(_scores(some)), Counter(_scores(more))
+        pairs = first.total() * second.total()
+        if pairs:
+            equal = sum(count * second[score] for score, count in first.items())
+            rates.append(1 - equal / pairs)
+    return _mean(rates)
 
 
 def _per_case(runs: Runs, of: Callable[[Sequence[Run]], float | None]) -> list[float]:

@@ -73,10 +73,10 @@ def _grid(*columns: str) -> Table:
 def _measures(measures: Sequence[Measure]) -> Table:
     from rich.text import Text
 
-    table = _grid("measure", "value", "95 % interval", "n", "of")
+    table = _grid("measure", "value", "95 % interval", "n")
     for one in measures:
-        of = one.note if one.value is None else one.level
-        table.add_row(title(one), number(one), interval(one), str(one.items), Text(of, style="dim"))
+        bounds = f"undefined: {one.note}" if one.value is None else interval(one)
+        table.add_row(title(one), number(one), Text(bounds), str(one.items))
     return table
 
 

@@ -20,10 +20,11 @@ TITLES = {
     "total-agreement": "all runs agree",
     "majority-share": "commonest score's share",
     "score-spread": "standard deviation of the score",
-    "test-retest": "test-retest reliability",
     "unscored": "runs without a score",
     "position-flip-rate": "score differs when the order does",
-    "judge-agreement": "agreement between judges (alpha)",
+    "judge-flip-rate": "score differs when the judge does",
+    "temperature-flip-rate": "score differs when the temperature does",
+    "paraphrase-flip-rate": "score differs when the wording does",
     "accuracy": "accuracy",
     "kappa": "kappa (beyond chance)",
     "balanced-accuracy": "balanced accuracy",
@@ -36,11 +37,8 @@ TITLES = {
     "variance-share": "share of the noise",
 }
 # Not shares of something, so not written as percentages.
-_PLAIN = {
-    "score-spread", "flip-effect", "kappa", "pearson", "spearman", "kendall", "test-retest",
-    "judge-agreement",
-}  # fmt: skip
-SIGNED = {"kappa", "pearson", "spearman", "kendall", "test-retest", "judge-agreement"}
+SIGNED = {"kappa", "pearson", "spearman", "kendall"}
+_PLAIN = {"score-spread", "flip-effect", *SIGNED}
 
 
 def title(measure: Measure) -> str:
@@ -64,6 +62,12 @@ def interval(measure: Measure) -> str:
     if measure.low is None or measure.high is None:
         return ""
     return f"{_figure(measure, measure.low)} to {_figure(measure, measure.high)}"
+
+
+def _bounded(measure: Measure) -> str:
+    """The value with its interval, where there is one."""
+    bounds = interval(measure)
+    return f"{number(measure)} ({bounds})" if bounds else number(measure)
 
 
 def full(measure: Measure) -> str:
@@ -104,8 +108,8 @@ def _again(metric: MetricCard) -> str:
         return "Not known: no case was scored twice."
     if not flips.value:
         return f"Yes: no two runs of one case differed ({flips.items} cases)."
-    often = f"{number(flips)} of the time"
-    return f"Of two runs of one case, one will {what} {often} ({interval(flips)})."
+    often = interval(flips) and f" ({interval(flips)})"
+    return f"Of two runs of one case, one will {what} {number(flips)} of the time{often}."
 
 
 def _blame(metric: MetricCard) -> str:
@@ -113,10 +117,7 @@ def _blame(metric: MetricCard) -> str:
     if worst is None:
         return "None: the score never varied within a case."
     whose = f" (it works on {', '.join(worst.reads)})" if worst.reads else ""
-    return (
-        f"“{worst.node}”{whose} causes {number(worst.share)} of the noise "
-        f"({interval(worst.share)})."
-    )
+    return f"“{worst.node}”{whose} causes {_bounded(worst.share)} of the noise."
 
 
 def _price(metric: MetricCard) -> str:
@@ -147,7 +148,7 @@ def _people(metric: MetricCard) -> str:
     if accuracy and base and kappa and accuracy.value is not None:
         return (
             f"In {number(accuracy)} of the cases, where always giving the commonest label is "
-            f"right in {number(base)}; kappa is {number(kappa)} ({interval(kappa) or 'undefined'})."
+            f"right in {number(base)}; kappa is {_bounded(kappa)}."
         )
     spearman = found.get("spearman")
     if spearman and spearman.value is not None:

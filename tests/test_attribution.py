@@ -6,6 +6,7 @@ import itertools
 import math
 import random
 from collections.abc import Mapping, Sequence
+from typing import Literal
 
 import pytest
 from hypothesis import given
@@ -45,7 +46,7 @@ def chain() -> DAGMetric:
     return DAGMetric("chain", DAG(judged("a", b, 0)))
 
 
-def fan(combine: str = "mean") -> DAGMetric:
+def fan(combine: Literal["mean", "min"] = "mean") -> DAGMetric:
     roots = [judged(name, 10, 0) for name in "abc"]
     return DAGMetric("fan", DAG(root_nodes=roots), combine=combine)
 

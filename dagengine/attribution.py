@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from dagengine.measure import Sums, mean, measure
 from dagengine.replay import NoReplyError, Replay, Reply
 from dagengine.statistics import pairwise_disagreement
 from dagengine.test_case import TestCase
@@ -89,36 +90,43 @@ def attribute(
     return found
 
 
-def flip_rate(cases: Sequence[CaseNoise], node: str) -> float | None:
+@measure
+def flip_rate(cases: Sequence[CaseNoise], node: str) -> Sums:
     """The probability that two answers of a node to one question differ, averaged over cases."""
-    flips = [case.flips[node] for case in cases if node in case.flips]
-    return math.fsum(flips) / len(flips) if flips else None
+    return mean(case.flips.get(node) for case in cases)
 
 
-def flip_effect(cases: Sequence[CaseNoise], node: str) -> float | None:
+@measure
+def flip_effect(cases: Sequence[CaseNoise], node: str) -> Sums:
     """Mean |Δscore|, from 0 to 1, of two runs of one case that part first at this node."""
-    moves = [case.moves[node] for case in cases if node in case.moves]
-    pairs = sum(count for _, count in moves)
-    return math.fsum(moved for moved, _ in moves) / pairs if pairs else None
+    moves = [case.moves.get(node, (0.0, 0)) for case in cases]
+    items = [{"moved": moved, "pairs": float(pairs)} if pairs else {} for moved, pairs in moves]
+    return Sums(items, lambda all_: all_["moved"] / all_["pairs"])
 
 
-def variance_share(cases: Sequence[CaseNoise], node: str) -> float | None:
+@measure
+def variance_share(cases: Sequence[CaseNoise], node: str) -> Sums:
     """A node's Shapley effect as a share of the variance within cases, from 0 to 1."""
-    whole = math.fsum(case.modelled for case in cases)
-    part = math.fsum(case.parts.get(node, 0.0) for case in cases)
-    return part / whole if whole > 0 else None
+    items = [{"part": case.parts.get(node, 0.0), "whole": case.modelled} for case in cases]
+    return Sums(items, lambda all_: all_["part"] / all_["whole"])
 
 
-def independence(cases: Sequence[CaseNoise]) -> float | None:
+@measure
+def independence(cases: Sequence[CaseNoise]) -> Sums:
     """Variance of independent answers over that observed: near 1 where nodes flip by themselves.
 
     Below 1 nodes err together, above 1 they make up for one another, and shares are those
     of a judge that does neither.
     """
-    seen = math.fsum(case.variance for case in cases)
     # Answers drawn from k repetitions vary by (k - 1) / k of the unbiased variance.
-    scaled = (c.modelled * c.repetitions / (c.repetitions - 1) for c in cases)
-    return math.fsum(scaled) / seen if seen > 0 else None
+    items = [
+        {
+            "modelled": case.modelled * case.repetitions / (case.repetitions - 1),
+            "seen": case.variance,
+        }
+        for case in cases
+    ]
+    return Sums(items, lambda all_: all_["modelled"] / all_["seen"])
 
 
 def shapley_effects(

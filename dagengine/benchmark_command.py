@@ -91,11 +91,21 @@ def benchmark(
     if check is not None:
         _check(check, _binding(loaded, cases, judges), conditions)
         return
+    _require_intervals()
     ways = [order.strip() for order in orders.split(",")]
     _plan(loaded, cases, judges, times * len(ways), max_in_flight, max_calls)
     card = _measure(loaded, cases, judges, times, ways, max_in_flight, labels, target)
     _write(card, out)
     _exit_as(card, conditions)
+
+
+def _require_intervals() -> None:
+    """Raise MissingExtraError now, and not when everything has been asked."""
+    from statistics import fmean
+
+    from dagengine.intervals import bootstrap
+
+    bootstrap([0.0, 1.0], fmean, resamples=2)
 
 
 def _judges(names: Sequence[str], base_url: str | None) -> dict[str, Any]:

@@ -7,7 +7,7 @@ measured, so that a card about something else says so.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -17,6 +17,7 @@ from pydantic import TypeAdapter, ValidationError
 from dagengine.errors import InputError
 from dagengine.fingerprint import Binding
 from dagengine.intervals import bootstrap
+from dagengine.measure import Sums
 
 T = TypeVar("T")
 
@@ -24,7 +25,7 @@ FORMAT = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Measure:
+class Figure:
     """One number, with what it takes to read it.
 
     `value` is None where the measure is undefined; `note` then says why. `low` and `high`
@@ -42,21 +43,27 @@ class Measure:
     note: str = ""
 
 
-def measure(
+def figure(
     name: str,
     items: Sequence[T],
-    statistic: Callable[[Sequence[T]], float | None],
+    statistic: Callable[[Sequence[T]], Sums | float | None],
     level: str,
     note: str,
-) -> Measure:
-    """A statistic over items with its bootstrap interval; `note` says why it may be undefined."""
-    value = statistic(items)
+    groups: Sequence[Hashable] | None = None,
+) -> Figure:
+    """A statistic of items with its interval; `note` says why it may be undefined.
+
+    Items of equal `groups`, which are the cases, stay together when resampling.
+    """
+    found = statistic(items)
+    value = found.value() if isinstance(found, Sums) else found
+    count = len(items if groups is None else set(groups))
     if value is None:
-        return Measure(name, None, items=len(items), level=level, note=note)
-    found = bootstrap(items, statistic)
-    if found is None:
-        return Measure(name, value, items=len(items), level=level)
-    return Measure(name, value, found.low, found.high, found.level, len(items), level)
+        return Figure(name, None, items=count, level=level, note=note)
+    bounds = bootstrap(items, statistic, groups=groups)
+    if bounds is None:
+        return Figure(name, value, items=count, level=level)
+    return Figure(name, value, bounds.low, bounds.high, bounds.level, bounds.items, level)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,9 +92,9 @@ class NodeCard:
     node: str
     kind: str
     reads: tuple[str, ...]
-    flip_rate: Measure
-    effect: Measure
-    share: Measure
+    flip_rate: Figure
+    effect: Figure
+    share: Figure
     votes: Votes | None = None
 
 
@@ -110,20 +117,20 @@ class MetricCard:
 
     metric: str
     threshold: float | None
-    again: tuple[Measure, ...]
+    again: tuple[Figure, ...]
     nodes: tuple[NodeCard, ...]
-    people: tuple[Measure, ...]
+    people: tuple[Figure, ...]
     spread: tuple[CaseSpread, ...]
     calls: float
     notes: tuple[str, ...] = ()
 
-    def measures(self) -> Iterator[Measure]:
+    def figures(self) -> Iterator[Figure]:
         """Every measure, those of nodes included."""
         yield from (*self.again, *self.people)
         for node in self.nodes:
             yield from (node.flip_rate, node.effect, node.share)
 
-    def measure(self, name: str) -> Measure | None:
+    def figure(self, name: str) -> Figure | None:
         """The measure of that name, not those of single nodes."""
         return next((m for m in (*self.again, *self.people) if m.name == name), None)
 

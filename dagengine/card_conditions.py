@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from dagengine.card import JudgeCard, Measure, MetricCard
+from dagengine.card import Figure, JudgeCard, MetricCard
 from dagengine.card_words import TITLES, full
 from dagengine.errors import InputError
 
@@ -47,7 +47,7 @@ class Condition:
         lines = [self._line(metric, node, measure) for metric, node, measure in found]
         return [line for line in lines if line]
 
-    def _line(self, metric: str, node: str, measure: Measure) -> str:
+    def _line(self, metric: str, node: str, measure: Figure) -> str:
         where = f"{self.text}: {metric}{f', node {node!r}' if node else ''}"
         value = getattr(measure, self.bound)
         if value is None:
@@ -77,7 +77,7 @@ def _known() -> str:
     return ", ".join(TITLES)
 
 
-def _named(metric: MetricCard) -> Iterator[tuple[str, Measure]]:
+def _named(metric: MetricCard) -> Iterator[tuple[str, Figure]]:
     """Every measure, with the node that it belongs to, or none."""
     for measure in (*metric.again, *metric.people):
         yield "", measure
@@ -92,8 +92,8 @@ class Difference:
 
     metric: str
     node: str
-    old: Measure | None
-    new: Measure | None
+    old: Figure | None
+    new: Figure | None
 
     @property
     def apart(self) -> bool:
@@ -115,7 +115,7 @@ def differences(old: JudgeCard, new: JudgeCard) -> list[Difference]:
     ]
 
 
-def _by_place(card: JudgeCard) -> dict[tuple[str, str, str], Measure]:
+def _by_place(card: JudgeCard) -> dict[tuple[str, str, str], Figure]:
     return {
         (metric.metric, node, measure.name): measure
         for metric in card.metrics

@@ -8,23 +8,26 @@ import statistics
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
-from dagengine.attribution import (
-    CaseNoise,
-    attribute,
-    flip_effect,
+from dagengine.agreement import (
+    effect_of_missing,
     flip_rate,
-    independence,
-    variance_share,
+    majority_share,
+    missing_rate,
+    total_agreement,
 )
-from dagengine.card import CaseSpread, JudgeCard, Measure, MetricCard, NodeCard, Votes, measure
+from dagengine.attribution import CaseNoise, attribute, flip_effect, independence, variance_share
+from dagengine.attribution import flip_rate as node_flips
+from dagengine.card import CaseSpread, Figure, JudgeCard, MetricCard, NodeCard, Votes, figure
 from dagengine.fingerprint import bind
+from dagengine.measure import Sums, mean
 from dagengine.people import compare_with_labels
 from dagengine.plan import HasSpec
 from dagengine.repeated_runs import Run, Runs, runs_of
 from dagengine.repeats import Condition, Observation
 from dagengine.replay import Replay, Speaker
-from dagengine.statistics import majority_share, pairwise_disagreement
+from dagengine.spread import icc, score_spread
 from dagengine.test_case import TestCase, case_label
 from dagengine.votes import leading_share, votes_needed
 
@@ -95,42 +98,41 @@ def _metric_card(
         people=() if labels is None else compare_with_labels(runs, threshold, cases, labels),
         spread=tuple(_spread(runs, cases)),
         calls=total / max(sum(1 for _ in runs.every()), 1),
-        notes=tuple(_notes(noise)),
+        notes=tuple(_notes(noise, runs, threshold)),
     )
 
 
 # Would I get this score again?
 
 
-def _again(runs: Runs, threshold: float | None) -> Iterable[Measure]:
+def _again(runs: Runs, threshold: float | None) -> Iterable[Figure]:
     pairs = "pairs of runs of one case"
+    scores = runs.table(lambda run: run.score)
+    cases = runs.rows
+    why = "no case has two runs with a score"
 
-    def over(name: str, of: Callable[[Sequence[Run]], float | None], level: str) -> Measure:
-        items = _per_case(runs, of)
-        return measure(name, items, _mean, level, "no case has two runs with a score")
+    def over(name: str, of: Callable[..., Sums], level: str) -> Figure:
+        return figure(name, scores, of, level, why, cases)
 
     if threshold is None:
-        why = "the metric has no threshold; see score-flip-rate"
-        yield Measure("flip-rate", None, level=f"pass or fail, {pairs}", note=why)
+        undefined = "the metric has no threshold; see score-flip-rate"
+        yield Figure("flip-rate", None, level=f"pass or fail, {pairs}", note=undefined)
     else:
-        yield over(
-            "flip-rate",
-            lambda found: pairwise_disagreement([s >= threshold for s in _scores(found)]),
-            f"pass or fail, {pairs}",
-        )
-    yield over("score-flip-rate", lambda r: pairwise_disagreement(_scores(r)), f"scores, {pairs}")
-    yield over("path-flip-rate", _path_flips, f"paths, {pairs}")
-    yield over("total-agreement", _all_equal, "cases of which all runs gave one score")
-    yield over("majority-share", _majority, "runs of one case")
-    yield over("score-spread", _deviation, "standard deviation of the scores of one case")
+        table = runs.table(lambda run: run.passed(threshold))
+        yield figure("flip-rate", table, flip_rate.sums, f"pass or fail, {pairs}", why, cases)
+    yield over("score-flip-rate", flip_rate.sums, f"scores, {pairs}")
+    paths = runs.table(lambda run: None if run.score is None else run.path)
+    yield figure("path-flip-rate", paths, flip_rate.sums, f"paths, {pairs}", why, cases)
+    yield over("total-agreement", total_agreement.sums, "cases of which all runs gave one score")
+    raw = runs.table(lambda run: run.raw)
+    if any(text is not None for row in raw for text in row):
+        level = "cases of which all runs gave one text"
+        yield figure("raw-agreement", raw, total_agreement.sums, level, why, cases)
+    yield over("majority-share", majority_share.sums, "runs of one case")
+    yield over("score-spread", score_spread.sums, "runs of one case, averaged over cases")
+    yield over("test-retest", icc.sums, "one score's share of the variance between cases")
     yield from _across(runs)
-    yield measure(
-        "unscored",
-        [[run.score is None for s in found.values() for run in s] for found in runs.cases.values()],
-        lambda items: _mean([flag for item in items for flag in item]),
-        "runs without a score",
-        "there is no run",
-    )
+    yield over("unscored", missing_rate.sums, "all runs")
 
 
 _CHANGED = {
@@ -141,15 +143,14 @@ _CHANGED = {
 }
 
 
-def _across(runs: Runs) -> Iterable[Measure]:
+def _across(runs: Runs) -> Iterable[Figure]:
     """How often the score differs between runs of which one circumstance was changed."""
     for name, field in _CHANGED.items():
         if len({getattr(setting, field) for setting in runs.settings}) < 2:
             continue
         items = [_crossed(settings, field) for settings in runs.cases.values()]
-        known = [item for item in items if item is not None]
         level = f"scores, pairs of runs of one case that differ in {field}"
-        yield measure(f"{name}-flip-rate", known, _mean, level, "no case has such a pair")
+        yield figure(f"{name}-flip-rate", items, mean, level, "no case has such a pair")
 
 
 def _crossed(settings: Mapping[Condition, Sequence[Run]], field: str) -> float | None:
@@ -163,41 +164,11 @@ def _crossed(settings: Mapping[Condition, Sequence[Run]], field: str) -> float |
         if pairs:
             equal = sum(count * second[score] for score, count in first.items())
             rates.append(1 - equal / pairs)
-    return _mean(rates)
-
-
-def _per_case(runs: Runs, of: Callable[[Sequence[Run]], float | None]) -> list[float]:
-    """A value per case that has one: the mean over its settings."""
-    found = ([of(setting) for setting in case.values()] for case in runs.cases.values())
-    known = ([value for value in values if value is not None] for values in found)
-    return [math.fsum(values) / len(values) for values in known if values]
-
-
-def _mean(values: Sequence[float]) -> float | None:
-    return math.fsum(values) / len(values) if values else None
+    return math.fsum(rates) / len(rates) if rates else None
 
 
 def _scores(runs: Sequence[Run]) -> list[float]:
     return [run.score for run in runs if run.score is not None]
-
-
-def _path_flips(runs: Sequence[Run]) -> float | None:
-    return pairwise_disagreement([run.path for run in runs if run.score is not None])
-
-
-def _all_equal(runs: Sequence[Run]) -> float | None:
-    scores = _scores(runs)
-    return float(len(set(scores)) == 1) if len(scores) > 1 else None
-
-
-def _majority(runs: Sequence[Run]) -> float | None:
-    scores = _scores(runs)
-    return majority_share(scores) if len(scores) > 1 else None
-
-
-def _deviation(runs: Sequence[Run]) -> float | None:
-    scores = _scores(runs)
-    return statistics.stdev(scores) if len(scores) > 1 else None
 
 
 def _spread(runs: Runs, cases: Sequence[TestCase]) -> Iterable[CaseSpread]:
@@ -214,34 +185,30 @@ def _spread(runs: Runs, cases: Sequence[TestCase]) -> Iterable[CaseSpread]:
 # Which node is to blame, and what would it cost to be sure?
 
 
-def _noise(runs: Runs, replay: Replay, cases: Sequence[TestCase]) -> list[list[CaseNoise]]:
-    """Per case, the noise under each setting."""
-    found: dict[int, list[CaseNoise]] = {}
-    for setting in runs.settings:
-        for noise in attribute(replay, runs.repetitions(setting), cases):
-            found.setdefault(noise.case, []).append(noise)
-    return list(found.values())
+def _noise(runs: Runs, replay: Replay, cases: Sequence[TestCase]) -> list[CaseNoise]:
+    """The noise of every case under every setting."""
+    return [
+        noise
+        for setting in runs.settings
+        for noise in attribute(replay, runs.repetitions(setting), cases)
+    ]
 
 
-def _node_card(
-    speaker: Speaker, runs: Runs, noise: Sequence[Sequence[CaseNoise]], target: float
-) -> NodeCard:
+def _node_card(speaker: Speaker, runs: Runs, noise: Sequence[CaseNoise], target: float) -> NodeCard:
     node = speaker.node
+    cases = [one.case for one in noise]
 
-    def over(
-        name: str, of: Callable[[Sequence[CaseNoise], str], float | None], level: str, why: str
-    ) -> Measure:
-        return measure(
-            name, noise, lambda items: of([n for i in items for n in i], node), level, why
-        )
+    def over(name: str, of: Callable[..., Sums], level: str, why: str) -> Figure:
+        return figure(name, noise, partial(of, node=node), level, why, cases)
 
+    asked, part = "pairs of answers to one question", "pairs of runs that part here"
     return NodeCard(
         node,
         speaker.kind,
         speaker.reads,
-        over("node-flip-rate", flip_rate, "pairs of answers to one question", "never asked twice"),
-        over("flip-effect", flip_effect, "pairs of runs that part here", "no two runs part here"),
-        over("variance-share", variance_share, "variance within cases", "the score never varied"),
+        over("node-flip-rate", node_flips.sums, asked, "never asked twice"),
+        over("flip-effect", flip_effect.sums, part, "no two runs part here"),
+        over("variance-share", variance_share.sums, "variance within cases", "it never varied"),
         _votes(node, runs, target),
     )
 
@@ -266,15 +233,27 @@ def _votes(node: str, runs: Runs, target: float) -> Votes | None:
     return Votes(target, votes, MOST_VOTES, calls, None if votes is None else calls * votes)
 
 
-def _notes(noise: Sequence[Sequence[CaseNoise]]) -> Iterable[str]:
-    flat = [one for case in noise for one in case]
-    ratio = independence(flat)
+def _notes(noise: Sequence[CaseNoise], runs: Runs, threshold: float | None) -> Iterable[str]:
+    ratio = independence(noise)
     if ratio is not None and not 0.8 <= ratio <= 1.25:
         how = "together" if ratio < 1 else "against each other"
         yield (
             f"Independent answers would vary {ratio:.2f} times as much as the score did: nodes "
             f"err {how}, and the shares of the variance do not show that."
         )
-    fixed = sorted({node for one in flat for node in one.fixed})
+    fixed = sorted({node for one in noise for node in one.fixed})
     if fixed:
         yield f"On some cases too many nodes vary; held fixed there: {', '.join(fixed)}."
+    yield from _rule_effect(runs, threshold)
+
+
+def _rule_effect(runs: Runs, threshold: float | None) -> Iterable[str]:
+    """What the rule for runs without a score does to the flip rate, when there are any."""
+    reading = (lambda run: run.score) if threshold is None else (lambda run: run.passed(threshold))
+    found = effect_of_missing(runs.table(reading), flip_rate)
+    if found.missing and found.dropped is not None and found.own_category is not None:
+        yield (
+            f"Runs without a score are left out: the flip rate is {100 * found.dropped:.1f} %; "
+            f"counted as an outcome of their own they would make it "
+            f"{100 * found.own_category:.1f} %."
+        )

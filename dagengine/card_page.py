@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from dagengine import card_words
-from dagengine.card import JudgeCard, Measure
+from dagengine.card import Figure, JudgeCard
 
 # Rows of the strip plot; the cases with the greatest spread come first.
 SHOWN_CASES = 20
@@ -39,7 +39,7 @@ def card_page(card: JudgeCard) -> str:
     )
 
 
-def _at(value: float | None, measure: Measure | None = None) -> str:
+def _at(value: float | None, measure: Figure | None = None) -> str:
     """Where a value stands on its axis, in per cent of the width, with a margin of 2."""
     low = -1.0 if measure is not None and measure.name in card_words.SIGNED else 0.0
     share = ((value or 0.0) - low) / (1 - low)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from dagengine.card import JudgeCard, Measure, MetricCard
+from dagengine.card import Figure, JudgeCard, MetricCard
 from dagengine.card_conditions import Difference
 from dagengine.card_words import QUESTIONS, answers, headline, interval, number, title, votes_of
 
@@ -56,7 +56,7 @@ def print_differences(found: Sequence[Difference], console: Console | None = Non
     (console or Console()).print(table)
 
 
-def _cells(measure: Measure | None) -> tuple[str, str]:
+def _cells(measure: Figure | None) -> tuple[str, str]:
     return ("", "") if measure is None else (number(measure), interval(measure))
 
 
@@ -70,7 +70,7 @@ def _grid(*columns: str) -> Table:
     return table
 
 
-def _measures(measures: Sequence[Measure]) -> Table:
+def _measures(measures: Sequence[Figure]) -> Table:
     from rich.text import Text
 
     table = _grid("measure", "value", "95 % interval", "n")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dagengine.card import JudgeCard, Measure, MetricCard, NodeCard
+from dagengine.card import Figure, JudgeCard, MetricCard, NodeCard
 
 QUESTIONS = (
     "Would I get this score again?",
@@ -18,8 +18,10 @@ TITLES = {
     "score-flip-rate": "score differs",
     "path-flip-rate": "path differs",
     "total-agreement": "all runs agree",
+    "raw-agreement": "all texts agree, letter by letter",
     "majority-share": "commonest score's share",
     "score-spread": "standard deviation of the score",
+    "test-retest": "test-retest reliability, ICC(1,1)",
     "unscored": "runs without a score",
     "position-flip-rate": "score differs when the order does",
     "judge-flip-rate": "score differs when the judge does",
@@ -37,40 +39,40 @@ TITLES = {
     "variance-share": "share of the noise",
 }
 # Not shares of something, so not written as percentages.
-SIGNED = {"kappa", "pearson", "spearman", "kendall"}
+SIGNED = {"kappa", "pearson", "spearman", "kendall", "test-retest"}
 _PLAIN = {"score-spread", "flip-effect", *SIGNED}
 
 
-def title(measure: Measure) -> str:
+def title(measure: Figure) -> str:
     """What people call a measure."""
     return TITLES.get(measure.name, measure.name)
 
 
-def _figure(measure: Measure, value: float) -> str:
+def _figure(measure: Figure, value: float) -> str:
     return f"{value:.3f}" if measure.name in _PLAIN else f"{100 * value:.1f}"
 
 
-def number(measure: Measure) -> str:
+def number(measure: Figure) -> str:
     """The value, in per cent where it is a share; a dash where it is undefined."""
     if measure.value is None:
         return "–"  # noqa: RUF001 - a dash for nothing
     return _figure(measure, measure.value) + ("" if measure.name in _PLAIN else " %")
 
 
-def interval(measure: Measure) -> str:
+def interval(measure: Figure) -> str:
     """The interval in words, or nothing."""
     if measure.low is None or measure.high is None:
         return ""
     return f"{_figure(measure, measure.low)} to {_figure(measure, measure.high)}"
 
 
-def _bounded(measure: Measure) -> str:
+def _bounded(measure: Figure) -> str:
     """The value with its interval, where there is one."""
     bounds = interval(measure)
     return f"{number(measure)} ({bounds})" if bounds else number(measure)
 
 
-def full(measure: Measure) -> str:
+def full(measure: Figure) -> str:
     """Value, interval and number of items on one line; the note where it is undefined."""
     if measure.value is None:
         return f"undefined: {measure.note}"
@@ -100,10 +102,10 @@ def answers(metric: MetricCard) -> tuple[str, str, str, str]:
 
 
 def _again(metric: MetricCard) -> str:
-    flips = metric.measure("flip-rate")
+    flips = metric.figure("flip-rate")
     what = "pass where the other fails"
     if flips is None or flips.value is None:
-        flips, what = metric.measure("score-flip-rate"), "give another score"
+        flips, what = metric.figure("score-flip-rate"), "give another score"
     if flips is None or flips.value is None:
         return "Not known: no case was scored twice."
     if not flips.value:

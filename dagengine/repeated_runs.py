@@ -5,14 +5,16 @@ The one place that knows what observations look like.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 from dagengine.attribution import Repetition
 from dagengine.repeats import Condition, Observation
 from dagengine.replay import Replay, Reply
 from dagengine.results import OutcomeKind, Verdict
 
+T = TypeVar("T")
 Path = tuple[tuple[str, Verdict], ...]
 
 
@@ -25,6 +27,11 @@ class Run:
     path: Path = ()
     replies: dict[str, Reply] = field(default_factory=dict)
     asked: list[str] = field(default_factory=list)
+    raw: str | None = None
+
+    def passed(self, threshold: float) -> bool | None:
+        """Whether the score meets a threshold; None without a score."""
+        return None if self.score is None else self.score >= threshold
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +52,19 @@ class Runs:
         """The settings, in the order in which they were met."""
         found = (setting for settings in self.cases.values() for setting in settings)
         return tuple(dict.fromkeys(found))
+
+    @property
+    def rows(self) -> list[int]:
+        """The case of each row of a table."""
+        return [case for case, settings in self.cases.items() for _ in settings]
+
+    def table(self, of: Callable[[Run], T]) -> list[list[T]]:
+        """What `of` reads off each run: one row per case and setting, a column per sample."""
+        return [
+            [of(run) for run in runs]
+            for settings in self.cases.values()
+            for runs in settings.values()
+        ]
 
     def repetitions(self, setting: Condition) -> dict[int, list[Repetition]]:
         """The runs with a score under one setting, as attribution takes them."""
@@ -70,7 +90,7 @@ def runs_of(observations: Iterable[Observation], replay: Replay) -> Runs:
         samples = found.setdefault(seen.case, {}).setdefault(setting, {})
         run = samples.setdefault(seen.condition.sample, Run(seen.condition))
         if not seen.node:
-            run.score, run.path = seen.score, tuple(seen.path)
+            run.score, run.path, run.raw = seen.score, tuple(seen.path), seen.raw
             continue
         node = replay.name_of(seen.node)
         if node in replay.asking:

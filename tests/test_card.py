@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from dagengine.card import JudgeCard, Measure, MetricCard, read_card, write_card
+from dagengine.card import Figure, JudgeCard, MetricCard, read_card, write_card
 from dagengine.card_conditions import differences, failures, parse
 from dagengine.card_measures import make_card
 from dagengine.card_page import card_page
@@ -75,7 +75,7 @@ def card() -> JudgeCard:
 
 
 def value(card: JudgeCard, name: str) -> float | None:
-    found = card.metrics[0].measure(name)
+    found = card.metrics[0].figure(name)
     assert found is not None
     return found.value
 
@@ -88,6 +88,12 @@ def test_every_measure_of_repetition_is_that_of_the_runs(card: JudgeCard) -> Non
     assert value(card, "majority-share") == pytest.approx((1 + 0.75 + 1 + 0.75) / 4)
     assert value(card, "score-spread") == pytest.approx(0.25)
     assert value(card, "unscored") == 0
+    flips = card.metrics[0].figure("flip-rate")
+    assert flips is not None
+    assert flips.low is not None
+    assert flips.high is not None
+    assert 0 <= flips.low < 0.25 < flips.high
+    assert flips.items == 4
 
 
 def test_the_noise_is_put_to_the_node_that_flips(card: JudgeCard) -> None:
@@ -122,14 +128,19 @@ def test_labels_that_no_case_has_are_an_input_error() -> None:
         make_card(runs(NOISY), [tree()], CASES, ["j"], labels="additional_metadata.none")
 
 
-def test_runs_without_a_score_are_counted_and_left_out() -> None:
-    failed = [
+def test_runs_without_a_score_are_left_out_and_the_effect_of_that_is_shown() -> None:
+    seen = [one for one in runs(NOISY) if one.case or one.condition.sample < 2]
+    seen += [
         Observation(0, "manners", "", Condition(s), None, None, None, OutcomeKind.UNPARSEABLE)
-        for s in (4, 5)
+        for s in (2, 3)
     ]
-    found = make_card([*runs(NOISY), *failed], [tree()], CASES, ["judge"])
-    assert value(found, "unscored") == pytest.approx(2 / 18)
+    found = make_card(seen, [tree()], CASES, ["judge"])
+    assert value(found, "unscored") == pytest.approx(2 / 16)
     assert value(found, "flip-rate") == pytest.approx(0.25)
+    (note,) = found.metrics[0].notes
+    # Two of four runs of the first case: 4 of its 6 pairs differ.
+    assert "the flip rate is 25.0 %; counted as an outcome" in note
+    assert f"{100 * (4 / 6 + 0.5 + 0 + 0.5) / 4:.1f} %" in note
 
 
 def test_a_change_of_order_is_measured_across_runs() -> None:
@@ -148,7 +159,7 @@ def test_a_change_of_order_is_measured_across_runs() -> None:
 
 def test_without_a_threshold_pass_or_fail_is_undefined_and_says_why() -> None:
     found = make_card(runs(NOISY), [tree(threshold=None)], CASES, ["judge"])
-    measure = found.metrics[0].measure("flip-rate")
+    measure = found.metrics[0].figure("flip-rate")
     assert measure is not None
     assert measure.value is None
     assert "no threshold" in measure.note
@@ -274,7 +285,7 @@ def test_conditions_that_mean_nothing_are_input_errors(text: str) -> None:
 
 
 def test_a_bound_of_the_interval_can_be_the_condition() -> None:
-    bounded = Measure("flip-rate", 0.1, 0.05, 0.2, items=9)
+    bounded = Figure("flip-rate", 0.1, 0.05, 0.2, items=9)
     metric = MetricCard("m", 0.5, (bounded,), (), (), (), 1.0)
     found = JudgeCard(bind([tree()], [], CASES), 2, ("order given",), (metric,))
     assert failures(found, [parse("flip-rate.high>0.15")])
@@ -283,7 +294,7 @@ def test_a_bound_of_the_interval_can_be_the_condition() -> None:
 
 def test_two_cards_are_compared_measure_by_measure(card: JudgeCard) -> None:
     def with_flips(low: float, high: float) -> JudgeCard:
-        measure = Measure("flip-rate", (low + high) / 2, low, high, items=9)
+        measure = Figure("flip-rate", (low + high) / 2, low, high, items=9)
         return replace(card, metrics=(replace(card.metrics[0], again=(measure,), nodes=()),))
 
     (first, *_) = differences(with_flips(0.1, 0.2), with_flips(0.3, 0.4))

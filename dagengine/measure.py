@@ -1,0 +1,117 @@
+"""Measures of a judge that are functions of sums over items.
+
+An item says what it adds (`{"pairs": 1, "differ": 0.4}`), and the measure is computed from the
+totals. So a measure of the whole sample, of a resample and of the sample without one item is the
+same formula on other totals, which is what makes bootstrap intervals cheap.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import update_wrapper
+from typing import Any, Concatenate, Generic, Literal, ParamSpec, TypeVar
+
+from dagengine.errors import InputError
+
+Vote = Hashable
+"""An answer: a verdict, a number, a raw text, or the tuple of nodes that was the path."""
+
+Table = Sequence[Sequence[Vote | None]]
+"""One row per item, one column per repetition or rater; None is an answer nobody could parse."""
+
+ScoreTable = Sequence[Sequence[float | None]]
+"""A table of scores."""
+
+Missing = Literal["drop", "own category"]
+"""What an unparseable answer counts as: nothing, or one more verdict equal to its like."""
+
+Totals = Mapping[Any, float]
+Item = TypeVar("Item")
+P = ParamSpec("P")
+
+
+@dataclass(frozen=True, slots=True)
+class Sums:
+    """What every item adds, and the formula of the totals.
+
+    `formula` returns None where the measure is not defined; a quotient of zero by zero is
+    undefined by itself. `share` says that the measure is a mean of values from 0 to 1.
+    """
+
+    items: Sequence[Totals]
+    formula: Callable[[Totals], float | None]
+    share: bool = False
+
+    def value(self) -> float | None:
+        """The measure of all items."""
+        return self.of(total(self.items))
+
+    def of(self, totals: Totals) -> float | None:
+        """The measure of these totals."""
+        try:
+            return self.formula(totals)
+        except ZeroDivisionError:
+            return None
+
+
+class Measure(Generic[Item, P]):
+    """A function of items whose value is a number, and whose `sums` can be resampled."""
+
+    def __init__(self, sums: Callable[Concatenate[Sequence[Item], P], Sums]) -> None:
+        self.sums = sums
+        update_wrapper(self, sums)
+
+    def __call__(self, items: Sequence[Item], *args: P.args, **kwargs: P.kwargs) -> float | None:
+        return self.sums(items, *args, **kwargs).value()
+
+
+def measure(sums: Callable[Concatenate[Sequence[Item], P], Sums]) -> Measure[Item, P]:
+    """Turn a function that makes `Sums` into a measure of the same name."""
+    return Measure(sums)
+
+
+def total(items: Iterable[Totals]) -> Totals:
+    """The sum of what items add; what no item has adds nothing."""
+    parts: defaultdict[Hashable, list[float]] = defaultdict(list)
+    for item in items:
+        for key, number in item.items():
+            parts[key].append(number)
+    return defaultdict(float, {key: math.fsum(numbers) for key, numbers in parts.items()})
+
+
+def mean(values: Iterable[float | None], *, share: bool = True) -> Sums:
+    """The mean of one value per item; items without one (None) are left out."""
+    items = [{} if value is None else {"items": 1.0, "value": value} for value in values]
+    return Sums(items, lambda all_: all_["value"] / all_["items"], share)
+
+
+def counted(row: Iterable[Vote | None], missing: Missing) -> list[Vote | None]:
+    """The votes of a row that count under the rule for missing answers."""
+    if missing not in ("drop", "own category"):
+        raise InputError(f"missing={missing!r}: choose 'drop' or 'own category'")
+    return [vote for vote in row if vote is not None or missing == "own category"]
+
+
+def numbers(row: Iterable[float | None]) -> list[float]:
+    """The scores of a row; raises InputError for what is not a finite number."""
+    found = [float(score) for score in row if score is not None]
+    if bad := [score for score in found if not math.isfinite(score)]:
+        raise InputError(f"only finite numbers have statistics, got {bad[0]}")
+    return found
+
+
+def rectangular(table: Sequence[Sequence[Item]], columns: int | None = None) -> int:
+    """The number of columns of a table; raises InputError when its rows differ."""
+    widths = {len(row) for row in table} | ({columns} if columns is not None else set())
+    if len(widths) > 1:
+        raise InputError(f"all rows need the same number of columns, got {sorted(widths)}")
+    return widths.pop() if widths else 0
+
+
+def squared_deviations(size: float, sum_: float, squares: float) -> float:
+    """Σ (x - mean)² from the sums of x and x²; 0 when nothing is left but rounding."""
+    left = squares - sum_ * sum_ / size
+    return left if left > 1e-12 * squares else 0.0

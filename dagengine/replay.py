@@ -6,13 +6,14 @@ feeding the scheduler's state machine with given replies instead of a judge's.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 from dagengine.graph import MetricSpec
-from dagengine.node import Given, Judgement, NodeValue
+from dagengine.node import BaseNode, Given, Judgement, NodeValue
 from dagengine.nodes import (
     BinaryJudgementNode,
     CodeNode,
@@ -61,7 +62,8 @@ class Replay:
     """One metric as a function from replies to its score.
 
     Code and fields are computed anew wherever everything they read is known (verdicts,
-    ratings, the case, other such code); other code counts as it was recorded.
+    ratings, the case, other such code); other code, and coroutine functions, which may wait
+    for something, count as they were recorded.
     """
 
     def __init__(self, metric: HasSpec) -> None:
@@ -71,7 +73,7 @@ class Replay:
         self._computed = [False] * len(self.plan.units)
         for unit in self.plan.units:  # sources come first
             sources = all(self._known[source] for _, source, _ in unit.sources)
-            self._computed[unit.index] = isinstance(unit.node, CodeNode | FieldNode) and sources
+            self._computed[unit.index] = sources and _is_plain(unit.node)
             asked = isinstance(unit.node, (*_JUDGEMENTS, RatingNode))
             self._known[unit.index] = self._computed[unit.index] or asked
         self.speakers = tuple(self._speakers())
@@ -93,15 +95,20 @@ class Replay:
 
     def _speakers(self) -> list[Speaker]:
         """In topological order."""
-        found: dict[int, Speaker] = {}
-        for slot in self.plan.slots:
-            if slot.unit < 0 or not (slot.branches or slot.grades) or slot.unit in found:
-                continue
-            if not self._computed[slot.unit]:
-                unit = self.plan.units[slot.unit]
+        found: dict[str, Speaker] = {}
+        for unit in (self.plan.units[slot.unit] for slot in self.plan.slots if slot.unit >= 0):
+            if unit.name not in found and self._speaks(unit):
                 reads = () if unit.node.asks else tuple(sorted(self._asked_before(unit)))
-                found[slot.unit] = Speaker(unit.name, unit.node.kind, reads)
+                found[unit.name] = Speaker(unit.name, unit.node.kind, reads)
         return list(found.values())
+
+    def _speaks(self, unit: Unit) -> bool:
+        """Whether a unit's answer decides or scores, here or in code that is computed anew."""
+        if self._computed[unit.index]:
+            return False
+        slots = (self.plan.slots[number] for number in unit.slots)
+        rates = isinstance(unit.node, RatingNode)
+        return rates or any(slot.branches or slot.grades for slot in slots)
 
     def _asked_before(self, unit: Unit) -> set[str]:
         """Names of the asking nodes that code works on, through other code."""
@@ -140,12 +147,18 @@ class Replay:
     ) -> NodeValue | None:
         if self._computed[unit.index]:
             return _at_once(unit, state, case)
-        slots = (self.plan.slots[number] for number in unit.slots)
-        if not any(slot.branches or slot.grades for slot in slots):
+        if not self._speaks(unit):
             return NodeValue(None)
         if unit.name not in replies:
             raise NoReplyError(unit.name)
         return _as_value(unit, replies[unit.name])
+
+
+def _is_plain(node: BaseNode) -> bool:
+    """Whether a node asks nobody and waits for nothing."""
+    if isinstance(node, CodeNode):
+        return not inspect.iscoroutinefunction(node.function)
+    return isinstance(node, FieldNode)
 
 
 def _as_value(unit: Unit, reply: Reply) -> NodeValue:

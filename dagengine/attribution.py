@@ -190,11 +190,10 @@ class _Case:
 
     def noise(self, number: int) -> CaseNoise:
         odds = _odds(self._runs)
-        scores: list[float] | None = None
-        fixed: tuple[str, ...] = ()
-        while scores is None:  # until every node that some combination leads to has answers
+        axes, fixed = _axes(odds)
+        # Until every node that some combination leads to has answers.
+        while (scores := self._scores(odds, axes)) is None:
             axes, fixed = _axes(odds)
-            scores = self._scores(odds, axes)
         modelled, parts = shapley_effects(scores, [list(odds[node].values()) for node in axes])
         return CaseNoise(
             case=number,

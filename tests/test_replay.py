@@ -19,6 +19,7 @@ from dagengine.replay import Replay, Reply
 from dagengine.results import MetricResult
 from dagengine.test_case import LLMTestCase, TestCase
 
+SLOW = [HealthCheck.too_slow, HealthCheck.filter_too_much]
 CASE = LLMTestCase(input="the input", context=["first", "second"])
 
 
@@ -29,7 +30,7 @@ def replayed(metric: HasSpec, result: MetricResult, case: TestCase) -> float | N
     return replay.score(said, case)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=60, deadline=None, suppress_health_check=SLOW)
 @given(drawings())
 def test_random_graphs_give_back_their_scores(drawing: dict[str, Any]) -> None:
     script = Script()

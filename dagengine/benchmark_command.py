@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from dagengine.card_conditions import Condition
     from dagengine.fingerprint import Binding
     from dagengine.metrics import BaseMetric
+    from dagengine.repeats import Observations
     from dagengine.test_case import TestCase
 
 EXIT_FAILED = 1
@@ -36,6 +37,10 @@ def benchmark(
     orders: Annotated[
         str, typer.Option(help="Orders of presentation, with commas between.")
     ] = "given",
+    temperatures: Annotated[
+        str | None,
+        typer.Option(help="Temperatures, with commas between; by default the nodes' own."),
+    ] = None,
     labels: Annotated[
         str | None,
         typer.Option(
@@ -83,20 +88,33 @@ def benchmark(
         return
     if metrics is None or data is None:
         raise typer.BadParameter("METRICS.py and --data are needed (but for --compare)")
-    conditions = [parse(text) for text in fail_if or ()]
+    failing = [parse(text) for text in fail_if or ()]
+    from dagengine.card_measures import make_card
     from dagengine.loading import load_cases, load_metrics
 
     loaded, cases = load_metrics(metrics), load_cases(data)
     judges = _judges(judge or (), base_url)
     if check is not None:
-        _check(check, _binding(loaded, cases, judges), conditions)
+        _check(check, _binding(loaded, cases, judges), failing)
         return
     _require_intervals()
-    ways = [order.strip() for order in orders.split(",")]
-    _plan(loaded, cases, judges, times * len(ways), max_in_flight, max_calls)
-    card = _measure(loaded, cases, judges, times, ways, max_in_flight, labels, target)
+    ways = _ways(times, orders, temperatures)
+    _plan(loaded, cases, judges, ways, max_in_flight, max_calls)
+    seen = _observations(loaded, cases, judges, ways, max_in_flight)
+    card = make_card(seen, loaded, cases, _identities(loaded, judges), labels=labels, target=target)
     _write(card, out)
-    _exit_as(card, conditions)
+    _exit_as(card, failing)
+
+
+def _ways(times: int, orders: str, temperatures: str | None) -> dict[str, Any]:
+    """How questions are repeated, as `repeat` takes it."""
+    try:
+        degrees = [float(part) for part in temperatures.split(",")] if temperatures else [None]
+    except ValueError:
+        message = f"--temperatures is a list of numbers such as 0,0.7, not {temperatures!r}"
+        raise InputError(message) from None
+    named = [order.strip() for order in orders.split(",")]
+    return {"times": times, "orders": named, "temperatures": degrees}
 
 
 def _require_intervals() -> None:
@@ -141,7 +159,7 @@ def _plan(
     loaded: Sequence[BaseMetric],
     cases: Sequence[TestCase],
     judges: dict[str, Any],
-    runs: int,
+    ways: dict[str, Any],
     max_in_flight: int,
     max_calls: int | None,
 ) -> None:
@@ -154,7 +172,7 @@ def _plan(
     names, identities = judges_of(plan, next(iter(judges.values()), None))
     once = estimate(plan, cases, judges=identities)
     print_estimate(once, Budget(tuple(names), {}, LATENCY, max_in_flight, 10))
-    runs *= max(len(judges), 1)
+    runs = ways["times"] * len(ways["orders"]) * len(ways["temperatures"]) * max(len(judges), 1)
     most = None if once.asked.most is None else once.asked.most * runs
     known = "any number" if most is None else f"{most:,}"
     typer.echo(
@@ -168,32 +186,26 @@ def _plan(
         )
 
 
-def _measure(
+def _observations(
     loaded: Sequence[BaseMetric],
     cases: Sequence[TestCase],
     judges: dict[str, Any],
-    times: int,
-    orders: Sequence[str],
+    ways: dict[str, Any],
     max_in_flight: int,
-    labels: str | None,
-    target: float,
-) -> JudgeCard:
-    from dagengine.card_measures import make_card
+) -> Observations:
+    """Ask everything; a single judge is the run's, several are a condition."""
     from dagengine.gateway import Limits
     from dagengine.repeats import repeat
 
-    alone = next(iter(judges.values()), None) if len(judges) < 2 else None
-    seen = repeat(
+    several = len(judges) > 1
+    return repeat(
         cases,
         loaded,
-        times=times,
-        orders=orders,
-        judges=judges if len(judges) > 1 else None,
-        model=alone,
+        judges=judges if several else None,
+        model=None if several else next(iter(judges.values()), None),
         limits=Limits(max_in_flight=max_in_flight),
+        **ways,
     )
-    identities = _identities(loaded, judges)
-    return make_card(seen, loaded, cases, identities, labels=labels, target=target)
 
 
 def _write(card: JudgeCard, out: Path) -> None:

@@ -143,5 +143,16 @@ def test_several_judges_are_measured_apart_and_against_each_other(folder: Path) 
     assert measures["flip-rate"] == pytest.approx(1 / 6)
 
 
+def test_every_temperature_is_a_setting_of_its_own(folder: Path) -> None:
+    done = benchmark(*MINE, "--times", "2", "--temperatures", "0,1")
+    assert done.exit_code == 0, done.output
+    assert "4 runs of this" in " ".join(done.output.split())
+    card = json.loads((folder / "benchmark/card.json").read_text())
+    assert [setting.rpartition(" ")[2] for setting in card["settings"]] == ["0.0", "1.0"]
+    measures = {one["name"]: one["value"] for one in card["metrics"][0]["again"]}
+    assert measures["temperature-flip-rate"] == pytest.approx(0.25)
+    assert "list of numbers" in str(benchmark(*MINE, "--temperatures", "hot").exception)
+
+
 def test_metrics_and_data_are_needed_for_a_benchmark(folder: Path) -> None:
     assert benchmark().exit_code == 2

@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from dagengine.benchmark_command import benchmark
 from dagengine.errors import DagengineError
 from dagengine.options import (
     EXIT_FAILED,
@@ -35,6 +36,7 @@ app = typer.Typer(
 app.add_typer(store_app)
 app.command()(run)
 app.command()(plan)
+app.command()(benchmark)
 
 
 @app.command()

@@ -68,7 +68,7 @@ def plan(
     loaded = load_metrics(metrics)
     compiled = compile_metrics(loaded)
     model = load_judge(judge, base_url) if judge or base_url else None
-    names, identities = _judges(compiled, model)
+    names, identities = judges_of(compiled, model)
     columns, delimiters = pairs("--map", mapped), pairs("--delimiter", delimiter)
     cases = read_cases(data, map=columns, delimiters=delimiters)
     cases.check()
@@ -99,7 +99,7 @@ def _answered(metrics: Sequence[Any], cases: Cases, model: Any, path: Path) -> i
     return done.cached
 
 
-def _judges(compiled: Plan, model: Any) -> tuple[list[str], list[str]]:
+def judges_of(compiled: Plan, model: Any) -> tuple[list[str], list[str]]:
     """What people call the judges, and what tells them apart, in the order of the plan."""
     from dagengine.judges import as_judge
 

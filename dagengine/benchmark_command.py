@@ -1,0 +1,281 @@
+"""`dagengine benchmark`: how far a judge can be trusted, as a card."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, cast
+
+import typer
+
+from dagengine.errors import InputError
+from dagengine.options import (
+    EXIT_FAILED,
+    BaseUrl,
+    Delimiters,
+    Mapped,
+    MaxInFlight,
+    pairs,
+)
+from dagengine.plan_command import LATENCY, judges_of
+
+if TYPE_CHECKING:
+    from dagengine.card import JudgeCard
+    from dagengine.card_conditions import Condition
+    from dagengine.fingerprint import Binding
+    from dagengine.metrics import BaseMetric
+    from dagengine.repeats import Observations
+    from dagengine.test_case import TestCase
+
+
+def benchmark(
+    metrics: Annotated[
+        str | None,
+        typer.Argument(metavar="METRICS.py[:NAME]", help="A Python file with metrics."),
+    ] = None,
+    data: Annotated[
+        Path | None, typer.Option(help="Test cases, as for `run`: JSON lines, CSV, Parquet …")
+    ] = None,
+    mapped: Mapped = None,
+    delimiter: Delimiters = None,
+    judge: Annotated[
+        list[str] | None,
+        typer.Option(metavar="MODEL", help="Who answers, as for `run`; several are compared."),
+    ] = None,
+    base_url: BaseUrl = None,
+    times: Annotated[int, typer.Option(min=2, help="How often every question is asked.")] = 20,
+    orders: Annotated[
+        str, typer.Option(help="Orders of presentation, with commas between.")
+    ] = "given",
+    temperatures: Annotated[
+        str | None,
+        typer.Option(help="Temperatures, with commas between; by default the nodes' own."),
+    ] = None,
+    labels: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FIELD",
+            help="The case field with what people say, such as `additional_metadata.label`.",
+        ),
+    ] = None,
+    out: Annotated[Path, typer.Option(help="Folder for the card.")] = Path("benchmark"),
+    fail_if: Annotated[
+        list[str] | None,
+        typer.Option(metavar="MEASURE>NUMBER", help="Exit with 1 when this holds; repeatable."),
+    ] = None,
+    target: Annotated[
+        float, typer.Option(min=0, max=0.5, help="The flip rate that votes are counted for.")
+    ] = 0.05,
+    max_calls: Annotated[
+        int | None, typer.Option(min=0, help="Ask nothing if more calls may be needed.")
+    ] = None,
+    max_in_flight: MaxInFlight = 64,
+    store: Annotated[
+        Path | None,
+        typer.Option(
+            help="A file of answers: what it holds is not asked again, what is asked it will hold."
+        ),
+    ] = None,
+    check: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="CARD.json", help="Only say whether a card still holds; asks nothing."
+        ),
+    ] = None,
+    compare: Annotated[
+        tuple[Path, Path] | None,
+        typer.Option(metavar="OLD.json NEW.json", help="Only compare two cards."),
+    ] = None,
+) -> None:
+    """Measure how far a judge can be trusted: would I get this score again?
+
+    Asks every question of every case again and again and says how often scores flip, which
+    node is to blame, how many votes would settle it, and whether people agree. Writes
+    `card.html`, `card.json` and `card.md`. Prints the calls it will make before it asks.
+
+    Exit codes: 0 done, 1 a --fail-if holds or the card is stale, 2 bad input.
+    """
+    from dagengine.card_conditions import parse
+    from dagengine.limits import Limits
+
+    if compare is not None:
+        _compare(*compare)
+        return
+    if metrics is None or data is None:
+        raise typer.BadParameter("METRICS.py and --data are needed (but for --compare)")
+    failing = [parse(text) for text in fail_if or ()]
+    from dagengine.card_measures import make_card
+    from dagengine.cases import read_cases, strict
+    from dagengine.loading import load_metrics
+    from dagengine.test_case import TestCase
+
+    loaded = load_metrics(metrics)
+    columns, delimiters = pairs("--map", mapped), pairs("--delimiter", delimiter)
+    source = strict(read_cases(data, map=columns, delimiters=delimiters))
+    cases = list(cast(Iterable[TestCase], source))
+    judges = _judges(judge or (), base_url)
+    if check is not None:
+        _check(check, _binding(loaded, cases, judges), failing)
+        return
+    _require_intervals()
+    ways = _ways(times, orders, temperatures)
+    _plan(loaded, cases, judges, ways, max_in_flight, max_calls)
+    limits = Limits(max_in_flight=max_in_flight, max_calls=max_calls)
+    seen = _observations(loaded, cases, judges, {**ways, "limits": limits, "store": store})
+    card = make_card(seen, loaded, cases, _identities(loaded, judges), labels=labels, target=target)
+    _write(card, out)
+    _exit_as(card, failing)
+
+
+def _ways(times: int, orders: str, temperatures: str | None) -> dict[str, Any]:
+    """How questions are repeated, as `repeat` takes it."""
+    try:
+        degrees = [float(part) for part in temperatures.split(",")] if temperatures else [None]
+    except ValueError:
+        message = f"--temperatures is a list of numbers such as 0,0.7, not {temperatures!r}"
+        raise InputError(message) from None
+    named = [order.strip() for order in orders.split(",")]
+    return {"times": times, "orders": named, "temperatures": degrees}
+
+
+def _require_intervals() -> None:
+    """Raise MissingExtraError now, and not when everything has been asked."""
+    from statistics import fmean
+
+    from dagengine.intervals import bootstrap
+
+    bootstrap([0.0, 1.0], fmean, resamples=2)
+
+
+def _judges(names: Sequence[str], base_url: str | None) -> dict[str, Any]:
+    """The judges by name; none at all means each metric's own."""
+    from dagengine.loading import load_judge
+
+    if not names:
+        return {} if base_url is None else {"": load_judge(None, base_url)}
+    if len(set(names)) < len(names):
+        raise InputError(f"--judge is given twice: {', '.join(names)}")
+    return {name: load_judge(name, base_url) for name in names}
+
+
+def _identities(loaded: Sequence[BaseMetric], judges: dict[str, Any]) -> list[str]:
+    from dagengine.plan import compile_metrics
+
+    plan = compile_metrics(loaded)
+    found = [name for j in judges.values() or [None] for name in judges_of(plan, j)[1]]
+    asked = {judge for unit in plan.units if unit.node.asks for judge in unit.judges}
+    kept = [name for place, name in enumerate(found) if place % len(plan.models) in asked]
+    return list(dict.fromkeys(kept))
+
+
+def _binding(
+    loaded: Sequence[BaseMetric], cases: Sequence[TestCase], judges: dict[str, Any]
+) -> Binding:
+    from dagengine.fingerprint import bind
+
+    return bind(loaded, _identities(loaded, judges), cases)
+
+
+def _plan(
+    loaded: Sequence[BaseMetric],
+    cases: Sequence[TestCase],
+    judges: dict[str, Any],
+    ways: dict[str, Any],
+    max_in_flight: int,
+    max_calls: int | None,
+) -> None:
+    """Print what will be asked; raises InputError when that may be more than allowed."""
+    from dagengine.estimate import estimate
+    from dagengine.plan import compile_metrics
+    from dagengine.plan_table import Budget, print_estimate
+
+    plan = compile_metrics(loaded)
+    names, identities = judges_of(plan, next(iter(judges.values()), None))
+    once = estimate(plan, cases, judges=identities)
+    print_estimate(once, Budget(tuple(names), {}, LATENCY, max_in_flight, 10))
+    runs = ways["times"] * len(ways["orders"]) * len(ways["temperatures"]) * max(len(judges), 1)
+    most = None if once.asked.most is None else once.asked.most * runs
+    known = "any number" if most is None else f"{most:,}"
+    typer.echo(
+        f"{runs} runs of this: about {once.asked.likely * runs:,.0f} calls, at most {known} "
+        "(calls repeated after a failure come on top)"
+    )
+    if max_calls is not None and (most is None or most > max_calls):
+        raise InputError(
+            f"at most {known} calls may be needed, and --max-calls allows {max_calls:,}: "
+            "lower --times, take fewer cases, or allow more; nothing was asked"
+        )
+
+
+def _observations(
+    loaded: Sequence[BaseMetric],
+    cases: Sequence[TestCase],
+    judges: dict[str, Any],
+    ways: dict[str, Any],
+) -> Observations:
+    """Ask everything; a single judge is the run's, several are a condition."""
+    from dagengine.repeats import repeat
+
+    several = len(judges) > 1
+    return repeat(
+        cases,
+        loaded,
+        judges=judges if several else None,
+        model=None if several else next(iter(judges.values()), None),
+        **ways,
+    )
+
+
+def _write(card: JudgeCard, out: Path) -> None:
+    from dagengine.card import write_card
+    from dagengine.card_page import card_page
+    from dagengine.card_table import print_card
+    from dagengine.card_words import markdown
+
+    print_card(card)
+    out.mkdir(parents=True, exist_ok=True)
+    (out / "card.html").write_text(card_page(card), encoding="utf-8", errors="backslashreplace")
+    (out / "card.md").write_text(markdown(card), encoding="utf-8", errors="backslashreplace")
+    write_card(card, out / "card.json")
+    typer.echo(f"card: {out / 'card.html'} (also card.json, card.md)")
+
+
+def _exit_as(card: JudgeCard, conditions: Sequence[Condition]) -> None:
+    from dagengine.card_conditions import failures
+
+    lines = failures(card, conditions)
+    for line in lines:
+        typer.echo(f"fails: {line}", err=True)
+    if lines:
+        raise typer.Exit(EXIT_FAILED)
+
+
+def _check(path: Path, now: Binding, conditions: Sequence[Condition]) -> None:
+    """Say whether a card still speaks about what there is now."""
+    from dagengine.card import read_card
+    from dagengine.fingerprint import changes
+
+    card = read_card(path)
+    found = changes(card.binding, now)
+    if found:
+        typer.echo(f"stale: {path} was made of something else")
+        for line in found:
+            typer.echo(f"  {line}")
+        raise typer.Exit(EXIT_FAILED)
+    typer.echo(f"holds: {path} ({card.sha256[:16]})")
+    _exit_as(card, conditions)
+
+
+def _compare(old: Path, new: Path) -> None:
+    """Print two cards side by side, and what they were made of where that differs."""
+    from dagengine.card import read_card
+    from dagengine.card_conditions import differences
+    from dagengine.card_table import print_differences
+    from dagengine.fingerprint import changes
+
+    before, after = read_card(old), read_card(new)
+    print_differences(differences(before, after))
+    lines = changes(before.binding, after.binding)
+    typer.echo("made of the same" if not lines else "what is not the same:")
+    for line in lines:
+        typer.echo(f"  {line}")

@@ -1,0 +1,109 @@
+"""Observations of repeated questions, put together as the runs that they come from.
+
+The one place that knows what observations look like.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
+
+from dagengine.attribution import Repetition
+from dagengine.repeats import Condition, Observation
+from dagengine.replay import Replay, Reply
+from dagengine.results import OutcomeKind, Verdict
+
+T = TypeVar("T")
+Path = tuple[tuple[str, Verdict], ...]
+
+
+@dataclass(slots=True)
+class Run:
+    """One metric on one case under one condition."""
+
+    condition: Condition
+    score: float | None = None
+    path: Path = ()
+    replies: dict[str, Reply] = field(default_factory=dict)
+    asked: list[str] = field(default_factory=list)
+    raw: str | None = None
+
+    def passed(self, threshold: float) -> bool | None:
+        """Whether the score meets a threshold; None without a score."""
+        return None if self.score is None else self.score >= threshold
+
+
+@dataclass(frozen=True, slots=True)
+class Runs:
+    """All runs of one metric: by case, then by setting (a condition without its sample)."""
+
+    metric: str
+    cases: Mapping[int, Mapping[Condition, Sequence[Run]]]
+
+    def every(self) -> Iterator[Run]:
+        """Every run of every case."""
+        for settings in self.cases.values():
+            for runs in settings.values():
+                yield from runs
+
+    @property
+    def settings(self) -> tuple[Condition, ...]:
+        """The settings, in the order in which they were met."""
+        found = (setting for settings in self.cases.values() for setting in settings)
+        return tuple(dict.fromkeys(found))
+
+    @property
+    def rows(self) -> list[int]:
+        """The case of each row of a table."""
+        return [case for case, settings in self.cases.items() for _ in settings]
+
+    def table(self, of: Callable[[Run], T]) -> list[list[T]]:
+        """What `of` reads off each run: one row per case and setting, a column per sample."""
+        return [
+            [of(run) for run in runs]
+            for settings in self.cases.values()
+            for runs in settings.values()
+        ]
+
+    def repetitions(self, setting: Condition) -> dict[int, list[Repetition]]:
+        """The runs with a score under one setting, as attribution takes them."""
+        return {
+            case: [
+                Repetition(run.replies, run.score)
+                for run in settings.get(setting, ())
+                if run.score is not None
+            ]
+            for case, settings in self.cases.items()
+        }
+
+
+def runs_of(observations: Iterable[Observation], replay: Replay) -> Runs:
+    """The runs of one metric."""
+    name = replay.spec.name
+    speakers = {speaker.node for speaker in replay.speakers}
+    found: dict[int, dict[Condition, dict[int, Run]]] = {}
+    for seen in observations:
+        if seen.metric != name:
+            continue
+        setting = replace(seen.condition, sample=0)
+        samples = found.setdefault(seen.case, {}).setdefault(setting, {})
+        run = samples.setdefault(seen.condition.sample, Run(seen.condition))
+        if not seen.node:
+            run.score, run.path, run.raw = seen.score, tuple(seen.path), seen.raw
+            continue
+        node = replay.name_of(seen.node)
+        if node in replay.asking:
+            run.asked.append(node)
+        if node in speakers and seen.outcome is OutcomeKind.OK:
+            run.replies[node] = Reply(seen.verdict, seen.score)
+    return Runs(
+        name,
+        {
+            case: {
+                setting: [samples[sample] for sample in sorted(samples)]
+                for setting, samples in settings.items()
+            }
+            for case, settings in sorted(found.items())
+        },
+    )

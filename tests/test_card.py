@@ -1,0 +1,368 @@
+"""A judge card: measures of known runs, what it is bound to, conditions, and the page."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from dagengine.card import Figure, JudgeCard, MetricCard, read_card, write_card
+from dagengine.card_conditions import differences, failures, parse
+from dagengine.card_measures import make_card
+from dagengine.card_page import card_page
+from dagengine.card_words import answers, markdown
+from dagengine.errors import InputError
+from dagengine.fingerprint import bind, changes
+from dagengine.metrics import DAGMetric
+from dagengine.metrics.dag import DAG, BinaryJudgementNode, RatingNode
+from dagengine.repeats import Condition, Observation
+from dagengine.results import OutcomeKind
+from dagengine.test_case import LLMTestCase
+from dagengine.votes import leading_share, votes_needed
+
+CASES = [
+    LLMTestCase(
+        name=f"case <{number}>",
+        input=str(number),
+        additional_metadata={"good": good, "stars": stars},
+    )
+    for number, (good, stars) in enumerate([(True, 4), (True, 5), (False, 1), (False, 2)])
+]
+
+
+def tree(criteria: str = "Is it kind?", threshold: float | None = 0.5) -> DAGMetric:
+    short = BinaryJudgementNode(
+        "Is it short?", then={True: 10, False: 6}, name="short", evaluation_params=["input"]
+    )
+    kind = BinaryJudgementNode(
+        criteria, then={True: short, False: 0}, name="kind", evaluation_params=["input"]
+    )
+    return DAGMetric("manners", DAG(kind), threshold=threshold)
+
+
+def run_of(case: int, condition: Condition, kind: bool, short: bool = True) -> list[Observation]:
+    """What one run of the tree leaves behind."""
+    score = (1.0 if short else 0.6) if kind else 0.0
+    path = (("kind", kind), ("short", short)) if kind else (("kind", kind),)
+    ok = OutcomeKind.OK
+    found = [Observation(case, "manners", "", condition, None, score, None, ok, path)]
+    for node, verdict in path:
+        found.append(Observation(case, "manners", node, condition, verdict, None, None, ok))
+    return found
+
+
+def runs(kinds: Sequence[Sequence[bool]]) -> list[Observation]:
+    """One row of verdicts about kindness per case."""
+    return [
+        seen
+        for case, row in enumerate(kinds)
+        for sample, kind in enumerate(row)
+        for seen in run_of(case, Condition(sample), kind)
+    ]
+
+
+NOISY = [[True] * 4, [True, True, True, False], [False] * 4, [False, True, False, False]]
+
+
+@pytest.fixture(scope="module")
+def card() -> JudgeCard:
+    return make_card(runs(NOISY), [tree()], CASES, ["judge 1"], labels="additional_metadata.good")
+
+
+def value(card: JudgeCard, name: str) -> float | None:
+    found = card.metrics[0].figure(name)
+    assert found is not None
+    return found.value
+
+
+def test_every_measure_of_repetition_is_that_of_the_runs(card: JudgeCard) -> None:
+    assert value(card, "flip-rate") == pytest.approx((0 + 0.5 + 0 + 0.5) / 4)
+    assert value(card, "score-flip-rate") == pytest.approx(0.25)
+    assert value(card, "path-flip-rate") == pytest.approx(0.25)
+    assert value(card, "total-agreement") == 0.5
+    assert value(card, "majority-share") == pytest.approx((1 + 0.75 + 1 + 0.75) / 4)
+    assert value(card, "score-spread") == pytest.approx(0.25)
+    assert value(card, "unscored") == 0
+    flips = card.metrics[0].figure("flip-rate")
+    assert flips is not None
+    assert flips.low is not None
+    assert flips.high is not None
+    assert 0 <= flips.low < 0.25 < flips.high
+    assert flips.items == 4
+
+
+def test_the_noise_is_put_to_the_node_that_flips(card: JudgeCard) -> None:
+    kind, short = card.metrics[0].nodes
+    assert (kind.node, kind.share.value, kind.flip_rate.value) == ("kind", 1.0, 0.25)
+    assert kind.effect.value == 1.0
+    assert (short.node, short.share.value, short.flip_rate.value) == ("short", 0.0, 0.0)
+
+
+def test_accuracy_stands_with_kappa_and_the_trivial_baseline(card: JudgeCard) -> None:
+    found = {measure.name: measure.value for measure in card.metrics[0].people}
+    assert found == {"accuracy": 1.0, "kappa": 1.0, "balanced-accuracy": 1.0, "baseline": 0.5}
+
+
+def test_a_judge_that_always_says_yes_is_as_good_as_the_baseline() -> None:
+    always = make_card(
+        runs([[True] * 3] * 4), [tree()], CASES, ["judge"], labels="additional_metadata.good"
+    )
+    found = {measure.name: measure.value for measure in always.metrics[0].people}
+    assert found == {"accuracy": 0.5, "kappa": 0.0, "balanced-accuracy": 0.5, "baseline": 0.5}
+
+
+def test_numbers_that_people_gave_are_held_against_mean_scores() -> None:
+    rated = make_card(runs(NOISY), [tree()], CASES, ["judge"], labels="additional_metadata.stars")
+    found = {measure.name: measure.value for measure in rated.metrics[0].people}
+    assert found["spearman"] == pytest.approx(0.8)  # scores 1, 0.75, 0, 0.25; stars 4, 5, 1, 2
+    assert set(found) == {"pearson", "spearman", "kendall"}
+
+
+def test_labels_that_no_case_has_are_an_input_error() -> None:
+    with pytest.raises(InputError, match=r"no case has a label at `additional_metadata\.none`"):
+        make_card(runs(NOISY), [tree()], CASES, ["j"], labels="additional_metadata.none")
+
+
+def test_runs_without_a_score_are_left_out_and_the_effect_of_that_is_shown() -> None:
+    seen = [one for one in runs(NOISY) if one.case or one.condition.sample < 2]
+    seen += [
+        Observation(0, "manners", "", Condition(s), None, None, None, OutcomeKind.UNPARSEABLE)
+        for s in (2, 3)
+    ]
+    found = make_card(seen, [tree()], CASES, ["judge"])
+    assert value(found, "unscored") == pytest.approx(2 / 16)
+    assert value(found, "flip-rate") == pytest.approx(0.25)
+    (note,) = found.metrics[0].notes
+    # Two of four runs of the first case: 4 of its 6 pairs differ.
+    assert "the flip rate is 25.0 %; counted as an outcome" in note
+    assert f"{100 * (4 / 6 + 0.5 + 0 + 0.5) / 4:.1f} %" in note
+
+
+def test_a_change_of_order_is_measured_across_runs() -> None:
+    seen = [
+        one
+        for sample in range(3)
+        for order, kind in (("given", True), ("swapped", False))
+        for case in range(2)
+        for one in run_of(case, Condition(sample, order), kind or case == 1)
+    ]
+    found = make_card(seen, [tree()], CASES, ["judge"])
+    assert value(found, "position-flip-rate") == pytest.approx(0.5)
+    assert value(found, "flip-rate") == 0
+    assert found.settings == ("order given", "order swapped")
+
+
+def test_without_a_threshold_pass_or_fail_is_undefined_and_says_why() -> None:
+    found = make_card(runs(NOISY), [tree(threshold=None)], CASES, ["judge"])
+    measure = found.metrics[0].figure("flip-rate")
+    assert measure is not None
+    assert measure.value is None
+    assert "no threshold" in measure.note
+    (line,) = failures(found, [parse("flip-rate>0.5")])
+    assert "undefined: the metric has no threshold" in line
+
+
+def test_votes_are_those_that_bring_two_majorities_together() -> None:
+    assert votes_needed([1.0, 1.0], 0.05) == 1
+    assert votes_needed([0.9], 0.1) == 3  # 2 · 0.972 · 0.028 = 0.054, where 1 vote gives 0.18
+    assert votes_needed([0.5], 0.05) is None
+    assert leading_share(["a", "a", "b", "c"]) == pytest.approx(2 / 3)
+    assert leading_share([]) is None
+
+
+def test_majorities_of_that_many_votes_flip_as_seldom_as_was_said() -> None:
+    draws = random.Random(0)
+    votes = votes_needed([0.8], 0.05)
+    assert votes is not None
+
+    def majority() -> bool:
+        return sum(draws.random() < 0.8 for _ in range(votes)) > votes / 2
+
+    differing = sum(majority() != majority() for _ in range(20_000)) / 20_000
+    assert 0.02 < differing < 0.055
+
+
+def test_what_steady_verdicts_cost_is_counted_in_questions(card: JudgeCard) -> None:
+    kind, short = (node.votes for node in card.metrics[0].nodes)
+    assert kind is not None
+    assert short is not None
+    assert (kind.calls, short.calls) == (4.0, 2.0)  # half of the runs go on to the second
+    assert (kind.votes, short.votes) == (votes_needed([1, 0.75, 1, 0.75], 0.05), 1)
+    assert card.metrics[0].calls == 1.5
+
+
+def test_ratings_have_no_votes_but_a_share() -> None:
+    metric = DAGMetric("rated", DAG(RatingNode("How good?", ["input"], name="rating")))
+    ok = OutcomeKind.OK
+    seen = [
+        Observation(0, "rated", node, Condition(s), None, score, None, ok)
+        for s, score in enumerate((0.2, 0.7))
+        for node in ("", "rating")
+    ]
+    (node,) = make_card(seen, [metric], CASES, ["judge"]).metrics[0].nodes
+    assert node.votes is None
+    assert node.share.value == 1.0
+
+
+# What a card is bound to.
+
+
+def test_equal_metrics_judges_and_data_are_bound_alike() -> None:
+    assert bind([tree()], ["j"], CASES) == bind([tree()], ["j"], list(CASES))
+    assert changes(bind([tree()], ["j"], CASES), bind([tree()], ["j"], CASES)) == []
+
+
+def test_a_stale_card_names_what_changed() -> None:
+    now = bind([tree("Is it polite?", threshold=0.8)], ["k"], CASES[:3])
+    assert changes(bind([tree()], ["j"], CASES), replace(now, version="9")) == [
+        "metric 'manners': its settings changed",
+        "metric 'manners': node 'kind' changed",
+        "judge: j → k",
+        "data: 4 cases → 3 cases, not the same",
+        f"dagengine: {now.version} → 9",
+    ]
+
+
+def test_a_verdict_that_leads_elsewhere_is_a_change() -> None:
+    one, other = tree(), tree()
+    (kind,) = other.spec().graph.root_nodes
+    kind.then[False] = 1
+    assert changes(bind([one], [], CASES), bind([other], [], CASES)) == [
+        "metric 'manners': node 'kind' changed"
+    ]
+
+
+def test_a_card_is_the_same_after_writing_and_reading(card: JudgeCard, tmp_path: Path) -> None:
+    write_card(card, tmp_path / "card.json")
+    assert read_card(tmp_path / "card.json") == card
+
+
+def test_a_file_that_is_no_card_says_what_is_wrong(card: JudgeCard, tmp_path: Path) -> None:
+    file = tmp_path / "card.json"
+    with pytest.raises(InputError, match="there is no judge card"):
+        read_card(file)
+    file.write_text('{"times": 3}')
+    with pytest.raises(InputError, match="not a judge card: binding: Field required"):
+        read_card(file)
+    write_card(replace(card, format=99), file)
+    with pytest.raises(InputError, match="has format 99"):
+        read_card(file)
+
+
+# Conditions and comparisons.
+
+
+@pytest.mark.parametrize(
+    ("text", "fails"),
+    [
+        ("flip-rate>0.2", 1),
+        ("flip-rate > 0.25", 0),
+        ("flip-rate>=0.25", 1),
+        ("node-flip-rate>0.2", 1),
+        ("variance-share<0.5", 1),
+        ("kappa<0.5", 0),
+        ("unscored<=0", 1),
+        ("pearson<0.9", 1),
+    ],
+)
+def test_conditions_are_held_against_every_measure_of_that_name(
+    card: JudgeCard, text: str, fails: int
+) -> None:
+    assert len(failures(card, [parse(text)])) == fails
+
+
+@pytest.mark.parametrize(
+    "text", ["flip-rate", "flips>0.1", "flip-rate>x", "flip-rate=0.1", "flip-rate>1.2.3"]
+)
+def test_conditions_that_mean_nothing_are_input_errors(text: str) -> None:
+    with pytest.raises(InputError, match="--fail-if"):
+        parse(text)
+
+
+def test_a_bound_of_the_interval_can_be_the_condition() -> None:
+    bounded = Figure("flip-rate", 0.1, 0.05, 0.2, items=9)
+    metric = MetricCard("m", 0.5, (bounded,), (), (), (), 1.0)
+    found = JudgeCard(bind([tree()], [], CASES), 2, ("order given",), (metric,))
+    assert failures(found, [parse("flip-rate.high>0.15")])
+    assert not failures(found, [parse("flip-rate.low>0.05")])
+
+
+def test_two_cards_are_compared_measure_by_measure(card: JudgeCard) -> None:
+    def with_flips(low: float, high: float) -> JudgeCard:
+        measure = Figure("flip-rate", (low + high) / 2, low, high, items=9)
+        return replace(card, metrics=(replace(card.metrics[0], again=(measure,), nodes=()),))
+
+    (first, *_) = differences(with_flips(0.1, 0.2), with_flips(0.3, 0.4))
+    assert first.apart
+    (first, *_) = differences(with_flips(0.1, 0.35), with_flips(0.3, 0.4))
+    assert not first.apart
+
+
+# The page.
+
+
+class _Page(HTMLParser):
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: set[str] = set()
+        self.links: list[str] = []
+        self.text: list[str] = []
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        self.links += [text for name, text in attrs if name in ("src", "href") and text]
+        if tag not in ("meta", "link", "br"):
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text.append(data)
+
+
+def test_the_page_answers_four_questions_in_order_and_fetches_nothing(card: JudgeCard) -> None:
+    page = _Page(card_page(card))
+    assert page.open == []
+    assert "script" not in page.tags
+    assert page.links == ["data:,"]
+    text = " ".join(" ".join(page.text).split())
+    places = [text.index(f"{number}. ") for number in (1, 2, 3, 4)]
+    assert places == sorted(places)
+    for answer in answers(card.metrics[0]):
+        assert answer in text
+    assert card.sha256 in text
+    assert "case <1>" in text
+
+
+def test_the_page_never_draws_outside_of_its_axes(card: JudgeCard) -> None:
+    places = re.findall(r'(?:x1|x2|cx|x)="(-?[\d.]+)%"', card_page(card))
+    assert places
+    assert all(2 <= float(place) <= 98 for place in places)
+
+
+def test_the_summary_says_what_the_page_says(card: JudgeCard) -> None:
+    summary = markdown(card)
+    for answer in answers(card.metrics[0]):
+        assert answer in summary
+    assert card.sha256 in summary
+
+
+def test_a_judge_that_never_differs_is_told_so() -> None:
+    steady = make_card(runs([[True] * 3] * 3), [tree()], CASES, ["judge"])
+    again, blame, price, people = answers(steady.metrics[0])
+    assert again == "Yes: no two runs of one case differed (3 cases)."
+    assert blame == "None: the score never varied within a case."
+    assert price == "Nothing more: every verdict flips at most 5 % of the time as it is."
+    assert people == "Not known: no labels were given."
+    assert "undefined" in card_page(steady)

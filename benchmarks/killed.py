@@ -8,8 +8,10 @@
 byte, and every answer that reached the store has to be the last one to its question. Exits
 with 1 when it is not so.
 
-With `--processes 2` two runs share the store all the time, and both are killed. They start
-with the same cases, so what one has under way the other may ask, too: that is counted apart.
+Answers are given in vain when a run is killed before they are in the store: those to calls
+under way, and those on their way to the file. With `--processes 2` two runs of the same cases
+share the store, and both are killed. What one has under way the other asks, too: they agree on
+the results, but share little work. Give each its own part of the cases for that.
 """
 
 from __future__ import annotations

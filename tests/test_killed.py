@@ -46,6 +46,7 @@ async def answer(question):
 judge = ScriptedJudge(answer, name="remote")
 """
 CASES, IN_FLIGHT = 150, 8
+LONG = 300.0
 QUESTIONS = 2 * CASES
 # Calls under way, and answers on their way to the file: each is the work of one worker.
 UNSTORED = 4 * IN_FLIGHT + 32
@@ -59,7 +60,7 @@ pytestmark = pytest.mark.skipif(os.name == "nt", reason="there is no SIGKILL")
 class Judge:
     """Counts the answers to each prompt, and ends the runs with a signal at a chosen one.
 
-    What arrives after that one gets no answer: those who asked are no more.
+    What arrives after that one waits for its answer until those who asked are no more.
     """
 
     def __init__(self) -> None:
@@ -71,7 +72,7 @@ class Judge:
     def __call__(self, body: dict[str, Any]) -> Reply:
         total = self.given.total()
         if total == self.moment and total:
-            return Reply(drop=True)
+            return Reply(delay=LONG)
         prompt = prompt_of(body["messages"])
         self.given[prompt] += 1
         if total + 1 == self.moment:

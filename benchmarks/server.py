@@ -5,13 +5,15 @@
 prints `READY http://127.0.0.1:PORT/v1` and serves until its standard input closes. Every call
 takes the given latency and gets a valid answer (see `answers`). On request it behaves badly:
 `--help` lists how. `GET /v1/stats` tells how many calls there were, how many of them at once at
-most, what became of them, and the processor seconds that the server has used so far.
+most, what became of them, and the processor seconds that the server has used so far;
+`GET /v1/answered` how many answers each prompt got, by its digest.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import hashlib
 import json
 import os
 import random
@@ -107,6 +109,11 @@ class Faults:
         return "answered"
 
 
+def digest(messages: Any) -> str:
+    """What tells the prompts of questions apart."""
+    return hashlib.sha256(json.dumps(messages).encode()).hexdigest()
+
+
 class Service:
     """Answers every call after the same latency, or with a fault, and counts them."""
 
@@ -116,6 +123,7 @@ class Service:
         self._window = Window(settings.per_minute)
         self._faults = Faults(settings)
         self._outcomes: Counter[str] = Counter()
+        self._answered: Counter[str] = Counter()
         self._calls = self._embeddings = 0
         self._in_flight = self._in_flight_max = 0
 
@@ -127,6 +135,8 @@ class Service:
             return await self._embed(request)
         if request.path == "/v1/stats":
             return web.json_response(self.stats())
+        if request.path == "/v1/answered":
+            return web.json_response(self._answered)
         if request.path == "/v1/models":
             return web.json_response({"object": "list", "data": [{"id": "benchmark"}]})
         return _error(404, "no such page")
@@ -168,6 +178,8 @@ class Service:
         if outcome == "hanging":
             await asyncio.Event().wait()
         await asyncio.sleep(self._settings.latency)
+        if outcome == "answered":
+            self._answered[digest(json.loads(raw)["messages"])] += 1
         return _outcomes[outcome](request, raw)
 
     def _refusal(self) -> float:

@@ -24,17 +24,23 @@ class _Flight(Generic[V]):
         self.error: DagengineError | None = None
 
 
-class Flights(Generic[V]):
-    """Keeps at most `size` results, least recently used out first.
+def _one(_: object) -> int:
+    return 1
 
-    Errors are handed to those who waited and then forgotten. When the one who computes is
-    cancelled, one of those who wait takes over.
+
+class Flights(Generic[V]):
+    """Keeps results of at most `size` in total weight, least recently used out first.
+
+    Every result weighs 1 unless `weigh` says otherwise; one that alone is too heavy is not
+    kept. Errors are handed to those who waited and then forgotten. When the one who computes
+    is cancelled, one of those who wait takes over.
     """
 
-    def __init__(self, size: int) -> None:
-        self._size = size
+    def __init__(self, size: int, weigh: Callable[[V], int] = _one) -> None:
+        self._size = self._room = size
+        self._weigh = weigh
         self._open: dict[Hashable, _Flight[V]] = {}
-        self._kept: OrderedDict[Hashable, V] = OrderedDict()
+        self._kept: OrderedDict[Hashable, tuple[V, int]] = OrderedDict()
         self.shared = 0
 
     async def get(self, key: Hashable, make: Callable[[], Awaitable[V]]) -> V:
@@ -43,7 +49,7 @@ class Flights(Generic[V]):
             if key in self._kept:
                 self._kept.move_to_end(key)
                 self.shared += 1
-                return self._kept[key]
+                return self._kept[key][0]
             flight = self._open.get(key)
             if flight is None:
                 return await self._lead(key, make)
@@ -74,6 +80,11 @@ class Flights(Generic[V]):
                 flight.landed.set()
 
     def _keep(self, key: Hashable, value: V) -> None:
-        self._kept[key] = value
-        if len(self._kept) > self._size:
-            self._kept.popitem(last=False)
+        weight = self._weigh(value)
+        if weight > self._size:
+            return
+        self._room -= weight
+        self._kept[key] = value, weight
+        while self._room < 0:
+            _, (_, freed) = self._kept.popitem(last=False)
+            self._room += freed

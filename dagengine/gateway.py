@@ -22,13 +22,17 @@ from dagengine.limits import DEFAULT_LIMITS as DEFAULT_LIMITS
 from dagengine.limits import Limits as Limits
 from dagengine.prefixes import Prefixes
 from dagengine.prices import Price
-from dagengine.question import NO_USAGE, Answer, Judge, Question, Usage
+from dagengine.question import NO_USAGE, Answer, Judge, Question, Usage, durable_identity
 from dagengine.results import Attempt, OutcomeKind, Totals
 from dagengine.spans import NO_SPANS, NoSpans
 from dagengine.store import Answers
 
 T = TypeVar("T", bound=BaseModel)
 Sink = Callable[[Attempt], None]
+
+# Answers that are remembered of a judge whose answers are stored, in kB as `_weight` has it.
+_RECENT = 2_000
+_ALTERNATIVE = 150  # bytes that one alternative of a token takes in memory
 
 
 def is_cancelled() -> bool:
@@ -61,7 +65,10 @@ class Gateway:
         self._stored = stored
         self._spans = spans
         self._cached = 0
-        self._flights: Flights[Answer[Any]] = Flights(limits.remembered)
+        self._flights: Flights[Answer[Any]] = Flights(limits.remembered, _weight)
+        # What a store holds it finds again: only the latest answers are worth their memory.
+        recent = min(limits.remembered, _RECENT)
+        self._stored_flights: Flights[Answer[Any]] = Flights(recent, _weight)
         self._limiter = Limiter(limits.max_in_flight)
         self._budget = Budget(limits)
         self._desks: dict[str, _Desk] = {}
@@ -79,7 +86,7 @@ class Gateway:
         """Sums over all attempts so far."""
         return Totals(
             asked=self._asked,
-            shared=self._flights.shared,
+            shared=self._flights.shared + self._stored_flights.shared,
             calls=self._calls,
             retried=self._retried,
             failed=self._failed,
@@ -99,8 +106,12 @@ class Gateway:
         self._asked += 1
         desk = self._desk(judge)
         key = (desk.lane.name, question.key)
-        answer = await self._flights.get(key, lambda: self._find(desk, question))
+        flights = self._stored_flights if self._is_stored(judge) else self._flights
+        answer = await flights.get(key, lambda: self._find(desk, question))
         return cast(Answer[T], answer)
+
+    def _is_stored(self, judge: Judge) -> bool:
+        return self._stored is not None and durable_identity(judge) is not None
 
     def _desk(self, judge: Judge) -> _Desk:
         identity = judge.identity
@@ -248,6 +259,12 @@ class Gateway:
             raise
         except Exception as error:  # a judge may be anybody's code
             raise _foreign(error) from error
+
+
+def _weight(answer: Answer[Any]) -> int:
+    """About how many kB an answer takes in memory, and at least 1."""
+    alternatives = sum(len(choice.alternatives) for choice in answer.tokens or ())
+    return 1 + (len(answer.raw) + _ALTERNATIVE * alternatives) // 1000
 
 
 def _foreign(error: Exception) -> JudgeError:

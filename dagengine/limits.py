@@ -49,6 +49,8 @@ class Limits:
     built-in table, which ages; `"*"` stands for every other model.
 
     **Memory.** `remembered` (100,000) answers are kept for equal questions later in the run.
+    One counts for every kB that it takes: a long text for several, token probabilities for
+    100 and more. With a store only the latest are kept, since it finds the others.
 
     Raises InputError, naming the field, when a value makes no sense.
     """

@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from string import Formatter
 from typing import Annotated, Any, Literal
 
@@ -219,23 +219,28 @@ def task_instructions(instructions: str) -> str:
     )
 
 
+@lru_cache(maxsize=256)
+def _listed(verdicts: tuple[str | bool, ...]) -> str:
+    """Verdicts as a prompt lists them."""
+    return "\n".join(f"- {_JSON.encode(verdict)}" for verdict in verdicts)
+
+
 def judgement_instructions(criteria: str, verdicts: Sequence[str | bool]) -> str:
     """The system text of a judgement: the criterion and the verdicts allowed."""
-    listed = "\n".join(f"- {json.dumps(verdict, ensure_ascii=False)}" for verdict in verdicts)
     return (
         "You judge one criterion of an evaluation, using only the material. First give your "
-        f"reason, then your verdict.\n\nCriterion: {criteria}\n\nThe verdict is one of:\n{listed}"
+        f"reason, then your verdict.\n\nCriterion: {criteria}\n\n"
+        f"The verdict is one of:\n{_listed(tuple(verdicts))}"
     )
 
 
 def list_instructions(criteria: str, verdicts: Sequence[str], item: str, count: int) -> str:
     """The system text of one verdict per item."""
-    listed = "\n".join(f"- {json.dumps(verdict, ensure_ascii=False)}" for verdict in verdicts)
     return (
         f"You judge each of {count} pieces of the material, called {item} 1 to {item} {count}, by "
         "one criterion of an evaluation, using only the material. For each of them give your "
         "reason, then your verdict, then its number; leave none out and add none.\n\n"
-        f"Criterion: {criteria}\n\nEach verdict is one of:\n{listed}"
+        f"Criterion: {criteria}\n\nEach verdict is one of:\n{_listed(tuple(verdicts))}"
     )
 
 
@@ -250,10 +255,10 @@ def rating_instructions(criteria: str, low: int, high: int) -> str:
 
 def label_instructions(criteria: str, labels: Sequence[str]) -> str:
     """The system text of a rating by labels: the criterion and the labels allowed."""
-    listed = "\n".join(f"- {json.dumps(label, ensure_ascii=False)}" for label in labels)
     return (
         "You rate one criterion of an evaluation, using only the material. First give your "
-        f"reason, then your rating.\n\nCriterion: {criteria}\n\nThe rating is one of:\n{listed}"
+        f"reason, then your rating.\n\nCriterion: {criteria}\n\n"
+        f"The rating is one of:\n{_listed(tuple(labels))}"
     )
 
 

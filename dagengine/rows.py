@@ -31,6 +31,7 @@ _COLUMNS = (
     ("path", _TEXT),
     ("steps", _TEXT),
 )
+_JSON = json.JSONEncoder(ensure_ascii=False)
 _NESTED = ("failure", "path", "steps")  # JSON text in their cells
 
 
@@ -81,7 +82,7 @@ class _Lines:
         self._file = path.open("w", encoding="utf-8", errors="backslashreplace")
 
     def write(self, row: dict[str, Any]) -> None:
-        self._file.write(json.dumps(row, ensure_ascii=False) + "\n")
+        self._file.write(_JSON.encode(row) + "\n")
         self._file.flush()
 
     def close(self) -> None:

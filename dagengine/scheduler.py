@@ -283,6 +283,8 @@ class CaseState:
 
 def _scored(value: NodeValue) -> NodeValue:
     """The value with its score from 0 to 1; without any when what should be it is not."""
+    if type(value.score) is float and 0 <= value.score <= 1:
+        return value
     number = value.value if value.score is None else value.score
     fits = isinstance(number, bool | int | float) and 0 <= number <= 1
     return replace(value, score=float(number) if fits else None)

@@ -8,7 +8,6 @@ import sqlite3
 import time
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import astuple
 from typing import Any, NamedTuple, TypeVar
 
 from pydantic import BaseModel
@@ -20,6 +19,7 @@ from dagengine.store_file import printable, transaction, unpack
 
 T = TypeVar("T", bound=BaseModel)
 
+_JSON = json.JSONEncoder(ensure_ascii=False)
 _INSERT = """INSERT OR IGNORE INTO answers (key, judge, node, created, answer, question)
     VALUES (?, (SELECT id FROM judges WHERE name = ?), (SELECT id FROM nodes WHERE name = ?),
             ?, ?, ?)"""
@@ -78,14 +78,15 @@ def entry_of(key: bytes, judge: str, question: Question[Any], answer: Answer[Any
             fields["value"] = answer.value.model_dump(mode="json", warnings=False)
             if not _is_same(revive(question, fields, "live"), answer):
                 return None
-        return Entry(key, judge, question, json.dumps(fields, ensure_ascii=False))
+        return Entry(key, judge, question, _JSON.encode(fields))
     except (AttributeError, TypeError, ValueError):  # a judge may be anybody's code
         return None
 
 
 def _fields(answer: Answer[Any]) -> dict[str, Any]:
     """An answer as JSON; of its value nothing, which is in the text."""
-    usage = list(astuple(answer.usage))
+    used = answer.usage
+    usage = [used.input_tokens, used.output_tokens, used.cached_tokens]
     fields: dict[str, Any] = {"raw": answer.raw, "mode": answer.mode, "usage": usage}
     if answer.tokens is not None:
         fields["tokens"] = [[choice.token, choice.alternatives] for choice in answer.tokens]

@@ -89,7 +89,9 @@ class Tally:
         if len(self.head) < HEAD:
             self.head.append(row)
         for result in row.metrics:
-            metric = self.metrics.setdefault(result.metric, MetricTally())
+            metric = self.metrics.get(result.metric)
+            if metric is None:
+                metric = self.metrics[result.metric] = MetricTally()
             metric.add(result)
             self._show(metric, row, result)
             if result.failure is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -23,8 +24,9 @@ from dagengine.errors import (
 from dagengine.gateway import Gateway, Limits
 from dagengine.judges import RecordedJudge, ScriptedJudge
 from dagengine.prompts import Evidence, judgement_type, messages_for
-from dagengine.question import Answer, Capabilities, Options, Question, Usage
+from dagengine.question import Answer, Capabilities, Options, Question, TokenChoice, Usage
 from dagengine.results import Attempt, OutcomeKind
+from dagengine.store import Store
 
 # Far more than any test takes: a lost wake-up fails instead of hanging.
 LIMIT = 30.0
@@ -576,3 +578,44 @@ async def test_few_remembered_answers_mean_more_calls(remembered: int, calls: st
 def test_limits_that_make_no_sense_are_refused_by_name(wrong: dict[str, Any]) -> None:
     with pytest.raises(InputError, match=next(iter(wrong))):
         Limits(**wrong)
+
+
+def weighty(raw: str = "{}", tokens: int = 0) -> Answer[Any]:
+    """An answer with a text, and token probabilities of 20 alternatives each."""
+    choice = TokenChoice("a", tuple((f"t{number}", -1.0) for number in range(20)))
+    return Answer(yes().value, raw, (choice,) * tokens)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("heavy", [weighty("x" * 30_000), weighty(tokens=10)])
+async def test_answers_are_remembered_by_what_they_take_in_memory(heavy: Answer[Any]) -> None:
+    judge, gateway = Steps(yes(), heavy, heavy, heavy), Gateway(Limits(remembered=75))
+    for name in "abcdb":  # the light one and two heavy ones fit, three heavy ones do not
+        await gateway.ask(judge, ask_about(name))
+    assert [question.name for question in judge.asked] == list("abcdb")
+    for name in "bd":
+        await gateway.ask(judge, ask_about(name))
+    assert (len(judge.asked), gateway.totals.shared) == (5, 2)
+
+
+@pytest.mark.anyio
+async def test_an_answer_too_heavy_to_be_remembered_displaces_no_other() -> None:
+    judge, gateway = Steps(yes(), weighty(tokens=100)), Gateway(Limits(remembered=75))
+    for name in "abab":
+        await gateway.ask(judge, ask_about(name))
+    assert [question.name for question in judge.asked] == list("abb")
+
+
+@pytest.mark.anyio
+async def test_a_store_takes_the_place_of_memory_for_judges_that_it_knows(tmp_path: Path) -> None:
+    first, judge, unknown = ask_about("a"), Steps(weighty(tokens=10)), Steps(identity="unknown")
+    judge.durable_identity = "steps"  # type: ignore[attr-defined]
+    many = [weighty("x" * 500_000) for _ in range(4)]
+    judge.steps += many
+    async with Store(tmp_path / "answers.db").open() as stored:
+        gateway = Gateway(stored=stored)
+        for asked in (first, *map(ask_about, "bcde"), first):
+            for one in (judge, unknown):
+                await gateway.ask(one, asked)
+    assert (len(judge.asked), len(unknown.asked)) == (5, 5)
+    assert (gateway.totals.cached, gateway.totals.shared) == (1, 1)

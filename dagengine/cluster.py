@@ -1,0 +1,292 @@
+"""A run on more than one process or machine, through Dask (needs the extra `cluster`).
+
+The coordinator reads the cases, hands them out in chunks and puts the rows in order; each
+worker process judges its chunks with one engine (`dagengine.cluster_worker`). A chunk whose
+worker dies is judged by another one, so it may be asked for twice and counts once.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import pickle
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from concurrent.futures import CancelledError
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, replace
+from importlib import import_module
+from typing import Any
+
+from dagengine.cases import Cases, Item
+from dagengine.cluster_worker import Job, Part, end_run, judge_chunk
+from dagengine.engine import Engine
+from dagengine.errors import InputError, MissingExtraError
+from dagengine.limits import Limits
+from dagengine.results import CaseResult, Failure, OutcomeKind, Totals
+from dagengine.sources import PulledSource
+
+LOCAL = "local"
+
+# Cases of one chunk, at most; a small data set is cut into so many chunks per place.
+_CHUNK, _CHUNKS = 64, 4
+# Chunks that a worker process of our own judges at the same time.
+_PLACES = 4
+# Chunks under way, and chunks begun whose rows may wait for an earlier one, per place.
+_UNDER_WAY, _AHEAD = 2, 16
+# Seconds in which a scheduler has to answer, and the workers have to be there.
+_PATIENCE = 15
+_SETTINGS = {
+    "distributed.comm.timeouts.connect": "5s",  # to workers; one may just have died
+    "distributed.admin.large-graph-warning-threshold": "1GiB",  # cases may be long
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Workers:
+    """Where a run works: `local` or a scheduler's address, and how many workers.
+
+    Locally `count` processes are started (one per processor by default); elsewhere so many
+    are waited for (1 by default).
+    """
+
+    address: str = LOCAL
+    count: int | None = None
+
+    @property
+    def wanted(self) -> int:
+        """How many there have to be before the run begins."""
+        return self.count or (1 if self.address != LOCAL else os.cpu_count() or 1)
+
+
+class Cluster:
+    """The doors of an engine (`open`, `run`, `totals`), with workers who do the work.
+
+    Raises MissingExtraError without Dask.
+    """
+
+    def __init__(self, engine: Engine, job: Job, workers: Workers) -> None:
+        self._dask = _library()
+        self._engine = engine
+        self._job = job
+        self._workers = workers
+        self._client: Any = None
+        self._asked: dict[str, Totals] = {}
+
+    @property
+    def totals(self) -> Totals:
+        """What was asked and used so far, as far as the workers have said.
+
+        What a worker asked after its last finished chunk dies with it.
+        """
+        return sum(self._asked.values(), self._engine.totals)
+
+    @asynccontextmanager
+    async def open(self) -> AsyncIterator[None]:
+        """Connect to the workers, and ask here what no case reaches.
+
+        So all workers go by the same steps. Raises InputError when there is no scheduler at
+        the address, or no worker, or no answer to a question that is the same for all cases.
+        """
+        async with self._connected() as self._client:
+            count = await self._present()
+            async with self._engine.open():
+                constants = await self._constants()
+            limits = shared(self._job.limits, count)
+            app_in_flight = _part_of(self._job.app_in_flight, count)
+            self._job = replace(
+                self._job, limits=limits, app_in_flight=app_in_flight, constants=constants
+            )
+            try:
+                yield
+            finally:
+                ends = await self._client.run(end_run, self._job.run, on_error="ignore")
+                self._asked.update(end for end in ends.values() if end is not None)
+                for name, totals in self._asked.items():
+                    self._asked[name] = replace(totals, in_flight=0)
+
+    @asynccontextmanager
+    async def _connected(self) -> AsyncIterator[Any]:
+        with import_module("dask").config.set(_SETTINGS):
+            if self._workers.address != LOCAL:
+                async with await self._connect(self._workers.address) as client:
+                    yield client
+                return
+            # Without a limit on memory: what models a judge holds is not ours to say.
+            own = self._dask.LocalCluster(
+                n_workers=self._workers.wanted, threads_per_worker=_PLACES, memory_limit=0,
+                host="127.0.0.1", dashboard_address=None, asynchronous=True,
+            )  # fmt: skip
+            async with own as cluster, await self._connect(cluster) as client:
+                yield client
+
+    async def _connect(self, address: Any) -> Any:
+        try:
+            return await self._dask.Client(address, asynchronous=True, timeout=_PATIENCE)
+        except (OSError, ValueError) as error:
+            raise InputError(
+                f"no Dask scheduler answers at {address}: {error}; start one with "
+                f"`dask scheduler`, and workers with `dask worker {address}`"
+            ) from None
+
+    async def _present(self) -> int:
+        """The number of workers, at least as many as are wanted."""
+        wanted = self._workers.wanted
+        try:
+            await self._client.wait_for_workers(wanted, timeout=_PATIENCE)
+        except TimeoutError:
+            there = len(await self._client.nthreads())
+            raise InputError(
+                f"the scheduler at {self._workers.address} has {there} of {wanted} workers after "
+                f"{_PATIENCE} s; start more with `dask worker {self._workers.address}`"
+            ) from None
+        return len(await self._client.nthreads())
+
+    async def _constants(self) -> bytes:
+        found = await self._engine.constants()
+        for outcome in found.values():
+            if isinstance(outcome, Failure) and outcome.kind in _PASSING:
+                raise InputError(f"{outcome} (asked once for all cases); try again later")
+        try:
+            return pickle.dumps(found)
+        except (pickle.PicklingError, AttributeError, TypeError) as error:
+            raise InputError(
+                f"what no case reaches has to travel to the workers and cannot: {error}; give "
+                "such nodes an output type that is defined at the top of a file"
+            ) from None
+
+    async def run(self, cases: Cases, on_row: Callable[[CaseResult], None]) -> None:
+        """Have every case judged; rows come in the order of the cases.
+
+        Raises InputError when a source breaks off (what came before is handed out first),
+        when a worker cannot load the files, and when workers keep dying over the same cases.
+        """
+        places = await self._places()
+        size = max(1, min(_CHUNK, (cases.count() or 1 << 30) // (_CHUNKS * places)))
+        source: PulledSource[Item] = PulledSource(cases)
+        chunks = _Chunks(source, size)
+        rows = _InOrder(on_row)
+        done = self._dask.as_completed(with_results=True)
+        try:
+            with _explained():
+                done.update(self._sent(chunks, places * _UNDER_WAY))
+                async for _, part in done:
+                    self._asked[part.engine] = part.totals
+                    rows.add(part)
+                    places = await self._places()
+                    behind = chunks.begun - rows.chunks
+                    room = min(places * _UNDER_WAY - done.count(), places * _AHEAD - behind)
+                    done.update(self._sent(chunks, room))
+        finally:
+            rows.rest()
+        if source.error is not None:
+            raise source.error
+
+    def _sent(self, chunks: _Chunks, most: int) -> list[Any]:
+        """Hand out up to so many chunks more."""
+        return [
+            self._client.submit(
+                judge_chunk, self._job, first, data, key=_key(self._job.run, first), pure=False
+            )
+            for first, data in itertools.islice(chunks, max(0, most))
+        ]
+
+    async def _places(self) -> int:
+        """Chunks that the workers of this moment judge at the same time, at least one."""
+        threads: dict[str, int] = await self._client.nthreads()
+        return max(1, sum(threads.values()))
+
+
+_PASSING = frozenset({OutcomeKind.PROVIDER_ERROR, OutcomeKind.TIMEOUT})
+
+
+class _Chunks:
+    """The cases, so many at a time, pickled, each chunk with the index of its first case."""
+
+    def __init__(self, source: PulledSource[Item], size: int) -> None:
+        self._items: Iterator[Item] = iter(source.take, None)
+        self._size = size
+        self._first = 0
+        self.begun = 0
+
+    def __iter__(self) -> _Chunks:
+        return self
+
+    def __next__(self) -> tuple[int, bytes]:
+        items = list(itertools.islice(self._items, self._size))
+        if not items:
+            raise StopIteration
+        first, self._first = self._first, self._first + len(items)
+        self.begun += 1
+        return first, pickle.dumps(items)
+
+
+class _InOrder:
+    """Hands on rows in order, each once; `chunks` counts those handed on."""
+
+    def __init__(self, on_row: Callable[[CaseResult], None]) -> None:
+        self._on_row = on_row
+        self._waiting: dict[int, Sequence[CaseResult]] = {}
+        self._next = 0
+        self.chunks = 0
+
+    def add(self, part: Part) -> None:
+        self._waiting[part.first] = part.rows
+        while self._next in self._waiting:
+            rows = self._waiting.pop(self._next)
+            self._hand_on(rows)
+            self._next += len(rows)
+            self.chunks += 1
+
+    def rest(self) -> None:
+        """After an interrupt: rows that wait for earlier ones are kept, too."""
+        for first in sorted(self._waiting):
+            self._hand_on(self._waiting.pop(first))
+
+    def _hand_on(self, rows: Iterable[CaseResult]) -> None:
+        for row in rows:
+            self._on_row(row)
+
+
+def shared(limits: Limits, workers: int) -> Limits:
+    """The limits of one of so many workers: calls at once and rates are divided."""
+
+    def rate(most: float | None) -> float | None:
+        return None if most is None else most / workers
+
+    return replace(
+        limits,
+        max_in_flight=_part_of(limits.max_in_flight, workers),
+        requests_per_minute=rate(limits.requests_per_minute),
+        tokens_per_minute=rate(limits.tokens_per_minute),
+    )
+
+
+def _part_of(most: int, workers: int) -> int:
+    return max(1, most // workers)
+
+
+def _key(run: str, first: int) -> str:
+    return f"dagengine-{run}-{first}"
+
+
+def _library() -> Any:
+    try:
+        return import_module("distributed")
+    except ModuleNotFoundError:
+        raise MissingExtraError('--cluster needs Dask: pip install "dagengine[cluster]"') from None
+
+
+@contextmanager
+def _explained() -> Iterator[None]:
+    """Turn what Dask raises into an InputError that says what to do."""
+    killed = import_module("distributed").KilledWorker
+    try:
+        yield
+    except killed as error:
+        first = str(error.task).rpartition("-")[2]
+        raise InputError(
+            f"workers died again and again over the cases from {first} on; look into their "
+            "logs (memory, or a crash in the code of a metric or a judge)"
+        ) from None
+    except CancelledError as error:
+        raise InputError(f"the scheduler of the cluster is gone: {error}") from None

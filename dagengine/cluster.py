@@ -7,15 +7,18 @@ worker dies is judged by another one, so it may be asked for twice and counts on
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import os
 import pickle
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import Any
+
+import anyio
 
 from dagengine.cases import Cases, Item
 from dagengine.cluster_worker import Job, Part, end_run, judge_chunk
@@ -35,6 +38,11 @@ _PLACES = 4
 _UNDER_WAY, _AHEAD = 2, 16
 # Seconds in which a scheduler has to answer, and the workers have to be there.
 _PATIENCE = 15
+# Seconds that the workers get to end what is under way; somebody's code may be stuck.
+_FAREWELL = 5
+_PASSING = frozenset({OutcomeKind.PROVIDER_ERROR, OutcomeKind.TIMEOUT})
+# Ctrl-C reaches every process of a terminal; ours are ended by the coordinator, in order.
+_QUIET = ["import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\n"]
 _SETTINGS = {
     "distributed.comm.timeouts.connect": "5s",  # to workers; one may just have died
     "distributed.admin.large-graph-warning-threshold": "1GiB",  # cases may be long
@@ -99,10 +107,15 @@ class Cluster:
             try:
                 yield
             finally:
-                ends = await self._client.run(end_run, self._job.run, on_error="ignore")
-                self._asked.update(end for end in ends.values() if end is not None)
-                for name, totals in self._asked.items():
-                    self._asked[name] = replace(totals, in_flight=0)
+                with anyio.move_on_after(_FAREWELL):
+                    await self._end()
+
+    async def _end(self) -> None:
+        """Have the workers stop what is under way, and say what they asked in all."""
+        ends = await self._client.run(end_run, self._job.run, on_error="ignore")
+        self._asked.update(end for end in ends.values() if end is not None)
+        for name, totals in self._asked.items():
+            self._asked[name] = replace(totals, in_flight=0)
 
     @asynccontextmanager
     async def _connected(self) -> AsyncIterator[Any]:
@@ -114,7 +127,7 @@ class Cluster:
             # Without a limit on memory: what models a judge holds is not ours to say.
             own = self._dask.LocalCluster(
                 n_workers=self._workers.wanted, threads_per_worker=_PLACES, memory_limit=0,
-                host="127.0.0.1", dashboard_address=None, asynchronous=True,
+                host="127.0.0.1", dashboard_address=None, asynchronous=True, preload=_QUIET,
             )  # fmt: skip
             async with own as cluster, await self._connect(cluster) as client:
                 yield client
@@ -163,40 +176,40 @@ class Cluster:
         places = await self._places()
         size = max(1, min(_CHUNK, (cases.count() or 1 << 30) // (_CHUNKS * places)))
         source: PulledSource[Item] = PulledSource(cases)
-        chunks = _Chunks(source, size)
-        rows = _InOrder(on_row)
-        done = self._dask.as_completed(with_results=True)
+        chunks, rows = _Chunks(source, size), _InOrder(on_row)
+        waiting: set[asyncio.Task[Part]] = set()
         try:
-            with _explained():
-                done.update(self._sent(chunks, places * _UNDER_WAY))
-                async for _, part in done:
-                    self._asked[part.engine] = part.totals
-                    rows.add(part)
-                    places = await self._places()
-                    behind = chunks.begun - rows.chunks
-                    room = min(places * _UNDER_WAY - done.count(), places * _AHEAD - behind)
-                    done.update(self._sent(chunks, room))
+            while True:
+                behind = chunks.begun - rows.chunks
+                room = min(places * _UNDER_WAY - len(waiting), places * _AHEAD - behind)
+                for first, data in itertools.islice(chunks, max(0, room)):
+                    waiting.add(asyncio.create_task(self._judged(first, data)))
+                if not waiting:
+                    break
+                done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+                for task in done:
+                    rows.add(task.result())
+                places = await self._places()
         finally:
+            await _cancelled(waiting)
             rows.rest()
         if source.error is not None:
             raise source.error
 
-    def _sent(self, chunks: _Chunks, most: int) -> list[Any]:
-        """Hand out up to so many chunks more."""
-        return [
-            self._client.submit(
-                judge_chunk, self._job, first, data, key=_key(self._job.run, first), pure=False
+    async def _judged(self, first: int, data: bytes) -> Part:
+        """One chunk; raises InputError when it cannot be judged."""
+        key = f"dagengine-{self._job.run}-{first}"
+        with _explained(first):
+            part: Part = await self._client.submit(
+                judge_chunk, self._job, first, data, key=key, pure=False
             )
-            for first, data in itertools.islice(chunks, max(0, most))
-        ]
+        self._asked[part.engine] = part.totals
+        return part
 
     async def _places(self) -> int:
         """Chunks that the workers of this moment judge at the same time, at least one."""
         threads: dict[str, int] = await self._client.nthreads()
         return max(1, sum(threads.values()))
-
-
-_PASSING = frozenset({OutcomeKind.PROVIDER_ERROR, OutcomeKind.TIMEOUT})
 
 
 class _Chunks:
@@ -265,8 +278,11 @@ def _part_of(most: int, workers: int) -> int:
     return max(1, most // workers)
 
 
-def _key(run: str, first: int) -> str:
-    return f"dagengine-{run}-{first}"
+async def _cancelled(tasks: Collection[asyncio.Task[Any]]) -> None:
+    for task in tasks:
+        task.cancel()
+    if tasks:
+        await asyncio.wait(tasks)
 
 
 def _library() -> Any:
@@ -277,13 +293,12 @@ def _library() -> Any:
 
 
 @contextmanager
-def _explained() -> Iterator[None]:
+def _explained(first: int) -> Iterator[None]:
     """Turn what Dask raises into an InputError that says what to do."""
     killed = import_module("distributed").KilledWorker
     try:
         yield
-    except killed as error:
-        first = str(error.task).rpartition("-")[2]
+    except killed:
         raise InputError(
             f"workers died again and again over the cases from {first} on; look into their "
             "logs (memory, or a crash in the code of a metric or a judge)"

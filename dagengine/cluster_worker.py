@@ -109,9 +109,13 @@ class _Host:
             await self._ended.wait()
             self._group.cancel_scope.cancel()
 
-    async def part(self, first: int, cases: Sequence[Item]) -> Part:
-        """Judge a chunk; raises what ends the engine, such as a store that fails."""
-        await self._while_open(asyncio.create_task(self._opened.wait()))
+    async def part(self, first: int, cases: Sequence[Item]) -> Part | None:
+        """Judge a chunk; raises what ends the engine, such as a store that fails.
+
+        None when the run was ended meanwhile: nobody waits for the rows any more.
+        """
+        if not await self._comes(asyncio.create_task(self._opened.wait())):
+            return None
         rows: list[CaseResult] = []
         over = asyncio.get_running_loop().create_future()
 
@@ -124,16 +128,19 @@ class _Host:
                 over.set_result(None)
 
         self._group.start_soon(judge)
-        await self._while_open(over)
+        if not await self._comes(over):
+            return None
         return Part(first, rows, self._name, self._engine.totals)
 
-    async def _while_open(self, waited: asyncio.Future[Any]) -> None:
+    async def _comes(self, waited: asyncio.Future[Any]) -> bool:
+        """Wait for something, unless the run is ended first; raises what ends the engine."""
         await asyncio.wait((waited, self._task), return_when=asyncio.FIRST_COMPLETED)
-        if not waited.done():
-            waited.cancel()
-            self._task.result()
-            raise InputError("the run was ended")
-        waited.result()
+        if waited.done():
+            waited.result()
+            return True
+        waited.cancel()
+        self._task.result()
+        return False
 
     async def end(self) -> tuple[str, Totals]:
         """Stop what is under way; returns the engine's name and what it asked."""
@@ -146,7 +153,7 @@ class _Host:
 _hosts: dict[str, _Host] = {}
 
 
-async def judge_chunk(job: Job, first: int, cases: bytes) -> Part:
+async def judge_chunk(job: Job, first: int, cases: bytes) -> Part | None:
     """The task that a worker gets: pickled cases, of which the first has the index `first`.
 
     Raises InputError: exceptions have to travel, and not all of ours can be pickled.

@@ -195,7 +195,7 @@ def run(
 def _require_shareable(**options: object) -> None:
     """Raise for options that hold for one process and cannot be kept by many."""
     for name, value in options.items():
-        if value not in (None, False):
+        if value is not None and value is not False:
             option = f"--{name.replace('_', '-')}"
             raise typer.BadParameter(
                 f"{option} holds for one process; leave it out, or run without --cluster"

@@ -11,9 +11,9 @@ import asyncio
 import itertools
 import os
 import pickle
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterator
 from concurrent.futures import CancelledError
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import Any
@@ -21,6 +21,7 @@ from typing import Any
 import anyio
 
 from dagengine.cases import Cases, Item
+from dagengine.chunks import Chunks, RowsInOrder
 from dagengine.cluster_worker import Job, Part, end_run, judge_chunk
 from dagengine.engine import Engine
 from dagengine.errors import InputError, MissingExtraError
@@ -112,8 +113,9 @@ class Cluster:
 
     async def _end(self) -> None:
         """Have the workers stop what is under way, and say what they asked in all."""
-        ends = await self._client.run(end_run, self._job.run, on_error="ignore")
-        self._asked.update(end for end in ends.values() if end is not None)
+        with suppress(OSError):  # the scheduler is gone
+            ends = await self._client.run(end_run, self._job.run, on_error="ignore")
+            self._asked.update(end for end in ends.values() if end is not None)
         for name, totals in self._asked.items():
             self._asked[name] = replace(totals, in_flight=0)
 
@@ -176,33 +178,44 @@ class Cluster:
         places = await self._places()
         size = max(1, min(_CHUNK, (cases.count() or 1 << 30) // (_CHUNKS * places)))
         source: PulledSource[Item] = PulledSource(cases)
-        chunks, rows = _Chunks(source, size), _InOrder(on_row)
+        chunks, rows = Chunks(source, size), RowsInOrder(on_row)
         waiting: set[asyncio.Task[Part]] = set()
         try:
-            while True:
-                behind = chunks.begun - rows.chunks
-                room = min(places * _UNDER_WAY - len(waiting), places * _AHEAD - behind)
-                for first, data in itertools.islice(chunks, max(0, room)):
-                    waiting.add(asyncio.create_task(self._judged(first, data)))
-                if not waiting:
-                    break
-                done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-                for task in done:
-                    rows.add(task.result())
-                places = await self._places()
+            with _connection_explained():
+                while waiting := waiting | self._begun(chunks, rows, places, len(waiting)):
+                    done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+                    for part in _results(done):
+                        rows.add(part.first, part.rows)
+                    places = await self._places()
         finally:
             await _cancelled(waiting)
             rows.rest()
         if source.error is not None:
             raise source.error
 
+    def _begun(
+        self, chunks: Chunks, rows: RowsInOrder, places: int, waiting: int
+    ) -> set[asyncio.Task[Part]]:
+        """Hand out as many chunks more as there is room for."""
+        behind = chunks.begun - rows.chunks
+        room = min(places * _UNDER_WAY - waiting, places * _AHEAD - behind)
+        return {
+            asyncio.create_task(self._judged(first, data))
+            for first, data in itertools.islice(chunks, max(0, room))
+        }
+
     async def _judged(self, first: int, data: bytes) -> Part:
         """One chunk; raises InputError when it cannot be judged."""
         key = f"dagengine-{self._job.run}-{first}"
-        with _explained(first):
+        try:
             part: Part = await self._client.submit(
                 judge_chunk, self._job, first, data, key=key, pure=False
             )
+        except self._dask.KilledWorker:
+            raise InputError(
+                f"workers died again and again over the cases from {first} on; look into their "
+                "logs (memory, or a crash in the code of a metric or a judge)"
+            ) from None
         self._asked[part.engine] = part.totals
         return part
 
@@ -210,54 +223,6 @@ class Cluster:
         """Chunks that the workers of this moment judge at the same time, at least one."""
         threads: dict[str, int] = await self._client.nthreads()
         return max(1, sum(threads.values()))
-
-
-class _Chunks:
-    """The cases, so many at a time, pickled, each chunk with the index of its first case."""
-
-    def __init__(self, source: PulledSource[Item], size: int) -> None:
-        self._items: Iterator[Item] = iter(source.take, None)
-        self._size = size
-        self._first = 0
-        self.begun = 0
-
-    def __iter__(self) -> _Chunks:
-        return self
-
-    def __next__(self) -> tuple[int, bytes]:
-        items = list(itertools.islice(self._items, self._size))
-        if not items:
-            raise StopIteration
-        first, self._first = self._first, self._first + len(items)
-        self.begun += 1
-        return first, pickle.dumps(items)
-
-
-class _InOrder:
-    """Hands on rows in order, each once; `chunks` counts those handed on."""
-
-    def __init__(self, on_row: Callable[[CaseResult], None]) -> None:
-        self._on_row = on_row
-        self._waiting: dict[int, Sequence[CaseResult]] = {}
-        self._next = 0
-        self.chunks = 0
-
-    def add(self, part: Part) -> None:
-        self._waiting[part.first] = part.rows
-        while self._next in self._waiting:
-            rows = self._waiting.pop(self._next)
-            self._hand_on(rows)
-            self._next += len(rows)
-            self.chunks += 1
-
-    def rest(self) -> None:
-        """After an interrupt: rows that wait for earlier ones are kept, too."""
-        for first in sorted(self._waiting):
-            self._hand_on(self._waiting.pop(first))
-
-    def _hand_on(self, rows: Iterable[CaseResult]) -> None:
-        for row in rows:
-            self._on_row(row)
 
 
 def shared(limits: Limits, workers: int) -> Limits:
@@ -281,8 +246,7 @@ def _part_of(most: int, workers: int) -> int:
 async def _cancelled(tasks: Collection[asyncio.Task[Any]]) -> None:
     for task in tasks:
         task.cancel()
-    if tasks:
-        await asyncio.wait(tasks)
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def _library() -> Any:
@@ -293,15 +257,16 @@ def _library() -> Any:
 
 
 @contextmanager
-def _explained(first: int) -> Iterator[None]:
-    """Turn what Dask raises into an InputError that says what to do."""
-    killed = import_module("distributed").KilledWorker
+def _connection_explained() -> Iterator[None]:
     try:
         yield
-    except killed:
-        raise InputError(
-            f"workers died again and again over the cases from {first} on; look into their "
-            "logs (memory, or a crash in the code of a metric or a judge)"
-        ) from None
-    except CancelledError as error:
-        raise InputError(f"the scheduler of the cluster is gone: {error}") from None
+    except (CancelledError, OSError) as error:
+        raise InputError(f"the connection to the cluster's scheduler broke off: {error}") from None
+
+
+def _results(tasks: Collection[asyncio.Task[Part]]) -> list[Part]:
+    """What finished tasks gave; raises the error of one of them if there is any."""
+    errors = [error for task in tasks if (error := task.exception()) is not None]
+    if errors:
+        raise errors[0]
+    return [task.result() for task in tasks]

@@ -17,8 +17,8 @@ import pytest
 from typer.testing import CliRunner
 
 from dagengine import cluster
+from dagengine.chunks import RowsInOrder
 from dagengine.cli import app
-from dagengine.cluster_worker import Part
 from dagengine.errors import InputError, MissingExtraError
 from dagengine.limits import Limits
 from dagengine.question import Usage
@@ -345,15 +345,12 @@ def test_totals_add_up_and_one_without_a_price_leaves_none() -> None:
 
 def test_parts_come_out_in_order_and_the_rest_is_kept_after_an_interrupt() -> None:
     out: list[int] = []
-    rows = cluster._InOrder(lambda row: out.append(row.index))
-    parts = {
-        first: Part(first, [CaseResult(i, "", ()) for i in (first, first + 1)], "", Totals())
-        for first in (0, 2, 4, 6)
-    }
-    rows.add(parts[2])
+    rows = RowsInOrder(lambda row: out.append(row.index))
+    made = [CaseResult(index, "", ()) for index in range(8)]
+    rows.add(2, made[2:4])
     assert out == []
-    rows.add(parts[0])
+    rows.add(0, made[:2])
     assert (out, rows.chunks) == ([0, 1, 2, 3], 2)
-    rows.add(parts[6])
+    rows.add(6, made[6:])
     rows.rest()
     assert out == [0, 1, 2, 3, 6, 7]

@@ -106,16 +106,20 @@ class _Host:
     async def _serve(self) -> None:
         async with self._engine.open(), anyio.create_task_group() as self._group:
             self._opened.set()
-            await self._ended.wait()
-            self._group.cancel_scope.cancel()
+            try:
+                await self._ended.wait()
+            finally:  # also when the store fails, which cancels everything in here
+                self._opened.clear()
+                self._group.cancel_scope.cancel()
 
     async def part(self, first: int, cases: Sequence[Item]) -> Part | None:
         """Judge a chunk; raises what ends the engine, such as a store that fails.
 
         None when the run was ended meanwhile: nobody waits for the rows any more.
         """
-        if not await self._comes(asyncio.create_task(self._opened.wait())):
-            return None
+        while not self._opened.is_set():
+            if not await self._comes(asyncio.create_task(self._opened.wait())):
+                return None
         rows: list[CaseResult] = []
         over = asyncio.get_running_loop().create_future()
 
@@ -149,15 +153,19 @@ class _Host:
         return self._name, self._engine.totals
 
 
-# The engines of this process, by the run they belong to.
+# The engines of this process, by the run they belong to, and the runs that are over.
 _hosts: dict[str, _Host] = {}
+_over: set[str] = set()
 
 
 async def judge_chunk(job: Job, first: int, cases: bytes) -> Part | None:
     """The task that a worker gets: pickled cases, of which the first has the index `first`.
 
-    Raises InputError: exceptions have to travel, and not all of ours can be pickled.
+    None when the run is over. Raises InputError: exceptions have to travel, and not all of
+    ours can be pickled.
     """
+    if job.run in _over:  # it was interrupted, and this chunk was still on its way
+        return None
     try:
         if job.run not in _hosts:
             _hosts[job.run] = _Host(job)
@@ -168,5 +176,6 @@ async def judge_chunk(job: Job, first: int, cases: bytes) -> Part | None:
 
 async def end_run(run: str) -> tuple[str, Totals] | None:
     """Close the engine of a run; None where there is none."""
+    _over.add(run)
     host = _hosts.pop(run, None)
     return None if host is None else await host.end()

@@ -90,6 +90,16 @@ def dies(text):
         os.kill(os.getpid(), signal.SIGKILL)
 """
 
+SPOILS = """
+import sqlite3
+from contextlib import closing
+
+def dies(text):
+    if "fatal" in text:
+        with closing(sqlite3.connect(LOG.with_name("answers.db"))) as db:
+            db.execute("DROP TABLE answers")
+"""
+
 
 @pytest.fixture(scope="module")
 def address() -> Iterator[str]:
@@ -143,14 +153,18 @@ def asked(folder: Path) -> Counter[str]:
 def test_the_rows_are_those_of_a_local_run_and_nothing_is_asked_twice(
     folder: Path, address: str
 ) -> None:
+    write_cases(folder, 1001)
     with (folder / "cases.jsonl").open("a") as cases:
-        cases.write('{"input": "nothing said"}\n')
+        cases.write('{"input": "nothing said"}\n[]\n')
     local = run(folder, out="local", code=3)
     questions = asked(folder)
     (folder / "asked.txt").unlink()
     spread = run(folder, "--cluster", address, "--workers", "2", "--max-in-flight", "4", code=3)
     assert results(folder) == results(folder, "local")
-    assert len(results(folder).splitlines()) == 41
+    rows = results(folder).splitlines()
+    assert [json.loads(row)["index"] for row in rows] == list(range(1003))
+    assert b"missing_field" in rows[-2]
+    assert b"invalid_case" in rows[-1]
     assert asked(folder) == questions
     costs = [re.findall(r"\d+ questions, \d+ judge calls", text) for text in (local, spread)]
     assert costs[0] == costs[1] != []
@@ -229,6 +243,13 @@ def test_what_a_worker_cannot_load_ends_the_run_and_says_where(folder: Path, add
     (folder / "judge.py").write_text(here + JUDGE)
     with pytest.raises(InputError, match=r"on a worker: .*judge.py line 3: OSError: no model here"):
         run(folder, "--cluster", address)
+
+
+def test_a_store_that_fails_on_a_worker_ends_the_run(folder: Path, address: str) -> None:
+    write_cases(folder, 40, fatal=7)
+    (folder / "judge.py").write_text(with_end(SPOILS))
+    with pytest.raises(InputError, match=r"on a worker: the store .*answers\.db: .*no such table"):
+        run(folder, "--cluster", address, "--store", str(folder / "answers.db"))
 
 
 def test_cases_that_kill_every_worker_end_the_run_and_are_named(folder: Path, address: str) -> None:

@@ -181,12 +181,11 @@ class Cluster:
         chunks, rows = Chunks(source, size), RowsInOrder(on_row)
         waiting: set[asyncio.Task[Part]] = set()
         try:
-            with _connection_explained():
-                while waiting := waiting | self._begun(chunks, rows, places, len(waiting)):
-                    done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-                    for part in _results(done):
-                        rows.add(part.first, part.rows)
-                    places = await self._places()
+            while waiting := waiting | self._begun(chunks, rows, places, len(waiting)):
+                done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+                for part in _results(done):
+                    rows.add(part.first, part.rows)
+                places = await self._places()
         finally:
             await _cancelled(waiting)
             rows.rest()
@@ -208,9 +207,10 @@ class Cluster:
         """One chunk; raises InputError when it cannot be judged."""
         key = f"dagengine-{self._job.run}-{first}"
         try:
-            part: Part = await self._client.submit(
-                judge_chunk, self._job, first, data, key=key, pure=False
-            )
+            with _connection_explained():
+                part: Part = await self._client.submit(
+                    judge_chunk, self._job, first, data, key=key, pure=False
+                )
         except self._dask.KilledWorker:
             raise InputError(
                 f"workers died again and again over the cases from {first} on; look into their "
@@ -221,7 +221,8 @@ class Cluster:
 
     async def _places(self) -> int:
         """Chunks that the workers of this moment judge at the same time, at least one."""
-        threads: dict[str, int] = await self._client.nthreads()
+        with _connection_explained():
+            threads: dict[str, int] = await self._client.nthreads()
         return max(1, sum(threads.values()))
 
 

@@ -213,8 +213,9 @@ class Cluster:
                 )
         except self._dask.KilledWorker:
             raise InputError(
-                f"workers died again and again over the cases from {first} on; look into their "
-                "logs (memory, or a crash in the code of a metric or a judge)"
+                f"workers died again and again while the cases from {first} on were under way, "
+                "among others; look into the workers' logs (memory, or a crash in the code of a "
+                "metric or a judge)"
             ) from None
         self._asked[part.engine] = part.totals
         return part

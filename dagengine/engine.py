@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, nullcontext
 from typing import Any, TypedDict
 
 from dagengine.cases import AsyncCases, Cases, Item, read_cases
+from dagengine.constants import Constants, Outcome
 from dagengine.errors import GraphError, InputError, Problem
 from dagengine.gateway import Gateway, Sink
 from dagengine.golden import CASE_OF, GOLDEN_TYPES, App, as_app
@@ -63,6 +64,7 @@ class Engine:
         self._sink = settings.get("on_attempt")
         self._spans = NO_SPANS if tracer is None else Spans(tracer)
         self._gateway = Gateway(self._limits, self._sink, spans=self._spans)
+        self._constants = Constants(self.plan)
 
     @property
     def totals(self) -> Totals:
@@ -88,15 +90,35 @@ class Engine:
         except BaseExceptionGroup as group:
             raise _only(group) from None
 
-    async def run(self, cases: Cases | AsyncCases, on_row: Callable[[CaseResult], None]) -> None:
-        """Judge every case; rows come in the order of the cases.
+    async def constants(self) -> dict[int, Outcome]:
+        """What nodes say that no case reaches, asked now, by the number of their unit.
+
+        For `know` in an engine of the same metrics, elsewhere. In a replay it is nothing: the
+        file of answers says the same to everybody.
+        """
+        if self._store is not None and self._store.replay:
+            return {}
+        return await self._constants.every(self._judges, self._gateway)
+
+    def know(self, constants: Mapping[int, Outcome]) -> None:
+        """Take what `constants` gave as one's own."""
+        self._constants.know(constants)
+
+    async def run(
+        self,
+        cases: Iterable[Item] | AsyncIterable[Item],
+        on_row: Callable[[CaseResult], None],
+        first: int = 0,
+    ) -> None:
+        """Judge every case; rows come in the order of the cases, numbered from `first` on.
 
         Raises InputError when the cases cannot have what is read, or when their source breaks
         off: what came before is handed out first.
         """
         runner = Runner(
-            self.plan, self._judges, self._gateway, on_row, self._app, spans=self._spans
-        )
+            self.plan, self._judges, self._gateway, on_row, self._app,
+            spans=self._spans, constants=self._constants, first=first,
+        )  # fmt: skip
         try:
             await runner.run(cases)
         except BaseExceptionGroup as group:

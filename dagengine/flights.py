@@ -72,14 +72,15 @@ class Flights(Generic[V]):
             raise
         else:
             flight.value.append(value)
-            self._keep(key, value)
+            self.keep(key, value)
             return value
         finally:
             del self._open[key]
             if flight.landed is not None:
                 flight.landed.set()
 
-    def _keep(self, key: Hashable, value: V) -> None:
+    def keep(self, key: Hashable, value: V) -> None:
+        """Have a value ready for whoever asks for it, unless it is too heavy."""
         weight = self._weigh(value)
         if weight > self._size:
             return

@@ -53,6 +53,11 @@ def _split(target: str) -> tuple[Path, str | None]:
     return Path(target), None
 
 
+def names_a_file(target: str) -> bool:
+    """Whether `--judge` is an object in a Python file, and not a model."""
+    return target.endswith(".py") or ".py:" in target
+
+
 def load_metrics(target: str) -> list[BaseMetric]:
     """The metrics of `metrics.py`, or the one called `name` of `metrics.py:name`."""
     path, name = _split(target)
@@ -100,7 +105,7 @@ def _candidates(module: ModuleType) -> str:
 
 def load_judge(target: str | None, base_url: str | None) -> Judge:
     """The judge for `--judge`: a model's name, `provider/model`, or `file.py:object`."""
-    if target is None or not (target.endswith(".py") or ".py:" in target):
+    if target is None or not names_a_file(target):
         return as_judge(target, base_url=base_url)
     path, name = _split(target)
     module = load_module(path)

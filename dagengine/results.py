@@ -218,6 +218,21 @@ class Totals:
     cost: float | None = None
     in_flight: int = 0
 
+    def __add__(self, other: Totals) -> Totals:
+        """The sums over both ledgers."""
+        unpriced = self.cost is None or other.cost is None
+        return Totals(
+            asked=self.asked + other.asked,
+            shared=self.shared + other.shared,
+            calls=self.calls + other.calls,
+            retried=self.retried + other.retried,
+            failed=self.failed + other.failed,
+            usage=self.usage + other.usage,
+            cached=self.cached + other.cached,
+            cost=None if unpriced else (self.cost or 0.0) + (other.cost or 0.0),
+            in_flight=self.in_flight + other.in_flight,
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class EvaluationResult(Sequence[CaseResult]):

@@ -25,6 +25,7 @@ from dagengine.options import (
 
 if TYPE_CHECKING:
     from dagengine.cases import Cases
+    from dagengine.cluster import Cluster
     from dagengine.engine import Engine
     from dagengine.results import CaseResult, Totals
     from dagengine.rows import RowWriter
@@ -100,6 +101,21 @@ def run(
     trace: Annotated[
         bool, typer.Option("--trace", help="Make OpenTelemetry spans of cases, nodes and calls.")
     ] = False,
+    cluster: Annotated[
+        str | None,
+        typer.Option(
+            metavar="local|ADDRESS",
+            help="Run on the workers of a Dask scheduler, or of one started on this machine.",
+        ),
+    ] = None,
+    workers: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="With --cluster: processes to start (by default one per processor), or workers "
+            "of the scheduler to wait for.",
+        ),
+    ] = None,
 ) -> None:
     """Run metrics over a file of test cases.
 
@@ -125,6 +141,10 @@ def run(
 
     if replay and store is None:
         raise typer.BadParameter("--replay needs --store")
+    if cluster is not None:
+        _require_shareable(batch=batch, trace=trace, max_calls=max_calls, budget=budget)
+    elif workers is not None:
+        raise typer.BadParameter("--workers needs --cluster")
     loaded = load_metrics(metrics)
     caller = None if app is None else load_app(app, app_in_flight)
     columns, delimiters = pairs("--map", mapped), pairs("--delimiter", delimiter)
@@ -149,16 +169,37 @@ def run(
         loaded,
         {"app": caller, "model": model, "limits": limits, "store": kept, "tracer": tracer},
     )
+    doors: Engine | Cluster = engine
+    if cluster is not None:
+        from dagengine.cluster import Cluster, Workers
+        from dagengine.cluster_worker import job_of
+
+        doors = Cluster(
+            engine,
+            job_of(metrics, app, app_in_flight, judge, base_url, kept, limits),
+            Workers(cluster, workers),
+        )
     for problem in engine.plan.warnings:
         typer.echo(f"warning: {problem}", err=True)
     tally = Tally(case=case)
     with RowWriter(results or out / "results.jsonl") as rows:
-        done = _finish(engine, cases, rows, tally, kept)
+        engine.cases(cases)  # checks them
+        done = _finish(doors, cases, rows, tally, kept)
     print_table(tally, done)
     typer.echo(f"results: {rows.path}")
     for metric, stem in zip(loaded, stems(loaded), strict=True):
         draw_views(metric, tally, out / stem)
     _exit_as(tally, assert_pass)
+
+
+def _require_shareable(**options: object) -> None:
+    """Raise for options that hold for one process and cannot be kept by many."""
+    for name, value in options.items():
+        if value is not None and value is not False:
+            option = f"--{name.replace('_', '-')}"
+            raise typer.BadParameter(
+                f"{option} holds for one process; leave it out, or run without --cluster"
+            )
 
 
 def _judge(name: str | None, base_url: str | None, batch: bool, *, ask: bool) -> Any:
@@ -190,19 +231,19 @@ def _tracer() -> Any:
 
 
 def _finish(
-    engine: Engine, cases: Cases, rows: RowWriter, tally: Tally, store: Store | None
+    doors: Engine | Cluster, cases: Cases, rows: RowWriter, tally: Tally, store: Store | None
 ) -> Totals:
     """Run every case; an interrupt leaves what is finished, and says how to go on."""
     from dagengine.evaluation import sync
     from dagengine.progress import progress_bar
 
-    checked, total = engine.cases(cases), cases.count()
+    total = cases.count()
 
     async def all_cases() -> None:
-        async with engine.open():
-            await engine.run(checked, take)
+        async with doors.open():
+            await doors.run(cases, take)
 
-    with progress_bar(total, True, lambda: engine.totals) as advance:
+    with progress_bar(total, True, lambda: doors.totals) as advance:
 
         def take(row: CaseResult) -> None:
             rows.add(row)
@@ -214,7 +255,7 @@ def _finish(
         except KeyboardInterrupt:
             typer.echo(_interrupted(rows, total, store), err=True)
             raise typer.Exit(EXIT_INTERRUPTED) from None
-    return engine.totals
+    return doors.totals
 
 
 def _interrupted(rows: RowWriter, total: int | None, store: Store | None) -> str:

@@ -12,26 +12,19 @@ import itertools
 import math
 from collections import deque
 from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import anyio
 import anyio.lowlevel
 
-from dagengine.asking import Ask, reason_question, together, wants_reason, write_reason
-from dagengine.ballot import Ballot
+from dagengine.asking import Ask, reason_question, wants_reason, write_reason
 from dagengine.completing import completed
-from dagengine.errors import (
-    DagengineError,
-    JudgeError,
-    MissingFieldError,
-    NotApplicableError,
-    UnparseableError,
-)
-from dagengine.flights import Flights
-from dagengine.gateway import Gateway, is_cancelled
+from dagengine.constants import Constants
+from dagengine.errors import MissingFieldError
+from dagengine.gateway import Gateway
 from dagengine.golden import App, ConversationalGolden, Golden
+from dagengine.isolating import judged
 from dagengine.node import Given, NodeValue
 from dagengine.plan import Plan, Unit
 from dagengine.question import Judge
@@ -49,7 +42,6 @@ Work = Callable[[], Awaitable[None]]
 _REORDER = 10_000
 # Nodes of plain Python never wait; a worker lets others have a turn this often.
 _TURNS = 64
-_PASSING = frozenset({OutcomeKind.PROVIDER_ERROR, OutcomeKind.TIMEOUT})
 
 
 class _Run:
@@ -80,10 +72,13 @@ class Runner:
         app: App | None = None,
         *,
         spans: NoSpans = NO_SPANS,
+        constants: Constants | None = None,
+        first: int = 0,
     ) -> None:
         """`judges` stand in the order of `plan.models`; `emit` gets rows in order.
 
-        `app` completes goldens.
+        `app` completes goldens. `constants` are shared by the sources of one run. `first` is
+        the index of the first case.
         """
         self._spans = spans
         self._plan = plan
@@ -91,20 +86,20 @@ class Runner:
         self._gateway = gateway
         self._emit = emit
         self._judges = judges
-        self._constants: Flights[NodeValue | Failure] = Flights(len(plan.units) + 1)
+        self._constants = constants or Constants(plan)
         self._first_slot = [min(unit.slots) for unit in plan.units]
         self._source: Source[Item] = PulledSource(())
         self._heap: list[tuple[int, int, int, _Run]] = []
         self._goldens: deque[tuple[int, Golden | ConversationalGolden]] = deque()
         self._completing = 0
         self._open = 0
-        self._admitted = 0
+        self._admitted = first
         self._idle: list[anyio.Event] = []
         self._workers = 0
         # Workers also wait between retries and for shared answers, which hold no call slot.
         self._max_workers = 4 * gateway.limits.max_in_flight + 32
         self._waiting: dict[int, CaseResult] = {}
-        self._next_row = 0
+        self._next_row = first
 
     async def run(self, cases: Iterable[Item] | AsyncIterable[Item]) -> None:
         """Run everything; returns when every case has its row.
@@ -302,76 +297,20 @@ class Runner:
 
     async def _outcome(self, run: _Run, unit: Unit) -> NodeValue | Failure:
         """What a unit gave, or how it failed; the same for all cases where it is constant."""
-        if not unit.constant:
-            return await self._judged(run, unit)
-        try:
-            return await self._constants.get(unit.index, lambda: self._steady(run, unit))
-        except _PassingError as error:
-            return error.failure
+        make = partial(judged, unit, self._gateway, self._judges, partial(self._given, run, unit))
+        return await (self._constants.get(unit, make) if unit.constant else make())
 
-    async def _steady(self, run: _Run, unit: Unit) -> NodeValue | Failure:
-        """The outcome of a constant unit; a failure that may pass is not kept."""
-        outcome = await self._judged(run, unit)
-        if isinstance(outcome, Failure) and outcome.kind in _PASSING:
-            raise _PassingError(outcome)
-        return outcome
-
-    async def _judged(self, run: _Run, unit: Unit) -> NodeValue | Failure:
-        """The outcome of one run of a node, or of all that its panel wants."""
-        if unit.node.panel is None:
-            return await self._isolated(run, unit)
-
-        async def cast(_: int, ballot: Ballot) -> NodeValue | Failure:
-            return await self._isolated(run, unit, ballot)
-
-        poll = unit.node.panel.poll()
-        ballots = next(poll)
-        while True:
-            outcomes = await together(cast, ballots)
-            try:
-                ballots = poll.send(outcomes)
-            except StopIteration as end:
-                result: NodeValue | Failure = end.value
-                return result
-
-    async def _isolated(
-        self, run: _Run, unit: Unit, ballot: Ballot | None = None
-    ) -> NodeValue | Failure:
-        """What a unit gave, or how it failed. The one place that isolates a node."""
-        try:
-            return await self._value(run, unit, ballot)
-        except JudgeError as error:
-            raw = error.raw if isinstance(error, UnparseableError) else None
-            return Failure(OutcomeKind(error.kind), unit.name, str(error), raw)
-        except MissingFieldError as error:
-            return Failure(OutcomeKind.MISSING_FIELD, unit.name, str(error))
-        except NotApplicableError as error:
-            return Failure(OutcomeKind.SKIPPED, unit.name, str(error))
-        except anyio.get_cancelled_exc_class():
-            if is_cancelled():
-                raise
-            message = "its own code was cancelled from within"
-            return Failure(OutcomeKind.CODE_ERROR, unit.name, message)
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - user code may raise anything
-            return Failure.of_code(error, unit.name)
-
-    async def _value(self, run: _Run, unit: Unit, ballot: Ballot | None) -> NodeValue:
+    def _given(self, run: _Run, unit: Unit) -> Given:
         fields = tuple((path, read_field(run.case, path)) for path in unit.reads)
         absent = [path for path, value in fields if value is None]
         if absent:
             raise MissingFieldError(Failure.missing_field(absent, unit.name).message)
-        state = run.state
         inputs = tuple(
-            (label, state.output(source).value)
+            (label, run.state.output(source).value)
             for label, source, slot in unit.sources
-            if slot < 0 or state.is_live(slot)
+            if slot < 0 or run.state.is_live(slot)
         )
-        judge = unit.judges[0 if ballot is None else ballot.judge]
-        ask = Ask(self._gateway, self._judges[judge], ballot)
-        value = await unit.node.work(Given(fields, inputs, run.case), ask)
-        if not ask.answers:
-            return value
-        return replace(value, usage=ask.usage, answers=tuple(ask.answers))
+        return Given(fields, inputs, run.case)
 
     async def _explained(self, run: _Run) -> tuple[MetricResult, ...]:
         """The results, with reasons written by the judge where a metric asks for that."""
@@ -387,7 +326,9 @@ class Runner:
     def _ask_for(self, scope: int) -> Ask:
         model = self._plan.scopes[scope].spec.model
         place = next(
-            i for i, known in enumerate(self._plan.models) if known is model or known == model
+            i
+            for i, known in enumerate(self._plan.models)
+            if known is model or (isinstance(model, str) and known == model)
         )
         return Ask(self._gateway, self._judges[place])
 
@@ -402,11 +343,3 @@ class Runner:
             self._wake_all()
         else:
             self._call_help()
-
-
-class _PassingError(DagengineError):
-    """Carries a failure that another attempt may not meet."""
-
-    def __init__(self, failure: Failure) -> None:
-        self.failure = failure
-        super().__init__(failure.message)

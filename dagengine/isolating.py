@@ -1,0 +1,62 @@
+"""Running one node, whatever its code does: a value or a failure, never an exception."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import anyio
+
+from dagengine.asking import Ask, together
+from dagengine.ballot import Ballot
+from dagengine.errors import JudgeError, MissingFieldError, NotApplicableError, UnparseableError
+from dagengine.gateway import Gateway, is_cancelled
+from dagengine.node import Given, NodeValue
+from dagengine.plan import Unit
+from dagengine.question import Judge
+from dagengine.results import Failure, OutcomeKind
+
+
+async def judged(
+    unit: Unit, gateway: Gateway, judges: Sequence[Judge], given: Callable[[], Given]
+) -> NodeValue | Failure:
+    """The outcome of one run of a node, or of all that its panel wants."""
+
+    async def cast(_: int, ballot: Ballot) -> NodeValue | Failure:
+        ask = Ask(gateway, judges[unit.judges[ballot.judge]], ballot)
+        return await _isolated(unit, ask, given)
+
+    if unit.node.panel is None:
+        return await _isolated(unit, Ask(gateway, judges[unit.judges[0]]), given)
+    poll = unit.node.panel.poll()
+    ballots = next(poll)
+    while True:
+        outcomes = await together(cast, ballots)
+        try:
+            ballots = poll.send(outcomes)
+        except StopIteration as end:
+            result: NodeValue | Failure = end.value
+            return result
+
+
+async def _isolated(unit: Unit, ask: Ask, given: Callable[[], Given]) -> NodeValue | Failure:
+    """What a unit gave, or how it failed. The one place that isolates a node."""
+    try:
+        value = await unit.node.work(given(), ask)
+        if not ask.answers:
+            return value
+        return replace(value, usage=ask.usage, answers=tuple(ask.answers))
+    except JudgeError as error:
+        raw = error.raw if isinstance(error, UnparseableError) else None
+        return Failure(OutcomeKind(error.kind), unit.name, str(error), raw)
+    except MissingFieldError as error:
+        return Failure(OutcomeKind.MISSING_FIELD, unit.name, str(error))
+    except NotApplicableError as error:
+        return Failure(OutcomeKind.SKIPPED, unit.name, str(error))
+    except anyio.get_cancelled_exc_class():
+        if is_cancelled():
+            raise
+        message = "its own code was cancelled from within"
+        return Failure(OutcomeKind.CODE_ERROR, unit.name, message)
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - user code may raise anything
+        return Failure.of_code(error, unit.name)

@@ -1,0 +1,377 @@
+"""Runs on several processes: the same rows, whatever happens to the workers."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from dagengine import cluster
+from dagengine.chunks import RowsInOrder
+from dagengine.cli import app
+from dagengine.errors import InputError, MissingExtraError
+from dagengine.limits import Limits
+from dagengine.question import Usage
+from dagengine.results import CaseResult, Totals
+
+distributed = pytest.importorskip("distributed")
+
+METRICS = """
+from dagengine.metrics import DAGMetric
+from dagengine.metrics.dag import DAG, BinaryJudgementNode, TaskNode
+
+rules = TaskNode("Write down the rules", "rules", output_type=list[str], name="rules")
+kind = BinaryJudgementNode(
+    "Is it kind?", evaluation_params=["actual_output"], inputs=[rules],
+    then={True: 10, False: 4}, name="kind",
+)
+short = BinaryJudgementNode(
+    "Is it short?", evaluation_params=["actual_output"], then={True: kind, False: 0}, name="short"
+)
+metric = DAGMetric("Good manners", DAG(short))
+"""
+
+# Writes down who asks what, and whose rules they are.
+JUDGE = """
+import os
+from pathlib import Path
+
+from dagengine.judges import ScriptedJudge
+from dagengine.store_rows import key_of
+
+LOG = Path(__file__).with_name("asked.txt")
+
+def answer(question):
+    with LOG.open("a") as log:
+        log.write(f"{key_of('scripted pupil', question).hex()} {question.name}\\n")
+    text = question.messages[-1]["content"]
+    if question.name == "rules":
+        return {"output": [RULES]}
+    dies(text)
+    return question.name in text
+
+def dies(text):
+    pass
+
+RULES = "Be brief."
+judge = ScriptedJudge(answer, name="pupil")
+"""
+PERSONAL = 'RULES = f"As {os.getpid()} says."\njudge = ScriptedJudge(answer)\n'
+
+# Before its first end this worker writes down what is safe in the store.
+DIES_ONCE = """
+import signal
+import sqlite3
+from contextlib import closing
+
+def dies(text):
+    note = LOG.with_name("safe.txt")
+    if "fatal" in text and not note.exists():
+        with closing(sqlite3.connect(LOG.with_name("answers.db"))) as db:
+            keys = [key.hex() for key, in db.execute("SELECT key FROM answers")]
+        note.write_text(" ".join(keys))
+        os.kill(os.getpid(), signal.SIGKILL)
+"""
+DIES_ALWAYS = """
+import signal
+
+def dies(text):
+    if "fatal" in text:
+        os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+SPOILS = """
+import sqlite3
+from contextlib import closing
+
+def dies(text):
+    if "fatal" in text:
+        with closing(sqlite3.connect(LOG.with_name("answers.db"))) as db:
+            db.execute("DROP TABLE answers")
+"""
+
+
+@pytest.fixture(scope="module")
+def address() -> Iterator[str]:
+    """A scheduler with two workers, which are replaced when they die."""
+    import dask.config
+
+    settings = {
+        "distributed.comm.timeouts.connect": "5s",
+        "distributed.scheduler.allowed-failures": 1,
+    }
+    own = {"n_workers": 2, "threads_per_worker": 2, "memory_limit": 0, "dashboard_address": None}
+    with dask.config.set(settings), distributed.LocalCluster(host="127.0.0.1", **own) as workers:
+        yield workers.scheduler_address
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "metrics.py").write_text(METRICS)
+    (tmp_path / "judge.py").write_text(JUDGE)
+    write_cases(tmp_path, 40)
+    return tmp_path
+
+
+def write_cases(folder: Path, count: int, fatal: int = -1) -> None:
+    outputs = ["kind and short", "long", "short"]
+    rows = [{"input": "a", "actual_output": f"{i} {outputs[i % 3]}"} for i in range(count)]
+    if fatal >= 0:
+        rows[fatal]["actual_output"] += " fatal"
+    (folder / "cases.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+def run(folder: Path, *options: str, out: str = "out", code: int = 0) -> str:
+    """Run in this process; returns what was printed, or raises what the run raises."""
+    files = [str(folder / "metrics.py"), "--data", str(folder / "cases.jsonl")]
+    judge = ["--judge", f"{folder / 'judge.py'}:judge", "--out", str(folder / out)]
+    done = CliRunner().invoke(app, ["run", *files, *judge, *options])
+    if isinstance(done.exception, Exception):
+        raise done.exception
+    assert done.exit_code == code, done.output
+    return done.output
+
+
+def results(folder: Path, out: str = "out") -> bytes:
+    return (folder / out / "results.jsonl").read_bytes()
+
+
+def asked(folder: Path) -> Counter[str]:
+    return Counter((folder / "asked.txt").read_text().splitlines())
+
+
+def test_the_rows_are_those_of_a_local_run_and_nothing_is_asked_twice(
+    folder: Path, address: str
+) -> None:
+    write_cases(folder, 1001)
+    with (folder / "cases.jsonl").open("a") as cases:
+        cases.write('{"input": "nothing said"}\n[]\n')
+    local = run(folder, out="local", code=3)
+    questions = asked(folder)
+    (folder / "asked.txt").unlink()
+    spread = run(folder, "--cluster", address, "--workers", "2", "--max-in-flight", "4", code=3)
+    assert results(folder) == results(folder, "local")
+    rows = results(folder).splitlines()
+    assert [json.loads(row)["index"] for row in rows] == list(range(1003))
+    assert b"missing_field" in rows[-2]
+    assert b"invalid_case" in rows[-1]
+    assert asked(folder) == questions
+    costs = [re.findall(r"\d+ questions, \d+ judge calls", text) for text in (local, spread)]
+    assert costs[0] == costs[1] != []
+
+
+def test_what_no_case_reaches_is_the_same_on_all_workers_without_a_store(
+    folder: Path, address: str
+) -> None:
+    (folder / "judge.py").write_text(JUDGE + PERSONAL)
+    run(folder, "--cluster", address)
+    assert set(re.findall(rb"As \d+ says", results(folder))) == {b"As %d says" % os.getpid()}
+    assert sum(n for line, n in asked(folder).items() if line.endswith("rules")) == 1
+
+
+def test_a_run_does_not_begin_without_the_answer_that_all_workers_need(
+    folder: Path, address: str
+) -> None:
+    down = """
+from dagengine.errors import ProviderError
+judge = ScriptedJudge({"rules": ProviderError("down for today", transient=False)})
+"""
+    (folder / "judge.py").write_text(JUDGE + down)
+    with pytest.raises(InputError, match=r"at rules: down for today .*once for all cases"):
+        run(folder, "--cluster", address)
+    assert not (folder / "out").exists()
+
+
+def test_a_killed_worker_costs_no_row_doubles_none_and_nothing_stored_is_asked_again(
+    folder: Path, address: str
+) -> None:
+    write_cases(folder, 60, fatal=45)
+    run(folder, out="local")
+    (folder / "asked.txt").unlink()
+    (folder / "judge.py").write_text(with_end(DIES_ONCE))
+    run(folder, "--cluster", address, "--store", str(folder / "answers.db"))
+    assert results(folder) == results(folder, "local")
+    repeated = {line.split()[0] for line, count in asked(folder).items() if count > 1}
+    safe = set((folder / "safe.txt").read_text().split())
+    assert repeated
+    assert safe
+    assert not repeated & safe
+
+
+def with_end(end: str) -> str:
+    """The judge that has another end than to answer."""
+    return JUDGE.replace("def dies(text):\n    pass\n", end)
+
+
+def test_an_app_completes_goldens_on_the_workers(folder: Path, address: str) -> None:
+    (folder / "app.py").write_text(
+        "async def answer(text):\n"
+        "    if text == 'a9':\n"
+        "        raise RuntimeError('the app is down')\n"
+        "    return text + ' short'\n"
+    )
+    goldens = "".join(json.dumps({"input": f"a{number}"}) + "\n" for number in range(20))
+    (folder / "cases.jsonl").write_text(goldens)
+    application = ("--app", f"{folder / 'app.py'}:answer")
+    run(folder, *application, out="local", code=3)
+    run(folder, *application, "--cluster", address, code=3)
+    assert results(folder) == results(folder, "local")
+    assert b"the app is down (app.py line 3)" in results(folder)
+
+
+def test_a_replay_on_workers_asks_nobody(folder: Path, address: str) -> None:
+    store = ("--store", str(folder / "answers.db"))
+    run(folder, *store, out="local")
+    (folder / "asked.txt").unlink()
+    run(folder, *store, "--replay", "--cluster", address)
+    assert results(folder) == results(folder, "local")
+    assert not (folder / "asked.txt").exists()
+
+
+def test_what_a_worker_cannot_load_ends_the_run_and_says_where(folder: Path, address: str) -> None:
+    here = f"import os\nif os.getpid() != {os.getpid()}:\n    raise OSError('no model here')\n"
+    (folder / "judge.py").write_text(here + JUDGE)
+    with pytest.raises(InputError, match=r"on a worker: .*judge.py line 3: OSError: no model here"):
+        run(folder, "--cluster", address)
+
+
+def test_a_store_that_fails_on_a_worker_ends_the_run(folder: Path, address: str) -> None:
+    write_cases(folder, 40, fatal=7)
+    (folder / "judge.py").write_text(with_end(SPOILS))
+    with pytest.raises(InputError, match=r"on a worker: the store .*answers\.db: .*no such table"):
+        run(folder, "--cluster", address, "--store", str(folder / "answers.db"))
+
+
+def test_cases_that_kill_every_worker_end_the_run(folder: Path, address: str) -> None:
+    write_cases(folder, 30, fatal=21)
+    (folder / "judge.py").write_text(with_end(DIES_ALWAYS))
+    with pytest.raises(InputError, match=r"died again and again while the cases from \d+ on"):
+        run(folder, "--cluster", address)
+
+
+def test_an_address_where_nobody_answers_is_named(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cluster, "_PATIENCE", 0.2)
+    with pytest.raises(InputError, match=r"no Dask scheduler .* tcp://127\.0\.0\.1:9: .*dask sch"):
+        run(folder, "--cluster", "tcp://127.0.0.1:9")
+    assert not (folder / "asked.txt").exists()
+
+
+def test_workers_that_are_not_there_are_missed(
+    folder: Path, address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cluster, "_PATIENCE", 1)
+    with pytest.raises(InputError, match=r"has \d of 9 workers"):
+        run(folder, "--cluster", address, "--workers", "9")
+
+
+def test_without_dask_the_extra_is_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    with pytest.raises(MissingExtraError, match=r"dagengine\[cluster\]"):
+        run(folder, "--cluster", "local")
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ("--cluster local --max-calls 5", "--max-calls holds for one process"),
+        ("--cluster local --budget 0", "--budget holds for one process"),
+        ("--cluster local --batch", "--batch holds for one process"),
+        ("--cluster local --trace", "--trace holds for one process"),
+        ("--workers 2", "--workers needs --cluster"),
+    ],
+)
+def test_options_that_a_cluster_cannot_keep_are_refused(
+    folder: Path, options: str, says: str
+) -> None:
+    said = run(folder, *options.split(), code=2)
+    assert says in " ".join(said.replace("│", " ").split())
+
+
+WAITS = """
+import anyio
+
+async def waits(question):
+    if "fatal" in question.messages[-1]["content"]:
+        LOG.with_name("reached").touch()
+        await anyio.sleep_forever()
+    return answer(question)
+
+judge = ScriptedJudge(waits)
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="processes are found in /proc")
+def test_an_interrupt_leaves_the_rows_and_no_process(folder: Path) -> None:
+    write_cases(folder, 40, fatal=30)
+    (folder / "judge.py").write_text(JUDGE + WAITS)
+    command = "run metrics.py --data cases.jsonl --judge judge.py:judge --cluster local --workers 2"
+    process = subprocess.Popen(
+        [sys.executable, "-m", "dagengine", *command.split()],
+        cwd=folder, stderr=subprocess.PIPE, text=True, start_new_session=True,
+    )  # fmt: skip
+    while not ((folder / "reached").exists() and (folder / "out" / "results.jsonl").exists()):
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.05)
+    os.killpg(process.pid, signal.SIGINT)  # what Ctrl-C does
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 130, said
+    assert re.search(r"interrupted: \d+ of 40 rows", said)
+    assert "Traceback" not in said
+    for _ in range(200):  # the last ones are just going
+        if not alive(process.pid):
+            break
+        time.sleep(0.05)
+    assert not alive(process.pid)
+
+
+def alive(session: int) -> list[int]:
+    """The processes of a session that have not ended."""
+    found: list[int] = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            state, _, _, leader = stat.read_text().rpartition(")")[2].split()[:4]
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        if int(leader) == session and state not in "ZX":
+            found.append(int(stat.parent.name))
+    return found
+
+
+def test_limits_are_divided_among_workers() -> None:
+    whole = Limits(max_in_flight=10, requests_per_minute=90, attempts=7)
+    part = cluster.shared(whole, 3)
+    assert (part.max_in_flight, part.requests_per_minute, part.attempts) == (3, 30, 7)
+    assert part.tokens_per_minute is None
+    assert cluster.shared(whole, 20).max_in_flight == 1
+
+
+def test_totals_add_up_and_one_without_a_price_leaves_none() -> None:
+    one = Totals(asked=3, shared=1, calls=2, usage=Usage(10, 5), cost=0.5)
+    two = Totals(asked=4, cached=2, failed=1, retried=1, calls=3, usage=Usage(1, 1), cost=0.25)
+    assert one + two == Totals(7, 1, 5, 1, 1, Usage(11, 6), 2, 0.75)
+    assert (one + Totals()).cost is None
+
+
+def test_parts_come_out_in_order_and_the_rest_is_kept_after_an_interrupt() -> None:
+    out: list[int] = []
+    rows = RowsInOrder(lambda row: out.append(row.index))
+    made = [CaseResult(index, "", ()) for index in range(8)]
+    rows.add(2, made[2:4])
+    assert out == []
+    rows.add(0, made[:2])
+    assert (out, rows.chunks) == ([0, 1, 2, 3], 2)
+    rows.add(6, made[6:])
+    rows.rest()
+    assert out == [0, 1, 2, 3, 6, 7]

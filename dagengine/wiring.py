@@ -26,7 +26,7 @@ from dagengine.liveness import (
     Start,
     cause_graph,
     circular_waits,
-    find_always,
+    find_given,
     find_tangles,
     mark_uncertain,
     only_after,
@@ -67,7 +67,8 @@ def wire(spec: MetricSpec) -> Wiring:
     causes = cause_graph(slots)
     reached = nx.descendants(causes, START)
     idle = [slot for slot in slots if slot not in reached]
-    find_always(slots)
+    for scope in scopes:
+        find_given(scope)
     find_tangles(slots)
     mark_uncertain(slots, causes)
     _rank(slots)

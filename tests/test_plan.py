@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import networkx as nx
@@ -82,6 +83,28 @@ def test_a_metric_under_a_verdict_runs_exactly_as_configured_by_itself() -> None
     assert nested.score == 0.0
     assert [step.node for step in nested.steps] == ["o", "inner > i"]
     assert done.totals.calls == 2  # the inner judgement is shared
+
+
+def test_what_a_metric_always_runs_is_known_to_run_under_a_verdict_too() -> None:
+    # `end` always runs, so that a verdict leads to it says nothing new; else `gate` would
+    # wait to learn whether `extra` runs, which `end` brings about by reading `first`.
+    end = yes_no("end", yes=9, no=3)
+    gate = yes_no("gate", yes=end, no=2)
+    extra = TaskNode("List more.", "extra", children=[gate], evaluation_params=["input"])
+    first = yes_no("first", yes=extra, no=1)
+    end.inputs = (first,)
+    start = TaskNode("List some.", "some", children=[end], evaluation_params=["input"])
+    choose = yes_no("choose", yes=gate, no=4)
+    inner = DAGMetric("inner", DAG(root_nodes=[start, choose]), combine="min")
+    outer = DAGMetric("outer", DAG(root_node=yes_no("o", yes=inner, no=1)))
+    names = ("first", "gate", "end", "choose")
+    for verdicts in itertools.product((True, False), repeat=len(names)):
+        known = dict(zip(names, verdicts, strict=True))
+        judge = ScriptedJudge({"o": True, "some": "this", "extra": "that", **known})
+        done = evaluate([CASE], [inner, outer], model=judge, show=False)
+        alone, under = done.rows[0].metrics
+        assert alone.failure is None
+        assert (under.score, len(under.steps)) == (alone.score, len(alone.steps) + 1)
 
 
 def test_a_nested_metric_keeps_its_own_judge_and_lends_its_parents_otherwise() -> None:

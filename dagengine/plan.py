@@ -34,6 +34,8 @@ class Unit:
 
     `sources` are (label, unit, slot) of what it reads; where a source may be dead its slot
     says whether it is there (-1: it always is). `constant` units are equal for every case.
+    Of a case's units that are ready the one with the least `urgency` starts first: those
+    that ask nothing, then by place.
     """
 
     index: int
@@ -44,6 +46,7 @@ class Unit:
     sources: tuple[tuple[str, int, int], ...]
     slots: tuple[int, ...]
     constant: bool
+    urgency: tuple[bool, int]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -250,6 +253,7 @@ class _Compiler:
             ),
             slots=tuple(self.number[slot] for slot in slots),
             constant=constant,
+            urgency=(first.node.asks, self.number[first]),
         )
 
     def _judge(self, slot: Slot) -> int:

@@ -124,11 +124,19 @@ class Plan:
             graph.add_edges_from((source, unit.index) for _, source, _ in unit.sources)
         for slot in (slot for slot in self.slots if slot.unit >= 0):
             reads = {source for _, source, _ in self.units[slot.unit].sources}
-            for target in (self.slots[number] for number in (*slot.targets, *slot.activates)):
+            for target in self._entered(slot):
                 # A pull runs from reader to source; its edge is there already.
                 if target.unit >= 0 and target.unit not in reads:
                     graph.add_edge(slot.unit, target.unit)
         return graph
+
+    def _entered(self, slot: PlanSlot) -> Iterable[PlanSlot]:
+        """Where liveness goes from a slot; into a nested metric it goes by its roots."""
+        for target in (self.slots[number] for number in (*slot.targets, *slot.activates)):
+            if target.nested < 0:
+                yield target
+            else:
+                yield from (self.slots[number] for number in target.activates)
 
     @property
     def fields(self) -> tuple[str, ...]:

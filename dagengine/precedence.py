@@ -107,7 +107,8 @@ class _Walk:
     def _now_settled(self, number: int, precedence: Precedence) -> None:
         self.settled[number] = precedence
         slot = self.plan.slots[number]
-        chosen = slot.branches.get(self.values[number].verdict, ())
+        # What decides nothing may have given anything at all as its verdict.
+        chosen = slot.branches[self.values[number].verdict] if slot.branches else ()
         for target in slot.targets:
             what = _LIVE if target in chosen else _LOST
             heapq.heappush(self.heap, (precedence, what, target))

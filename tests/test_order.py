@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import anyio
 import pytest
 
-from dagengine import Limits, a_evaluate, compile_metrics
+from dagengine import Limits, a_evaluate, compile_metrics, evaluate
 from dagengine.errors import MissingFieldError, ProviderError
 from dagengine.judges import ScriptedJudge
 from dagengine.metrics import DAGMetric
 from dagengine.metrics.dag import DAG, CodeNode, RatingNode, TaskNode
+from dagengine.node import NodeValue
 from dagengine.question import Question
 from dagengine.results import OutcomeKind
 from dagengine.test_case import LLMTestCase
@@ -127,3 +128,10 @@ def test_nodes_that_ask_nothing_come_first_in_the_topological_order() -> None:
     plan = compile_metrics([checked("m", question, last)])
     names = [slot.name for slot in plan.slots]
     assert names == ["y first", "z last", "a question", "rating"]
+
+
+def test_a_verdict_of_any_kind_from_what_decides_nothing_ends_no_run() -> None:
+    listed = CodeNode(lambda: NodeValue("v", verdict=cast(Any, ["l"])), name="listed")
+    broken = CodeNode(lambda listed: 1 / 0, inputs=[listed], name="broken")
+    done = evaluate(CASES, [DAGMetric("m", DAG(root_node=broken))], show=False)
+    assert [row.metrics[0].outcome for row in done.rows] == [OutcomeKind.CODE_ERROR] * 2

@@ -22,6 +22,7 @@ from dagengine.metrics.dag import (
     TaskNode,
     VerdictNode,
 )
+from dagengine.node import NodeValue
 from dagengine.question import Answer, Question, TokenChoice
 from dagengine.results import OutcomeKind
 from dagengine.test_case import ArenaTestCase, LLMTestCase
@@ -83,6 +84,23 @@ def test_a_metric_under_a_verdict_runs_exactly_as_configured_by_itself() -> None
     assert nested.score == 0.0
     assert [step.node for step in nested.steps] == ["o", "inner > i"]
     assert done.totals.calls == 2  # the inner judgement is shared
+
+
+def test_the_graph_of_a_plan_leads_from_a_verdict_into_a_nested_metric() -> None:
+    inner = DAGMetric("inner", DAG(root_node=yes_no("i")))
+    graph = compile_metrics([DAGMetric("outer", DAG(root_node=yes_no("o", yes=inner)))]).graph
+    names = nx.get_node_attributes(graph, "name")
+    assert [(names[a], names[b]) for a, b in graph.edges] == [("o", "inner > i")]
+
+
+@pytest.mark.parametrize(("how", "success"), [("last", True), ("min", False), ("mean", True)])
+def test_the_threshold_judges_a_combined_score_whatever_its_parts_say(
+    how: Any, success: bool
+) -> None:
+    bad = CodeNode(lambda: NodeValue(0.2, success=False), name="bad")
+    good = CodeNode(lambda: NodeValue(0.8, success=True), name="good")
+    metric = DAGMetric("m", DAG(root_nodes=[bad, good]), combine=how, threshold=0.5)
+    assert evaluate([CASE], [metric], show=False).rows[0].metrics[0].success is success
 
 
 def test_what_a_metric_always_runs_is_known_to_run_under_a_verdict_too() -> None:

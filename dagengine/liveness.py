@@ -42,11 +42,12 @@ def find_given(scope: Scope) -> None:
 def find_tangles(slots: Iterable[Slot]) -> None:
     """Find slots that may make each other live: a node, say, and a later one that reads it.
 
-    Counting lost causes would never tell that such slots are dead.
+    Counting lost causes would never tell that such slots are dead. What is live whenever
+    its metric is dies with it.
     """
     graph: nx.DiGraph[Slot] = nx.DiGraph()
     for slot in slots:
-        graph.add_edges_from((slot, target) for target in slot.leads_to() if not target.always)
+        graph.add_edges_from((slot, target) for target in slot.leads_to() if not target.given)
     for group in nx.strongly_connected_components(graph):
         if len(group) > 1:
             for slot in group:

@@ -138,6 +138,8 @@ class _Walk:
         self.settled[number] = precedence
         for target in (*slot.activates, *slot.targets):
             heapq.heappush(self.heap, (precedence, _LOST, target))
+        for part in self.plan.scopes[slot.nested].slots if slot.nested >= 0 else ():
+            heapq.heappush(self.heap, (precedence, _DEAD, part))
         self._tell_readers(number)
 
     def _tell_readers(self, number: int) -> None:

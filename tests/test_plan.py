@@ -103,6 +103,20 @@ def test_the_threshold_judges_a_combined_score_whatever_its_parts_say(
     assert evaluate([CASE], [metric], show=False).rows[0].metrics[0].success is success
 
 
+@pytest.mark.parametrize("verdict", [True, False])
+def test_what_a_metric_always_runs_lives_and_dies_with_it(verdict: bool) -> None:
+    # `words` makes `last` live, which makes `words` live: by themselves they would never die.
+    words = TaskNode("List the words.", "words", evaluation_params=["input"])
+    last = yes_no("last", yes=8, inputs=[words])
+    words.children.append(last)
+    inner = DAGMetric("inner", DAG(root_node=words))
+    outer = DAGMetric("outer", DAG(root_node=yes_no("o", yes=inner, no=1)))
+    assert not any(slot.tangle for slot in compile_metrics([outer]).slots)
+    judge = ScriptedJudge({"o": verdict, "words": "some", "last": True})
+    result = evaluate([CASE], [outer], model=judge, show=False).rows[0].metrics[0]
+    assert (result.score, len(result.steps)) == ((0.8, 3) if verdict else (0.1, 1))
+
+
 def test_what_a_metric_always_runs_is_known_to_run_under_a_verdict_too() -> None:
     # `end` always runs, so that a verdict leads to it says nothing new; else `gate` would
     # wait to learn whether `extra` runs, which `end` brings about by reading `first`.

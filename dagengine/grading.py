@@ -49,9 +49,9 @@ def grade(plan: Plan, scope: int, values: Values) -> Grade:
             )
         scores.append(score)
     last = values[reached[-1].index]
-    return Grade(
-        _combined(scores, part.spec.combine), None, last.mode, tuple(reached), last.success
-    )
+    # One's own word on success goes with one's own score, not with a combined one.
+    own = last.success if len(reached) == 1 or part.spec.combine == "last" else None
+    return Grade(_combined(scores, part.spec.combine), None, last.mode, tuple(reached), own)
 
 
 def _no_terminal(metric: str) -> Failure:

@@ -11,7 +11,7 @@ from typing import Literal
 
 import networkx as nx
 
-from dagengine.slots import Slot, order
+from dagengine.slots import Scope, Slot, order
 
 Start = Literal["start"]
 START: Start = "start"  # where liveness comes from; networkx has no use for None
@@ -29,24 +29,25 @@ def cause_graph(slots: Iterable[Slot]) -> nx.DiGraph[Slot | Start]:
     return graph
 
 
-def find_always(slots: Iterable[Slot]) -> None:
-    """Mark the slots that are live whatever the verdicts are."""
-    waiting = [slot for slot in slots if slot.root]
+def find_given(scope: Scope) -> None:
+    """Mark the slots that are live whenever their metric is, whatever its verdicts are."""
+    waiting = [scope.slots[root] for root in scope.spec.graph.root_nodes]
     while waiting:
         slot = waiting.pop()
-        if not slot.always:
-            slot.always = True
+        if not slot.given:
+            slot.given = True
             waiting += [*slot.activates, *slot.pulls()]
 
 
 def find_tangles(slots: Iterable[Slot]) -> None:
     """Find slots that may make each other live: a node, say, and a later one that reads it.
 
-    Counting lost causes would never tell that such slots are dead.
+    Counting lost causes would never tell that such slots are dead. What is live whenever
+    its metric is dies with it.
     """
     graph: nx.DiGraph[Slot] = nx.DiGraph()
     for slot in slots:
-        graph.add_edges_from((slot, target) for target in slot.leads_to() if not target.always)
+        graph.add_edges_from((slot, target) for target in slot.leads_to() if not target.given)
     for group in nx.strongly_connected_components(graph):
         if len(group) > 1:
             for slot in group:
@@ -57,7 +58,9 @@ def circular_waits(slots: Iterable[Slot]) -> list[Slot]:
     """Slots that would wait for ever, each to learn what only the others can decide.
 
     In the graph, (slot, False) is knowing whether a slot is live, (slot, True) its value.
-    Only readers of something that may be dead have to know the former.
+    Only readers of something that may be dead have to know the former. Every metric is
+    looked at by itself: nothing outside waits for a part of a nested one, and its parts
+    wait for nothing outside once it is live.
     """
     graph: nx.DiGraph[tuple[Slot, bool]] = nx.DiGraph()
     for slot in slots:
@@ -65,11 +68,9 @@ def circular_waits(slots: Iterable[Slot]) -> list[Slot]:
         graph.add_edges_from(((source.slot, True), value) for source in slot.sources)
         unsure = (source.slot for source in slot.sources if not source.certain)
         graph.add_edges_from(((source, False), value) for source in unsure)
-        if slot.nested is not None:
-            graph.add_edges_from(((part, True), value) for part in slot.nested.slots.values())
-        open_targets = [target for target in slot.leads_to() if not target.always]
+        open_targets = (target for target in slot.leads_to() if not target.given)
         graph.add_edges_from((known, (target, False)) for target in open_targets)
-        verdicts = (target for _, target in slot.branches if not target.always)
+        verdicts = (target for _, target in slot.branches if not target.given)
         graph.add_edges_from((value, (target, False)) for target in verdicts)
     parts = nx.strongly_connected_components(graph)
     circles = (part for part in parts if len(part) > 1 and any(value for _, value in part))
@@ -145,7 +146,7 @@ def mark_uncertain(slots: Iterable[Slot], causes: nx.DiGraph[Slot | Start]) -> N
     below: dict[Slot, set[Slot]] = {}
     for slot in slots:
         for source in slot.sources:
-            if source.pulled or source.slot.always:
+            if source.pulled or source.slot.given:
                 continue
             if set(causes.predecessors(slot)) == {source.slot}:
                 continue

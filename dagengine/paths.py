@@ -97,7 +97,6 @@ class Walker:
         scopes = (replace(s, spec=replace(s.spec, combine="last")) for s in plan.scopes)
         self.plan = replace(plan, scopes=tuple(scopes))
         self.odds = odds or {}
-        self.first_slot = [min(unit.slots) for unit in plan.units]
         self.others = [
             {m.index: _FORETOLD for m in plan.metrics if m is not metric} for metric in plan.metrics
         ]
@@ -166,7 +165,7 @@ class _Drive:
     now: int = 0
     weight: float = 1.0
     units: list[int] = field(default_factory=list)
-    ready: list[tuple[int, int]] = field(default_factory=list)
+    ready: list[tuple[tuple[bool, int], int]] = field(default_factory=list)
     open: list[tuple[int, int, int]] = field(default_factory=list)
     taken: list[tuple[int, int]] = field(default_factory=list)  # (turn, number of turns)
     fails: bool = False
@@ -203,7 +202,7 @@ class _Drive:
             for unit in dropped:
                 self.state.cancelled(unit)
         for unit in self.state.ready:
-            heapq.heappush(self.ready, (self.walker.first_slot[unit], unit))
+            heapq.heappush(self.ready, (self.walker.plan.units[unit].urgency, unit))
         self.state.ready.clear()
 
     def _start(self, unit: int) -> None:

@@ -35,6 +35,8 @@ class Unit:
     `judges` are those that it asks: the metric's own, or its panel's. `sources` are
     (label, unit, slot) of what it reads; where a source may be dead its slot
     says whether it is there (-1: it always is). `constant` units are equal for every case.
+    Of a case's units that are ready the one with the least `urgency` starts first: those
+    that ask nothing, then by place.
     """
 
     index: int
@@ -45,6 +47,7 @@ class Unit:
     sources: tuple[tuple[str, int, int], ...]
     slots: tuple[int, ...]
     constant: bool
+    urgency: tuple[bool, int]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -122,11 +125,19 @@ class Plan:
             graph.add_edges_from((source, unit.index) for _, source, _ in unit.sources)
         for slot in (slot for slot in self.slots if slot.unit >= 0):
             reads = {source for _, source, _ in self.units[slot.unit].sources}
-            for target in (self.slots[number] for number in (*slot.targets, *slot.activates)):
+            for target in self._entered(slot):
                 # A pull runs from reader to source; its edge is there already.
                 if target.unit >= 0 and target.unit not in reads:
                     graph.add_edge(slot.unit, target.unit)
         return graph
+
+    def _entered(self, slot: PlanSlot) -> Iterable[PlanSlot]:
+        """Where liveness goes from a slot; into a nested metric it goes by its roots."""
+        for target in (self.slots[number] for number in (*slot.targets, *slot.activates)):
+            if target.nested < 0:
+                yield target
+            else:
+                yield from (self.slots[number] for number in target.activates)
 
     @property
     def fields(self) -> tuple[str, ...]:
@@ -251,6 +262,7 @@ class _Compiler:
             ),
             slots=tuple(self.number[slot] for slot in slots),
             constant=constant,
+            urgency=(first.node.asks, self.number[first]),
         )
 
     def _judge(self, slot: Slot) -> int:

@@ -107,7 +107,8 @@ class _Walk:
     def _now_settled(self, number: int, precedence: Precedence) -> None:
         self.settled[number] = precedence
         slot = self.plan.slots[number]
-        chosen = slot.branches.get(self.values[number].verdict, ())
+        # What decides nothing may have given anything at all as its verdict.
+        chosen = slot.branches[self.values[number].verdict] if slot.branches else ()
         for target in slot.targets:
             what = _LIVE if target in chosen else _LOST
             heapq.heappush(self.heap, (precedence, what, target))
@@ -137,6 +138,8 @@ class _Walk:
         self.settled[number] = precedence
         for target in (*slot.activates, *slot.targets):
             heapq.heappush(self.heap, (precedence, _LOST, target))
+        for part in self.plan.scopes[slot.nested].slots if slot.nested >= 0 else ():
+            heapq.heappush(self.heap, (precedence, _DEAD, part))
         self._tell_readers(number)
 
     def _tell_readers(self, number: int) -> None:

@@ -1,8 +1,8 @@
 """Runs a plan over cases: the only module that starts tasks.
 
-Workers take ready units from one heap (earlier cases first) and admit the next case when
-nothing is ready, so memory is bounded by what is in flight and not by the data set. Rows
-leave in data set order.
+Workers take ready units from one heap (earlier cases first, and of a case what asks nothing
+first) and admit the next case when nothing is ready, so memory is bounded by what is in
+flight and not by the data set. Rows leave in data set order.
 """
 
 from __future__ import annotations
@@ -87,9 +87,8 @@ class Runner:
         self._emit = emit
         self._judges = judges
         self._constants = constants or Constants(plan)
-        self._first_slot = [min(unit.slots) for unit in plan.units]
         self._source: Source[Item] = PulledSource(())
-        self._heap: list[tuple[int, int, int, _Run]] = []
+        self._heap: list[tuple[int, tuple[bool, int], int, _Run]] = []
         self._goldens: deque[tuple[int, Golden | ConversationalGolden]] = deque()
         self._completing = 0
         self._open = 0
@@ -262,7 +261,8 @@ class Runner:
         run.state.cancel.clear()
         # Last: a unit that is wanted again after all is ready once more.
         for unit in run.state.ready:
-            heapq.heappush(self._heap, (run.index, self._first_slot[unit], unit, run))
+            urgency = self._plan.units[unit].urgency
+            heapq.heappush(self._heap, (run.index, urgency, unit, run))
         run.state.ready.clear()
 
     async def _step(self, run: _Run, unit: Unit) -> None:

@@ -46,10 +46,11 @@ class CaseState:
         self._rulings: dict[int, Ruling] = {}  # by metric, once something has failed
         self._news: set[int] = set()  # failing metrics to rule on anew
         self._results: dict[int, MetricResult] = {}
-        # Slots to work through: made live, with one source settled, with one cause lost.
+        # Slots to work through: made live, with one source settled, with one or all causes lost.
         self._made_live: list[int] = []
         self._source_done: list[int] = []
         self._cause_lost: list[int] = []
+        self._dying: list[int] = []  # parts of a nested metric that is dead
         for metric in plan.metrics:
             if missing and metric.index in missing:
                 why = missing[metric.index]
@@ -113,6 +114,8 @@ class CaseState:
                 self._become_live(self._made_live.pop())
             elif self._source_done:
                 self._source_settled(self._source_done.pop())
+            elif self._dying:
+                self._lose_all(self._dying.pop())
             # After all that is live is known to be: it may still support a tangle.
             elif self._cause_lost:
                 self._lose_cause(self._cause_lost.pop())
@@ -131,6 +134,10 @@ class CaseState:
             self._take(number, NodeValue(slot.score, score=slot.score))
         elif slot.kind == "node" and not self._sources[number]:
             self._run(number)
+
+    def _lose_all(self, number: int) -> None:
+        if self._live[number] == _UNKNOWN:
+            self._die(number)
 
     def _lose_cause(self, number: int) -> None:
         """One way to become live is gone; with the last one a slot is dead."""
@@ -151,6 +158,8 @@ class CaseState:
         slot = self.plan.slots[number]
         self._live[number] = _DEAD
         self._cause_lost += (*slot.activates, *slot.targets)
+        if slot.nested >= 0:
+            self._dying += self.plan.scopes[slot.nested].slots
         self._settle(number)
 
     def _source_settled(self, number: int) -> None:

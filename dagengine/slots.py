@@ -47,7 +47,7 @@ class Slot:
     score: float | None = None
     nested: Scope | None = None
     root: bool = False
-    always: bool = False
+    given: bool = False  # live whenever its metric is
     grades: bool = False
     branches: list[tuple[Any, Slot]] = field(default_factory=list)
     activates: list[Slot] = field(default_factory=list)
@@ -55,6 +55,11 @@ class Slot:
     tangle: frozenset[Slot] = frozenset()  # slots that may make each other live, if any
     generation: int = 0
     rank: int = 0
+
+    @property
+    def always(self) -> bool:
+        """Whether it is live in every case."""
+        return self.given and self.scope.owner is None
 
     def pulls(self) -> Iterator[Slot]:
         """Inputs: this slot's liveness makes them live."""

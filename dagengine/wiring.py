@@ -26,7 +26,7 @@ from dagengine.liveness import (
     Start,
     cause_graph,
     circular_waits,
-    find_always,
+    find_given,
     find_tangles,
     mark_uncertain,
     only_after,
@@ -67,7 +67,8 @@ def wire(spec: MetricSpec) -> Wiring:
     causes = cause_graph(slots)
     reached = nx.descendants(causes, START)
     idle = [slot for slot in slots if slot not in reached]
-    find_always(slots)
+    for scope in scopes:
+        find_given(scope)
     find_tangles(slots)
     mark_uncertain(slots, causes)
     _rank(slots)
@@ -201,12 +202,18 @@ def _generations(scope: Scope) -> None:
 
 
 def _rank(slots: list[Slot]) -> None:
-    """Number the slots in topological order; a nested metric comes after all of its slots."""
+    """Number the slots in topological order; a nested metric comes after all of its slots.
+
+    What asks nothing comes before what asks wherever it may: its failure then needs no
+    answer, and its place does not depend on anybody's name.
+    """
     graph: nx.DiGraph[Any] = _flow(slots)
     for slot in slots:
         if slot.nested is not None:
             graph.add_edges_from((part, _Done(slot)) for part in _inside(slot.nested))
-    sequence = nx.lexicographical_topological_sort(graph, key=lambda item: order(_slot_of(item)))
+    sequence = nx.lexicographical_topological_sort(
+        graph, key=lambda item: _free_first(_slot_of(item))
+    )
     places = [item for item in sequence if isinstance(item, _Done) or item.nested is None]
     for rank, item in enumerate(places):
         _slot_of(item).rank = rank
@@ -217,6 +224,10 @@ class _Done:
     """The moment when a nested metric has its result."""
 
     slot: Slot
+
+
+def _free_first(slot: Slot) -> tuple[bool, int, str]:
+    return slot.node is not None and slot.node.asks, *order(slot)
 
 
 def _slot_of(item: Slot | _Done) -> Slot:

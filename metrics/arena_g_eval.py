@@ -32,7 +32,6 @@ from dagengine.results import MetricResult
 from dagengine.test_case import LLMTestCase, LLMTestCaseParams, read_field
 
 TIE = "tie"
-# The check of a case comes before the steps are asked for; see STEPS_LABEL.
 _CONTESTANTS = "contestants"
 _WINNER = "winner"
 # Shown once when all contestants have the same; what a contestant made is always its own.

@@ -15,7 +15,6 @@ from dagengine.nodes import CodeNode
 from dagengine.prompts import Evidence, evidence_of
 from dagengine.test_case import ConversationalTestCase, Turn
 
-# The check of a case comes before the steps are asked for; see STEPS_LABEL.
 _CONVERSATION = "conversation"
 _OF_CASE = frozenset(ConversationalTestCase.model_fields) - {"turns"}
 _OF_TURN = frozenset(Turn.model_fields) - _OF_CASE

@@ -18,8 +18,6 @@ from dagengine.nodes import TaskNode
 from dagengine.question import Message, Question
 from dagengine.test_case import LLMTestCaseParams, field_name
 
-# Nodes of one layer stand in the order of their names: a node that checks a case before the
-# steps are asked for has a name that comes before this one.
 STEPS_LABEL = "evaluation steps"
 
 

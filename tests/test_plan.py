@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import networkx as nx
@@ -21,6 +22,7 @@ from dagengine.metrics.dag import (
     TaskNode,
     VerdictNode,
 )
+from dagengine.node import NodeValue
 from dagengine.question import Answer, Question, TokenChoice
 from dagengine.results import OutcomeKind
 from dagengine.test_case import ArenaTestCase, LLMTestCase
@@ -82,6 +84,59 @@ def test_a_metric_under_a_verdict_runs_exactly_as_configured_by_itself() -> None
     assert nested.score == 0.0
     assert [step.node for step in nested.steps] == ["o", "inner > i"]
     assert done.totals.calls == 2  # the inner judgement is shared
+
+
+def test_the_graph_of_a_plan_leads_from_a_verdict_into_a_nested_metric() -> None:
+    inner = DAGMetric("inner", DAG(root_node=yes_no("i")))
+    graph = compile_metrics([DAGMetric("outer", DAG(root_node=yes_no("o", yes=inner)))]).graph
+    names = nx.get_node_attributes(graph, "name")
+    assert [(names[a], names[b]) for a, b in graph.edges] == [("o", "inner > i")]
+
+
+@pytest.mark.parametrize(("how", "success"), [("last", True), ("min", False), ("mean", True)])
+def test_the_threshold_judges_a_combined_score_whatever_its_parts_say(
+    how: Any, success: bool
+) -> None:
+    bad = CodeNode(lambda: NodeValue(0.2, success=False), name="bad")
+    good = CodeNode(lambda: NodeValue(0.8, success=True), name="good")
+    metric = DAGMetric("m", DAG(root_nodes=[bad, good]), combine=how, threshold=0.5)
+    assert evaluate([CASE], [metric], show=False).rows[0].metrics[0].success is success
+
+
+@pytest.mark.parametrize("verdict", [True, False])
+def test_what_a_metric_always_runs_lives_and_dies_with_it(verdict: bool) -> None:
+    # `words` makes `last` live, which makes `words` live: by themselves they would never die.
+    words = TaskNode("List the words.", "words", evaluation_params=["input"])
+    last = yes_no("last", yes=8, inputs=[words])
+    words.children.append(last)
+    inner = DAGMetric("inner", DAG(root_node=words))
+    outer = DAGMetric("outer", DAG(root_node=yes_no("o", yes=inner, no=1)))
+    assert not any(slot.tangle for slot in compile_metrics([outer]).slots)
+    judge = ScriptedJudge({"o": verdict, "words": "some", "last": True})
+    result = evaluate([CASE], [outer], model=judge, show=False).rows[0].metrics[0]
+    assert (result.score, len(result.steps)) == ((0.8, 3) if verdict else (0.1, 1))
+
+
+def test_what_a_metric_always_runs_is_known_to_run_under_a_verdict_too() -> None:
+    # `end` always runs, so that a verdict leads to it says nothing new; else `gate` would
+    # wait to learn whether `extra` runs, which `end` brings about by reading `first`.
+    end = yes_no("end", yes=9, no=3)
+    gate = yes_no("gate", yes=end, no=2)
+    extra = TaskNode("List more.", "extra", children=[gate], evaluation_params=["input"])
+    first = yes_no("first", yes=extra, no=1)
+    end.inputs = (first,)
+    start = TaskNode("List some.", "some", children=[end], evaluation_params=["input"])
+    choose = yes_no("choose", yes=gate, no=4)
+    inner = DAGMetric("inner", DAG(root_nodes=[start, choose]), combine="min")
+    outer = DAGMetric("outer", DAG(root_node=yes_no("o", yes=inner, no=1)))
+    names = ("first", "gate", "end", "choose")
+    for verdicts in itertools.product((True, False), repeat=len(names)):
+        known = dict(zip(names, verdicts, strict=True))
+        judge = ScriptedJudge({"o": True, "some": "this", "extra": "that", **known})
+        done = evaluate([CASE], [inner, outer], model=judge, show=False)
+        alone, under = done.rows[0].metrics
+        assert alone.failure is None
+        assert (under.score, len(under.steps)) == (alone.score, len(alone.steps) + 1)
 
 
 def test_a_nested_metric_keeps_its_own_judge_and_lends_its_parents_otherwise() -> None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Sequence
 from typing import Any
 
 import anyio
 import lexical as benchmark
 import pytest
+from hostile import no_hanging
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
@@ -503,10 +503,10 @@ def test_no_text_changes_what_is_judged(texts: list[str]) -> None:
 
 @pytest.mark.parametrize("piece", [".", "a ", "A. ", "a\n", "<", "a.\n", ".\"'", "塔", "1 "])
 def test_long_texts_take_little_time(piece: str) -> None:
-    started = time.perf_counter()
-    asked(task(Questions, piece * 100_000))
-    said(listing(SUPPORTED, [piece * 100_000]))
-    assert time.perf_counter() - started < 3
+    """Quadratic work on them would take minutes."""
+    with no_hanging():
+        asked(task(Questions, piece * 100_000))
+        said(listing(SUPPORTED, [piece * 100_000]))
 
 
 # The metrics, out of the box.

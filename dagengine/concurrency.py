@@ -44,11 +44,12 @@ class Concurrency:
     """
 
     def __init__(self, ceiling: int, start: int = START) -> None:
-        self.limit = min(start, ceiling)
+        self.limit = self._start = min(start, ceiling)
         self._ceiling = ceiling
         self._serial = 0
         self._epoch = 0  # the last serial number before the last step back
         self._known: int | None = None  # what was too much; None during slow start
+        self._least = 0  # no rejection of a call from before the last step back says less
         self._step = 1
         self._held, self._hold = 0, _HOLD
         self._good = self._bad = 0  # finished calls of this round
@@ -73,24 +74,33 @@ class Concurrency:
     def rejected(self, serial: int, in_flight: int) -> bool:
         """The judge said that it is too much; whether it means all calls, as far as one can tell.
 
-        That is so unless rejections are being found to be, or known to be, independent of
-        the load.
+        That is so unless trying out a greater number explains it, or rejections are being
+        found to be, or known to be, independent of the load.
         """
         if serial <= self._epoch:
-            return self._trial is None and not self._trusted
+            self._refine(in_flight)
+            return False
         self._bad += 1
+        slack, trying = self.limit // _SLACK, self._is_trying
         if self._trial or self._trusted:
             heavy = self._bad > _MILD * max(self.limit, self._good + self._bad)
         else:
-            heavy = True
-            if self._bad > self._slack or self._step > 1:
+            heavy = self._bad > slack and not trying
+            if self._bad > max(1, slack) or self._step > 1:
                 self._retreat(min(self.limit, in_flight))
         self._count(saturated=True)
         return heavy
 
     @property
-    def _slack(self) -> int:
-        return max(1, self.limit // _SLACK)
+    def _is_trying(self) -> bool:
+        """Whether more calls are under way than the judge was ever seen to take."""
+        return self._step > 1 or (self._known is None and self.limit > self._start)
+
+    def _refine(self, in_flight: int) -> None:
+        """Another one of the calls from before the step back: so many were still too much."""
+        if self._known is not None and max(self._least, self.limit - 1) < in_flight < self._known:
+            self._known = in_flight
+            self.limit = min(self.limit, max(1, in_flight - 1))
 
     def _retreat(self, too_much: int) -> None:
         """Rejections: give up what was being tried out, or really have fewer calls."""
@@ -102,7 +112,7 @@ class Concurrency:
             self.limit = max(self.limit, min(known, too_much) - 1)
 
     def _step_back(self, too_much: int, factor: float) -> None:
-        self._known = too_much
+        self._known, self._least = too_much, int(too_much * _FAR_BACK)
         self.limit = max(1, int(too_much * factor))
         self._epoch = self._serial
         self._good = self._bad = self._trusted = 0

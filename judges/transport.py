@@ -27,12 +27,12 @@ class AiohttpTransport(httpx2.AsyncBaseTransport):
         self._session: aiohttp.ClientSession | None = None
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        """Send a request with its whole body, and read the whole answer."""
+        """Send a request, and read the whole answer."""
         session = self._session or self._open(request.url)
         async with session.request(
             request.method,
             str(request.url),
-            data=request.content or None,
+            data=await request.aread() or None,
             headers=[(name.decode(), value.decode()) for name, value in request.headers.raw],
             allow_redirects=False,
         ) as response:

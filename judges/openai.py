@@ -10,7 +10,7 @@ import json
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from functools import cache
+from functools import cache, cached_property
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
@@ -93,7 +93,7 @@ class OpenAIJudge:
         self._logprobs = True
         self._temperature = True
 
-    @property
+    @cached_property
     def identity(self) -> str:
         """Model, endpoint and parameters: what may change an answer."""
         where = self.base_url or (str(self._given.base_url) if self._given else "default")

@@ -3,9 +3,9 @@
     python benchmarks/limits.py [--calls 4000] [--latency 0.1]
 
 One server in a process of its own. First with a hidden capacity of 40 calls at once, which
-rejects the 41st, with and without Retry-After: the adaptive limit beside fixed ones. Then without a limit, then with
-10 % 429 (and Retry-After), 5 % 500, 2 % dropped connections and 3 % malformed answers, in
-each case against the ideal `calls * latency / calls at once`.
+rejects the 41st, with and without Retry-After: the adaptive limit beside fixed ones. Then
+without a limit, then with 10 % 429 (and Retry-After), 5 % 500, 2 % dropped connections and 3 %
+malformed answers, in each case against the ideal `calls * latency / calls at once`.
 """
 
 from __future__ import annotations

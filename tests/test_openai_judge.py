@@ -699,6 +699,15 @@ async def test_a_server_that_is_there_is_found_reachable() -> None:
     assert server.requests == []
 
 
+async def test_a_proxy_of_the_environment_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    with OpenAIServer(lambda body: Reply(OK)) as proxy:
+        for name in ("HTTP_PROXY", "NO_PROXY", "no_proxy"):
+            monkeypatch.delenv(name, raising=False)
+        monkeypatch.setenv("http_proxy", proxy.base_url.removesuffix("/v1"))
+        judge = OpenAIJudge("m", base_url="http://judge.invalid/v1")
+        assert (await judge.answer(question())).value.verdict == "Yes"
+
+
 async def test_a_session_ends_with_its_connections_closed() -> None:
     with OpenAIServer(lambda body: Reply(OK)) as server:
         judge = OpenAIJudge("m", base_url=server.base_url)

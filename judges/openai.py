@@ -93,9 +93,13 @@ class OpenAIJudge:
         self._logprobs = True
         self._temperature = True
 
-    @cached_property
+    @property
     def identity(self) -> str:
         """Model, endpoint and parameters: what may change an answer."""
+        return self._identity
+
+    @cached_property
+    def _identity(self) -> str:
         where = self.base_url or (str(self._given.base_url) if self._given else "default")
         parameters = json.dumps(self._parameters, sort_keys=True, default=str)
         return f"openai {self.model} at {where} with {parameters}"

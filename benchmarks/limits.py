@@ -3,9 +3,9 @@
     python benchmarks/limits.py [--calls 4000] [--latency 0.1]
 
 One server in a process of its own. First with a hidden capacity of 40 calls at once, which
-rejects the 41st: the adaptive limit beside fixed ones. Then without a limit, then with
-10 % 429 (and Retry-After), 5 % 500, 2 % dropped connections and 3 % malformed answers, in
-each case against the ideal `calls * latency / calls at once`.
+rejects the 41st, with and without Retry-After: the adaptive limit beside fixed ones. Then
+without a limit, then with 10 % 429 (and Retry-After), 5 % 500, 2 % dropped connections and 3 %
+malformed answers, in each case against the ideal `calls * latency / calls at once`.
 """
 
 from __future__ import annotations
@@ -46,9 +46,8 @@ FAULTS = (("429", 0.10), ("500", 0.05), ("drop", 0.02), ("garbage", 0.03), ("ok"
 class Fixed(Concurrency):
     """A limit that learns nothing: what the adaptive one is compared with."""
 
-    def __init__(self, ceiling: int) -> None:
-        super().__init__(ceiling)
-        self.limit = ceiling
+    def __init__(self, ceiling: int, start: int = 0) -> None:
+        super().__init__(ceiling, ceiling)
 
     def succeeded(self, serial: int, in_flight: int) -> None:
         """Learn nothing."""
@@ -67,15 +66,19 @@ class Unruly:
         self._dice = random.Random(5)
 
     async def __call__(self, request: web.BaseRequest) -> web.Response:
-        """`/limited/…` rejects beyond the capacity, `/faulty/…` fails now and then."""
+        """`/limited/…` rejects beyond the capacity, `/faulty/…` fails now and then.
+
+        `/asking/…` is limited and asks to wait.
+        """
         await request.read()
         fate = "ok"
-        if request.path.startswith("/limited") and self._inside >= CAPACITY:
-            fate = "429 full"
+        if request.path.startswith(("/limited", "/asking")) and self._inside >= CAPACITY:
+            fate = "429 wait" if request.path.startswith("/asking") else "429 full"
         elif request.path.startswith("/faulty"):
             fate = self._dice.choices([f for f, _ in FAULTS], [share for _, share in FAULTS])[0]
         if fate.startswith("429"):
-            headers = {"Retry-After": "1"} if fate == "429" else {}
+            waits = {"429": "1", "429 wait": "0.5"}
+            headers = {"Retry-After": waits[fate]} if fate in waits else {}
             return web.json_response({"error": {"message": fate}}, status=429, headers=headers)
         if fate == "500":
             return web.json_response({"error": {"message": fate}}, status=500)
@@ -162,6 +165,7 @@ def main(
     patient: dict[str, Any] = {"attempts": 100, "max_backoff": 2.0}
     with running(latency) as url:
         row("limited", "adaptive, up to 64", Limits(max_in_flight=CEILING, **patient), CAPACITY)
+        row("asking", "adaptive, up to 64", Limits(max_in_flight=CEILING, **patient), CAPACITY)
         for width in map(int, widths.split(",")):
             with mock.patch.object(limiter, "Concurrency", Fixed):
                 limits = Limits(max_in_flight=width, **patient)

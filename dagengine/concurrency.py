@@ -4,7 +4,8 @@ A control law without clock or I/O. It counts in *rounds*: as many finished call
 be under way, which is about one round trip. It grows by one per success until the first
 rejections (slow start), then steps back, creeps towards the number that was too much,
 waits below it for a while, and tries beyond it in growing steps (the idea of binary
-increase: Xu, Harfoush, Rhee, "Binary increase congestion control", INFOCOM 2004).
+increase: Xu, Harfoush, Rhee, "Binary increase congestion control", INFOCOM 2004). What was
+too much is read off the last rejection of a burst: so many calls were still under way.
 
 Some servers reject calls whatever the load. Stepping back does not help there, so it is
 undone when the calls that started after it fare as badly as those before.
@@ -21,7 +22,8 @@ _SLACK = 20  # one rejection in so many calls is no reason to step back
 _HOLD = 12  # clean rounds just below the number that was too much, at first
 _LONGEST_HOLD = 200
 _MILD = 0.35  # a share of rejections that may have nothing to do with the load
-_SAMPLE = 96  # fewer finished calls than this say little about a small share
+_SAMPLE = 96  # fewer finished calls than this say little about a small share,
+_PLENTY = 8  # but so many rejections among them say enough
 _TRUST = 48  # rounds for which rejections are then taken to be independent of the load
 
 
@@ -49,6 +51,8 @@ class Concurrency:
         self._serial = 0
         self._epoch = 0  # the last serial number before the last step back
         self._known: int | None = None  # what was too much; None during slow start
+        self._least = 0  # no rejection of a call from before the last step back says less
+        self._proven = 0  # what was taken since, or before if that was less
         self._step = 1
         self._held, self._hold = 0, _HOLD
         self._good = self._bad = 0  # finished calls of this round
@@ -67,30 +71,40 @@ class Concurrency:
         self._good += 1
         saturated = in_flight >= self.limit
         if self._known is None and saturated and self.limit < self._ceiling:
+            self._proven = self._proven or self.limit
             self.limit += 1
         self._count(saturated)
 
     def rejected(self, serial: int, in_flight: int) -> bool:
         """The judge said that it is too much; whether it means all calls, as far as one can tell.
 
-        That is so unless rejections are being found to be, or known to be, independent of
-        the load.
+        That is so unless trying out a greater number explains it, or rejections are being
+        found to be, or known to be, independent of the load.
         """
         if serial <= self._epoch:
-            return self._trial is None and not self._trusted
+            self._refine(in_flight)
+            return False
         self._bad += 1
+        slack, trying = self.limit // _SLACK, self._is_trying
         if self._trial or self._trusted:
             heavy = self._bad > _MILD * max(self.limit, self._good + self._bad)
         else:
-            heavy = True
-            if self._bad > self._slack or self._step > 1:
+            heavy = self._bad > slack and not trying
+            if self._bad > max(1, slack) or self._step > 1:
                 self._retreat(min(self.limit, in_flight))
         self._count(saturated=True)
         return heavy
 
     @property
-    def _slack(self) -> int:
-        return max(1, self.limit // _SLACK)
+    def _is_trying(self) -> bool:
+        """Whether more calls are under way than the judge was ever seen to take."""
+        return 0 < self._proven < self.limit
+
+    def _refine(self, in_flight: int) -> None:
+        """Another one of the calls from before the step back: so many were still too much."""
+        if self._known is not None and max(self._least, self.limit - 1) < in_flight < self._known:
+            self._known = in_flight
+            self.limit = min(self.limit, max(1, in_flight - 1))
 
     def _retreat(self, too_much: int) -> None:
         """Rejections: give up what was being tried out, or really have fewer calls."""
@@ -102,8 +116,9 @@ class Concurrency:
             self.limit = max(self.limit, min(known, too_much) - 1)
 
     def _step_back(self, too_much: int, factor: float) -> None:
-        self._known = too_much
+        self._known, self._least = too_much, int(too_much * _FAR_BACK)
         self.limit = max(1, int(too_much * factor))
+        self._proven = min(self._proven, self.limit)
         self._epoch = self._serial
         self._good = self._bad = self._trusted = 0
         self._pause()
@@ -117,7 +132,8 @@ class Concurrency:
     def _count(self, saturated: bool) -> None:
         """Draw the consequences when a round is complete."""
         total, bad = self._good + self._bad, self._bad
-        if total < max(self.limit, self._trial.sample if self._trial else 0):
+        trial = self._trial
+        if total < max(self.limit, trial.sample if trial else 0) and not (trial and bad >= _PLENTY):
             return
         self._good = self._bad = 0
         if self._trusted:
@@ -131,9 +147,9 @@ class Concurrency:
             self._grow(saturated)
 
     def _creep_back(self) -> None:
-        """A few rejections: one call fewer, and near what was too much, that is less."""
-        if self._known is None or self.limit >= self._known - 2:
-            self._known = self.limit
+        """A few rejections: one call fewer, and what was too much comes closer."""
+        known = self.limit if self._known is None else self._known
+        self._known = (known + self.limit) // 2
         self.limit = max(1, self.limit - 1)
         self._pause()
 
@@ -161,6 +177,7 @@ class Concurrency:
         known = self._known
         if known is None or not saturated:
             return
+        self._proven = self.limit
         if self.limit < known - 1:
             self.limit += max(1, (known - 1 - self.limit) // 2)
         elif self.limit < known and self._held < _HOLD:

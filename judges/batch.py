@@ -12,7 +12,7 @@ import anyio
 from pydantic import ValidationError
 
 from dagengine.errors import InputError, JudgeError, ProviderError
-from dagengine.judges.completions import TRANSIENT, make_strict
+from dagengine.judges.completions import TRANSIENT, Completion, make_strict
 from dagengine.judges.openai import OpenAIJudge
 from dagengine.question import Capabilities
 
@@ -56,14 +56,14 @@ class OpenAIBatchJudge(OpenAIJudge):
         patient = api.with_options(max_retries=_RETRIES)
         collecting: list[_Batch] = []
 
-        async def post(body: dict[str, Any]) -> Any:
+        async def post(body: dict[str, Any]) -> Completion:
             make_strict(body, str(api.base_url))
             if not collecting or collecting[0].closed:
                 collecting[:] = [_Batch(patient, self, (openai.OpenAIError, JudgeError))]
             batch = collecting[0]
             found = await batch.answer_to(batch.add(body))
             try:
-                return openai.types.chat.ChatCompletion.model_validate(found)
+                return Completion.model_validate(found)
             except ValidationError:
                 message = f"the batch holds no chat completion: {found!r:.120}"
                 raise ProviderError(message, transient=False) from None

@@ -6,16 +6,14 @@ import json
 import time
 from email.utils import parsedate_to_datetime
 from functools import cache
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, create_model
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from dagengine.errors import JudgeError, ProviderError, RefusedError
 from dagengine.question import TokenChoice, Usage, schema_of
-
-if TYPE_CHECKING:
-    from openai.types.chat import ChatCompletion
+from dagengine.reading import complaint
 
 _HOSTED = ("api.openai.com", "openai.azure.com")
 # Statuses that say "later" rather than "no".
@@ -69,49 +67,101 @@ def _strict_schema(text: str) -> dict[str, Any]:
     return cast("dict[str, Any]", closed(json.loads(text)))
 
 
-def checked(completion: Any) -> ChatCompletion:
-    """A completion that has a choice; servers also send pages, strings and empty lists."""
-    if not getattr(completion, "choices", None) or completion.choices[0].message is None:
-        empty = "it has no choices" if hasattr(completion, "choices") else f"{completion!r:.120}"
-        raise ProviderError(f"the endpoint sent no chat completion: {empty}", transient=False)
-    return cast("ChatCompletion", completion)
+class _Wire(BaseModel):
+    """What is read of a part of a completion; everything else is passed over."""
+
+    model_config = ConfigDict(defer_build=True)
 
 
-def answer_text(message: Any) -> str:
-    calls = getattr(message, "tool_calls", None)
-    if calls:
-        return str(calls[0].function.arguments)
+class Function(_Wire):
+    """The call of a tool."""
+
+    name: str | None = None
+    arguments: str = ""
+
+
+class ToolCall(_Wire):
+    """The call of a tool, as it is wrapped."""
+
+    function: Function
+
+
+class ReplyMessage(_Wire):
+    """What the model said."""
+
+    content: str | None = None
+    refusal: str | None = None
+    tool_calls: list[ToolCall] | None = None
+
+
+class Choice(_Wire):
+    """One answer. Log-probabilities stay the plain data that came: as objects they would cost
+    ten times the processor time of the call itself.
+    """
+
+    message: ReplyMessage
+    finish_reason: str | None = None
+    logprobs: Any = None
+
+
+class PromptDetails(_Wire):
+    """Which tokens of the prompt were in the provider's cache."""
+
+    cached_tokens: int | None = None
+
+
+class Counts(_Wire):
+    """Tokens as the provider counted them."""
+
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    prompt_tokens_details: PromptDetails | None = None
+
+
+class Completion(_Wire):
+    """A chat completion as far as it is read, which is less than the openai client insists on.
+
+    Servers leave out what they have no use for.
+    """
+
+    choices: list[Choice] = Field(min_length=1)
+    usage: Counts | None = None
+
+
+def read_completion(content: bytes) -> Completion:
+    """The completion in a response's body; raises ProviderError for anything else.
+
+    Servers also send pages, strings and empty lists.
+    """
+    try:
+        return Completion.model_validate_json(content)
+    except ValidationError as error:
+        shown = f"{content[:120].decode(errors='replace')!r}: {complaint(error)}"
+        raise ProviderError(
+            f"the endpoint sent no chat completion: {shown}", transient=False
+        ) from None
+
+
+def answer_text(message: ReplyMessage) -> str:
+    """The text of an answer, wherever it stands."""
+    if message.tool_calls:
+        return message.tool_calls[0].function.arguments
     return message.content or ""
 
 
-def usage_of(completion: ChatCompletion) -> Usage:
-    usage = completion.usage
-    if usage is None:
+def usage_of(completion: Completion) -> Usage:
+    """What a completion used."""
+    counts = completion.usage
+    if counts is None:
         return Usage()
-    details = usage.prompt_tokens_details
+    details = counts.prompt_tokens_details
     cached = (details.cached_tokens if details else None) or 0
-    return Usage(usage.prompt_tokens, usage.completion_tokens, cached)
+    return Usage(counts.prompt_tokens or 0, counts.completion_tokens or 0, cached)
 
 
-@cache
-def completion_type() -> type[ChatCompletion]:
-    """A chat completion whose log-probabilities stay the plain data that came.
-
-    As objects of the client's own classes the alternatives of every token would cost ten times
-    the processor time of the call itself.
-    """
-    from openai.types.chat import ChatCompletion
-    from openai.types.chat.chat_completion import Choice
-
-    plain = create_model("Choice", __base__=Choice, logprobs=(Any, None))
-    choices: Any = (list[plain], ...)  # type: ignore[valid-type]
-    return create_model("ChatCompletion", __base__=ChatCompletion, choices=choices)
-
-
-def tokens_of(choice: Any) -> tuple[TokenChoice, ...] | None:
+def tokens_of(choice: Choice) -> tuple[TokenChoice, ...] | None:
     """Token alternatives, when the provider sent them."""
-    logprobs = getattr(choice, "logprobs", None)
-    content = logprobs.get("content") if isinstance(logprobs, dict) else None
+    content = choice.logprobs.get("content") if isinstance(choice.logprobs, dict) else None
     if not content:
         return None
     return tuple(

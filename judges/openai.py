@@ -10,7 +10,7 @@ import json
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from functools import cache
+from functools import cache, cached_property
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
@@ -27,11 +27,11 @@ from dagengine.errors import (
     UnparseableError,
 )
 from dagengine.judges.completions import (
+    Completion,
     answer_text,
-    checked,
-    completion_type,
     error_message,
     make_strict,
+    read_completion,
     status_error,
     tokens_of,
     usage_of,
@@ -43,13 +43,13 @@ from dagengine.reading import read_answer
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
-    from openai.types.chat import ChatCompletion
 
 T = TypeVar("T", bound=BaseModel)
 
 # From the least intrusive way of asking for structure to the most: the last one has to
 # paste the schema into the prompt.
 _MODES = ("JSON_SCHEMA", "TOOLS", "JSON")
+_CONNECT_TIMEOUT = 30.0
 _NO_KEY = "not-needed"
 _DEFAULT_URL = "https://api.openai.com/v1"
 
@@ -58,7 +58,7 @@ class _Client(NamedTuple):
     """A client of one event loop, with instructor's handlers for each way of asking."""
 
     api: AsyncOpenAI
-    post: Callable[[dict[str, Any]], Awaitable[Any]]
+    post: Callable[[dict[str, Any]], Awaitable[Completion]]
     handlers: dict[str, Any]
     owned: bool
 
@@ -96,6 +96,10 @@ class OpenAIJudge:
     @property
     def identity(self) -> str:
         """Model, endpoint and parameters: what may change an answer."""
+        return self._identity
+
+    @cached_property
+    def _identity(self) -> str:
         where = self.base_url or (str(self._given.base_url) if self._given else "default")
         parameters = json.dumps(self._parameters, sort_keys=True, default=str)
         return f"openai {self.model} at {where} with {parameters}"
@@ -138,12 +142,18 @@ class OpenAIJudge:
         }
         return _Client(api, self._poster(openai, api), handlers, owned=self._given is None)
 
-    def _poster(self, openai: ModuleType, api: AsyncOpenAI) -> Callable[[dict[str, Any]], Any]:
+    def _poster(
+        self, openai: ModuleType, api: AsyncOpenAI
+    ) -> Callable[[dict[str, Any]], Awaitable[Completion]]:
         """What sends a request body and gives its completion."""
+        import httpx2
 
-        async def post(body: dict[str, Any]) -> Any:
-            make_strict(body, str(api.base_url))
-            return await api.post("/chat/completions", cast_to=completion_type(), body=body)
+        base_url = str(api.base_url)
+
+        async def post(body: dict[str, Any]) -> Completion:
+            make_strict(body, base_url)
+            response = await api.post("/chat/completions", cast_to=httpx2.Response, body=body)
+            return read_completion(response.content)
 
         return post
 
@@ -153,11 +163,16 @@ class OpenAIJudge:
             "api_key": key,
             "base_url": self.base_url,
             "max_retries": 0,  # the gateway retries, and counts
-            "timeout": openai.Timeout(None, connect=30.0),
+            "timeout": openai.Timeout(None, connect=_CONNECT_TIMEOUT),
         }
         if sniffio.current_async_library() == "asyncio":
-            # Half the processor time of the default transport; it does not run on trio.
-            options["http_client"] = openai.DefaultAioHttpClient(timeout=options["timeout"])
+            from dagengine.judges.transport import AiohttpTransport
+
+            # A third of the processor time of the default transport; it does not run on trio.
+            transport = AiohttpTransport(connect_timeout=_CONNECT_TIMEOUT)
+            options["http_client"] = openai.DefaultAsyncHttpxClient(
+                transport=transport, timeout=options["timeout"]
+            )
         try:
             return cast("AsyncOpenAI", openai.AsyncOpenAI(**options))
         except openai.OpenAIError as error:
@@ -199,9 +214,6 @@ class OpenAIJudge:
                         raise status_error(error) from None
                 except openai.OpenAIError as error:
                     raise self._failure(openai, error) from None
-                except json.JSONDecodeError as error:
-                    shown = f"the endpoint did not send JSON: {error.doc[:120]!r}"
-                    raise ProviderError(shown, transient=False) from None
 
     def _demands(self) -> tuple[int, bool, bool]:
         return self._mode, self._logprobs, self._temperature
@@ -231,7 +243,7 @@ class OpenAIJudge:
     async def _ask(self, client: _Client, question: Question[T]) -> Answer[T]:
         body = {**self._body(question.options), "messages": list(question.messages)}
         if question.parser is not None:
-            completion = checked(await client.post(body))
+            completion = await client.post(body)
             return self._read(question, completion, "text", None)
         mode = _MODES[self._mode]
         value, completion = await self._structured(client, mode, body, question)
@@ -239,7 +251,7 @@ class OpenAIJudge:
 
     async def _structured(
         self, client: _Client, mode: str, body: dict[str, Any], question: Question[T]
-    ) -> tuple[T | None, ChatCompletion]:
+    ) -> tuple[T | None, Completion]:
         """The parsed answer and its completion; no value when it does not parse as it is."""
         from instructor.core.exceptions import IncompleteOutputException, ResponseParsingError
 
@@ -247,7 +259,7 @@ class OpenAIJudge:
         shape, prepared = handlers.request_handler(
             response_model=wire_type(question.answer_type), kwargs=body
         )
-        completion = checked(await client.post(prepared))
+        completion = await client.post(prepared)
         try:
             value = handlers.response_parser(
                 response=completion, response_model=shape, validation_context=None, strict=False
@@ -271,13 +283,13 @@ class OpenAIJudge:
         return {**body, **self._parameters}
 
     def _read(
-        self, question: Question[T], completion: ChatCompletion, mode: str, value: T | None
+        self, question: Question[T], completion: Completion, mode: str, value: T | None
     ) -> Answer[T]:
         """The answer in a completion; raises RefusedError or UnparseableError."""
         choice = completion.choices[0]
         raw, usage = answer_text(choice.message), usage_of(completion)
         tokens = (usage.input_tokens, usage.output_tokens)
-        if getattr(choice.message, "refusal", None):
+        if choice.message.refusal:
             raise RefusedError(f"the model refused: {choice.message.refusal}", tokens)
         if choice.finish_reason == "content_filter":
             raise RefusedError("the provider's content filter stopped the answer", tokens)
@@ -315,6 +327,5 @@ def _libraries() -> tuple[ModuleType, ModuleType]:
     import instructor
     import instructor.v2
     import openai
-    import openai.types.chat
 
     return openai, instructor

@@ -49,11 +49,15 @@ class Server:
         fate: Callable[[int, float], Exception | None] = lambda number, now: None,
         identity: str = "server",
         answer: Answer[Any] = YES,
+        latency: float = LATENCY,
+        retry_after: float | None = None,
     ) -> None:
         self.identity = identity
         self.capacity = capacity
         self.fate = fate
         self.reply = answer
+        self.latency = latency
+        self.retry_after = retry_after
         self.inside = self.most = self.rejected = 0
         self.started: list[float] = []
         self.names: list[str] = []
@@ -63,7 +67,8 @@ class Server:
         self.names.append(question.name)
         error = self.fate(len(self.started), anyio.current_time())
         if error is None and self.inside >= self.capacity:
-            error = ProviderError("HTTP 429", transient=True, status=429)
+            wait = self.retry_after
+            error = ProviderError("HTTP 429", transient=True, status=429, retry_after=wait)
         if error is not None:
             self.rejected += 1
             await anyio.sleep(0.001)
@@ -71,7 +76,7 @@ class Server:
         self.inside += 1
         self.most = max(self.most, self.inside)
         try:
-            await anyio.sleep(LATENCY)
+            await anyio.sleep(self.latency)
         finally:
             self.inside -= 1
         return self.reply
@@ -108,6 +113,19 @@ async def test_a_hidden_capacity_is_used_and_few_calls_are_wasted(capacity: int)
     assert not errors
     assert anyio.current_time() - began <= 1.1 * 4000 * LATENCY / capacity
     assert judge.rejected <= 0.05 * 4000
+
+
+@pytest.mark.parametrize("latency", [0.01, 0.1, 2.0])
+@pytest.mark.parametrize("capacity", [5, 40, 200])
+async def test_trying_out_more_does_not_pause_a_judge_that_asks_to_wait(
+    capacity: int, latency: float
+) -> None:
+    judge, began = Server(capacity, latency=latency, retry_after=0.5), anyio.current_time()
+    errors = await ask_all(Gateway(Limits(max_in_flight=256, attempts=20)), judge, 3000, 600)
+    assert not errors
+    started = 3.0 + 12 * latency  # finding out costs a few waits and round trips
+    assert anyio.current_time() - began <= started + 1.1 * 3000 * latency / capacity
+    assert judge.rejected <= 0.05 * 3000
 
 
 async def test_no_call_starts_before_the_time_the_provider_asked_to_wait_for() -> None:

@@ -28,6 +28,7 @@ from dagengine.errors import (
 )
 from dagengine.gateway import Gateway
 from dagengine.judges import OpenAIJudge
+from dagengine.judges.completions import Completion
 from dagengine.metrics.dag import DAG, DAGMetric, NonBinaryJudgementNode, RatingNode
 from dagengine.prompts import (
     Evidence,
@@ -706,6 +707,15 @@ async def test_a_server_that_is_there_is_found_reachable() -> None:
     assert server.requests == []
 
 
+async def test_a_proxy_of_the_environment_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    with OpenAIServer(lambda body: Reply(OK)) as proxy:
+        for name in ("HTTP_PROXY", "NO_PROXY", "no_proxy"):
+            monkeypatch.delenv(name, raising=False)
+        monkeypatch.setenv("http_proxy", proxy.base_url.removesuffix("/v1"))
+        judge = OpenAIJudge("m", base_url="http://judge.invalid/v1")
+        assert (await judge.answer(question())).value.verdict == "Yes"
+
+
 async def test_a_session_ends_with_its_connections_closed() -> None:
     with OpenAIServer(lambda body: Reply(OK)) as server:
         judge = OpenAIJudge("m", base_url=server.base_url)
@@ -820,14 +830,10 @@ async def test_text_that_has_no_utf8_form_is_a_typed_outcome() -> None:
 
 
 async def test_an_answer_does_not_keep_the_completion_it_was_read_from() -> None:
-    from openai.types.chat import ChatCompletion
-
     with OpenAIServer(lambda body: Reply(OK)) as server:
         answer = await OpenAIJudge("m", base_url=server.base_url).answer(question())
     assert answer.value.verdict == "Yes"
-    assert not any(
-        isinstance(held, ChatCompletion) for held in gc.get_referents(vars(answer.value))
-    )
+    assert not any(isinstance(held, Completion) for held in gc.get_referents(vars(answer.value)))
 
 
 async def test_token_probabilities_that_are_no_data_of_the_protocol_are_none() -> None:

@@ -1,0 +1,60 @@
+"""How requests of the openai client travel on asyncio: through aiohttp, answers read at once.
+
+The client's own aiohttp transport streams every answer and makes its settings anew for every
+request, which costs as much processor time as sending does.
+"""
+
+from __future__ import annotations
+
+from urllib.request import getproxies, proxy_bypass
+
+import aiohttp
+import httpx2
+
+_KEEP_ALIVE = 5.0  # seconds, as in the client's own transports
+
+
+class AiohttpTransport(httpx2.AsyncBaseTransport):
+    """Sends requests to one origin, over as many connections as are needed at once.
+
+    The environment's proxies and certificates hold, as they are at the first request.
+    Failures are aiohttp's own errors, which the openai client wraps.
+    """
+
+    def __init__(self, *, connect_timeout: float) -> None:
+        """`connect_timeout` is in seconds; there is no other time limit."""
+        self._timeout = aiohttp.ClientTimeout(total=None, sock_connect=connect_timeout)
+        self._session: aiohttp.ClientSession | None = None
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        """Send a request, and read the whole answer."""
+        session = self._session or self._open(request.url)
+        async with session.request(
+            request.method,
+            str(request.url),
+            data=await request.aread() or None,
+            headers=[(name.decode(), value.decode()) for name, value in request.headers.raw],
+            allow_redirects=False,
+        ) as response:
+            body = httpx2.ByteStream(await response.read())
+        return httpx2.Response(response.status, headers=response.raw_headers, stream=body)
+
+    def _open(self, url: httpx2.URL) -> aiohttp.ClientSession:
+        proxies = {} if proxy_bypass(url.host) else getproxies()
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(
+                limit=0,  # the gateway has one
+                keepalive_timeout=_KEEP_ALIVE,
+                ssl=httpx2.create_ssl_context() if url.scheme == "https" else True,
+            ),
+            timeout=self._timeout,
+            proxy=proxies.get(url.scheme) or proxies.get("all"),
+            auto_decompress=False,  # httpx2 does it
+            cookie_jar=aiohttp.DummyCookieJar(),
+        )
+        return self._session
+
+    async def aclose(self) -> None:
+        """Close all connections."""
+        if self._session is not None:
+            await self._session.close()

@@ -47,7 +47,7 @@ async def spans_of(judge: Any, count: int) -> list[ReadableSpan]:
 
 async def test_every_case_has_its_nodes_and_every_node_its_calls() -> None:
     found = await spans_of(ScriptedJudge(by_question), 3)
-    names = {span.context.span_id: span.name for span in found}
+    names = {span.context.span_id: span.name for span in found if span.context}
     tree = sorted(
         (names.get(span.parent.span_id) if span.parent else None, span.name)
         for span in found

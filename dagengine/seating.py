@@ -8,9 +8,9 @@ from typing import Any
 import networkx as nx
 
 from dagengine.errors import InputError
-from dagengine.graph import Graph, as_digraph
+from dagengine.graph import Graph, MetricSpec, as_digraph
 from dagengine.node import BaseNode, Panel, VerdictNode
-from dagengine.rewriting import Rewriting
+from dagengine.rewriting import G, Rewriting
 
 Choose = Callable[[BaseNode], Panel | None]
 
@@ -28,6 +28,18 @@ class Seating(Rewriting):
         self._names = names
         self._seated: dict[BaseNode, None] = {}
 
+    def spec(self, spec: MetricSpec) -> MetricSpec:
+        """The specification with panels; raises InputError when there is nobody to seat."""
+        found = super().spec(spec)
+        self._check(spec.name)
+        return found
+
+    def graph(self, graph: G) -> G:
+        """A copy of a graph with panels; raises InputError when there is nobody to seat."""
+        found = super().graph(graph)
+        self._check(type(graph).__name__)
+        return found
+
     def change(self, graph: Graph, new: Sequence[BaseNode], strict: bool) -> None:
         """Seat panels; raises InputError for a node that has one."""
         nodes = graph.nodes()
@@ -42,8 +54,8 @@ class Seating(Rewriting):
             if node not in needless:
                 self.copies[node].panel = panel
 
-    def check(self, name: str) -> None:
-        """Raise InputError when some name, or everything, was seated nowhere in `name`."""
+    def _check(self, name: str) -> None:
+        """Raise InputError when some name, or everything, was seated nowhere."""
         for wanted in self._names or ():
             if not any(_is(node, wanted) for node in self._seated):
                 votable = [repr(node.title) for node in self.copies if node.vote is not None]

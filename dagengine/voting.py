@@ -47,10 +47,7 @@ class RewrittenMetric(DrawnMetric):
         self.spec()
 
     def spec(self) -> MetricSpec:
-        seating, spec = self.seating(), self.metric.spec()
-        found = seating.spec(spec)
-        seating.check(spec.name)
-        return found
+        return self.seating().spec(self.metric.spec())
 
 
 def voted(
@@ -128,10 +125,8 @@ def _rewritten(target: T, choose: Choose, nodes: Nodes) -> T:
     if isinstance(nodes, str | BaseNode):
         raise InputError(f"nodes takes a list: [{nodes!r}]")
     seating = partial(Seating, choose, None if nodes is None else tuple(nodes))
+    if isinstance(target, Graph):
+        return seating().graph(target)
     if isinstance(target, BaseMetric):
         return RewrittenMetric(target, seating)
-    if isinstance(target, Graph):
-        found = (once := seating()).graph(target)
-        once.check(type(target).__name__)
-        return found
     raise InputError(f"{target!r} is neither a metric nor a graph")

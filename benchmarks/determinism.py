@@ -16,7 +16,6 @@ from pathlib import Path
 
 from determinism_figures import (
     REFERENCE,
-    Agreement,
     Position,
     Repeatability,
     llmbar_reference,
@@ -29,6 +28,8 @@ from determinism_figures import (
 from recordings import Folder, data_directory, how_to_get
 from rich.console import Console
 from rich.table import Table
+
+from dagengine.labels import LabelAgreement
 
 _FOLDERS = ("position_bias_rep3", "prometheus_gpt4x3", "mtbench_gpt4", "llmbar", "pandalm")
 _WIDTH_OF_A_FILE = 160
@@ -101,11 +102,12 @@ def figures_table(found: Mapping[str, float], published: Mapping[str, float]) ->
     return table
 
 
-def labels_table(found: Mapping[str, Agreement]) -> Table:
+def labels_table(found: Mapping[str, LabelAgreement]) -> Table:
     """Agreement with people, with chance and the commonest label beside it."""
     table = Table("against people", "verdicts", "accuracy", "kappa", "commonest label")
     for name, ours in found.items():
-        table.add_row(name, *map(_shown, astuple(ours)))
+        shown = (ours.items, ours.accuracy, ours.kappa, ours.baseline)
+        table.add_row(name, *map(_shown, shown))
     return table
 
 

@@ -7,9 +7,8 @@ with a failed call is left out.
 
 from __future__ import annotations
 
-import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -26,13 +25,11 @@ from determinism_sources import (
 from published import REPEATED
 from recordings import Folder, expected_figures
 
+from dagengine.agreement import flip_rate, majority_share, unanimity
+from dagengine.labels import LabelAgreement, Labelled, label_agreement
+from dagengine.measure import mean
 from dagengine.observations import Condition, Observation, Observations, Reading, vote_of
-from dagengine.statistics import (
-    classification,
-    majority,
-    majority_share,
-    pairwise_disagreement,
-)
+from dagengine.statistics import majority
 
 Table = Sequence[Sequence[Any]]
 
@@ -79,20 +76,13 @@ REFERENCE = {
 
 def repeatability(votes: Table, texts: Table) -> Repeatability:
     """How far repeated answers agree; a row per prompt."""
-    shares = [majority_share(row) for row in votes]
     return Repeatability(
         len(votes),
-        mean(share == 1 for share in shares),
-        mean(shares),
-        mean(pairwise_disagreement(row) for row in votes),
-        mean(len(set(row)) == 1 for row in texts),
+        unanimity(votes, missing="own category"),
+        majority_share(votes, missing="own category"),
+        flip_rate(votes, missing="own category"),
+        unanimity(texts, missing="own category"),
     )
-
-
-def mean(values: Iterable[float | None]) -> float | None:
-    """The mean of what is there."""
-    found = [value for value in values if value is not None]
-    return math.fsum(found) / len(found) if found else None
 
 
 def raw(observation: Observation) -> str | None:
@@ -170,7 +160,7 @@ def position(given: Table, swapped: Table) -> Position:
     first, second = won["A", "B"], won["B", "A"]
     return Position(
         len(pairs),
-        mean(one == other is not None for one, other in pairs),
+        mean(float(one == other is not None) for one, other in pairs).value(),
         first / (first + second) if first + second else None,
     )
 
@@ -178,32 +168,19 @@ def position(given: Table, swapped: Table) -> Position:
 # Labels.
 
 
-@dataclass(frozen=True)
-class Agreement:
-    """Agreement with people, never without what chance and the commonest label would reach."""
-
-    items: int
-    accuracy: float
-    kappa: float | None
-    baseline: float
-
-
-def agreement(expected: Sequence[str], predicted: Sequence[str]) -> Agreement:
-    """Accuracy, Cohen's kappa and the share of the commonest label, over pairs of labels."""
-    found = classification(expected, predicted)
+def agreement(pairs: Labelled) -> LabelAgreement:
+    """How verdicts meet what people said."""
+    found = label_agreement(pairs)
     if found is None:
         raise ValueError("there is nothing to compare")
-    count, wanted, given = len(expected), Counter(expected), Counter(predicted)
-    chance = sum(wanted[label] * given[label] for label in wanted) / count**2
-    kappa = (found.accuracy - chance) / (1 - chance) if chance < 1 else None
-    return Agreement(count, found.accuracy, kappa, max(wanted.values()) / count)
+    return found
 
 
-def of_llmbar(directory: Path) -> tuple[dict[str, float], dict[str, Agreement]]:
+def of_llmbar(directory: Path) -> tuple[dict[str, float], dict[str, LabelAgreement]]:
     """LLMBar's published figures, and agreement with the preferred answer, by protocol."""
     items, seen = llmbar_verdicts(Folder(directory / "llmbar"))
     figures: dict[str, float] = {}
-    agreements: dict[str, Agreement] = {}
+    agreements: dict[str, LabelAgreement] = {}
     for name, one in seen.items():
         orders = [[winner(row[0]) for row in one.table(metric)] for metric in one.metrics]
         labelled = list(zip(items, zip(*orders, strict=True), strict=True))
@@ -214,17 +191,17 @@ def of_llmbar(directory: Path) -> tuple[dict[str, float], dict[str, Agreement]]:
             figures[f"{start}/acc_average"] = right / 2 / len(own) * 100
             figures[f"{start}/agreement"] = sum(a == b for _, (a, b) in own) / len(own) * 100
             flat = [(wanted, verdict) for wanted, pair in own for verdict in pair]
-            agreements[start] = agreement([w for w, _ in flat], [v for _, v in flat])
+            agreements[start] = agreement(flat)
     return figures, agreements
 
 
-def of_pandalm(directory: Path) -> dict[str, Agreement]:
+def of_pandalm(directory: Path) -> dict[str, LabelAgreement]:
     """PandaLM's model against the majority of three people, where there is one."""
     people, seen = pandalm_verdicts(Folder(directory / "pandalm"))
     verdicts = [str(row[0]) for row in seen.table("verdict", "verdict")]
     pairs = [(wanted, said) for own, said in zip(people, verdicts, strict=True)
              if (wanted := majority(own)) is not None]  # fmt: skip
-    return {"pandalm": agreement([wanted for wanted, _ in pairs], [said for _, said in pairs])}
+    return {"pandalm": agreement(pairs)}
 
 
 def llmbar_reference(directory: Path) -> dict[str, float]:

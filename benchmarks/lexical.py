@@ -20,7 +20,6 @@ The data is looked for where the environment variable DAGENGINE_RECORDED says, e
 from __future__ import annotations
 
 import sys
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,13 +30,14 @@ from rich.table import Table
 
 from dagengine import evaluate
 from dagengine.judges.lexical import LexicalJudge
+from dagengine.labels import LabelAgreement, label_agreement
 from dagengine.list_nodes import VerdictListNode
 from dagengine.metrics import DAGMetric
 from dagengine.metrics.dag import DAG, CodeNode
 from dagengine.metrics.extraction import truths_of
 from dagengine.metrics.faithfulness import SUPPORTED, VERDICTS, FaithfulnessMetric
 from dagengine.node import Judgement, NodeValue
-from dagengine.statistics import classification, spearman
+from dagengine.statistics import spearman
 from dagengine.test_case import LLMTestCase
 
 SOURCES = ("wikieval_rag_chain", "ragas_aspect_critic", "factcc_explanations")
@@ -51,17 +51,6 @@ class Claim:
     text: str
     context: str
     supported: bool
-
-
-@dataclass(frozen=True)
-class Agreement:
-    """How far verdicts meet labels; balanced accuracy and kappa need labels of both kinds."""
-
-    count: int
-    accuracy: float
-    always_the_same: float
-    balanced: float | None
-    kappa: float | None
 
 
 def main() -> int:
@@ -78,7 +67,7 @@ def main() -> int:
     return 0
 
 
-def agreements(directory: Path, judge: LexicalJudge | None = None) -> dict[str, Agreement]:
+def agreements(directory: Path, judge: LexicalJudge | None = None) -> dict[str, LabelAgreement]:
     """How far the judge agrees with each source, by what the labels are."""
     even, odd = (wikieval_claims(Folder(directory / SOURCES[0]), half) for half in (0, 1))
     claims = {
@@ -95,25 +84,12 @@ def agreements(directory: Path, judge: LexicalJudge | None = None) -> dict[str, 
     }
 
 
-def agreement(labels: Sequence[bool], verdicts: Sequence[bool]) -> Agreement:
+def agreement(labels: Sequence[bool], verdicts: Sequence[bool]) -> LabelAgreement:
     """The measures of one source."""
-    found = classification(labels, verdicts)
+    found = label_agreement(list(zip(labels, verdicts, strict=True)))
     if found is None:
         raise ValueError("there are no claims to judge")
-    commonest = max(Counter(labels).values()) / len(labels)
-    both = len(set(labels)) == 2
-    balanced = found.macro_recall if both else None
-    kappa = cohen_kappa(labels, verdicts) if both else None
-    return Agreement(len(labels), found.accuracy, commonest, balanced, kappa)
-
-
-def cohen_kappa(first: Sequence[bool], second: Sequence[bool]) -> float | None:
-    """Agreement beyond what the frequencies of the labels bring by chance."""
-    count = len(first)
-    met = sum(one == other for one, other in zip(first, second, strict=True)) / count
-    one, other = Counter(first), Counter(second)
-    chance = sum(one[label] * other[label] for label in one) / count**2
-    return None if chance == 1 else (met - chance) / (1 - chance)
+    return found
 
 
 # Claims of the sources.
@@ -216,13 +192,15 @@ def faithfulness_correlation(folder: Folder) -> float | None:
 # Printing.
 
 
-def _table(found: Mapping[str, Agreement]) -> Table:
+def _table(found: Mapping[str, LabelAgreement]) -> Table:
     table = Table("labels", title="The lexical judge against recorded verdicts and labels")
     for name in ("claims", "accuracy", "always\nthe same", "balanced", "kappa"):
         table.add_column(name, justify="right")
     for name, one in found.items():
-        shares = (one.accuracy, one.always_the_same, one.balanced, one.kappa)
-        table.add_row(name, str(one.count), *map(_shown, shares))
+        # Balanced accuracy and kappa say something of labels of both kinds only.
+        beyond = (one.balanced_accuracy, one.kappa) if one.baseline < 1 else (None, None)
+        shares = (one.accuracy, one.baseline, *beyond)
+        table.add_row(name, str(one.items), *map(_shown, shares))
     return table
 
 

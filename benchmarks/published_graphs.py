@@ -15,6 +15,7 @@ from typing import Any, Literal
 from pydantic import BaseModel
 
 from dagengine import PromptTemplate
+from dagengine.agreement import majority_share
 from dagengine.metrics import DAGMetric, GEval
 from dagengine.metrics.base import DrawnMetric
 from dagengine.metrics.dag import (
@@ -32,7 +33,6 @@ from dagengine.metrics.prebuilt import share
 from dagengine.node import NodeValue
 from dagengine.prompts import unfenced
 from dagengine.question import EveryMatch, FirstMatch, Options
-from dagengine.statistics import majority_share
 
 
 def metric(name: str, root: BaseNode) -> DAGMetric:
@@ -265,7 +265,7 @@ def agreement() -> DAGMetric:
 
 def share_of_majority(*ratings: float) -> float | None:
     """The share of the rating given most often."""
-    return majority_share(ratings)
+    return majority_share([ratings])
 
 
 # PandaLM: first answer, second answer or tie, against the majority of three people.

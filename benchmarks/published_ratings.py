@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import zip_longest
 from typing import Any
@@ -31,11 +30,10 @@ from replaying import (
     output_of,
 )
 
+from dagengine.agreement import flip_rate, majority_share, unanimity
 from dagengine.results import MetricResult, OutcomeKind
 from dagengine.statistics import (
     kendall,
-    majority_share,
-    pairwise_disagreement,
     pearson,
     rmse,
     spearman,
@@ -148,22 +146,13 @@ def _meets(result: MetricResult, score: float) -> bool:
 
 def votes_figures(name: str, votes: Sequence[Sequence[Any]]) -> dict[str, float | None]:
     """How far several answers to the same prompt agree, as means over the prompts."""
-    shares = [majority_share(own) for own in votes]
-    unanimous = [share == 1 for share in shares]
-    differ = [pairwise_disagreement(own) for own in votes]
-    means = [_mean(found) for found in (unanimous, shares, differ)]
-    return repeated(name, [len(votes), *means])
+    return repeated(name, [len(votes), unanimity(votes), majority_share(votes), flip_rate(votes)])
 
 
 def repeated(name: str, values: Iterable[float | None]) -> dict[str, Any]:
     """Figures of repeated calls by name: prompts, unanimous ones, mean shares and disagreement."""
     measures = ("prompts", "unanimous", "majority_share", "disagreement")
     return {f"repeated/{name}/{m}": v for m, v in zip(measures, values, strict=True)}
-
-
-def _mean(values: Iterable[float | None]) -> float | None:
-    found = [value for value in values if value is not None]
-    return math.fsum(found) / len(found) if found else None
 
 
 # Prometheus: a rubric score after the feedback, asked three times.

@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
 
-from dagengine import statistics
 from dagengine.measure import (
     Measure,
     Missing,
@@ -53,7 +52,7 @@ def flip_rate(table: Table, *, missing: Missing = "drop") -> Sums:
     1 - Σ nₖ(nₖ - 1) / n(n - 1) per item with at least two answers: unbiased, whatever n
     (Simpson 1949, https://doi.org/10.1038/163688a0).
     """
-    return mean(statistics.pairwise_disagreement(counted(row, missing)) for row in table)
+    return mean(_differing(counted(row, missing)) for row in table)
 
 
 @measure
@@ -85,7 +84,7 @@ def majority_share(table: Table, *, missing: Missing = "drop") -> Sums:
     It is never below what a judge's own commonest verdict has, as the commonest is picked
     after the answers are seen.
     """
-    return mean(statistics.majority_share(counted(row, missing)) for row in table)
+    return mean(_commonest(counted(row, missing)) for row in table)
 
 
 @measure
@@ -141,6 +140,15 @@ def effect_of_missing(table: Table, of: Measure[Any, ...]) -> RuleEffect:
         dropped=of(table, missing="drop"),
         own_category=of(table, missing="own category"),
     )
+
+
+def _differing(votes: Votes) -> float | None:
+    pairs = math.comb(len(votes), 2)
+    return 1 - sum(math.comb(n, 2) for n in Counter(votes).values()) / pairs if pairs else None
+
+
+def _commonest(votes: Votes) -> float | None:
+    return max(Counter(votes).values()) / len(votes) if votes else None
 
 
 def _unanimous(votes: Votes) -> float | None:

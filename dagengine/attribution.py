@@ -16,9 +16,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from dagengine import agreement
 from dagengine.measure import Sums, mean, measure
 from dagengine.replay import NoReplyError, Replay, Reply
-from dagengine.statistics import pairwise_disagreement
 from dagengine.test_case import TestCase
 
 __all__ = [
@@ -233,7 +233,7 @@ class _Case:
         rates: dict[str, float] = {}
         for node in self._nodes:
             said = [run.replies[node] for run in self._runs if node in run.replies]
-            rate = pairwise_disagreement(said)
+            rate = agreement.flip_rate([said])
             if rate is not None:
                 rates[node] = rate
         return rates

@@ -11,11 +11,12 @@ import typer
 from dagengine.errors import InputError
 from dagengine.options import (
     EXIT_FAILED,
+    Answers,
     BaseUrl,
     Delimiters,
     Mapped,
     MaxInFlight,
-    pairs,
+    cases_of,
 )
 from dagengine.plan_command import LATENCY, judges_of
 
@@ -70,12 +71,7 @@ def benchmark(
         int | None, typer.Option(min=0, help="Ask nothing if more calls may be needed.")
     ] = None,
     max_in_flight: MaxInFlight = 64,
-    store: Annotated[
-        Path | None,
-        typer.Option(
-            help="A file of answers: what it holds is not asked again, what is asked it will hold."
-        ),
-    ] = None,
+    store: Answers = None,
     check: Annotated[
         Path | None,
         typer.Option(
@@ -105,13 +101,12 @@ def benchmark(
         raise typer.BadParameter("METRICS.py and --data are needed (but for --compare)")
     failing = [parse(text) for text in fail_if or ()]
     from dagengine.card_measures import make_card
-    from dagengine.cases import read_cases, strict
+    from dagengine.cases import strict
     from dagengine.loading import load_metrics
     from dagengine.test_case import TestCase
 
     loaded = load_metrics(metrics)
-    columns, delimiters = pairs("--map", mapped), pairs("--delimiter", delimiter)
-    source = strict(read_cases(data, map=columns, delimiters=delimiters))
+    source = strict(cases_of(data, mapped, delimiter))
     cases = list(cast(Iterable[TestCase], source))
     judges = _judges(judge or (), base_url)
     if check is not None:

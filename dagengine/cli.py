@@ -17,7 +17,7 @@ from dagengine.options import (
     Delimiters,
     Mapped,
     Metrics,
-    pairs,
+    cases_of,
 )
 from dagengine.plan_command import plan
 from dagengine.run_command import run
@@ -115,7 +115,6 @@ def check(
 
     Exit codes: 0 no errors, 1 errors (with --strict also warnings), 2 unreadable input.
     """
-    from dagengine.cases import read_cases
     from dagengine.cases import strict as valid
     from dagengine.checks import check as find_problems
     from dagengine.engine import check_cases
@@ -131,9 +130,8 @@ def check(
     if errors or (strict and problems):
         raise typer.Exit(EXIT_FAILED)
     if data is not None:
-        columns, delimiters = pairs("--map", mapped), pairs("--delimiter", delimiter)
         compiled = compile_metrics(loaded)
-        cases = read_cases(data, map=columns, delimiters=delimiters)
+        cases = cases_of(data, mapped, delimiter)
         check_cases(compiled, cases.check())
         for line in missing_fields(compiled, valid(cases)):
             typer.echo(f"warning: {line}")

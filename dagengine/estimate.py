@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 
 from dagengine.equal_questions import EqualQuestions
 from dagengine.forecast import (
@@ -22,14 +21,13 @@ from dagengine.forecast import (
     WorstPath,
 )
 from dagengine.foresight import Foresight, Prospect
-from dagengine.node import Asked
-from dagengine.paths import Odds, Outlook, Path, Paths, Walker
+from dagengine.paths import Odds, Path, Paths, Walker
 from dagengine.plan import Plan, Unit
 from dagengine.results import CaseResult, Verdict
-from dagengine.test_case import TestCase, read_field
+from dagengine.shapes import Shape, Shapes
+from dagengine.test_case import TestCase
 
-# Case shapes kept at hand; tokens of a question for a reason, and of its answer.
-_SHAPES = 10_000
+# Tokens of a question for a reason, and of its answer.
 _REASON_INPUT, _REASON_OUTPUT = 300, 60
 
 
@@ -59,107 +57,29 @@ def estimate(
     without them all verdicts of a decision are equally likely.
     """
     names = judges or [str(model or "default") for model in plan.models]
-    counting = _Counting(plan, Walker(plan, odds), Foresight(plan, names, items), names)
+    shapes = Shapes(plan, Walker(plan, odds), Foresight(plan, names, items))
+    counting = _Counting(plan, shapes, names)
     for case in cases:
         counting.add(case)
     return counting.estimate()
 
 
-@dataclass(slots=True)
-class _Shape:
-    """Everything that is equal for cases of one shape."""
-
-    paths: dict[int, Paths]
-    metrics: dict[int, Span]  # without what follows
-    reasons: dict[int, Span]
-    whole: Span
-    worded: int
-    units: dict[int, Span]
-    chances: dict[int, float]
-    sure: frozenset[int]
-    depth: int
-
-
 class _Counting:
     """Sums over the cases seen so far."""
 
-    def __init__(
-        self, plan: Plan, walker: Walker, foresight: Foresight, judges: Sequence[str]
-    ) -> None:
-        self.plan, self.walker, self.foresight, self.judges = plan, walker, foresight, judges
-        self.units_of = [_units(plan, metric) for metric in range(len(plan.metrics))]
+    def __init__(self, plan: Plan, shapes: Shapes, judges: Sequence[str]) -> None:
+        self.plan, self.shapes, self.judges = plan, shapes, judges
         self.cases = self.depth = self.worded = 0
         self.whole = Span()
         self.sums = [_MetricSums() for _ in plan.metrics]
         self.nodes = [_UnitSums() for _ in plan.units]
         self.equal = EqualQuestions()
-        self.shapes: dict[object, _Shape] = {}
-        self.find_paths = lru_cache(_SHAPES)(self._paths)
-        self.wanted_by = lru_cache(_SHAPES)(self._wanted)
 
     def add(self, case: TestCase) -> None:
         self.cases += 1
-        metrics = tuple(
-            metric.index
-            for metric in self.plan.metrics
-            if all(read_field(case, path) is not None for path, _ in metric.required)
-        )
-        found = self.foresight.look(case, self.wanted_by(metrics))
-        key = metrics, tuple((p.outlook, p.asked, len(p.keys)) for p in found.values())
-        shape = self.shapes.get(key)
-        if shape is None:
-            if len(self.shapes) >= _SHAPES:
-                self.shapes.clear()
-            shape = self.shapes[key] = self._shape(metrics, found)
-        self._count(shape, found)
+        self._count(*self.shapes.look(case))
 
-    def _wanted(self, metrics: tuple[int, ...]) -> tuple[int, ...]:
-        return tuple(sorted({unit for metric in metrics for unit in self.units_of[metric]}))
-
-    def _paths(self, metric: int, outlooks: tuple[Outlook, ...]) -> Paths:
-        units = self.units_of[metric]
-        return self.walker.paths(metric, dict(zip(units, outlooks, strict=True)))
-
-    def _shape(self, metrics: tuple[int, ...], found: Mapping[int, Prospect]) -> _Shape:
-        paths = {
-            metric: self.find_paths(metric, tuple(found[u].outlook for u in self.units_of[metric]))
-            for metric in metrics
-            if self.units_of[metric]
-        }
-        asked = {u: _NONE if self.plan.units[u].constant else p.asked for u, p in found.items()}
-        chances: dict[int, float] = {}
-        for one in paths.values():
-            for unit, chance in one.chances().items():
-                chances[unit] = 1 - (1 - chances.get(unit, 0.0)) * (1 - chance)
-        sure = frozenset().union(*(one.sure for one in paths.values()))
-        reasons = {metric: self._reason(metric, paths.get(metric)) for metric in metrics}
-        words = {u: 0 if self.plan.units[u].constant else len(p.keys) for u, p in found.items()}
-        return _Shape(
-            paths=paths,
-            metrics={
-                metric: _joint({metric: one}, asked, one.chances()) for metric, one in paths.items()
-            },
-            reasons=reasons,
-            whole=_joint(paths, asked, chances) + sum(reasons.values(), Span()),
-            worded=_joint(paths, {u: Asked.exactly(n) for u, n in words.items()}, chances).least,
-            units={u: _unit_span(p.asked, u in sure, chances.get(u)) for u, p in found.items()},
-            chances=chances,
-            sure=sure,
-            depth=max((p.depth for one in paths.values() for p in one.found), default=0)
-            + sum(reason.most or 0 for reason in reasons.values()),
-        )
-
-    def _reason(self, metric: int, paths: Paths | None) -> Span:
-        """The last question of a metric whose reason the judge writes."""
-        spec = self.plan.metrics[metric].spec
-        if not (spec.judged_reason and spec.include_reason):
-            return Span()
-        found = paths.found if paths else ()
-        fails = [path.weight for path in found if path.fails]
-        least = not fails and not _may_turn_away(self.plan, metric)
-        return Span(int(least), 1 - sum(fails), int(not found or len(fails) < len(found)))
-
-    def _count(self, shape: _Shape, found: Mapping[int, Prospect]) -> None:
+    def _count(self, shape: Shape, found: Mapping[int, Prospect]) -> None:
         self.whole += shape.whole
         self.worded += shape.worded
         self.depth = max(self.depth, shape.depth)
@@ -181,7 +101,7 @@ class _Counting:
             if prospect.like is not None:
                 sums.equal += self.equal.resemble(prospect.like, chance * prospect.asked.likely)
 
-    def _count_once(self, unit: int, shape: _Shape, prospect: Prospect) -> None:
+    def _count_once(self, unit: int, shape: Shape, prospect: Prospect) -> None:
         """A constant unit: asked for the first case that needs it."""
         sums, span = self.nodes[unit], shape.units[unit]
         chance = 1 - (1 - sums.chance) * (1 - shape.chances[unit])
@@ -210,7 +130,7 @@ class _Counting:
         )
 
     def _metric_estimate(self, metric: int) -> MetricEstimate:
-        sums, units = self.sums[metric], self.units_of[metric]
+        sums, units = self.sums[metric], self.shapes.units_of[metric]
         own = [u for u in units if self.nodes[u].span.most != 0 or self.plan.units[u].node.asks]
         once = (self.nodes[unit].span for unit in units if self.plan.units[unit].constant)
         likely = sums.span.likely / sums.cases if sums.cases else 0.0
@@ -278,9 +198,6 @@ class _Counting:
         return next(same)
 
 
-_NONE = Asked.exactly(0)
-
-
 @dataclass(slots=True)
 class _UnitSums:
     """One unit over the cases so far; `equal` of its questions another one answers."""
@@ -329,51 +246,6 @@ def _share(unit: Unit, judge: int) -> float:
     """How much of a unit's questions a judge gets."""
     shares = (1.0,) if unit.node.panel is None else unit.node.panel.shares
     return sum(share for one, share in zip(unit.judges, shares, strict=True) if one == judge)
-
-
-def _units(plan: Plan, metric: int) -> tuple[int, ...]:
-    """The units of a metric in order; none when it puts no question."""
-    slots = (plan.slots[number] for number in plan.metrics[metric].slots)
-    units = sorted({slot.unit for slot in slots if slot.unit >= 0})
-    nodes = [plan.units[unit].node for unit in units]
-    return tuple(units) if any(n.asks or (n.whole_case and n.grades) for n in nodes) else ()
-
-
-def _may_turn_away(plan: Plan, metric: int) -> bool:
-    """Whether code at the end may find that there is nothing to judge, and give no score."""
-    slots = [plan.slots[number] for number in plan.metrics[metric].slots]
-    ends = [plan.units[slot.unit].node for slot in slots if slot.grades and slot.unit >= 0]
-    return any(not node.asks for node in ends)
-
-
-def _joint(
-    paths: Mapping[int, Paths], asked: Mapping[int, Asked], chances: Mapping[int, float]
-) -> Span:
-    """Questions of several metrics on one case, units that they share counted once."""
-    size = max(asked, default=-1) + 1
-    low, high = [0] * size, [0] * size
-    for unit, one in asked.items():
-        low[unit], high[unit] = one.least, one.most or 0
-    likely = sum(chance * asked[unit].likely for unit, chance in chances.items())
-    shared_most = shared_least = 0
-    unbounded = any(asked[unit].most is None for one in paths.values() for unit in one.possible)
-    for unit in chances:
-        sure = sum(unit in one.sure for one in paths.values())
-        possible = sum(unit in one.possible for one in paths.values())
-        shared_most += max(sure - 1, 0) * high[unit]
-        shared_least += max(possible - 1, 0) * high[unit]
-    certain = frozenset().union(*(one.sure for one in paths.values()))
-    least = sum(low[unit] for unit in certain)
-    if not unbounded:
-        least = max(least, sum(one.least(low) for one in paths.values()) - shared_least)
-    most = sum(one.most(high) for one in paths.values()) - shared_most
-    return Span(least, likely, None if unbounded else most)
-
-
-def _unit_span(asked: Asked, sure: bool, chance: float | None) -> Span:
-    if chance is None:
-        return Span()
-    return Span(asked.least * sure, chance * asked.likely, asked.most)
 
 
 def _greater(one: int | None, other: int | None) -> int | None:

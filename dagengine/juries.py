@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import itertools
-import math
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from dagengine.errors import InputError
+from dagengine.kappa import krippendorff_alpha
 from dagengine.pooling import leading
 from dagengine.results import CaseResult, Step
 from dagengine.stopping import Vote
@@ -97,32 +95,13 @@ def _steps(rows: Iterable[CaseResult], metric: str, node: str) -> Iterable[Step]
 
 
 def correlation(table: Table) -> float | None:
-    """The intraclass correlation of votes on one item: 1 - observed / expected difference.
+    """The intraclass correlation of votes on one item: Krippendorff's alpha.
 
-    Differences are 0 or 1 between verdicts and squares between ratings (Krippendorff's alpha,
-    nominal or interval). Items with fewer than two votes do not count; None when no two votes
-    differ, since then nothing can be told.
+    Differences are 0 or 1 between verdicts and squares between ratings. Items with fewer than
+    two votes do not count; None when no two votes differ, since then nothing can be told.
     """
-    items = [[vote for vote in row if vote is not None] for row in table]
-    items = [votes for votes in items if len(votes) > 1]
-    expected = _difference(list(itertools.chain(*items)))
-    if not expected:
-        return None
-    count = sum(map(len, items))
-    observed = math.fsum(len(votes) * _difference(votes) for votes in items) / count
-    return 1 - observed / expected
-
-
-def _difference(votes: Sequence[Vote]) -> float:
-    """The mean difference of two votes."""
-    pairs = len(votes) * (len(votes) - 1)
-    if not pairs:
-        return 0.0
-    if any(isinstance(vote, str | bool) for vote in votes):
-        return 1 - sum(n * (n - 1) for n in Counter(votes).values()) / pairs
-    numbers = [float(vote) for vote in votes]
-    mean = math.fsum(numbers) / len(numbers)
-    return 2 * math.fsum((number - mean) ** 2 for number in numbers) / (len(numbers) - 1)
+    verdicts = any(isinstance(vote, str | bool) for row in table for vote in row)
+    return krippendorff_alpha(table, level="nominal" if verdicts else "interval")
 
 
 def _agreement(table: Table, judge: int) -> float | None:

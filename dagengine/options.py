@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from dagengine.errors import InputError
+
+if TYPE_CHECKING:
+    from dagengine.cases import Cases
 
 EXIT_FAILED, EXIT_INPUT, EXIT_NO_SCORE, EXIT_INTERRUPTED = 1, 2, 3, 130
 
@@ -55,6 +58,13 @@ BaseUrl = Annotated[
     str | None,
     typer.Option(help="An OpenAI-compatible server, for instance http://localhost:11434/v1."),
 ]
+Answers = Annotated[
+    Path | None,
+    typer.Option(
+        "--store",
+        help="A file of answers: what it holds is not asked again, what is asked it will hold.",
+    ),
+]
 MaxInFlight = Annotated[
     int, typer.Option(min=1, help="Judge calls under way at the same time, at most.")
 ]
@@ -66,6 +76,20 @@ PriceOf = Annotated[
         help="US dollars for a million tokens in and out, instead of the built-in table.",
     ),
 ]
+
+
+def cases_of(
+    data: Path,
+    mapped: Sequence[str] | None,
+    delimiter: Sequence[str] | None,
+    *,
+    goldens: bool = False,
+) -> Cases:
+    """The cases of `--data`, as `--map` and `--delimiter` have them."""
+    from dagengine.cases import read_cases
+
+    columns, delimiters = pairs("--map", mapped), pairs("--delimiter", delimiter)
+    return read_cases(data, map=columns, delimiters=delimiters, goldens=goldens)
 
 
 def pairs(option: str, given: Sequence[str] | None) -> dict[str, str]:

@@ -18,7 +18,7 @@ from dagengine.options import (
     MaxInFlight,
     Metrics,
     PriceOf,
-    pairs,
+    cases_of,
     prices,
 )
 
@@ -57,7 +57,7 @@ def plan(
     which each metric gets its score; calls repeated after a failure come on top. Code that
     reads nothing but the case is run, as it would be in the run.
     """
-    from dagengine.cases import read_cases, strict
+    from dagengine.cases import strict
     from dagengine.estimate import estimate, verdicts_of
     from dagengine.loading import load_judge, load_metrics
     from dagengine.plan import compile_metrics
@@ -69,8 +69,7 @@ def plan(
     compiled = compile_metrics(loaded)
     model = load_judge(judge, base_url) if judge or base_url else None
     names, identities = judges_of(compiled, model)
-    columns, delimiters = pairs("--map", mapped), pairs("--delimiter", delimiter)
-    cases = read_cases(data, map=columns, delimiters=delimiters)
+    cases = cases_of(data, mapped, delimiter)
     cases.check()
     found = estimate(
         compiled,

@@ -24,15 +24,8 @@ from dagengine.observations import Condition, Observation, Observations, Turns
 from dagengine.plan import HasSpec, compile_metrics
 from dagengine.question import REPETITIONS, Answer, Options, Question
 from dagengine.results import CaseResult, MetricResult, Step
-from dagengine.rewrites import (
-    Change,
-    Rewriting,
-    Rewritten,
-    Symmetry,
-    Wording,
-    paraphrase,
-    reverse_options,
-)
+from dagengine.rewrites import Symmetry, Wording, paraphrase, reverse_options
+from dagengine.rewriting import Change, Rewriting, Rewritten
 from dagengine.test_case import CASE_TYPES, TestCase
 
 __all__ = ["ORDERS", "Condition", "Observation", "Observations", "a_repeat", "repeat"]

@@ -1,115 +1,22 @@
-"""Metrics made of other metrics: the same graph with its nodes copied and changed.
-
-A rewrite never touches the graph it starts from. Everything reachable is copied, metrics
-under verdicts included, and `change` may then set attributes of the copies or put something
-around what they do. Copies of one `Rewriting` share what the originals shared.
-"""
+"""What rewritings change: the order of options, the order of inputs, the words of nodes."""
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from dagengine.errors import InputError
-from dagengine.graph import Graph, MetricSpec
 from dagengine.list_nodes import MapNode, VerdictListNode
 from dagengine.node import BaseNode, Deciding, Given, NodeValue, Work
 from dagengine.nodes import BinaryJudgementNode, NonBinaryJudgementNode, RatingNode, TaskNode
 from dagengine.prompts import PromptTemplate
 from dagengine.results import Verdict
+from dagengine.rewriting import Change
 from dagengine.scales import scale_of
 from dagengine.test_case import ArenaTestCase, TestCase, read_field
 
-Change = Callable[[BaseNode], None]
-"""Changes a node's copy in place."""
-
 Wording = str | PromptTemplate
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Rewritten:
-    """A metric that is nothing but its specification."""
-
-    given: MetricSpec
-
-    def spec(self) -> MetricSpec:
-        """The metric as the compiler takes it."""
-        return self.given
-
-
-class Rewriting:
-    """Rewrites metrics by `changes`, applied in order; what they share stays shared.
-
-    `model` takes the place of every judge, also of those that metrics under verdicts name.
-    """
-
-    def __init__(self, changes: Iterable[Change] = (), model: Any = None) -> None:
-        self._changes = tuple(changes)
-        self._model = model
-        self._graphs: dict[Graph, Graph] = {}
-        self._nodes: dict[BaseNode, BaseNode] = {}
-        self._metrics: dict[int, tuple[Any, Rewritten]] = {}
-
-    def spec(self, spec: MetricSpec) -> MetricSpec:
-        """The specification with its graph rewritten."""
-        model = spec.model if self._model is None else self._model
-        return replace(spec, graph=self.graph(spec.graph), model=model)
-
-    def graph(self, graph: Graph) -> Graph:
-        """A copy of a graph; of the same graph the same copy."""
-        if graph not in self._graphs:
-            for node in (found := self._new_nodes(graph)):
-                self._nodes[node] = copy.copy(node)
-            for node in found:
-                self._connect(self._nodes[node])
-            for node in found:
-                for change in self._changes:
-                    change(self._nodes[node])
-            made = self._graphs[graph] = copy.copy(graph)
-            made.root_nodes = tuple(self._nodes[root] for root in graph.root_nodes)
-        return self._graphs[graph]
-
-    def _new_nodes(self, graph: Graph) -> list[BaseNode]:
-        """Nodes that have no copy yet, found through whatever attributes hold them."""
-        found: dict[BaseNode, None] = {}
-        waiting: list[Any] = list(reversed(graph.root_nodes))
-        while waiting:
-            thing = waiting.pop()
-            if isinstance(thing, BaseNode):
-                if thing not in found and thing not in self._nodes:
-                    found[thing] = None
-                    waiting += reversed(list(vars(thing).values()))
-            elif isinstance(thing, list | tuple):
-                waiting += reversed(thing)
-            elif isinstance(thing, dict):
-                waiting += reversed(list(thing.values()))
-        return list(found)
-
-    def _connect(self, node: BaseNode) -> None:
-        """Let a copy refer to copies."""
-        for name, value in vars(node).items():
-            setattr(node, name, self._copied(value, name))
-
-    def _copied(self, value: Any, name: str = "") -> Any:
-        if isinstance(value, BaseNode):
-            return self._nodes[value]
-        if type(value) in (list, tuple):
-            return type(value)(self._copied(item, name) for item in value)
-        if type(value) is dict:
-            return {key: self._copied(item, name) for key, item in value.items()}
-        if name in ("then", "child") and hasattr(value, "spec"):
-            return self._nested(value)
-        return value
-
-    def _nested(self, metric: Any) -> Rewritten:
-        """A metric under a verdict; of the same metric the same copy."""
-        if id(metric) not in self._metrics:
-            # The metric is kept as well: an id is free again when its owner is gone.
-            self._metrics[id(metric)] = (metric, Rewritten(self.spec(metric.spec())))
-        return self._metrics[id(metric)][1]
-
 
 # Orders of options.
 

@@ -11,6 +11,7 @@ from dagengine.options import (
     EXIT_FAILED,
     EXIT_INTERRUPTED,
     EXIT_NO_SCORE,
+    Answers,
     BaseUrl,
     Data,
     Delimiters,
@@ -19,7 +20,7 @@ from dagengine.options import (
     MaxInFlight,
     Metrics,
     PriceOf,
-    pairs,
+    cases_of,
     prices,
 )
 
@@ -89,12 +90,7 @@ def run(
     assert_pass: Annotated[
         bool, typer.Option("--assert", help="Exit with 1 when a case is below its threshold.")
     ] = False,
-    store: Annotated[
-        Path | None,
-        typer.Option(
-            help="A file of answers: what it holds is not asked again, what is asked it will hold."
-        ),
-    ] = None,
+    store: Answers = None,
     replay: Annotated[
         bool, typer.Option("--replay", help="Take every answer from --store and ask nobody.")
     ] = False,
@@ -129,7 +125,6 @@ def run(
     Exit codes: 0 every case has a score, 1 a case failed (with --assert), 2 bad input,
     3 a case has no score, 130 interrupted.
     """
-    from dagengine.cases import read_cases
     from dagengine.engine import Engine
     from dagengine.limits import Limits
     from dagengine.loading import load_app, load_metrics
@@ -147,8 +142,7 @@ def run(
         raise typer.BadParameter("--workers needs --cluster")
     loaded = load_metrics(metrics)
     caller = None if app is None else load_app(app, app_in_flight)
-    columns, delimiters = pairs("--map", mapped), pairs("--delimiter", delimiter)
-    cases = read_cases(data, map=columns, delimiters=delimiters, goldens=caller is not None)
+    cases = cases_of(data, mapped, delimiter, goldens=caller is not None)
     total = cases.count()
     if case is not None and total is not None and not 0 <= case < total:
         raise typer.BadParameter(f"there is no case {case}; {data} has {total}")

@@ -25,8 +25,6 @@ __all__ = [
     "classification",
     "kendall",
     "majority",
-    "majority_share",
-    "pairwise_disagreement",
     "pearson",
     "rmse",
     "spearman",
@@ -198,14 +196,3 @@ def majority(votes: Iterable[H]) -> H | None:
     """The vote given most often; None when several are, or there is none."""
     found = statistics.multimode(votes)
     return found[0] if len(found) == 1 else None
-
-
-def majority_share(votes: Sequence[Hashable]) -> float | None:
-    """The share of the vote given most often; 1 when all agree."""
-    return max(Counter(votes).values()) / len(votes) if votes else None
-
-
-def pairwise_disagreement(votes: Sequence[Hashable]) -> float | None:
-    """The share of pairs of votes that differ; None when there are fewer than two votes."""
-    pairs = math.comb(len(votes), 2)
-    return 1 - _tied(votes) / pairs if pairs else None

@@ -11,7 +11,8 @@ in the steps of the results.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 from dagengine.errors import InputError
@@ -19,7 +20,7 @@ from dagengine.graph import Graph, MetricSpec
 from dagengine.metrics.base import BaseMetric, DrawnMetric
 from dagengine.node import BaseNode, Panel
 from dagengine.panels import Escalation, Jury, Votes
-from dagengine.rewriting import Choose, Rewrite
+from dagengine.seating import Choose, Seating
 from dagengine.stopping import Curtailed, Rule, Sprt, StandardError
 
 T = TypeVar("T", Graph, BaseMetric)
@@ -33,9 +34,9 @@ _VERDICTS, _RATINGS = Sprt(), StandardError()
 class RewrittenMetric(DrawnMetric):
     """A metric whose nodes ask more than once; otherwise as the one it was made from."""
 
-    def __init__(self, metric: BaseMetric, rewrite: Rewrite) -> None:
+    def __init__(self, metric: BaseMetric, seating: Callable[[], Seating]) -> None:
         self.metric = metric
-        self.rewrite = rewrite
+        self.seating = seating
         self.name = metric.__name__
         self.threshold = metric.threshold
         self.model = metric.model
@@ -46,7 +47,7 @@ class RewrittenMetric(DrawnMetric):
         self.spec()
 
     def spec(self) -> MetricSpec:
-        return self.rewrite.spec(self.metric.spec())
+        return self.seating().spec(self.metric.spec())
 
 
 def voted(
@@ -123,9 +124,9 @@ def escalated(
 def _rewritten(target: T, choose: Choose, nodes: Nodes) -> T:
     if isinstance(nodes, str | BaseNode):
         raise InputError(f"nodes takes a list: [{nodes!r}]")
-    rewrite = Rewrite(choose, None if nodes is None else tuple(nodes))
+    seating = partial(Seating, choose, None if nodes is None else tuple(nodes))
     if isinstance(target, Graph):
-        return rewrite.graph(target)
+        return seating().graph(target)
     if isinstance(target, BaseMetric):
-        return RewrittenMetric(target, rewrite)
+        return RewrittenMetric(target, seating)
     raise InputError(f"{target!r} is neither a metric nor a graph")

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-import unicodedata
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import lru_cache
-from itertools import groupby
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, TypeVar, get_args
 
 from pydantic import BaseModel
 
 from dagengine.errors import InputError, UnsupportedError
+from dagengine.judges.overlap import Overlap, relevant, supported, useful, words_of
 from dagengine.prompts import Evidence, unfenced
 from dagengine.question import Answer, Capabilities, Question, schema_of
 from dagengine.reading import validated
@@ -44,26 +41,12 @@ _DENIAL = re.compile(r"\b(?:not|no|never|nothing|none|without|false\w*|wrong\w*|
 
 _PLACE = re.compile(r" \(\d+ of \d+(?:, \w+)?\)$| \(empty list\)$")
 _ENDING = " .!?…؟।。！？"  # noqa: RUF001
-# Scripts that put no spaces between words, or none between a word and what is joined to it.
-_JOINED = re.compile(
-    "[\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u31f0-\u31ff\u3400-\u9fff"
-    "\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff]+"
-)
-_SHOWN = 5
 _CANNOT = (
     "a lexical judge splits texts into statements, truths, claims and questions, and tells for "
     "numbered items by their words whether they are supported, relevant or useful, where the "
     "criterion explains `yes` so (`yes: the facts support it`, `yes: it answers it`, `yes: it "
     "holds some of what the ...`) or `meanings` does; use a model for this question"
 )
-
-
-@dataclass(frozen=True, slots=True)
-class _Found:
-    """How far an item is met, from 0 to 1, and why."""
-
-    share: float
-    reason: str
 
 
 class LexicalJudge:
@@ -179,30 +162,22 @@ class LexicalJudge:
                 return meaning
         raise _unsupported(question, f"what `yes` says of {label!r} is not known: {glosses!r}")
 
-    def _verdict(self, found: _Found, meaning: Meaning, allowed: Sequence[str]) -> Fields:
+    def _verdict(self, found: Overlap, meaning: Meaning, allowed: Sequence[str]) -> Fields:
         needed = self._needed[meaning]
         unsure = "idk" in allowed and found.share >= self._doubt * needed
         verdict = "yes" if found.share >= needed else "idk" if unsure else "no"
         return {"reason": f"{found.reason} ({needed:.0%} needed)", "verdict": verdict}
 
-    def _rule(self, meaning: Meaning, texts: Sequence[str]) -> Callable[[str], _Found]:
+    def _rule(self, meaning: Meaning, texts: Sequence[str]) -> Callable[[str], Overlap]:
         """How items are compared with the evidence; words of the evidence are counted once."""
-        each = [self._words(one) for text in texts for one in sentences(text)]
+        each = [words_of(one, self._stem) for text in texts for one in sentences(text)]
         together = {key: word for one in each for key, word in one.items()}
-        rules: dict[Meaning, Callable[[dict[str, str]], _Found]] = {
-            "supported": lambda item: _supported(item, each, together),
-            "relevant": lambda item: _relevant(item, together),
-            "useful": lambda item: _useful(item, each),
+        rules: dict[Meaning, Callable[[dict[str, str]], Overlap]] = {
+            "supported": lambda item: supported(item, each, together),
+            "relevant": lambda item: relevant(item, together),
+            "useful": lambda item: useful(item, each),
         }
-        return lambda text: rules[meaning](self._words(text))
-
-    def _words(self, text: str) -> dict[str, str]:
-        """The words of a text by what makes them equal, in order of first use."""
-        found: dict[str, str] = {}
-        for word in _tokens(text):
-            number = any(character.isdigit() for character in word)
-            found.setdefault(word if number else word[: self._stem], word)
-        return found
+        return lambda text: rules[meaning](words_of(text, self._stem))
 
 
 # Questions.
@@ -300,85 +275,3 @@ def _extracted(name: str, shape: Fields, schema: Fields, evidence: Sequence[Evid
 
 def _asks(text: str) -> bool:
     return text.rstrip("\"'”’»)]」』）").endswith(("?", "？", "؟"))  # noqa: RUF001
-
-
-# Words.
-
-
-@lru_cache(maxsize=4096)
-def _in_word(character: str) -> bool:
-    """Whether a character is a letter, a digit, or a mark that belongs to one."""
-    return character.isalnum() or unicodedata.category(character).startswith("M")
-
-
-def _tokens(text: str) -> Iterable[str]:
-    """Words without regard to case; pairs of characters where words are not set apart."""
-    plain = unicodedata.normalize("NFKC", text).casefold()
-    for inside, run in groupby(plain, _in_word):
-        if inside:
-            yield from _split("".join(run))
-
-
-def _split(run: str) -> Iterable[str]:
-    place = 0
-    for joined in _JOINED.finditer(run):
-        if joined.start() > place:
-            yield run[place : joined.start()]
-        yield from _pairs(joined.group())
-        place = joined.end()
-    if place < len(run):
-        yield run[place:]
-
-
-def _pairs(run: str) -> Iterable[str]:
-    return (run[place : place + 2] for place in range(max(1, len(run) - 1)))
-
-
-def _weight(words: Iterable[str]) -> int:
-    """Letters, where the first two of a word do not count: short words say little."""
-    return sum(_weight_of(word) for word in words)
-
-
-def _weight_of(word: str) -> int:
-    if any(character.isdigit() for character in word) or _JOINED.match(word):
-        return len(word)
-    return max(0, len(word) - 2)
-
-
-def _part(item: Mapping[str, str], within: Mapping[str, str]) -> float:
-    """The share of an item's letters in words that are also in the other one."""
-    whole = _weight(item.values())
-    if not whole:  # nothing but short words
-        return sum(key in within for key in item) / len(item) if item else 0.0
-    return _weight(word for key, word in item.items() if key in within) / whole
-
-
-def _supported(
-    item: Mapping[str, str], each: Sequence[Mapping[str, str]], together: Mapping[str, str]
-) -> _Found:
-    missing = [word for key, word in item.items() if key not in together]
-    numbers = [word for word in missing if any(character.isdigit() for character in word)]
-    if numbers:
-        return _Found(0.0, f"the evidence has no {_quoted(numbers)}")
-    best = max((_part(item, sentence) for sentence in each), default=0.0)
-    share = (_part(item, together) + best) / 2
-    lacking = f", it has no {_quoted(missing)}" if missing else ""
-    return _Found(share, f"{share:.0%} of the words are in the evidence{lacking}")
-
-
-def _relevant(item: Mapping[str, str], together: Mapping[str, str]) -> _Found:
-    share = max(_part(item, together), _part(together, item))
-    common = [word for key, word in item.items() if key in together]
-    shared = f": {_quoted(common)}" if common else ""
-    return _Found(share, f"{share:.0%} of the words are in common{shared}")
-
-
-def _useful(item: Mapping[str, str], each: Sequence[Mapping[str, str]]) -> _Found:
-    share = max((_part(sentence, item) for sentence in each), default=0.0)
-    return _Found(share, f"{share:.0%} of the words of one sentence are in it")
-
-
-def _quoted(words: Sequence[str]) -> str:
-    """A few words, the longest first: those that say most."""
-    chosen = sorted(words, key=len, reverse=True)[:_SHOWN]
-    return ", ".join(map(repr, chosen))

@@ -10,7 +10,6 @@ import pytest
 from determinism import is_there, met, met_figures
 from determinism_figures import (
     REFERENCE,
-    Agreement,
     Position,
     Repeatability,
     agreement,
@@ -166,6 +165,6 @@ def test_positions_that_differ_are_those_of_a_preferred_place() -> None:
 
 
 def test_kappa_is_what_is_left_of_accuracy_beyond_chance() -> None:
-    found = agreement(["A", "A", "B", "B"], ["A", "B", "B", "B"])
-    assert found == Agreement(4, 0.75, 0.5, 0.5)
-    assert agreement(["A", "A"], ["A", "A"]).kappa is None
+    found = agreement([("A", "A"), ("A", "B"), ("B", "B"), ("B", "B")])
+    assert (found.items, found.accuracy, found.kappa, found.baseline) == (4, 0.75, 0.5, 0.5)
+    assert agreement([("A", "A"), ("A", "A")]).kappa is None

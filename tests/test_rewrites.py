@@ -30,7 +30,8 @@ from dagengine.metrics.dag import (
 from dagengine.metrics.prebuilt import PrebuiltMetric
 from dagengine.plan import HasSpec
 from dagengine.question import Question
-from dagengine.rewrites import Change, Rewriting, Rewritten, Symmetry, paraphrase, reverse_options
+from dagengine.rewrites import Symmetry, paraphrase, reverse_options
+from dagengine.rewriting import Change, Rewriting, Rewritten
 from dagengine.test_case import ArenaTestCase, LLMTestCase
 
 CASE = LLMTestCase(input="in", actual_output="out", context=["one", "two"])
@@ -105,6 +106,22 @@ def test_metrics_under_verdicts_are_rewritten_too_and_may_lose_their_judge() -> 
     assert isinstance(node, NonBinaryJudgementNode)
     assert node.verdicts() == ("A", "B")
     assert inner.model == "their own"
+
+
+def test_a_metric_that_stands_under_a_verdict_of_its_own_is_copied_and_still_a_finding() -> None:
+    node = pick(A=10, B=0)
+    metric = DAGMetric("m", DAG(node))
+    node.then["A"] = metric
+    with pytest.raises(GraphError, match="contains itself"):
+        compile_metrics([rewritten(metric)])
+
+
+def test_what_cannot_be_changed_under_a_verdict_is_told_before_the_metric_is_used() -> None:
+    inner = GEval("g", evaluation_steps=["look"], evaluation_params=["input"])
+    title = inner.spec().graph.nodes()[0].title
+    outer = DAGMetric("outer", DAG(pick(A=inner, B=0)))
+    with pytest.raises(InputError, match="cannot be changed from outside"):
+        rewritten(outer, paraphrase({title: "other"}))
 
 
 def test_a_chain_of_thousands_of_nodes_is_copied_without_recursion() -> None:

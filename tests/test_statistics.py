@@ -19,8 +19,6 @@ from dagengine.statistics import (
     classification,
     kendall,
     majority,
-    majority_share,
-    pairwise_disagreement,
     pearson,
     rmse,
     spearman,
@@ -208,16 +206,3 @@ def test_votes() -> None:
     assert majority(["A", "B", "A"]) == "A"
     assert majority(["A", "B"]) is None
     assert majority([]) is None
-    assert majority_share([5, 5, 4]) == pytest.approx(2 / 3)
-    assert majority_share([]) is None
-    assert pairwise_disagreement([5, 5, 4]) == pytest.approx(2 / 3)
-    assert pairwise_disagreement([5, 4, 3]) == 1
-    assert pairwise_disagreement([5]) is None
-
-
-@given(st.lists(labels, min_size=2))
-def test_disagreement_is_the_share_of_pairs_that_differ(votes: list[str]) -> None:
-    pairs = list(combinations(votes, 2))
-    wanted = sum(a != b for a, b in pairs) / len(pairs)
-    assert pairwise_disagreement(votes) == pytest.approx(wanted)
-    assert (majority_share(votes) == 1) is (wanted == 0)

@@ -359,6 +359,15 @@ def test_metrics_under_a_verdict_vote_too() -> None:
     assert run(voted(tree, 3, nodes=["inner"]), says([True] * 3)).totals.calls == 3
 
 
+def test_a_question_that_matters_in_one_metric_only_is_voted_on_there() -> None:
+    shared = yes_no("shared", yes=5, no=5)
+    reader = metric(shared, yes_no("reader", inputs=[shared]), combine="max", name="within")
+    tree = metric(shared, yes_no("outer", yes=reader), combine="max")
+    done = run(voted(tree, 3, nodes=[shared]), says([True] * 3))
+    votes = {step.node: len(step.votes) for step in done.rows[0].metrics[0].steps}
+    assert votes["within > shared"] == 2
+
+
 def test_a_metric_that_contains_itself_is_still_a_finding() -> None:
     node = yes_no("outer")
     tree = metric(node)

@@ -1,0 +1,120 @@
+"""How far texts share their words, without regard to what these mean."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import groupby
+
+# Scripts that put no spaces between words, or none between a word and what is joined to it.
+_JOINED = re.compile(
+    "[\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u31f0-\u31ff\u3400-\u9fff"
+    "\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff]+"
+)
+# Words that a reason quotes.
+_SHOWN = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Overlap:
+    """How far an item is met, from 0 to 1, and why."""
+
+    share: float
+    reason: str
+
+
+def words_of(text: str, stem: int) -> dict[str, str]:
+    """The words of a text by what makes them equal, in order of first use.
+
+    Numbers are equal as a whole, other words by their first `stem` letters.
+    """
+    found: dict[str, str] = {}
+    for word in _tokens(text):
+        number = any(character.isdigit() for character in word)
+        found.setdefault(word if number else word[:stem], word)
+    return found
+
+
+@lru_cache(maxsize=4096)
+def _in_word(character: str) -> bool:
+    """Whether a character is a letter, a digit, or a mark that belongs to one."""
+    return character.isalnum() or unicodedata.category(character).startswith("M")
+
+
+def _tokens(text: str) -> Iterable[str]:
+    """Words without regard to case; pairs of characters where words are not set apart."""
+    plain = unicodedata.normalize("NFKC", text).casefold()
+    for inside, run in groupby(plain, _in_word):
+        if inside:
+            yield from _split("".join(run))
+
+
+def _split(run: str) -> Iterable[str]:
+    place = 0
+    for joined in _JOINED.finditer(run):
+        if joined.start() > place:
+            yield run[place : joined.start()]
+        yield from _pairs(joined.group())
+        place = joined.end()
+    if place < len(run):
+        yield run[place:]
+
+
+def _pairs(run: str) -> Iterable[str]:
+    return (run[place : place + 2] for place in range(max(1, len(run) - 1)))
+
+
+def _weight(words: Iterable[str]) -> int:
+    """Letters, where the first two of a word do not count: short words say little."""
+    return sum(_weight_of(word) for word in words)
+
+
+def _weight_of(word: str) -> int:
+    if any(character.isdigit() for character in word) or _JOINED.match(word):
+        return len(word)
+    return max(0, len(word) - 2)
+
+
+def _part(item: Mapping[str, str], within: Mapping[str, str]) -> float:
+    """The share of an item's letters in words that are also in the other one."""
+    whole = _weight(item.values())
+    if not whole:  # nothing but short words
+        return sum(key in within for key in item) / len(item) if item else 0.0
+    return _weight(word for key, word in item.items() if key in within) / whole
+
+
+def supported(
+    item: Mapping[str, str], each: Sequence[Mapping[str, str]], together: Mapping[str, str]
+) -> Overlap:
+    """How far an item is in sentences: in all of them together, and in the best one."""
+    missing = [word for key, word in item.items() if key not in together]
+    numbers = [word for word in missing if any(character.isdigit() for character in word)]
+    if numbers:
+        return Overlap(0.0, f"the evidence has no {_quoted(numbers)}")
+    best = max((_part(item, sentence) for sentence in each), default=0.0)
+    share = (_part(item, together) + best) / 2
+    lacking = f", it has no {_quoted(missing)}" if missing else ""
+    return Overlap(share, f"{share:.0%} of the words are in the evidence{lacking}")
+
+
+def relevant(item: Mapping[str, str], together: Mapping[str, str]) -> Overlap:
+    """How far an item and a text have words in common, in terms of the shorter one."""
+    share = max(_part(item, together), _part(together, item))
+    common = [word for key, word in item.items() if key in together]
+    shared = f": {_quoted(common)}" if common else ""
+    return Overlap(share, f"{share:.0%} of the words are in common{shared}")
+
+
+def useful(item: Mapping[str, str], each: Sequence[Mapping[str, str]]) -> Overlap:
+    """How far one of the sentences is in an item."""
+    share = max((_part(sentence, item) for sentence in each), default=0.0)
+    return Overlap(share, f"{share:.0%} of the words of one sentence are in it")
+
+
+def _quoted(words: Sequence[str]) -> str:
+    """A few words, the longest first: those that say most."""
+    chosen = sorted(words, key=len, reverse=True)[:_SHOWN]
+    return ", ".join(map(repr, chosen))

@@ -137,9 +137,9 @@ def variants(
     found: list[list[Variant]] = [[] for _ in specs]
     for number, condition in enumerate(conditions):
         asking = Resampling(condition, top_logprobs)
-        changes = (*_changes(condition, symmetry or Symmetry(), paraphrases or {}), asking)
+        shown = _changes(condition, symmetry or Symmetry(), paraphrases or {})
         model = (judges or {})[condition.judge] if condition.judge else None
-        rewriting = Rewriting(changes, model)
+        rewriting = Rewriting([*shown, asking], model)
         for spec, own in zip(specs, found, strict=True):
             named = replace(rewriting.spec(spec), name=f"{spec.name} #{number}")
             own.append(Variant(spec.name, condition, Rewritten(named)))

@@ -99,7 +99,7 @@ class _Maker:
 
     @cached_property
     def labels(self) -> Mapping[int, Vote]:
-        return {} if self.path is None else labels_of(self.runs, self.cases, self.path)
+        return {} if self.path is None else labels_of(self.runs.cases, self.cases, self.path)
 
     @property
     def threshold(self) -> float | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from dagengine.card import Figure, figure
 from dagengine.errors import InputError
@@ -44,12 +44,12 @@ def compare_with_labels(
     return _correlations(runs, labels)
 
 
-def labels_of(runs: Runs, cases: Sequence[TestCase], path: str) -> dict[int, Vote]:
-    """What people say about each case that has a label, by number.
+def labels_of(numbers: Iterable[int], cases: Sequence[TestCase], path: str) -> dict[int, Vote]:
+    """What people say about those of the numbered cases that have a label.
 
     Yes and no in words are True and False. Raises InputError when no case has a label.
     """
-    found = {number: _label(read_field(cases[number], path)) for number in runs.cases}
+    found = {number: _label(read_field(cases[number], path)) for number in numbers}
     known = {number: label for number, label in found.items() if label is not None}
     if not known:
         first = case_label(cases[0], 0)

@@ -175,7 +175,7 @@ class SimulatedJudge:
         raw = json.dumps(given, ensure_ascii=False)
         return Answer(validated(question, given, raw), raw, self._tokens(question, raw))
 
-    def _tokens(self, question: Question[Any], raw: str) -> tuple[TokenChoice, ...] | None:
+    def _tokens(self, question: Question[T], raw: str) -> tuple[TokenChoice, ...] | None:
         """The answer in three tokens, the middle one with the chances of all options."""
         shapes = schema_of(question.answer_type).get("properties", {})
         main = next((name for name in ("verdict", "score") if name in shapes), None)
@@ -183,20 +183,13 @@ class SimulatedJudge:
         if main is None or place is None or not self.capabilities.logprobs:
             return None
         truth, noise = self._true(question), self.noise_of(question.name)
-        options = _options(shapes[main], truth)
-        chances = noise.chances(truth, options, question.options.repetition)
-        readable = math.fsum(chances[option] for option in options)
-        found = tuple(
-            (
-                json.dumps(option, ensure_ascii=False).strip('"'),
-                math.log(chances[option] / readable),
-            )
-            for option in options
-            if chances[option]
-        )
+        chances = noise.chances(truth, _options(shapes[main], truth), question.options.repetition)
         start, end = place
-        parts = (raw[:start], ()), (raw[start:end], found), (raw[end:], ())
-        return tuple(TokenChoice(token, alternatives) for token, alternatives in parts)
+        return (
+            TokenChoice(raw[:start], ()),
+            TokenChoice(raw[start:end], _alternatives(chances)),
+            TokenChoice(raw[end:], ()),
+        )
 
     def _given(self, question: Question[T]) -> dict[str, Any]:
         """The fields of the answer."""
@@ -252,6 +245,17 @@ class SimulatedJudge:
 
 
 _REASON = {"reason": "simulated"}
+
+
+def _alternatives(chances: Mapping[Any, float]) -> tuple[tuple[str, float], ...]:
+    """Options as tokens with their log-probabilities among readable answers."""
+    readable = {option: chance for option, chance in chances.items() if option is not None}
+    total = math.fsum(readable.values())
+    return tuple(
+        (json.dumps(option, ensure_ascii=False).strip('"'), math.log(chance / total))
+        for option, chance in readable.items()
+        if chance
+    )
 
 
 def _options(shape: Mapping[str, Any], truth: Any) -> list[Any]:

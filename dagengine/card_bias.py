@@ -19,6 +19,7 @@ from dagengine.bias import (
 from dagengine.card import Figure, figure
 from dagengine.errors import InputError
 from dagengine.measure import Sums
+from dagengine.nodes import NonBinaryJudgementNode
 from dagengine.repeated_runs import Run, Runs
 from dagengine.replay import Replay
 from dagengine.results import Verdict
@@ -67,11 +68,11 @@ def _of_pairs(
 
 
 def _options(replay: Replay) -> dict[str, Names]:
-    """The first and the last option of every decision that a judge takes."""
+    """The first and the last option of every decision whose options stand in an order."""
     found: dict[str, Names] = {}
     for unit in replay.plan.units:
         verdicts = [branch.verdict for branch in unit.node.branches()]
-        if unit.node.asks and len(verdicts) > 1:
+        if isinstance(unit.node, NonBinaryJudgementNode) and len(verdicts) > 1:
             found[unit.name] = verdicts[0], verdicts[-1]
     return found
 

@@ -18,7 +18,6 @@ from dagengine.options import (
     MaxInFlight,
     pairs,
 )
-from dagengine.plan_command import judges_of
 
 if TYPE_CHECKING:
     from dagengine.card import JudgeCard
@@ -179,13 +178,19 @@ def _judges(names: Sequence[str], base_url: str | None) -> dict[str, Any]:
 
 
 def _identities(loaded: Sequence[BaseMetric], judges: dict[str, Any]) -> list[str]:
+    """Who answers: the name that a judge has in every process, where it has one."""
+    from dagengine.judges import as_judge
     from dagengine.plan import compile_metrics
+    from dagengine.question import durable_identity
 
     plan = compile_metrics(loaded)
-    found = [name for j in judges.values() or [None] for name in judges_of(plan, j)[1]]
-    asked = {judge for unit in plan.units if unit.node.asks for judge in unit.judges}
-    kept = [name for place, name in enumerate(found) if place % len(plan.models) in asked]
-    return list(dict.fromkeys(kept))
+    asked = sorted({judge for unit in plan.units if unit.node.asks for judge in unit.judges})
+    found = [
+        as_judge(given if plan.models[place] is None else plan.models[place])
+        for given in judges.values() or [None]
+        for place in asked
+    ]
+    return list(dict.fromkeys(durable_identity(judge) or judge.identity for judge in found))
 
 
 def _binding(

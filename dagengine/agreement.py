@@ -25,6 +25,7 @@ from dagengine.measure import (
     Table,
     Vote,
     counted,
+    difference,
     mean,
     measure,
     rectangular,
@@ -36,6 +37,7 @@ __all__ = [
     "entropy",
     "flip_rate",
     "majority_share",
+    "missing_effect",
     "missing_rate",
     "plug_in_entropy",
     "total_agreement",
@@ -115,6 +117,12 @@ def missing_rate(table: Table) -> Sums:
     """The share of answers that are missing, from 0 to 1, over the pooled table."""
     items = [{"answers": float(len(row)), "missing": float(row.count(None))} for row in table]
     return Sums(items, lambda all_: all_["missing"] / all_["answers"], share=True)
+
+
+@measure
+def missing_effect(table: Table) -> Sums:
+    """How much higher the flip rate is when a missing answer counts as a verdict of its own."""
+    return difference(flip_rate.sums(table, missing="own category"), flip_rate.sums(table))
 
 
 @dataclass(frozen=True, slots=True)

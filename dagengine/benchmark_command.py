@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
+from dagengine.benchmark_asking import Asking, symmetry_of, ways_of
 from dagengine.errors import InputError
 from dagengine.options import (
     EXIT_FAILED,
@@ -18,14 +19,12 @@ from dagengine.options import (
     MaxInFlight,
     cases_of,
 )
-from dagengine.plan_command import LATENCY, judges_of
 
 if TYPE_CHECKING:
     from dagengine.card import JudgeCard
     from dagengine.card_conditions import Condition
     from dagengine.fingerprint import Binding
     from dagengine.metrics import BaseMetric
-    from dagengine.repeats import Observations
     from dagengine.test_case import TestCase
 
 
@@ -46,12 +45,26 @@ def benchmark(
     base_url: BaseUrl = None,
     times: Annotated[int, typer.Option(min=2, help="How often every question is asked.")] = 20,
     orders: Annotated[
-        str, typer.Option(help="Orders of presentation, with commas between.")
+        str, typer.Option(help="Orders of presentation, with commas: given, swapped, reversed.")
     ] = "given",
     temperatures: Annotated[
         str | None,
         typer.Option(help="Temperatures, with commas between; by default the nodes' own."),
     ] = None,
+    swap: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FIRST,SECOND",
+            help="The two fields that the order `swapped` exchanges; by default two contestants.",
+        ),
+    ] = None,
+    probabilities: Annotated[
+        bool,
+        typer.Option(
+            "--probabilities",
+            help="Ask for token probabilities, to see whether the judge knows how sure it is.",
+        ),
+    ] = False,
     labels: Annotated[
         str | None,
         typer.Option(
@@ -68,7 +81,8 @@ def benchmark(
         float, typer.Option(min=0, max=0.5, help="The flip rate that votes are counted for.")
     ] = 0.05,
     max_calls: Annotated[
-        int | None, typer.Option(min=0, help="Ask nothing if more calls may be needed.")
+        int | None,
+        typer.Option(min=0, help="Ask nothing if more calls may be needed; never make more."),
     ] = None,
     max_in_flight: MaxInFlight = 64,
     store: Answers = None,
@@ -89,7 +103,10 @@ def benchmark(
     node is to blame, how many votes would settle it, and whether people agree. Writes
     `card.html`, `card.json` and `card.md`. Prints the calls it will make before it asks.
 
-    Exit codes: 0 done, 1 a --fail-if holds or the card is stale, 2 bad input.
+    With --store a run that was interrupted goes on where it was, and one that was finished
+    asks nothing.
+
+    Exit codes: 0 done, 1 a --fail-if holds or the card is stale, 2 bad input, 130 interrupted.
     """
     from dagengine.card_conditions import parse
     from dagengine.limits import Limits
@@ -103,6 +120,7 @@ def benchmark(
     from dagengine.card_measures import make_card
     from dagengine.cases import strict
     from dagengine.loading import load_metrics
+    from dagengine.people import labels_of
     from dagengine.test_case import TestCase
 
     loaded = load_metrics(metrics)
@@ -113,24 +131,25 @@ def benchmark(
         _check(check, _binding(loaded, cases, judges), failing)
         return
     _require_intervals()
-    ways = _ways(times, orders, temperatures)
-    _plan(loaded, cases, judges, ways, max_in_flight, max_calls)
+    if labels is not None:
+        labels_of(range(len(cases)), cases, labels)  # or there is no use in asking
+    symmetry, ways = symmetry_of(swap), ways_of(times, orders, temperatures)
+    asking = Asking(loaded, cases, judges, ways, symmetry, probabilities)
+    most = asking.print_plan(max_in_flight)
+    if max_calls is not None:
+        asking.require_calls(most, max_calls, store)
     limits = Limits(max_in_flight=max_in_flight, max_calls=max_calls)
-    seen = _observations(loaded, cases, judges, {**ways, "limits": limits, "store": store})
-    card = make_card(seen, loaded, cases, _identities(loaded, judges), labels=labels, target=target)
+    card = make_card(
+        asking.all(store, limits=limits),
+        loaded,
+        cases,
+        _identities(loaded, judges),
+        labels=labels,
+        target=target,
+        symmetry=symmetry,
+    )
     _write(card, out)
     _exit_as(card, failing)
-
-
-def _ways(times: int, orders: str, temperatures: str | None) -> dict[str, Any]:
-    """How questions are repeated, as `repeat` takes it."""
-    try:
-        degrees = [float(part) for part in temperatures.split(",")] if temperatures else [None]
-    except ValueError:
-        message = f"--temperatures is a list of numbers such as 0,0.7, not {temperatures!r}"
-        raise InputError(message) from None
-    named = [order.strip() for order in orders.split(",")]
-    return {"times": times, "orders": named, "temperatures": degrees}
 
 
 def _require_intervals() -> None:
@@ -154,13 +173,19 @@ def _judges(names: Sequence[str], base_url: str | None) -> dict[str, Any]:
 
 
 def _identities(loaded: Sequence[BaseMetric], judges: dict[str, Any]) -> list[str]:
+    """Who answers: the name that a judge has in every process, where it has one."""
+    from dagengine.judges import as_judge
     from dagengine.plan import compile_metrics
+    from dagengine.question import durable_identity
 
     plan = compile_metrics(loaded)
-    found = [name for j in judges.values() or [None] for name in judges_of(plan, j)[1]]
-    asked = {judge for unit in plan.units if unit.node.asks for judge in unit.judges}
-    kept = [name for place, name in enumerate(found) if place % len(plan.models) in asked]
-    return list(dict.fromkeys(kept))
+    asked = sorted({judge for unit in plan.units if unit.node.asks for judge in unit.judges})
+    found = [
+        as_judge(given if plan.models[place] is None else plan.models[place])
+        for given in judges.values() or [None]
+        for place in asked
+    ]
+    return list(dict.fromkeys(durable_identity(judge) or judge.identity for judge in found))
 
 
 def _binding(
@@ -169,56 +194,6 @@ def _binding(
     from dagengine.fingerprint import bind
 
     return bind(loaded, _identities(loaded, judges), cases)
-
-
-def _plan(
-    loaded: Sequence[BaseMetric],
-    cases: Sequence[TestCase],
-    judges: dict[str, Any],
-    ways: dict[str, Any],
-    max_in_flight: int,
-    max_calls: int | None,
-) -> None:
-    """Print what will be asked; raises InputError when that may be more than allowed."""
-    from dagengine.estimate import estimate
-    from dagengine.plan import compile_metrics
-    from dagengine.plan_table import Budget, print_estimate
-
-    plan = compile_metrics(loaded)
-    names, identities = judges_of(plan, next(iter(judges.values()), None))
-    once = estimate(plan, cases, judges=identities)
-    print_estimate(once, Budget(tuple(names), {}, LATENCY, max_in_flight, 10))
-    runs = ways["times"] * len(ways["orders"]) * len(ways["temperatures"]) * max(len(judges), 1)
-    most = None if once.asked.most is None else once.asked.most * runs
-    known = "any number" if most is None else f"{most:,}"
-    typer.echo(
-        f"{runs} runs of this: about {once.asked.likely * runs:,.0f} calls, at most {known} "
-        "(calls repeated after a failure come on top)"
-    )
-    if max_calls is not None and (most is None or most > max_calls):
-        raise InputError(
-            f"at most {known} calls may be needed, and --max-calls allows {max_calls:,}: "
-            "lower --times, take fewer cases, or allow more; nothing was asked"
-        )
-
-
-def _observations(
-    loaded: Sequence[BaseMetric],
-    cases: Sequence[TestCase],
-    judges: dict[str, Any],
-    ways: dict[str, Any],
-) -> Observations:
-    """Ask everything; a single judge is the run's, several are a condition."""
-    from dagengine.repeats import repeat
-
-    several = len(judges) > 1
-    return repeat(
-        cases,
-        loaded,
-        judges=judges if several else None,
-        model=None if several else next(iter(judges.values()), None),
-        **ways,
-    )
 
 
 def _write(card: JudgeCard, out: Path) -> None:

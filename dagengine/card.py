@@ -14,6 +14,7 @@ from typing import TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
+from dagengine.calibration import ReliabilityBin
 from dagengine.errors import InputError
 from dagengine.fingerprint import Binding
 from dagengine.intervals import bootstrap
@@ -108,11 +109,19 @@ class CaseSpread:
 
 
 @dataclass(frozen=True, slots=True)
+class Calibration:
+    """How often an event happened, by the probability that was stated for it."""
+
+    event: str
+    bins: tuple[ReliabilityBin, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class MetricCard:
     """One metric: measures of repetition and of agreement, nodes, and scores by case.
 
-    `people` is empty without labels. `calls` are questions that one run asks, on average
-    per case.
+    `people` is empty without labels; `more` are the measures that answer none of the four
+    questions by themselves. `calls` are questions that one run asks, on average per case.
     """
 
     metric: str
@@ -123,16 +132,23 @@ class MetricCard:
     spread: tuple[CaseSpread, ...]
     calls: float
     notes: tuple[str, ...] = ()
+    more: tuple[Figure, ...] = ()
+    calibration: tuple[Calibration, ...] = ()
+
+    @property
+    def measures(self) -> tuple[Figure, ...]:
+        """Every measure but those of single nodes."""
+        return (*self.again, *self.people, *self.more)
 
     def figures(self) -> Iterator[Figure]:
         """Every measure, those of nodes included."""
-        yield from (*self.again, *self.people)
+        yield from self.measures
         for node in self.nodes:
             yield from (node.flip_rate, node.effect, node.share)
 
     def figure(self, name: str) -> Figure | None:
         """The measure of that name, not those of single nodes."""
-        return next((m for m in (*self.again, *self.people) if m.name == name), None)
+        return next((m for m in self.measures if m.name == name), None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -79,7 +79,7 @@ def _known() -> str:
 
 def _named(metric: MetricCard) -> Iterator[tuple[str, Figure]]:
     """Every measure, with the node that it belongs to, or none."""
-    for measure in (*metric.again, *metric.people):
+    for measure in metric.measures:
         yield "", measure
     for node in metric.nodes:
         for measure in (node.flip_rate, node.effect, node.share):

@@ -6,27 +6,29 @@ import itertools
 import math
 import statistics
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
-from functools import partial
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 
 from dagengine.agreement import (
     effect_of_missing,
     flip_rate,
-    majority_share,
     missing_rate,
-    total_agreement,
 )
 from dagengine.attribution import CaseNoise, attribute, flip_effect, independence, variance_share
 from dagengine.attribution import flip_rate as node_flips
 from dagengine.card import CaseSpread, Figure, JudgeCard, MetricCard, NodeCard, Votes, figure
+from dagengine.card_agreement import agreement_of_judges, agreement_of_runs, outcome
+from dagengine.card_bias import bias_by_length, position_bias
+from dagengine.card_calibration import stated
 from dagengine.fingerprint import bind
 from dagengine.measure import Sums, mean
-from dagengine.people import compare_with_labels
+from dagengine.people import Vote, compare_with_labels, labels_of
 from dagengine.plan import HasSpec
 from dagengine.repeated_runs import Run, Runs, runs_of
 from dagengine.repeats import Condition, Observation
 from dagengine.replay import Replay, Speaker
+from dagengine.rewrites import Symmetry
 from dagengine.spread import icc, score_spread
 from dagengine.test_case import TestCase, case_label
 from dagengine.votes import leading_share, votes_needed
@@ -47,11 +49,13 @@ def make_card(
     *,
     labels: str | None = None,
     target: float = 0.05,
+    symmetry: Symmetry | None = None,
 ) -> JudgeCard:
     """The card of a benchmark.
 
     `judges` are the identities of those who answered. `labels` is the path of the case
-    field that holds what people say, `target` the flip rate that votes are counted for.
+    field that holds what people say, `target` the flip rate that votes are counted for,
+    `symmetry` what was swapped. Raises InputError when no case has a label.
     """
     seen = list(observations)
     replays = [Replay(metric) for metric in metrics]
@@ -65,7 +69,7 @@ def make_card(
         times=times,
         settings=tuple(_described(setting) for setting in settings),
         metrics=tuple(
-            _metric_card(runs, replay, cases, labels, target)
+            _Maker(runs, replay, cases, labels, symmetry or Symmetry()).card(target)
             for runs, replay in zip(found, replays, strict=True)
         ),
         rules=RULES,
@@ -83,23 +87,48 @@ def _described(setting: Condition) -> str:
     return ", ".join(f"{name} {value}" for name, value in parts.items() if value not in (None, ""))
 
 
-def _metric_card(
-    runs: Runs, replay: Replay, cases: Sequence[TestCase], labels: str | None, target: float
-) -> MetricCard:
-    noise = _noise(runs, replay, cases)
-    total = sum(len(run.asked) for run in runs.every())
-    spec = replay.spec
-    threshold = 1.0 if spec.strict else spec.threshold
-    return MetricCard(
-        metric=spec.name,
-        threshold=threshold,
-        again=tuple(_again(runs, threshold)),
-        nodes=tuple(_node_card(speaker, runs, noise, target) for speaker in replay.speakers),
-        people=() if labels is None else compare_with_labels(runs, threshold, cases, labels),
-        spread=tuple(_spread(runs, cases)),
-        calls=total / max(sum(1 for _ in runs.every()), 1),
-        notes=tuple(_notes(noise, runs, threshold)),
-    )
+@dataclass(frozen=True)
+class _Maker:
+    """What the card of one metric is made of."""
+
+    runs: Runs
+    replay: Replay
+    cases: Sequence[TestCase]
+    path: str | None
+    symmetry: Symmetry
+
+    @cached_property
+    def labels(self) -> Mapping[int, Vote]:
+        return {} if self.path is None else labels_of(self.runs.cases, self.cases, self.path)
+
+    @property
+    def threshold(self) -> float | None:
+        return 1.0 if self.replay.spec.strict else self.replay.spec.threshold
+
+    def card(self, target: float) -> MetricCard:
+        runs, threshold = self.runs, self.threshold
+        noise = _noise(runs, self.replay, self.cases)
+        found = list(stated(runs, threshold, self.labels))
+        every = list(runs.every())
+        return MetricCard(
+            metric=self.replay.spec.name,
+            threshold=threshold,
+            again=tuple(_again(runs, threshold)),
+            nodes=tuple(_node_card(one, runs, noise, target) for one in self.replay.speakers),
+            people=compare_with_labels(runs, threshold, self.labels) if self.labels else (),
+            spread=tuple(_spread(runs, self.cases)),
+            calls=sum(len(run.asked) for run in every) / max(len(every), 1),
+            notes=tuple(_notes(noise, runs, threshold)),
+            more=(*self.more(), *(one for kind in found for one in kind.figures())),
+            calibration=tuple(kind.calibration() for kind in found),
+        )
+
+    def more(self) -> Iterator[Figure]:
+        """The measures that stand behind the four questions."""
+        yield from agreement_of_runs(self.runs, self.threshold)
+        yield from agreement_of_judges(self.runs, self.threshold)
+        yield from position_bias(self.runs, self.replay, self.cases, self.symmetry)
+        yield from bias_by_length(self.runs, self.cases, self.labels)
 
 
 # Would I get this score again?
@@ -121,14 +150,6 @@ def _again(runs: Runs, threshold: float | None) -> Iterable[Figure]:
         table = runs.table(lambda run: run.passed(threshold))
         yield figure("flip-rate", table, flip_rate.sums, f"pass or fail, {pairs}", why, cases)
     yield over("score-flip-rate", flip_rate.sums, f"scores, {pairs}")
-    paths = runs.table(lambda run: None if run.score is None else run.path)
-    yield figure("path-flip-rate", paths, flip_rate.sums, f"paths, {pairs}", why, cases)
-    yield over("total-agreement", total_agreement.sums, "cases of which all runs gave one score")
-    raw = runs.table(lambda run: run.raw)
-    if any(text is not None for row in raw for text in row):
-        level = "cases of which all runs gave one text"
-        yield figure("raw-agreement", raw, total_agreement.sums, level, why, cases)
-    yield over("majority-share", majority_share.sums, "runs of one case")
     yield over("score-spread", score_spread.sums, "runs of one case, averaged over cases")
     yield over("test-retest", icc.sums, "one score's share of the variance between cases")
     yield from _across(runs)
@@ -249,8 +270,7 @@ def _notes(noise: Sequence[CaseNoise], runs: Runs, threshold: float | None) -> I
 
 def _rule_effect(runs: Runs, threshold: float | None) -> Iterable[str]:
     """What the rule for runs without a score does to the flip rate, when there are any."""
-    reading = (lambda run: run.score) if threshold is None else (lambda run: run.passed(threshold))
-    found = effect_of_missing(runs.table(reading), flip_rate)
+    found = effect_of_missing(runs.table(outcome(threshold)), flip_rate)
     if found.missing and found.dropped is not None and found.own_category is not None:
         yield (
             f"Runs without a score are left out: the flip rate is {100 * found.dropped:.1f} %; "

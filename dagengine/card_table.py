@@ -37,6 +37,9 @@ def print_card(card: JudgeCard, console: Console | None = None) -> None:
             out.print(Text.assemble((f"{question} ", "bold"), answer))
             if table is not None and table.row_count:
                 out.print(table)
+        if metric.more:
+            out.print(Text("More measures", style="bold"))
+            out.print(_measures(metric.more))
         for note in metric.notes:
             out.print(Text(note, style="dim"))
 

@@ -16,10 +16,6 @@ QUESTIONS = (
 TITLES = {
     "flip-rate": "pass or fail flips",
     "score-flip-rate": "score differs",
-    "path-flip-rate": "path differs",
-    "total-agreement": "all runs agree",
-    "raw-agreement": "all texts agree, letter by letter",
-    "majority-share": "commonest score's share",
     "score-spread": "standard deviation of the score",
     "test-retest": "test-retest reliability, ICC(1,1)",
     "unscored": "runs without a score",
@@ -27,6 +23,29 @@ TITLES = {
     "judge-flip-rate": "score differs when the judge does",
     "temperature-flip-rate": "score differs when the temperature does",
     "paraphrase-flip-rate": "score differs when the wording does",
+    "total-agreement": "all runs give one score (TARa)",
+    "raw-agreement": "all runs give one text (TARr)",
+    "path-agreement": "all runs take one path",
+    "path-flip-rate": "path differs",
+    "majority-share": "commonest score's share",
+    "entropy": "entropy of the score",
+    "unscored-effect": "flips added by runs without a score",
+    "cohen-kappa": "agreement of two judges, Cohen's kappa",
+    "fleiss-kappa": "agreement of judges, Fleiss' kappa",
+    "alpha": "agreement of judges, Krippendorff's alpha",
+    "score-alpha": "agreement of judges' scores, alpha",
+    "position-consistency": "same verdict in both orders",
+    "position-preference": "of other verdicts: for the first place",
+    "first-wins": "what is shown first wins",
+    "position-consistency-of-options": "same verdict with options reversed",
+    "position-preference-of-options": "of other verdicts: for the first option",
+    "first-wins-of-options": "the option that stands first wins",
+    "length-bias": "score goes with length, correlation",
+    "longer-wins": "the longer answer wins",
+    "repeat-brier": "Brier score: does the judge repeat itself?",
+    "repeat-calibration-error": "calibration error: does it repeat itself?",
+    "label-brier": "Brier score: do people agree?",
+    "label-calibration-error": "calibration error: do people agree?",
     "accuracy": "accuracy",
     "kappa": "kappa (beyond chance)",
     "balanced-accuracy": "balanced accuracy",
@@ -39,8 +58,9 @@ TITLES = {
     "variance-share": "share of the noise",
 }
 # Not shares of something, so not written as percentages.
-SIGNED = {"kappa", "pearson", "spearman", "kendall", "test-retest"}
-_PLAIN = {"score-spread", "flip-effect", *SIGNED}
+SIGNED = {"kappa", "pearson", "spearman", "kendall", "test-retest", "length-bias"}
+SIGNED |= {"cohen-kappa", "fleiss-kappa", "alpha", "score-alpha"}
+_PLAIN = {"score-spread", "flip-effect", "entropy", "repeat-brier", "label-brier", *SIGNED}
 
 
 def title(measure: Figure) -> str:
@@ -177,7 +197,7 @@ def _lines(card: JudgeCard) -> Iterator[str]:
         for question, answer in zip(QUESTIONS, answers(metric), strict=True):
             yield f"- **{question}** {answer}"
         yield "\n| measure | value | level |\n|---|---|---|"
-        for one in (*metric.again, *metric.people):
+        for one in metric.measures:
             yield f"| {one.name} | {full(one)} | {one.level} |"
         yield "\n| node | flips | a flip moves | share of the noise | votes |"
         yield "|---|---|---|---|---|"

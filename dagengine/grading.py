@@ -130,7 +130,7 @@ def _step(name: str, kind: str, value: NodeValue) -> Step:
     shown = None if value.verdict is not None else step_output(value.value)
     return Step(
         name, kind, OutcomeKind.OK, shown, value.verdict, value.reason, value.score, value.mode,
-        value.usage, value.votes, value.voters, value.answers,
+        value.usage, value.votes, value.voters, value.answers, value.confidence,
     )  # fmt: skip
 
 

@@ -88,6 +88,23 @@ def mean(values: Iterable[float | None], *, share: bool = True) -> Sums:
     return Sums(items, lambda all_: all_["value"] / all_["items"], share)
 
 
+def difference(one: Sums, other: Sums) -> Sums:
+    """The first measure less the second, of the same items."""
+    items = [
+        {**{(0, key): n for key, n in a.items()}, **{(1, key): n for key, n in b.items()}}
+        for a, b in zip(one.items, other.items, strict=True)
+    ]
+
+    def formula(all_: Totals) -> float | None:
+        parts: tuple[defaultdict[Any, float], ...] = (defaultdict(float), defaultdict(float))
+        for (side, key), number in all_.items():
+            parts[side][key] = number
+        first, second = one.of(parts[0]), other.of(parts[1])
+        return None if first is None or second is None else first - second
+
+    return Sums(items, formula)
+
+
 def counted(row: Iterable[Vote | None], missing: Missing) -> list[Vote | None]:
     """The votes of a row that count under the rule for missing answers."""
     if missing not in ("drop", "own category"):

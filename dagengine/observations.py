@@ -41,6 +41,8 @@ class Observation:
     `verdict` and `score` (0 to 1) are those of the step or the metric. `raw` stands for what
     the judge wrote: a digest of it, or the text itself; None where no judge wrote anything.
     `path` lists the (node, verdict) turns that a metric took, in topological order.
+    `confidence` is the probability that the judge's tokens gave the verdict of a node, where it
+    is known; `weighted` says that the metric's score is an expectation over such probabilities.
     """
 
     case: int
@@ -52,6 +54,8 @@ class Observation:
     raw: str | None = None
     outcome: OutcomeKind = OutcomeKind.OK
     path: Turns = ()
+    confidence: float | None = None
+    weighted: bool = False
 
     @property
     def vote(self) -> Vote | None:

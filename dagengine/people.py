@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from dagengine.card import Figure, figure
 from dagengine.errors import InputError
@@ -26,30 +26,46 @@ _WORDS = {"true": True, "yes": True, "pass": True, "false": False, "no": False, 
 
 
 def compare_with_labels(
-    runs: Runs, threshold: float | None, cases: Sequence[TestCase], path: str
+    runs: Runs, threshold: float | None, labels: Mapping[int, Vote]
 ) -> tuple[Figure, ...]:
-    """Agreement of a metric with the labels at a field of the cases.
+    """Agreement of a metric with people's labels, by the number of the case.
 
     Yes or no (also 0 or 1) is held against pass or fail, other text against the last verdict
     of the path, each by the majority of a case's runs; other numbers against its mean score.
-    Cases without a label are left out; one without a majority counts as a miss. Raises
-    InputError when no case has a label.
+    Cases without a label are left out; one without a majority counts as a miss.
     """
-    labels = {number: _label(read_field(cases[number], path)) for number in runs.cases}
-    known = {number: label for number, label in labels.items() if label is not None}
+    read = reading(labels, threshold)
+    if read is not None:
+        what = "last verdicts" if read is _last_verdict else "pass or fail"
+        return _verdicts(_pairs(runs, labels, read), what)
+    if set(labels.values()) <= {0, 1}:
+        why = "the metric has no threshold, so it neither passes nor fails a case"
+        return tuple(Figure(name, None, note=why) for name in _AGREEMENT)
+    return _correlations(runs, labels)
+
+
+def labels_of(numbers: Iterable[int], cases: Sequence[TestCase], path: str) -> dict[int, Vote]:
+    """What people say about those of the numbered cases that have a label.
+
+    Yes and no in words are True and False. Raises InputError when no case has a label.
+    """
+    found = {number: _label(read_field(cases[number], path)) for number in numbers}
+    known = {number: label for number, label in found.items() if label is not None}
     if not known:
         first = case_label(cases[0], 0)
         raise InputError(f"no case has a label at `{path}` (the first is {first})")
-    if all(isinstance(label, str) for label in known.values()):
-        return _verdicts(_pairs(runs, known, _last_verdict), "last verdicts")
     if set(known.values()) <= {0, 1}:
-        if threshold is None:
-            why = "the metric has no threshold, so it neither passes nor fails a case"
-            return tuple(Figure(name, None, note=why) for name in _AGREEMENT)
-        agreed = {number: bool(label) for number, label in known.items()}
-        pairs = _pairs(runs, agreed, lambda run: run.score is not None and run.score >= threshold)
-        return _verdicts(pairs, "pass or fail")
-    return _correlations(runs, known)
+        return {number: bool(label) for number, label in known.items()}
+    return known
+
+
+def reading(labels: Mapping[int, Vote], threshold: float | None) -> Callable[[Run], Vote] | None:
+    """What of a run is held against such labels; None where that is its score, or nothing."""
+    if all(isinstance(label, str) for label in labels.values()):
+        return _last_verdict
+    if threshold is not None and set(labels.values()) <= {0, 1}:
+        return lambda run: run.score is not None and run.score >= threshold
+    return None
 
 
 def _label(value: object) -> Vote | None:

@@ -5,6 +5,7 @@ The one place that knows what observations look like.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
@@ -20,7 +21,11 @@ Path = tuple[tuple[str, Verdict], ...]
 
 @dataclass(slots=True)
 class Run:
-    """One metric on one case under one condition."""
+    """One metric on one case under one condition.
+
+    `sure` holds the probability of each verdict that a judge gave, None where it is not known;
+    `weighted` says that the score is an expectation over such probabilities.
+    """
 
     condition: Condition
     score: float | None = None
@@ -28,6 +33,15 @@ class Run:
     replies: dict[str, Reply] = field(default_factory=dict)
     asked: list[str] = field(default_factory=list)
     raw: str | None = None
+    sure: dict[str, float | None] = field(default_factory=dict)
+    weighted: bool = False
+
+    @property
+    def stated(self) -> float | None:
+        """The probability of the path by the judge's tokens: the product of its verdicts'."""
+        found = [self.sure[node] for node, _ in self.path if node in self.sure]
+        known = [sure for sure in found if sure is not None]
+        return math.prod(known) if found and len(known) == len(found) else None
 
     def passed(self, threshold: float) -> bool | None:
         """Whether the score meets a threshold; None without a score."""
@@ -91,10 +105,13 @@ def runs_of(observations: Iterable[Observation], replay: Replay) -> Runs:
         run = samples.setdefault(seen.condition.sample, Run(seen.condition))
         if not seen.node:
             run.score, run.path, run.raw = seen.score, tuple(seen.path), seen.raw
+            run.weighted = seen.weighted
             continue
         node = replay.name_of(seen.node)
         if node in replay.asking:
             run.asked.append(node)
+            if seen.verdict is not None:
+                run.sure[seen.node] = seen.confidence
         if node in speakers and seen.outcome is OutcomeKind.OK:
             run.replies[node] = Reply(seen.verdict, seen.score)
     return Runs(

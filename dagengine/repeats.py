@@ -13,15 +13,18 @@ import hashlib
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from pydantic import BaseModel
 
+from dagengine.cases import Cases
+from dagengine.engine import Engine, Settings
 from dagengine.errors import InputError
-from dagengine.evaluation import stream, sync
+from dagengine.evaluation import sync
 from dagengine.node import Ask, BaseNode, Given, NodeValue, Work
 from dagengine.observations import Condition, Observation, Observations, Turns
 from dagengine.plan import HasSpec, compile_metrics
+from dagengine.progress import progress_bar
 from dagengine.question import REPETITIONS, Answer, Options, Question
 from dagengine.results import CaseResult, MetricResult, Step
 from dagengine.rewrites import Symmetry, Wording, paraphrase, reverse_options
@@ -48,6 +51,7 @@ class Resampling:
     """
 
     condition: Condition
+    top_logprobs: int = 0
 
     def __call__(self, node: BaseNode) -> None:
         def wrap(work: Work) -> Work:
@@ -64,7 +68,13 @@ class Resampling:
         sample = at.sample + REPETITIONS * (options.sample + REPETITIONS * _space(at))
         temperature = options.temperature if at.temperature is None else at.temperature
         seed = options.seed if at.seed is None else at.seed
-        return replace(options, sample=sample, temperature=temperature, seed=seed)
+        return replace(
+            options,
+            sample=sample,
+            temperature=temperature,
+            seed=seed,
+            top_logprobs=max(options.top_logprobs, self.top_logprobs),
+        )
 
 
 def _space(condition: Condition) -> int:
@@ -108,6 +118,7 @@ def variants(
     symmetry: Symmetry | None = None,
     paraphrases: Paraphrases | None = None,
     judges: Mapping[str, Any] | None = None,
+    top_logprobs: int = 0,
 ) -> list[Variant]:
     """Every metric under every condition; nothing of the metrics is touched.
 
@@ -118,9 +129,10 @@ def variants(
     _check_titles(specs, paraphrases or {})
     found: list[list[Variant]] = [[] for _ in specs]
     for number, condition in enumerate(conditions):
-        changes = _changes(condition, symmetry or Symmetry(), paraphrases or {})
+        asking = Resampling(condition, top_logprobs)
+        shown = _changes(condition, symmetry or Symmetry(), paraphrases or {})
         model = (judges or {})[condition.judge] if condition.judge else None
-        rewriting = Rewriting(changes, model)
+        rewriting = Rewriting([*shown, asking], model)
         for spec, own in zip(specs, found, strict=True):
             named = replace(rewriting.spec(spec), name=f"{spec.name} #{number}")
             own.append(Variant(spec.name, condition, Rewritten(named)))
@@ -136,7 +148,6 @@ def _changes(
         yield reverse_options
     elif condition.order == "swapped":
         yield symmetry
-    yield Resampling(condition)
 
 
 def _check_titles(specs: Iterable[Any], paraphrases: Paraphrases) -> None:
@@ -183,6 +194,8 @@ async def a_repeat(
     judges: Mapping[str, Any] | None = None,
     symmetry: Symmetry | None = None,
     texts: bool = False,
+    top_logprobs: int = 0,
+    show: bool = False,
     on_row: Callable[[CaseResult], None] | None = None,
     **settings: Any,
 ) -> Observations:
@@ -194,13 +207,24 @@ async def a_repeat(
     (as `model` of `evaluate`) that take the place of the metrics' own. No question shares an
     answer with that of another condition. `settings` are those of `stream`: `model`,
     `limits`, `on_attempt` and the like. `on_row` gets each case's results as they come, one
-    per metric and condition.
+    per metric and condition; `show` draws a progress bar (on a terminal).
+
+    With `top_logprobs` (1 to 20) every question asks for that many alternatives per token, so
+    that observations have a `confidence` where the judge gives them; such questions are not
+    those of a plain evaluation.
 
     Observations keep a digest of what the judge wrote, or with `texts` the text itself.
     Raises what `stream` raises, and InputError for conditions that make no sense.
     """
     conditions = conditions_of(times, orders, temperatures, seeds, paraphrases or (), judges or ())
-    made = variants(metrics, conditions, symmetry=symmetry, paraphrases=paraphrases, judges=judges)
+    made = variants(
+        metrics,
+        conditions,
+        symmetry=symmetry,
+        paraphrases=paraphrases,
+        judges=judges,
+        top_logprobs=top_logprobs,
+    )
     rows: list[Observation] = []
     keep = _texts if texts else _digest
     paths: dict[Turns, Turns] = {}
@@ -209,14 +233,19 @@ async def a_repeat(
         for variant, result in zip(made, row.metrics, strict=True):
             path = paths.setdefault(result.path, result.path)
             rows.extend(_observed(row.index, variant, result, path, keep))
+        advance(row)
         if on_row is not None:
             on_row(row)
 
     if "swapped" in orders and isinstance(test_cases, Sequence):
         _check_symmetry(test_cases, symmetry or Symmetry())
-    rewritten = [variant.rewritten for variant in made]
-    totals = await stream(test_cases, rewritten, take, **settings)
-    return Observations(tuple(rows), totals)
+    engine = Engine([variant.rewritten for variant in made], cast(Settings, settings))
+    checked = engine.cases(test_cases)
+    total = checked.count() if isinstance(checked, Cases) else None
+    with progress_bar(total, show, lambda: engine.totals) as advance:
+        async with engine.open():
+            await engine.run(checked, take)
+    return Observations(tuple(rows), engine.totals)
 
 
 def repeat(
@@ -242,13 +271,13 @@ def _observed(
     wrote = [text for step in result.steps for text in _written(step, result)]
     yield Observation(
         case, variant.metric, "", variant.condition, None, result.score, keep(wrote),
-        result.outcome, path,
+        result.outcome, path, weighted=result.mode == "weighted",
     )  # fmt: skip
     for step in result.steps:
         if step.kind != _FIELD:
             yield Observation(
                 case, variant.metric, step.node, variant.condition, step.verdict, step.score,
-                keep(_written(step, result)), step.outcome,
+                keep(_written(step, result)), step.outcome, confidence=step.confidence,
             )  # fmt: skip
 
 

@@ -71,7 +71,8 @@ class Step:
 
     `output` is what readers of the node saw, as plain data (text, numbers, lists, dicts);
     `verdict` is set for decisions, `score` (0 to 1) for ratings and scoring code. `mode`
-    says how a rating was read (`weighted` or `raw`, and why). `usage` are the tokens of the
+    says how a rating was read (`weighted` or `raw`, and why), `confidence` the probability that
+    the judge's tokens gave the verdict, where it is known. `usage` are the tokens of the
     answers that the node rests on, whoever paid for them, and `answers` their texts as the
     judge wrote them, in the order of the questions; files of results leave them out.
 
@@ -92,6 +93,7 @@ class Step:
     votes: tuple[Any, ...] = ()
     voters: tuple[int, ...] = ()
     answers: tuple[str, ...] = ()
+    confidence: float | None = None
 
     @property
     def agreeing(self) -> int:
@@ -101,7 +103,7 @@ class Step:
 
     def as_dict(self) -> dict[str, Any]:
         """JSON-ready form without the absent entries."""
-        names = ("node", "kind", "output", "verdict", "reason", "score", "mode")
+        names = ("node", "kind", "output", "verdict", "confidence", "reason", "score", "mode")
         row = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
         if self.usage != NO_USAGE:
             # Not what a provider had in its cache: that depends on the timing.

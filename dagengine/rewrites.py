@@ -75,6 +75,13 @@ class Symmetry:
             "symmetry=Symmetry('contestants.A', 'contestants.B'), or judge two contestants"
         )
 
+    def names(self, case: TestCase) -> tuple[Verdict, Verdict]:
+        """The verdicts for what is shown first and for what is shown second."""
+        if self.verdicts:
+            return next(iter(self.verdicts.items()))
+        first, second = (path.partition(".")[2] or path for path in self.pair(case))
+        return first, second
+
     def swapped(self, case: TestCase) -> TestCase:
         """The case with both exchanged."""
         first, second = self.pair(case)
@@ -85,7 +92,7 @@ class Symmetry:
         """What a verdict on the swapped case says about the case as given."""
         if self.verdicts is not None:
             return self.verdicts.get(verdict, verdict)
-        first, second = (path.partition(".")[2] or path for path in self.pair(case))
+        first, second = self.names(case)
         return {first: second, second: first}.get(str(verdict), verdict)
 
     def __call__(self, node: BaseNode) -> None:

@@ -13,8 +13,16 @@ from typing import Any, NamedTuple, TypeVar
 from pydantic import BaseModel
 
 from dagengine.errors import InputError, RecordingMissError, UnparseableError
-from dagengine.question import Answer, Capabilities, Question, schema_json, schema_of
+from dagengine.question import (
+    Answer,
+    Capabilities,
+    Question,
+    TokenChoice,
+    schema_json,
+    schema_of,
+)
 from dagengine.reading import validated
+from dagengine.weighting import value_span
 
 T = TypeVar("T", bound=BaseModel)
 Truth = Mapping[str, Any] | Callable[[Question[Any]], Any]
@@ -130,11 +138,12 @@ class SimulatedJudge:
     remark at their end. Equal `seed`, question and sample give the same answer in every
     process; `name` stands for the truth where answers are stored.
 
+    With `probabilities` it gives token probabilities to questions that ask for some: every
+    verdict or rating has the chance that it was drawn by, so its confidence is justified.
+
     `item` says what a question is about, for draws in common: its material, by default, so
     questions with different inputs are about different items.
     """
-
-    capabilities = Capabilities(text=False)
 
     def __init__(
         self,
@@ -143,13 +152,16 @@ class SimulatedJudge:
         *,
         seed: int = 0,
         name: str = "simulated",
+        probabilities: bool = False,
         item: Callable[[Question[Any]], str] = lambda question: question.messages[-1]["content"],
     ) -> None:
         self._truth = truth
         self._noise = noise if isinstance(noise, Noise) else dict(noise)
         self._seed = seed
         self._item = item
-        self.durable_identity = f"simulated {name}, seed {seed}, {self._noise!r}"
+        self.capabilities = Capabilities(text=False, logprobs=probabilities)
+        known = ", with probabilities" if probabilities else ""
+        self.durable_identity = f"simulated {name}, seed {seed}, {self._noise!r}{known}"
         # Two truths under one name are two judges.
         self.identity = f"{self.durable_identity} {id(self):x}"
 
@@ -161,7 +173,23 @@ class SimulatedJudge:
         """One attempt; raises UnparseableError by the chance asked for."""
         given = self._given(question)
         raw = json.dumps(given, ensure_ascii=False)
-        return Answer(validated(question, given, raw), raw)
+        return Answer(validated(question, given, raw), raw, self._tokens(question, raw))
+
+    def _tokens(self, question: Question[T], raw: str) -> tuple[TokenChoice, ...] | None:
+        """The answer in three tokens, the middle one with the chances of all options."""
+        shapes = schema_of(question.answer_type).get("properties", {})
+        main = next((name for name in ("verdict", "score") if name in shapes), None)
+        place = value_span(raw, main) if main and question.options.top_logprobs else None
+        if main is None or place is None or not self.capabilities.logprobs:
+            return None
+        truth, noise = self._true(question), self.noise_of(question.name)
+        chances = noise.chances(truth, _options(shapes[main], truth), question.options.repetition)
+        start, end = place
+        return (
+            TokenChoice(raw[:start], ()),
+            TokenChoice(raw[start:end], _alternatives(chances)),
+            TokenChoice(raw[end:], ()),
+        )
 
     def _given(self, question: Question[T]) -> dict[str, Any]:
         """The fields of the answer."""
@@ -217,6 +245,17 @@ class SimulatedJudge:
 
 
 _REASON = {"reason": "simulated"}
+
+
+def _alternatives(chances: Mapping[Any, float]) -> tuple[tuple[str, float], ...]:
+    """Options as tokens with their log-probabilities among readable answers."""
+    readable = {option: chance for option, chance in chances.items() if option is not None}
+    total = math.fsum(readable.values())
+    return tuple(
+        (json.dumps(option, ensure_ascii=False).strip('"'), math.log(chance / total))
+        for option, chance in readable.items()
+        if chance
+    )
 
 
 def _options(shape: Mapping[str, Any], truth: Any) -> list[Any]:

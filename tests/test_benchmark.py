@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -36,8 +38,26 @@ def answer(question):
 
 judge = ScriptedJudge(answer)
 judge.identity = "wavering"
+kept = ScriptedJudge(answer, name="kept")
 other = ScriptedJudge(lambda question: True)
 other.identity = "sure"
+"""
+
+# The question about the second case is answered by Ctrl-C, once the first is in the store.
+INTERRUPTS = """
+import os
+import signal
+
+import anyio
+from dagengine.judges import ScriptedJudge
+
+async def answer(question):
+    if "maybe 1" in question.messages[-1]["content"] and question.options.sample == 1:
+        os.kill(os.getpid(), signal.SIGINT)
+        await anyio.sleep_forever()
+    return True
+
+judge = ScriptedJudge(answer, name="interrupting")
 """
 
 CASES = "".join(
@@ -156,3 +176,71 @@ def test_every_temperature_is_a_setting_of_its_own(folder: Path) -> None:
 
 def test_metrics_and_data_are_needed_for_a_benchmark(folder: Path) -> None:
     assert benchmark().exit_code == 2
+
+
+KEPT = (*MINE[:-1], "judge.py:kept", "--store", "answers.db")
+
+
+def test_a_second_run_from_the_store_makes_no_call_and_the_same_card(folder: Path) -> None:
+    assert benchmark(*KEPT, "--times", "4", "--out", "one").exit_code == 0
+    (folder / "asked").unlink()
+    again = benchmark(*KEPT, "--times", "4", "--out", "two", "--max-calls", "0")
+    assert again.exit_code == 0, again.output
+    assert not (folder / "asked").exists()
+    for name in ("card.json", "card.html", "card.md"):
+        assert (folder / "one" / name).read_bytes() == (folder / "two" / name).read_bytes()
+
+
+def test_a_longer_run_asks_only_what_the_store_lacks_and_needs_that_many_calls(
+    folder: Path,
+) -> None:
+    benchmark(*KEPT, "--times", "4")  # 56 answers
+    (folder / "asked").unlink()
+    refused = benchmark(*KEPT, "--times", "5", "--max-calls", "23")
+    assert "at most 24 calls may be needed (56 answers are in the store)" in str(refused.exception)
+    assert not (folder / "asked").exists()
+    assert benchmark(*KEPT, "--times", "5", "--max-calls", "24").exit_code == 0
+    assert (folder / "asked").read_text().count("\n") == 16  # the fifth sample is even: all kind
+
+
+def test_an_interrupted_benchmark_says_how_to_go_on(folder: Path) -> None:
+    (folder / "judge.py").write_text(INTERRUPTS, encoding="utf-8")
+    command = [sys.executable, "-m", "dagengine", "benchmark", *MINE, "--times", "2"]
+    done = subprocess.run(
+        [*command, "--store", "answers.db"], capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 130, done.stderr
+    assert "run the same command to go on: what was answered is in answers.db" in done.stderr
+    assert "of 8 cases" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_labels_that_no_case_has_are_found_before_anything_is_asked(folder: Path) -> None:
+    done = benchmark(*MINE, "--labels", "additional_metadata.none")
+    assert "no case has a label" in str(done.exception)
+    assert not (folder / "asked").exists()
+
+
+def test_two_fields_are_swapped_and_the_verdicts_compared(folder: Path) -> None:
+    swapped = ("--orders", "given,swapped", "--swap", "input,actual_output", "--times", "2")
+    done = benchmark(*MINE, *swapped)
+    assert done.exit_code == 0, done.output
+    card = json.loads((folder / "benchmark/card.json").read_text())
+    more = {one["name"]: one["value"] for one in card["metrics"][0]["more"]}
+    # Swapped the judge reads "a", which is kind: it differs where it wavered and said no.
+    assert more["position-consistency"] == 1.0  # of runs that one node ended
+    assert "--swap takes two fields" in str(benchmark(*MINE, "--swap", "input").exception)
+
+
+def test_stated_probabilities_are_on_the_card_when_they_are_asked_for(folder: Path) -> None:
+    (folder / "judge.py").write_text(
+        "from dagengine.judges import Noise, SimulatedJudge\n"
+        "judge = SimulatedJudge({'kind': True, 'short': True}, Noise(flip=0.2), seed=1,"
+        " probabilities=True)\n"
+    )
+    for option, plots in (("--probabilities", 1), (None, 0)):
+        done = benchmark(*MINE, "--times", "6", *([option] if option else []))
+        assert done.exit_code == 0, done.output
+        (metric,) = json.loads((folder / "benchmark/card.json").read_text())["metrics"]
+        assert len(metric["calibration"]) == plots
+        assert ("repeat-brier" in {one["name"] for one in metric["more"]}) == bool(plots)

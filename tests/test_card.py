@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import random
 import re
 from collections.abc import Sequence
@@ -15,14 +16,14 @@ from dagengine.card import Figure, JudgeCard, MetricCard, read_card, write_card
 from dagengine.card_conditions import differences, failures, parse
 from dagengine.card_measures import make_card
 from dagengine.card_page import card_page
-from dagengine.card_words import answers, markdown
+from dagengine.card_words import answers, markdown, title
 from dagengine.errors import InputError
 from dagengine.fingerprint import bind, changes
 from dagengine.metrics import DAGMetric
-from dagengine.metrics.dag import DAG, BinaryJudgementNode, RatingNode
+from dagengine.metrics.dag import DAG, BinaryJudgementNode, NonBinaryJudgementNode, RatingNode
 from dagengine.repeats import Condition, Observation
 from dagengine.results import OutcomeKind
-from dagengine.test_case import LLMTestCase
+from dagengine.test_case import ArenaTestCase, LLMTestCase
 from dagengine.votes import leading_share, votes_needed
 
 CASES = [
@@ -155,6 +156,143 @@ def test_a_change_of_order_is_measured_across_runs() -> None:
     assert value(found, "position-flip-rate") == pytest.approx(0.5)
     assert value(found, "flip-rate") == 0
     assert found.settings == ("order given", "order swapped")
+
+
+ARENA = [
+    ArenaTestCase(
+        contestants={
+            n: LLMTestCase(input="q", actual_output=n * size) for n, size in (("A", 3), ("B", 9))
+        }
+    )
+    for _ in range(4)
+]
+
+
+def duel(sample: int, order: str, case: int, winner: str) -> list[Observation]:
+    at = Condition(sample, order)
+    score = float(winner == "A")
+    return [
+        Observation(case, "duel", "", at, None, score, None, OutcomeKind.OK, (("who", winner),)),
+        Observation(case, "duel", "who", at, winner),
+    ]
+
+
+def test_position_and_length_are_measured_where_two_contestants_were_swapped() -> None:
+    node = NonBinaryJudgementNode(
+        "Who?",
+        name="who",
+        evaluation_params=["contestants.A.actual_output"],
+        then={"A": 10, "B": 0},
+    )
+    metric = DAGMetric("duel", DAG(node))
+    winners = [("A", "A"), ("A", "B"), ("A", "B"), ("B", "A")]  # given, swapped
+    seen = [
+        one
+        for case, pair in enumerate(winners)
+        for order, winner in zip(("given", "swapped"), pair, strict=True)
+        for sample in range(2)
+        for one in duel(sample, order, case, winner)
+    ]
+    found = make_card(seen, [metric], ARENA, ["judge"])
+    assert value(found, "position-consistency") == 0.25
+    assert value(found, "position-preference") == pytest.approx(2 / 3)
+    assert value(found, "first-wins") == pytest.approx((0.5 + 1 + 1 + 0) / 4)
+    assert value(found, "longer-wins") == pytest.approx(3 / 8)  # B, in three of eight runs
+    first = found.metrics[0].figure("first-wins")
+    assert first is not None
+    assert (first.items, first.level) == (4, "last verdicts, inputs swapped")
+
+
+def test_agreement_between_judges_is_beyond_chance_and_by_single_runs() -> None:
+    def seen(judges: Sequence[str]) -> list[Observation]:
+        said = {"x": NOISY, "y": NOISY, "z": [[not kind for kind in row] for row in NOISY]}
+        return [
+            one
+            for judge in judges
+            for case, row in enumerate(said[judge])
+            for sample, kind in enumerate(row)
+            for one in run_of(case, Condition(sample, judge=judge), kind)
+        ]
+
+    same = make_card(seen("xy"), [tree()], CASES, ["x", "y"])
+    assert value(same, "cohen-kappa") == pytest.approx(1)
+    assert value(same, "score-alpha") == pytest.approx(1)
+    opposed = make_card(seen("xz"), [tree()], CASES, ["x", "z"])
+    assert value(opposed, "cohen-kappa") == pytest.approx(-1)
+    three = make_card(seen("xyz"), [tree()], CASES, ["x", "y", "z"])
+    assert value(three, "fleiss-kappa") == pytest.approx(-1 / 3)
+    assert three.metrics[0].figure("cohen-kappa") is None
+
+
+def test_what_the_rule_for_runs_without_a_score_does_is_a_figure_with_a_level() -> None:
+    broken = [replace(one, score=None, path=()) if not one.node and one.case == 1 and not
+              one.condition.sample else one for one in runs(NOISY)]  # fmt: skip
+    found = make_card(broken, [tree()], CASES, ["judge"])
+    # Case 1 flips in 2 of 3 pairs without the missing run, and in 5 of 6 with it.
+    assert value(found, "unscored-effect") == pytest.approx((5 / 6 - 2 / 3) / 4)
+    assert make_card(runs(NOISY), [tree()], CASES, ["j"]).metrics[0].figure(
+        "unscored-effect"
+    ) is None  # fmt: skip
+
+
+def test_scores_that_follow_the_length_show_and_labels_are_held_constant() -> None:
+    cases = [case.model_copy(update={"actual_output": "x" * (9 - 4 * (n > 1) + n % 2)})
+             for n, case in enumerate(CASES)]  # fmt: skip
+    found = make_card(
+        runs([[True] * 2, [True] * 2, [False] * 2, [False] * 2]), [tree()], cases, ["j"]
+    )
+    assert (value(found, "length-bias") or 0) > 0.9
+    held = make_card(runs(NOISY), [tree()], cases, ["j"], labels="additional_metadata.good")
+    level = held.metrics[0].figure("length-bias")
+    assert level is not None
+    assert "labels held constant" in level.level
+
+
+def sure(probability: float) -> list[Observation]:
+    """Runs whose verdicts were given with a probability, where the judge has any."""
+    return [
+        replace(one, confidence=probability if one.node == "kind" else 1.0) if one.node else one
+        for one in runs(NOISY)
+    ]
+
+
+def test_stated_probabilities_are_held_against_the_next_run_and_against_people() -> None:
+    found = make_card(sure(0.8), [tree()], CASES, ["j"], labels="additional_metadata.good")
+    repeat, people = found.metrics[0].calibration
+    # Of 4 runs in a ring one other answer makes two pairs that differ: 12 of 16 agree.
+    (bin_,) = repeat.bins
+    assert bin_.stated == pytest.approx(0.8)
+    assert (bin_.answers, bin_.observed) == (16, 0.75)
+    assert value(found, "repeat-calibration-error") == pytest.approx(0.05)
+    (bin_,) = people.bins
+    assert bin_.observed == pytest.approx(14 / 16)
+    assert value(found, "label-brier") == pytest.approx((14 * 0.04 + 2 * 0.64) / 16)
+    assert "next run takes the same path" in card_page(found)
+
+
+def test_without_probabilities_nothing_is_said_about_them(card: JudgeCard) -> None:
+    assert card.metrics[0].calibration == ()
+    assert card.metrics[0].figure("repeat-brier") is None
+    assert "Stated probabilities" not in card_page(card)
+
+
+def test_a_weighted_score_is_the_probability_of_a_yes() -> None:
+    weighted = [replace(one, weighted=True, score=0.9) if not one.node else one for one in
+                runs([[True] * 2] * 4)]  # fmt: skip
+    found = make_card(weighted, [tree()], CASES, ["j"], labels="additional_metadata.good")
+    (people,) = found.metrics[0].calibration
+    (bin_,) = people.bins
+    assert bin_.stated == pytest.approx(0.9)
+    assert bin_.observed == 0.5
+
+
+def test_every_measure_has_a_title_a_level_and_a_place_on_page_and_summary(card: JudgeCard) -> None:
+    page, summary = card_page(card), markdown(card)
+    for one in card.metrics[0].measures:
+        assert title(one) != one.name or one.name == "accuracy"
+        assert one.level
+        assert html.escape(title(one), quote=True).replace("&#x27;", "&#39;") in page
+        assert f"| {one.name} |" in summary
 
 
 def test_without_a_threshold_pass_or_fail_is_undefined_and_says_why() -> None:

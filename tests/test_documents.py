@@ -57,7 +57,7 @@ def test_the_example_agrees_with_its_labels_as_its_readme_says() -> None:
     assert None not in scores
 
 
-@pytest.mark.parametrize("script", ["quickstart.py", "own_metric.py"])
+@pytest.mark.parametrize("script", ["quickstart.py", "own_metric.py", "benchmark.py"])
 def test_the_example_scripts_run(script: str, tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, ROOT / "examples" / script, str(tmp_path)],

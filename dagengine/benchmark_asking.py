@@ -1,0 +1,144 @@
+"""What `dagengine benchmark` asks: how often, at most how much, and the asking itself."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from dagengine.errors import InputError
+from dagengine.options import EXIT_INTERRUPTED
+from dagengine.plan_command import LATENCY, judges_of
+
+if TYPE_CHECKING:
+    from dagengine.metrics import BaseMetric
+    from dagengine.repeats import Observations
+    from dagengine.rewrites import Symmetry
+    from dagengine.test_case import TestCase
+
+# Alternatives per token, of which a verdict's probability is read.
+_ALTERNATIVES = 20
+
+
+@dataclass(frozen=True)
+class Asking:
+    """Metrics, cases, judges by name (none: each metric's own), and how often all is asked.
+
+    `ways` holds `times`, `orders` and `temperatures`, as `repeat` takes them.
+    """
+
+    metrics: Sequence[BaseMetric]
+    cases: Sequence[TestCase]
+    judges: dict[str, Any]
+    ways: dict[str, Any]
+    symmetry: Symmetry
+    probabilities: bool = False
+
+    @property
+    def runs(self) -> int:
+        """How often each case is run."""
+        found: int = self.ways["times"] * max(len(self.judges), 1)
+        return found * len(self.ways["orders"]) * len(self.ways["temperatures"])
+
+    def print_plan(self, max_in_flight: int) -> int | None:
+        """Print what will be asked; returns how many calls that is at most (None: any number)."""
+        from dagengine.estimate import estimate
+        from dagengine.plan import compile_metrics
+        from dagengine.plan_table import Budget, print_estimate
+
+        plan = compile_metrics(self.metrics)
+        names, identities = judges_of(plan, next(iter(self.judges.values()), None))
+        once = estimate(plan, self.cases, judges=identities)
+        print_estimate(once, Budget(tuple(names), {}, LATENCY, max_in_flight, 10))
+        most = None if once.asked.most is None else once.asked.most * self.runs
+        typer.echo(
+            f"{self.runs} runs of this: about {once.asked.likely * self.runs:,.0f} calls, at most "
+            f"{_number(most)} (calls repeated after a failure come on top)"
+        )
+        return most
+
+    def require_calls(self, most: int | None, allowed: int, store: Path | None) -> None:
+        """Raise InputError when more calls may be needed than are allowed."""
+        lacking, stored = self._left(store)
+        needed = 0 if not lacking else None if most is None else most - stored
+        if needed is None or needed > allowed:
+            known = f" ({stored:,} answers are in the store)" if stored else ""
+            raise InputError(
+                f"at most {_number(needed)} calls may be needed{known}, and --max-calls allows "
+                f"{allowed:,}: lower --times, take fewer cases, or allow more; nothing was asked"
+            )
+
+    def _left(self, path: Path | None) -> tuple[bool, int]:
+        """Whether a store lacks an answer, and how many it has, found by running on it alone."""
+        from dagengine.results import OutcomeKind
+        from dagengine.store import Store
+
+        if path is None or not path.exists():
+            return True, 0
+        seen = self.observations(store=Store(path, replay=True))
+        return any(one.outcome is OutcomeKind.PROVIDER_ERROR for one in seen), seen.totals.cached
+
+    def all(self, store: Path | None, **settings: Any) -> Observations:
+        """Ask everything; an interrupt says how to go on."""
+        done = 0
+
+        def count(row: Any) -> None:
+            nonlocal done
+            done += 1
+
+        try:
+            return self.observations(store=store, show=True, on_row=count, **settings)
+        except KeyboardInterrupt:
+            how = (
+                "with --store FILE the next run would not ask again what was answered"
+                if store is None
+                else f"run the same command to go on: what was answered is in {store}"
+            )
+            typer.echo(f"interrupted after {done} of {len(self.cases)} cases; {how}", err=True)
+            raise typer.Exit(EXIT_INTERRUPTED) from None
+
+    def observations(self, **settings: Any) -> Observations:
+        """A single judge is the run's, several are a condition."""
+        from dagengine.repeats import repeat
+
+        several = len(self.judges) > 1
+        return repeat(
+            self.cases,
+            self.metrics,
+            judges=self.judges if several else None,
+            model=None if several else next(iter(self.judges.values()), None),
+            symmetry=self.symmetry,
+            top_logprobs=_ALTERNATIVES if self.probabilities else 0,
+            **self.ways,
+            **settings,
+        )
+
+
+def _number(calls: int | None) -> str:
+    return "any number of" if calls is None else f"{calls:,}"
+
+
+def ways_of(times: int, orders: str, temperatures: str | None) -> dict[str, Any]:
+    """How questions are repeated, as `repeat` takes it; raises InputError for no numbers."""
+    try:
+        degrees = [float(part) for part in temperatures.split(",")] if temperatures else [None]
+    except ValueError:
+        message = f"--temperatures is a list of numbers such as 0,0.7, not {temperatures!r}"
+        raise InputError(message) from None
+    named = [order.strip() for order in orders.split(",")]
+    return {"times": times, "orders": named, "temperatures": degrees}
+
+
+def symmetry_of(swap: str | None) -> Symmetry:
+    """What the order `swapped` exchanges; raises InputError for anything but two fields."""
+    from dagengine.rewrites import Symmetry
+
+    if swap is None:
+        return Symmetry()
+    first, _, second = (name.strip() for name in swap.partition(","))
+    if not first or not second or "," in second:
+        raise InputError(f"--swap takes two fields such as context.0,context.1, not {swap!r}")
+    return Symmetry(first, second)

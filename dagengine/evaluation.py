@@ -14,6 +14,7 @@ from anyio.from_thread import start_blocking_portal
 from dagengine.cases import AsyncCases, Cases
 from dagengine.engine import Engine, Settings, Source
 from dagengine.errors import InputError
+from dagengine.interrupts import has_signals, interruptible
 from dagengine.limits import DEFAULT_LIMITS, Limits
 from dagengine.plan import HasSpec, Plan
 from dagengine.progress import progress_bar
@@ -28,14 +29,16 @@ R = TypeVar("R")
 def sync(make: Callable[[], Awaitable[R]]) -> R:
     """Run a coroutine function to its end, also from inside a running event loop.
 
-    A running loop is left as it is: the work gets a thread and a loop of its own.
+    A running loop is left as it is: the work gets a thread and a loop of its own. An
+    interrupt (Ctrl-C) cancels the work, lets it put its things away, and comes out as
+    KeyboardInterrupt; another one a second later ends the process at once.
     """
 
     async def main() -> R:
         return await make()
 
     if not _inside_a_loop():
-        return anyio.run(main)
+        return anyio.run(interruptible, main) if has_signals() else anyio.run(main)
     with start_blocking_portal() as portal:
         work = portal.start_task_soon(main)
         try:

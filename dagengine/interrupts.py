@@ -1,0 +1,63 @@
+"""Ctrl-C while a run goes on: it is cancelled once, and has a moment to put its things away."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+import anyio
+from anyio.abc import TaskStatus
+
+R = TypeVar("R")
+
+# Seconds for which further interrupts are taken for the first one.
+_MOMENT = 1.0
+
+
+def has_signals() -> bool:
+    """Whether interrupts come to this thread, and nobody else has taken care of them."""
+    here = threading.current_thread() is threading.main_thread()
+    unclaimed = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    # On Windows event loops do not take signals.
+    return here and unclaimed and sys.platform != "win32"
+
+
+async def interruptible(work: Callable[[], Awaitable[R]]) -> R:
+    """What `work` gives; raises KeyboardInterrupt when it was interrupted.
+
+    Without this a second interrupt is raised in the middle of closing what is open, which
+    then may never end.
+    """
+    interrupts: list[float] = []
+    failure: BaseException | None = None
+    results: list[R] = []
+
+    async def watch(*, task_status: TaskStatus[None]) -> None:
+        with anyio.open_signal_receiver(signal.SIGINT) as received:
+            task_status.started()
+            async for _ in received:
+                interrupts.append(anyio.current_time())
+                if interrupts[-1] - interrupts[0] > _MOMENT:
+                    os._exit(130)
+                working.cancel()
+
+    async with anyio.create_task_group() as group:
+        working = anyio.CancelScope()
+        await group.start(watch)
+        with working:
+            try:
+                results.append(await work())
+            except anyio.get_cancelled_exc_class():
+                raise
+            except BaseException as error:  # noqa: BLE001 - comes out as it is, in no group
+                failure = error
+        group.cancel_scope.cancel()
+    if interrupts and not results:
+        raise KeyboardInterrupt
+    if failure is not None:
+        raise failure
+    return results[0]

@@ -1,0 +1,89 @@
+"""Ctrl-C: work is cancelled once, and puts its things away however often the key is hit."""
+
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable
+
+import anyio
+import pytest
+
+from dagengine.evaluation import sync
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="event loops take no signals")
+
+
+def interrupt() -> None:
+    os.kill(os.getpid(), signal.SIGINT)
+
+
+@pytest.mark.parametrize("times", [1, 2, 5])
+def test_interrupts_let_the_work_put_its_things_away(times: int) -> None:
+    put_away: list[str] = []
+
+    async def work() -> None:
+        try:
+            for _ in range(times):
+                interrupt()
+            await anyio.sleep_forever()
+        finally:
+            with anyio.CancelScope(shield=True):
+                interrupt()
+                await anyio.sleep(0.01)
+                put_away.append("all")
+
+    with pytest.raises(KeyboardInterrupt):
+        sync(work)
+    assert put_away == ["all"]
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_work_that_was_done_before_the_interrupt_counts() -> None:
+    async def work() -> int:
+        interrupt()
+        return 3
+
+    assert sync(work) == 3
+
+
+@pytest.mark.parametrize(
+    "error", [ValueError("no"), SystemExit(3), BaseExceptionGroup("several", [KeyError(1)])]
+)
+def test_what_work_raises_comes_out_as_it_is(error: BaseException) -> None:
+    async def work() -> None:
+        raise error
+
+    with pytest.raises(type(error)) as raised:
+        sync(work)
+    assert raised.value is error
+
+
+def test_a_handler_of_ones_own_stays_in_charge() -> None:
+    seen: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, frame: seen.append(number))
+
+    async def work() -> str:
+        interrupt()
+        await anyio.sleep(0)
+        return "done"
+
+    try:
+        assert sync(work) == "done"
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert seen == [signal.SIGINT]
+
+
+def test_other_threads_take_no_signals() -> None:
+    def run(take: Callable[[str], None]) -> None:
+        async def work() -> str:
+            return "done"
+
+        take(sync(work))
+
+    found: list[str] = []
+    thread = threading.Thread(target=run, args=[found.append])
+    thread.start()
+    thread.join()
+    assert found == ["done"]

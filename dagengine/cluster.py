@@ -108,7 +108,7 @@ class Cluster:
             try:
                 yield
             finally:
-                with anyio.move_on_after(_FAREWELL):
+                with anyio.move_on_after(_FAREWELL, shield=True):
                     await self._end()
 
     async def _end(self) -> None:
@@ -123,7 +123,7 @@ class Cluster:
     async def _connected(self) -> AsyncIterator[Any]:
         with import_module("dask").config.set(_SETTINGS):
             if self._workers.address != LOCAL:
-                async with await self._connect(self._workers.address) as client:
+                async with _closing(await self._connect(self._workers.address)) as client:
                     yield client
                 return
             # Without a limit on memory: what models a judge holds is not ours to say.
@@ -131,7 +131,7 @@ class Cluster:
                 n_workers=self._workers.wanted, threads_per_worker=_PLACES, memory_limit=0,
                 host="127.0.0.1", dashboard_address=None, asynchronous=True, preload=_QUIET,
             )  # fmt: skip
-            async with own as cluster, await self._connect(cluster) as client:
+            async with _closing(own), _closing(await self._connect(await own)) as client:
                 yield client
 
     async def _connect(self, address: Any) -> Any:
@@ -187,7 +187,8 @@ class Cluster:
                     rows.add(part.first, part.rows)
                 places = await self._places()
         finally:
-            await _cancelled(waiting)
+            with anyio.CancelScope(shield=True):
+                await _cancelled(waiting)
             rows.rest()
         if source.error is not None:
             raise source.error
@@ -243,6 +244,19 @@ def shared(limits: Limits, workers: int) -> Limits:
 
 def _part_of(most: int, workers: int) -> int:
     return max(1, most // workers)
+
+
+@asynccontextmanager
+async def _closing(opened: Any) -> AsyncIterator[Any]:
+    """Close a client or a cluster whole, also where the run was cancelled.
+
+    Dask logs tracebacks and leaves worker processes when its closing is cut off.
+    """
+    try:
+        yield opened
+    finally:
+        with anyio.CancelScope(shield=True):
+            await opened.close()
 
 
 async def _cancelled(tasks: Collection[asyncio.Task[Any]]) -> None:

@@ -327,7 +327,10 @@ def test_an_interrupt_leaves_the_rows_and_no_process(folder: Path) -> None:
     os.killpg(process.pid, signal.SIGINT)  # what Ctrl-C does
     _, said = process.communicate(timeout=60)
     assert process.returncode == 130, said
-    assert re.search(r"interrupted: \d+ of 40 rows", said)
+    counted = re.search(r"interrupted: (\d+) of 40 rows", said)
+    assert counted is not None, said
+    rows = (folder / "out" / "results.jsonl").read_text().splitlines()
+    assert len(rows) == int(counted[1])
     assert "Traceback" not in said
     for _ in range(200):  # the last ones are just going
         if not alive(process.pid):

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager, nullcontext
 from typing import Any, TypedDict
 
 from dagengine.cases import AsyncCases, Cases, Item, read_cases
+from dagengine.collecting import rare_collections
 from dagengine.constants import Constants, Outcome
 from dagengine.errors import GraphError, InputError, Problem
 from dagengine.gateway import Gateway, Sink
@@ -120,7 +121,8 @@ class Engine:
             spans=self._spans, constants=self._constants, first=first,
         )  # fmt: skip
         try:
-            await runner.run(cases)
+            with rare_collections():
+                await runner.run(cases)
         except BaseExceptionGroup as group:
             raise _only(group) from None
 

@@ -45,7 +45,8 @@ from dagengine.question import (
 from dagengine.results import Verdict
 from dagengine.scales import GivenScale, scale_of
 from dagengine.test_case import LLMTestCaseParams, field_name
-from dagengine.weighting import expected_score, stated_probability, value_span
+from dagengine.tokens import value_span
+from dagengine.weighting import expected_score, stated_probability
 
 T = TypeVar("T", bound=BaseModel)
 

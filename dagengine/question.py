@@ -216,7 +216,8 @@ Origin = Literal["live", "cached", "replayed"]
 class Answer(Generic[T]):
     """A valid answer.
 
-    `tokens` are present when the provider gave log-probabilities; joined they are `raw`.
+    `tokens` are present when the provider gave log-probabilities; joined they are `raw`. Their
+    alternatives may be left out where they tell nothing, as in the middle of a reason.
     `mode` is the way in which the structure was asked for (for instance `json_schema`).
     `origin` says who gave it, the judge or a store; it is no part of what was answered.
     """

@@ -7,13 +7,13 @@ answer (in its JSON, or where a parser found it), never by looking for an equal 
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Sequence
 from typing import Any
 
 from dagengine.question import Answer, Span, TokenChoice
 from dagengine.scales import Around, Scale
+from dagengine.tokens import token_over, value_span
 
 # Alternatives below this share of the mass cannot make the reading ambiguous.
 _NEGLIGIBLE = 0.01
@@ -48,25 +48,9 @@ def expected_score(
 
 def _token_at(place: Span, raw: str, tokens: tuple[TokenChoice, ...]) -> TokenChoice | None:
     """The token that states what stands at a place, if that is one token and nothing more."""
-    choice = _token_over(place[0], raw, tokens)
+    choice = token_over(place[0], raw, tokens)
     whole = choice is not None and choice.token.strip().strip('"') == raw[slice(*place)]
     return choice if whole else None
-
-
-def _token_over(place: int, raw: str, tokens: tuple[TokenChoice, ...]) -> TokenChoice | None:
-    """The token that the character at a place belongs to."""
-    # Some servers trim the answer but not its tokens (blanks, a code fence, an end token).
-    # The last such place: thinking that the server cut out may hold a draft of the answer.
-    offset = "".join(choice.token for choice in tokens).rfind(raw)
-    if offset < 0:
-        return None
-    start = -offset
-    for choice in tokens:
-        end = start + len(choice.token)
-        if start <= place < end:
-            return choice
-        start = end
-    return None
 
 
 def stated_probability(
@@ -77,7 +61,7 @@ def stated_probability(
     None without token probabilities, and where the token may begin several verdicts.
     """
     place = value_span(answer.raw, "verdict") if answer.tokens else None
-    choice = _token_over(place[0], answer.raw, answer.tokens) if place and answer.tokens else None
+    choice = token_over(place[0], answer.raw, answer.tokens) if place and answer.tokens else None
     if choice is None:
         return None
     masses, doubt = {str(one).casefold(): 0.0 for one in verdicts}, 0.0
@@ -92,39 +76,6 @@ def stated_probability(
     if not total or doubt > _NEGLIGIBLE * (total + doubt):
         return None
     return masses[str(verdict).casefold()] / total
-
-
-def value_span(raw: str, field: str) -> Span | None:
-    """Where the value of a top-level `field` stands in a JSON object's text, without quotes."""
-    decoder = json.JSONDecoder()
-    found: Span | None = None
-    place = _after_blanks(raw, 0)
-    if not raw.startswith("{", place):
-        return None
-    try:
-        place = _after_blanks(raw, place + 1)
-        while not raw.startswith("}", place):
-            name, place = decoder.raw_decode(raw, place)
-            place = _after_blanks(raw, place)
-            start = _after_blanks(raw, place + 1)
-            _, place = decoder.raw_decode(raw, start)
-            if name == field:
-                quotes = int(raw.startswith('"', start))
-                # Written twice, the last one counts, as for the parser.
-                found = start + quotes, place - quotes
-            place = _after_blanks(raw, place)
-            if not raw.startswith(",", place):
-                break
-            place = _after_blanks(raw, place + 1)
-    except json.JSONDecodeError:
-        return None
-    return found
-
-
-def _after_blanks(text: str, place: int) -> int:
-    while place < len(text) and text[place] in " \t\r\n":
-        place += 1
-    return place
 
 
 def _weights(choice: TokenChoice, scale: Scale, around: Around) -> dict[float, float]:

@@ -12,8 +12,9 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from dagengine.errors import JudgeError, ProviderError, RefusedError
-from dagengine.question import TokenChoice, Usage, schema_of
+from dagengine.question import Question, TokenChoice, Usage, schema_of
 from dagengine.reading import complaint
+from dagengine.tokens import telling
 
 _HOSTED = ("api.openai.com", "openai.azure.com")
 # Statuses that say "later" rather than "no".
@@ -159,18 +160,25 @@ def usage_of(completion: Completion) -> Usage:
     return Usage(counts.prompt_tokens or 0, counts.completion_tokens or 0, cached)
 
 
-def tokens_of(choice: Choice) -> tuple[TokenChoice, ...] | None:
-    """Token alternatives, when the provider sent them."""
+def tokens_of(choice: Choice, question: Question[Any], raw: str) -> tuple[TokenChoice, ...] | None:
+    """The tokens of the answer `raw`, when the provider sent them.
+
+    Alternatives are kept where they tell something: those of a reason take a hundred times
+    the room of the answer, in memory and in a store.
+    """
     content = choice.logprobs.get("content") if isinstance(choice.logprobs, dict) else None
     if not content:
         return None
+    texts = [item["token"] for item in content]
+    kept = range(len(texts)) if question.parser else telling(raw, texts, question.answer_type)
     return tuple(
-        TokenChoice(
-            item["token"],
-            tuple((one["token"], one["logprob"]) for one in item.get("top_logprobs") or ()),
-        )
-        for item in content
+        TokenChoice(text, _alternatives(content[index]) if index in kept else ())
+        for index, text in enumerate(texts)
     )
+
+
+def _alternatives(item: dict[str, Any]) -> tuple[tuple[str, float], ...]:
+    return tuple((one["token"], one["logprob"]) for one in item.get("top_logprobs") or ())
 
 
 def status_error(error: Any) -> JudgeError:

@@ -304,7 +304,7 @@ class OpenAIJudge:
                 value = read_answer(question, raw)
             except UnparseableError as error:
                 raise UnparseableError(str(error), raw, tokens) from None
-        return Answer(value, raw, tokens_of(choice), usage, mode)
+        return Answer(value, raw, tokens_of(choice, question, raw), usage, mode)
 
     def _failure(self, openai: ModuleType, error: Any) -> JudgeError:
         """A provider's error as one of ours."""

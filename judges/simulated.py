@@ -22,7 +22,7 @@ from dagengine.question import (
     schema_of,
 )
 from dagengine.reading import validated
-from dagengine.weighting import value_span
+from dagengine.tokens import value_span
 
 T = TypeVar("T", bound=BaseModel)
 Truth = Mapping[str, Any] | Callable[[Question[Any]], Any]

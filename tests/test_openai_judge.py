@@ -593,6 +593,8 @@ async def test_token_probabilities_are_read_into_tokens_that_spell_the_answer() 
     assert [(token, round(math.exp(p), 6)) for token, p in score.alternatives] == [
         ("4", 0.5), ("5", 0.25), ("2", 0.25),
     ]  # fmt: skip
+    # Those of a reason tell nothing, and would fill memories and stores.
+    assert [token.token for token in asked.answer.tokens if token.alternatives] == ["4"]
 
 
 async def test_token_probabilities_make_a_rating_a_weighted_one() -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, cast
 
 import anyio
@@ -526,3 +528,38 @@ def test_fields_that_some_cases_lack_are_counted_beforehand() -> None:
     node = BinaryJudgementNode("Good?", [], ["actual_output"], then={True: 10, False: 0})
     plan = compile_metrics([DAGMetric("m", DAG(root_node=node))])
     assert missing_fields(plan, cases) == ["1 of 2 cases have no `actual_output` (first: case 0)"]
+
+
+@pytest.mark.anyio
+async def test_the_collector_works_rarely_during_a_run_and_as_before_after_it() -> None:
+    seen: list[tuple[int, ...]] = []
+
+    def answer(question: Question[Any]) -> Any:
+        seen.append(gc.get_threshold())
+        return True if "judgement" in question.name else "facts"
+
+    before = gc.get_threshold()
+    async with anyio.create_task_group() as group:  # one run inside another, too
+        for _ in range(2):
+            group.start_soon(
+                partial(a_evaluate, numbered(3), [tree()], model=ScriptedJudge(answer))
+            )
+    assert gc.get_threshold() == before
+    assert min(seen)[0] > before[0]
+
+
+@pytest.mark.parametrize("own", [0, 1_000_000])
+def test_a_collector_that_somebody_has_set_is_left_alone(own: int) -> None:
+    before, seen = gc.get_threshold(), list[int]()
+
+    def answer(question: Question[Any]) -> Any:
+        seen.append(gc.get_threshold()[0])
+        return "facts"
+
+    gc.set_threshold(own)
+    try:
+        evaluate(numbered(1), [tree()], model=ScriptedJudge(answer), show=False)
+        assert gc.get_threshold()[0] == own
+    finally:
+        gc.set_threshold(*before)
+    assert set(seen) == {own}

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import json
 import math
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import BaseModel
 
 from dagengine.errors import InputError
 from dagengine.prompts import rating_type
 from dagengine.question import Answer, FirstMatch, TokenChoice
 from dagengine.scales import Labels, WholeNumbers, scale_of
-from dagengine.weighting import expected_score, value_span
+from dagengine.tokens import telling, value_span
+from dagengine.weighting import expected_score
 
 Mass = dict[str, float]
 ANY: Any = None  # the value of an answer, which is not looked at
@@ -234,6 +236,31 @@ def test_the_place_of_a_value_is_the_top_level_one() -> None:
 @pytest.mark.parametrize("raw", ["", "{", "[1]", '{"score"', '{"score": ', '{"other": 1}', "prose"])
 def test_text_without_the_field_has_no_place_for_it(raw: str) -> None:
     assert value_span(raw, "score") is None
+
+
+def told(raw: str, *texts: str) -> list[str]:
+    """The tokens whose alternatives are kept."""
+    kept = telling(raw, texts, Judged)
+    return [text for index, text in enumerate(texts) if index in kept]
+
+
+class Judged(BaseModel):
+    reason: str
+    score: int | None
+    verdict: Literal["Yes", "No"]
+
+
+def test_the_tokens_that_tell_something_are_those_of_what_has_a_fixed_form() -> None:
+    parts = ('{"reason": "no', 'ne", ', '"score": ', "null", ', "verdict', '": "N', 'o"', "}")
+    assert told("".join(parts), *parts) == ["null", '": "N', 'o"']
+    # A field that nobody asked for may be of any form.
+    assert told('{"extra": "a b"}', '{"extra": "', "a", " b", '"}') == ["a", " b"]
+
+
+@pytest.mark.parametrize("raw", ["No.", '{"reason": "r"}', "other"])
+def test_all_tokens_tell_something_where_that_is_not_known(raw: str) -> None:
+    spelled = raw if raw != "other" else '{"score": 1}'
+    assert told(raw, spelled[:3], spelled[3:]) == [spelled[:3], spelled[3:]]
 
 
 _TOKENS = st.one_of(

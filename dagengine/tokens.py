@@ -1,0 +1,95 @@
+"""Where the tokens of an answer stand in its text, and which of them tell something."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Sequence
+from typing import Any
+
+from pydantic import BaseModel
+
+from dagengine.question import Span, TokenChoice, schema_of
+
+
+def token_over(place: int, raw: str, tokens: Sequence[TokenChoice]) -> TokenChoice | None:
+    """The token that the character at a place of `raw` belongs to."""
+    texts = [choice.token for choice in tokens]
+    for index, (start, end) in enumerate(_spans_of(texts, raw)):
+        if start <= place < end:
+            return tokens[index]
+    return None
+
+
+def telling(raw: str, texts: Sequence[str], answer_type: type[BaseModel]) -> Collection[int]:
+    """The numbers of the tokens whose alternatives say how sure the answer is.
+
+    These are the tokens that state a number, a verdict or a label, not those of a reason. All
+    of them where the answer is no JSON object, or not what the tokens spell.
+    """
+    fields = schema_of(answer_type).get("properties", {})
+    places = [span for name, span in value_spans(raw).items() if not _is_prose(fields.get(name))]
+    spans = _spans_of(texts, raw)
+    if not places or not spans:
+        return range(len(texts))
+    return {
+        index
+        for index, (start, end) in enumerate(spans)
+        if any(start < last and first < end for first, last in places)
+    }
+
+
+def value_span(raw: str, field: str) -> Span | None:
+    """Where the value of a top-level `field` stands in a JSON object's text, without quotes."""
+    return value_spans(raw).get(field)
+
+
+def value_spans(raw: str) -> dict[str, Span]:
+    """Where the value of every top-level field stands; nothing in a text that is no object."""
+    decoder = json.JSONDecoder()
+    found: dict[str, Span] = {}
+    place = _after_blanks(raw, 0)
+    if not raw.startswith("{", place):
+        return {}
+    try:
+        place = _after_blanks(raw, place + 1)
+        while not raw.startswith("}", place):
+            name, place = decoder.raw_decode(raw, place)
+            place = _after_blanks(raw, place)
+            start = _after_blanks(raw, place + 1)
+            _, place = decoder.raw_decode(raw, start)
+            quotes = int(raw.startswith('"', start))
+            # Written twice, the last one counts, as for the parser.
+            found[name] = start + quotes, place - quotes
+            place = _after_blanks(raw, place)
+            if not raw.startswith(",", place):
+                break
+            place = _after_blanks(raw, place + 1)
+    except json.JSONDecodeError:
+        return {}
+    return found
+
+
+def _spans_of(texts: Sequence[str], raw: str) -> list[Span]:
+    """Where every token starts and ends in the answer; nothing if they do not spell it."""
+    # Some servers trim the answer but not its tokens (blanks, a code fence, an end token).
+    # The last such place: thinking that the server cut out may hold a draft of the answer.
+    before = "".join(texts).rfind(raw)
+    if before < 0:
+        return []
+    start, spans = -before, list[Span]()
+    for text in texts:
+        spans.append((start, start + len(text)))
+        start += len(text)
+    return spans
+
+
+def _is_prose(schema: dict[str, Any] | None) -> bool:
+    """Whether a field takes any text."""
+    given = schema or {}
+    return given.get("type") == "string" and not {"enum", "const"} & given.keys()
+
+
+def _after_blanks(text: str, place: int) -> int:
+    while place < len(text) and text[place] in " \t\r\n":
+        place += 1
+    return place

@@ -149,10 +149,13 @@ class OpenAIJudge:
         import httpx2
 
         base_url = str(api.base_url)
+        # Whole, it need not be put together every time; a given client may change the path.
+        path = "/chat/completions" if self._given else f"{base_url}chat/completions"
+        options: Any = {"max_retries": 0}  # the gateway retries, and counts
 
         async def post(body: dict[str, Any]) -> Completion:
             make_strict(body, base_url)
-            response = await api.post("/chat/completions", cast_to=httpx2.Response, body=body)
+            response = await api.post(path, cast_to=httpx2.Response, body=body, options=options)
             return read_completion(response.content)
 
         return post
@@ -162,16 +165,15 @@ class OpenAIJudge:
         options: dict[str, Any] = {
             "api_key": key,
             "base_url": self.base_url,
-            "max_retries": 0,  # the gateway retries, and counts
             "timeout": openai.Timeout(None, connect=_CONNECT_TIMEOUT),
         }
         if sniffio.current_async_library() == "asyncio":
-            from dagengine.judges.transport import AiohttpTransport
+            from dagengine.judges.transport import AiohttpTransport, LeanClient
 
             # A third of the processor time of the default transport; it does not run on trio.
             transport = AiohttpTransport(connect_timeout=_CONNECT_TIMEOUT)
-            options["http_client"] = openai.DefaultAsyncHttpxClient(
-                transport=transport, timeout=options["timeout"]
+            options["http_client"] = LeanClient(
+                transport=transport, timeout=options["timeout"], follow_redirects=True
             )
         try:
             return cast("AsyncOpenAI", openai.AsyncOpenAI(**options))

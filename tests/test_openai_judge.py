@@ -635,7 +635,7 @@ def standing_in(server: OpenAIServer, base_url: str) -> Iterator[Any]:
         )
 
     transport = openai.DefaultAsyncHttpxClient(event_hooks={"request": [redirect]})
-    yield openai.AsyncOpenAI(api_key="k", base_url=base_url, http_client=transport, max_retries=0)
+    yield openai.AsyncOpenAI(api_key="k", base_url=base_url, http_client=transport)
 
 
 _HOSTS = [
@@ -663,6 +663,18 @@ async def test_only_openai_is_asked_for_strict_schemas(base_url: str, strict: bo
     if strict:
         assert schema["additionalProperties"] is False
         assert schema["required"] == ["reason", "verdict"]
+
+
+async def test_a_client_that_would_ask_again_by_itself_does_not() -> None:
+    with (
+        OpenAIServer(lambda body: Reply("busy", status=429)) as server,
+        standing_in(server, "http://one.example/v1") as client,
+    ):
+        assert client.max_retries == 2
+        with pytest.raises(ProviderError):
+            await OpenAIJudge("m", client=client).answer(question())
+        await client.close()
+    assert len(server.requests) == 1  # the others would be in no ledger, and in no limit
 
 
 async def test_a_missing_key_is_found_before_the_first_case(

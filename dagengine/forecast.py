@@ -113,7 +113,7 @@ class Estimate:
 
 
 def cost(model: str, input_tokens: float, output_tokens: float, prices: Prices) -> float | None:
-    """US dollars, by own prices per million tokens or the built-in ones; None without a price."""
+    """US dollars, by own prices per million tokens or the public ones; None without a price."""
     found = find_price(model, prices)
     if found is None:
         return None

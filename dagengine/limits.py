@@ -46,11 +46,11 @@ class Limits:
     included; `budget` (None: any) is US dollars. No call starts beyond them, and what was
     not asked ends as `over_budget`. `prices` maps a model's name to US dollars per million
     tokens, `(input, output)` or `(input, output, cached input)`, and goes before the
-    built-in table, which ages; `"*"` stands for every other model.
+    public list (`genai-prices`), which ages; `"*"` stands for every other model.
 
     **Memory.** `remembered` (100,000) answers are kept for equal questions later in the run.
-    One counts for every kB that it takes: a long text for several, token probabilities for
-    100 and more. With a store only the latest are kept, since it finds the others.
+    One counts for every kB that it takes: a long text for several, token probabilities of
+    a long answer for 100. With a store only the latest are kept, since it finds the others.
 
     Raises InputError, naming the field, when a value makes no sense.
     """

@@ -73,7 +73,7 @@ PriceOf = Annotated[
     typer.Option(
         "--price",
         metavar="IN,OUT",
-        help="US dollars for a million tokens in and out, instead of the built-in table.",
+        help="US dollars for a million tokens in and out, instead of the public list.",
     ),
 ]
 

@@ -25,7 +25,7 @@ class Budget:
     """What an estimate is held against.
 
     `names` are what people call the judges, in the order of the estimate's; `prices` US
-    dollars per million tokens (in, out) by these names, before the built-in table; `latency`
+    dollars per million tokens (in, out) by these names, before the public list; `latency`
     seconds per call.
     `learnt` says that the odds of verdicts come from an earlier run, `answered` how many
     questions a store answers.

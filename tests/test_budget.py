@@ -17,7 +17,7 @@ from dagengine.limits import Limits
 from dagengine.metrics import DAGMetric
 from dagengine.metrics.dag import DAG, BinaryJudgementNode
 from dagengine.pacing import Pace
-from dagengine.prices import PRICES, Price, find_price
+from dagengine.prices import Price, find_price
 from dagengine.prompts import Evidence, judgement_type, messages_for
 from dagengine.question import Answer, Capabilities, Options, Question, Usage
 from dagengine.results import OutcomeKind
@@ -57,23 +57,30 @@ def cases(count: int) -> list[LLMTestCase]:
     return [LLMTestCase(input=f"case {number}") for number in range(count)]
 
 
+# As https://developers.openai.com/api/docs/pricing and https://anthropic.com/pricing had them.
 @pytest.mark.parametrize(
-    ("model", "listed"),
+    ("model", "price"),
     [
-        ("gpt-4o", "gpt-4o"),
-        ("openai/gpt-4o-mini", "gpt-4o-mini"),
-        ("gpt-4o-2024-11-20", "gpt-4o"),
-        ("gpt-4o-2024-05-13", "gpt-4o-2024-05-13"),
-        ("anthropic/claude-sonnet-4-5-20250929", "claude-sonnet-4-5"),
-        ("claude-3-5-haiku-latest", "claude-3-5-haiku"),
+        ("gpt-4o", (2.5, 10.0, 1.25)),
+        ("openai/gpt-4o-mini", (0.15, 0.6, 0.075)),
+        ("gpt-4o-2024-11-20", (2.5, 10.0, 1.25)),
+        ("gpt-4o-2024-05-13", (5.0, 15.0, 5.0)),
+        ("anthropic/claude-sonnet-4-5-20250929", (3.0, 15.0, 0.3)),
+        ("claude-3-5-haiku-latest", (0.8, 4.0, 0.08)),
+        ("somebody/gpt-4o", (2.5, 10.0, 1.25)),
     ],
 )
-def test_a_model_is_found_with_its_provider_and_its_release(model: str, listed: str) -> None:
-    assert find_price(model, {}) == PRICES[listed]
+def test_a_model_is_found_with_its_provider_and_its_release(
+    model: str, price: tuple[float, float, float]
+) -> None:
+    assert find_price(model, {}) == Price(*price)
 
 
 def test_prices_of_ones_own_go_first_and_unknown_models_have_none() -> None:
     assert find_price("gpt-4o", {"gpt-4o": (1.0, 2.0)}) == Price(1.0, 2.0)
+    assert find_price("llama-of-my-own", {"*": (0.0, 0.0)}) == Price(0.0, 0.0)
+    assert find_price("openai/gpt-9", {}) is None
+    assert find_price("openai/", {}) is None
     assert find_price("gpt-9", {}) is None
     assert find_price(None, {}) is None
 

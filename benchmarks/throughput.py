@@ -308,7 +308,7 @@ def _chosen(only: str) -> list[Client]:
 def main(
     only: Annotated[str, typer.Option(help="Clients by name, separated by ';'.")] = "",
     workload: Annotated[list[str] | None, typer.Option(help="Workloads; all if none.")] = None,
-    cases: Annotated[int, typer.Option(help="Cases of a run.", min=1)] = 1280,
+    cases: Annotated[int, typer.Option(help="Cases of a run.", min=1)] = 5000,
     slow_cases: Annotated[int, typer.Option(help="Cases of the slow clients.", min=1)] = 128,
     repeats: Annotated[int, typer.Option(help="Turns of every client.", min=1)] = 3,
     latency_ms: Annotated[float, typer.Option(help="What the server takes.", min=0.1)] = 50.0,

@@ -6,10 +6,16 @@ import json
 import time
 from email.utils import parsedate_to_datetime
 from functools import cache
-from typing import Any, cast
+from typing import (
+    Annotated,
+    Any,
+    NotRequired,  # pydantic's, until Python 3.12
+    cast,
+)
 from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from typing_extensions import TypedDict
 
 from dagengine.errors import JudgeError, ProviderError, RefusedError
 from dagengine.question import Question, TokenChoice, Usage, schema_of
@@ -95,14 +101,33 @@ class ReplyMessage(_Wire):
     tool_calls: list[ToolCall] | None = None
 
 
+# Plain data: as objects they would cost ten times the processor time of the call itself.
+class Alternative(TypedDict):
+    """What might have stood in the place of a token."""
+
+    token: str
+    logprob: float
+
+
+class Token(TypedDict):
+    """A token of the answer."""
+
+    token: str
+    top_logprobs: NotRequired[list[Alternative] | None]
+
+
+class Logprobs(TypedDict):
+    """The tokens of the answer."""
+
+    content: list[Token] | None
+
+
 class Choice(_Wire):
-    """One answer. Log-probabilities stay the plain data that came: as objects they would cost
-    ten times the processor time of the call itself.
-    """
+    """One answer; log-probabilities in some other form than OpenAI's are passed over."""
 
     message: ReplyMessage
     finish_reason: str | None = None
-    logprobs: Any = None
+    logprobs: Annotated[Logprobs | _Wire | None, Field(union_mode="left_to_right")] = None
 
 
 class PromptDetails(_Wire):
@@ -166,7 +191,7 @@ def tokens_of(choice: Choice, question: Question[Any], raw: str) -> tuple[TokenC
     Alternatives are kept where they tell something: those of a reason take a hundred times
     the room of the answer, in memory and in a store.
     """
-    content = choice.logprobs.get("content") if isinstance(choice.logprobs, dict) else None
+    content = choice.logprobs["content"] if isinstance(choice.logprobs, dict) else None
     if not content:
         return None
     texts = [item["token"] for item in content]
@@ -177,7 +202,7 @@ def tokens_of(choice: Choice, question: Question[Any], raw: str) -> tuple[TokenC
     )
 
 
-def _alternatives(item: dict[str, Any]) -> tuple[tuple[str, float], ...]:
+def _alternatives(item: Token) -> tuple[tuple[str, float], ...]:
     return tuple((one["token"], one["logprob"]) for one in item.get("top_logprobs") or ())
 
 

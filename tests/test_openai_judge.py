@@ -850,7 +850,13 @@ async def test_an_answer_does_not_keep_the_completion_it_was_read_from() -> None
     assert not any(isinstance(held, Completion) for held in gc.get_referents(vars(answer.value)))
 
 
-async def test_token_probabilities_that_are_no_data_of_the_protocol_are_none() -> None:
-    with OpenAIServer(lambda body: Reply(OK, logprobs=[])) as server:
+@pytest.mark.parametrize(
+    "logprobs",
+    [[], [{"text": OK}], [{"token": OK, "top_logprobs": [{"token": "", "logprob": None}]}]],
+)
+async def test_token_probabilities_that_are_no_data_of_the_protocol_are_none(
+    logprobs: list[Json],
+) -> None:
+    with OpenAIServer(lambda body: Reply(OK, logprobs=logprobs)) as server:
         answer = await OpenAIJudge("m", base_url=server.base_url).answer(question())
     assert answer.tokens is None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,7 +27,8 @@ _ALTERNATIVES = 20
 class Asking:
     """Metrics, cases, judges by name (none: each metric's own), and how often all is asked.
 
-    `ways` holds `times`, `orders` and `temperatures`, as `repeat` takes them.
+    `ways` holds `times`, `orders`, `temperatures`, `seeds` and `paraphrases`, as `repeat` takes
+    them.
     """
 
     metrics: Sequence[BaseMetric]
@@ -40,8 +41,9 @@ class Asking:
     @property
     def runs(self) -> int:
         """How often each case is run."""
-        found: int = self.ways["times"] * max(len(self.judges), 1)
-        return found * len(self.ways["orders"]) * len(self.ways["temperatures"])
+        from dagengine.repeats import conditions_of
+
+        return len(conditions_of(**self.ways, judges=self.judges))
 
     def print_plan(self, max_in_flight: int) -> int | None:
         """Print what will be asked; returns how many calls that is at most (None: any number)."""
@@ -121,15 +123,45 @@ def _number(calls: int | None) -> str:
     return "any number of" if calls is None else f"{calls:,}"
 
 
-def ways_of(times: int, orders: str, temperatures: str | None) -> dict[str, Any]:
+def ways_of(
+    times: int, orders: str, temperatures: str | None, seeds: str | None, wordings: Path | None
+) -> dict[str, Any]:
     """How questions are repeated, as `repeat` takes it; raises InputError for no numbers."""
+    return {
+        "times": times,
+        "orders": [order.strip() for order in orders.split(",")],
+        "temperatures": _numbers("--temperatures", temperatures, float, "0,0.7"),
+        "seeds": _numbers("--seeds", seeds, int, "1,2,3"),
+        "paraphrases": {} if wordings is None else _paraphrases(wordings),
+    }
+
+
+def _numbers(
+    option: str, text: str | None, kind: Callable[[str], float], example: str
+) -> list[float | None]:
+    """The numbers of a list; without one, None once, which leaves nodes as they are."""
     try:
-        degrees = [float(part) for part in temperatures.split(",")] if temperatures else [None]
+        return [kind(part) for part in text.split(",")] if text else [None]
     except ValueError:
-        message = f"--temperatures is a list of numbers such as 0,0.7, not {temperatures!r}"
+        message = f"{option} is a list of numbers such as {example}, not {text!r}"
         raise InputError(message) from None
-    named = [order.strip() for order in orders.split(",")]
-    return {"times": times, "orders": named, "temperatures": degrees}
+
+
+def _paraphrases(path: Path) -> dict[str, dict[str, str]]:
+    """Other words for nodes, by name and by the title of the node."""
+    from pydantic import TypeAdapter, ValidationError
+
+    from dagengine.reading import complaint
+
+    try:
+        return TypeAdapter(dict[str, dict[str, str]]).validate_json(path.read_bytes())
+    except OSError as error:
+        raise InputError(f"--paraphrases {path}: {error.strerror}") from None
+    except ValidationError as error:
+        raise InputError(
+            f"--paraphrases {path}: {complaint(error)}; it has to be JSON such as "
+            '{"short": {"name of a node": "other words"}}'
+        ) from None
 
 
 def symmetry_of(swap: str | None) -> Symmetry:

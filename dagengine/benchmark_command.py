@@ -51,6 +51,16 @@ def benchmark(
         str | None,
         typer.Option(help="Temperatures, with commas between; by default the nodes' own."),
     ] = None,
+    seeds: Annotated[
+        str | None, typer.Option(help="Seeds that the judge is asked with, with commas between.")
+    ] = None,
+    paraphrases: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE.json",
+            help='Other words for nodes: {"short": {"name of a node": "other words"}, …}.',
+        ),
+    ] = None,
     swap: Annotated[
         str | None,
         typer.Option(
@@ -133,7 +143,8 @@ def benchmark(
     _require_intervals()
     if labels is not None:
         labels_of(range(len(cases)), cases, labels)  # or there is no use in asking
-    symmetry, ways = symmetry_of(swap), ways_of(times, orders, temperatures)
+    symmetry = symmetry_of(swap)
+    ways = ways_of(times, orders, temperatures, seeds, paraphrases)
     asking = Asking(loaded, cases, judges, ways, symmetry, probabilities)
     most = asking.print_plan(max_in_flight)
     if max_calls is not None:

@@ -1,4 +1,4 @@
-"""What should not move a metric and does: the place of what is compared, and length."""
+"""What should not move a metric and does: place in a pair or in a list, and length."""
 
 from __future__ import annotations
 
@@ -12,12 +12,14 @@ from dagengine.bias import (
     Measured,
     first_wins,
     length_bias,
+    list_bias,
     longer_wins,
     position_consistency,
     position_preference,
 )
 from dagengine.card import Figure, figure
 from dagengine.errors import InputError
+from dagengine.list_nodes import VerdictListNode
 from dagengine.measure import Sums
 from dagengine.nodes import NonBinaryJudgementNode
 from dagengine.repeated_runs import Run, Runs
@@ -106,6 +108,26 @@ def _same_end(some: Sequence[Run], others: Sequence[Run]) -> Iterator[tuple[Run,
 def _placed(run: Run, names: Names) -> str:
     verdict = run.path[-1][1]
     return {names[0]: "A", names[1]: "B"}.get(verdict, str(verdict))
+
+
+def bias_by_place(runs: Runs, replay: Replay) -> Iterator[Figure]:
+    """Whether the place of an item in a list goes with its verdict, where lists are judged."""
+    named = {
+        unit.name: unit.node.verdicts[0]
+        for unit in replay.plan.units
+        if isinstance(unit.node, VerdictListNode)
+    }
+    lists: list[list[float | None]] = []
+    groups: list[int] = []
+    for case, settings in runs.cases.items():
+        for run in (run for found in settings.values() for run in found):
+            for node, verdicts in run.lists.items():
+                lists.append([float(verdict == named[node]) for verdict in verdicts])
+                groups.append(case)
+    if lists:
+        what = " and ".join(f"“{verdict}” by “{node}”" for node, verdict in named.items())
+        why = "no list has two items with different verdicts"
+        yield figure("list-bias", lists, list_bias.sums, f"place in a list, {what}", why, groups)
 
 
 def bias_by_length(

@@ -19,7 +19,7 @@ from dagengine.attribution import CaseNoise, attribute, flip_effect, independenc
 from dagengine.attribution import flip_rate as node_flips
 from dagengine.card import CaseSpread, Figure, JudgeCard, MetricCard, NodeCard, Votes, figure
 from dagengine.card_agreement import agreement_of_judges, agreement_of_runs, outcome
-from dagengine.card_bias import bias_by_length, position_bias
+from dagengine.card_bias import bias_by_length, bias_by_place, position_bias
 from dagengine.card_calibration import stated
 from dagengine.fingerprint import bind
 from dagengine.measure import Sums, mean
@@ -128,6 +128,7 @@ class _Maker:
         yield from agreement_of_runs(self.runs, self.threshold)
         yield from agreement_of_judges(self.runs, self.threshold)
         yield from position_bias(self.runs, self.replay, self.cases, self.symmetry)
+        yield from bias_by_place(self.runs, self.replay)
         yield from bias_by_length(self.runs, self.cases, self.labels)
 
 
@@ -160,6 +161,7 @@ _CHANGED = {
     "position": "order",
     "judge": "judge",
     "temperature": "temperature",
+    "seed": "seed",
     "paraphrase": "paraphrase",
 }
 

@@ -22,6 +22,7 @@ TITLES = {
     "position-flip-rate": "score differs when the order does",
     "judge-flip-rate": "score differs when the judge does",
     "temperature-flip-rate": "score differs when the temperature does",
+    "seed-flip-rate": "score differs when the seed does",
     "paraphrase-flip-rate": "score differs when the wording does",
     "total-agreement": "all runs give one score (TARa)",
     "raw-agreement": "all runs give one text (TARr)",
@@ -41,6 +42,7 @@ TITLES = {
     "position-preference-of-options": "of other verdicts: for the first option",
     "first-wins-of-options": "the option that stands first wins",
     "length-bias": "score goes with length, correlation",
+    "list-bias": "verdict goes with place in the list, correlation",
     "longer-wins": "the longer answer wins",
     "repeat-brier": "Brier score: does the judge repeat itself?",
     "repeat-calibration-error": "calibration error: does it repeat itself?",
@@ -58,7 +60,7 @@ TITLES = {
     "variance-share": "share of the noise",
 }
 # Not shares of something, so not written as percentages.
-SIGNED = {"kappa", "pearson", "spearman", "kendall", "test-retest", "length-bias"}
+SIGNED = {"kappa", "pearson", "spearman", "kendall", "test-retest", "length-bias", "list-bias"}
 SIGNED |= {"cohen-kappa", "fleiss-kappa", "alpha", "score-alpha"}
 _PLAIN = {"score-spread", "flip-effect", "entropy", "repeat-brier", "label-brier", *SIGNED}
 

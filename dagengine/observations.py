@@ -43,6 +43,7 @@ class Observation:
     `path` lists the (node, verdict) turns that a metric took, in topological order.
     `confidence` is the probability that the judge's tokens gave the verdict of a node, where it
     is known; `weighted` says that the metric's score is an expectation over such probabilities.
+    `items` are the verdicts about the items of a list, in the order in which they were shown.
     """
 
     case: int
@@ -56,6 +57,7 @@ class Observation:
     path: Turns = ()
     confidence: float | None = None
     weighted: bool = False
+    items: tuple[Verdict, ...] = ()
 
     @property
     def vote(self) -> Vote | None:
@@ -203,6 +205,7 @@ def read_lines(lines: Iterable[str], where: str = "observations") -> Iterator[Ob
                 condition=known.setdefault(condition, condition),
                 path=known.setdefault(path, path),
                 outcome=outcome,
+                items=tuple(given.pop("items", ())),
                 **given,
             )
         except (ValueError, TypeError, AttributeError) as error:

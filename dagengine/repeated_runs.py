@@ -24,7 +24,8 @@ class Run:
     """One metric on one case under one condition.
 
     `sure` holds the probability of each verdict that a judge gave, None where it is not known;
-    `weighted` says that the score is an expectation over such probabilities.
+    `weighted` says that the score is an expectation over such probabilities. `lists` holds the
+    verdicts about the items of lists, by node.
     """
 
     condition: Condition
@@ -35,6 +36,7 @@ class Run:
     raw: str | None = None
     sure: dict[str, float | None] = field(default_factory=dict)
     weighted: bool = False
+    lists: dict[str, tuple[Verdict, ...]] = field(default_factory=dict)
 
     @property
     def stated(self) -> float | None:
@@ -112,6 +114,8 @@ def runs_of(observations: Iterable[Observation], replay: Replay) -> Runs:
             run.asked.append(node)
             if seen.verdict is not None:
                 run.sure[seen.node] = seen.confidence
+            if seen.items:
+                run.lists[node] = seen.items
         if node in speakers and seen.outcome is OutcomeKind.OK:
             run.replies[node] = Reply(seen.verdict, seen.score)
     return Runs(

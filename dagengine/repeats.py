@@ -21,12 +21,13 @@ from dagengine.cases import Cases
 from dagengine.engine import Engine, Settings
 from dagengine.errors import InputError
 from dagengine.evaluation import sync
+from dagengine.list_nodes import VerdictListNode
 from dagengine.node import Ask, BaseNode, Given, NodeValue, Work
 from dagengine.observations import Condition, Observation, Observations, Turns
 from dagengine.plan import HasSpec, compile_metrics
 from dagengine.progress import progress_bar
 from dagengine.question import REPETITIONS, Answer, Options, Question
-from dagengine.results import CaseResult, MetricResult, Step
+from dagengine.results import CaseResult, MetricResult, Step, Verdict
 from dagengine.rewrites import Symmetry, Wording, paraphrase, reverse_options
 from dagengine.rewriting import Change, Rewriting, Rewritten
 from dagengine.test_case import CASE_TYPES, TestCase
@@ -278,7 +279,14 @@ def _observed(
             yield Observation(
                 case, variant.metric, step.node, variant.condition, step.verdict, step.score,
                 keep(_written(step, result)), step.outcome, confidence=step.confidence,
+                items=_items(step),
             )  # fmt: skip
+
+
+def _items(step: Step) -> tuple[Verdict, ...]:
+    """The verdicts about the items of a list."""
+    listed = step.output if step.kind == VerdictListNode.kind else None
+    return tuple(one["verdict"] for one in listed or ())
 
 
 def _written(step: Step, result: MetricResult) -> Sequence[str]:

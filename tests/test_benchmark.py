@@ -174,6 +174,43 @@ def test_every_temperature_is_a_setting_of_its_own(folder: Path) -> None:
     assert "list of numbers" in str(benchmark(*MINE, "--temperatures", "hot").exception)
 
 
+def test_seeds_and_other_words_are_settings_of_their_own(folder: Path) -> None:
+    (folder / "words.json").write_text('{"plain": {"kind": "Nothing rude?"}}')
+    done = benchmark(*MINE, "--times", "2", "--seeds", "1,2", "--paraphrases", "words.json")
+    assert done.exit_code == 0, done.output
+    assert "8 runs of this" in " ".join(done.output.split())
+    card = json.loads((folder / "benchmark/card.json").read_text())
+    assert card["settings"] == [
+        "order given, seed 1",
+        "order given, seed 1, paraphrase plain",
+        "order given, seed 2",
+        "order given, seed 2, paraphrase plain",
+    ]
+    measures = {one["name"]: one["value"] for one in card["metrics"][0]["again"]}
+    assert measures["seed-flip-rate"] == pytest.approx(0.25)
+    assert measures["paraphrase-flip-rate"] == pytest.approx(0.25)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (None, "words.json: No such file"),
+        ("{", 'has to be JSON such as {"short": {"name of a node": "other words"}}'),
+        ('{"plain": "Nothing rude?"}', "plain"),
+        ('{"plain": {"rude": "Nothing rude?"}}', "no node is called 'rude'; 'kind', 'short' are"),
+    ],
+)
+def test_words_for_nobody_are_found_before_anything_is_asked(
+    folder: Path, text: str | None, says: str
+) -> None:
+    if text is not None:
+        (folder / "words.json").write_text(text)
+    done = benchmark(*MINE, "--times", "2", "--paraphrases", "words.json")
+    assert done.exit_code != 0
+    assert says in str(done.exception)
+    assert not (folder / "asked").exists()
+
+
 def test_metrics_and_data_are_needed_for_a_benchmark(folder: Path) -> None:
     assert benchmark().exit_code == 2
 

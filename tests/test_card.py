@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import html
+import math
 import random
 import re
 from collections.abc import Sequence
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,9 +21,11 @@ from dagengine.card_page import card_page
 from dagengine.card_words import answers, markdown, title
 from dagengine.errors import InputError
 from dagengine.fingerprint import bind, changes
-from dagengine.metrics import DAGMetric
+from dagengine.judges import ScriptedJudge
+from dagengine.metrics import ContextualPrecisionMetric, DAGMetric
 from dagengine.metrics.dag import DAG, BinaryJudgementNode, NonBinaryJudgementNode, RatingNode
-from dagengine.repeats import Condition, Observation
+from dagengine.question import Question
+from dagengine.repeats import Condition, Observation, Observations, repeat
 from dagengine.results import OutcomeKind
 from dagengine.test_case import ArenaTestCase, LLMTestCase
 from dagengine.votes import leading_share, votes_needed
@@ -246,6 +250,29 @@ def test_scores_that_follow_the_length_show_and_labels_are_held_constant() -> No
     level = held.metrics[0].figure("length-bias")
     assert level is not None
     assert "labels held constant" in level.level
+
+
+def test_verdicts_that_go_with_the_place_in_a_list_show(tmp_path: Path) -> None:
+    def answer(question: Question[Any]) -> Any:
+        last = 3 if question.options.sample % 2 else 2
+        return {"verdicts": [
+            {"reason": "r", "verdict": "yes" if number < last else "no", "number": number}
+            for number in range(1, 5)
+        ]}  # fmt: skip
+
+    cases = [LLMTestCase(input=f"{n}", expected_output="e", retrieval_context=["a", "b", "c", "d"])
+             for n in range(3)]  # fmt: skip
+    metric = ContextualPrecisionMetric()
+    seen = repeat(cases, [metric], times=2, model=ScriptedJudge(answer))
+    seen.save(tmp_path / "seen.jsonl")
+    found = make_card(Observations.load(tmp_path / "seen.jsonl"), [metric], cases, ["j"])
+    figure = found.metrics[0].figure("list-bias")
+    assert figure is not None
+    # Places -3, -1, 1, 3 (halves) against yes, no, no, no and yes, yes, no, no.
+    assert figure.value == pytest.approx(-(1.5 + 2.0) / math.sqrt(10 * (0.75 + 1.0)))
+    assert figure.items == 3
+    assert figure.level == "place in a list, “yes” by “usefulness”"
+    assert make_card(runs(NOISY), [tree()], CASES, ["j"]).metrics[0].figure("list-bias") is None
 
 
 def sure(probability: float) -> list[Observation]:

@@ -172,9 +172,7 @@ class OpenAIJudge:
 
             # A third of the processor time of the default transport; it does not run on trio.
             transport = AiohttpTransport(connect_timeout=_CONNECT_TIMEOUT)
-            options["http_client"] = LeanClient(
-                transport=transport, timeout=options["timeout"], follow_redirects=True
-            )
+            options["http_client"] = LeanClient(transport)
         try:
             return cast("AsyncOpenAI", openai.AsyncOpenAI(**options))
         except openai.OpenAIError as error:

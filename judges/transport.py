@@ -17,13 +17,24 @@ _KEEP_ALIVE = 5.0  # seconds, as in the client's own transports
 
 
 class LeanClient(httpx2.AsyncClient):
-    """Takes requests as the openai client makes them, which has merged everything in already."""
+    """Takes requests as the openai client makes them, which has merged everything in already.
+
+    Redirects, credentials in the address and the like are left to aiohttp.
+    """
+
+    def __init__(self, transport: AiohttpTransport) -> None:
+        super().__init__(transport=transport)
+        self._sends = transport.handle_async_request
 
     def build_request(self, method: str, url: httpx2.URL | str, **given: Any) -> httpx2.Request:
         """The request; only JSON for a plain address is as simple as that."""
         if given.get("content") is None or any(map(given.get, ("params", "files", "extensions"))):
             return super().build_request(method, url, **given)
         return httpx2.Request(method, url, headers=given["headers"], content=given["content"])
+
+    async def send(self, request: httpx2.Request, **_: Any) -> httpx2.Response:
+        """Send a request, and read the whole answer, streamed or not."""
+        return await self._sends(request)
 
 
 class AiohttpTransport(httpx2.AsyncBaseTransport):
@@ -46,10 +57,11 @@ class AiohttpTransport(httpx2.AsyncBaseTransport):
             str(request.url),
             data=await request.aread() or None,
             headers=[(name.decode(), value.decode()) for name, value in request.headers.raw],
-            allow_redirects=False,
         ) as response:
-            body = httpx2.ByteStream(await response.read())
-        return httpx2.Response(response.status, headers=response.raw_headers, stream=body)
+            body = await response.read()
+        return httpx2.Response(
+            response.status, headers=response.raw_headers, content=body, request=request
+        )
 
     def _open(self, url: httpx2.URL) -> aiohttp.ClientSession:
         proxies = {} if proxy_bypass(url.host) else getproxies()

@@ -40,6 +40,7 @@ class Reply:
     """Close the connection without an answer."""
     body: str | None = None
     """Send this text as it is instead of a completion or an error."""
+    compressed: bool = False
 
 
 def forced_tool(body: Json) -> Json | None:
@@ -193,7 +194,10 @@ def _response(body: Json, reply: Reply) -> web.Response:
     else:
         text = json.dumps(completion_of(body, reply))
     headers = {"Content-Type": "application/json", **reply.headers}
-    return web.Response(body=text.encode(), status=reply.status, headers=headers)
+    response = web.Response(body=text.encode(), status=reply.status, headers=headers)
+    if reply.compressed:
+        response.enable_compression(web.ContentCoding.gzip)
+    return response
 
 
 def _error(reply: Reply) -> Json:

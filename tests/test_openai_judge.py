@@ -721,6 +721,22 @@ async def test_a_server_that_is_there_is_found_reachable() -> None:
     assert server.requests == []
 
 
+async def test_an_answer_may_come_compressed() -> None:
+    asked = await ask(Reply(OK, compressed=True))
+    assert asked.value["verdict"] == "Yes"
+
+
+async def test_a_server_that_has_moved_is_followed() -> None:
+    def moved(body: Json) -> Reply:
+        place = f"{there.base_url}/chat/completions"
+        return Reply(status=307, headers={"Location": place}, body="moved")
+
+    with OpenAIServer(lambda body: Reply(OK)) as there, OpenAIServer(moved) as here:
+        answer = await OpenAIJudge("m", base_url=here.base_url).answer(question())
+        assert answer.value.verdict == "Yes"
+        assert there.requests == here.requests
+
+
 async def test_a_proxy_of_the_environment_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     with OpenAIServer(lambda body: Reply(OK)) as proxy:
         for name in ("HTTP_PROXY", "NO_PROXY", "no_proxy"):

@@ -40,6 +40,7 @@ def wire_type(answer_type: type[BaseModel]) -> Any:
     })  # fmt: skip
 
 
+@cache
 def _is_hosted(base_url: str) -> bool:
     name = urlsplit(base_url).hostname or ""
     return any(name == host or name.endswith(f".{host}") for host in _HOSTED)

@@ -151,7 +151,8 @@ class OpenAIJudge:
         base_url = str(api.base_url)
         # Whole, it need not be put together every time; a given client may change the path.
         path = "/chat/completions" if self._given else f"{base_url}chat/completions"
-        options: Any = {"max_retries": 0}  # the gateway retries, and counts
+        # The gateway retries, and counts. What is not given here is copied for every request.
+        options: Any = {"max_retries": 0, "timeout": api.timeout, "headers": {}}
 
         async def post(body: dict[str, Any]) -> Completion:
             make_strict(body, base_url)

@@ -7,6 +7,7 @@ sending does.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 from urllib.request import getproxies, proxy_bypass
 
@@ -14,6 +15,9 @@ import aiohttp
 import httpx2
 
 _KEEP_ALIVE = 5.0  # seconds, as in the client's own transports
+
+
+_parsed = lru_cache(maxsize=64)(httpx2.URL)
 
 
 class LeanClient(httpx2.AsyncClient):
@@ -30,7 +34,8 @@ class LeanClient(httpx2.AsyncClient):
         """The request; only JSON for a plain address is as simple as that."""
         if given.get("content") is None or any(map(given.get, ("params", "files", "extensions"))):
             return super().build_request(method, url, **given)
-        return httpx2.Request(method, url, headers=given["headers"], content=given["content"])
+        place = _parsed(str(url))
+        return httpx2.Request(method, place, headers=given["headers"], content=given["content"])
 
     async def send(self, request: httpx2.Request, **_: Any) -> httpx2.Response:
         """Send a request, and read the whole answer, streamed or not."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import replace
+from typing import Any
 
 import anyio
 
@@ -11,24 +12,28 @@ from dagengine.asking import Ask, together
 from dagengine.ballot import Ballot
 from dagengine.errors import JudgeError, MissingFieldError, NotApplicableError, UnparseableError
 from dagengine.gateway import Gateway, is_cancelled
-from dagengine.node import Given, NodeValue
+from dagengine.node import Given, NodeValue, Poll
 from dagengine.plan import Unit
 from dagengine.question import Judge
 from dagengine.results import Failure, OutcomeKind
 
 
-async def judged(
+def judged(
     unit: Unit, gateway: Gateway, judges: Sequence[Judge], given: Callable[[], Given]
-) -> NodeValue | Failure:
+) -> Coroutine[Any, Any, NodeValue | Failure]:
     """The outcome of one run of a node, or of all that its panel wants."""
+    if unit.node.panel is None:
+        return _isolated(unit, Ask(gateway, judges[unit.judges[0]]), given)
 
     async def cast(_: int, ballot: Ballot) -> NodeValue | Failure:
         ask = Ask(gateway, judges[unit.judges[ballot.judge]], ballot)
         return await _isolated(unit, ask, given)
 
-    if unit.node.panel is None:
-        return await _isolated(unit, Ask(gateway, judges[unit.judges[0]]), given)
-    poll = unit.node.panel.poll()
+    return _polled(unit.node.panel.poll(), cast)
+
+
+async def _polled(poll: Poll, cast: Callable[[int, Ballot], Awaitable[Any]]) -> NodeValue | Failure:
+    """What a panel comes to."""
     ballots = next(poll)
     while True:
         outcomes = await together(cast, ballots)

@@ -295,10 +295,10 @@ class Runner:
         else:
             run.state.complete(unit.index, outcome)
 
-    async def _outcome(self, run: _Run, unit: Unit) -> NodeValue | Failure:
+    def _outcome(self, run: _Run, unit: Unit) -> Awaitable[NodeValue | Failure]:
         """What a unit gave, or how it failed; the same for all cases where it is constant."""
         make = partial(judged, unit, self._gateway, self._judges, partial(self._given, run, unit))
-        return await (self._constants.get(unit, make) if unit.constant else make())
+        return self._constants.get(unit, make) if unit.constant else make()
 
     def _given(self, run: _Run, unit: Unit) -> Given:
         fields = tuple((path, read_field(run.case, path)) for path in unit.reads)

@@ -19,6 +19,9 @@ from dagengine.test_case import TestCase, case_label
 _KIND = "openinference.span.kind"
 
 
+_NOTHING = nullcontext()
+
+
 class NoSpans:
     """What a run without a tracer uses."""
 
@@ -31,14 +34,14 @@ class NoSpans:
 
     def node(self, case: Any, name: str, kind: str) -> AbstractContextManager[Any]:
         """The span of a node while it runs."""
-        return nullcontext()
+        return _NOTHING
 
     def came(self, span: Any, outcome: NodeValue | Failure) -> None:
         """Note what a node gave."""
 
     def call(self, judge: str, question: Question[Any], number: int) -> AbstractContextManager[Any]:
         """The span of one call to a judge; its value is told the answer."""
-        return nullcontext()
+        return _NOTHING
 
     def answered(self, span: Any, answer: Answer[Any]) -> None:
         """Note what a call used."""

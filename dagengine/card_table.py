@@ -13,9 +13,6 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-# What a terminal shows of the first question; the page and the JSON have all of it.
-_SHOWN = ("flip-rate", "score-flip-rate", "score-spread", "unscored")
-
 
 def print_card(card: JudgeCard, console: Console | None = None) -> None:
     """Print the answers to the four questions, metric by metric."""
@@ -29,7 +26,7 @@ def print_card(card: JudgeCard, console: Console | None = None) -> None:
         out.print(Text(metric.metric, style="bold"))
         again, blame, price, people = answers(metric)
         for question, answer, table in (
-            (QUESTIONS[0], again, _measures([m for m in metric.again if m.name in _SHOWN])),
+            (QUESTIONS[0], again, _measures(metric.again)),
             (QUESTIONS[1], blame, _nodes(metric)),
             (QUESTIONS[2], price, None),
             (QUESTIONS[3], people, _measures(metric.people)),

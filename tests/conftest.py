@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import signal
 from typing import Any
 
 import pytest
+
+
+def pytest_configure() -> None:
+    """Let tests be interrupted also where the whole run was started in the background."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # what subprocesses would inherit
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(params=["asyncio", "trio"])

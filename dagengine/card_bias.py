@@ -119,11 +119,10 @@ def bias_by_place(runs: Runs, replay: Replay) -> Iterator[Figure]:
     }
     lists: list[list[float | None]] = []
     groups: list[int] = []
-    for case, settings in runs.cases.items():
-        for run in (run for found in settings.values() for run in found):
-            for node, verdicts in run.lists.items():
-                lists.append([float(verdict == named[node]) for verdict in verdicts])
-                groups.append(case)
+    for case, run in runs.each():
+        for node, verdicts in run.lists.items():
+            lists.append([float(verdict == named[node]) for verdict in verdicts])
+            groups.append(case)
     if lists:
         what = " and ".join(f"“{verdict}” by “{node}”" for node, verdict in named.items())
         why = "no list has two items with different verdicts"

@@ -57,11 +57,15 @@ class Runs:
     metric: str
     cases: Mapping[int, Mapping[Condition, Sequence[Run]]]
 
+    def each(self) -> Iterator[tuple[int, Run]]:
+        """Every run, after the number of its case."""
+        for case, settings in self.cases.items():
+            for runs in settings.values():
+                yield from ((case, run) for run in runs)
+
     def every(self) -> Iterator[Run]:
         """Every run of every case."""
-        for settings in self.cases.values():
-            for runs in settings.values():
-                yield from runs
+        return (run for _, run in self.each())
 
     @property
     def settings(self) -> tuple[Condition, ...]:

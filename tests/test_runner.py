@@ -545,7 +545,7 @@ async def test_the_collector_works_rarely_during_a_run_and_as_before_after_it() 
                 partial(a_evaluate, numbered(3), [tree()], model=ScriptedJudge(answer))
             )
     assert gc.get_threshold() == before
-    assert min(seen)[0] > before[0]
+    assert seen[0][0] > before[0]  # the run that ends first takes it back, for both
 
 
 @pytest.mark.parametrize("own", [0, 1_000_000])

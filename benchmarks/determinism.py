@@ -29,7 +29,7 @@ from recordings import Folder, data_directory, how_to_get
 from rich.console import Console
 from rich.table import Table
 
-from dagengine.labels import LabelAgreement
+from dagengine.reliability.statistics.labels import LabelAgreement
 
 _FOLDERS = ("position_bias_rep3", "prometheus_gpt4x3", "mtbench_gpt4", "llmbar", "pandalm")
 _WIDTH_OF_A_FILE = 160

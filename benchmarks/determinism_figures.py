@@ -25,11 +25,17 @@ from determinism_sources import (
 from published import REPEATED
 from recordings import Folder, expected_figures
 
-from dagengine.agreement import flip_rate, majority_share, unanimity
-from dagengine.labels import LabelAgreement, Labelled, label_agreement
-from dagengine.measure import mean
-from dagengine.observations import Condition, Observation, Observations, Reading, vote_of
-from dagengine.statistics import majority
+from dagengine.reliability import Observations
+from dagengine.reliability.observations import Condition, Observation, Reading, vote_of
+from dagengine.reliability.statistics import (
+    flip_rate,
+    label_agreement,
+    majority,
+    majority_share,
+    unanimity,
+)
+from dagengine.reliability.statistics.labels import LabelAgreement, Labelled
+from dagengine.reliability.statistics.sums import mean
 
 Table = Sequence[Sequence[Any]]
 

@@ -20,9 +20,8 @@ from dagengine import PromptTemplate
 from dagengine.judges import RecordedJudge
 from dagengine.metrics import DAGMetric
 from dagengine.metrics.dag import NonBinaryJudgementNode, RatingNode
-from dagengine.observations import Observations
 from dagengine.question import FirstMatch, Question
-from dagengine.repeats import repeat
+from dagengine.reliability import Observations, repeat
 from dagengine.test_case import ArenaTestCase, LLMTestCase
 
 ORDERS = {"AB": "given", "BA": "swapped"}

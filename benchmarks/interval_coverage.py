@@ -19,20 +19,26 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from dagengine.agreement import entropy, flip_rate, missing_rate
-from dagengine.bias import (
-    Compared,
-    Measured,
+from dagengine.reliability.statistics import (
+    accuracy,
+    balanced_accuracy,
+    bootstrap,
+    brier_score,
+    cohen_kappa,
+    entropy,
     first_wins,
+    fleiss_kappa,
+    flip_rate,
+    icc,
+    krippendorff_alpha,
     length_bias,
     longer_wins,
+    missing_rate,
     position_consistency,
+    repeatability,
+    retest_reliability,
 )
-from dagengine.calibration import brier_score
-from dagengine.intervals import bootstrap
-from dagengine.kappa import cohen_kappa, fleiss_kappa, krippendorff_alpha
-from dagengine.labels import accuracy, balanced_accuracy
-from dagengine.spread import icc, repeatability, retest_reliability
+from dagengine.reliability.statistics.bias import Compared, Measured
 
 SIZES = ((20, 10), (50, 5), (50, 20), (200, 10))
 

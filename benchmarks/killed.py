@@ -39,7 +39,7 @@ from rich.table import Table
 from server import Settings, digest, running
 
 from dagengine.errors import InputError
-from dagengine.store_upkeep import reading, records
+from dagengine.store.maintenance import reading, records
 
 METRICS = """
 from dagengine.metrics import DAGMetric

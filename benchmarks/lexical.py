@@ -29,15 +29,14 @@ from rich.console import Console
 from rich.table import Table
 
 from dagengine import evaluate
+from dagengine.graph import Judgement, NodeValue, VerdictListNode
 from dagengine.judges.lexical import LexicalJudge
-from dagengine.labels import LabelAgreement, label_agreement
-from dagengine.list_nodes import VerdictListNode
 from dagengine.metrics import DAGMetric
+from dagengine.metrics.common.extraction import truths_of
 from dagengine.metrics.dag import DAG, CodeNode
-from dagengine.metrics.extraction import truths_of
 from dagengine.metrics.faithfulness import SUPPORTED, VERDICTS, FaithfulnessMetric
-from dagengine.node import Judgement, NodeValue
-from dagengine.statistics import spearman
+from dagengine.reliability.statistics import label_agreement, spearman
+from dagengine.reliability.statistics.labels import LabelAgreement
 from dagengine.test_case import LLMTestCase
 
 SOURCES = ("wikieval_rag_chain", "ragas_aspect_critic", "factcc_explanations")

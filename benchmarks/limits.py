@@ -27,13 +27,12 @@ from aiohttp import web
 from rich.console import Console
 from rich.table import Table
 
-from dagengine import limiter
-from dagengine.concurrency import Concurrency
 from dagengine.errors import JudgeError
-from dagengine.gateway import Gateway
+from dagengine.gateway import Gateway, Limits, limiter
+from dagengine.gateway.adaptive_concurrency import Concurrency
 from dagengine.judges import OpenAIJudge
-from dagengine.limits import Limits
-from dagengine.prompts import Evidence, judgement_type, messages_for
+from dagengine.prompts import Evidence, messages_for
+from dagengine.prompts.evidence import judgement_type
 from dagengine.question import Question
 
 CAPACITY = 40

@@ -50,7 +50,7 @@ metric = DAGMetric("Judged", DAG(node), model=judge)
 # Prints the process's own peak in kB and its processor seconds as the last line.
 RUN = (
     "import resource, sys\n"
-    "from dagengine.cli import app\n"
+    "from dagengine.cli.commands import app\n"
     "code = app(sys.argv[1:], standalone_mode=False)\n"
     "used = resource.getrusage(resource.RUSAGE_SELF)\n"
     "print(used.ru_maxrss, used.ru_utime + used.ru_stime)\n"

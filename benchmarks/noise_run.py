@@ -20,11 +20,11 @@ from rich.console import Console
 from rich.table import Table
 from server import Settings, running
 
+from dagengine.gateway import Limits
 from dagengine.judges import OpenAIJudge
-from dagengine.limits import Limits
 from dagengine.metrics import DAGMetric
 from dagengine.metrics.dag import DAG, BinaryJudgementNode, NonBinaryJudgementNode, TaskNode
-from dagengine.repeats import Observations, repeat
+from dagengine.reliability import Observations, repeat
 from dagengine.test_case import LLMTestCase
 
 

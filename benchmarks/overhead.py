@@ -21,12 +21,12 @@ from rich.console import Console
 from rich.table import Table
 
 from dagengine import Limits, compile_metrics, stream
+from dagengine.execution.runner import Runner  # noqa: F401 - imported before the clock starts
 from dagengine.judges import ScriptedJudge
 from dagengine.metrics import BaseMetric, DAGMetric
 from dagengine.metrics.dag import DAG, BaseNode, BinaryJudgementNode, CodeNode, TaskNode
 from dagengine.question import Question
 from dagengine.results import CaseResult
-from dagengine.runner import Runner  # noqa: F401 - imported before the clock starts
 from dagengine.test_case import LLMTestCase
 
 DEPTH = 10

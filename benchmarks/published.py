@@ -2,7 +2,8 @@
 
 Every source here published what its judge answered and a figure that follows from it. The
 questions of the metrics in `published_graphs` are answered from those calls; parsing, weighting
-and combining happens in their nodes, and `dagengine.statistics` makes the figures of the scores.
+and combining happens in their nodes, and `dagengine.reliability.statistics` makes the figures of
+the scores.
 
 Where a source kept its prompts they are the key of a recording; where it did not, the name of
 the item stands in for the prompt, so that an answer can only reach the item it was about.

@@ -15,9 +15,10 @@ from typing import Any, Literal
 from pydantic import BaseModel
 
 from dagengine import PromptTemplate
-from dagengine.agreement import majority_share
+from dagengine.graph import NodeValue
 from dagengine.metrics import DAGMetric, GEval
-from dagengine.metrics.base import DrawnMetric
+from dagengine.metrics.common.base import DrawnMetric
+from dagengine.metrics.common.prebuilt import share
 from dagengine.metrics.dag import (
     DAG,
     BaseNode,
@@ -29,10 +30,9 @@ from dagengine.metrics.dag import (
     TaskNode,
 )
 from dagengine.metrics.g_eval import Rubric
-from dagengine.metrics.prebuilt import share
-from dagengine.node import NodeValue
-from dagengine.prompts import unfenced
+from dagengine.prompts.evidence import unfenced
 from dagengine.question import EveryMatch, FirstMatch, Options
+from dagengine.reliability.statistics import majority_share
 
 
 def metric(name: str, root: BaseNode) -> DAGMetric:

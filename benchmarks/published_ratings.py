@@ -30,14 +30,16 @@ from replaying import (
     output_of,
 )
 
-from dagengine.agreement import flip_rate, majority_share, unanimity
-from dagengine.results import MetricResult, OutcomeKind
-from dagengine.statistics import (
+from dagengine.reliability.statistics import (
+    flip_rate,
     kendall,
+    majority_share,
     pearson,
     rmse,
     spearman,
+    unanimity,
 )
+from dagengine.results import MetricResult, OutcomeKind
 from dagengine.test_case import LLMTestCase
 
 # WikiEval: ratings on three scales, with probabilities.

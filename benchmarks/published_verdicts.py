@@ -20,8 +20,8 @@ from replaying import Check, Replay, Run, counted, finished, held, judged, near,
 
 from dagengine.judges import Recording
 from dagengine.metrics.dag import BaseNode
+from dagengine.reliability.statistics import classification, majority, win_rate
 from dagengine.results import MetricResult
-from dagengine.statistics import classification, majority, win_rate
 
 # WikiEval: the statements of an answer, and a verdict on each.
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from dagengine.judges import Recording
-from dagengine.prompts import as_text
+from dagengine.prompts.evidence import as_text
 from dagengine.question import FirstMatch, Question, TokenChoice
 from dagengine.test_case import ArenaTestCase, LLMTestCase
 

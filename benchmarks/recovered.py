@@ -22,14 +22,14 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from dagengine.card import Figure, JudgeCard, MetricCard
-from dagengine.card_measures import make_card
+from dagengine.gateway import Limits
 from dagengine.judges import Noise, SimulatedJudge
-from dagengine.limits import Limits
 from dagengine.metrics import DAGMetric
 from dagengine.metrics.dag import DAG, BinaryJudgementNode, NonBinaryJudgementNode
 from dagengine.question import Question
-from dagengine.repeats import repeat
+from dagengine.reliability import repeat
+from dagengine.reliability.card import make_card
+from dagengine.reliability.card.values import Figure, JudgeCard, MetricCard
 from dagengine.test_case import LLMTestCase
 
 OPTIONS = ("good", "fair", "poor")

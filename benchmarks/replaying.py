@@ -15,7 +15,7 @@ from recordings import Folder, key_of
 
 from dagengine import evaluate
 from dagengine.judges import RecordedJudge, Recording
-from dagengine.metrics.base import DrawnMetric
+from dagengine.metrics.common.base import DrawnMetric
 from dagengine.question import Question
 from dagengine.results import CaseResult, EvaluationResult, MetricResult, OutcomeKind
 from dagengine.test_case import TestCase

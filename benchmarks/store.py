@@ -27,10 +27,11 @@ from rich.table import Table
 
 from dagengine import Store, evaluate
 from dagengine.judges import ScriptedJudge
-from dagengine.prompts import Evidence, judgement_instructions, judgement_type, messages_for
+from dagengine.prompts import Evidence, messages_for
+from dagengine.prompts.evidence import judgement_instructions, judgement_type
 from dagengine.question import Answer, Question, Usage
 from dagengine.store import Answers
-from dagengine.store_upkeep import Selection, count, groups, latest, reading, size
+from dagengine.store.maintenance import Selection, count, groups, latest, reading, size
 from dagengine.test_case import LLMTestCase
 
 TASKS, CHUNK = 256, 10_000

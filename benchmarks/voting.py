@@ -27,9 +27,9 @@ from dagengine.judges import ScriptedJudge
 from dagengine.metrics import DAGMetric
 from dagengine.metrics.dag import DAG, BinaryJudgementNode
 from dagengine.question import Question
-from dagengine.stopping import Rule, Vote
 from dagengine.test_case import LLMTestCase
-from dagengine.voting import Sprt, voted
+from dagengine.voting import Rule, Sprt, voted
+from dagengine.voting.stopping import Vote
 
 FIXED, LONGEST = 11, 19
 NOISE = (0.05, 0.1, 0.15, 0.2, 0.25, 0.3)

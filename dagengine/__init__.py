@@ -9,30 +9,30 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from dagengine.cases import read_cases as read_cases
+    from dagengine.compiler.plan import compile_metrics as compile_metrics
+    from dagengine.data.cases import read_cases as read_cases
     from dagengine.errors import DagengineError as DagengineError
-    from dagengine.evaluation import a_evaluate as a_evaluate
-    from dagengine.evaluation import assert_test as assert_test
-    from dagengine.evaluation import evaluate as evaluate
-    from dagengine.evaluation import on_test_run_end as on_test_run_end
-    from dagengine.evaluation import stream as stream
-    from dagengine.limits import Limits as Limits
-    from dagengine.plan import compile_metrics as compile_metrics
-    from dagengine.prompts import PromptTemplate as PromptTemplate
-    from dagengine.store import Store as Store
+    from dagengine.execution.evaluation import a_evaluate as a_evaluate
+    from dagengine.execution.evaluation import assert_test as assert_test
+    from dagengine.execution.evaluation import evaluate as evaluate
+    from dagengine.execution.evaluation import on_test_run_end as on_test_run_end
+    from dagengine.execution.evaluation import stream as stream
+    from dagengine.gateway.limits import Limits as Limits
+    from dagengine.prompts.evidence import PromptTemplate as PromptTemplate
+    from dagengine.store.answers import Store as Store
 
 _HOME = {
     "DagengineError": "errors",
-    "Limits": "limits",
-    "PromptTemplate": "prompts",
-    "Store": "store",
-    "a_evaluate": "evaluation",
-    "assert_test": "evaluation",
-    "compile_metrics": "plan",
-    "evaluate": "evaluation",
-    "on_test_run_end": "evaluation",
-    "read_cases": "cases",
-    "stream": "evaluation",
+    "Limits": "gateway.limits",
+    "PromptTemplate": "prompts.evidence",
+    "Store": "store.answers",
+    "a_evaluate": "execution.evaluation",
+    "assert_test": "execution.evaluation",
+    "compile_metrics": "compiler.plan",
+    "evaluate": "execution.evaluation",
+    "on_test_run_end": "execution.evaluation",
+    "read_cases": "data.cases",
+    "stream": "execution.evaluation",
 }
 
 __all__ = [

@@ -1,5 +1,5 @@
 """`python -m dagengine`."""
 
-from dagengine.cli import main
+from dagengine.cli.commands import main
 
 main()

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from dagengine.cases import read_cases, strict
-from dagengine.evaluation import evaluate
-from dagengine.golden import App, ConversationalGolden, Golden
-from dagengine.plan import HasSpec
+from dagengine.compiler.plan import HasSpec
+from dagengine.data.cases import read_cases, strict
+from dagengine.data.golden import App, ConversationalGolden, Golden
+from dagengine.execution.evaluation import evaluate
 from dagengine.results import EvaluationResult
 from dagengine.test_case import TestCase
 

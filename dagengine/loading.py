@@ -10,13 +10,13 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from dagengine.cases import read_cases, strict
+from dagengine.data.cases import read_cases, strict
+from dagengine.data.golden import App
 from dagengine.errors import DagengineError, InputError
-from dagengine.golden import App
-from dagengine.graph import Graph
+from dagengine.graph.graph import Graph
 from dagengine.judges.batch import OpenAIBatchJudge
-from dagengine.judges.choosing import DEFAULT_MODEL, PROVIDERS, as_judge
-from dagengine.metrics.base import BaseMetric
+from dagengine.judges.resolve import DEFAULT_MODEL, PROVIDERS, as_judge
+from dagengine.metrics.common.base import BaseMetric
 from dagengine.metrics.dag import DAGMetric
 from dagengine.question import Judge
 from dagengine.test_case import TestCase

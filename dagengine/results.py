@@ -12,7 +12,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from dagengine.prompts import as_data
+from dagengine.prompts.evidence import as_data
 from dagengine.question import NO_USAGE, Origin, Usage
 
 Verdict = str | bool
@@ -206,7 +206,7 @@ class Totals:
 
     `asked` counts questions, `shared` those of them answered by an equal one, `cached` those
     answered by a store, `calls` the attempts made, `retried` the attempts after a first one.
-    `cost` is in US dollars by the known prices (see `dagengine.prices`), None when a judge
+    `cost` is in US dollars by the known prices (see `dagengine.gateway.prices`), None when a judge
     without one was asked. `in_flight` are the calls under way (0 when a run is over).
     """
 

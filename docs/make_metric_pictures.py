@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from dagengine.graph import MetricSpec
-from dagengine.render import Picture, draw
+from dagengine.report import Picture, draw
 
 PAGES = Path(__file__).resolve().parent / "metrics"
 

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from dagengine.render import draw
+from dagengine.report import draw
 
 HERE = Path(__file__).resolve().parent
 

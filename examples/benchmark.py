@@ -14,14 +14,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from dagengine.card import write_card
-from dagengine.card_measures import make_card
-from dagengine.card_page import card_page
-from dagengine.card_table import print_card
 from dagengine.judges import Noise, SimulatedJudge
 from dagengine.loading import load_cases, load_metrics
 from dagengine.question import Question
-from dagengine.repeats import repeat
+from dagengine.reliability import repeat
+from dagengine.reliability.card import card_page, make_card, print_card, write_card
 from dagengine.test_case import TestCase
 
 FOLDER = Path(__file__).resolve().parent / "meeting_summary"

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from dagengine.judges.batch import OpenAIBatchJudge as OpenAIBatchJudge
-    from dagengine.judges.choosing import as_judge as as_judge
-    from dagengine.judges.choosing import open_judges as open_judges
     from dagengine.judges.custom import BaseLLM as BaseLLM
     from dagengine.judges.custom import CustomJudge as CustomJudge
     from dagengine.judges.lexical import LexicalJudge as LexicalJudge
     from dagengine.judges.openai import OpenAIJudge as OpenAIJudge
     from dagengine.judges.provider import ProviderJudge as ProviderJudge
+    from dagengine.judges.resolve import as_judge as as_judge
+    from dagengine.judges.resolve import open_judges as open_judges
     from dagengine.judges.scripted import RecordedJudge as RecordedJudge
     from dagengine.judges.scripted import Recording as Recording
     from dagengine.judges.scripted import ScriptedJudge as ScriptedJudge
@@ -32,8 +32,8 @@ _HOME = {
     "Recording": "scripted",
     "ScriptedJudge": "scripted",
     "SimulatedJudge": "simulated",
-    "as_judge": "choosing",
-    "open_judges": "choosing",
+    "as_judge": "resolve",
+    "open_judges": "resolve",
 }
 
 __all__ = [

@@ -18,9 +18,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from typing_extensions import TypedDict
 
 from dagengine.errors import JudgeError, ProviderError, RefusedError
+from dagengine.prompts.parsing import complaint
+from dagengine.prompts.tokens import telling
 from dagengine.question import Question, TokenChoice, Usage, schema_of
-from dagengine.reading import complaint
-from dagengine.tokens import telling
 
 _HOSTED = ("api.openai.com", "openai.azure.com")
 # Statuses that say "later" rather than "no".

@@ -15,8 +15,8 @@ from typing import Any, TypeVar, cast
 from pydantic import BaseModel
 
 from dagengine.errors import InputError, UnparseableError
+from dagengine.prompts.parsing import read_answer, validated
 from dagengine.question import Answer, Capabilities, Question, schema_json
-from dagengine.reading import read_answer, validated
 from dagengine.threads import in_daemon_thread
 
 T = TypeVar("T", bound=BaseModel)

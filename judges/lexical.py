@@ -11,10 +11,10 @@ from pydantic import BaseModel
 
 from dagengine.errors import InputError, UnsupportedError
 from dagengine.judges.overlap import Overlap, relevant, supported, useful, words_of
-from dagengine.prompts import Evidence, unfenced
+from dagengine.prompts.evidence import Evidence, unfenced
+from dagengine.prompts.parsing import validated
+from dagengine.prompts.sentences import sentences
 from dagengine.question import Answer, Capabilities, Question, schema_of
-from dagengine.reading import validated
-from dagengine.sentences import sentences
 
 T = TypeVar("T", bound=BaseModel)
 Meaning = Literal["supported", "relevant", "useful"]

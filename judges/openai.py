@@ -37,9 +37,9 @@ from dagengine.judges.completions import (
     usage_of,
     wire_type,
 )
-from dagengine.judges.naming import durable_name, public_address
+from dagengine.judges.identity import durable_name, public_address
+from dagengine.prompts.parsing import read_answer
 from dagengine.question import Answer, Capabilities, Options, Question
-from dagengine.reading import read_answer
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI

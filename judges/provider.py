@@ -10,7 +10,7 @@ import anyio.lowlevel
 from pydantic import BaseModel
 
 from dagengine.errors import JudgeSetupError, ProviderError, UnparseableError, UnsupportedError
-from dagengine.judges.naming import durable_name
+from dagengine.judges.identity import durable_name
 from dagengine.question import Answer, Capabilities, Question
 
 T = TypeVar("T", bound=BaseModel)

@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 from pydantic import BaseModel
 
 from dagengine.errors import JudgeError, RecordingMissError
+from dagengine.prompts.parsing import read_answer, validated
 from dagengine.question import Answer, Capabilities, Question, TokenChoice
-from dagengine.reading import read_answer, validated
 
 T = TypeVar("T", bound=BaseModel)
 Script = Callable[[Question[Any]], Any]

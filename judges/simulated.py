@@ -13,6 +13,8 @@ from typing import Any, NamedTuple, TypeVar
 from pydantic import BaseModel
 
 from dagengine.errors import InputError, RecordingMissError, UnparseableError
+from dagengine.prompts.parsing import validated
+from dagengine.prompts.tokens import value_span
 from dagengine.question import (
     Answer,
     Capabilities,
@@ -21,8 +23,6 @@ from dagengine.question import (
     schema_json,
     schema_of,
 )
-from dagengine.reading import validated
-from dagengine.tokens import value_span
 
 T = TypeVar("T", bound=BaseModel)
 Truth = Mapping[str, Any] | Callable[[Question[Any]], Any]

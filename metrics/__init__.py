@@ -2,7 +2,6 @@
 
 from dagengine.metrics.answer_relevancy import AnswerRelevancyMetric
 from dagengine.metrics.arena_g_eval import ArenaGEval
-from dagengine.metrics.base import BaseMetric
 from dagengine.metrics.bias import BiasMetric
 from dagengine.metrics.classic import (
     BleuMetric,
@@ -11,6 +10,8 @@ from dagengine.metrics.classic import (
     PatternMatchMetric,
     RougeMetric,
 )
+from dagengine.metrics.common.base import BaseMetric
+from dagengine.metrics.common.rubric import Rubric
 from dagengine.metrics.contextual_precision import ContextualPrecisionMetric
 from dagengine.metrics.contextual_recall import ContextualRecallMetric
 from dagengine.metrics.contextual_relevancy import ContextualRelevancyMetric
@@ -27,7 +28,6 @@ from dagengine.metrics.knowledge_retention import KnowledgeRetentionMetric
 from dagengine.metrics.prompt_alignment import PromptAlignmentMetric
 from dagengine.metrics.ragas import RagasMetric
 from dagengine.metrics.role_adherence import RoleAdherenceMetric
-from dagengine.metrics.rubric import Rubric
 from dagengine.metrics.summarization import SummarizationMetric
 from dagengine.metrics.task_completion import TaskCompletionMetric
 from dagengine.metrics.tool_correctness import ToolCallParams, ToolCorrectnessMetric

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dagengine.graph import Graph
-from dagengine.list_nodes import VerdictListNode
-from dagengine.metrics.default_prompts import task_prompt, verdicts_prompt
-from dagengine.metrics.extraction import STATEMENTS, all_statements, statements_of
-from dagengine.metrics.prebuilt import PrebuiltMetric, share
-from dagengine.node import BaseNode, Judgement, NodeValue
-from dagengine.nodes import CodeNode
+from dagengine.graph.graph import Graph
+from dagengine.graph.list_nodes import VerdictListNode
+from dagengine.graph.node import BaseNode, Judgement, NodeValue
+from dagengine.graph.nodes import CodeNode
+from dagengine.metrics.common.default_prompts import task_prompt, verdicts_prompt
+from dagengine.metrics.common.extraction import STATEMENTS, all_statements, statements_of
+from dagengine.metrics.common.prebuilt import PrebuiltMetric, share
 
 VERDICTS = ("yes", "idk", "no")
 RELEVANT = (

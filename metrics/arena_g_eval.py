@@ -16,17 +16,17 @@ from typing import Any, ClassVar, cast
 from pydantic import BaseModel, ConfigDict
 
 from dagengine.errors import InputError, MissingFieldError
-from dagengine.graph import Graph
-from dagengine.metrics.evaluation_steps import (
+from dagengine.graph.graph import Graph
+from dagengine.graph.node import Ask, Asked, Asking, BaseNode, Given, NodeValue
+from dagengine.graph.nodes import CodeNode
+from dagengine.metrics.common.evaluation_steps import (
     StepwiseMetric,
     given_steps,
     one_message,
     without_backticks,
 )
-from dagengine.metrics.g_eval_template import GEvalTemplate, numbered
-from dagengine.node import Ask, Asked, Asking, BaseNode, Given, NodeValue
-from dagengine.nodes import CodeNode
-from dagengine.prompts import Evidence, evidence_of, fenced, judgement_type, messages_for
+from dagengine.metrics.common.g_eval_template import GEvalTemplate, numbered
+from dagengine.prompts.evidence import Evidence, evidence_of, fenced, judgement_type, messages_for
 from dagengine.question import Message, Question
 from dagengine.results import MetricResult
 from dagengine.test_case import LLMTestCase, LLMTestCaseParams, read_field

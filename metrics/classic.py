@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, ClassVar, TypedDict, Unpack
 
-from dagengine.graph import Graph
-from dagengine.metrics.prebuilt import PrebuiltMetric
-from dagengine.node import NodeValue
-from dagengine.nodes import CodeNode
+from dagengine.graph.graph import Graph
+from dagengine.graph.node import NodeValue
+from dagengine.graph.nodes import CodeNode
+from dagengine.metrics.common.prebuilt import PrebuiltMetric
 from dagengine.scorer import Scorer, compiled_pattern, needs, rouge_type
 
 

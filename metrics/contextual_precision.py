@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 
-from dagengine.graph import Graph
-from dagengine.list_nodes import VerdictListNode
-from dagengine.metrics.default_prompts import verdicts_prompt
-from dagengine.metrics.prebuilt import PrebuiltMetric
-from dagengine.node import Judgement, NodeValue
-from dagengine.nodes import CodeNode
+from dagengine.graph.graph import Graph
+from dagengine.graph.list_nodes import VerdictListNode
+from dagengine.graph.node import Judgement, NodeValue
+from dagengine.graph.nodes import CodeNode
+from dagengine.metrics.common.default_prompts import verdicts_prompt
+from dagengine.metrics.common.prebuilt import PrebuiltMetric
 
 VERDICTS = ("yes", "no")
 ITEM = "piece of context"

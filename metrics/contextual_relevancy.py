@@ -7,13 +7,13 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from dagengine.graph import Graph
-from dagengine.metrics.default_prompts import task_prompt
-from dagengine.metrics.extraction import is_blank
-from dagengine.metrics.prebuilt import PrebuiltMetric, share
-from dagengine.node import Ask, Asked, Asking, Given, Judgement, NodeValue
-from dagengine.nodes import CodeNode
-from dagengine.prompts import Reason, nearest, task_instructions
+from dagengine.graph.graph import Graph
+from dagengine.graph.node import Ask, Asked, Asking, Given, Judgement, NodeValue
+from dagengine.graph.nodes import CodeNode
+from dagengine.metrics.common.default_prompts import task_prompt
+from dagengine.metrics.common.extraction import is_blank
+from dagengine.metrics.common.prebuilt import PrebuiltMetric, share
+from dagengine.prompts.evidence import Reason, nearest, task_instructions
 
 VERDICTS = ("yes", "no")
 RELEVANT = (

@@ -7,14 +7,18 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from dagengine.graph import Graph
-from dagengine.list_nodes import numbered
-from dagengine.metrics.extraction import is_blank
-from dagengine.metrics.prebuilt import PrebuiltMetric, share
-from dagengine.metrics.turns import ConversationTask, ConversationVerdicts, conversation_prompt
-from dagengine.node import Ask, Asked, Given, Judgement, NodeValue
-from dagengine.nodes import CodeNode
-from dagengine.prompts import list_instructions, task_instructions
+from dagengine.graph.graph import Graph
+from dagengine.graph.list_nodes import numbered
+from dagengine.graph.node import Ask, Asked, Given, Judgement, NodeValue
+from dagengine.graph.nodes import CodeNode
+from dagengine.metrics.common.extraction import is_blank
+from dagengine.metrics.common.prebuilt import PrebuiltMetric, share
+from dagengine.metrics.common.turns import (
+    ConversationTask,
+    ConversationVerdicts,
+    conversation_prompt,
+)
+from dagengine.prompts.evidence import list_instructions, task_instructions
 from dagengine.test_case import Turn
 
 VERDICTS = ("yes", "no")

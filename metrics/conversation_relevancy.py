@@ -6,13 +6,19 @@ from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 from dagengine.errors import InputError
-from dagengine.graph import Graph
-from dagengine.list_nodes import judgement_of
-from dagengine.metrics.prebuilt import PrebuiltMetric
-from dagengine.metrics.turns import conversation_prompt, flat, replies, reply_share, turn_blocks
-from dagengine.node import Ask, Asked, Asking, Given, Judgement, NodeValue
-from dagengine.nodes import CodeNode
-from dagengine.prompts import judgement_instructions, judgement_type
+from dagengine.graph.graph import Graph
+from dagengine.graph.list_nodes import judgement_of
+from dagengine.graph.node import Ask, Asked, Asking, Given, Judgement, NodeValue
+from dagengine.graph.nodes import CodeNode
+from dagengine.metrics.common.prebuilt import PrebuiltMetric
+from dagengine.metrics.common.turns import (
+    conversation_prompt,
+    flat,
+    replies,
+    reply_share,
+    turn_blocks,
+)
+from dagengine.prompts.evidence import judgement_instructions, judgement_type
 from dagengine.question import Question
 from dagengine.test_case import Turn
 

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from dagengine.errors import InputError, MissingFieldError
-from dagengine.graph import Graph
+from dagengine.graph.graph import Graph
+from dagengine.graph.node import Given
+from dagengine.graph.nodes import CodeNode
+from dagengine.metrics.common.g_eval_template import GEvalTemplate
+from dagengine.metrics.common.turns import turn_names
 from dagengine.metrics.g_eval import RatedMetric, StepRatingNode
-from dagengine.metrics.g_eval_template import GEvalTemplate
-from dagengine.metrics.turns import turn_names
-from dagengine.node import Given
-from dagengine.nodes import CodeNode
-from dagengine.prompts import Evidence, evidence_of
+from dagengine.prompts.evidence import Evidence, evidence_of
 from dagengine.test_case import ConversationalTestCase, Turn
 
 _CONVERSATION = "conversation"

@@ -10,10 +10,11 @@ from enum import StrEnum
 from typing import Any, Literal, TypedDict, cast
 
 from dagengine.errors import InputError, UnparseableError
-from dagengine.evaluation import sync
-from dagengine.graph import Graph, MetricSpec
-from dagengine.metrics.prebuilt import PrebuiltMetric
-from dagengine.metrics.principles import (
+from dagengine.execution.evaluation import sync
+from dagengine.graph.graph import Graph, MetricSpec
+from dagengine.graph.node import Ask, Asking, Given, Judgement, NodeValue
+from dagengine.metrics.common.prebuilt import PrebuiltMetric
+from dagengine.metrics.common.principles import (
     LETTERS,
     PRINCIPLES,
     ConstitutionalPrinciple,
@@ -23,8 +24,12 @@ from dagengine.metrics.principles import (
     Letter,
     criteria_of,
 )
-from dagengine.node import Ask, Asking, Given, Judgement, NodeValue
-from dagengine.prompts import Evidence, PromptTemplate, judgement_instructions, judgement_type
+from dagengine.prompts.evidence import (
+    Evidence,
+    PromptTemplate,
+    judgement_instructions,
+    judgement_type,
+)
 from dagengine.question import Message
 from dagengine.test_case import LLMTestCase
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from dagengine.checks import check
+from dagengine.compiler.checks import check
 from dagengine.errors import Problem
-from dagengine.graph import Combine, Graph, MetricSpec
-from dagengine.list_nodes import MapNode, VerdictListNode
-from dagengine.metrics.base import DrawnMetric
-from dagengine.nodes import (
+from dagengine.graph.graph import Combine, Graph, MetricSpec
+from dagengine.graph.list_nodes import MapNode, VerdictListNode
+from dagengine.graph.nodes import (
     BaseNode,
     BinaryJudgementNode,
     CodeNode,
@@ -20,7 +19,8 @@ from dagengine.nodes import (
     TaskNode,
     VerdictNode,
 )
-from dagengine.render import Picture, draw
+from dagengine.metrics.common.base import DrawnMetric
+from dagengine.report.render import Picture, draw
 
 __all__ = [
     "DAG",

@@ -12,23 +12,23 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from dagengine.errors import InputError
-from dagengine.graph import Graph
-from dagengine.metrics.evaluation_steps import (
+from dagengine.graph.graph import Graph
+from dagengine.graph.node import Ask, BaseNode, Given, NodeValue
+from dagengine.graph.nodes import RatingNode
+from dagengine.metrics.common.evaluation_steps import (
     StepwiseMetric,
     given_steps,
     one_message,
     without_backticks,
 )
-from dagengine.metrics.g_eval_template import (
+from dagengine.metrics.common.g_eval_template import (
     GEvalTemplate,
     numbered,
     rating_instructions,
     strict_instructions,
 )
-from dagengine.metrics.rubric import STRICT_SCALE, Rubric, scale_of
-from dagengine.node import Ask, BaseNode, Given, NodeValue
-from dagengine.nodes import RatingNode
-from dagengine.prompts import Evidence, fenced, messages_for, rating_type
+from dagengine.metrics.common.rubric import STRICT_SCALE, Rubric, scale_of
+from dagengine.prompts.evidence import Evidence, fenced, messages_for, rating_type
 from dagengine.question import DEFAULT_OPTIONS, Message, Options, Parser, Question
 from dagengine.test_case import LLMTestCaseParams
 

@@ -7,10 +7,10 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from dagengine.graph import Graph, MetricSpec
-from dagengine.metrics.prebuilt import PrebuiltMetric
-from dagengine.node import NodeValue
-from dagengine.nodes import CodeNode
+from dagengine.graph.graph import Graph, MetricSpec
+from dagengine.graph.node import NodeValue
+from dagengine.graph.nodes import CodeNode
+from dagengine.metrics.common.prebuilt import PrebuiltMetric
 
 # Validation errors told in a reason; the rest is counted.
 _TOLD = 5

@@ -9,14 +9,14 @@ from typing import Annotated, Any, cast
 
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
-from dagengine.graph import Graph
-from dagengine.list_nodes import judgement_of, numbered
-from dagengine.metrics.extraction import is_blank
-from dagengine.metrics.prebuilt import PrebuiltMetric, share
-from dagengine.metrics.turns import conversation_prompt, flat, quoted, replies, turn_blocks
-from dagengine.node import Ask, Asked, Asking, Given, Judgement, NodeValue
-from dagengine.nodes import CodeNode
-from dagengine.prompts import (
+from dagengine.graph.graph import Graph
+from dagengine.graph.list_nodes import judgement_of, numbered
+from dagengine.graph.node import Ask, Asked, Asking, Given, Judgement, NodeValue
+from dagengine.graph.nodes import CodeNode
+from dagengine.metrics.common.extraction import is_blank
+from dagengine.metrics.common.prebuilt import PrebuiltMetric, share
+from dagengine.metrics.common.turns import conversation_prompt, flat, quoted, replies, turn_blocks
+from dagengine.prompts.evidence import (
     Evidence,
     judgement_instructions,
     judgement_type,

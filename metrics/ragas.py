@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from dagengine.graph import Graph
+from dagengine.graph.graph import Graph
+from dagengine.graph.node import BaseNode, NodeValue
+from dagengine.graph.nodes import CodeNode
 from dagengine.metrics.answer_relevancy import AnswerRelevancyMetric
+from dagengine.metrics.common.prebuilt import PrebuiltMetric
 from dagengine.metrics.contextual_precision import ContextualPrecisionMetric
 from dagengine.metrics.contextual_recall import ContextualRecallMetric
 from dagengine.metrics.faithfulness import FaithfulnessMetric, compared
-from dagengine.metrics.prebuilt import PrebuiltMetric
-from dagengine.node import BaseNode, NodeValue
-from dagengine.nodes import CodeNode
 
 
 class RagasMetric(PrebuiltMetric):

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from dagengine.graph import Graph
-from dagengine.list_nodes import numbered
-from dagengine.metrics.prebuilt import PrebuiltMetric
-from dagengine.metrics.turns import (
+from dagengine.graph.graph import Graph
+from dagengine.graph.list_nodes import numbered
+from dagengine.graph.node import Judgement, NodeValue
+from dagengine.graph.nodes import CodeNode
+from dagengine.metrics.common.prebuilt import PrebuiltMetric
+from dagengine.metrics.common.turns import (
     ConversationVerdicts,
     conversation_prompt,
     replies,
     reply_share,
     turn_names,
 )
-from dagengine.node import Judgement, NodeValue
-from dagengine.nodes import CodeNode
-from dagengine.prompts import list_instructions
+from dagengine.prompts.evidence import list_instructions
 from dagengine.test_case import Turn
 
 VERDICTS = ("yes", "no")

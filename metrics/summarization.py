@@ -6,10 +6,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from dagengine.errors import NotApplicableError
-from dagengine.graph import Graph
-from dagengine.list_nodes import VerdictListNode
-from dagengine.metrics.default_prompts import task_prompt, verdicts_prompt
-from dagengine.metrics.extraction import (
+from dagengine.graph.graph import Graph
+from dagengine.graph.list_nodes import VerdictListNode
+from dagengine.graph.node import BaseNode, Judgement, NodeValue
+from dagengine.graph.nodes import CodeNode
+from dagengine.metrics.common.default_prompts import task_prompt, verdicts_prompt
+from dagengine.metrics.common.extraction import (
     STATEMENTS,
     claims_of,
     listed,
@@ -17,9 +19,7 @@ from dagengine.metrics.extraction import (
     truths_of,
     truths_prompt,
 )
-from dagengine.metrics.prebuilt import PrebuiltMetric, at_least_one, share
-from dagengine.node import BaseNode, Judgement, NodeValue
-from dagengine.nodes import CodeNode
+from dagengine.metrics.common.prebuilt import PrebuiltMetric, at_least_one, share
 
 ALIGNMENTS, ANSWERS = ("yes", "idk", "no"), ("yes", "no")
 ALIGNED = (

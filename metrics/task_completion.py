@@ -6,11 +6,11 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from dagengine.graph import Graph
-from dagengine.metrics.default_prompts import rating_prompt, task_prompt
-from dagengine.metrics.prebuilt import PrebuiltMetric
-from dagengine.node import Ask, BaseNode, Given, NodeValue
-from dagengine.nodes import CodeNode, RatingNode, TaskNode
+from dagengine.graph.graph import Graph
+from dagengine.graph.node import Ask, BaseNode, Given, NodeValue
+from dagengine.graph.nodes import CodeNode, RatingNode, TaskNode
+from dagengine.metrics.common.default_prompts import rating_prompt, task_prompt
+from dagengine.metrics.common.prebuilt import PrebuiltMetric
 from dagengine.question import Options
 from dagengine.test_case import ToolCall, read_field
 

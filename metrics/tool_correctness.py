@@ -12,10 +12,10 @@ from typing import Any
 import networkx as nx
 
 from dagengine.errors import InputError
-from dagengine.graph import Graph
-from dagengine.metrics.prebuilt import PrebuiltMetric
-from dagengine.node import NodeValue
-from dagengine.nodes import CodeNode
+from dagengine.graph.graph import Graph
+from dagengine.graph.node import NodeValue
+from dagengine.graph.nodes import CodeNode
+from dagengine.metrics.common.prebuilt import PrebuiltMetric
 from dagengine.test_case import ToolCall
 
 # Credits are fractions: sums do not depend on the order of the calls, not by a bit.

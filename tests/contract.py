@@ -13,7 +13,7 @@ from pydantic import BaseModel
 import dagengine.metrics
 from dagengine.errors import InputError
 from dagengine.judges import ScriptedJudge
-from dagengine.metrics.prebuilt import PrebuiltMetric
+from dagengine.metrics.common.prebuilt import PrebuiltMetric
 from dagengine.question import Question, schema_of
 from dagengine.test_case import (
     ArenaTestCase,

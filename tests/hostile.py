@@ -27,6 +27,7 @@ from dagengine.metrics import (
     SummarizationMetric,
     TaskCompletionMetric,
 )
+from dagengine.metrics.common.prebuilt import PrebuiltMetric
 from dagengine.metrics.dag import (
     DAG,
     BinaryJudgementNode,
@@ -34,8 +35,8 @@ from dagengine.metrics.dag import (
     NonBinaryJudgementNode,
     TaskNode,
 )
-from dagengine.metrics.prebuilt import PrebuiltMetric
-from dagengine.prompts import Evidence, PromptTemplate, unfenced
+from dagengine.prompts import Evidence, PromptTemplate
+from dagengine.prompts.evidence import unfenced
 from dagengine.question import Question
 from dagengine.results import MetricResult
 from dagengine.test_case import (

@@ -10,8 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from dagengine.graph import Graph
-from dagengine.nodes import BaseNode, VerdictNode
+from dagengine.graph import BaseNode, Graph, VerdictNode
 
 Oracle = Callable[[str], Any]
 

@@ -16,48 +16,47 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dagengine.agreement import (
-    RuleEffect,
-    effect_of_missing,
-    entropy,
-    flip_rate,
-    majority_share,
-    missing_rate,
-    plug_in_entropy,
-    total_agreement,
-    unanimity,
-)
-from dagengine.bias import (
-    Compared,
-    Measured,
-    first_wins,
-    length_bias,
-    list_bias,
-    longer_wins,
-    position_consistency,
-    position_preference,
-)
-from dagengine.calibration import brier_score, calibration_error, log_loss, reliability
 from dagengine.errors import InputError
-from dagengine.kappa import cohen_kappa, fleiss_kappa, krippendorff_alpha
-from dagengine.labels import (
-    LabelAgreement,
+from dagengine.reliability.statistics import (
     accuracy,
     balanced_accuracy,
-    label_agreement,
-    label_kappa,
-    majority_baseline,
-    score_agreement,
-    scored_pairs,
-)
-from dagengine.spread import (
+    brier_score,
+    calibration_error,
+    cohen_kappa,
+    entropy,
+    first_wins,
+    fleiss_kappa,
+    flip_rate,
     icc,
     icc_of_mean,
+    krippendorff_alpha,
+    label_agreement,
+    label_kappa,
+    length_bias,
+    list_bias,
+    log_loss,
+    longer_wins,
+    majority_baseline,
+    majority_share,
+    missing_rate,
+    position_consistency,
+    position_preference,
+    reliability,
     repeatability,
     retest_reliability,
+    score_agreement,
     score_spread,
+    total_agreement,
+    unanimity,
     worst_spread,
 )
+from dagengine.reliability.statistics.bias import Compared, Measured
+from dagengine.reliability.statistics.consistency import (
+    RuleEffect,
+    effect_of_missing,
+    plug_in_entropy,
+)
+from dagengine.reliability.statistics.labels import LabelAgreement, scored_pairs
 
 Rows = list[list[Any]]
 

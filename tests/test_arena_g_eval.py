@@ -11,6 +11,7 @@ import anyio
 import pytest
 
 from dagengine import a_evaluate, evaluate
+from dagengine.compiler import compile_metrics
 from dagengine.errors import InputError, MetricFailedError, ProviderError
 from dagengine.gateway import Limits
 from dagengine.judges import ScriptedJudge
@@ -25,7 +26,6 @@ from dagengine.metrics.arena_g_eval import (
     rotations,
 )
 from dagengine.metrics.dag import DAG, BinaryJudgementNode, DAGMetric
-from dagengine.plan import compile_metrics
 from dagengine.question import Question
 from dagengine.results import OutcomeKind
 from dagengine.test_case import ArenaTestCase, LLMTestCase

@@ -12,7 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dagengine.attribution import (
+from dagengine.metrics import DAGMetric
+from dagengine.metrics.dag import DAG, BinaryJudgementNode, CodeNode, RatingNode, TaskNode
+from dagengine.reliability.attribution import (
     CaseNoise,
     Repetition,
     attribute,
@@ -22,9 +24,7 @@ from dagengine.attribution import (
     shapley_effects,
     variance_share,
 )
-from dagengine.metrics import DAGMetric
-from dagengine.metrics.dag import DAG, BinaryJudgementNode, CodeNode, RatingNode, TaskNode
-from dagengine.replay import NoReplyError, Replay, Reply
+from dagengine.reliability.counterfactual import NoReplyError, Replay, Reply
 from dagengine.test_case import LLMTestCase
 
 YES, NO = Reply(verdict=True), Reply(verdict=False)

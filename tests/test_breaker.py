@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from dagengine.breaker import Breaker
+from dagengine.gateway.circuit_breaker import Breaker
 
 
 def broken(patience: float = 60.0, at: float = 100.0) -> Breaker:

@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 
 from dagengine import a_evaluate
 from dagengine.errors import InputError, OverBudgetError
-from dagengine.estimates import Estimates
-from dagengine.gateway import Gateway
-from dagengine.limits import Limits
+from dagengine.gateway import Gateway, Limits
+from dagengine.gateway.estimates import Estimates
+from dagengine.gateway.prices import Price, find_price
+from dagengine.gateway.rate_limit import Pace
 from dagengine.metrics import DAGMetric
 from dagengine.metrics.dag import DAG, BinaryJudgementNode
-from dagengine.pacing import Pace
-from dagengine.prices import Price, find_price
-from dagengine.prompts import Evidence, judgement_type, messages_for
+from dagengine.prompts import Evidence, messages_for
+from dagengine.prompts.evidence import judgement_type
 from dagengine.question import Answer, Capabilities, Options, Question, Usage
 from dagengine.results import OutcomeKind
 from dagengine.test_case import LLMTestCase

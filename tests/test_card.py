@@ -14,21 +14,21 @@ from typing import Any
 
 import pytest
 
-from dagengine.card import Figure, JudgeCard, MetricCard, read_card, write_card
-from dagengine.card_conditions import differences, failures, parse
-from dagengine.card_measures import make_card
-from dagengine.card_page import card_page
-from dagengine.card_words import answers, markdown, title
 from dagengine.errors import InputError
-from dagengine.fingerprint import bind, changes
 from dagengine.judges import ScriptedJudge
 from dagengine.metrics import ContextualPrecisionMetric, DAGMetric
 from dagengine.metrics.dag import DAG, BinaryJudgementNode, NonBinaryJudgementNode, RatingNode
 from dagengine.question import Question
-from dagengine.repeats import Condition, Observation, Observations, repeat
+from dagengine.reliability import Observations, repeat
+from dagengine.reliability.card import card_page, make_card, read_card, write_card
+from dagengine.reliability.card.conditions import differences, failures, parse
+from dagengine.reliability.card.values import Figure, JudgeCard, MetricCard
+from dagengine.reliability.card.words import answers, markdown, title
+from dagengine.reliability.fingerprint import bind, changes
+from dagengine.reliability.repetition import Condition, Observation
+from dagengine.reliability.statistics import leading_share, votes_needed
 from dagengine.results import OutcomeKind
 from dagengine.test_case import ArenaTestCase, LLMTestCase
-from dagengine.votes import leading_share, votes_needed
 
 CASES = [
     LLMTestCase(

@@ -14,9 +14,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dagengine.cases import Cases, read_cases, strict
+from dagengine.data import Cases, ConversationalGolden, Golden, read_cases
+from dagengine.data.cases import strict
 from dagengine.errors import InputError, MissingExtraError
-from dagengine.golden import ConversationalGolden, Golden
 from dagengine.loading import load_cases
 from dagengine.test_case import (
     ArenaTestCase,

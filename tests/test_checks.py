@@ -13,9 +13,9 @@ from typing import Any, Literal
 
 import pytest
 
-import dagengine.checks
-import dagengine.declarations
-from dagengine.checks import check
+import dagengine.compiler.checks
+import dagengine.compiler.syntax
+from dagengine.compiler import check, compile_metrics
 from dagengine.errors import GraphError, Problem, Severity
 from dagengine.graph import MetricSpec
 from dagengine.metrics import DAGMetric
@@ -30,7 +30,6 @@ from dagengine.metrics.dag import (
     TaskNode,
     VerdictNode,
 )
-from dagengine.plan import compile_metrics
 from dagengine.prompts import PromptTemplate
 from dagengine.test_case import LLMTestCaseParams
 
@@ -680,14 +679,14 @@ def codes_in(source: str) -> set[str]:
 
 
 def test_every_code_of_the_sources_is_in_the_table_above() -> None:
-    files = (dagengine.checks.__file__, dagengine.declarations.__file__)
+    files = (dagengine.compiler.checks.__file__, dagengine.compiler.syntax.__file__)
     codes = {code for file in files for code in codes_in(Path(file).read_text(encoding="utf-8"))}
     assert len(codes) > 30
     assert codes == {one.code for one in EXAMPLES}
 
 
 def test_the_codes_that_stop_the_wiring_are_real_codes() -> None:
-    assert {one.code for one in EXAMPLES} >= dagengine.declarations.UNWIRABLE
+    assert {one.code for one in EXAMPLES} >= dagengine.compiler.syntax.UNWIRABLE
 
 
 # -- messages ------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ import pytest
 from typer.testing import CliRunner
 
 from dagengine.cli import app
-from dagengine.rows import read_rows
+from dagengine.data import read_rows
 
 METRICS = """
 from dagengine.metrics import DAGMetric

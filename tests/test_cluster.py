@@ -16,11 +16,11 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from dagengine import cluster
-from dagengine.chunks import RowsInOrder
 from dagengine.cli import app
 from dagengine.errors import InputError, MissingExtraError
-from dagengine.limits import Limits
+from dagengine.execution import cluster
+from dagengine.execution.chunks import RowsInOrder
+from dagengine.gateway import Limits
 from dagengine.question import Usage
 from dagengine.results import CaseResult, Totals
 
@@ -47,7 +47,7 @@ import os
 from pathlib import Path
 
 from dagengine.judges import ScriptedJudge
-from dagengine.store_rows import key_of
+from dagengine.store.rows import key_of
 
 LOG = Path(__file__).with_name("asked.txt")
 

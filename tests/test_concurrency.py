@@ -9,7 +9,7 @@ from collections.abc import Callable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dagengine.concurrency import Concurrency
+from dagengine.gateway.adaptive_concurrency import Concurrency
 
 
 class Server:

@@ -13,8 +13,8 @@ from pydantic import BaseModel
 
 from dagengine import Limits, a_evaluate, compile_metrics, evaluate
 from dagengine.errors import InputError, RefusedError
+from dagengine.graph import VerdictListNode
 from dagengine.judges import ScriptedJudge
-from dagengine.list_nodes import VerdictListNode
 from dagengine.metrics import (
     AnswerRelevancyMetric,
     BiasMetric,
@@ -32,13 +32,13 @@ from dagengine.metrics import (
     ToolCorrectnessMetric,
     ToxicityMetric,
 )
-from dagengine.metrics.base import settings_of
 from dagengine.metrics.bias import BiasTemplate
+from dagengine.metrics.common.base import settings_of
+from dagengine.metrics.common.evaluation_steps import StepwiseMetric
+from dagengine.metrics.common.prebuilt import PrebuiltMetric
 from dagengine.metrics.dag import DAG, CodeNode
-from dagengine.metrics.evaluation_steps import StepwiseMetric
 from dagengine.metrics.hallucination import HallucinationTemplate
-from dagengine.metrics.prebuilt import PrebuiltMetric
-from dagengine.prompts import unfenced
+from dagengine.prompts.evidence import unfenced
 from dagengine.question import Question, schema_of
 from dagengine.results import MetricResult, OutcomeKind
 from dagengine.test_case import ConversationalTestCase, Turn

@@ -13,6 +13,8 @@ from dagengine import a_evaluate, evaluate
 from dagengine.errors import InputError, ProviderError
 from dagengine.judges import ScriptedJudge
 from dagengine.metrics import DAGMetric
+from dagengine.metrics.common.prebuilt import PrebuiltMetric
+from dagengine.metrics.common.turns import conversation_prompt, turn_blocks, turns_window
 from dagengine.metrics.conversation_completeness import (
     ConversationCompletenessMetric,
     ConversationCompletenessTemplate,
@@ -26,9 +28,7 @@ from dagengine.metrics.knowledge_retention import (
     KnowledgeRetentionMetric,
     KnowledgeRetentionTemplate,
 )
-from dagengine.metrics.prebuilt import PrebuiltMetric
 from dagengine.metrics.role_adherence import RoleAdherenceMetric, RoleAdherenceTemplate
-from dagengine.metrics.turns import conversation_prompt, turn_blocks, turns_window
 from dagengine.question import Question
 from dagengine.results import EvaluationResult, MetricResult, OutcomeKind
 from dagengine.test_case import ConversationalTestCase, LLMTestCase, ToolCall, Turn

@@ -27,7 +27,7 @@ from recordings import DATA_VARIABLE, Folder, data_directory, how_to_get, key
 
 from dagengine import compile_metrics
 from dagengine.metrics import DAGMetric
-from dagengine.repeats import repeat
+from dagengine.reliability import repeat
 from dagengine.test_case import ArenaTestCase, LLMTestCase
 
 needs_data = pytest.mark.skipif(not is_there(data_directory()), reason=how_to_get(data_directory()))

@@ -21,8 +21,9 @@ from typer.testing import CliRunner
 from dagengine import compile_metrics, evaluate
 from dagengine.cli import app
 from dagengine.errors import InputError
-from dagengine.estimate import estimate, verdicts_of
-from dagengine.forecast import Estimate, Span, cost
+from dagengine.estimate import Estimate, estimate, verdicts_of
+from dagengine.estimate.paths import MOST_PATHS
+from dagengine.estimate.values import Span, cost
 from dagengine.judges import ScriptedJudge
 from dagengine.metrics import (
     AnswerRelevancyMetric,
@@ -32,6 +33,7 @@ from dagengine.metrics import (
     GEval,
     KnowledgeRetentionMetric,
 )
+from dagengine.metrics.common.prebuilt import PrebuiltMetric
 from dagengine.metrics.dag import (
     DAG,
     BinaryJudgementNode,
@@ -41,8 +43,6 @@ from dagengine.metrics.dag import (
     TaskNode,
     VerdictListNode,
 )
-from dagengine.metrics.prebuilt import PrebuiltMetric
-from dagengine.paths import MOST_PATHS
 from dagengine.results import EvaluationResult
 from dagengine.test_case import ArenaTestCase, ConversationalTestCase, LLMTestCase, TestCase
 

@@ -12,8 +12,8 @@ import pytest
 from openai_server import Json, OpenAIServer, Reply, valid_reply
 
 from dagengine import a_evaluate
+from dagengine.gateway import Limits
 from dagengine.judges import OpenAIJudge
-from dagengine.limits import Limits
 from dagengine.metrics import DAGMetric
 from dagengine.metrics.dag import DAG, BinaryJudgementNode
 from dagengine.results import EvaluationResult, OutcomeKind

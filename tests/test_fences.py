@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dagengine.prompts import Evidence, as_text, evidence_of, fenced, unfenced
+from dagengine.prompts import Evidence
+from dagengine.prompts.evidence import as_text, evidence_of, fenced, unfenced
 
 _ANY = st.characters(categories=None)  # control characters and lone surrogates, too
 _PIECES = [

@@ -10,11 +10,11 @@ import anyio
 import pytest
 
 from dagengine import a_evaluate, evaluate
+from dagengine.compiler import compile_metrics
 from dagengine.errors import InputError, JudgeError, MetricFailedError, ProviderError
 from dagengine.judges import RecordedJudge, Recording, ScriptedJudge
 from dagengine.metrics.dag import DAG, BinaryJudgementNode, DAGMetric
 from dagengine.metrics.g_eval import GEval, GEvalTemplate, Rubric
-from dagengine.plan import compile_metrics
 from dagengine.question import Answer, FirstMatch, Question, TokenChoice
 from dagengine.results import MetricResult, OutcomeKind
 from dagengine.test_case import LLMTestCase, LLMTestCaseParams

@@ -23,7 +23,8 @@ from dagengine.errors import (
 )
 from dagengine.gateway import Gateway, Limits
 from dagengine.judges import RecordedJudge, ScriptedJudge
-from dagengine.prompts import Evidence, judgement_type, messages_for
+from dagengine.prompts import Evidence, messages_for
+from dagengine.prompts.evidence import judgement_type
 from dagengine.question import Answer, Capabilities, Options, Question, TokenChoice, Usage
 from dagengine.results import Attempt, OutcomeKind
 from dagengine.store import Store
@@ -504,7 +505,7 @@ class Sleeps:
 @pytest.fixture
 def sleeps(monkeypatch: pytest.MonkeyPatch) -> Sleeps:
     record = Sleeps()
-    monkeypatch.setattr("dagengine.gateway.anyio.sleep", record)
+    monkeypatch.setattr("dagengine.gateway.gateway.anyio.sleep", record)
     return record
 
 

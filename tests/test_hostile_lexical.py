@@ -34,8 +34,8 @@ from dagengine.metrics import (
     RagasMetric,
     SummarizationMetric,
 )
-from dagengine.metrics.prebuilt import PrebuiltMetric
-from dagengine.prompts import unfenced
+from dagengine.metrics.common.prebuilt import PrebuiltMetric
+from dagengine.prompts.evidence import unfenced
 from dagengine.question import Answer, Question
 from dagengine.results import MetricResult
 from dagengine.test_case import LLMTestCase

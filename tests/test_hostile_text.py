@@ -33,8 +33,8 @@ from hostile import (
 )
 
 from dagengine.metrics.arena_g_eval import retold
-from dagengine.prompts import nearest
-from dagengine.sentences import sentences
+from dagengine.prompts.evidence import nearest
+from dagengine.prompts.sentences import sentences
 
 every_metric = pytest.mark.parametrize("make", METRICS.values(), ids=METRICS)
 Make = Callable[[], Any]

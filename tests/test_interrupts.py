@@ -9,7 +9,7 @@ from collections.abc import Callable
 import anyio
 import pytest
 
-from dagengine.evaluation import sync
+from dagengine.execution import sync
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="event loops take no signals")
 

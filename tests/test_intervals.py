@@ -13,14 +13,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from interval_coverage import coverage, noisy_judge
 
-from dagengine.agreement import entropy, flip_rate, unanimity
 from dagengine.errors import InputError, MissingExtraError
-from dagengine.intervals import Interval, bootstrap
-from dagengine.kappa import fleiss_kappa, krippendorff_alpha
-from dagengine.labels import accuracy, label_kappa
-from dagengine.measure import Measure
-from dagengine.spread import icc, repeatability, score_spread
-from dagengine.statistics import spearman
+from dagengine.reliability.statistics import (
+    Interval,
+    accuracy,
+    bootstrap,
+    entropy,
+    fleiss_kappa,
+    flip_rate,
+    icc,
+    krippendorff_alpha,
+    label_kappa,
+    repeatability,
+    score_spread,
+    spearman,
+    unanimity,
+)
+from dagengine.reliability.statistics.sums import Measure
 
 pytest.importorskip("numpy")
 pytest.importorskip("scipy")

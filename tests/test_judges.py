@@ -37,7 +37,8 @@ from dagengine.judges import (
     as_judge,
 )
 from dagengine.metrics.dag import DAG, BinaryJudgementNode, DAGMetric, NonBinaryJudgementNode
-from dagengine.prompts import Evidence, judgement_type, messages_for, output_type, rating_type
+from dagengine.prompts import Evidence, messages_for, read_answer
+from dagengine.prompts.evidence import judgement_type, output_type, rating_type
 from dagengine.question import (
     Capabilities,
     EveryMatch,
@@ -47,7 +48,6 @@ from dagengine.question import (
     Question,
     TokenChoice,
 )
-from dagengine.reading import read_answer
 from dagengine.results import OutcomeKind
 from dagengine.test_case import LLMTestCase
 

@@ -17,7 +17,7 @@ from openai_server import OpenAIServer, Reply
 from typer.testing import CliRunner
 
 from dagengine.cli import app
-from dagengine.store_upkeep import reading, records
+from dagengine.store.maintenance import reading, records
 
 METRICS = """
 from dagengine.metrics import DAGMetric

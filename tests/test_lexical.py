@@ -19,18 +19,18 @@ from recordings import data_directory
 
 from dagengine import evaluate
 from dagengine.errors import InputError, UnsupportedError
+from dagengine.graph import VerdictListNode
 from dagengine.judges.lexical import LexicalJudge, Meaning
-from dagengine.list_nodes import VerdictListNode
 from dagengine.metrics import DAGMetric
 from dagengine.metrics.answer_relevancy import RELEVANT, AnswerRelevancyMetric
-from dagengine.metrics.base import BaseMetric
 from dagengine.metrics.bias import BIASED, BiasMetric
+from dagengine.metrics.common.base import BaseMetric
+from dagengine.metrics.common.extraction import Claims, Opinions, Questions, Statements, Truths
 from dagengine.metrics.contextual_precision import USEFUL, ContextualPrecisionMetric
 from dagengine.metrics.contextual_recall import ATTRIBUTABLE, ContextualRecallMetric
 from dagengine.metrics.contextual_relevancy import RELEVANT as CONTEXT_RELEVANT
 from dagengine.metrics.contextual_relevancy import ContextStatements, ContextualRelevancyMetric
 from dagengine.metrics.dag import DAG, BinaryJudgementNode, CodeNode, RatingNode, TaskNode
-from dagengine.metrics.extraction import Claims, Opinions, Questions, Statements, Truths
 from dagengine.metrics.faithfulness import SUPPORTED, FaithfulnessMetric
 from dagengine.metrics.g_eval import GEval
 from dagengine.metrics.hallucination import AGREES, HallucinationMetric
@@ -39,13 +39,12 @@ from dagengine.metrics.ragas import RagasMetric
 from dagengine.metrics.role_adherence import IN_ROLE
 from dagengine.metrics.summarization import ALIGNED, ANSWERED, SummarizationMetric
 from dagengine.metrics.toxicity import TOXIC, ToxicityMetric
-from dagengine.prompts import (
-    Evidence,
+from dagengine.prompts import Evidence, messages_for
+from dagengine.prompts.evidence import (
     fenced,
     judgement_type,
     list_instructions,
     list_type,
-    messages_for,
     output_type,
     rating_type,
     task_instructions,

@@ -12,9 +12,9 @@ import pytest
 from trio.testing import MockClock
 
 from dagengine.errors import JudgeError, ProviderError
-from dagengine.gateway import Gateway
-from dagengine.limits import Limits
-from dagengine.prompts import Evidence, judgement_type, messages_for
+from dagengine.gateway import Gateway, Limits
+from dagengine.prompts import Evidence, messages_for
+from dagengine.prompts.evidence import judgement_type
 from dagengine.question import Answer, Capabilities, Question, Usage
 
 SHAPE = judgement_type(None)

@@ -15,12 +15,12 @@ import pytest
 from contract import metric_classes
 
 from dagengine import compile_metrics
-from dagengine.checks import check
+from dagengine.compiler import check
 from dagengine.graph import MetricSpec
 from dagengine.judges import ScriptedJudge
 from dagengine.metrics import DAGMetric
-from dagengine.metrics.base import BaseMetric
-from dagengine.metrics.prebuilt import PrebuiltMetric
+from dagengine.metrics.common.base import BaseMetric
+from dagengine.metrics.common.prebuilt import PrebuiltMetric
 from dagengine.question import Question
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"

@@ -12,6 +12,7 @@ from openai_server import Json, OpenAIServer, Reply
 
 from dagengine import PromptTemplate, a_evaluate, compile_metrics
 from dagengine.errors import GraphError, InputError
+from dagengine.graph.node import Given
 from dagengine.judges import OpenAIJudge, RecordedJudge, Recording, ScriptedJudge
 from dagengine.metrics import GEval
 from dagengine.metrics.dag import (
@@ -24,7 +25,6 @@ from dagengine.metrics.dag import (
     RatingNode,
     TaskNode,
 )
-from dagengine.node import Given
 from dagengine.question import Answer, EveryMatch, FirstMatch, Judge, Options, Question, TokenChoice
 from dagengine.results import MetricResult, OutcomeKind
 from dagengine.test_case import LLMTestCase

@@ -9,10 +9,10 @@ import pytest
 
 from dagengine import Limits, a_evaluate, compile_metrics, evaluate
 from dagengine.errors import MissingFieldError, ProviderError
+from dagengine.graph import NodeValue
 from dagengine.judges import ScriptedJudge
 from dagengine.metrics import DAGMetric
 from dagengine.metrics.dag import DAG, CodeNode, RatingNode, TaskNode
-from dagengine.node import NodeValue
 from dagengine.question import Question
 from dagengine.results import OutcomeKind
 from dagengine.test_case import LLMTestCase

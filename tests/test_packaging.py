@@ -60,7 +60,7 @@ def test_the_help_of_the_command_line_loads_no_heavy_library() -> None:
     code = (
         "import sys\n"
         "from typer.testing import CliRunner\n"
-        "from dagengine.cli import app\n"
+        "from dagengine.cli.commands import app\n"
         "assert CliRunner().invoke(app, ['--help']).exit_code == 0\n"
         "heavy = {'networkx', 'openai', 'instructor', 'pydantic'} & set(sys.modules)\n"
         "assert not heavy, heavy\n"

@@ -11,6 +11,7 @@ from shapes import SHAPES, deep_chain, lattice, summary_tree
 
 from dagengine import compile_metrics, evaluate
 from dagengine.errors import GraphError
+from dagengine.graph import NodeValue
 from dagengine.judges import ScriptedJudge
 from dagengine.metrics import BaseMetric, DAGMetric
 from dagengine.metrics.dag import (
@@ -22,7 +23,6 @@ from dagengine.metrics.dag import (
     TaskNode,
     VerdictNode,
 )
-from dagengine.node import NodeValue
 from dagengine.question import Answer, Question, TokenChoice
 from dagengine.results import OutcomeKind
 from dagengine.test_case import ArenaTestCase, LLMTestCase

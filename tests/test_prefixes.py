@@ -5,10 +5,10 @@ import pytest
 from openai_server import Json, OpenAIServer, Reply
 
 from dagengine import evaluate
+from dagengine.gateway.prompt_cache import PREFIX_CHARACTERS, Prefixes, prefix_of
 from dagengine.judges import OpenAIJudge
 from dagengine.metrics import DAGMetric
 from dagengine.metrics.dag import DAG, BinaryJudgementNode
-from dagengine.prefixes import PREFIX_CHARACTERS, Prefixes, prefix_of
 from dagengine.question import Message
 from dagengine.test_case import LLMTestCase
 
@@ -123,7 +123,7 @@ async def test_a_prefix_cools_down_when_nobody_uses_it(monkeypatch: pytest.Monke
     async with prefixes.turn("judge", prompt("a")):
         pass
     calls = Calls(prefixes)
-    monkeypatch.setattr("dagengine.prefixes.WARM_SECONDS", 0.0)
+    monkeypatch.setattr("dagengine.gateway.prompt_cache.WARM_SECONDS", 0.0)
     async with anyio.create_task_group() as group:
         group.start_soon(calls.make, "b")
         group.start_soon(calls.make, "c")

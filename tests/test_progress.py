@@ -5,7 +5,8 @@ from collections import Counter
 
 from rich.console import Console
 
-from dagengine.progress import bar, news, progress_bar
+from dagengine.report import progress_bar
+from dagengine.report.progress import bar, news
 from dagengine.results import CaseResult, Failure, MetricResult, OutcomeKind, Totals
 
 TOTALS = Totals(asked=200, calls=100, cached=50, retried=3, in_flight=7, cost=1.234)

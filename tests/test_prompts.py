@@ -30,14 +30,12 @@ from dagengine.metrics.dag import (
     RatingNode,
     TaskNode,
 )
-from dagengine.prompts import (
-    Evidence,
-    PromptTemplate,
+from dagengine.prompts import Evidence, PromptTemplate, messages_for
+from dagengine.prompts.evidence import (
     as_text,
     evidence_of,
     fenced,
     judgement_type,
-    messages_for,
     nearest,
     rating_type,
 )

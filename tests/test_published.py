@@ -43,7 +43,7 @@ from replaying import Check, Replay, judged, made_of
 from dagengine import compile_metrics
 from dagengine.judges import Recording
 from dagengine.metrics import FaithfulnessMetric
-from dagengine.metrics.base import DrawnMetric
+from dagengine.metrics.common.base import DrawnMetric
 from dagengine.metrics.dag import BaseNode, CodeNode, TaskNode
 from dagengine.question import TokenChoice
 from dagengine.results import MetricResult, OutcomeKind

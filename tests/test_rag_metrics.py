@@ -13,11 +13,11 @@ from dagengine import Limits, a_evaluate, evaluate
 from dagengine.errors import InputError
 from dagengine.judges import ScriptedJudge
 from dagengine.metrics.answer_relevancy import AnswerRelevancyMetric
+from dagengine.metrics.common.prebuilt import PrebuiltMetric
 from dagengine.metrics.contextual_precision import ContextualPrecisionMetric
 from dagengine.metrics.contextual_recall import ContextualRecallMetric
 from dagengine.metrics.contextual_relevancy import ContextualRelevancyMetric
 from dagengine.metrics.faithfulness import FaithfulnessMetric, FaithfulnessTemplate
-from dagengine.metrics.prebuilt import PrebuiltMetric
 from dagengine.metrics.ragas import RagasMetric
 from dagengine.question import Question
 from dagengine.results import MetricResult, OutcomeKind, Totals

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 import dagengine.metrics
 from dagengine.cli import app
-from dagengine.recommending import QUESTIONS, Needs, recommend
+from dagengine.metrics.recommend import QUESTIONS, Needs, recommend
 
 ANSWERS = st.builds(Needs, **{field.name: st.booleans() for field in fields(Needs)})
 

@@ -30,7 +30,7 @@ from dagengine.metrics.dag import (
     TaskNode,
     VerdictNode,
 )
-from dagengine.render import Picture, draw
+from dagengine.report import Picture, draw
 from dagengine.results import EvaluationResult
 from dagengine.test_case import LLMTestCase
 
@@ -498,7 +498,7 @@ def test_backticks_in_a_criterion_cannot_close_the_fence_of_a_markdown_file(
 PRINTED = """
 import hashlib
 from test_render import counts_picture, headings_judge, headings_metric, nested_metric, sixty
-from dagengine.render import draw
+from dagengine.report import draw
 
 pictures = [
     draw(headings_metric().spec()),

@@ -8,7 +8,6 @@ import os
 import subprocess
 import sys
 from collections import Counter
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +22,7 @@ from dagengine.errors import GraphError, InputError, UnparseableError
 from dagengine.estimate import estimate
 from dagengine.judges import Noise, RecordedJudge, ScriptedJudge, SimulatedJudge
 from dagengine.metrics import BaseMetric, DAGMetric, GEval
+from dagengine.metrics.common.prebuilt import PrebuiltMetric
 from dagengine.metrics.dag import (
     DAG,
     BinaryJudgementNode,
@@ -31,10 +31,10 @@ from dagengine.metrics.dag import (
     RatingNode,
     TaskNode,
 )
-from dagengine.metrics.prebuilt import PrebuiltMetric
-from dagengine.observations import Condition, Observation, Observations
 from dagengine.question import Options, Question
-from dagengine.repeats import ORDERS, Resampling, a_repeat, conditions_of, repeat, variants
+from dagengine.reliability import Observations, a_repeat, repeat
+from dagengine.reliability.observations import Condition, Observation
+from dagengine.reliability.repetition import ORDERS, Resampling, conditions_of, variants
 from dagengine.results import CaseResult, OutcomeKind
 from dagengine.test_case import ArenaTestCase, LLMTestCase
 
@@ -367,7 +367,7 @@ def test_observations_are_read_as_they_were_written(tmp_path: Path) -> None:
     )
 )
 def test_any_observation_survives_a_file(observation: Observation) -> None:
-    from dagengine.observations import read_lines
+    from dagengine.reliability.observations import read_lines
 
     (again,) = read_lines(Observations((observation,)).lines())
     assert again == observation
@@ -404,7 +404,7 @@ async def test_observations_do_not_depend_on_concurrency_or_event_loop(limit: in
 
 _PROGRAM = """
 from test_repeats import CASES, NOISY, tree
-from dagengine.repeats import repeat
+from dagengine.reliability import repeat
 seen = repeat(CASES, [tree()], times=6, orders=("given", "reversed"), model=NOISY)
 print("\\n".join(seen.lines()))
 """
@@ -444,7 +444,6 @@ def test_a_replay_observes_what_was_observed_live() -> None:
     assert lines(replayed) == lines(live)
 
 
-@pytest.mark.skipif(find_spec("dagengine.store") is None, reason="there is no store")
 def test_a_repetition_from_the_store_makes_no_call(tmp_path: Path) -> None:
     settings: dict[str, Any] = {"times": 6, "model": NOISY, "store": tmp_path / "answers.sqlite"}
     live = repeat(CASES, [tree()], **settings)

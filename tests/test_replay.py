@@ -9,13 +9,13 @@ from contract import case_for, judge, make, metric_classes
 from graphs import Script, build, drawings
 from hypothesis import HealthCheck, assume, given, settings
 
+from dagengine.compiler.plan import HasSpec
 from dagengine.errors import GraphError
-from dagengine.evaluation import evaluate
+from dagengine.execution import evaluate
 from dagengine.metrics import DAGMetric
+from dagengine.metrics.common.prebuilt import PrebuiltMetric
 from dagengine.metrics.dag import DAG, BinaryJudgementNode, CodeNode, RatingNode
-from dagengine.metrics.prebuilt import PrebuiltMetric
-from dagengine.plan import HasSpec
-from dagengine.replay import Replay, Reply
+from dagengine.reliability.counterfactual import Replay, Reply
 from dagengine.results import MetricResult
 from dagengine.test_case import LLMTestCase, TestCase
 

@@ -11,10 +11,13 @@ from graphs import Script, build, drawings
 from hypothesis import HealthCheck, assume, given, settings
 
 from dagengine import PromptTemplate, compile_metrics, evaluate
+from dagengine.compiler.plan import HasSpec
 from dagengine.errors import GraphError, InputError
 from dagengine.graph import Graph
+from dagengine.graph.rewriting import Change, Rewriting, Rewritten
 from dagengine.judges import ScriptedJudge
 from dagengine.metrics import DAGMetric, GEval
+from dagengine.metrics.common.prebuilt import PrebuiltMetric
 from dagengine.metrics.dag import (
     DAG,
     BaseNode,
@@ -27,11 +30,9 @@ from dagengine.metrics.dag import (
     VerdictListNode,
     VerdictNode,
 )
-from dagengine.metrics.prebuilt import PrebuiltMetric
-from dagengine.plan import HasSpec
 from dagengine.question import Question
-from dagengine.rewrites import Symmetry, paraphrase, reverse_options
-from dagengine.rewriting import Change, Rewriting, Rewritten
+from dagengine.reliability import Symmetry
+from dagengine.reliability.perturbations import paraphrase, reverse_options
 from dagengine.test_case import ArenaTestCase, LLMTestCase
 
 CASE = LLMTestCase(input="in", actual_output="out", context=["one", "two"])

@@ -10,8 +10,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
+from dagengine.data import RowWriter, read_rows
 from dagengine.errors import InputError
-from dagengine.report import print_table
+from dagengine.report import Tally, print_table
 from dagengine.results import (
     CaseResult,
     EvaluationResult,
@@ -21,8 +22,6 @@ from dagengine.results import (
     Step,
     Totals,
 )
-from dagengine.rows import RowWriter, read_rows
-from dagengine.tally import Tally
 
 QUICK = settings(
     deadline=None, max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture]

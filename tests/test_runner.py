@@ -14,7 +14,7 @@ import pytest
 
 from dagengine import Limits, a_evaluate, compile_metrics, evaluate, stream
 from dagengine.errors import GraphError, InputError, JudgeSetupError, ProviderError
-from dagengine.evaluation import missing_fields
+from dagengine.execution.evaluation import missing_fields
 from dagengine.judges import OpenAIJudge, ScriptedJudge
 from dagengine.metrics import DAGMetric
 from dagengine.metrics.dag import DAG, BinaryJudgementNode, CodeNode, MapNode, TaskNode

@@ -10,13 +10,13 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from dagengine import compile_metrics
+from dagengine.compiler import Plan
 from dagengine.errors import GraphError
+from dagengine.execution.scheduler import CaseState
+from dagengine.graph import NodeValue
 from dagengine.metrics import DAGMetric
 from dagengine.metrics.dag import DAG, CodeNode
-from dagengine.node import NodeValue
-from dagengine.plan import Plan
 from dagengine.results import Failure, MetricResult, OutcomeKind
-from dagengine.scheduler import CaseState
 
 SLOW = settings(
     max_examples=300,

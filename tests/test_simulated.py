@@ -26,10 +26,9 @@ from dagengine.metrics.dag import (
     TaskNode,
     VerdictListNode,
 )
-from dagengine.observations import Observations
-from dagengine.prompts import judgement_type, list_type, output_type, rating_type
+from dagengine.prompts.evidence import judgement_type, list_type, output_type, rating_type
 from dagengine.question import Options, Question
-from dagengine.repeats import repeat
+from dagengine.reliability import Observations, repeat
 from dagengine.results import OutcomeKind
 from dagengine.test_case import LLMTestCase
 

@@ -13,9 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dagengine.errors import InputError
-from dagengine.statistics import (
-    Classification,
-    Estimate,
+from dagengine.reliability.statistics import (
     classification,
     kendall,
     majority,
@@ -24,6 +22,7 @@ from dagengine.statistics import (
     spearman,
     win_rate,
 )
+from dagengine.reliability.statistics.correlations import Classification, Estimate
 
 Measure = Callable[[Sequence[float], Sequence[float]], float | None]
 Pairs = list[tuple[float, float]]

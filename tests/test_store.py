@@ -26,7 +26,8 @@ from dagengine.errors import InputError, ProviderError, RecordingMissError, Refu
 from dagengine.judges import CustomJudge, LexicalJudge, OpenAIJudge, ProviderJudge, ScriptedJudge
 from dagengine.metrics import DAGMetric
 from dagengine.metrics.dag import DAG, BinaryJudgementNode, TaskNode
-from dagengine.prompts import Evidence, judgement_type, messages_for
+from dagengine.prompts import Evidence, messages_for
+from dagengine.prompts.evidence import judgement_type
 from dagengine.question import (
     Answer,
     Judge,
@@ -36,12 +37,12 @@ from dagengine.question import (
     Usage,
     durable_identity,
 )
-from dagengine.report import cost_line
+from dagengine.report.tables import cost_line
 from dagengine.results import Attempt, EvaluationResult, OutcomeKind
-from dagengine.store import Journal
-from dagengine.store_file import connect
-from dagengine.store_rows import entry_of, find, insert, key_of
-from dagengine.store_upkeep import Selection, count
+from dagengine.store.answers import Journal
+from dagengine.store.file import connect
+from dagengine.store.maintenance import Selection, count
+from dagengine.store.rows import entry_of, find, insert, key_of
 from dagengine.test_case import LLMTestCase
 
 SHAPE = judgement_type(None)

@@ -18,8 +18,8 @@ from dagengine.judges import ScriptedJudge
 from dagengine.metrics import DAGMetric
 from dagengine.metrics.dag import DAG, BinaryJudgementNode
 from dagengine.question import Question
-from dagengine.store_file import connect
-from dagengine.store_upkeep import groups, reading
+from dagengine.store.file import connect
+from dagengine.store.maintenance import groups, reading
 from dagengine.test_case import LLMTestCase
 
 DAY = 24 * 60 * 60

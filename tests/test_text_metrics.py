@@ -19,6 +19,7 @@ from dagengine.judges import ScriptedJudge
 from dagengine.metrics import DAGMetric
 from dagengine.metrics.answer_relevancy import AnswerRelevancyMetric, AnswerRelevancyTemplate
 from dagengine.metrics.bias import BiasMetric, BiasTemplate
+from dagengine.metrics.common.prebuilt import PrebuiltMetric
 from dagengine.metrics.contextual_precision import (
     ContextualPrecisionMetric,
     ContextualPrecisionTemplate,
@@ -32,7 +33,6 @@ from dagengine.metrics.dag import DAG, BinaryJudgementNode, VerdictNode
 from dagengine.metrics.faithfulness import FaithfulnessMetric, FaithfulnessTemplate
 from dagengine.metrics.hallucination import HallucinationMetric, HallucinationTemplate
 from dagengine.metrics.json_correctness import JsonCorrectnessMetric
-from dagengine.metrics.prebuilt import PrebuiltMetric
 from dagengine.metrics.prompt_alignment import PromptAlignmentMetric, PromptAlignmentTemplate
 from dagengine.metrics.ragas import RagasMetric
 from dagengine.metrics.summarization import SummarizationMetric, SummarizationTemplate

@@ -33,7 +33,7 @@ from written import rounds_of
 from dagengine import Limits, evaluate
 from dagengine.judges import OpenAIJudge
 from dagengine.metrics import GEval
-from dagengine.prompts import list_type, rating_type
+from dagengine.prompts.evidence import list_type, rating_type
 from dagengine.question import schema_of
 from dagengine.test_case import LLMTestCase
 

@@ -22,11 +22,13 @@ from openai_server import OpenAIServer, Reply
 from test_random_graphs import metric_of
 
 from dagengine import Limits, a_evaluate, compile_metrics, evaluate
+from dagengine.data import read_rows
 from dagengine.errors import GraphError, InputError, ProviderError
 from dagengine.estimate import estimate
+from dagengine.graph import Judgement, NodeValue
 from dagengine.judges import OpenAIJudge, ScriptedJudge
-from dagengine.juries import correlation, effective_votes, jury_report, vote_table
 from dagengine.metrics import BaseMetric, DAGMetric
+from dagengine.metrics.common.prebuilt import PrebuiltMetric
 from dagengine.metrics.dag import (
     DAG,
     BaseNode,
@@ -38,17 +40,16 @@ from dagengine.metrics.dag import (
     TaskNode,
     VerdictListNode,
 )
-from dagengine.metrics.prebuilt import PrebuiltMetric
-from dagengine.node import Judgement, NodeValue
-from dagengine.panels import Votes
-from dagengine.pooling import leading
+from dagengine.prompts.logprobs import stated_probability
 from dagengine.question import Answer, Capabilities, Question, TokenChoice
+from dagengine.reliability import jury_report
+from dagengine.reliability.jury import correlation, effective_votes, vote_table
 from dagengine.results import EvaluationResult, MetricResult, OutcomeKind, Step
-from dagengine.rows import read_rows
-from dagengine.stopping import Curtailed, Rule, Sprt, StandardError, likely_votes
 from dagengine.test_case import LLMTestCase
-from dagengine.voting import escalated, judged_by, voted
-from dagengine.weighting import stated_probability
+from dagengine.voting import Curtailed, Rule, Sprt, StandardError, escalated, judged_by, voted
+from dagengine.voting.aggregation import leading
+from dagengine.voting.panels import Votes
+from dagengine.voting.stopping import likely_votes
 
 CASE = LLMTestCase(input="a question", actual_output="an answer")
 PROPERTY = settings(
@@ -772,7 +773,7 @@ def test_the_plan_shares_calls_out_to_the_judges_that_get_them() -> None:
     ],
 )
 def test_pictures_say_who_is_asked(target: BaseMetric, words: str) -> None:
-    from dagengine.render import draw
+    from dagengine.report import draw
 
     drawn = draw(target.spec())
     for text in (drawn.dot, drawn.mermaid):
@@ -781,7 +782,7 @@ def test_pictures_say_who_is_asked(target: BaseMetric, words: str) -> None:
 
 
 def test_pictures_of_a_path_say_how_the_vote_went() -> None:
-    from dagengine.render import draw
+    from dagengine.report import draw
 
     target = voted(metric(), 5, stop=Curtailed())
     found = result(target, says([True, False, True, False, True]))

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from dagengine.errors import InputError
-from dagengine.prompts import rating_type
+from dagengine.prompts.evidence import rating_type
+from dagengine.prompts.logprobs import expected_score
+from dagengine.prompts.scales import Labels, WholeNumbers, scale_of
+from dagengine.prompts.tokens import telling, value_span
 from dagengine.question import Answer, FirstMatch, TokenChoice
-from dagengine.scales import Labels, WholeNumbers, scale_of
-from dagengine.tokens import telling, value_span
-from dagengine.weighting import expected_score
 
 Mass = dict[str, float]
 ANY: Any = None  # the value of an answer, which is not looked at

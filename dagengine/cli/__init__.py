@@ -1,0 +1,5 @@
+"""What people type: one module per command."""
+
+from dagengine.cli.commands import app, main
+
+__all__ = ["app", "main"]

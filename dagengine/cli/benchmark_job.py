@@ -1,0 +1,176 @@
+"""What `dagengine benchmark` asks: how often, at most how much, and the asking itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from dagengine.cli.options import EXIT_INTERRUPTED
+from dagengine.cli.plan import LATENCY, judges_of
+from dagengine.errors import InputError
+
+if TYPE_CHECKING:
+    from dagengine.metrics import BaseMetric
+    from dagengine.reliability.perturbations import Symmetry
+    from dagengine.reliability.repetition import Observations
+    from dagengine.test_case import TestCase
+
+# Alternatives per token, of which a verdict's probability is read.
+_ALTERNATIVES = 20
+
+
+@dataclass(frozen=True)
+class Asking:
+    """Metrics, cases, judges by name (none: each metric's own), and how often all is asked.
+
+    `ways` holds `times`, `orders`, `temperatures`, `seeds` and `paraphrases`, as `repeat` takes
+    them.
+    """
+
+    metrics: Sequence[BaseMetric]
+    cases: Sequence[TestCase]
+    judges: dict[str, Any]
+    ways: dict[str, Any]
+    symmetry: Symmetry
+    probabilities: bool = False
+
+    @property
+    def runs(self) -> int:
+        """How often each case is run."""
+        from dagengine.reliability.repetition import conditions_of
+
+        return len(conditions_of(**self.ways, judges=self.judges))
+
+    def print_plan(self, max_in_flight: int) -> int | None:
+        """Print what will be asked; returns how many calls that is at most (None: any number)."""
+        from dagengine.cli.plan_table import Budget, print_estimate
+        from dagengine.compiler.plan import compile_metrics
+        from dagengine.estimate.counting import estimate
+
+        plan = compile_metrics(self.metrics)
+        names, identities = judges_of(plan, next(iter(self.judges.values()), None))
+        once = estimate(plan, self.cases, judges=identities)
+        print_estimate(once, Budget(tuple(names), {}, LATENCY, max_in_flight, 10))
+        most = None if once.asked.most is None else once.asked.most * self.runs
+        typer.echo(
+            f"{self.runs} runs of this: about {once.asked.likely * self.runs:,.0f} calls, at most "
+            f"{_number(most)} (calls repeated after a failure come on top)"
+        )
+        return most
+
+    def require_calls(self, most: int | None, allowed: int, store: Path | None) -> None:
+        """Raise InputError when more calls may be needed than are allowed."""
+        lacking, stored = self._left(store)
+        needed = 0 if not lacking else None if most is None else most - stored
+        if needed is None or needed > allowed:
+            known = f" ({stored:,} answers are in the store)" if stored else ""
+            raise InputError(
+                f"at most {_number(needed)} calls may be needed{known}, and --max-calls allows "
+                f"{allowed:,}: lower --times, take fewer cases, or allow more; nothing was asked"
+            )
+
+    def _left(self, path: Path | None) -> tuple[bool, int]:
+        """Whether a store lacks an answer, and how many it has, found by running on it alone."""
+        from dagengine.results import OutcomeKind
+        from dagengine.store.answers import Store
+
+        if path is None or not path.exists():
+            return True, 0
+        seen = self.observations(store=Store(path, replay=True))
+        return any(one.outcome is OutcomeKind.PROVIDER_ERROR for one in seen), seen.totals.cached
+
+    def all(self, store: Path | None, **settings: Any) -> Observations:
+        """Ask everything; an interrupt says how to go on."""
+        done = 0
+
+        def count(row: Any) -> None:
+            nonlocal done
+            done += 1
+
+        try:
+            return self.observations(store=store, show=True, on_row=count, **settings)
+        except KeyboardInterrupt:
+            how = (
+                "with --store FILE the next run would not ask again what was answered"
+                if store is None
+                else f"run the same command to go on: what was answered is in {store}"
+            )
+            typer.echo(f"interrupted after {done} of {len(self.cases)} cases; {how}", err=True)
+            raise typer.Exit(EXIT_INTERRUPTED) from None
+
+    def observations(self, **settings: Any) -> Observations:
+        """A single judge is the run's, several are a condition."""
+        from dagengine.reliability.repetition import repeat
+
+        several = len(self.judges) > 1
+        return repeat(
+            self.cases,
+            self.metrics,
+            judges=self.judges if several else None,
+            model=None if several else next(iter(self.judges.values()), None),
+            symmetry=self.symmetry,
+            top_logprobs=_ALTERNATIVES if self.probabilities else 0,
+            **self.ways,
+            **settings,
+        )
+
+
+def _number(calls: int | None) -> str:
+    return "any number of" if calls is None else f"{calls:,}"
+
+
+def ways_of(
+    times: int, orders: str, temperatures: str | None, seeds: str | None, wordings: Path | None
+) -> dict[str, Any]:
+    """How questions are repeated, as `repeat` takes it; raises InputError for no numbers."""
+    return {
+        "times": times,
+        "orders": [order.strip() for order in orders.split(",")],
+        "temperatures": _numbers("--temperatures", temperatures, float, "0,0.7"),
+        "seeds": _numbers("--seeds", seeds, int, "1,2,3"),
+        "paraphrases": {} if wordings is None else _paraphrases(wordings),
+    }
+
+
+def _numbers(
+    option: str, text: str | None, kind: Callable[[str], float], example: str
+) -> list[float | None]:
+    """The numbers of a list; without one, None once, which leaves nodes as they are."""
+    try:
+        return [kind(part) for part in text.split(",")] if text else [None]
+    except ValueError:
+        message = f"{option} is a list of numbers such as {example}, not {text!r}"
+        raise InputError(message) from None
+
+
+def _paraphrases(path: Path) -> dict[str, dict[str, str]]:
+    """Other words for nodes, by name and by the title of the node."""
+    from pydantic import TypeAdapter, ValidationError
+
+    from dagengine.prompts.parsing import complaint
+
+    try:
+        return TypeAdapter(dict[str, dict[str, str]]).validate_json(path.read_bytes())
+    except OSError as error:
+        raise InputError(f"--paraphrases {path}: {error.strerror}") from None
+    except ValidationError as error:
+        raise InputError(
+            f"--paraphrases {path}: {complaint(error)}; it has to be JSON such as "
+            '{"short": {"name of a node": "other words"}}'
+        ) from None
+
+
+def symmetry_of(swap: str | None) -> Symmetry:
+    """What the order `swapped` exchanges; raises InputError for anything but two fields."""
+    from dagengine.reliability.perturbations import Symmetry
+
+    if swap is None:
+        return Symmetry()
+    first, _, second = (name.strip() for name in swap.partition(","))
+    if not first or not second or "," in second:
+        raise InputError(f"--swap takes two fields such as context.0,context.1, not {swap!r}")
+    return Symmetry(first, second)

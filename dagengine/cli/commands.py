@@ -1,0 +1,151 @@
+"""The command line: run, plan, check and draw metrics, look after a store."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from dagengine.cli.benchmark import benchmark
+from dagengine.cli.options import (
+    EXIT_FAILED,
+    EXIT_INPUT,
+    Delimiters,
+    Mapped,
+    Metrics,
+    cases_of,
+)
+from dagengine.cli.plan import plan
+from dagengine.cli.run import run
+from dagengine.cli.store import app as store_app
+from dagengine.errors import DagengineError
+
+app = typer.Typer(
+    name="dagengine",
+    help="Judge the output of language models with decision trees.",
+    no_args_is_help=True,
+    invoke_without_command=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",
+)
+
+app.add_typer(store_app)
+app.command()(run)
+app.command()(plan)
+app.command()(benchmark)
+
+
+@app.command()
+def render(
+    metrics: Metrics,
+    out: Annotated[
+        Path, typer.Option(help="The file to write: .svg, .png, .pdf, .dot, .mmd or .md.")
+    ] = Path("tree.svg"),
+    results: Annotated[
+        Path | None,
+        typer.Option(help="The rows of a run: draw how often each edge was taken."),
+    ] = None,
+    case: Annotated[
+        int | None, typer.Option(help="With --results: draw the path of the case with this index.")
+    ] = None,
+) -> None:
+    """Draw a metric's tree for review; asks no judge.
+
+    With several metrics in the file, each picture's name gets the metric's name added.
+    """
+    from dagengine.cli.pictures import save, stems
+    from dagengine.data.result_rows import read_rows
+    from dagengine.loading import load_metrics
+    from dagengine.report.render import draw
+    from dagengine.report.tally import Tally
+
+    tally = None if results is None else Tally(read_rows(results), case)
+    if case is not None and tally is None:
+        raise typer.BadParameter("--case needs --results")
+    loaded = load_metrics(metrics)
+    for metric, stem in zip(loaded, stems(loaded), strict=True):
+        spec = metric.spec()
+        name = out if len(loaded) == 1 else out.with_stem(f"{out.stem}-{stem}")
+        if case is None:
+            save(draw(spec, rows=tally), name)
+            continue
+        found = tally.metrics.get(spec.name) if tally else None
+        if found is None or found.shown is None:
+            raise typer.BadParameter(f"{results} has no result of {spec.name!r} on case {case}")
+        save(draw(spec, result=found.shown[1], case=found.shown[0]), name)
+
+
+@app.command()
+def recommend() -> None:
+    """Ask a few questions about an application and name the metrics that fit; calls nothing."""
+    from dagengine.metrics.recommend import QUESTIONS, Needs
+    from dagengine.metrics.recommend import recommend as suggest
+
+    needs = Needs(**{name: typer.confirm(text, default=False) for name, text in QUESTIONS})
+    typer.echo("\nfrom dagengine.metrics import …")
+    for suggestion in suggest(needs):
+        typer.echo(f"  {suggestion.metric:32} {suggestion.why}")
+
+
+@app.callback()
+def about(
+    version: Annotated[bool, typer.Option("--version", help="Show the version.")] = False,
+) -> None:
+    """Judge the output of language models with decision trees."""
+    if version:
+        typer.echo(importlib.metadata.version("dagengine"))
+        raise typer.Exit
+
+
+@app.command()
+def check(
+    metrics: Metrics,
+    data: Annotated[
+        Path | None, typer.Option(help="Also check that these test cases have what is read.")
+    ] = None,
+    mapped: Mapped = None,
+    delimiter: Delimiters = None,
+    strict: Annotated[bool, typer.Option(help="Let warnings fail the check, too.")] = False,
+) -> None:
+    """Check metrics without asking anything: every problem, with what to do about it.
+
+    Exit codes: 0 no errors, 1 errors (with --strict also warnings), 2 unreadable input.
+    """
+    from dagengine.compiler.checks import check as find_problems
+    from dagengine.compiler.plan import compile_metrics
+    from dagengine.data.cases import strict as valid
+    from dagengine.execution.engine import check_cases
+    from dagengine.execution.evaluation import missing_fields
+    from dagengine.loading import load_metrics
+
+    loaded = load_metrics(metrics)
+    problems = [problem for metric in loaded for problem in find_problems(metric.spec())[0]]
+    for problem in dict.fromkeys(problems):
+        typer.echo(f"{problem.severity}: {problem}")
+    errors = [problem for problem in problems if problem.severity == "error"]
+    if errors or (strict and problems):
+        raise typer.Exit(EXIT_FAILED)
+    if data is not None:
+        compiled = compile_metrics(loaded)
+        cases = cases_of(data, mapped, delimiter)
+        check_cases(compiled, cases.check())
+        for line in missing_fields(compiled, valid(cases)):
+            typer.echo(f"warning: {line}")
+    names = ", ".join(metric.spec().name for metric in loaded)
+    typer.echo(f"ok: {names} ({len(problems)} warnings)")
+
+
+def main() -> None:
+    """Entry point: errors of dagengine become one message, never a traceback."""
+    try:
+        app()
+    except DagengineError as error:
+        typer.echo(f"error: {error}", err=True)
+        sys.exit(EXIT_INPUT)
+    except OSError as error:
+        typer.echo(f"error: {error.filename or ''}: {error.strerror or error}", err=True)
+        sys.exit(EXIT_INPUT)

@@ -1,0 +1,114 @@
+"""Options that several commands take, and what they stand for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from dagengine.errors import InputError
+
+if TYPE_CHECKING:
+    from dagengine.data.cases import Cases
+
+EXIT_FAILED, EXIT_INPUT, EXIT_NO_SCORE, EXIT_INTERRUPTED = 1, 2, 3, 130
+
+Metrics = Annotated[
+    str,
+    typer.Argument(
+        metavar="METRICS.py[:NAME]",
+        help="A Python file that defines metrics at module level; NAME picks one of them.",
+    ),
+]
+Data = Annotated[
+    Path,
+    typer.Option(
+        help="Test cases: JSON lines, or a .json, .csv, .tsv or .parquet file, with columns named "
+        "like the fields of a test case."
+    ),
+]
+Mapped = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--map",
+        metavar="COLUMN=FIELD",
+        help="Which field a column is; `COLUMN=` leaves it out. Repeatable.",
+    ),
+]
+Delimiters = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--delimiter",
+        metavar="COLUMN=TEXT",
+        help="What separates the items of a column of lists; without it they are JSON. Repeatable.",
+    ),
+]
+JudgeName = Annotated[
+    str | None,
+    typer.Option(
+        metavar="MODEL",
+        help="Who answers: a model's name (`gpt-4o`), another provider's model "
+        "(`anthropic/claude-sonnet-4-5`), or an object in a Python file (`judge.py:judge`). "
+        "By default each metric's own judge, else gpt-4o.",
+    ),
+]
+BaseUrl = Annotated[
+    str | None,
+    typer.Option(help="An OpenAI-compatible server, for instance http://localhost:11434/v1."),
+]
+Answers = Annotated[
+    Path | None,
+    typer.Option(
+        "--store",
+        help="A file of answers: what it holds is not asked again, what is asked it will hold.",
+    ),
+]
+MaxInFlight = Annotated[
+    int, typer.Option(min=1, help="Judge calls under way at the same time, at most.")
+]
+PriceOf = Annotated[
+    str | None,
+    typer.Option(
+        "--price",
+        metavar="IN,OUT",
+        help="US dollars for a million tokens in and out, instead of the public list.",
+    ),
+]
+
+
+def cases_of(
+    data: Path,
+    mapped: Sequence[str] | None,
+    delimiter: Sequence[str] | None,
+    *,
+    goldens: bool = False,
+) -> Cases:
+    """The cases of `--data`, as `--map` and `--delimiter` have them."""
+    from dagengine.data.cases import read_cases
+
+    columns, delimiters = pairs("--map", mapped), pairs("--delimiter", delimiter)
+    return read_cases(data, map=columns, delimiters=delimiters, goldens=goldens)
+
+
+def pairs(option: str, given: Sequence[str] | None) -> dict[str, str]:
+    """`COLUMN=VALUE` of a repeatable option."""
+    found = [text.rpartition("=") for text in given or ()]
+    for column, _, value in found:
+        if not column:
+            raise typer.BadParameter(f"{option} {value!r}: write COLUMN=…")
+    return {column: value for column, _, value in found}
+
+
+def prices(text: str | None) -> dict[str, tuple[float, float]]:
+    """The prices of `--price IN,OUT`, for every model."""
+    if text is None:
+        return {}
+    try:
+        paid, received = (float(part) for part in text.split(","))
+    except ValueError:
+        raise InputError(f"--price is IN,OUT, for instance 2.5,10, not {text!r}") from None
+    if not (0 <= paid < float("inf") and 0 <= received < float("inf")):
+        raise InputError(f"--price must be two numbers from 0 on, not {text!r}")
+    return {"*": (paid, received)}

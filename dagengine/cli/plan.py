@@ -1,0 +1,111 @@
+"""`dagengine plan`: what a run will ask, take and cost, before a token is spent."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, cast
+
+import typer
+
+from dagengine.cli.options import (
+    BaseUrl,
+    Data,
+    Delimiters,
+    JudgeName,
+    Mapped,
+    MaxInFlight,
+    Metrics,
+    PriceOf,
+    cases_of,
+    prices,
+)
+
+if TYPE_CHECKING:
+    from dagengine.compiler.plan import Plan
+    from dagengine.data.cases import Cases
+
+LATENCY = 2.0
+
+
+def plan(
+    metrics: Metrics,
+    data: Data,
+    mapped: Mapped = None,
+    delimiter: Delimiters = None,
+    judge: JudgeName = None,
+    base_url: BaseUrl = None,
+    max_in_flight: MaxInFlight = 64,
+    store: Annotated[
+        Path | None, typer.Option(help="A file of answers: how many questions it answers.")
+    ] = None,
+    results: Annotated[
+        Path | None,
+        typer.Option(help="Rows of an earlier run: how likely each verdict is."),
+    ] = None,
+    items: Annotated[
+        int, typer.Option(min=1, help="Assumed length of lists that a judge will write.")
+    ] = 10,
+    latency: Annotated[float, typer.Option(min=0, help="Assumed seconds for a call.")] = LATENCY,
+    price: PriceOf = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead.")] = False,
+) -> None:
+    """Say what a run will ask before it asks anything: calls, tokens, money, time.
+
+    Questions are given as at least, likely and at most. The bounds hold for every run in
+    which each metric gets its score; calls repeated after a failure come on top. Code that
+    reads nothing but the case is run, as it would be in the run.
+    """
+    from dagengine.cli.plan_table import Budget, as_dict, print_estimate
+    from dagengine.compiler.plan import compile_metrics
+    from dagengine.data.cases import strict
+    from dagengine.data.result_rows import read_rows
+    from dagengine.estimate.counting import estimate, verdicts_of
+    from dagengine.loading import load_judge, load_metrics
+    from dagengine.test_case import TestCase
+
+    loaded = load_metrics(metrics)
+    compiled = compile_metrics(loaded)
+    model = load_judge(judge, base_url) if judge or base_url else None
+    names, identities = judges_of(compiled, model)
+    cases = cases_of(data, mapped, delimiter)
+    cases.check()
+    found = estimate(
+        compiled,
+        cast(Iterable[TestCase], strict(cases)),
+        judges=identities,
+        items=items,
+        odds=verdicts_of(read_rows(results)) if results else None,
+    )
+    budget = Budget(
+        tuple(names), prices(price), latency, max_in_flight, items, results is not None,
+        None if store is None else _answered(loaded, cases, model, store),
+    )  # fmt: skip
+    if as_json:
+        typer.echo(json.dumps(as_dict(found, budget), ensure_ascii=False, indent=2))
+    else:
+        print_estimate(found, budget)
+
+
+def _answered(metrics: Sequence[Any], cases: Cases, model: Any, path: Path) -> int:
+    """How many questions a store answers, found by running on it alone."""
+    from dagengine.execution.evaluation import stream, sync
+    from dagengine.store.answers import Store
+
+    kept = Store(path, replay=True)
+    done = sync(lambda: stream(cases, metrics, lambda row: None, model=model, store=kept))
+    return done.cached
+
+
+def judges_of(compiled: Plan, model: Any) -> tuple[list[str], list[str]]:
+    """What people call the judges, and what tells them apart, in the order of the plan."""
+    from dagengine.judges import as_judge
+
+    judges = [as_judge(model if own is None else own) for own in compiled.models]
+    names = [getattr(judge, "model", None) for judge in judges]
+    shown = [
+        name if isinstance(name, str) else judge.identity.partition(" with ")[0]
+        for name, judge in zip(names, judges, strict=True)
+    ]
+    return shown, [judge.identity for judge in judges]

@@ -1,0 +1,236 @@
+"""An estimate as people read it, and as JSON."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from dagengine.estimate.lookahead import ASSUMED
+from dagengine.estimate.values import (
+    Estimate,
+    JudgeEstimate,
+    MetricEstimate,
+    NodeEstimate,
+    Span,
+    cost,
+)
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+_NO_PRICE = "price unknown: --price IN,OUT"
+# From here on counts and rough counts are rounded; longer paths are cut in the middle.
+_ROUNDED, _ROUGH, _SHOWN = 100_000, 10_000, 8
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """What an estimate is held against.
+
+    `names` are what people call the judges, in the order of the estimate's; `prices` US
+    dollars per million tokens (in, out) by these names, before the public list; `latency`
+    seconds per call.
+    `learnt` says that the odds of verdicts come from an earlier run, `answered` how many
+    questions a store answers.
+    """
+
+    names: tuple[str, ...]
+    prices: Mapping[str, tuple[float, float]]
+    latency: float
+    max_in_flight: int
+    items: int
+    learnt: bool = False
+    answered: int | None = None
+
+
+def judge_costs(
+    estimate: Estimate, budget: Budget
+) -> list[tuple[str, JudgeEstimate, float | None]]:
+    """(name, judge, US dollars or None) of every judge that will be asked."""
+    pairs = zip(budget.names, estimate.judges, strict=True)
+    return [
+        (name, judge, cost(name, judge.input_tokens, judge.output_tokens, budget.prices))
+        for name, judge in pairs
+        if judge.calls
+    ]
+
+
+def assumptions(budget: Budget) -> list[str]:
+    """What an estimate rests on, in words."""
+    verdicts = "as often as in the earlier run" if budget.learnt else "equally likely"
+    return [
+        "Least and most hold for every run in which each metric gets its score; repeated "
+        "calls come on top.",
+        f"Likely: verdicts are {verdicts}. {ASSUMED.format(items=budget.items)}",
+        f"A call takes {budget.latency:g} s.",
+        *([] if budget.answered is None else [_answered(budget.answered)]),
+    ]
+
+
+def _answered(count: int) -> str:
+    return f"The store answers {count:,} of these questions without a call."
+
+
+def as_dict(estimate: Estimate, budget: Budget) -> dict[str, Any]:
+    """JSON-ready form; a `most` of null is a number without a known bound."""
+    return {
+        **dataclasses.asdict(estimate),
+        "judges": [
+            {**dataclasses.asdict(judge), "judge": name, "usd": money}
+            for name, judge, money in judge_costs(estimate, budget)
+        ],
+        "answered": budget.answered,
+        "seconds": estimate.seconds(budget.latency, budget.max_in_flight),
+        "assumptions": assumptions(budget),
+    }
+
+
+def print_estimate(estimate: Estimate, budget: Budget, console: Console | None = None) -> None:
+    """Print the questions of every node, the worst paths, and what all of it takes."""
+    from rich.console import Console
+    from rich.padding import Padding
+    from rich.text import Text
+
+    out = console or Console()
+    out.print(_questions(estimate))
+    for line in _worst(estimate):
+        out.print(Padding(line, (0, 0, 0, 1)))
+    out.print(_totals(estimate, budget))
+    out.print(Padding(_time(estimate, budget), (0, 0, 0, 1)))
+    for note in [*_notes(estimate), *assumptions(budget)]:
+        out.print(Padding(Text(note, style="dim"), (0, 0, 0, 1)))
+
+
+def _grid(first: str, *others: str) -> Table:
+    from rich import box
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    table.add_column(first, overflow="fold")
+    for name in others:
+        table.add_column(name, justify="right", no_wrap=True)
+    return table
+
+
+def _questions(estimate: Estimate) -> Table:
+    from rich.padding import Padding
+    from rich.text import Text
+
+    columns = ("per\ncase", "\nleast", "\nlikely", "\nmost", "\nequal", "tokens\nin", "\nout")
+    table = _grid(f"\n{_counted(estimate.cases, 'case')}", *columns)
+    for metric in estimate.metrics:
+        table.add_row(
+            Text(_headline(metric, estimate.cases)),
+            _a_case(metric.case),
+            *_span(metric.asked),
+            "",
+            *_tokens(metric.nodes),
+            style="bold",
+        )
+        for node in metric.nodes:
+            found = _number(node.equal) if node.equal else ""
+            notes = ["once"] if node.constant else []
+            notes += [node.panel] if node.panel else []
+            name = Padding(Text(", ".join([node.node, *notes])), (0, 0, 0, 2))
+            table.add_row(name, "", *_span(node.asked), found, *_tokens((node,)))
+    table.add_section()
+    equal = max(estimate.asked.likely - estimate.calls.likely, 0)
+    table.add_row("all questions", "", *_span(estimate.asked), _number(equal))
+    table.add_row("judge calls", "", *_span(estimate.calls), style="bold")
+    return table
+
+
+def _a_case(span: Span) -> str:
+    """The bounds for one case."""
+    least, most = _number(span.least), _number(span.most)
+    return least if least == most else f"{least}–{most}"  # noqa: RUF001 - a dash for a range
+
+
+def _headline(metric: MetricEstimate, cases: int) -> str:
+    if metric.cases == cases:
+        return metric.metric
+    return f"{metric.metric} ({_number(metric.cases)} of {_counted(cases, 'case')})"
+
+
+def _worst(estimate: Estimate) -> Iterator[Text]:
+    """The path with the most questions of every metric."""
+    from rich.text import Text
+
+    for metric in estimate.metrics:
+        worst = metric.worst
+        if not worst.nodes:
+            continue
+        names = [name if n == 1 else f"{name} ×{_number(n)}" for name, n in worst.nodes]  # noqa: RUF001
+        if len(names) > _SHOWN:
+            half = _SHOWN // 2
+            names = [*names[:half], f"… {len(names) - 2 * half} more …", *names[-half:]]
+        line = Text.assemble(("worst path of ", "dim"), (metric.metric, "bold"), ": ")
+        line.append(" → ".join(names))
+        asked = "unbounded" if worst.asked is None else _counted(worst.asked, "question")
+        line.append(f" ({asked}, {worst.depth} in a row)", style="dim")
+        yield line
+
+
+def _totals(estimate: Estimate, budget: Budget) -> Table:
+    """Calls, tokens and money by judge, and the time."""
+    table = _grid("judge", "likely calls", "tokens in", "out", "US dollars")
+    for name, judge, money in judge_costs(estimate, budget):
+        paid = _NO_PRICE if money is None else f"{money:,.2f}"
+        tokens = _number(judge.input_tokens, _ROUGH), _number(judge.output_tokens, _ROUGH)
+        table.add_row(name, _number(judge.calls), *tokens, paid)
+    return table
+
+
+def _time(estimate: Estimate, budget: Budget) -> Text:
+    from rich.text import Text
+
+    seconds = estimate.seconds(budget.latency, budget.max_in_flight)
+    how = f" with {budget.max_in_flight} calls at a time, up to {estimate.depth} in a row\n"
+    return Text.assemble("about ", (_duration(seconds), "bold"), how)
+
+
+def _notes(estimate: Estimate) -> Iterator[str]:
+    """What somebody who reads the numbers should know about these."""
+    if any(node.equal for metric in estimate.metrics for node in metric.nodes):
+        yield "Equal: likely questions that an equal one answers; they cost no call."
+    if any(len(node.metrics) > 1 for metric in estimate.metrics for node in metric.nodes):
+        yield "Nodes that metrics share run once; they stand with each, and count once in all."
+    if estimate.asked.most is None:
+        yield "?: no upper bound is known, since it depends on how long a list a judge writes."
+    for metric in estimate.metrics:
+        if not metric.exact:
+            yield f"{metric.metric} has too many paths to follow all: likely is from a sample."
+
+
+def _span(span: Span) -> tuple[str, str, str]:
+    return _number(span.least), _number(span.likely), _number(span.most)
+
+
+def _tokens(nodes: tuple[NodeEstimate, ...]) -> tuple[str, str]:
+    paid = sum(node.input_tokens for node in nodes), sum(node.output_tokens for node in nodes)
+    return _number(paid[0], _ROUGH), _number(paid[1], _ROUGH)
+
+
+def _number(number: float | None, rounded: int = _ROUNDED) -> str:
+    """A count in at most six characters, rounded from `rounded` on."""
+    if number is None:
+        return "?"
+    for size, sign in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if number >= max(size, rounded):
+            return f"{number / size:,.{2 if number < 10 * size else 0}f}{sign}"
+    return f"{number:,.0f}"
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number:,} {what}" + "s" * (number != 1)
+
+
+def _duration(seconds: float) -> str:
+    for size, name in ((86_400, "days"), (3_600, "h"), (60, "min")):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.3g} {name}"
+    return f"{seconds:.3g} s"

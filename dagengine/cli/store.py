@@ -1,0 +1,158 @@
+"""The commands for a store: show, prune, export, merge."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from dagengine.store.maintenance import Group, Record, Selection
+
+app = typer.Typer(
+    name="store",
+    help="Look after a file of stored answers (`run --store`).",
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+)
+
+Path_ = Annotated[Path, typer.Argument(metavar="STORE", help="The file given to `run --store`.")]
+JudgeName = Annotated[
+    str | None, typer.Option(metavar="NAME", help="Only this judge's answers; `*` stands for any.")
+]
+NodeName = Annotated[
+    str | None, typer.Option(metavar="NAME", help="Only answers for this node; `*` stands for any.")
+]
+
+
+@app.command()
+def show(
+    path: Path_,
+    judge: JudgeName = None,
+    node: NodeName = None,
+    limit: Annotated[
+        int, typer.Option(min=0, help="List this many answers in full, the latest first.")
+    ] = 0,
+) -> None:
+    """What a store holds; with --limit, --judge or --node also questions and answers."""
+    from dagengine.store.maintenance import Selection, groups, latest, reading, size
+
+    limit = limit or (10 if judge or node else 0)
+    with reading(path) as db:
+        found = groups(db)
+        listed = latest(db, Selection(judge, node), limit) if limit else []
+    _print_groups(path, size(path), found)
+    for record in listed:
+        _print_record(record)
+
+
+def _print_groups(path: Path, size: int, found: Sequence[Group]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    out = Console()
+    total = sum(group.answers for group in found)
+    out.print(Text(f"{path}: {total:,} answers, {size / 1e6:,.1f} MB"), highlight=False)
+    table = Table("judge", "node")
+    for name in ("answers", "first", "last"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for group in found:
+        dates = (f"{moment:%Y-%m-%d}" for moment in (group.first, group.last))
+        table.add_row(Text(group.judge), Text(group.node), f"{group.answers:,}", *dates)
+    if found:
+        out.print(table)
+
+
+def _print_record(record: Record) -> None:
+    asked, answered, *_ = record.answer["usage"]
+    typer.echo(f"\n--- {record.node}, {record.created:%Y-%m-%d %H:%M:%S}, {record.judge}")
+    typer.echo(f"    {record.key[:16]}, {record.question.options}, {asked} + {answered} tokens")
+    for message in record.question.messages:
+        typer.echo(f"[{message['role']}]\n{_shown(message['content'])}")
+    typer.echo(f"[answer, {record.answer['mode']}]\n{_shown(record.answer['raw'])}")
+
+
+def _shown(text: str) -> str:
+    """Text for a terminal, which would obey control characters and chokes on surrogates."""
+    kept = "\n\t\u00a0\u3000"  # blanks do not count as printable
+    return "".join(
+        c if c.isprintable() or c in kept else c.encode("unicode_escape").decode() for c in text
+    )
+
+
+@app.command()
+def prune(
+    path: Path_,
+    judge: JudgeName = None,
+    node: NodeName = None,
+    older_than: Annotated[
+        float | None, typer.Option(min=0, metavar="DAYS", help="Only answers older than this.")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count them.")] = False,
+    compact: Annotated[
+        bool, typer.Option("--compact", help="Also make the file smaller (writes it anew).")
+    ] = False,
+) -> None:
+    """Remove answers by judge, node and age; what they answered will be asked again."""
+    from dagengine.store.maintenance import count
+    from dagengine.store.maintenance import prune as remove
+
+    if judge is None and node is None and older_than is None:
+        raise typer.BadParameter("say which answers: --judge, --node or --older-than")
+    chosen = _selection(judge, node, older_than)
+    if dry_run:
+        typer.echo(f"{count(path, chosen):,} answers would be removed from {path}")
+    else:
+        typer.echo(f"{remove(path, chosen, compact=compact):,} answers removed from {path}")
+
+
+def _selection(judge: str | None, node: str | None, days: float | None) -> Selection:
+    from dagengine.store.maintenance import Selection
+
+    before = None if days is None else datetime.now(UTC) - timedelta(days=days)
+    return Selection(judge, node, before)
+
+
+@app.command()
+def export(
+    path: Path_,
+    out: Annotated[
+        Path | None, typer.Option(help="The file to write; by default the standard output.")
+    ] = None,
+) -> None:
+    """Write every question and answer as a line of JSON."""
+    from dagengine.store.maintenance import reading, records
+
+    with reading(path) as db:
+        lines = (_line(record.as_dict()) for record in records(db))
+        if out is None:
+            sys.stdout.buffer.writelines(lines)
+            sys.stdout.buffer.flush()
+            return
+        with out.open("wb") as file:
+            file.writelines(lines)
+    typer.echo(f"written: {out}")
+
+
+def _line(row: Any) -> bytes:
+    # A lone surrogate comes out as the JSON escape it needs to be.
+    text = json.dumps(row, ensure_ascii=False) + "\n"
+    return text.encode(errors="backslashreplace")
+
+
+@app.command()
+def merge(
+    path: Path_,
+    others: Annotated[list[Path], typer.Argument(metavar="OTHER...", help="Stores to add.")],
+) -> None:
+    """Add the answers of other stores; an answer that is there already stays."""
+    from dagengine.store.maintenance import merge as add
+
+    for other in others:
+        typer.echo(f"{add(path, other):,} answers of {other} added to {path}")

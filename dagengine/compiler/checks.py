@@ -1,0 +1,286 @@
+"""What a graph must satisfy before anything is asked.
+
+Every check has a stable code. All problems of a metric are collected, so that one look at
+the message is enough to fix them all.
+"""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import networkx as nx
+
+from dagengine.compiler.slots import Scope, Slot, label_of
+from dagengine.compiler.syntax import UNWIRABLE, Reporter, did_you_mean, written
+from dagengine.compiler.wiring import Wiring, wire
+from dagengine.errors import Problem
+from dagengine.graph.graph import MetricSpec, as_digraph
+from dagengine.graph.nodes import BaseNode, BinaryJudgementNode, CodeNode, NonBinaryJudgementNode
+from dagengine.test_case import is_known_field, known_fields
+
+_BACKTICKS = re.compile(r"`([^`\n]+)`")
+
+
+def check(spec: MetricSpec) -> tuple[list[Problem], Wiring | None]:
+    """Every problem of one metric, and its wiring when it has one."""
+    problems = list(written(spec, ()))
+    if any(problem.severity == "error" and problem.code in UNWIRABLE for problem in problems):
+        return problems, None
+    wiring = wire(spec)
+    for scope in _scopes(wiring):
+        report = Reporter(_scope_name(scope))
+        problems += _meaning(scope, wiring, report)
+    report = Reporter(spec.name)
+    if wiring.circular:
+        problems.append(_circular(wiring.circular, report))
+    for slot in wiring.idle:
+        hint = "add it to root_nodes=, or list it as a child or verdict of something that runs"
+        message = "nothing makes it run: only nodes that wait for it do"
+        problems.append(report("never-runs", slot.name, message, hint))
+    return problems, wiring
+
+
+def _scopes(wiring: Wiring) -> list[Scope]:
+    return list(dict.fromkeys([wiring.scope, *(slot.scope for slot in wiring.slots)]))
+
+
+def _scope_name(scope: Scope) -> str:
+    return scope.owner.name if scope.owner else scope.spec.name
+
+
+def _meaning(scope: Scope, wiring: Wiring, report: Reporter) -> Iterator[Problem]:
+    """Problems that show only when the graph is wired."""
+    nodes = [slot for slot in scope.slots.values() if slot.node is not None]
+    labels = {label_of(slot.node) for slot in nodes if slot.node and slot.node.output_label}
+    read = {source.slot for slot in nodes for source in slot.sources}
+    for slot in nodes:
+        yield from _reads(slot, report)
+        yield from _labels(slot, labels, wiring, report)
+        yield from _leaf(slot, slot in read, report)
+    yield from _roots(scope, report)
+    yield from _scores(scope, report)
+    yield from _threshold(scope, report)
+
+
+def _reads(slot: Slot, report: Reporter) -> Iterator[Problem]:
+    node = slot.node
+    assert node is not None
+    if not node.evaluation_params and not slot.sources and node.branches():
+        hint = "give it evaluation_params, inputs, or a parent that hands on to it"
+        yield report("reads-nothing", node, "it decides but reads nothing", hint)
+    for label, count in Counter(source.label for source in slot.sources).items():
+        # Uncertain ones may be alternatives, of which one arrives.
+        if count > 1 and any(s.certain for s in slot.sources if s.label == label):
+            hint = "give each of them an output_label of its own"
+            yield report("label-clash", node, f"{count} inputs are called {label!r}", hint)
+        if label in node.evaluation_params:
+            hint = "rename the output_label"
+            yield report("label-clash", node, f"{label!r} is an input and a field", hint)
+    if isinstance(node, CodeNode):
+        yield from _arity(slot, node, report)
+
+
+def _arity(slot: Slot, node: CodeNode, report: Reporter) -> Iterator[Problem]:
+    for source in slot.sources:
+        if not source.certain:
+            message = f"{source.label!r} is not certain to have run before {node.text}() is called"
+            hint = "name it in inputs=, which makes it run, or read something that always runs"
+            yield report("label-uncertain", node, message, hint)
+    count = len(node.evaluation_params) + len(slot.sources)
+    try:
+        inspect.signature(node.function).bind(*range(count))
+    except TypeError as error:
+        names = ", ".join([*node.evaluation_params, *(s.label for s in slot.sources)]) or "nothing"
+        hint = f"it is called with: {names}"
+        yield report("code-arity", node, f"{node.text}() cannot be called: {error}", hint)
+    except ValueError:  # a builtin without a signature
+        return
+
+
+def _labels(slot: Slot, known: set[str], wiring: Wiring, report: Reporter) -> Iterator[Problem]:
+    """Whether everything a prompt refers to is there for certain."""
+    node = slot.node
+    assert node is not None
+    template = node.template
+    if template is not None:
+        yield from _placeholders(slot, wiring, report)
+        return
+    if not node.asks:
+        return
+    for word in dict.fromkeys(_BACKTICKS.findall(node.text)):
+        if is_known_field(word) and word not in known:
+            if not _reads_field(node, word):
+                hint = f"add {word!r} to evaluation_params, or drop the backticks"
+                message = f"it mentions the field `{word}` but does not read it"
+                yield report("field-not-read", node, message, hint, "warning")
+        elif word in node.evaluation_params:
+            continue
+        elif word in known:
+            yield from _certain(slot, word, wiring, report)
+        elif difflib.get_close_matches(word, [*known, *known_fields()], n=1, cutoff=0.8):
+            hint = did_you_mean(word, [*known, *known_fields()])
+            yield report("label-unknown", node, f"nothing is called `{word}`", hint)
+
+
+def _reads_field(node: BaseNode, word: str) -> bool:
+    return any(path == word or path.startswith(f"{word}.") for path in node.evaluation_params)
+
+
+def _certain(slot: Slot, label: str, wiring: Wiring, report: Reporter) -> Iterator[Problem]:
+    producers = [source for source in slot.sources if source.label == label]
+    if any(source.certain for source in producers):
+        return
+    # One of several alternatives with the same label may always be there.
+    if producers and wiring.certain(slot, [source.slot for source in producers]):
+        return
+    what = "may not have run" if producers else "is not read by this node"
+    hint = "name its node in inputs=, which makes it run, or list this node as its child"
+    yield report("label-uncertain", slot.node, f"`{label}` {what}", hint)
+
+
+def _placeholders(slot: Slot, wiring: Wiring, report: Reporter) -> Iterator[Problem]:
+    node = slot.node
+    assert node is not None
+    assert node.template is not None
+    try:
+        names = node.template.placeholders()
+    except ValueError as error:
+        hint = "write literal braces as {{ and }}"
+        yield report("template", node, f"the prompt's braces do not match: {error}", hint)
+        return
+    labels = {source.label for source in slot.sources}
+    known = node.shown([*labels, *node.evaluation_params])
+    judged = (BinaryJudgementNode, NonBinaryJudgementNode)
+    reasoned = {s.label for s in slot.sources if isinstance(s.slot.node, judged)}
+    for name in names:
+        base = name.removesuffix(".reason")
+        if base in labels & known and (base == name or base in reasoned):
+            yield from _certain(slot, base, wiring, report)
+        elif name not in known:
+            hint = did_you_mean(name, known)
+            yield report("label-unknown", node, f"the prompt refers to {{{name}}}", hint)
+    used = {name.removesuffix(".reason") for name in names} | set(names)
+    for name in sorted(known - used):
+        hint = "use it in the prompt, or do not read it"
+        yield report("unused-output", node, f"{name!r} is read but not used", hint, "warning")
+
+
+def _leaf(slot: Slot, read: bool, report: Reporter) -> Iterator[Problem]:
+    node = slot.node
+    assert node is not None
+    follows = node.successors() or any(branch.target is not None for branch in node.branches())
+    if slot.grades or read or follows:
+        for branch in node.branches():
+            if branch.target is None and not read:
+                hint = "give it a score, a node or a metric"
+                yield report("leaf-without-score", node, f"{branch.verdict!r} leads nowhere", hint)
+        return
+    hint = "let a judgement read it, or remove it"
+    yield report("leaf-without-score", node, f"the {node.kind} is the end of a path", hint)
+
+
+def _roots(scope: Scope, report: Reporter) -> Iterator[Problem]:
+    roots = set(scope.spec.graph.root_nodes)
+    graph = as_digraph(scope.spec.graph.nodes())
+    for root in scope.spec.graph.root_nodes:
+        parents = [p for p in graph.predecessors(root) if p not in root.inputs]
+        if parents:
+            hint = f"start from {parents[0].title!r} alone, or remove that edge"
+            what = "another root" if parents[0] in roots else repr(parents[0].title)
+            yield report("root-reachable", root, f"a root follows {what}", hint)
+
+
+def _scores(scope: Scope, report: Reporter) -> Iterator[Problem]:
+    """Whether a score is certain, and whether there may be more than one."""
+    start, end = object(), object()
+    flow: nx.DiGraph[Any] = nx.DiGraph()
+    flow.add_nodes_from((start, end))
+    sure: dict[Slot, bool] = {}
+    own = set(scope.slots.values())
+    for slot in sorted(own, key=lambda s: -s.generation):
+        after = [t for t in (*slot.activates, *slot.pulls()) if t in own]
+        verdicts = [branch.verdict for branch in slot.node.branches()] if slot.node else []
+        reached = dict.fromkeys(verdicts, False)
+        for verdict, target in slot.branches:
+            reached[verdict] = sure.get(target, False)
+        sure[slot] = (
+            slot.grades
+            or any(sure.get(target, False) for target in slot.activates)
+            or (bool(reached) and all(reached.values()))
+        )
+        flow.add_edges_from((slot, target) for target in after)
+        flow.add_edges_from((slot, target) for _, target in slot.branches)
+        if slot.grades:
+            flow.add_edge(slot, end)
+    roots = [scope.slots[root] for root in scope.spec.graph.root_nodes]
+    flow.add_edges_from((start, root) for root in roots)
+    if not any(sure[root] for root in roots):
+        hint = "follow the verdicts from the root: each must lead to a score in the end"
+        dead = [s.name for s in own if s.node and s.node.branches() and not sure[s]]
+        where = f" (not from {', '.join(sorted(dead))})" if dead else ""
+        yield report("no-score", None, f"not every path ends in a score{where}", hint)
+    elif scope.spec.combine == "last" and _may_fork(flow, start, end):
+        hint = "say how scores combine: combine='min', 'max', 'mean' or 'error'"
+        message = "several verdicts may be reached at once; the last in the graph counts"
+        yield report("several-terminals", None, message, hint, "warning")
+
+
+def _may_fork(flow: nx.DiGraph[Any], start: object, end: object) -> bool:
+    """Whether two paths may be live at once and not meet again before a score."""
+    meet = nx.immediate_dominators(flow.reverse(copy=False), end)
+    first = nx.immediate_dominators(flow, start)
+    for place in flow:
+        if place is not start and not isinstance(place, Slot):
+            continue
+        after = {target for target in flow.successors(place) if target in meet}
+        ways = len(after)
+        if isinstance(place, Slot):
+            verdicts = {target for _, target in place.branches} - set(place.activates)
+            # What is read only because it chose this place goes on here and nowhere else.
+            chosen = set(place.pulls()) & _above(place, first)
+            ways = len(after - verdicts - chosen) + bool(after & verdicts)
+        if ways > 1 and meet.get(place) is end:
+            return True
+    return False
+
+
+def _above(place: object, first: dict[Any, Any]) -> set[Any]:
+    """What `place` is never live without, by immediate dominators."""
+    found: set[Any] = set()
+    while first.get(place) not in (None, place):
+        place = first[place]
+        found.add(place)
+    return found
+
+
+def _threshold(scope: Scope, report: Reporter) -> Iterator[Problem]:
+    spec = scope.spec
+    threshold = 1.0 if spec.strict else spec.threshold
+    if not isinstance(threshold, int | float) or not 0 <= threshold <= 1:
+        return
+    if not scope.terminals:
+        return
+    scores = [slot.score if slot.kind == "verdict" else None for slot in scope.terminals]
+    known = [score for score in scores if score is not None]
+    if len(known) < len(scores):
+        return
+    if max(known) < threshold:
+        message = f"no verdict reaches the threshold {threshold}; the best is {max(known)}"
+        yield report(
+            "threshold-unreachable", None, message, "lower it, or raise a score", "warning"
+        )
+    elif min(known) >= threshold:
+        message = f"every verdict meets the threshold {threshold}; the worst is {min(known)}"
+        yield report("threshold-trivial", None, message, "raise it, or lower a score", "warning")
+
+
+def _circular(slots: Iterable[Slot], report: Reporter) -> Problem:
+    names = ", ".join(repr(slot.name) for slot in slots if slot.kind == "node")
+    hint = "name what may be missing in inputs=, which makes it run, or make it a root"
+    message = f"they wait to learn whether something runs that depends on them: {names}"
+    return report("circular-liveness", None, message, hint)

@@ -1,0 +1,162 @@
+"""What can be known before a run about who will be live.
+
+Everything here walks the graph of causes, from the start along verdicts, hand-overs and
+reads. The walks are iterative.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Literal
+
+import networkx as nx
+
+from dagengine.compiler.slots import Scope, Slot, order
+
+Start = Literal["start"]
+START: Start = "start"  # where liveness comes from; networkx has no use for None
+
+
+def cause_graph(slots: Iterable[Slot]) -> nx.DiGraph[Slot | Start]:
+    """Edges along which liveness spreads, from the start."""
+    graph: nx.DiGraph[Slot | Start] = nx.DiGraph()
+    graph.add_node(START)
+    for slot in slots:
+        graph.add_node(slot)
+        if slot.root:
+            graph.add_edge(START, slot)
+        graph.add_edges_from((slot, target) for target in slot.leads_to())
+    return graph
+
+
+def find_given(scope: Scope) -> None:
+    """Mark the slots that are live whenever their metric is, whatever its verdicts are."""
+    waiting = [scope.slots[root] for root in scope.spec.graph.root_nodes]
+    while waiting:
+        slot = waiting.pop()
+        if not slot.given:
+            slot.given = True
+            waiting += [*slot.activates, *slot.pulls()]
+
+
+def find_tangles(slots: Iterable[Slot]) -> None:
+    """Find slots that may make each other live: a node, say, and a later one that reads it.
+
+    Counting lost causes would never tell that such slots are dead. What is live whenever
+    its metric is dies with it.
+    """
+    graph: nx.DiGraph[Slot] = nx.DiGraph()
+    for slot in slots:
+        graph.add_edges_from((slot, target) for target in slot.leads_to() if not target.given)
+    for group in nx.strongly_connected_components(graph):
+        if len(group) > 1:
+            for slot in group:
+                slot.tangle = frozenset(group)
+
+
+def circular_waits(slots: Iterable[Slot]) -> list[Slot]:
+    """Slots that would wait for ever, each to learn what only the others can decide.
+
+    In the graph, (slot, False) is knowing whether a slot is live, (slot, True) its value.
+    Only readers of something that may be dead have to know the former. Every metric is
+    looked at by itself: nothing outside waits for a part of a nested one, and its parts
+    wait for nothing outside once it is live.
+    """
+    graph: nx.DiGraph[tuple[Slot, bool]] = nx.DiGraph()
+    for slot in slots:
+        known, value = (slot, False), (slot, True)
+        graph.add_edges_from(((source.slot, True), value) for source in slot.sources)
+        unsure = (source.slot for source in slot.sources if not source.certain)
+        graph.add_edges_from(((source, False), value) for source in unsure)
+        open_targets = (target for target in slot.leads_to() if not target.given)
+        graph.add_edges_from((known, (target, False)) for target in open_targets)
+        verdicts = (target for _, target in slot.branches if not target.given)
+        graph.add_edges_from((value, (target, False)) for target in verdicts)
+    parts = nx.strongly_connected_components(graph)
+    circles = (part for part in parts if len(part) > 1 and any(value for _, value in part))
+    return sorted({slot for part in circles for slot, _ in part}, key=order)
+
+
+def _live_with(slots: Iterable[Slot], causes: nx.DiGraph[Slot | Start]) -> set[Slot]:
+    """Slots that are never live without one of `slots` being live.
+
+    These are the slots themselves, their readers and the parents that hand on to them,
+    and so on.
+    """
+    waiting = list(slots)
+    certain = set(waiting)
+    while waiting:
+        for before in _bringers(waiting.pop(), causes):
+            if before not in certain:
+                certain.add(before)
+                waiting.append(before)
+    return certain
+
+
+def _bringers(slot: Slot, causes: nx.DiGraph[Slot | Start]) -> list[Slot]:
+    """Slots that make `slot` live by being live themselves: verdicts have no part in it."""
+    return [
+        before
+        for before in causes.predecessors(slot)
+        if before != START and (slot in before.activates or slot in before.pulls())
+    ]
+
+
+def _reachable(causes: nx.DiGraph[Slot | Start], goal: Slot, avoiding: set[Slot]) -> bool:
+    """Whether liveness can get from the start to `goal` without touching `avoiding`."""
+    if goal in avoiding:
+        return False
+    seen: set[Slot | Start] = {START}
+    waiting: list[Slot | Start] = [START]
+    while waiting:
+        for after in causes.successors(waiting.pop()):
+            if after is goal:
+                return True
+            if after not in seen and after not in avoiding:
+                seen.add(after)
+                waiting.append(after)
+    return False
+
+
+class _Dominators:
+    """Which slots are live only after certain others."""
+
+    def __init__(self, causes: nx.DiGraph[Slot | Start]) -> None:
+        parents = nx.immediate_dominators(causes, START)
+        self._children: dict[Slot | Start | None, list[Slot]] = {}
+        for slot, parent in parents.items():
+            if slot != START:
+                self._children.setdefault(parent, []).append(slot)
+
+    def below(self, tops: set[Slot]) -> set[Slot]:
+        """Slots strictly dominated by one of `tops`."""
+        found: set[Slot] = set()
+        waiting: list[Slot] = list(tops)
+        while waiting:
+            for child in self._children.get(waiting.pop(), ()):
+                if child not in found:
+                    found.add(child)
+                    waiting.append(child)
+        return found
+
+
+def mark_uncertain(slots: Iterable[Slot], causes: nx.DiGraph[Slot | Start]) -> None:
+    """Mark the sources that may be dead although their reader is live."""
+    dominators: _Dominators | None = None
+    below: dict[Slot, set[Slot]] = {}
+    for slot in slots:
+        for source in slot.sources:
+            if source.pulled or source.slot.given:
+                continue
+            if set(causes.predecessors(slot)) == {source.slot}:
+                continue
+            dominators = dominators or _Dominators(causes)
+            if source.slot not in below:
+                below[source.slot] = dominators.below(_live_with([source.slot], causes))
+            if slot not in below[source.slot]:
+                source.certain = only_after(slot, [source.slot], causes)
+
+
+def only_after(slot: Slot, others: Iterable[Slot], causes: nx.DiGraph[Slot | Start]) -> bool:
+    """Whether `slot` is never live without one of `others` being live."""
+    return not _reachable(causes, slot, _live_with(others, causes))

@@ -1,0 +1,82 @@
+"""The places of one metric: what a wired graph consists of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from dagengine.graph.graph import MetricSpec
+from dagengine.graph.node import BaseNode
+
+SlotKind = Literal["node", "verdict", "metric"]
+
+
+@dataclass(slots=True, eq=False)
+class Source:
+    """Something a slot reads; `pulled` when the reader makes it live."""
+
+    slot: Slot
+    label: str
+    pulled: bool
+    certain: bool = True
+
+
+@dataclass(slots=True, eq=False)
+class Scope:
+    """The slots of one metric; a nested one is what its `owner` slot stands for."""
+
+    spec: MetricSpec
+    owner: Slot | None = None
+    slots: dict[Any, Slot] = field(default_factory=dict)
+    terminals: list[Slot] = field(default_factory=list)
+
+    def prefix(self) -> str:
+        """Names of the enclosing nested metrics, for slot names."""
+        return f"{self.owner.name} > " if self.owner else ""
+
+
+@dataclass(slots=True, eq=False)
+class Slot:
+    """One place of a metric; `rank` is its place in the metric's topological order."""
+
+    scope: Scope
+    kind: SlotKind
+    name: str
+    node: BaseNode | None = None
+    score: float | None = None
+    nested: Scope | None = None
+    root: bool = False
+    given: bool = False  # live whenever its metric is
+    grades: bool = False
+    branches: list[tuple[Any, Slot]] = field(default_factory=list)
+    activates: list[Slot] = field(default_factory=list)
+    sources: list[Source] = field(default_factory=list)
+    tangle: frozenset[Slot] = frozenset()  # slots that may make each other live, if any
+    generation: int = 0
+    rank: int = 0
+
+    @property
+    def always(self) -> bool:
+        """Whether it is live in every case."""
+        return self.given and self.scope.owner is None
+
+    def pulls(self) -> Iterator[Slot]:
+        """Inputs: this slot's liveness makes them live."""
+        return (source.slot for source in self.sources if source.pulled)
+
+    def leads_to(self) -> Iterator[Slot]:
+        """Slots whose liveness has this slot as a cause."""
+        yield from (target for _, target in self.branches)
+        yield from self.activates
+        yield from self.pulls()
+
+
+def label_of(node: BaseNode) -> str:
+    """Under which name readers of a node refer to its output."""
+    return node.output_label or node.title
+
+
+def order(slot: Slot) -> tuple[int, str]:
+    """A place that depends on the graph alone, not on the order of declaration."""
+    return slot.generation, slot.name

@@ -1,0 +1,261 @@
+"""What is wrong with a graph as it is written, before anything is connected."""
+
+from __future__ import annotations
+
+import difflib
+import typing
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import networkx as nx
+
+from dagengine.errors import Problem, Severity
+from dagengine.graph.graph import Graph, MetricSpec, as_digraph
+from dagengine.graph.node import Branch
+from dagengine.graph.nodes import (
+    BaseNode,
+    BinaryJudgementNode,
+    CodeNode,
+    NonBinaryJudgementNode,
+    RatingNode,
+    VerdictNode,
+)
+from dagengine.test_case import is_known_field, known_fields
+
+# With one of these the graph cannot be expanded, so what depends on that must wait.
+UNWIRABLE = frozenset(
+    {"cycle", "metric-cycle", "not-a-node", "no-root", "verdict-misplaced", "verdict-root"}
+    | {"bare-child", "verdict-target", "verdict-duplicate", "verdict-type"}
+)
+
+
+_DEEPEST = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Reporter:
+    """Makes problems that name the metric and the node."""
+
+    metric: str
+
+    def __call__(
+        self,
+        code: str,
+        node: BaseNode | str | None,
+        message: str,
+        hint: str,
+        severity: Severity = "error",
+    ) -> Problem:
+        title = node.title if isinstance(node, BaseNode) else node
+        where = f"metric {self.metric!r}" + (f", node {title!r}" if title else "")
+        return Problem(code, where, message, hint, severity)
+
+
+def written(
+    spec: MetricSpec, above: tuple[Graph, ...], seen: set[Graph] | None = None
+) -> Iterator[Problem]:
+    """Problems of the graph as it is written, nested metrics included."""
+    report = Reporter(spec.name)
+    seen = set() if seen is None else seen
+    if spec.graph in above:
+        hint = "let the inner verdict lead to a score or to another metric"
+        yield report("metric-cycle", None, "the metric contains itself under a verdict", hint)
+        return
+    if len(above) > _DEEPEST:
+        hint = "put the innermost metrics side by side, or combine them in code"
+        yield report("nested-too-deep", None, f"more than {_DEEPEST} metrics in each other", hint)
+        return
+    if not isinstance(spec.graph, Graph):
+        hint = "wrap the node: DAG(root_node=…)"
+        yield report("no-root", None, f"the graph is {spec.graph!r:.80}", hint)
+        return
+    yield from _settings(spec, report)
+    if not spec.graph.root_nodes:
+        yield report("no-root", None, "the graph has no root node", "pass root_node= to DAG")
+        return
+    misfits = list(_misfits(spec.graph, report))
+    yield from misfits
+    nodes = spec.graph.nodes()
+    for node in nodes:
+        yield from _node_problems(node, report)
+        for branch in node.branches():
+            if hasattr(branch.target, "spec"):
+                inner = branch.target.spec()
+                # A metric that is still open is a cycle; one that is done needs no second look.
+                if inner.graph in (*above, spec.graph) or inner.graph not in seen:
+                    yield from written(inner, (*above, spec.graph), seen)
+                    seen.add(inner.graph)
+    if not misfits:
+        yield from _cycle(nodes, report)
+
+
+def _settings(spec: MetricSpec, report: Reporter) -> Iterator[Problem]:
+    low, high = 0.0, 1.0
+    if spec.threshold is not None and not (
+        isinstance(spec.threshold, int | float) and low <= spec.threshold <= high
+    ):
+        hint = "use a number from 0 to 1, or None for a score without pass or fail"
+        yield report("threshold-range", None, f"the threshold is {spec.threshold!r}", hint)
+    if spec.combine not in ("last", "min", "max", "mean", "error"):
+        hint = "use last, min, max, mean or error"
+        yield report("combine", None, f"combine is {spec.combine!r}", hint)
+
+
+def _misfits(graph: Graph, report: Reporter) -> Iterator[Problem]:
+    """Things that stand where only a node may stand."""
+    for root in graph.root_nodes:
+        if isinstance(root, VerdictNode):
+            hint = "start from the task or judgement whose verdict this is"
+            yield report("verdict-root", root, "a verdict cannot be a root", hint)
+        elif not isinstance(root, BaseNode):
+            yield _not_a_node(repr(root), "root_node", report)
+    for node in graph.nodes():
+        for role, others in (("children", node.children), ("inputs", node.inputs)):
+            for other in others:
+                if not isinstance(other, BaseNode):
+                    yield _not_a_node(repr(other), f"{role} of {node.title!r}", report)
+                elif isinstance(other, VerdictNode) and not _may_have_verdicts(node, role):
+                    hint = "put the verdict under the judgement that decides it"
+                    message = f"{other.title} stands among the {role} of a {node.kind} node"
+                    yield report("verdict-misplaced", node, message, hint)
+
+
+def _not_a_node(what: str, role: str, report: Reporter) -> Problem:
+    return report("not-a-node", None, f"{role} contains {what}", "use a node of dagengine")
+
+
+def _may_have_verdicts(node: BaseNode, role: str) -> bool:
+    judgement = (BinaryJudgementNode, NonBinaryJudgementNode, CodeNode)
+    return role == "children" and isinstance(node, judgement)
+
+
+def _cycle(nodes: Iterable[BaseNode], report: Reporter) -> Iterator[Problem]:
+    graph = as_digraph(nodes)
+    if nx.is_directed_acyclic_graph(graph):
+        return
+    looping = (part for part in nx.strongly_connected_components(graph) if len(part) > 1)
+    part = next(looping, None) or {node for node in graph if graph.has_edge(node, node)}
+    # In the order of mention, so that the same cycle is drawn every time.
+    edges = nx.find_cycle(graph.subgraph(part), [node for node in graph if node in part])
+    titles = [edge[0].title for edge in edges]
+    drawn = " -> ".join([*titles, titles[0]])
+    hint = "remove one of these edges, or give the repeated step a node of its own"
+    yield report("cycle", edges[0][0], f"the graph runs in a circle: {drawn}", hint)
+
+
+def _node_problems(node: BaseNode, report: Reporter) -> Iterator[Problem]:
+    yield from _fields(node, report)
+    if isinstance(node, BinaryJudgementNode | NonBinaryJudgementNode | CodeNode):
+        yield from _verdicts(node, report)
+    if isinstance(node, RatingNode) and not isinstance(node.scale, Mapping):
+        low, high = node.scale
+        if not (isinstance(low, int) and isinstance(high, int) and low < high):
+            hint = "use two whole numbers, the worst first, for instance (0, 10)"
+            yield report("scale-range", node, f"the scale is {node.scale!r}", hint)
+    if node.asks and not node.text.strip():
+        yield report("empty-text", node, "there is nothing to ask", "write what is asked")
+
+
+def _fields(node: BaseNode, report: Reporter) -> Iterator[Problem]:
+    for path in node.evaluation_params:
+        if not is_known_field(path):
+            hint = did_you_mean(path, known_fields())
+            yield report("field-unknown", node, f"no test case has a field {path!r}", hint)
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    names = sorted(set(known))
+    close = difflib.get_close_matches(word, names, n=1, cutoff=0.6)
+    return f"did you mean {close[0]!r}?" if close else f"known are {', '.join(names) or 'none'}"
+
+
+def _verdicts(node: BaseNode, report: Reporter) -> Iterator[Problem]:
+    branches = node.branches()
+    bare = [branch for branch in branches if branch.bare]
+    if bare:
+        names = ", ".join(repr(b.target) for b in bare)
+        hint = "name the verdict: VerdictNode(verdict=…, child=…)"
+        message = f"no single undeclared verdict is left for {names}"
+        yield report("bare-child", node, message, hint)
+    named = [branch for branch in branches if not branch.bare]
+    yield from _verdict_types(node, named, report)
+    named = [branch for branch in named if isinstance(branch.verdict, str | bool | int)]
+    repeated = [v for v, n in Counter((type(b.verdict), b.verdict) for b in named).items() if n > 1]
+    for _, verdict in repeated:
+        hint = "keep one; a verdict leads to one place"
+        yield report("verdict-duplicate", node, f"verdict {verdict!r} is declared twice", hint)
+    yield from _coverage(node, named, bool(bare), report)
+    for branch in named:
+        yield from _target(node, branch, report)
+    for child in node.children:
+        if isinstance(child, VerdictNode) and None not in (child.score, child.child):
+            hint = "a verdict leads either to a score or to a child"
+            yield report("verdict-both", node, f"{child.title} has a score and a child", hint)
+
+
+def _verdict_types(
+    node: BaseNode, branches: Iterable[Branch], report: Reporter
+) -> Iterator[Problem]:
+    wanted: type[Any] | tuple[type[Any], ...] = (str, bool)
+    if isinstance(node, BinaryJudgementNode):
+        wanted, hint = bool, "a binary judgement has the verdicts True and False"
+    elif isinstance(node, NonBinaryJudgementNode):
+        wanted, hint = str, "a non-binary judgement has verdicts that are strings"
+    else:
+        hint = "a code node has verdicts that are strings, True or False"
+    for branch in branches:
+        if not isinstance(branch.verdict, wanted):
+            yield report("verdict-type", node, f"verdict {branch.verdict!r}", hint)
+        elif isinstance(branch.verdict, str) and not branch.verdict.strip():
+            yield report("verdict-type", node, "a verdict is empty", "write the verdict's words")
+
+
+def _coverage(
+    node: BaseNode, branches: list[Branch], bare: bool, report: Reporter
+) -> Iterator[Problem]:
+    declared = dict.fromkeys(branch.verdict for branch in branches)
+    possible = _possible_verdicts(node)
+    if isinstance(node, NonBinaryJudgementNode) and len(declared) < 2:
+        hint = "declare every verdict the judge may give, at least two"
+        yield report("verdict-missing", node, f"{len(declared)} verdicts are declared", hint)
+    if possible is None or not branches or bare:
+        return
+    for verdict in possible:
+        if verdict not in declared:
+            hint = f"add a verdict node, or {verdict!r}: … to then="
+            yield report("verdict-missing", node, f"verdict {verdict!r} leads nowhere", hint)
+    for verdict in declared:
+        if verdict not in possible and isinstance(node, CodeNode):
+            message = f"verdict {verdict!r} is never returned by {node.text}()"
+            hint = "remove it, or correct the function's return annotation"
+            yield report("unreachable-verdict", node, message, hint, "warning")
+
+
+def _possible_verdicts(node: BaseNode) -> tuple[Any, ...] | None:
+    """All verdicts a node can give, where that is known."""
+    if isinstance(node, BinaryJudgementNode):
+        return (True, False)
+    if isinstance(node, CodeNode):
+        try:
+            returned = typing.get_type_hints(node.function).get("return")
+        except (NameError, TypeError):
+            return None
+        if returned is bool:
+            return (True, False)
+        if typing.get_origin(returned) is typing.Literal:
+            return typing.get_args(returned)
+    return None
+
+
+def _target(node: BaseNode, branch: Branch, report: Reporter) -> Iterator[Problem]:
+    target, verdict = branch.target, branch.verdict
+    if target is None or isinstance(target, BaseNode) or hasattr(target, "spec"):
+        if isinstance(target, VerdictNode):
+            hint = "let the verdict lead to a score, a node or a metric"
+            yield report("verdict-target", node, f"{verdict!r} leads to a verdict", hint)
+        return
+    if isinstance(target, bool) or not isinstance(target, int) or not 0 <= target <= 10:
+        hint = "scores are whole numbers from 0 to 10"
+        yield report("score-range", node, f"verdict {verdict!r} has score {target!r}", hint)

@@ -1,0 +1,240 @@
+"""Who makes whom live, and who waits for whom: one metric's graph as slots.
+
+A *slot* is one place in a metric where something can happen: a node, the terminal behind
+a verdict, or a metric nested under one. Nested metrics are expanded in place, so a slot
+knows its scope. Two relations connect slots:
+
+* **causes** make a slot live: being a root, a verdict that leads to it, a live parent
+  that hands on to it, a live reader that names it as an input;
+* **sources** are waited for: what a slot reads.
+
+A parent that hands on to a gated node (one that some verdict leads to) only feeds it when
+the parent comes before a decision that gates the node; otherwise it makes it live too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import networkx as nx
+
+from dagengine.compiler.liveness import (
+    START,
+    Start,
+    cause_graph,
+    circular_waits,
+    find_given,
+    find_tangles,
+    mark_uncertain,
+    only_after,
+)
+from dagengine.compiler.slots import Scope, Slot, Source, label_of, order
+from dagengine.graph.graph import MetricSpec, as_digraph
+from dagengine.graph.node import BaseNode
+
+
+@dataclass(slots=True)
+class Wiring:
+    """A metric's slots in topological order, and what would keep it from ever ending.
+
+    `circular` slots wait to learn whether something runs that itself depends on them;
+    `idle` slots are those that nothing can ever make live.
+    """
+
+    scope: Scope
+    slots: list[Slot]
+    circular: list[Slot]
+    idle: list[Slot]
+    causes: nx.DiGraph[Slot | Start]
+
+    def certain(self, slot: Slot, others: Iterable[Slot]) -> bool:
+        """Whether `slot` is never live without one of `others` being live."""
+        return only_after(slot, others, self.causes)
+
+
+def wire(spec: MetricSpec) -> Wiring:
+    """Expand and connect one metric whose own graph is acyclic."""
+    scopes = _expand(spec)
+    slots = [slot for scope in scopes for slot in scope.slots.values()]
+    for scope in scopes:
+        _connect(scope)
+    for scope in scopes:
+        _generations(scope)
+    for slot in slots:
+        slot.sources.sort(key=lambda s: (not s.pulled, *((0, "") if s.pulled else order(s.slot))))
+    causes = cause_graph(slots)
+    reached = nx.descendants(causes, START)
+    idle = [slot for slot in slots if slot not in reached]
+    for scope in scopes:
+        find_given(scope)
+    find_tangles(slots)
+    mark_uncertain(slots, causes)
+    _rank(slots)
+    for scope in scopes:
+        scope.terminals.sort(key=lambda slot: slot.generation)
+    return Wiring(
+        scopes[0], sorted(slots, key=lambda s: s.rank), circular_waits(slots), idle, causes
+    )
+
+
+def _expand(spec: MetricSpec) -> list[Scope]:
+    scopes = [Scope(spec)]
+    for scope in scopes:  # grows while we go: nested metrics open scopes of their own
+        for slot in _make_slots(scope):
+            if slot.kind == "metric" and slot.nested is not None:
+                scopes.append(slot.nested)
+    return scopes
+
+
+def _make_slots(scope: Scope) -> list[Slot]:
+    nodes = scope.spec.graph.nodes()
+    names = _unique_names(nodes)
+    read = {source for node in nodes for source in node.inputs}
+    only = scope.owner is not None and len(nodes) == 1 and not nodes[0].branches()
+    for node in nodes:
+        leaf = not node.successors() and not node.branches() and node not in read
+        # A nested metric of one node needs no second name for it.
+        name = scope.owner.name if only and scope.owner else scope.prefix() + names[node]
+        slot = Slot(scope, "node", name, node, grades=leaf and node.grades)
+        scope.slots[node] = slot
+    for node in nodes:
+        _add_targets(scope, scope.slots[node], names[node])
+    scope.terminals += [slot for slot in scope.slots.values() if slot.grades]
+    return list(scope.slots.values())
+
+
+def _unique_names(nodes: Iterable[BaseNode]) -> dict[BaseNode, str]:
+    names: dict[BaseNode, str] = {}
+    seen: dict[str, int] = {}
+    for node in nodes:
+        count = seen[node.title] = seen.get(node.title, 0) + 1
+        names[node] = node.title if count == 1 else f"{node.title} ({count})"
+    return names
+
+
+def _add_targets(scope: Scope, slot: Slot, name: str) -> None:
+    """Terminals and nested metrics behind the verdicts of one node."""
+    assert slot.node is not None
+    for branch in slot.node.branches():
+        target: Slot | None
+        if branch.target is None:
+            continue
+        if isinstance(branch.target, BaseNode):
+            target = scope.slots[branch.target]
+        elif hasattr(branch.target, "spec"):
+            target = _metric_slot(scope, branch.target)
+        else:
+            label = f"{scope.prefix()}{name} = {branch.verdict}"
+            score = branch.target / 10 if isinstance(branch.target, int) else None
+            target = Slot(scope, "verdict", label, score=score, grades=True)
+            scope.slots[slot.node, branch.verdict] = target
+        slot.branches.append((branch.verdict, target))
+
+
+def _metric_slot(scope: Scope, metric: Any) -> Slot:
+    slot = scope.slots.get(id(metric))
+    if slot is None:
+        spec = metric.spec()
+        slot = Slot(scope, "metric", f"{scope.prefix()}{spec.name}", grades=True)
+        slot.nested = Scope(spec, owner=slot)
+        scope.slots[id(metric)] = slot
+    return slot
+
+
+def _connect(scope: Scope) -> None:
+    graph = as_digraph(scope.spec.graph.nodes())
+    gates: dict[BaseNode, set[BaseNode]] = {}
+    for node in graph:
+        for branch in node.branches():
+            if isinstance(branch.target, BaseNode):
+                gates.setdefault(branch.target, set()).add(node)
+    for node in graph:
+        slot = scope.slots[node]
+        for source in node.inputs:
+            slot.sources.append(Source(scope.slots[source], label_of(source), pulled=True))
+        for child in dict.fromkeys(node.successors()):
+            target = scope.slots[child]
+            if node not in child.inputs:
+                target.sources.append(Source(slot, label_of(node), pulled=False))
+            if not _comes_before(graph, node, gates.get(child, set())):
+                slot.activates.append(target)
+    for root in scope.spec.graph.root_nodes:
+        scope.slots[root].root = scope.owner is None
+        if scope.owner is not None:
+            scope.owner.activates.append(scope.slots[root])
+    scope.terminals = [slot for slot in scope.slots.values() if slot.grades]
+
+
+def _comes_before(graph: nx.DiGraph[BaseNode], node: BaseNode, decisions: set[BaseNode]) -> bool:
+    """Whether a path leads from `node` to one of `decisions`."""
+    seen, waiting = {node}, [node] if decisions else []
+    while waiting:
+        for after in graph.successors(waiting.pop()):
+            if after in decisions:
+                return True
+            if after not in seen:
+                seen.add(after)
+                waiting.append(after)
+    return False
+
+
+def _flow(slots: Iterable[Slot]) -> nx.DiGraph[Slot]:
+    """What comes before what: verdicts, hand-overs and everything that is read."""
+    graph: nx.DiGraph[Slot] = nx.DiGraph()
+    for slot in slots:
+        graph.add_node(slot)
+        graph.add_edges_from((slot, target) for _, target in slot.branches)
+        graph.add_edges_from((slot, target) for target in slot.activates)
+        graph.add_edges_from((source.slot, slot) for source in slot.sources)
+    return graph
+
+
+def _generations(scope: Scope) -> None:
+    """Depths within one metric: nested or not, its prompts and its last score are the same."""
+    own = set(scope.slots.values())
+    graph = _flow(own)
+    graph.remove_nodes_from([slot for slot in graph if slot not in own])
+    for depth, generation in enumerate(nx.topological_generations(graph)):
+        for slot in generation:
+            slot.generation = depth
+
+
+def _rank(slots: list[Slot]) -> None:
+    """Number the slots in topological order; a nested metric comes after all of its slots.
+
+    What asks nothing comes before what asks wherever it may: its failure then needs no
+    answer, and its place does not depend on anybody's name.
+    """
+    graph: nx.DiGraph[Any] = _flow(slots)
+    for slot in slots:
+        if slot.nested is not None:
+            graph.add_edges_from((part, _Done(slot)) for part in _inside(slot.nested))
+    sequence = nx.lexicographical_topological_sort(
+        graph, key=lambda item: _free_first(_slot_of(item))
+    )
+    places = [item for item in sequence if isinstance(item, _Done) or item.nested is None]
+    for rank, item in enumerate(places):
+        _slot_of(item).rank = rank
+
+
+@dataclass(frozen=True, slots=True)
+class _Done:
+    """The moment when a nested metric has its result."""
+
+    slot: Slot
+
+
+def _free_first(slot: Slot) -> tuple[bool, int, str]:
+    return slot.node is not None and slot.node.asks, *order(slot)
+
+
+def _slot_of(item: Slot | _Done) -> Slot:
+    return item.slot if isinstance(item, _Done) else item
+
+
+def _inside(scope: Scope) -> Iterator[Any]:
+    """What must be settled before a nested metric is."""
+    for slot in scope.slots.values():
+        yield _Done(slot) if slot.nested is not None else slot

@@ -1,0 +1,15 @@
+"""Data sets in, rows of results out: every format, lazily."""
+
+from dagengine.data.cases import AsyncCases, Cases, read_cases
+from dagengine.data.golden import ConversationalGolden, Golden
+from dagengine.data.result_rows import RowWriter, read_rows
+
+__all__ = [
+    "AsyncCases",
+    "Cases",
+    "ConversationalGolden",
+    "Golden",
+    "RowWriter",
+    "read_cases",
+    "read_rows",
+]

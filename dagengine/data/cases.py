@@ -1,0 +1,266 @@
+"""Test cases and goldens from any source: `read_cases`.
+
+A row that is no test case becomes an `InvalidCase` in its place, so one bad line near the
+end of a long file costs one row of the results and not the run. The first rows are checked
+before anything is asked (`Cases.check`).
+"""
+
+from __future__ import annotations
+
+import difflib
+import itertools
+import json
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, overload
+
+from pydantic import BaseModel, ValidationError
+
+from dagengine.data.golden import GOLDEN_TYPES, ConversationalGolden, Golden
+from dagengine.data.records import Record, Table, table_of
+from dagengine.errors import InputError
+from dagengine.test_case import (
+    CASE_TYPES,
+    ArenaTestCase,
+    ConversationalTestCase,
+    InvalidCase,
+    LLMTestCase,
+    TestCase,
+)
+
+Item = TestCase | Golden | ConversationalGolden | InvalidCase
+
+_TOOLS = frozenset({"tools_called", "expected_tools"})
+_PARSED = _TOOLS | {"context", "retrieval_context", "tags", "turns", "contestants"}
+_PARSED |= {"additional_metadata"}
+
+
+class Cases:
+    """Test cases read lazily: iterate as often as the source allows."""
+
+    def __init__(self, table: Table, convert: _Converter) -> None:
+        self._table = table
+        self._convert = convert
+
+    def __iter__(self) -> Iterator[Item]:
+        return map(self._convert, self._table.read())
+
+    def count(self) -> int | None:
+        """The number of rows, valid or not; None when only reading them would tell."""
+        return self._table.count()
+
+    def check(self) -> list[Item]:
+        """The first 1000 rows (of a list: all), none of which is invalid.
+
+        A source that can be read only once is left alone. Raises InputError for the first
+        invalid row, for an empty file and for a mapped column that no row has.
+        """
+        if self._table.checked == 0:
+            return []
+        records = list(itertools.islice(self._table.read(), self._table.checked))
+        if not records and self._table.name:
+            raise InputError(f"{self._table.name} holds no test case")
+        self._convert.check_columns(records)
+        return [_valid(self._convert(record)) for record in records]
+
+
+class AsyncCases:
+    """Test cases of an async source, read once, as they come."""
+
+    def __init__(self, source: AsyncIterable[Any], convert: _Converter) -> None:
+        self._source = source
+        self._rows: AsyncIterator[Any] | None = None
+        self._convert = convert
+        self._number = itertools.count()
+
+    def __aiter__(self) -> AsyncCases:
+        return self
+
+    async def __anext__(self) -> Item:
+        if self._rows is None:
+            self._rows = aiter(self._source)
+        row = await anext(self._rows)
+        return self._convert(Record(f"case {next(self._number)}", row))
+
+    async def aclose(self) -> None:
+        """Let an async generator clean up."""
+        close = getattr(self._rows, "aclose", None)
+        if close is not None:
+            await close()
+
+
+@overload
+def read_cases(
+    source: str | Path | Iterable[Any],
+    *,
+    map: Mapping[str, str | None] | None = ...,
+    delimiters: Mapping[str, str] | None = ...,
+    goldens: bool = ...,
+    others: bool = ...,
+) -> Cases: ...
+@overload
+def read_cases(
+    source: AsyncIterable[Any],
+    *,
+    map: Mapping[str, str | None] | None = ...,
+    delimiters: Mapping[str, str] | None = ...,
+    goldens: bool = ...,
+    others: bool = ...,
+) -> AsyncCases: ...
+def read_cases(
+    source: Any,
+    *,
+    map: Mapping[str, str | None] | None = None,
+    delimiters: Mapping[str, str] | None = None,
+    goldens: bool = False,
+    others: bool = True,
+) -> Cases | AsyncCases:
+    """Test cases of a JSONL, JSON, CSV, TSV or Parquet file, or of an object in memory.
+
+    `source` is a path, a pandas DataFrame, one split of a Hugging Face data set, or an
+    iterable (also an async one) of test cases or dicts. Rows with `turns` are conversations,
+    rows with `contestants` arena cases. Columns are named like the fields of a test case, or
+    renamed by `map={"question": "input"}`; `map={"notes": None}` leaves a column out. Where
+    text stands for a list it is JSON, or split at the column's delimiter
+    (`delimiters={"context": ";"}`). With `goldens` rows are read as goldens;
+    without `others` only the columns in `map` count.
+
+    Raises InputError for a source that cannot be read and a mapping to no field.
+    """
+    if isinstance(source, Cases | AsyncCases):
+        return source
+    if isinstance(source, (*CASE_TYPES, *GOLDEN_TYPES)):
+        raise InputError(f"test_cases must be a list of test cases, got {source!r:.80}")
+    renamed = {column: field or None for column, field in (map or {}).items()}
+    convert = _Converter(renamed, dict(delimiters or {}), goldens, others)
+    if isinstance(source, AsyncIterable):
+        return AsyncCases(source, convert)
+    return Cases(table_of(source), convert)
+
+
+def strict(cases: Cases) -> Iterator[TestCase | Golden | ConversationalGolden]:
+    """All cases; raises InputError at the first invalid row."""
+    return (_valid(case) for case in cases)
+
+
+def _valid(item: Item) -> Any:
+    if isinstance(item, InvalidCase):
+        raise InputError(str(item))
+    return item
+
+
+@dataclass(frozen=True, slots=True)
+class _Converter:
+    """Turns records into cases: which column is which field, and what a cell means."""
+
+    map: dict[str, str | None]
+    delimiters: dict[str, str]
+    goldens: bool
+    others: bool
+
+    def __post_init__(self) -> None:
+        kinds = GOLDEN_TYPES if self.goldens else CASE_TYPES
+        known = sorted({name for kind in kinds for name in kind.model_fields})
+        for column, field in self.map.items():
+            if field and field not in known:
+                hint = _like(field, known)
+                raise InputError(f"column {column!r}: {field!r} is no field of a case{hint}")
+
+    def check_columns(self, records: Sequence[Record]) -> None:
+        """Raise InputError when a mapped or delimited column is in none of the records."""
+        found = [record.value for record in records if isinstance(record.value, Mapping)]
+        columns = list(dict.fromkeys(str(key) for row in found for key in row))
+        for column in (*self.map, *self.delimiters):
+            if found and self.map.get(column, "") is not None and column not in columns:
+                raise InputError(
+                    f"no row has a column {column!r}{_like(column, columns)}; "
+                    f"there are: {', '.join(columns)}"
+                )
+
+    def __call__(self, record: Record) -> Item:
+        place, value, problem = record
+        if isinstance(value, Mapping):
+            return self._case(place, value)
+        if isinstance(value, (*CASE_TYPES, *GOLDEN_TYPES, InvalidCase)):
+            return value  # type: ignore[return-value]
+        what = f"{type(value).__name__} is neither a test case nor a mapping of fields"
+        return InvalidCase(place, problem or what)
+
+    def _case(self, place: str, row: Mapping[str, Any]) -> Item:
+        try:
+            fields = self._fields(row)
+            return _kind(fields, self.goldens).model_validate(fields)  # type: ignore[return-value]
+        except _CellError as error:
+            return InvalidCase(place, str(error))
+        except ValidationError as error:
+            return InvalidCase(place, _explain(error))
+
+    def _fields(self, row: Mapping[str, Any]) -> dict[str, Any]:
+        fields: dict[str, Any] = {}
+        for column, value in row.items():
+            field = self.map.get(column, column if self.others else None)
+            if not field or value is None:
+                continue
+            if field in fields:
+                raise _CellError(f"two columns give the field {field!r}; leave one out")
+            if isinstance(value, str) and (field in _PARSED or column in self.delimiters):
+                value = self._parsed(column, field, value)
+            fields[field] = value
+        return fields
+
+    def _parsed(self, column: str, field: str, cell: str) -> Any:
+        delimiter = self.delimiters.get(column)
+        if delimiter is not None:
+            parts = [part.strip() for part in cell.split(delimiter)]
+            return [{"name": part} for part in parts] if field in _TOOLS else parts
+        try:
+            return json.loads(cell)
+        except (json.JSONDecodeError, RecursionError):
+            raise _CellError(
+                f"column {column!r} is text where a list or object belongs: write JSON "
+                '(["a", "b"]), or say what separates its items (a delimiter)'
+            ) from None
+
+
+class _CellError(Exception):
+    """What is wrong with the cells of a row."""
+
+
+def _kind(fields: Mapping[str, Any], goldens: bool) -> type[BaseModel]:
+    if goldens:
+        return ConversationalGolden if "scenario" in fields else Golden
+    if "turns" in fields:
+        return ConversationalTestCase
+    return ArenaTestCase if "contestants" in fields else LLMTestCase
+
+
+def _like(name: str, known: Sequence[str]) -> str:
+    near = difflib.get_close_matches(name, known, 1)
+    return f" (did you mean {near[0]!r}?)" if near else ""
+
+
+def _explain(error: ValidationError) -> str:
+    """What is wrong with one row, field by field."""
+    model = next(k for k in (*CASE_TYPES, *GOLDEN_TYPES) if k.__name__ == error.title)
+    parts: list[str] = []
+    for item in error.errors(include_url=False):
+        place = ".".join(str(step) for step in item["loc"])
+        if item["type"] == "extra_forbidden" and len(item["loc"]) == 1:
+            parts.append(_unknown(place, model))
+        elif item["type"] == "extra_forbidden":
+            parts.append(f"unknown field {place!r}")
+        elif item["type"] == "missing":
+            parts.append(f"the field {place!r} is missing")
+        else:
+            parts.append(f"{place or 'the row'}: {item['msg']}")
+    return "; ".join(parts)
+
+
+def _unknown(column: str, model: type[BaseModel]) -> str:
+    known = list(model.model_fields)
+    return (
+        f"unknown field {column!r}{_like(column, known)} ({model.__name__} has: "
+        f"{', '.join(known)}; rename a column with --map {column}=FIELD or leave it out with "
+        f"--map {column}=)"
+    )

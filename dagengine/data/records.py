@@ -1,0 +1,184 @@
+"""Rows of a data set as dicts with their place, from every kind of source, lazily.
+
+Files are read by their suffix: `.csv`, `.tsv`, `.parquet`, `.json` (one array, read whole);
+everything else is JSON lines. Places in text files are physical line numbers; rows of other
+sources count from 0, as their own indexing does.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pydantic_core import from_json
+
+from dagengine.data.parquet import BATCH, count_parquet_rows, parquet_rows
+from dagengine.errors import InputError
+
+# Rows of a file that are looked at before a run starts.
+CHECKED = 1000
+_HINT = "write one JSON object per line (JSON lines); one JSON array belongs in a .json file"
+
+
+class Record(NamedTuple):
+    """One row: where it stands, and its columns, or why they cannot be read."""
+
+    place: str
+    value: Any = None
+    problem: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A source of records.
+
+    `checked` is how many rows may be looked at beforehand: none of a source that can be read
+    only once, all (None) of a list. `count` gives the number of rows without reading them as
+    cases (None: unknown).
+    """
+
+    read: Callable[[], Iterator[Record]]
+    checked: int | None
+    count: Callable[[], int | None]
+    name: str = ""
+
+
+def table_of(source: Any) -> Table:
+    """The records of a file, a data set object, a data frame or an iterable.
+
+    Raises InputError for a file that is not there and for anything else.
+    """
+    if isinstance(source, str | Path):
+        return _file(Path(source))
+    if hasattr(source, "with_format") and hasattr(source, "iter"):
+        return Table(lambda: _numbered(_dataset_rows(source)), CHECKED, lambda: _length(source))
+    if hasattr(source, "iloc") and hasattr(source, "columns"):
+        return Table(lambda: _numbered(_frame_rows(source)), CHECKED, lambda: len(source))
+    if isinstance(source, Iterable) and not isinstance(source, Mapping):
+        checked = None if isinstance(source, Sequence) else 0
+        return Table(lambda: _numbered(source, "case"), checked, lambda: _length(source))
+    raise InputError(
+        f"cannot read cases from {source!r:.80}: give a file, a list or an (async) iterable of "
+        "test cases or dicts, a data frame, or one split of a Hugging Face data set"
+    )
+
+
+def _length(source: Any) -> int | None:
+    return len(source) if hasattr(type(source), "__len__") else None
+
+
+def _numbered(rows: Iterable[Any], word: str = "row") -> Iterator[Record]:
+    return (Record(f"{word} {number}", row) for number, row in enumerate(rows))
+
+
+def _file(path: Path) -> Table:
+    if not path.is_file():
+        raise InputError(f"there is no file {path}")
+    readers: dict[str, tuple[Callable[[], Iterator[Record]], Callable[[], int | None]]] = {
+        ".csv": (lambda: _cells(path, ","), lambda: sum(1 for _ in _cells(path, ","))),
+        ".tsv": (lambda: _cells(path, "\t"), lambda: sum(1 for _ in _cells(path, "\t"))),
+        ".json": (lambda: _array(path), lambda: sum(1 for _ in _array(path))),
+        ".parquet": (lambda: _parquet(path), lambda: count_parquet_rows(path)),
+    }
+    lines = (lambda: _lines(path), lambda: sum(1 for _ in _filled(path)))
+    read, count = readers.get(path.suffix.lower(), lines)
+    return Table(read, CHECKED, count, str(path))
+
+
+def _parquet(path: Path) -> Iterator[Record]:
+    return (Record(f"{path} row {n}", row) for n, row in enumerate(parquet_rows(path)))
+
+
+def _filled(path: Path) -> Iterator[tuple[int, bytes]]:
+    with path.open("rb") as file:
+        for number, line in enumerate(file, 1):
+            if not line.isspace():
+                yield number, line
+
+
+def _lines(path: Path) -> Iterator[Record]:
+    for number, line in _filled(path):
+        place = f"{path} line {number}"
+        try:
+            yield Record(place, from_json(line))
+        except ValueError:
+            yield _line(place, line)
+
+
+def _line(place: str, line: bytes) -> Record:
+    """A line that the fast reader refused: broken, or JSON that only Python's own takes."""
+    try:
+        return Record(place, json.loads(line.decode("utf-8-sig")))
+    except RecursionError:
+        return Record(place, problem="nested too deeply")
+    except UnicodeDecodeError as error:
+        return Record(place, problem=f"not UTF-8 (byte {error.start + 1} of the line)")
+    except json.JSONDecodeError as error:
+        problem = f"not JSON: {error.msg} at column {error.colno}; {_HINT}"
+        return Record(place, problem=problem)
+
+
+def _array(path: Path) -> Iterator[Record]:
+    """The objects of one JSON array. The whole file is in memory: only lines can stream."""
+    try:
+        items = json.loads(path.read_text(encoding="utf-8-sig"))
+    except (json.JSONDecodeError, RecursionError, UnicodeDecodeError) as error:
+        raise InputError(f"{path} is not one JSON array: {error}") from None
+    if not isinstance(items, list):
+        raise InputError(f"{path} must hold one JSON array of objects, not {type(items).__name__}")
+    return (Record(f"{path} row {number}", item) for number, item in enumerate(items))
+
+
+def _cells(path: Path, delimiter: str) -> Iterator[Record]:
+    """Rows of a CSV file with a header; an empty cell is an absent one."""
+    csv.field_size_limit(sys.maxsize)  # the library's own limit is shorter than a document
+    with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
+        reader = csv.reader(file, delimiter=delimiter)
+        header = next(reader, [])
+        if len(set(header)) != len(header):
+            raise InputError(f"{path} line 1: two columns have the same name")
+        while True:
+            place = f"{path} line {reader.line_num + 1}"
+            try:
+                row = next(reader, None)
+            except csv.Error as error:
+                yield Record(place, problem=f"not {path.suffix}: {error}")
+                continue
+            if row is None:
+                return
+            if row:  # not a blank line
+                yield _row(place, header, row)
+
+
+def _row(place: str, header: list[str], row: list[str]) -> Record:
+    if len(row) != len(header):
+        problem = f"{len(row)} cells, but the header names {len(header)} columns"
+        return Record(place, problem=problem)
+    if any("\udc80" <= char <= "\udcff" for cell in row if not cell.isascii() for char in cell):
+        return Record(place, problem="not UTF-8")
+    return Record(place, {key: cell for key, cell in zip(header, row, strict=True) if cell})
+
+
+def _dataset_rows(source: Any) -> Iterator[dict[str, Any]]:
+    """Rows of a Hugging Face data set, in the form that costs the least."""
+    for batch in source.with_format("arrow").iter(batch_size=BATCH):
+        yield from batch.to_pylist()
+
+
+def _frame_rows(frame: Any) -> Iterator[dict[str, Any]]:
+    """Rows of a data frame; what it counts as missing is absent."""
+    for start in range(0, len(frame), BATCH):
+        part = frame.iloc[start : start + BATCH]
+        plain = part.astype(object)
+        for row in plain.where(part.notna(), None).to_dict("records"):
+            yield {key: _plain(value) for key, value in row.items()}
+
+
+def _plain(value: Any) -> Any:
+    """The list inside an array cell."""
+    return value.tolist() if hasattr(value, "tolist") else value

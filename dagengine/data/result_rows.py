@@ -1,0 +1,145 @@
+"""Rows of results in files: JSON lines, or Parquet with one flat row per case and metric."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Protocol
+
+from pydantic import TypeAdapter, ValidationError
+
+from dagengine.data.parquet import ParquetWriter, parquet_rows
+from dagengine.data.records import table_of
+from dagengine.errors import InputError
+from dagengine.results import CaseResult
+
+_TEXT, _NUMBER = "string", "float64"
+_COLUMNS = (
+    ("index", "int64"),
+    ("case", _TEXT),
+    ("metric", _TEXT),
+    ("score", _NUMBER),
+    ("success", "bool"),
+    ("outcome", _TEXT),
+    ("reason", _TEXT),
+    ("threshold", _NUMBER),
+    ("raw_score", _NUMBER),
+    ("mode", _TEXT),
+    ("failure", _TEXT),
+    ("path", _TEXT),
+    ("steps", _TEXT),
+)
+_JSON = json.JSONEncoder(ensure_ascii=False)
+_NESTED = ("failure", "path", "steps")  # JSON text in their cells
+
+
+class _Writer(Protocol):
+    def write(self, row: dict[str, Any]) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class RowWriter:
+    """Writes rows as they come; the suffix of the file decides the format.
+
+    An earlier file is kept until there is a first row. Use it as a context manager: on the
+    way out, also by an exception, the file is closed and readable. JSON lines are complete
+    after every row, even when the process is killed; Parquet is written 2048 results at a
+    time, and readable only once it is closed.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        """Raises InputError for a suffix other than .jsonl and .parquet."""
+        self.path = Path(path)
+        if self.path.suffix not in _WRITERS:
+            raise InputError(f"results go to a .jsonl or a .parquet file, not to {self.path.name}")
+        self.count = 0
+        self._writer: _Writer | None = None
+
+    def __enter__(self) -> RowWriter:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._writer is not None:
+            self._writer.close()
+
+    def add(self, row: CaseResult) -> None:
+        """Write one row."""
+        if self._writer is None:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self._writer = _WRITERS[self.path.suffix](self.path)
+        self._writer.write(row.as_dict())
+        self.count += 1
+
+
+class _Lines:
+    """One JSON object per case."""
+
+    def __init__(self, path: Path) -> None:
+        # A lone surrogate comes out as the JSON escape it needs to be.
+        self._file = path.open("w", encoding="utf-8", errors="backslashreplace")
+
+    def write(self, row: dict[str, Any]) -> None:
+        self._file.write(_JSON.encode(row) + "\n")
+        self._file.flush()
+
+    def close(self) -> None:
+        self._file.close()
+
+
+class _Flat:
+    """One row of columns per case and metric."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = ParquetWriter(path, _COLUMNS)
+        self.close = self._file.close
+
+    def write(self, row: dict[str, Any]) -> None:
+        for metric in row["metrics"]:
+            flat = {"index": row["index"], "case": row["case"], **metric}
+            flat |= {name: _json(flat[name]) for name in _NESTED}
+            self._file.write({name: _utf8(value) for name, value in flat.items()})
+
+
+_WRITERS: dict[str, type[_Lines] | type[_Flat]] = {".jsonl": _Lines, ".parquet": _Flat}
+
+
+def _json(value: Any) -> str | None:
+    return None if value is None else json.dumps(value)
+
+
+def _utf8(value: Any) -> Any:
+    """Text without lone surrogates, which Arrow does not take."""
+    if not isinstance(value, str) or value.isascii():
+        return value
+    return value.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def read_rows(path: str | Path) -> Iterator[CaseResult]:
+    """Rows that a run wrote, lazily; raises InputError that names the line or row."""
+    target, adapter = Path(path), TypeAdapter(CaseResult)
+    for place, value in _parquet(target) if target.suffix == ".parquet" else _lines(target):
+        try:
+            yield adapter.validate_python(value)
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            where = ".".join(str(step) for step in first["loc"])
+            raise InputError(f"{place}: no result of a run ({where}: {first['msg']})") from None
+
+
+def _lines(path: Path) -> Iterator[tuple[str, Any]]:
+    for record in table_of(path).read():
+        if record.problem is not None:
+            raise InputError(f"{record.place}: {record.problem}")
+        yield record.place, record.value
+
+
+def _parquet(path: Path) -> Iterator[tuple[str, Any]]:
+    """Rows put together again: the results of one case stand next to each other."""
+    if not path.is_file():
+        raise InputError(f"there is no file {path}")
+    for index, group in itertools.groupby(parquet_rows(path), lambda row: row.get("index")):
+        metrics = [row | {n: json.loads(row[n]) for n in _NESTED if row.get(n)} for row in group]
+        yield f"{path} case {index}", {**metrics[0], "metrics": metrics}

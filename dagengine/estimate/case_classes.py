@@ -1,0 +1,151 @@
+"""Cases of one shape: what is foreseen of one of them holds for all."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+
+from dagengine.compiler.plan import Plan
+from dagengine.estimate.lookahead import Foresight, Prospect
+from dagengine.estimate.paths import Outlook, Paths, Walker
+from dagengine.estimate.values import Span
+from dagengine.graph.node import Asked
+from dagengine.test_case import TestCase, read_field
+
+# Shapes kept at hand.
+_SHAPES = 10_000
+_NONE = Asked.exactly(0)
+
+
+@dataclass(slots=True)
+class Shape:
+    """Everything that is equal for cases of one shape."""
+
+    paths: dict[int, Paths]
+    metrics: dict[int, Span]  # without what follows
+    reasons: dict[int, Span]
+    whole: Span
+    worded: int
+    units: dict[int, Span]
+    chances: dict[int, float]
+    sure: frozenset[int]
+    depth: int
+
+
+class Shapes:
+    """The shapes of the cases of a plan; two cases with the same outlook have the same one."""
+
+    def __init__(self, plan: Plan, walker: Walker, foresight: Foresight) -> None:
+        self._plan, self._walker, self._foresight = plan, walker, foresight
+        self.units_of = [_units(plan, metric) for metric in range(len(plan.metrics))]
+        self._known: dict[object, Shape] = {}
+        self._find_paths = lru_cache(_SHAPES)(self._paths)
+        self._wanted_by = lru_cache(_SHAPES)(self._wanted)
+
+    def look(self, case: TestCase) -> tuple[Shape, Mapping[int, Prospect]]:
+        """The shape of a case, and what is foreseen of its units."""
+        metrics = tuple(
+            metric.index
+            for metric in self._plan.metrics
+            if all(read_field(case, path) is not None for path, _ in metric.required)
+        )
+        found = self._foresight.look(case, self._wanted_by(metrics))
+        key = metrics, tuple((p.outlook, p.asked, len(p.keys)) for p in found.values())
+        shape = self._known.get(key)
+        if shape is None:
+            if len(self._known) >= _SHAPES:
+                self._known.clear()
+            shape = self._known[key] = self._shape(metrics, found)
+        return shape, found
+
+    def _wanted(self, metrics: tuple[int, ...]) -> tuple[int, ...]:
+        return tuple(sorted({unit for metric in metrics for unit in self.units_of[metric]}))
+
+    def _paths(self, metric: int, outlooks: tuple[Outlook, ...]) -> Paths:
+        units = self.units_of[metric]
+        return self._walker.paths(metric, dict(zip(units, outlooks, strict=True)))
+
+    def _shape(self, metrics: tuple[int, ...], found: Mapping[int, Prospect]) -> Shape:
+        paths = {
+            metric: self._find_paths(metric, tuple(found[u].outlook for u in self.units_of[metric]))
+            for metric in metrics
+            if self.units_of[metric]
+        }
+        asked = {u: _NONE if self._plan.units[u].constant else p.asked for u, p in found.items()}
+        chances: dict[int, float] = {}
+        for one in paths.values():
+            for unit, chance in one.chances().items():
+                chances[unit] = 1 - (1 - chances.get(unit, 0.0)) * (1 - chance)
+        sure = frozenset().union(*(one.sure for one in paths.values()))
+        reasons = {metric: self._reason(metric, paths.get(metric)) for metric in metrics}
+        words = {u: 0 if self._plan.units[u].constant else len(p.keys) for u, p in found.items()}
+        return Shape(
+            paths=paths,
+            metrics={
+                metric: _joint({metric: one}, asked, one.chances()) for metric, one in paths.items()
+            },
+            reasons=reasons,
+            whole=_joint(paths, asked, chances) + sum(reasons.values(), Span()),
+            worded=_joint(paths, {u: Asked.exactly(n) for u, n in words.items()}, chances).least,
+            units={u: _unit_span(p.asked, u in sure, chances.get(u)) for u, p in found.items()},
+            chances=chances,
+            sure=sure,
+            depth=max((p.depth for one in paths.values() for p in one.found), default=0)
+            + sum(reason.most or 0 for reason in reasons.values()),
+        )
+
+    def _reason(self, metric: int, paths: Paths | None) -> Span:
+        """The last question of a metric whose reason the judge writes."""
+        spec = self._plan.metrics[metric].spec
+        if not (spec.judged_reason and spec.include_reason):
+            return Span()
+        found = paths.found if paths else ()
+        fails = [path.weight for path in found if path.fails]
+        least = not fails and not _may_turn_away(self._plan, metric)
+        return Span(int(least), 1 - sum(fails), int(not found or len(fails) < len(found)))
+
+
+def _units(plan: Plan, metric: int) -> tuple[int, ...]:
+    """The units of a metric in order; none when it puts no question."""
+    slots = (plan.slots[number] for number in plan.metrics[metric].slots)
+    units = sorted({slot.unit for slot in slots if slot.unit >= 0})
+    nodes = [plan.units[unit].node for unit in units]
+    return tuple(units) if any(n.asks or (n.whole_case and n.grades) for n in nodes) else ()
+
+
+def _may_turn_away(plan: Plan, metric: int) -> bool:
+    """Whether code at the end may find that there is nothing to judge, and give no score."""
+    slots = [plan.slots[number] for number in plan.metrics[metric].slots]
+    ends = [plan.units[slot.unit].node for slot in slots if slot.grades and slot.unit >= 0]
+    return any(not node.asks for node in ends)
+
+
+def _joint(
+    paths: Mapping[int, Paths], asked: Mapping[int, Asked], chances: Mapping[int, float]
+) -> Span:
+    """Questions of several metrics on one case, units that they share counted once."""
+    size = max(asked, default=-1) + 1
+    low, high = [0] * size, [0] * size
+    for unit, one in asked.items():
+        low[unit], high[unit] = one.least, one.most or 0
+    likely = sum(chance * asked[unit].likely for unit, chance in chances.items())
+    shared_most = shared_least = 0
+    unbounded = any(asked[unit].most is None for one in paths.values() for unit in one.possible)
+    for unit in chances:
+        sure = sum(unit in one.sure for one in paths.values())
+        possible = sum(unit in one.possible for one in paths.values())
+        shared_most += max(sure - 1, 0) * high[unit]
+        shared_least += max(possible - 1, 0) * high[unit]
+    certain = frozenset().union(*(one.sure for one in paths.values()))
+    least = sum(low[unit] for unit in certain)
+    if not unbounded:
+        least = max(least, sum(one.least(low) for one in paths.values()) - shared_least)
+    most = sum(one.most(high) for one in paths.values()) - shared_most
+    return Span(least, likely, None if unbounded else most)
+
+
+def _unit_span(asked: Asked, sure: bool, chance: float | None) -> Span:
+    if chance is None:
+        return Span()
+    return Span(asked.least * sure, chance * asked.likely, asked.most)

@@ -1,0 +1,252 @@
+"""What a run will ask before it asks anything: a plan and cases in, bounds and likelihoods out.
+
+The bounds hold for the questions of every run in which each metric gets its score: a
+failure that cannot be foreseen ends a metric early. Attempts after transient failures and
+answers asked for again come on top. Cases are looked at one by one and not kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from dagengine.compiler.plan import Plan, Unit
+from dagengine.estimate.case_classes import Shape, Shapes
+from dagengine.estimate.duplicates import EqualQuestions
+from dagengine.estimate.lookahead import Foresight, Prospect
+from dagengine.estimate.paths import Odds, Path, Paths, Walker
+from dagengine.estimate.values import (
+    NO_QUESTIONS,
+    Estimate,
+    JudgeEstimate,
+    MetricEstimate,
+    NodeEstimate,
+    Span,
+    WorstPath,
+)
+from dagengine.results import CaseResult, Verdict
+from dagengine.test_case import TestCase
+
+# Tokens of a question for a reason, and of its answer.
+_REASON_INPUT, _REASON_OUTPUT = 300, 60
+
+
+def verdicts_of(rows: Iterable[CaseResult]) -> Odds:
+    """How often each decision of an earlier run gave each verdict."""
+    odds: dict[tuple[str, str], dict[Verdict, float]] = {}
+    for row in rows:
+        for result in row.metrics:
+            for node, verdict in result.path:
+                seen = odds.setdefault((result.metric, node), {})
+                seen[verdict] = seen.get(verdict, 0) + 1
+    return odds
+
+
+def estimate(
+    plan: Plan,
+    cases: Iterable[TestCase],
+    *,
+    judges: Sequence[str] | None = None,
+    items: int = 10,
+    odds: Odds | None = None,
+) -> Estimate:
+    """What running a plan over cases will ask; asks nothing and keeps no case.
+
+    `judges` identify the judges in the order of `plan.models`. `items` is the assumed length
+    of lists that only a judge's answer brings. `odds` weigh verdicts (see `verdicts_of`);
+    without them all verdicts of a decision are equally likely.
+    """
+    names = judges or [str(model or "default") for model in plan.models]
+    shapes = Shapes(plan, Walker(plan, odds), Foresight(plan, names, items))
+    counting = _Counting(plan, shapes, names)
+    for case in cases:
+        counting.add(case)
+    return counting.estimate()
+
+
+class _Counting:
+    """Sums over the cases seen so far."""
+
+    def __init__(self, plan: Plan, shapes: Shapes, judges: Sequence[str]) -> None:
+        self.plan, self.shapes, self.judges = plan, shapes, judges
+        self.cases = self.depth = self.worded = 0
+        self.whole = Span()
+        self.sums = [_MetricSums() for _ in plan.metrics]
+        self.nodes = [_UnitSums() for _ in plan.units]
+        self.equal = EqualQuestions()
+
+    def add(self, case: TestCase) -> None:
+        self.cases += 1
+        self._count(*self.shapes.look(case))
+
+    def _count(self, shape: Shape, found: Mapping[int, Prospect]) -> None:
+        self.whole += shape.whole
+        self.worded += shape.worded
+        self.depth = max(self.depth, shape.depth)
+        for metric, reason in shape.reasons.items():
+            span = shape.metrics.get(metric, NO_QUESTIONS)
+            self.sums[metric].add(span, reason, shape.paths.get(metric), found)
+        for unit, prospect in found.items():
+            if unit not in shape.chances:
+                continue
+            chance, sums = shape.chances[unit], self.nodes[unit]
+            if self.plan.units[unit].constant:
+                self._count_once(unit, shape, prospect)
+                continue
+            sums.span += shape.units[unit]
+            sums.input_tokens += chance * prospect.input_tokens
+            sums.output_tokens += chance * prospect.output_tokens
+            for key in prospect.keys:
+                sums.equal += self.equal.meet(key, unit in shape.sure, chance)
+            if prospect.like is not None:
+                sums.equal += self.equal.resemble(prospect.like, chance * prospect.asked.likely)
+
+    def _count_once(self, unit: int, shape: Shape, prospect: Prospect) -> None:
+        """A constant unit: asked for the first case that needs it."""
+        sums, span = self.nodes[unit], shape.units[unit]
+        chance = 1 - (1 - sums.chance) * (1 - shape.chances[unit])
+        if unit in shape.sure and not sums.sure:
+            sums.sure = True
+            self.worded += len(prospect.keys)
+            for key in prospect.keys:
+                sums.equal += self.equal.meet(key, True, 1.0)
+        sums.chance = chance
+        least = max(sums.span.least, span.least)
+        most = _greater(sums.span.most, span.most)
+        sums.span = Span(least, chance * prospect.asked.likely, most)
+        sums.input_tokens = chance * prospect.input_tokens
+        sums.output_tokens = chance * prospect.output_tokens
+
+    def estimate(self) -> Estimate:
+        constant = [unit.index for unit in self.plan.units if unit.constant]
+        asked = sum((self.nodes[unit].span for unit in constant), self.whole)
+        return Estimate(
+            cases=self.cases,
+            asked=asked,
+            calls=self.equal.calls(asked, self.worded),
+            depth=self.depth,
+            metrics=tuple(self._metric_estimate(metric) for metric in range(len(self.sums))),
+            judges=tuple(self._judge_estimate(judge) for judge in range(len(self.judges))),
+        )
+
+    def _metric_estimate(self, metric: int) -> MetricEstimate:
+        sums, units = self.sums[metric], self.shapes.units_of[metric]
+        own = [u for u in units if self.nodes[u].span.most != 0 or self.plan.units[u].node.asks]
+        once = (self.nodes[unit].span for unit in units if self.plan.units[unit].constant)
+        likely = sums.span.likely / sums.cases if sums.cases else 0.0
+        return MetricEstimate(
+            metric=self.plan.metrics[metric].spec.name,
+            cases=sums.cases,
+            asked=sum(once, sums.span),
+            case=Span(sums.least, likely, sums.most),
+            nodes=(*map(self._node_estimate, own), *self._reason_estimate(metric)),
+            worst=self._worst(metric),
+            exact=sums.exact,
+        )
+
+    def _node_estimate(self, unit: int) -> NodeEstimate:
+        part, sums = self.plan.units[unit], self.nodes[unit]
+        metrics = dict.fromkeys(self.plan.slots[slot].metric for slot in part.slots)
+        names = tuple(self.plan.metrics[metric].spec.name for metric in metrics)
+        panel = "" if part.node.panel is None else part.node.panel.label
+        return NodeEstimate(
+            part.name, part.node.kind, part.judges[0], sums.span, sums.equal, sums.input_tokens,
+            sums.output_tokens, names, part.constant, panel,
+        )  # fmt: skip
+
+    def _reason_estimate(self, metric: int) -> Iterator[NodeEstimate]:
+        part, span = self.plan.metrics[metric], self.sums[metric].reason
+        if span.most:
+            tokens = span.likely * _REASON_INPUT, span.likely * _REASON_OUTPUT
+            judge = self._model(part.scope)
+            yield NodeEstimate(
+                "reason", "reason", judge, span, 0.0, *tokens, (part.spec.name,), False
+            )
+
+    def _worst(self, metric: int) -> WorstPath:
+        sums = self.sums[metric]
+        if sums.worst is None:
+            return WorstPath()
+        path, counts = sums.worst
+        nodes = [(self.plan.units[u].name, n) for u, n in zip(path.units, counts, strict=True)]
+        depth = path.depth
+        if sums.reason.most:
+            nodes, depth = [*nodes, ("reason", 1)], depth + 1
+        numbers = [count for _, count in nodes if count is not None]
+        whole = sum(numbers) if len(numbers) == len(nodes) else None
+        return WorstPath(tuple(nodes), whole, depth)
+
+    def _judge_estimate(self, judge: int) -> JudgeEstimate:
+        calls = tokens_in = tokens_out = 0.0
+        for unit, sums in zip(self.plan.units, self.nodes, strict=True):
+            if share := _share(unit, judge) if sums.span.likely else 0.0:
+                kept = share * max(0.0, 1 - sums.equal / sums.span.likely)
+                calls += kept * sums.span.likely
+                tokens_in += kept * sums.input_tokens
+                tokens_out += kept * sums.output_tokens
+        for metric in range(len(self.sums)):
+            for reason in self._reason_estimate(metric):
+                if reason.judge == judge:
+                    calls += reason.asked.likely
+                    tokens_in += reason.input_tokens
+                    tokens_out += reason.output_tokens
+        return JudgeEstimate(self.judges[judge], calls, tokens_in, tokens_out)
+
+    def _model(self, scope: int) -> int:
+        model = self.plan.scopes[scope].spec.model
+        same = (i for i, known in enumerate(self.plan.models) if known is model or known == model)
+        return next(same)
+
+
+@dataclass(slots=True)
+class _UnitSums:
+    """One unit over the cases so far; `equal` of its questions another one answers."""
+
+    span: Span = NO_QUESTIONS
+    input_tokens: float = 0.0
+    output_tokens: float = 0.0
+    equal: float = 0.0
+    chance: float = 0.0
+    sure: bool = False
+
+
+@dataclass(slots=True)
+class _MetricSums:
+    """One metric over the cases so far."""
+
+    cases: int = 0
+    span: Span = NO_QUESTIONS
+    reason: Span = NO_QUESTIONS
+    least: int = 0
+    most: int | None = 0
+    worst: tuple[Path, tuple[int | None, ...]] | None = None
+    rank: tuple[float, int] = (-1.0, 0)
+    exact: bool = True
+
+    def add(
+        self, span: Span, reason: Span, paths: Paths | None, found: Mapping[int, Prospect]
+    ) -> None:
+        span += reason
+        self.least = min(self.least, span.least) if self.cases else span.least
+        self.most = _greater(self.most, span.most)
+        self.cases += 1
+        self.span += span
+        self.reason += reason
+        if paths is None:
+            return
+        self.exact &= paths.exact
+        for path in paths.found:
+            counts = tuple(found[unit].asked.most for unit in path.units)
+            rank = sum(float("inf") if n is None else n for n in counts), path.depth
+            if rank > self.rank:
+                self.rank, self.worst = rank, (path, counts)
+
+
+def _share(unit: Unit, judge: int) -> float:
+    """How much of a unit's questions a judge gets."""
+    shares = (1.0,) if unit.node.panel is None else unit.node.panel.shares
+    return sum(share for one, share in zip(unit.judges, shares, strict=True) if one == judge)
+
+
+def _greater(one: int | None, other: int | None) -> int | None:
+    return None if one is None or other is None else max(one, other)

@@ -1,0 +1,50 @@
+"""Which of the questions to come an earlier one answers."""
+
+from __future__ import annotations
+
+from dagengine.estimate.values import Span
+from dagengine.gateway.gateway import DEFAULT_LIMITS
+
+# Equal questions are looked for among this many.
+_SEEN = 1_000_000
+
+
+class EqualQuestions:
+    """Finds equal questions among those known word for word."""
+
+    def __init__(self) -> None:
+        self._seen: dict[int, bool] = {}  # whether one of them is certain to be asked
+        self._alike: set[int] = set()
+        self.likely = 0.0
+        self._sure = self._again = self._repeats = 0
+
+    def meet(self, key: int, sure: bool, chance: float) -> float:
+        """Note one more question; returns how much of it an earlier one answers."""
+        before = self._seen.get(key)
+        if before is not None or len(self._seen) < _SEEN:
+            self._seen[key] = sure or bool(before)
+            self._sure += sure and not before
+        self._again += sure and bool(before)
+        if before is None:
+            self._repeats += key not in self._seen
+            return 0.0
+        self._repeats += 1
+        self.likely += chance
+        return chance
+
+    def resemble(self, like: int, likely: float) -> float:
+        """Note questions that are not known; returns how many earlier ones likely answer."""
+        if like in self._alike:
+            self.likely += likely
+            return likely
+        if len(self._alike) < _SEEN:
+            self._alike.add(like)
+        return 0.0
+
+    def calls(self, asked: Span, worded: int) -> Span:
+        """The questions that no equal one answers; `worded` are known and sure to be asked."""
+        most = asked.most
+        if most is not None and most <= DEFAULT_LIMITS.remembered:
+            most -= self._again
+        least = max(self._sure, worded - self._repeats, 0)
+        return Span(least, max(asked.likely - self.likely, least), most)

@@ -1,0 +1,288 @@
+"""What can be told of a case before a judge is asked: questions, failures, decisions of code.
+
+Nodes whose inputs are all known are run up to their first question: code on the case's
+fields gives its value, a node that asks gives its whole prompt. Nothing is sent.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any, NoReturn, TypeVar
+
+from pydantic import BaseModel
+
+from dagengine.compiler.plan import Plan, Unit
+from dagengine.estimate.paths import Outlook
+from dagengine.graph.node import Ask, Asked, Given, NodeValue
+from dagengine.question import Answer, Question, schema_json, schema_of
+from dagengine.test_case import TestCase, read_field
+
+T = TypeVar("T", bound=BaseModel)
+
+# Assumptions, as `ASSUMED` states them.
+_BYTES, _SENTENCE, _REASON, _ATOM, _MESSAGE, _AROUND = 4, 20, 40, 5, 4, 150
+ASSUMED = (
+    f"A token is {_BYTES} bytes. A list or text that a judge writes has {{items}} items or "
+    f"sentences of {_SENTENCE} tokens, a reason {_REASON} tokens."
+)
+_STAND_IN = "x" * _SENTENCE * _BYTES
+_NOTHING = Asked.exactly(0)
+_READY, _FAILING = Outlook(), Outlook(fails=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Prospect:
+    """What one unit will do on one case, once it runs.
+
+    `keys` identify its questions where they are known word for word. Where they are not, an
+    equal `like` on another case says that they will most likely be the same. Tokens are those
+    of all likely questions and their answers.
+    """
+
+    outlook: Outlook = _READY
+    asked: Asked = _NOTHING
+    keys: tuple[int, ...] = ()
+    input_tokens: float = 0.0
+    output_tokens: float = 0.0
+    like: int | None = None
+
+
+_IDLE, _FAILS = Prospect(), Prospect(_FAILING)
+
+
+class Foresight:
+    """Looks ahead at cases under one plan."""
+
+    def __init__(self, plan: Plan, judges: Sequence[str], items: int) -> None:
+        """`judges` identify the judges in the order of `plan.models`."""
+        self._plan = plan
+        self._judges = judges
+        self._items = items
+        self._telling = [_telling(plan, unit) for unit in plan.units]
+        self._constants: dict[int, tuple[Prospect, NodeValue | None]] = {}
+        self._sizes: dict[int, tuple[float, float]] = {}
+
+    def look(self, case: TestCase, wanted: Sequence[int]) -> dict[int, Prospect]:
+        """A prospect for each unit wanted (what they read is wanted, too)."""
+        known: dict[int, NodeValue] = {}
+        found: dict[int, Prospect] = {}
+        likes: dict[int, int] = {}
+        fields = {path: read_field(case, path) for path in self._plan.fields}
+        marks = {path: _mark(value) for path, value in fields.items()}
+        for number in wanted:  # sources come first
+            if number in self._constants:
+                found[number], value = self._constants[number]
+            else:
+                unit = self._plan.units[number]
+                found[number], value = self._prospect(unit, case, fields, known)
+                if unit.constant:
+                    self._constants[number] = found[number], value
+            if value is not None:
+                known[number] = value
+            likes[number] = self._like(number, case, marks, likes)
+            if found[number].asked.most != 0 and not found[number].keys:
+                found[number] = replace(found[number], like=likes[number])
+        return found
+
+    def _like(
+        self, number: int, case: TestCase, marks: Mapping[str, int], likes: Mapping[int, int]
+    ) -> int:
+        """A number for everything that a unit reads, and that what it reads reads."""
+        unit = self._plan.units[number]
+        own = repr(case) if unit.node.whole_case else ""
+        sources = [likes[source] for _, source, _ in unit.sources]
+        return hash((number, own, *[marks[path] for path in unit.reads], *sources))
+
+    def _prospect(
+        self,
+        unit: Unit,
+        case: TestCase,
+        values: Mapping[str, Any],
+        known: Mapping[int, NodeValue],
+    ) -> tuple[Prospect, NodeValue | None]:
+        fields = tuple([(path, values[path]) for path in unit.reads])
+        if any([value is None for _, value in fields]):  # noqa: C419 - faster for these few
+            return _FAILS, None
+        # Whether a source that may be dead is there, only the run can tell.
+        inputs = {
+            label: known[source].value
+            for label, source, slot in unit.sources
+            if slot < 0 and source in known
+        }
+        given = Given(fields, tuple(inputs.items()), case)
+        if len(inputs) == len(unit.sources):
+            return self._known(unit, given)
+        asked = unit.node.asked({**dict(fields), **inputs}, self._items)
+        return self._guessed(unit, given, asked), None
+
+    def _known(self, unit: Unit, given: Given) -> tuple[Prospect, NodeValue | None]:
+        """A unit that reads nothing but what is known."""
+        asked = unit.node.asked(dict((*given.fields, *given.inputs)), self._items)
+        if not (asked.most == 0 or unit.node.asks) or not self._telling[unit.index]:
+            return self._guessed(unit, given, asked), None
+        first = _first_step(unit, given)
+        if isinstance(first, NodeValue):
+            return self._decided(unit, first)
+        if first is None:
+            return self._guessed(unit, given, asked), None
+        if isinstance(first, Exception):
+            return _FAILS, None
+        return self._worded(unit, asked, first), None
+
+    def _decided(self, unit: Unit, value: NodeValue) -> tuple[Prospect, NodeValue | None]:
+        branches = self._plan.slots[unit.slots[0]].branches
+        declared = any(type(v) is type(value.verdict) and v == value.verdict for v in branches)
+        if branches and not declared:
+            return _FAILS, None
+        return Prospect(Outlook(verdict=value.verdict)) if branches else _IDLE, value
+
+    def _worded(self, unit: Unit, asked: Asked, questions: Sequence[Question[Any]]) -> Prospect:
+        """A unit whose first questions are known word for word."""
+        judge = self._judges[unit.judges[0]]
+        sizes = [question_tokens(question, self._items) for question in questions]
+        share = asked.likely / len(sizes)
+        whole = asked.least == asked.most == len(sizes)
+        return Prospect(
+            Outlook(asked.in_a_row),
+            asked,
+            tuple(hash((judge, _identity(q))) for q in questions) if whole else (),
+            share * sum(size for size, _ in sizes),
+            share * sum(size for _, size in sizes),
+        )
+
+    def _guessed(self, unit: Unit, given: Given, asked: Asked) -> Prospect:
+        """A unit whose questions depend on what a judge will say."""
+        if asked.most == 0:
+            return _IDLE
+        if not unit.node.asks:
+            return Prospect(Outlook(1), asked)
+        around, answer = self._size(unit, given)
+        read = sum(text_tokens(str(value)) for _, value in given.fields)
+        tokens = asked.likely * (around + read), asked.likely * answer
+        return Prospect(Outlook(asked.in_a_row), asked, (), *tokens)
+
+    def _size(self, unit: Unit, given: Given) -> tuple[float, float]:
+        """Tokens of one question besides the case's fields, and of its answer.
+
+        From a prompt in which sentences stand for what is not known; where the node cannot
+        make one of them, from its instructions.
+        """
+        if unit.index not in self._sizes:
+            known = dict(given.inputs)
+            stand_in = [_STAND_IN] * self._items
+            inputs = tuple((label, known.get(label, stand_in)) for label, _, _ in unit.sources)
+            first = _first_step(unit, replace(given, inputs=inputs))
+            size = text_tokens(unit.node.text) + _AROUND, 2.0 * _REASON
+            if isinstance(first, list):
+                sizes = [question_tokens(question, self._items) for question in first]
+                read = sum(text_tokens(str(value)) for _, value in given.fields)
+                around, answer = (sum(part) / len(first) for part in zip(*sizes, strict=True))
+                size = max(around - read, 0.0), answer
+            self._sizes[unit.index] = size
+        return self._sizes[unit.index]
+
+
+def _telling(plan: Plan, unit: Unit) -> bool:
+    """Whether to look at what a unit gives: scores at the end say nothing about questions."""
+    if unit.node.asks:
+        return True
+    # Coroutines may have begun something by the time they wait; they are left alone.
+    if inspect.iscoroutinefunction(getattr(unit.node, "function", None)):
+        return False
+    slots = [plan.slots[number] for number in unit.slots]
+    return any(slot.feeds or slot.branches or slot.activates for slot in slots)
+
+
+class _Questions(Exception):
+    """Carries the first questions of a node out of it."""
+
+    def __init__(self, questions: list[Question[Any]]) -> None:
+        self.questions = questions
+        super().__init__()
+
+
+class _Catch:
+    """Stands where a running node expects its judge, and keeps what it is asked."""
+
+    async def __call__(self, question: Question[T]) -> Answer[T]:
+        self._stop([question])
+
+    async def each(self, questions: Sequence[Question[T]]) -> list[Answer[T]]:
+        return self._stop(list(questions)) if questions else []
+
+    def _stop(self, questions: list[Question[Any]]) -> NoReturn:
+        raise _Questions(questions)
+
+
+def _first_step(unit: Unit, given: Given) -> NodeValue | list[Question[Any]] | Exception | None:
+    """What a node gives or asks at first; None when it waits for something else."""
+    catch: Ask = _Catch()
+    work = unit.node.work(given, catch)
+    try:
+        work.send(None)
+    except StopIteration as done:
+        return done.value if isinstance(done.value, NodeValue) else None
+    except _Questions as caught:
+        return caught.questions
+    except Exception as error:  # noqa: BLE001 - user code may raise anything
+        return None if unit.node.asks else error
+    finally:
+        work.close()
+    return None
+
+
+def _identity(question: Question[BaseModel]) -> tuple[Any, ...]:
+    """What makes two questions one; as `Question.key`, which takes longer."""
+    texts = tuple([(message["role"], message["content"]) for message in question.messages])
+    return texts, schema_json(question.answer_type), question.options, repr(question.parser or "")
+
+
+def _mark(value: Any) -> int:
+    """Equal for equal values."""
+    return hash(value if isinstance(value, str) else repr(value))
+
+
+def text_tokens(text: str) -> int:
+    """About how many tokens a text has: one per four bytes."""
+    return math.ceil(len(text.encode(errors="surrogatepass")) / _BYTES)
+
+
+def question_tokens(question: Question[BaseModel], items: int) -> tuple[float, float]:
+    """About how many tokens a question has (with the schema it carries), and its answer."""
+    prompt = sum([text_tokens(message["content"]) + _MESSAGE for message in question.messages])
+    if question.parser is not None:
+        return prompt, _REASON
+    shape, answer = _shape_tokens(question.answer_type, items)
+    return prompt + shape, answer
+
+
+@lru_cache(1_000)
+def _shape_tokens(answer_type: type[BaseModel], items: int) -> tuple[int, float]:
+    """Tokens of a schema, and of an answer that follows it."""
+    schema = schema_of(answer_type)
+    return text_tokens(schema_json(answer_type)), _answer_tokens(schema, schema, items)
+
+
+def _answer_tokens(part: Mapping[str, Any], root: Mapping[str, Any], items: int) -> float:
+    """Tokens of a JSON answer that follows a part of a schema."""
+    if "$ref" in part:
+        return _answer_tokens(root["$defs"][part["$ref"].rpartition("/")[2]], root, items)
+    if "properties" in part:
+        named = part["properties"].items()
+        return sum(_ATOM + _named_tokens(name, inner, root, items) for name, inner in named)
+    if part.get("type") == "array":
+        count = max(part.get("minItems", 0), min(items, part.get("maxItems", items)))
+        return float(count * _answer_tokens(part.get("items", {}), root, items))
+    return _SENTENCE if part.get("type") == "string" and "enum" not in part else _ATOM
+
+
+def _named_tokens(name: str, part: Mapping[str, Any], root: Mapping[str, Any], items: int) -> float:
+    if name == "reason":
+        return _REASON
+    if name == "output" and part.get("type") == "string":
+        return items * _SENTENCE
+    return _answer_tokens(part, root, items)

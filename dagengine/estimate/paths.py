@@ -1,0 +1,255 @@
+"""The paths that one metric may take through a case, found by driving the scheduler. Pure.
+
+What a unit will do is foretold by its `Outlook`; only verdicts that nobody can know yet
+fork a path. Verdicts that lead to the same nodes are one fork: which score they end in
+makes no difference to what is asked.
+"""
+
+from __future__ import annotations
+
+import heapq
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from dagengine.compiler.plan import Plan
+from dagengine.execution.scheduler import CaseState
+from dagengine.graph.node import NodeValue
+from dagengine.results import Failure, OutcomeKind, Verdict
+
+# Beyond this number of paths bounds are taken from the graph, and likelihoods from a sample.
+MOST_PATHS, SAMPLE = 1_000, 200
+_FORETOLD = Failure(OutcomeKind.SKIPPED, "", "foretold")
+
+Odds = Mapping[tuple[str, str], Mapping[Verdict, float]]
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """What a unit will do when it runs: fail, decide, or keep its readers waiting.
+
+    `rounds` counts the questions put one after the other (0: it waits for nobody);
+    `verdict` is None where it is not known beforehand.
+    """
+
+    rounds: int = 0
+    verdict: Verdict | None = None
+    fails: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Path:
+    """Units that put questions, in the order of their start; how likely; rounds it takes.
+
+    A path that `fails` ends early, at a place that may depend on timing: `units` are then
+    all that may have started.
+    """
+
+    units: tuple[int, ...]
+    weight: float
+    depth: int
+    fails: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Paths:
+    """The paths of one metric; if there are too many (not `exact`) a sample of them.
+
+    `sure` units start on every path, `possible` ones on some.
+    """
+
+    found: tuple[Path, ...]
+    exact: bool
+    sure: frozenset[int]
+    possible: frozenset[int]
+
+    def least(self, weight: Sequence[int]) -> int:
+        """The least sum of unit weights over all paths."""
+        if self.exact:
+            return min(_sum(path.units, weight) * (not path.fails) for path in self.found)
+        return _sum(self.sure, weight)
+
+    def most(self, weight: Sequence[int]) -> int:
+        """The greatest sum of unit weights over all paths."""
+        if self.exact:
+            return max(_sum(path.units, weight) for path in self.found)
+        return _sum(self.possible, weight)
+
+    def chances(self) -> dict[int, float]:
+        """The likelihood of every unit to start."""
+        chances = dict.fromkeys(sorted(self.possible), 0.0)
+        for path in self.found:
+            for unit in path.units:
+                chances[unit] += path.weight
+        return {unit: 1.0 if unit in self.sure else one for unit, one in chances.items()}
+
+
+def _sum(units: Sequence[int] | frozenset[int], weight: Sequence[int]) -> int:
+    return sum(weight[unit] for unit in units)
+
+
+class Walker:
+    """Finds the paths of a plan's metrics."""
+
+    def __init__(self, plan: Plan, odds: Odds | None = None) -> None:
+        """`odds` weigh verdicts by (metric, node); without them all are equally likely."""
+        # Two terminals at once may be an error; what was asked by then was asked all the same.
+        scopes = (replace(s, spec=replace(s.spec, combine="last")) for s in plan.scopes)
+        self.plan = replace(plan, scopes=tuple(scopes))
+        self.odds = odds or {}
+        self.others = [
+            {m.index: _FORETOLD for m in plan.metrics if m is not metric} for metric in plan.metrics
+        ]
+
+    def paths(self, metric: int, outlooks: Mapping[int, Outlook]) -> Paths:
+        """All paths of one metric; `outlooks` has every unit of it."""
+        merged: dict[tuple[frozenset[int], int, bool], Path] = {}
+        waiting: list[tuple[int, ...]] = [()]
+        for _ in range(MOST_PATHS):
+            drive = _Drive(self, metric, outlooks, _follow(waiting.pop()))
+            _merge(merged, drive.run())
+            waiting += drive.turnings()
+            if not waiting:
+                return _exact(tuple(merged.values()))
+        return self._sampled(metric, outlooks)
+
+    def _sampled(self, metric: int, outlooks: Mapping[int, Outlook]) -> Paths:
+        merged: dict[tuple[frozenset[int], int, bool], Path] = {}
+        dice = random.Random(0)
+        for _ in range(SAMPLE):
+            path = _Drive(self, metric, outlooks, _throw(dice)).run()
+            _merge(merged, replace(path, weight=1 / SAMPLE))
+        fails = any(outlook.fails for outlook in outlooks.values())
+        certain = _Drive(self, metric, outlooks, lambda weights: None).run()
+        sure = frozenset(() if fails else certain.units)
+        possible = frozenset(unit for unit, outlook in outlooks.items() if outlook.rounds)
+        return Paths(tuple(merged.values()), False, sure, possible)
+
+
+Choose = Callable[[Sequence[float]], int | None]
+
+
+def _follow(turns: Sequence[int]) -> Choose:
+    """Take these turns, then the first one everywhere."""
+    left = iter(turns)
+    return lambda weights: next(left, 0)
+
+
+def _throw(dice: random.Random) -> Choose:
+    """Take turns by their weight."""
+    return lambda weights: dice.choices(range(len(weights)), weights)[0]
+
+
+def _merge(merged: dict[tuple[frozenset[int], int, bool], Path], path: Path) -> None:
+    """Add a path; those that ask the same are one."""
+    key = frozenset(path.units), path.depth, path.fails
+    known = merged.get(key)
+    merged[key] = path if known is None else replace(known, weight=known.weight + path.weight)
+
+
+def _exact(found: tuple[Path, ...]) -> Paths:
+    sets = [frozenset(path.units) for path in found]
+    kept = [frozenset() if path.fails else units for path, units in zip(found, sets, strict=True)]
+    return Paths(found, True, frozenset.intersection(*kept), frozenset().union(*sets))
+
+
+@dataclass(slots=True)
+class _Drive:
+    """One way through a metric. Time is counted in rounds."""
+
+    walker: Walker
+    metric: int
+    outlooks: Mapping[int, Outlook]
+    choose: Choose
+    state: CaseState = field(init=False)
+    now: int = 0
+    weight: float = 1.0
+    units: list[int] = field(default_factory=list)
+    ready: list[tuple[tuple[bool, int], int]] = field(default_factory=list)
+    open: list[tuple[int, int, int]] = field(default_factory=list)
+    taken: list[tuple[int, int]] = field(default_factory=list)  # (turn, number of turns)
+    fails: bool = False
+
+    def run(self) -> Path:
+        self.state = CaseState(self.walker.plan, self.walker.others[self.metric])
+        while True:
+            self._queue()
+            if self.ready:
+                self._start(heapq.heappop(self.ready)[1])
+            elif self.open:
+                self.now, _, unit = heapq.heappop(self.open)
+                self._finish(unit)
+            else:
+                return Path(tuple(self.units), self.weight, self.now, self.fails)
+
+    def turnings(self) -> list[tuple[int, ...]]:
+        """The turns not taken, each with the way to it; those of earlier drives are left out."""
+        turns = [turn for turn, _ in self.taken]
+        fresh = max((place for place, turn in enumerate(turns, 1) if turn), default=0)
+        return [
+            (*turns[:place], other)
+            for place, (_, count) in enumerate(self.taken)
+            if place >= fresh
+            for other in range(1, count)
+        ]
+
+    def _queue(self) -> None:
+        dropped = set(self.state.cancel)
+        if dropped:
+            self.ready = [entry for entry in self.ready if entry[1] not in dropped]
+            heapq.heapify(self.ready)
+            self.state.cancel.clear()
+            for unit in dropped:
+                self.state.cancelled(unit)
+        for unit in self.state.ready:
+            heapq.heappush(self.ready, (self.walker.plan.units[unit].urgency, unit))
+        self.state.ready.clear()
+
+    def _start(self, unit: int) -> None:
+        outlook = self.outlooks[unit]
+        if outlook.fails:
+            self.fails = True
+            # Once something was asked, what else starts before the failure depends on timing:
+            # then it is left open, and everything that does not read the unit goes on.
+            if not self.units:
+                self.state.fail(unit, _FORETOLD)
+        elif outlook.rounds:
+            self.units.append(unit)
+            heapq.heappush(self.open, (self.now + outlook.rounds, len(self.units), unit))
+        else:
+            self._finish(unit)
+
+    def _finish(self, unit: int) -> None:
+        verdict = self.outlooks[unit].verdict
+        options = [] if verdict is not None else self._options(unit)
+        if len(options) > 1:
+            weights = [weight for _, weight in options]
+            turn = self.choose(weights)
+            if turn is None:
+                return
+            self.taken.append((turn, len(options)))
+            self.weight *= weights[turn]
+            verdict = options[turn][0]
+        elif options:
+            verdict = options[0][0]
+        self.state.complete(unit, NodeValue(0.0, verdict=verdict, score=0.0))
+
+    def _options(self, unit: int) -> list[tuple[Verdict, float]]:
+        """One verdict for each set of nodes that verdicts lead to, and its likelihood."""
+        plan = self.walker.plan
+        every = [plan.slots[number] for number in plan.units[unit].slots]
+        slots = [slot for slot in every if slot.metric == self.metric]
+        if not slots[0].branches:
+            return []
+        seen = self.walker.odds.get((plan.metrics[self.metric].spec.name, slots[0].name), {})
+        total = sum(seen.get(verdict, 0) for verdict in slots[0].branches)
+        found: dict[object, tuple[Verdict, float]] = {}
+        for verdict in slots[0].branches:
+            share = seen.get(verdict, 0) / total if total else 1 / len(slots[0].branches)
+            leads = tuple(
+                tuple(t for t in slot.branches[verdict] if plan.slots[t].kind != "verdict")
+                for slot in slots
+            )
+            first, weight = found.get(leads, (verdict, 0.0))
+            found[leads] = first, weight + share
+        return list(found.values())

@@ -1,0 +1,120 @@
+"""What a run will ask, as values: bounds and likelihoods by node, metric and judge.
+
+The bounds hold for every run in which each metric gets its score: a failure that cannot be
+foreseen ends a metric early. Attempts after transient failures and answers asked for again
+come on top.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from dagengine.gateway.prices import find_price
+
+Prices = Mapping[str, tuple[float, float]]
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A number of questions: at least, likely, at most (None: no bound is known)."""
+
+    least: int = 0
+    likely: float = 0.0
+    most: int | None = 0
+
+    def __add__(self, other: Span) -> Span:
+        most = None if self.most is None or other.most is None else self.most + other.most
+        return Span(self.least + other.least, self.likely + other.likely, most)
+
+    def __contains__(self, count: int) -> bool:
+        return self.least <= count and (self.most is None or count <= self.most)
+
+
+NO_QUESTIONS = Span()
+
+
+@dataclass(frozen=True, slots=True)
+class NodeEstimate:
+    """One node over all cases: its questions, and about how many tokens they take.
+
+    Equal questions answer `equal` of the likely ones. `metrics` are all that share it; a
+    `constant` node is asked once per run; `panel` says who else is asked, or how often.
+    """
+
+    node: str
+    kind: str
+    judge: int
+    asked: Span
+    equal: float
+    input_tokens: float
+    output_tokens: float
+    metrics: tuple[str, ...]
+    constant: bool
+    panel: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class WorstPath:
+    """The path with the most questions: (node, questions) in order; None is without bound.
+
+    `depth` counts the questions that wait for one another.
+    """
+
+    nodes: tuple[tuple[str, int | None], ...] = ()
+    asked: int | None = 0
+    depth: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class MetricEstimate:
+    """One metric as if it ran alone. `case` is per case that it applies to (of `cases`).
+
+    Without `exact` there were too many paths to follow: bounds are safe, likelihoods sampled.
+    """
+
+    metric: str
+    cases: int
+    asked: Span
+    case: Span
+    nodes: tuple[NodeEstimate, ...]
+    worst: WorstPath
+    exact: bool
+
+
+@dataclass(frozen=True, slots=True)
+class JudgeEstimate:
+    """One judge over all metrics; tokens are those of the likely calls."""
+
+    judge: str
+    calls: float
+    input_tokens: float
+    output_tokens: float
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """All metrics over all cases.
+
+    `asked` counts questions (`Totals.asked`), `calls` those of them that no equal question
+    answers. `depth` is the longest row of questions that wait for one another.
+    """
+
+    cases: int
+    asked: Span
+    calls: Span
+    depth: int
+    metrics: tuple[MetricEstimate, ...]
+    judges: tuple[JudgeEstimate, ...]
+
+    def seconds(self, latency: float, max_in_flight: int) -> float:
+        """About how long a run takes when every call takes `latency` seconds."""
+        return latency * max(self.depth, self.calls.likely / max_in_flight)
+
+
+def cost(model: str, input_tokens: float, output_tokens: float, prices: Prices) -> float | None:
+    """US dollars, by own prices per million tokens or the public ones; None without a price."""
+    found = find_price(model, prices)
+    if found is None:
+        return None
+    return (input_tokens * found.input + output_tokens * found.output) / 1_000_000

@@ -1,0 +1,22 @@
+"""A plan run over cases: the laws of who runs and what counts, and the tasks that obey."""
+
+from dagengine.execution.engine import Engine, Settings
+from dagengine.execution.evaluation import (
+    a_evaluate,
+    assert_test,
+    evaluate,
+    on_test_run_end,
+    stream,
+    sync,
+)
+
+__all__ = [
+    "Engine",
+    "Settings",
+    "a_evaluate",
+    "assert_test",
+    "evaluate",
+    "on_test_run_end",
+    "stream",
+    "sync",
+]

@@ -1,0 +1,288 @@
+"""A run on more than one process or machine, through Dask (needs the extra `cluster`).
+
+The coordinator reads the cases, hands them out in chunks and puts the rows in order; each
+worker process judges its chunks with one engine (`execution.cluster_worker`). A chunk whose
+worker dies is judged by another one, so it may be asked for twice and counts once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+import pickle
+from collections.abc import AsyncIterator, Callable, Collection, Iterator
+from concurrent.futures import CancelledError
+from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import dataclass, replace
+from importlib import import_module
+from typing import Any
+
+import anyio
+
+from dagengine.data.cases import Cases, Item
+from dagengine.errors import InputError, MissingExtraError
+from dagengine.execution.chunks import Chunks, RowsInOrder
+from dagengine.execution.cluster_worker import Job, Part, end_run, judge_chunk
+from dagengine.execution.engine import Engine
+from dagengine.execution.sources import PulledSource
+from dagengine.gateway.limits import Limits
+from dagengine.results import CaseResult, Failure, OutcomeKind, Totals
+
+LOCAL = "local"
+
+# Cases of one chunk, at most; a small data set is cut into so many chunks per place.
+_CHUNK, _CHUNKS = 64, 4
+# Chunks that a worker process of our own judges at the same time.
+_PLACES = 4
+# Chunks under way, and chunks begun whose rows may wait for an earlier one, per place.
+_UNDER_WAY, _AHEAD = 2, 16
+# Seconds in which a scheduler has to answer, and the workers have to be there.
+_PATIENCE = 15
+# Seconds that the workers get to end what is under way; somebody's code may be stuck.
+_FAREWELL = 5
+_PASSING = frozenset({OutcomeKind.PROVIDER_ERROR, OutcomeKind.TIMEOUT})
+# Ctrl-C reaches every process of a terminal; ours are ended by the coordinator, in order.
+_QUIET = ["import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\n"]
+_SETTINGS = {
+    "distributed.comm.timeouts.connect": "5s",  # to workers; one may just have died
+    "distributed.admin.large-graph-warning-threshold": "1GiB",  # cases may be long
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Workers:
+    """Where a run works: `local` or a scheduler's address, and how many workers.
+
+    Locally `count` processes are started (one per processor by default); elsewhere so many
+    are waited for (1 by default).
+    """
+
+    address: str = LOCAL
+    count: int | None = None
+
+    @property
+    def wanted(self) -> int:
+        """How many there have to be before the run begins."""
+        return self.count or (1 if self.address != LOCAL else os.cpu_count() or 1)
+
+
+class Cluster:
+    """The doors of an engine (`open`, `run`, `totals`), with workers who do the work.
+
+    Raises MissingExtraError without Dask.
+    """
+
+    def __init__(self, engine: Engine, job: Job, workers: Workers) -> None:
+        self._dask = _library()
+        self._engine = engine
+        self._job = job
+        self._workers = workers
+        self._client: Any = None
+        self._asked: dict[str, Totals] = {}
+
+    @property
+    def totals(self) -> Totals:
+        """What was asked and used so far, as far as the workers have said.
+
+        What a worker asked after its last finished chunk dies with it.
+        """
+        return sum(self._asked.values(), self._engine.totals)
+
+    @asynccontextmanager
+    async def open(self) -> AsyncIterator[None]:
+        """Connect to the workers, and ask here what no case reaches.
+
+        So all workers go by the same steps. Raises InputError when there is no scheduler at
+        the address, or no worker, or no answer to a question that is the same for all cases.
+        """
+        async with self._connected() as self._client:
+            count = await self._present()
+            async with self._engine.open():
+                constants = await self._constants()
+            limits = shared(self._job.limits, count)
+            app_in_flight = _part_of(self._job.app_in_flight, count)
+            self._job = replace(
+                self._job, limits=limits, app_in_flight=app_in_flight, constants=constants
+            )
+            try:
+                yield
+            finally:
+                with anyio.move_on_after(_FAREWELL, shield=True):
+                    await self._end()
+
+    async def _end(self) -> None:
+        """Have the workers stop what is under way, and say what they asked in all."""
+        with suppress(OSError):  # the scheduler is gone
+            ends = await self._client.run(end_run, self._job.run, on_error="ignore")
+            self._asked.update(end for end in ends.values() if end is not None)
+        for name, totals in self._asked.items():
+            self._asked[name] = replace(totals, in_flight=0)
+
+    @asynccontextmanager
+    async def _connected(self) -> AsyncIterator[Any]:
+        with import_module("dask").config.set(_SETTINGS):
+            if self._workers.address != LOCAL:
+                async with _closing(await self._connect(self._workers.address)) as client:
+                    yield client
+                return
+            # Without a limit on memory: what models a judge holds is not ours to say.
+            own = self._dask.LocalCluster(
+                n_workers=self._workers.wanted, threads_per_worker=_PLACES, memory_limit=0,
+                host="127.0.0.1", dashboard_address=None, asynchronous=True, preload=_QUIET,
+            )  # fmt: skip
+            async with _closing(own), _closing(await self._connect(await own)) as client:
+                yield client
+
+    async def _connect(self, address: Any) -> Any:
+        try:
+            return await self._dask.Client(address, asynchronous=True, timeout=_PATIENCE)
+        except (OSError, ValueError) as error:
+            raise InputError(
+                f"no Dask scheduler answers at {address}: {error}; start one with "
+                f"`dask scheduler`, and workers with `dask worker {address}`"
+            ) from None
+
+    async def _present(self) -> int:
+        """The number of workers, at least as many as are wanted."""
+        wanted = self._workers.wanted
+        try:
+            await self._client.wait_for_workers(wanted, timeout=_PATIENCE)
+        except TimeoutError:
+            there = len(await self._client.nthreads())
+            raise InputError(
+                f"the scheduler at {self._workers.address} has {there} of {wanted} workers after "
+                f"{_PATIENCE} s; start more with `dask worker {self._workers.address}`"
+            ) from None
+        return len(await self._client.nthreads())
+
+    async def _constants(self) -> bytes:
+        found = await self._engine.constants()
+        for outcome in found.values():
+            if isinstance(outcome, Failure) and outcome.kind in _PASSING:
+                raise InputError(f"{outcome} (asked once for all cases); try again later")
+        try:
+            return pickle.dumps(found)
+        except (pickle.PicklingError, AttributeError, TypeError) as error:
+            raise InputError(
+                f"what no case reaches has to travel to the workers and cannot: {error}; give "
+                "such nodes an output type that is defined at the top of a file"
+            ) from None
+
+    async def run(self, cases: Cases, on_row: Callable[[CaseResult], None]) -> None:
+        """Have every case judged; rows come in the order of the cases.
+
+        Raises InputError when a source breaks off (what came before is handed out first),
+        when a worker cannot load the files, and when workers keep dying over the same cases.
+        """
+        places = await self._places()
+        size = max(1, min(_CHUNK, (cases.count() or 1 << 30) // (_CHUNKS * places)))
+        source: PulledSource[Item] = PulledSource(cases)
+        chunks, rows = Chunks(source, size), RowsInOrder(on_row)
+        waiting: set[asyncio.Task[Part]] = set()
+        try:
+            while waiting := waiting | self._begun(chunks, rows, places, len(waiting)):
+                done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+                for part in _results(done):
+                    rows.add(part.first, part.rows)
+                places = await self._places()
+        finally:
+            with anyio.CancelScope(shield=True):
+                await _cancelled(waiting)
+            rows.rest()
+        if source.error is not None:
+            raise source.error
+
+    def _begun(
+        self, chunks: Chunks, rows: RowsInOrder, places: int, waiting: int
+    ) -> set[asyncio.Task[Part]]:
+        """Hand out as many chunks more as there is room for."""
+        behind = chunks.begun - rows.chunks
+        room = min(places * _UNDER_WAY - waiting, places * _AHEAD - behind)
+        return {
+            asyncio.create_task(self._judged(first, data))
+            for first, data in itertools.islice(chunks, max(0, room))
+        }
+
+    async def _judged(self, first: int, data: bytes) -> Part:
+        """One chunk; raises InputError when it cannot be judged."""
+        key = f"dagengine-{self._job.run}-{first}"
+        try:
+            with _connection_explained():
+                part: Part = await self._client.submit(
+                    judge_chunk, self._job, first, data, key=key, pure=False
+                )
+        except self._dask.KilledWorker:
+            raise InputError(
+                f"workers died again and again while the cases from {first} on were under way, "
+                "among others; look into the workers' logs (memory, or a crash in the code of a "
+                "metric or a judge)"
+            ) from None
+        self._asked[part.engine] = part.totals
+        return part
+
+    async def _places(self) -> int:
+        """Chunks that the workers of this moment judge at the same time, at least one."""
+        with _connection_explained():
+            threads: dict[str, int] = await self._client.nthreads()
+        return max(1, sum(threads.values()))
+
+
+def shared(limits: Limits, workers: int) -> Limits:
+    """The limits of one of so many workers: calls at once and rates are divided."""
+
+    def rate(most: float | None) -> float | None:
+        return None if most is None else most / workers
+
+    return replace(
+        limits,
+        max_in_flight=_part_of(limits.max_in_flight, workers),
+        requests_per_minute=rate(limits.requests_per_minute),
+        tokens_per_minute=rate(limits.tokens_per_minute),
+    )
+
+
+def _part_of(most: int, workers: int) -> int:
+    return max(1, most // workers)
+
+
+@asynccontextmanager
+async def _closing(opened: Any) -> AsyncIterator[Any]:
+    """Close a client or a cluster whole, also where the run was cancelled.
+
+    Dask logs tracebacks and leaves worker processes when its closing is cut off.
+    """
+    try:
+        yield opened
+    finally:
+        with anyio.CancelScope(shield=True):
+            await opened.close()
+
+
+async def _cancelled(tasks: Collection[asyncio.Task[Any]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _library() -> Any:
+    try:
+        return import_module("distributed")
+    except ModuleNotFoundError:
+        raise MissingExtraError('--cluster needs Dask: pip install "dagengine[cluster]"') from None
+
+
+@contextmanager
+def _connection_explained() -> Iterator[None]:
+    try:
+        yield
+    except (CancelledError, OSError) as error:
+        raise InputError(f"the connection to the cluster's scheduler broke off: {error}") from None
+
+
+def _results(tasks: Collection[asyncio.Task[Part]]) -> list[Part]:
+    """What finished tasks gave; raises the error of one of them if there is any."""
+    errors = [error for task in tasks if (error := task.exception()) is not None]
+    if errors:
+        raise errors[0]
+    return [task.result() for task in tasks]

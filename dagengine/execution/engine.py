@@ -1,0 +1,192 @@
+"""One run: compiled metrics, their judges, one gateway, and the cases that go through."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager, nullcontext
+from typing import Any, TypedDict
+
+from dagengine.compiler.plan import HasSpec, Plan, compile_metrics
+from dagengine.data.cases import AsyncCases, Cases, Item, read_cases
+from dagengine.data.golden import CASE_OF, GOLDEN_TYPES, App, as_app
+from dagengine.errors import GraphError, InputError, Problem
+from dagengine.execution.collecting import rare_collections
+from dagengine.execution.run_once import Constants, Outcome
+from dagengine.execution.runner import Runner
+from dagengine.gateway.gateway import Gateway, Sink
+from dagengine.gateway.limits import DEFAULT_LIMITS, Limits
+from dagengine.judges import as_judge, open_judges
+from dagengine.question import Judge
+from dagengine.results import CaseResult, Totals
+from dagengine.store.answers import Store, as_store
+from dagengine.tracing import NO_SPANS, Spans
+
+# What can be evaluated: whatever `read_cases` takes, and data sets.
+Source = Iterable[Any] | AsyncIterable[Any]
+AnyApp = App | Callable[[Any], Any]
+
+
+class Settings(TypedDict, total=False):
+    """How a run is made; every entry may be left out.
+
+    `model` is the judge of every metric that names none (see `as_judge`). `app` completes
+    goldens (see `App`). `limits` is a `Limits`. `store` is a file of answers (a path or a
+    `Store`): what it holds is not asked again, what is asked it will hold. `on_attempt` gets
+    every call to a judge, failed ones included. `tracer` is an OpenTelemetry tracer: there is
+    a span for every case, node and call.
+    """
+
+    model: Any
+    app: AnyApp | None
+    limits: Limits | None
+    store: Store | str | os.PathLike[str] | None
+    on_attempt: Sink | None
+    tracer: Any
+
+
+class Engine:
+    """Metrics ready to judge cases; inside `open()` any number of sources may be run.
+
+    What is asked is remembered over all of them, and one set of limits holds for all.
+    Raises GraphError or InputError, before anything is asked, for what cannot work.
+    """
+
+    def __init__(self, metrics: Sequence[HasSpec], settings: Settings) -> None:
+        if not isinstance(metrics, Sequence) or not metrics:
+            raise InputError(f"metrics must be a list of at least one metric, got {metrics!r:.80}")
+        self.plan = compile_metrics(metrics)
+        model, store, tracer = settings.get("model"), settings.get("store"), settings.get("tracer")
+        self._app = as_app(settings.get("app"))
+        self._judges = [as_judge(model if own is None else own) for own in self.plan.models]
+        check_judges(self.plan, self._judges)
+        self._store = None if store is None else as_store(store)
+        self._limits = settings.get("limits") or DEFAULT_LIMITS
+        self._sink = settings.get("on_attempt")
+        self._spans = NO_SPANS if tracer is None else Spans(tracer)
+        self._gateway = Gateway(self._limits, self._sink, spans=self._spans)
+        self._constants = Constants(self.plan)
+
+    @property
+    def totals(self) -> Totals:
+        """What was asked and used so far."""
+        return self._gateway.totals
+
+    @asynccontextmanager
+    async def open(self) -> AsyncIterator[None]:
+        """Open the store and the judges' sessions.
+
+        Raises InputError, also later, when the store fails, JudgeSetupError when a judge
+        cannot work at all.
+        """
+        store = self._store
+        asking = [unit for unit in self.plan.units if unit.node.asks]
+        asked = sorted({judge for unit in asking for judge in unit.judges})
+        needed = [] if store and store.replay else [self._judges[index] for index in asked]
+        try:
+            async with store.open() if store else nullcontext() as stored, open_judges(needed):
+                self._gateway = Gateway(self._limits, self._sink, stored, self._spans)
+                self._gateway.expect(needed)
+                yield
+        except BaseExceptionGroup as group:
+            raise _only(group) from None
+
+    async def constants(self) -> dict[int, Outcome]:
+        """What nodes say that no case reaches, asked now, by the number of their unit.
+
+        For `know` in an engine of the same metrics, elsewhere. In a replay it is nothing: the
+        file of answers says the same to everybody.
+        """
+        if self._store is not None and self._store.replay:
+            return {}
+        return await self._constants.every(self._judges, self._gateway)
+
+    def know(self, constants: Mapping[int, Outcome]) -> None:
+        """Take what `constants` gave as one's own."""
+        self._constants.know(constants)
+
+    async def run(
+        self,
+        cases: Iterable[Item] | AsyncIterable[Item],
+        on_row: Callable[[CaseResult], None],
+        first: int = 0,
+    ) -> None:
+        """Judge every case; rows come in the order of the cases, numbered from `first` on.
+
+        Raises InputError when the cases cannot have what is read, or when their source breaks
+        off: what came before is handed out first.
+        """
+        runner = Runner(
+            self.plan, self._judges, self._gateway, on_row, self._app,
+            spans=self._spans, constants=self._constants, first=first,
+        )  # fmt: skip
+        try:
+            with rare_collections():
+                await runner.run(cases)
+        except BaseExceptionGroup as group:
+            raise _only(group) from None
+
+    def cases(self, source: Source) -> Cases | AsyncCases:
+        """The cases of a source; raises InputError where they cannot be judged."""
+        cases = cases_of(source, with_goldens=self._app is not None)
+        if isinstance(cases, Cases):
+            items = cases.check()
+            check_cases(self.plan, items)
+            _check_goldens(items, self._app)
+        return cases
+
+
+def cases_of(source: Any, *, with_goldens: bool) -> Cases | AsyncCases:
+    """The cases of a source; of a data set its test cases, and its goldens for an app."""
+    goldens = getattr(source, "goldens", None)
+    if goldens and (with_goldens or not len(source)):
+        source = [*source, *goldens]
+    cases: Cases | AsyncCases = read_cases(source)
+    return cases
+
+
+def _only(error: BaseException) -> BaseException:
+    """The exception inside nested groups, if all are of one kind, or the group itself."""
+    while isinstance(error, BaseExceptionGroup) and len(set(map(type, error.exceptions))) == 1:
+        error = error.exceptions[0]
+    return error
+
+
+def _check_goldens(items: Sequence[Item], app: App | None) -> None:
+    """Raise InputError when goldens have no app, or an app has no goldens."""
+    some = any(isinstance(item, GOLDEN_TYPES) for item in items)
+    if some and app is None:
+        raise InputError("goldens have no output yet: give app=, the function that makes it")
+    if items and not some and app is not None:
+        raise InputError("an app completes goldens, but the cases are test cases")
+
+
+def check_cases(plan: Plan, items: Sequence[Item]) -> None:
+    """Raise InputError when a field that is read exists in no case's type."""
+    kinds: dict[Any, None] = dict.fromkeys(CASE_OF.get(type(item), type(item)) for item in items)
+    for unit in plan.units:
+        for path in unit.reads:
+            name = path.partition(".")[0]
+            if kinds and not any(name in kind.model_fields for kind in kinds):
+                names = " and ".join(sorted(kind.__name__ for kind in kinds))
+                raise InputError(
+                    f"node {unit.name!r} reads `{path}`, but the test cases "
+                    f"({items[0].name or 'case 0'}, …) are {names}, which have no such field"
+                )
+
+
+def check_judges(plan: Plan, judges: Sequence[Judge]) -> None:
+    """Raise GraphError when a judge cannot do what a node asks of it."""
+    problems: list[Problem] = []
+    for unit in plan.units:
+        parser = getattr(unit.node, "parser", None)
+        for judge in (judges[index] for index in unit.judges):
+            able = judge.capabilities.text if parser is not None else judge.capabilities.schema
+            if not unit.node.asks or able:
+                continue
+            what = "plain text for its parser" if parser is not None else "a structured answer"
+            message = f"it needs {what}, which {judge.identity} cannot give"
+            hint = "use another judge for this metric, or change the node"
+            problems.append(Problem("judge-capability", f"node {unit.name!r}", message, hint))
+    if problems:
+        raise GraphError(problems)

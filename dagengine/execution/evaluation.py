@@ -1,0 +1,178 @@
+"""The doors: metrics in, results out. One implementation, async, with a thin sync door."""
+
+from __future__ import annotations
+
+import atexit
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Any, TypeVar, Unpack
+
+import anyio
+import sniffio
+from anyio.from_thread import start_blocking_portal
+
+from dagengine.compiler.plan import HasSpec, Plan
+from dagengine.data.cases import AsyncCases, Cases
+from dagengine.errors import InputError
+from dagengine.execution.engine import Engine, Settings, Source
+from dagengine.execution.interrupts import has_signals, interruptible
+from dagengine.gateway.limits import DEFAULT_LIMITS, Limits
+from dagengine.report.progress import progress_bar
+from dagengine.report.tables import print_table
+from dagengine.report.tally import Tally
+from dagengine.results import CaseResult, EvaluationResult, Totals
+from dagengine.test_case import TestCase, case_label, read_field
+
+R = TypeVar("R")
+
+
+def sync(make: Callable[[], Awaitable[R]]) -> R:
+    """Run a coroutine function to its end, also from inside a running event loop.
+
+    A running loop is left as it is: the work gets a thread and a loop of its own. An
+    interrupt (Ctrl-C) cancels the work, lets it put its things away, and comes out as
+    KeyboardInterrupt; another one a second later ends the process at once.
+    """
+
+    async def main() -> R:
+        return await make()
+
+    if not _inside_a_loop():
+        return anyio.run(interruptible, main) if has_signals() else anyio.run(main)
+    with start_blocking_portal() as portal:
+        work = portal.start_task_soon(main)
+        try:
+            return work.result()
+        finally:
+            work.cancel()  # an interrupt ends the run in the other thread, too
+
+
+def _inside_a_loop() -> bool:
+    try:
+        sniffio.current_async_library()
+    except sniffio.AsyncLibraryNotFoundError:
+        return False
+    return True
+
+
+async def stream(
+    test_cases: Source,
+    metrics: Sequence[HasSpec],
+    on_row: Callable[[CaseResult], None],
+    **settings: Unpack[Settings],
+) -> Totals:
+    """Run metrics over cases and hand out every row, in data set order.
+
+    `test_cases` is whatever `read_cases` takes, or a data set; a source that makes one wait
+    should be an async iterator, so that earlier cases are judged meanwhile. `settings` are
+    those of `Settings`: `model`, `app`, `limits`, `store`, `on_attempt`, `tracer`.
+
+    Rows are not kept, and memory is bounded by what is in flight. Raises GraphError or
+    InputError before the first call, InputError later when the store fails, JudgeSetupError
+    when a judge cannot work at all. A case never raises: an invalid row among the first ones
+    of a file is an InputError, a later one an `invalid_case` outcome. When the source itself
+    fails half-way, what came before is finished and handed out, and then InputError names
+    the row.
+    """
+    engine = Engine(metrics, settings)
+    await _run(engine, engine.cases(test_cases), on_row)
+    return engine.totals
+
+
+async def _run(
+    engine: Engine, cases: Cases | AsyncCases, on_row: Callable[[CaseResult], None]
+) -> None:
+    async with engine.open():
+        await engine.run(cases, on_row)
+
+
+async def a_evaluate(
+    test_cases: Source,
+    metrics: Sequence[HasSpec],
+    *,
+    show: bool = True,
+    on_row: Callable[[CaseResult], None] | None = None,
+    **settings: Unpack[Settings],
+) -> EvaluationResult:
+    """Run metrics over cases; one row per case, in order, whatever happened to the others.
+
+    All rows are kept: for more than fits in memory there is `stream`. `show` draws a
+    progress bar (on a terminal) and prints the result table. See `stream` for the other
+    arguments and for what is raised. Metrics are left untouched.
+    """
+    rows: list[CaseResult] = []
+    engine = Engine(metrics, settings)
+    cases = engine.cases(test_cases)
+    total = cases.count() if show and isinstance(cases, Cases) else None
+    with progress_bar(total, show, lambda: engine.totals) as advance:
+
+        def take(row: CaseResult) -> None:
+            rows.append(row)
+            advance(row)
+            if on_row is not None:
+                on_row(row)
+
+        await _run(engine, cases, take)
+    if show:
+        print_table(Tally(rows), engine.totals)
+    return EvaluationResult(tuple(rows), engine.totals)
+
+
+def evaluate(
+    test_cases: Source,
+    metrics: Sequence[HasSpec],
+    *,
+    show: bool = True,
+    on_row: Callable[[CaseResult], None] | None = None,
+    **settings: Unpack[Settings],
+) -> EvaluationResult:
+    """`a_evaluate` for callers without an event loop (it works inside one, too)."""
+    return sync(lambda: a_evaluate(test_cases, metrics, show=show, on_row=on_row, **settings))
+
+
+def assert_test(
+    test_case: TestCase,
+    metrics: Sequence[HasSpec],
+    run_async: bool = True,
+    *,
+    model: Any = None,
+) -> None:
+    """Raise AssertionError, naming metric, score and reason, unless every metric passes.
+
+    Without `run_async` the judge is asked one question at a time.
+    """
+    if not metrics:
+        raise InputError("assert_test needs at least one metric")
+    limits = DEFAULT_LIMITS if run_async else Limits(max_in_flight=1)
+    row = evaluate([test_case], metrics, model=model, limits=limits, show=False).rows[0]
+    failed = [m for m in row.metrics if m.failure is not None or m.success is False]
+    if failed:
+        lines = [
+            f"{m.metric}: {m.failure.kind}: {m.failure.message}"
+            if m.failure
+            else f"{m.metric}: score {m.score:.4g}, threshold {m.threshold}: {m.reason}"
+            for m in failed
+        ]
+        names = ", ".join(m.metric for m in failed)
+        raise AssertionError(f"{row.case} failed {names}\n" + "\n".join(lines))
+
+
+def on_test_run_end(function: Callable[[], Any]) -> Callable[[], Any]:
+    """Decorator: call `function` once, when the program (or pytest) ends."""
+    return atexit.register(function)
+
+
+def missing_fields(plan: Plan, test_cases: Iterable[Any]) -> list[str]:
+    """One line per field that some test cases lack: how many, and the first of them."""
+    counts, first, total = Counter[str](), dict[str, str](), 0
+    for index, case in enumerate(test_cases):
+        total += 1
+        for path in plan.fields:
+            if read_field(case, path) is None:
+                counts[path] += 1
+                first.setdefault(path, case_label(case, index))
+    return [
+        f"{counts[path]} of {total} cases have no `{path}` (first: {first[path]})"
+        for path in plan.fields
+        if counts[path]
+    ]

@@ -1,0 +1,174 @@
+"""From what happened on one case to the result of a metric. Pure functions of values."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from dagengine.compiler.plan import Plan, PlanSlot
+from dagengine.graph.node import NodeValue
+from dagengine.results import Failure, MetricResult, OutcomeKind, Step, Verdict, step_output
+
+Values = Mapping[int, NodeValue]
+
+
+@dataclass(frozen=True, slots=True)
+class Grade:
+    """The score of one scope, or why there is none, and the terminals that were reached."""
+
+    score: float | None
+    failure: Failure | None
+    mode: str | None
+    reached: tuple[PlanSlot, ...]
+    success: bool | None = None
+
+
+def grade(plan: Plan, scope: int, values: Values) -> Grade:
+    """Combine the terminals of a metric that were reached.
+
+    `values` holds the value of every live slot, by slot number.
+    """
+    part = plan.scopes[scope]
+    reached = [plan.slots[number] for number in part.terminals if number in values]
+    if not reached:
+        return Grade(None, _no_terminal(part.spec.name), None, ())
+    if len(reached) > 1 and part.spec.combine == "error":
+        names = ", ".join(repr(slot.name) for slot in reached)
+        message = f"{len(reached)} terminals were reached at once: {names}"
+        return Grade(
+            None, Failure(OutcomeKind.CODE_ERROR, part.spec.name, message), None, tuple(reached)
+        )
+    scores: list[float] = []
+    for slot in reached:
+        score = values[slot.index].score
+        if score is None:
+            message = f"the terminal {slot.name!r} gave no score"
+            return Grade(
+                None, Failure(OutcomeKind.CODE_ERROR, slot.name, message), None, tuple(reached)
+            )
+        scores.append(score)
+    last = values[reached[-1].index]
+    # One's own word on success goes with one's own score, not with a combined one.
+    own = last.success if len(reached) == 1 or part.spec.combine == "last" else None
+    return Grade(_combined(scores, part.spec.combine), None, last.mode, tuple(reached), own)
+
+
+def _no_terminal(metric: str) -> Failure:
+    message = "no verdict that was reached leads to a score"
+    return Failure(OutcomeKind.CODE_ERROR, metric, message)
+
+
+def _combined(scores: Sequence[float], how: str) -> float:
+    if how == "min":
+        return min(scores)
+    if how == "max":
+        return max(scores)
+    if how == "mean":
+        return math.fsum(scores) / len(scores)
+    return scores[-1]  # terminals stand in topological order
+
+
+def strict_score(score: float, strict: bool) -> float:
+    """1 if perfect and 0 otherwise, when strict."""
+    return (1.0 if score >= 1.0 else 0.0) if strict else score
+
+
+def _success(score: float, threshold: float | None, own: bool | None) -> bool | None:
+    if own is not None:
+        return own
+    return None if threshold is None else score >= threshold
+
+
+def path_taken(plan: Plan, metric: int, values: Values) -> tuple[tuple[str, Verdict], ...]:
+    """Every decision that was made, in topological order."""
+    turns: list[tuple[str, Verdict]] = []
+    for number in plan.metrics[metric].slots:
+        value = values.get(number)
+        if value is not None and value.verdict is not None and plan.slots[number].kind == "node":
+            turns.append((plan.slots[number].name, value.verdict))
+    return tuple(turns)
+
+
+def composed_reason(plan: Plan, slots: Sequence[int], values: Values) -> str | None:
+    """The reasons that nodes recorded on the path taken, in topological order, as one text."""
+    parts: list[str] = []
+    spoke = [n for n in slots if n in values and plan.slots[n].kind == "node"]
+    spoke = [n for n in spoke if values[n].reason or values[n].verdict is not None]
+    if len(spoke) == 1 and values[spoke[0]].verdict is None:  # it wrote the whole reason
+        return values[spoke[0]].reason
+    for number in slots:
+        value, slot = values.get(number), plan.slots[number]
+        if value is None or slot.kind != "node":
+            continue
+        said = f": {value.reason}" if value.reason else ""
+        if value.verdict is not None:
+            parts.append(f"{slot.name} → {value.verdict}{said}")
+        elif value.score is not None and (slot.grades or said):
+            parts.append(f"{slot.name} → {value.score:.4g}{said}")
+    return "\n".join(parts) or None
+
+
+def _steps(
+    plan: Plan, metric: int, values: Values, failed: int = -1, failure: Failure | None = None
+) -> tuple[Step, ...]:
+    """One step per node that ran, in topological order."""
+    steps: list[Step] = []
+    for number in plan.metrics[metric].slots:
+        slot = plan.slots[number]
+        if slot.unit < 0:
+            continue
+        kind = plan.units[slot.unit].node.kind
+        if number in values:
+            steps.append(_step(slot.name, kind, values[number]))
+        elif number == failed and failure is not None:
+            steps.append(Step(slot.name, kind, failure.kind, reason=failure.message))
+    return tuple(steps)
+
+
+def _step(name: str, kind: str, value: NodeValue) -> Step:
+    shown = None if value.verdict is not None else step_output(value.value)
+    return Step(
+        name, kind, OutcomeKind.OK, shown, value.verdict, value.reason, value.score, value.mode,
+        value.usage, value.votes, value.voters, value.answers, value.confidence,
+    )  # fmt: skip
+
+
+def metric_result(plan: Plan, metric: int, values: Values) -> MetricResult:
+    """The result of a top-level metric all of whose slots are settled."""
+    part = plan.metrics[metric]
+    spec = part.spec
+    done = grade(plan, part.scope, values)
+    if done.failure is not None or done.score is None:
+        assert done.failure is not None
+        return failed_result(plan, metric, done.failure, values)
+    threshold = 1.0 if spec.strict else spec.threshold
+    score = strict_score(done.score, spec.strict)
+    return MetricResult(
+        metric=spec.name,
+        score=score,
+        success=_success(score, threshold, done.success),
+        reason=composed_reason(plan, part.slots, values) if spec.include_reason else None,
+        threshold=threshold,
+        raw_score=done.score,
+        mode=done.mode,
+        path=path_taken(plan, metric, values),
+        steps=_steps(plan, metric, values),
+    )
+
+
+def failed_result(
+    plan: Plan,
+    metric: int,
+    failure: Failure,
+    values: Values | None = None,
+    failed: int = -1,
+) -> MetricResult:
+    """The result of a metric that ended without a score.
+
+    `values` are those that count all the same, `failed` is the slot that failed.
+    """
+    spec = plan.metrics[metric].spec
+    steps = _steps(plan, metric, values or {}, failed, failure)
+    threshold = 1.0 if spec.strict else spec.threshold
+    return MetricResult(spec.name, None, None, None, threshold, failure=failure, steps=steps)

@@ -1,0 +1,156 @@
+"""Which failure counts when several things fail, whatever finished first. Pure.
+
+Everything that happened to a slot gets a *precedence*: its own place in the topological
+order, or that of the latest thing it depends on followed by its own. What depends on
+something always comes after it, so precedences do not depend on timing. The failure with
+the lowest one ends the metric; only what comes before it counts.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Container, Mapping
+from dataclasses import dataclass, field
+
+from dagengine.compiler.plan import Plan, unsupported
+from dagengine.graph.node import NodeValue
+
+Precedence = tuple[int, ...]
+# At one precedence: what becomes live may still support a tangle that has lost a cause.
+_LIVE, _LOST, _DEAD, _VALUE = 0, 1, 2, 3
+
+
+@dataclass(frozen=True, slots=True)
+class Ruling:
+    """What a failing metric still needs.
+
+    `failed` is the slot whose failure is reported, `counted` the slots that come before it
+    and have a value, `pending` those that come before it and have yet to run.
+    """
+
+    failed: int
+    counted: frozenset[int]
+    pending: frozenset[int]
+
+
+def rule(
+    plan: Plan,
+    metric: int,
+    values: Mapping[int, NodeValue],
+    failures: Container[int],
+    ready: Container[int],
+) -> Ruling:
+    """Judge the state of one metric in which at least one slot has failed.
+
+    `ready` holds the live slots that have all they read, but neither value nor failure.
+    """
+    return _Walk(plan, metric, values, failures, ready).run()
+
+
+@dataclass(slots=True)
+class _Walk:
+    """A walk over everything known, lowest precedence first."""
+
+    plan: Plan
+    metric: int
+    values: Mapping[int, NodeValue]
+    failures: Container[int]
+    ready: Container[int]
+    live: dict[int, Precedence] = field(default_factory=dict)
+    settled: dict[int, Precedence] = field(default_factory=dict)
+    lost: dict[int, int] = field(default_factory=dict)
+    pending: set[int] = field(default_factory=set)
+    heap: list[tuple[Precedence, int, int]] = field(default_factory=list)
+
+    def run(self) -> Ruling:
+        for number in self.plan.metrics[self.metric].slots:
+            if self.plan.slots[number].root:
+                heapq.heappush(self.heap, ((), _LIVE, number))
+        while self.heap:
+            precedence, what, number = heapq.heappop(self.heap)
+            if what == _LIVE:
+                self._now_live(number, precedence)
+            elif what == _LOST:
+                self._lose(number, precedence)
+            elif what == _DEAD:
+                self._now_dead(number, precedence)
+            elif number in self.failures:
+                counted = frozenset(slot for slot in self.settled if slot in self.values)
+                return Ruling(number, counted, frozenset(self.pending))
+            elif number not in self.values:
+                self.pending.add(number)
+            elif number not in self.settled:
+                self._now_settled(number, precedence)
+        raise AssertionError("no slot of the metric has failed")
+
+    def _now_live(self, number: int, precedence: Precedence) -> None:
+        if number in self.live:
+            return
+        self.live[number] = precedence
+        for target in self.plan.slots[number].activates:
+            heapq.heappush(self.heap, (precedence, _LIVE, target))
+        self._look(number)
+
+    def _look(self, number: int) -> None:
+        """See whether a live slot has everything that it waits for."""
+        slot = self.plan.slots[number]
+        if number not in self.live or number in self.settled:
+            return
+        awaited = slot.reads if slot.nested < 0 else self.plan.scopes[slot.nested].slots
+        if any(source not in self.settled for source in awaited):
+            return
+        after = [self.live[number], *(self.settled[source] for source in awaited)]
+        precedence = _after(max(after), number)
+        if number in self.values or number in self.failures or number in self.ready:
+            heapq.heappush(self.heap, (precedence, _VALUE, number))
+
+    def _now_settled(self, number: int, precedence: Precedence) -> None:
+        self.settled[number] = precedence
+        slot = self.plan.slots[number]
+        # What decides nothing may have given anything at all as its verdict.
+        chosen = slot.branches[self.values[number].verdict] if slot.branches else ()
+        for target in slot.targets:
+            what = _LIVE if target in chosen else _LOST
+            heapq.heappush(self.heap, (precedence, what, target))
+        self._tell_readers(number)
+
+    def _lose(self, number: int, precedence: Precedence) -> None:
+        self.lost[number] = self.lost.get(number, 0) + 1
+        slot = self.plan.slots[number]
+        if number in self.live or slot.root:
+            return
+        if self.lost[number] == slot.causes:
+            heapq.heappush(self.heap, (precedence, _DEAD, number))
+        elif slot.tangle:
+            for other in unsupported(self.plan, slot.tangle, self._is_open, self._is_live):
+                heapq.heappush(self.heap, (precedence, _DEAD, other))
+
+    def _is_open(self, number: int) -> bool:
+        return number not in self.settled
+
+    def _is_live(self, number: int) -> bool:
+        return number in self.live
+
+    def _now_dead(self, number: int, precedence: Precedence) -> None:
+        if number in self.live or number in self.settled:
+            return
+        slot = self.plan.slots[number]
+        self.settled[number] = precedence
+        for target in (*slot.activates, *slot.targets):
+            heapq.heappush(self.heap, (precedence, _LOST, target))
+        for part in self.plan.scopes[slot.nested].slots if slot.nested >= 0 else ():
+            heapq.heappush(self.heap, (precedence, _DEAD, part))
+        self._tell_readers(number)
+
+    def _tell_readers(self, number: int) -> None:
+        slot = self.plan.slots[number]
+        for reader in slot.feeds:
+            self._look(reader)
+        owner = self.plan.scopes[slot.scope].owner
+        if owner >= 0:
+            self._look(owner)
+
+
+def _after(latest: Precedence, number: int) -> Precedence:
+    """The precedence of a slot whose dependencies end with `latest`."""
+    return (number,) if not latest or number > latest[0] else (*latest, number)

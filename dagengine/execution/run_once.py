@@ -1,0 +1,84 @@
+"""Nodes that no case reaches, such as the steps of G-Eval: run once, equal for every case."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
+
+import anyio
+
+from dagengine.compiler.plan import Plan, Unit
+from dagengine.errors import DagengineError
+from dagengine.execution.node_run import judged
+from dagengine.gateway.gateway import Gateway
+from dagengine.gateway.single_flight import Flights
+from dagengine.graph.node import Given, NodeValue
+from dagengine.question import Judge
+from dagengine.results import Failure, OutcomeKind
+
+Outcome = NodeValue | Failure
+
+_PASSING = frozenset({OutcomeKind.PROVIDER_ERROR, OutcomeKind.TIMEOUT})
+
+
+class Constants:
+    """Outcomes of the constant units of one plan, each made when it is first wanted.
+
+    A failure that may pass is handed to those who waited for it, and not kept.
+    """
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        self._flights: Flights[Outcome] = Flights(len(plan.units) + 1)
+
+    def know(self, outcomes: Mapping[int, Outcome]) -> None:
+        """Take outcomes, by the number of their unit, that another process made."""
+        for number, outcome in outcomes.items():
+            self._flights.keep(number, outcome)
+
+    async def get(self, unit: Unit, make: Callable[[], Awaitable[Outcome]]) -> Outcome:
+        """The outcome of a unit, which `make` makes unless it is known."""
+        try:
+            return await self._flights.get(unit.index, partial(_lasting, make))
+        except _PassingError as error:
+            return error.failure
+
+    async def every(self, judges: Sequence[Judge], gateway: Gateway) -> dict[int, Outcome]:
+        """The outcomes of all constant units, failed ones included, by their number.
+
+        What would read the output of a unit that failed is left out.
+        """
+        found: dict[int, Outcome] = {}
+
+        async def outcome(unit: Unit) -> Outcome | None:
+            inputs: list[tuple[str, object]] = []
+            for label, source, _ in unit.sources:
+                read = await outcome(self._plan.units[source])
+                if not isinstance(read, NodeValue):
+                    return None
+                inputs.append((label, read.value))
+            given = Given((), tuple(inputs))
+            made = await self.get(unit, partial(judged, unit, gateway, judges, lambda: given))
+            found[unit.index] = made
+            return made
+
+        async with anyio.create_task_group() as group:
+            for unit in self._plan.units:
+                if unit.constant:
+                    group.start_soon(outcome, unit)
+        return found
+
+
+class _PassingError(DagengineError):
+    """Carries a failure that another attempt may not meet."""
+
+    def __init__(self, failure: Failure) -> None:
+        self.failure = failure
+        super().__init__(failure.message)
+
+
+async def _lasting(make: Callable[[], Awaitable[Outcome]]) -> Outcome:
+    outcome = await make()
+    if isinstance(outcome, Failure) and outcome.kind in _PASSING:
+        raise _PassingError(outcome)
+    return outcome

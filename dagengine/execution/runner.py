@@ -1,0 +1,345 @@
+"""Runs a plan over cases: the only module that starts tasks.
+
+Workers take ready units from one heap (earlier cases first, and of a case what asks nothing
+first) and admit the next case when nothing is ready, so memory is bounded by what is in
+flight and not by the data set. Rows leave in data set order.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import math
+from collections import deque
+from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Sequence
+from functools import partial
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+
+from dagengine.compiler.plan import Plan, Unit
+from dagengine.data.golden import App, ConversationalGolden, Golden
+from dagengine.errors import MissingFieldError
+from dagengine.execution.app import completed
+from dagengine.execution.node_run import judged
+from dagengine.execution.reasons import Ask, reason_question, wants_reason, write_reason
+from dagengine.execution.run_once import Constants
+from dagengine.execution.scheduler import CaseState
+from dagengine.execution.sources import FedSource, PulledSource, Source
+from dagengine.gateway.gateway import Gateway
+from dagengine.graph.node import Given, NodeValue
+from dagengine.question import Judge
+from dagengine.results import CaseResult, Failure, MetricResult, OutcomeKind
+from dagengine.test_case import InvalidCase, TestCase, case_label, read_field
+from dagengine.tracing import NO_SPANS, NoSpans
+
+Emit = Callable[[CaseResult], None]
+Item = TestCase | Golden | ConversationalGolden | InvalidCase
+Work = Callable[[], Awaitable[None]]
+
+# Rows that may wait for an earlier one; beyond it no new case is admitted.
+_REORDER = 10_000
+# Nodes of plain Python never wait; a worker lets others have a turn this often.
+_TURNS = 64
+
+
+class _Run:
+    """One case under way."""
+
+    __slots__ = ("case", "deadline", "index", "scopes", "span", "state")
+
+    def __init__(
+        self, index: int, case: TestCase, state: CaseState, deadline: float, span: Any
+    ) -> None:
+        self.index = index
+        self.case = case
+        self.state = state
+        self.deadline = deadline
+        self.span = span
+        self.scopes: dict[int, anyio.CancelScope] = {}
+
+
+class Runner:
+    """Runs one plan over one source of cases; use an instance once."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        judges: Sequence[Judge],
+        gateway: Gateway,
+        emit: Emit,
+        app: App | None = None,
+        *,
+        spans: NoSpans = NO_SPANS,
+        constants: Constants | None = None,
+        first: int = 0,
+    ) -> None:
+        """`judges` stand in the order of `plan.models`; `emit` gets rows in order.
+
+        `app` completes goldens. `constants` are shared by the sources of one run. `first` is
+        the index of the first case.
+        """
+        self._spans = spans
+        self._plan = plan
+        self._app = app
+        self._gateway = gateway
+        self._emit = emit
+        self._judges = judges
+        self._constants = constants or Constants(plan)
+        self._source: Source[Item] = PulledSource(())
+        self._heap: list[tuple[int, tuple[bool, int], int, _Run]] = []
+        self._goldens: deque[tuple[int, Golden | ConversationalGolden]] = deque()
+        self._completing = 0
+        self._open = 0
+        self._admitted = first
+        self._idle: list[anyio.Event] = []
+        self._workers = 0
+        # Workers also wait between retries and for shared answers, which hold no call slot.
+        self._max_workers = 4 * gateway.limits.max_in_flight + 32
+        self._waiting: dict[int, CaseResult] = {}
+        self._next_row = first
+
+    async def run(self, cases: Iterable[Item] | AsyncIterable[Item]) -> None:
+        """Run everything; returns when every case has its row.
+
+        Raises InputError, after that, when the source broke off.
+        """
+        try:
+            async with anyio.create_task_group() as self._group:
+                if isinstance(cases, AsyncIterable):
+                    self._source = fed = FedSource(cases)
+                    self._group.start_soon(fed.feed, self._news)
+                else:
+                    self._source = PulledSource(cases)
+                self._spawn()
+        except (anyio.get_cancelled_exc_class(), KeyboardInterrupt):
+            # Interrupted: finished rows that wait for an earlier one are kept, too.
+            for index in sorted(self._waiting):
+                self._emit(self._waiting[index])
+            raise
+        if self._next_row != self._admitted:
+            lost = self._admitted - self._next_row
+            raise RuntimeError(f"{lost} rows are missing; this is a bug of dagengine")
+        if self._source.error is not None:
+            raise self._source.error
+
+    @property
+    def _over(self) -> bool:
+        return self._source.ended and not self._source.ready and not self._open
+
+    def _news(self) -> None:
+        """An async source has a case more, or has ended."""
+        if self._over:
+            self._wake_all()
+        else:
+            self._call_help()
+
+    def _spawn(self) -> None:
+        self._workers += 1
+        self._group.start_soon(self._work)
+
+    async def _work(self) -> None:
+        for turn in itertools.count(1):
+            work = self._next()
+            if work is None:
+                if self._over:
+                    self._wake_all()
+                    return
+                await self._rest()
+                continue
+            await work()
+            if not turn % _TURNS:
+                await anyio.lowlevel.checkpoint()
+
+    async def _rest(self) -> None:
+        event = anyio.Event()
+        self._idle.append(event)
+        await event.wait()
+
+    def _wake_all(self) -> None:
+        for event in self._idle:
+            event.set()
+        self._idle.clear()
+
+    def _next(self) -> Work | None:
+        """The most urgent work, admitting cases as long as there is none."""
+        while not self._heap and not self._goldens:
+            if len(self._waiting) >= _REORDER or self._app_is_busy() or not self._admit():
+                return None
+        self._call_help()
+        if self._goldens:
+            return partial(self._complete, *self._goldens.popleft())
+        _, _, unit, run = heapq.heappop(self._heap)
+        return partial(self._step, run, self._plan.units[unit])
+
+    def _app_is_busy(self) -> bool:
+        return self._app is not None and self._completing >= self._app.max_in_flight
+
+    def _call_help(self) -> None:
+        """Have one more worker look for work while there may be some."""
+        if self._heap or self._source.ready:
+            if self._idle:
+                self._idle.pop().set()
+            elif self._workers < self._max_workers:
+                self._spawn()
+
+    def _admit(self) -> bool:
+        """Take one more case; False when there is none (now)."""
+        item = self._source.take()
+        if item is None:
+            if self._over:
+                self._wake_all()
+            return False
+        index = self._admitted
+        self._open += 1
+        self._admitted += 1
+        if isinstance(item, InvalidCase):
+            failure = Failure(OutcomeKind.INVALID_CASE, "data set", str(item))
+            self._fail_case(index, item.name, failure)
+        elif isinstance(item, Golden | ConversationalGolden):
+            self._goldens.append((index, item))
+            self._completing += 1
+        else:
+            self._start(index, item, self._deadline())
+        return True
+
+    def _deadline(self) -> float:
+        limit = self._gateway.limits.case_timeout
+        return math.inf if limit is None else anyio.current_time() + limit
+
+    def _start(self, index: int, case: TestCase, deadline: float) -> None:
+        state = CaseState(self._plan, self._missing(case))
+        run = _Run(index, case, state, deadline, self._spans.case(index, case))
+        self._queue(run)
+        if state.finished:
+            self._finish(run, state.results())
+
+    def _finish(self, run: _Run, results: tuple[MetricResult, ...]) -> None:
+        self._spans.end(run.span, results)
+        self._close(run.index, case_label(run.case, run.index), results)
+
+    def _fail_case(self, index: int, label: str, failure: Failure) -> None:
+        """The row of a case that no metric can run on."""
+        state = CaseState(self._plan, {metric.index: failure for metric in self._plan.metrics})
+        self._close(index, label, state.results())
+
+    async def _complete(self, index: int, golden: Golden | ConversationalGolden) -> None:
+        """Have the app complete a golden, then begin with the case."""
+        deadline, outcome = self._deadline(), None
+        with anyio.CancelScope(deadline=deadline):
+            outcome = await completed(self._app, golden)
+        self._completing -= 1
+        if outcome is None:
+            outcome = Failure(OutcomeKind.TIMEOUT, "app", self._too_long())
+        if isinstance(outcome, Failure):
+            self._fail_case(index, golden.name or f"case {index}", outcome)
+        else:
+            self._start(index, outcome, deadline)
+
+    def _too_long(self) -> str:
+        return f"the case took longer than its {self._gateway.limits.case_timeout} s"
+
+    def _missing(self, case: TestCase) -> dict[int, Failure]:
+        """Metrics that are certain to read a field that the case does not have."""
+        failures: dict[int, Failure] = {}
+        for metric in self._plan.metrics:
+            absent = [(f, node) for f, node in metric.required if read_field(case, f) is None]
+            if absent:
+                fields = [field for field, _ in absent]
+                failures[metric.index] = Failure.missing_field(fields, absent[0][1])
+        return failures
+
+    def _queue(self, run: _Run) -> None:
+        for unit in run.state.cancel:
+            if unit in run.scopes:
+                run.scopes[unit].cancel()
+            else:  # queued, but not started
+                self._heap = [e for e in self._heap if e[3] is not run or e[2] != unit]
+                heapq.heapify(self._heap)
+                run.state.cancelled(unit)
+        run.state.cancel.clear()
+        # Last: a unit that is wanted again after all is ready once more.
+        for unit in run.state.ready:
+            urgency = self._plan.units[unit].urgency
+            heapq.heappush(self._heap, (run.index, urgency, unit, run))
+        run.state.ready.clear()
+
+    async def _step(self, run: _Run, unit: Unit) -> None:
+        """Run one unit and take the consequences."""
+        if run.state.finished:
+            return
+        outcome: NodeValue | Failure | None = None
+        with anyio.CancelScope(deadline=run.deadline) as scope:
+            run.scopes[unit.index] = scope
+            with self._spans.node(run.span, unit.name, unit.node.kind) as span:
+                outcome = await self._outcome(run, unit)
+                self._spans.came(span, outcome)
+        del run.scopes[unit.index]
+        if run.state.finished:
+            return
+        if outcome is not None:
+            self._tell(run, unit, outcome)
+        elif anyio.current_time() >= run.deadline:
+            failure = Failure(OutcomeKind.TIMEOUT, unit.name, self._too_long())
+            run.state.fail(unit.index, failure)
+        else:
+            run.state.cancelled(unit.index)
+        self._queue(run)
+        if run.state.finished:
+            self._finish(run, await self._explained(run))
+
+    def _tell(self, run: _Run, unit: Unit, outcome: NodeValue | Failure) -> None:
+        if isinstance(outcome, Failure):
+            run.state.fail(unit.index, outcome)
+        else:
+            run.state.complete(unit.index, outcome)
+
+    def _outcome(self, run: _Run, unit: Unit) -> Awaitable[NodeValue | Failure]:
+        """What a unit gave, or how it failed; the same for all cases where it is constant."""
+        make = partial(judged, unit, self._gateway, self._judges, partial(self._given, run, unit))
+        return self._constants.get(unit, make) if unit.constant else make()
+
+    def _given(self, run: _Run, unit: Unit) -> Given:
+        fields = tuple((path, read_field(run.case, path)) for path in unit.reads)
+        absent = [path for path, value in fields if value is None]
+        if absent:
+            raise MissingFieldError(Failure.missing_field(absent, unit.name).message)
+        inputs = tuple(
+            (label, run.state.output(source).value)
+            for label, source, slot in unit.sources
+            if slot < 0 or run.state.is_live(slot)
+        )
+        return Given(fields, inputs, run.case)
+
+    async def _explained(self, run: _Run) -> tuple[MetricResult, ...]:
+        """The results, with reasons written by the judge where a metric asks for that."""
+        results = list(run.state.results())
+        for metric in self._plan.metrics:
+            result = results[metric.index]
+            if wants_reason(metric.spec, result):
+                question = reason_question(metric.spec, result)
+                ask = self._ask_for(metric.scope)
+                results[metric.index] = await write_reason(result, question, ask, run.deadline)
+        return tuple(results)
+
+    def _ask_for(self, scope: int) -> Ask:
+        model = self._plan.scopes[scope].spec.model
+        place = next(
+            i
+            for i, known in enumerate(self._plan.models)
+            if known is model or (isinstance(model, str) and known == model)
+        )
+        return Ask(self._gateway, self._judges[place])
+
+    def _close(self, index: int, label: str, results: tuple[MetricResult, ...]) -> None:
+        """Hand out the row, and those that waited for it."""
+        self._open -= 1
+        self._waiting[index] = CaseResult(index, label, results)
+        while self._next_row in self._waiting:
+            self._emit(self._waiting.pop(self._next_row))
+            self._next_row += 1
+        if self._over:
+            self._wake_all()
+        else:
+            self._call_help()

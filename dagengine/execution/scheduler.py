@@ -1,0 +1,312 @@
+"""What may run now: a pure state machine for one case. No I/O, no await, no clock.
+
+Feed it what finished, take from it what may start. Liveness spreads along causes, values
+along sources; a slot is ready when it is live and everything it reads is settled.
+Results do not depend on the order in which things finish: when a node fails, only what
+takes precedence over it still runs, and the failure with the highest precedence is the
+one reported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from dagengine.compiler.plan import Plan, PlanSlot, unsupported
+from dagengine.execution.grading import failed_result, grade, metric_result, strict_score
+from dagengine.execution.precedence import Ruling, rule
+from dagengine.graph.node import NodeValue
+from dagengine.results import Failure, MetricResult, OutcomeKind
+
+_UNKNOWN, _LIVE, _DEAD = 0, 1, 2
+_NEW, _RUNNING, _DONE, _FAILED = 0, 1, 2, 3
+
+
+class CaseState:
+    """The state of one case under one plan.
+
+    After construction and after every `complete` or `fail`, `ready` lists units to start
+    and `cancel` units to stop; the owner takes both lists and empties them.
+    """
+
+    def __init__(self, plan: Plan, missing: Mapping[int, Failure] | None = None) -> None:
+        """`missing` holds metrics that cannot run on this case at all, and why."""
+        self.plan = plan
+        self.ready: list[int] = []
+        self.cancel: list[int] = []
+        self.values: dict[int, NodeValue] = {}  # by slot
+        self._outputs: dict[int, NodeValue | Failure] = {}  # by unit
+        self._live = bytearray(len(plan.slots))
+        self._causes = [slot.causes for slot in plan.slots]
+        self._sources = [len(slot.reads) for slot in plan.slots]
+        self._units = bytearray(len(plan.units))
+        self._left = [len(metric.slots) for metric in plan.metrics]
+        self._scope_left = [len(scope.slots) for scope in plan.scopes]
+        self._failures: dict[int, Failure] = {}  # by slot
+        self._rulings: dict[int, Ruling] = {}  # by metric, once something has failed
+        self._news: set[int] = set()  # failing metrics to rule on anew
+        self._results: dict[int, MetricResult] = {}
+        # Slots to work through: made live, with one source settled, with one or all causes lost.
+        self._made_live: list[int] = []
+        self._source_done: list[int] = []
+        self._cause_lost: list[int] = []
+        self._dying: list[int] = []  # parts of a nested metric that is dead
+        for metric in plan.metrics:
+            if missing and metric.index in missing:
+                why = missing[metric.index]
+                self._results[metric.index] = failed_result(plan, metric.index, why)
+                continue
+            self._made_live += [number for number in metric.slots if plan.slots[number].root]
+        self._spread()
+
+    @property
+    def finished(self) -> bool:
+        """Whether every metric has its result."""
+        return len(self._results) == len(self.plan.metrics)
+
+    def results(self) -> tuple[MetricResult, ...]:
+        """The results of all metrics, in order, once finished."""
+        return tuple(self._results[index] for index in range(len(self.plan.metrics)))
+
+    def is_live(self, slot: int) -> bool:
+        """Whether a slot is known to be live."""
+        return self._live[slot] == _LIVE
+
+    def output(self, unit: int) -> NodeValue:
+        """The value of a unit that is done."""
+        value = self._outputs[unit]
+        assert isinstance(value, NodeValue)
+        return value
+
+    def complete(self, unit: int, value: NodeValue) -> None:
+        """Take the value of a unit that ran."""
+        if self._units[unit] != _RUNNING:
+            return
+        self._units[unit] = _DONE
+        self._outputs[unit] = value
+        for number in self.plan.units[unit].slots:
+            if self._live[number] == _LIVE and not self._sources[number]:
+                self._take(number, value)
+        self._spread()
+
+    def fail(self, unit: int, failure: Failure) -> None:
+        """Take the failure of a unit that ran."""
+        if self._units[unit] != _RUNNING:
+            return
+        self._units[unit] = _FAILED
+        self._outputs[unit] = failure
+        for number in self.plan.units[unit].slots:
+            if self._live[number] == _LIVE and not self._sources[number]:
+                self._fail_slot(number, failure)
+        self._spread()
+
+    def cancelled(self, unit: int) -> None:
+        """Note that a unit was stopped before it finished, so that it may start again."""
+        if self._units[unit] == _RUNNING:
+            self._units[unit] = _NEW
+            if self._wanted(unit):
+                self._start(unit)
+
+    def _spread(self) -> None:
+        """Work through everything that follows, without recursion."""
+        while True:
+            if self._made_live:
+                self._become_live(self._made_live.pop())
+            elif self._source_done:
+                self._source_settled(self._source_done.pop())
+            elif self._dying:
+                self._lose_all(self._dying.pop())
+            # After all that is live is known to be: it may still support a tangle.
+            elif self._cause_lost:
+                self._lose_cause(self._cause_lost.pop())
+            elif self._news:
+                self._rule()
+            else:
+                return
+
+    def _become_live(self, number: int) -> None:
+        if self._live[number] != _UNKNOWN:
+            return
+        self._live[number] = _LIVE
+        slot = self.plan.slots[number]
+        self._made_live += slot.activates
+        if slot.kind == "verdict":
+            self._take(number, NodeValue(slot.score, score=slot.score))
+        elif slot.kind == "node" and not self._sources[number]:
+            self._run(number)
+
+    def _lose_all(self, number: int) -> None:
+        if self._live[number] == _UNKNOWN:
+            self._die(number)
+
+    def _lose_cause(self, number: int) -> None:
+        """One way to become live is gone; with the last one a slot is dead."""
+        self._causes[number] -= 1
+        slot = self.plan.slots[number]
+        if self._live[number] != _UNKNOWN or slot.root:
+            return
+        if not self._causes[number]:
+            self._die(number)
+        elif slot.tangle:
+            for other in unsupported(self.plan, slot.tangle, self._is_open, self.is_live):
+                self._die(other)
+
+    def _is_open(self, number: int) -> bool:
+        return self._live[number] != _DEAD and number not in self.values
+
+    def _die(self, number: int) -> None:
+        slot = self.plan.slots[number]
+        self._live[number] = _DEAD
+        self._cause_lost += (*slot.activates, *slot.targets)
+        if slot.nested >= 0:
+            self._dying += self.plan.scopes[slot.nested].slots
+        self._settle(number)
+
+    def _source_settled(self, number: int) -> None:
+        self._sources[number] -= 1
+        if not self._sources[number] and self._live[number] == _LIVE:
+            self._run(number)
+
+    def _run(self, number: int) -> None:
+        """Start the unit of a slot, or take what it already gave."""
+        unit = self.plan.slots[number].unit
+        output = self._outputs.get(unit)
+        if isinstance(output, NodeValue):
+            self._take(number, output)
+        elif output is not None:
+            self._fail_slot(number, output)
+        elif self._units[unit] == _NEW and self._counts(number):
+            self._start(unit)
+
+    def _start(self, unit: int) -> None:
+        self._units[unit] = _RUNNING
+        self.ready.append(unit)
+
+    def _counts(self, number: int) -> bool:
+        """Whether the metric of a slot still wants to know about it."""
+        metric = self.plan.slots[number].metric
+        if metric in self._results:
+            return False
+        ruling = self._rulings.get(metric)
+        return ruling is None or number in ruling.pending
+
+    def _take(self, number: int, value: NodeValue) -> None:
+        """A live slot has its value: choose verdicts, check scores, tell the readers."""
+        slot = self.plan.slots[number]
+        if slot.metric in self._results:
+            return
+        chosen = _chosen(slot, value)
+        if chosen is None:
+            wanted = ", ".join(repr(verdict) for verdict in slot.branches)
+            message = f"the verdict is {value.verdict!r}, but the declared ones are {wanted}"
+            self._fail_slot(number, Failure(OutcomeKind.CODE_ERROR, slot.name, message))
+            return
+        if slot.grades:
+            value = _scored(value)
+            if value.score is None:
+                message = f"the score is {value.value!r}, but it must be a number from 0 to 1"
+                self._fail_slot(number, Failure(OutcomeKind.CODE_ERROR, slot.name, message))
+                return
+        self.values[number] = value
+        if slot.branches:
+            # Several verdicts may share a target: each edge not chosen is a cause lost.
+            self._cause_lost += (target for target in slot.targets if target not in chosen)
+            self._made_live += chosen
+        self._settle(number)
+
+    def _settle(self, number: int) -> None:
+        """Nothing more will come from a slot: it is dead, or has its value."""
+        slot = self.plan.slots[number]
+        self._source_done += slot.feeds
+        self._left[slot.metric] -= 1
+        self._scope_left[slot.scope] -= 1
+        if not self._scope_left[slot.scope]:
+            self._close(slot.scope)
+        if not self._left[slot.metric]:
+            self._results[slot.metric] = metric_result(self.plan, slot.metric, self.values)
+        elif slot.metric in self._rulings and number in self._rulings[slot.metric].pending:
+            self._news.add(slot.metric)
+
+    def _close(self, scope: int) -> None:
+        """All slots of a nested metric are settled: its result is its owner's value."""
+        owner = self.plan.scopes[scope].owner
+        if owner < 0 or self._live[owner] != _LIVE:
+            return
+        done, spec = grade(self.plan, scope, self.values), self.plan.scopes[scope].spec
+        if done.failure is not None or done.score is None:
+            assert done.failure is not None
+            self._fail_slot(owner, done.failure)
+            return
+        score = strict_score(done.score, spec.strict)
+        self._take(owner, NodeValue(score, score=score, mode=done.mode))
+
+    def _fail_slot(self, number: int, failure: Failure) -> None:
+        slot = self.plan.slots[number]
+        self._failures[number] = failure
+        if slot.metric not in self._results:
+            self._news.add(slot.metric)
+
+    def _rule(self) -> None:
+        """Decide what failing metrics still need, start that, and stop the rest."""
+        news, self._news = sorted(self._news), set()
+        for metric in news:
+            ready = {
+                number
+                for number in self.plan.metrics[metric].slots
+                if self._live[number] == _LIVE
+                and not self._sources[number]
+                and self.plan.slots[number].unit >= 0
+                and number not in self.values
+                and number not in self._failures
+            }
+            ruling = rule(self.plan, metric, self.values, self._failures, ready)
+            self._rulings[metric] = ruling
+            if not ruling.pending:
+                failure = self._failures[ruling.failed]
+                counted = {n: v for n, v in self.values.items() if n in ruling.counted}
+                self._results[metric] = failed_result(
+                    self.plan, metric, failure, counted, ruling.failed
+                )
+            for number in sorted(ruling.pending):
+                self._run(number)
+        self._stop_unwanted()
+
+    def _stop_unwanted(self) -> None:
+        """Cancel what no metric wants any longer."""
+        self.cancel = [unit for unit in self.cancel if not self._wanted(unit)]
+        for unit in range(len(self._units)):
+            if self._units[unit] != _RUNNING or self._wanted(unit):
+                continue
+            if unit in self.ready:
+                self.ready.remove(unit)
+                self._units[unit] = _NEW
+            elif unit not in self.cancel:
+                self.cancel.append(unit)
+
+    def _wanted(self, unit: int) -> bool:
+        return any(
+            self._live[number] == _LIVE and not self._sources[number] and self._counts(number)
+            for number in self.plan.units[unit].slots
+        )
+
+
+def _scored(value: NodeValue) -> NodeValue:
+    """The value with its score from 0 to 1; without any when what should be it is not."""
+    if type(value.score) is float and 0 <= value.score <= 1:
+        return value
+    number = value.value if value.score is None else value.score
+    fits = isinstance(number, bool | int | float) and 0 <= number <= 1
+    return replace(value, score=float(number) if fits else None)
+
+
+def _chosen(slot: PlanSlot, value: NodeValue) -> tuple[int, ...] | None:
+    """The targets of a decision's verdict; None when it is not a declared one.
+
+    Verdicts are compared with their type: 1 is not True.
+    """
+    if not slot.branches:
+        return ()
+    for verdict, targets in slot.branches.items():
+        if type(verdict) is type(value.verdict) and verdict == value.verdict:
+            return targets
+    return None

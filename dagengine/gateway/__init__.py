@@ -1,0 +1,6 @@
+"""The only place where a judge is called, and everything that decides when."""
+
+from dagengine.gateway.gateway import Gateway
+from dagengine.gateway.limits import DEFAULT_LIMITS, Limits
+
+__all__ = ["DEFAULT_LIMITS", "Gateway", "Limits"]

@@ -1,0 +1,295 @@
+"""The only place where a judge is called: dedupe, limits, deadline, retry, re-ask, ledger."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar, cast
+
+import anyio
+import tenacity
+from pydantic import BaseModel
+
+from dagengine.errors import JudgeError, JudgeTimeoutError, ProviderError, UnparseableError
+from dagengine.gateway.budget import Budget
+from dagengine.gateway.estimates import Estimates
+from dagengine.gateway.limiter import Call, Lane, Limiter
+from dagengine.gateway.limits import DEFAULT_LIMITS as DEFAULT_LIMITS
+from dagengine.gateway.limits import Limits as Limits
+from dagengine.gateway.prices import Price
+from dagengine.gateway.prompt_cache import Prefixes
+from dagengine.gateway.single_flight import Flights
+from dagengine.question import NO_USAGE, Answer, Judge, Question, Usage, durable_identity
+from dagengine.results import Attempt, OutcomeKind, Totals
+from dagengine.store.answers import Answers
+from dagengine.tracing import NO_SPANS, NoSpans
+
+T = TypeVar("T", bound=BaseModel)
+Sink = Callable[[Attempt], None]
+
+# Answers that are remembered of a judge whose answers are stored, in kB as `_weight` has it.
+_RECENT = 2_000
+_ALTERNATIVE = 150  # bytes that one alternative of a token takes in memory
+
+
+def is_cancelled() -> bool:
+    """Whether a cancellation comes from us, and not from inside somebody's code."""
+    return anyio.current_effective_deadline() == -math.inf
+
+
+@dataclass(frozen=True, slots=True)
+class _Desk:
+    """What the gateway keeps of one judge; judges of one identity share all but themselves."""
+
+    judge: Judge
+    lane: Lane
+    price: Price | None
+    estimates: Estimates = field(default_factory=Estimates)
+
+
+class Gateway:
+    """Asks judges on behalf of one run, and the answers of earlier runs before them."""
+
+    def __init__(
+        self,
+        limits: Limits = DEFAULT_LIMITS,
+        sink: Sink | None = None,
+        stored: Answers | None = None,
+        spans: NoSpans = NO_SPANS,
+    ) -> None:
+        self.limits = limits
+        self._sink = sink
+        self._stored = stored
+        self._spans = spans
+        self._cached = 0
+        self._flights: Flights[Answer[Any]] = Flights(limits.remembered, _weight)
+        # What a store holds it finds again: only the latest answers are worth their memory.
+        recent = min(limits.remembered, _RECENT)
+        self._stored_flights: Flights[Answer[Any]] = Flights(recent, _weight)
+        self._limiter = Limiter(limits.max_in_flight)
+        self._budget = Budget(limits)
+        self._desks: dict[str, _Desk] = {}
+        # Only its way of waiting is used: an attempt that works costs no machinery.
+        self._retrying = tenacity.AsyncRetrying(
+            wait=tenacity.wait_random_exponential(limits.backoff, limits.max_backoff)
+        )
+        self._prefixes = Prefixes()
+        self._estimating = limits.budget is not None or limits.tokens_per_minute is not None
+        self._asked = self._calls = self._retried = self._failed = 0
+        self._usage = Usage()
+
+    @property
+    def totals(self) -> Totals:
+        """Sums over all attempts so far."""
+        return Totals(
+            asked=self._asked,
+            shared=self._flights.shared + self._stored_flights.shared,
+            calls=self._calls,
+            retried=self._retried,
+            failed=self._failed,
+            usage=self._usage,
+            cached=self._cached,
+            cost=self._budget.cost,
+            in_flight=self._limiter.in_flight,
+        )
+
+    def expect(self, judges: Iterable[Judge]) -> None:
+        """Raise InputError when a budget cannot be kept because a price is not known."""
+        for judge in judges:
+            self._desk(judge)
+
+    async def ask(self, judge: Judge, question: Question[T]) -> Answer[T]:
+        """A valid answer, from an equal question when there is one; raises JudgeError."""
+        self._asked += 1
+        desk = self._desk(judge)
+        key = (desk.lane.name, question.key)
+        flights = self._stored_flights if self._is_stored(judge) else self._flights
+        answer = await flights.get(key, lambda: self._find(desk, question))
+        return cast(Answer[T], answer)
+
+    def _is_stored(self, judge: Judge) -> bool:
+        return self._stored is not None and durable_identity(judge) is not None
+
+    def _desk(self, judge: Judge) -> _Desk:
+        identity = judge.identity
+        desk = self._desks.get(identity)
+        if desk is None:
+            lane = Lane(identity, self.limits, elastic=judge.capabilities.elastic)
+            desk = _Desk(judge, lane, self._budget.price_of(judge))
+            self._desks[identity] = desk
+            self._limiter.open(desk.lane)
+        return desk if desk.judge is judge else replace(desk, judge=judge)
+
+    async def _find(self, desk: _Desk, question: Question[T]) -> Answer[T]:
+        """The stored answer if there is one, else the judge's."""
+        if self._stored is None:
+            return await self._settle(desk, question)
+        judge = desk.judge
+        answer = await self._stored.get(judge, question, lambda: self._settle(desk, question))
+        if answer.origin != "live":
+            self._cached += 1
+            if self._sink is not None:
+                self._sink(
+                    Attempt(
+                        question.name, judge.identity, question.key, 0, OutcomeKind.OK, 0.0,
+                        mode=answer.mode, origin=answer.origin,
+                    )
+                )  # fmt: skip
+        return answer
+
+    async def _settle(self, desk: _Desk, question: Question[T]) -> Answer[T]:
+        """Ask until the answer fits, or the limits are reached."""
+        asked, reasks, numbers = question, 0, itertools.count()
+        while True:
+            try:
+                return await self._persist(desk, asked, numbers)
+            except UnparseableError as error:
+                if reasks >= self.limits.reasks or not desk.judge.capabilities.repeatable:
+                    raise
+                reasks += 1
+                asked = question.again(error.raw, _complaint(error))
+
+    async def _persist(
+        self, desk: _Desk, question: Question[T], numbers: Iterator[int]
+    ) -> Answer[T]:
+        """One answer, through transient failures.
+
+        While the judge is out of order, failures are counted by its circuit breaker and not
+        by the questions that happen to probe it.
+        """
+        failures, out_of_order = 0, desk.lane.breaker
+        while True:
+            try:
+                return await self._attempt(desk, question, next(numbers))
+            except (ProviderError, JudgeTimeoutError) as error:
+                if not _is_transient(error):
+                    raise
+                failures += not out_of_order.is_open
+                if failures >= self.limits.attempts:
+                    raise
+                desk.lane.require_hope()
+                wait = 0.0 if out_of_order.is_open else self._wait(failures, error)
+            await anyio.sleep(wait)
+
+    def _wait(self, failures: int, error: JudgeError) -> float:
+        """Seconds until the next attempt; raises ProviderError when that is too late."""
+        state = tenacity.RetryCallState(self._retrying, None, (), {})
+        state.attempt_number = failures
+        asked = (error.retry_after if isinstance(error, ProviderError) else None) or 0.0
+        left = anyio.current_effective_deadline() - anyio.current_time()
+        if asked > left:
+            late = f"{error}; it asks to wait {asked:g} s, and {left:.1f} s are left for the case"
+            raise ProviderError(late, transient=False)
+        return max(self._retrying.wait(state), asked)
+
+    async def _attempt(self, desk: _Desk, question: Question[T], number: int) -> Answer[T]:
+        """One attempt, after the first of those whose prompts begin alike."""
+        if not desk.judge.capabilities.caches_prefixes:
+            return await self._in_turn(desk, question, number)
+        async with self._prefixes.turn(desk.lane.name, question.messages):
+            return await self._in_turn(desk, question, number)
+
+    async def _in_turn(self, desk: _Desk, question: Question[T], number: int) -> Answer[T]:
+        """Wait for a turn, call, and give the place back whatever happens."""
+        estimate = desk.estimates.of(question) if self._estimating else NO_USAGE
+        call = await self._limiter.enter(desk.lane, estimate.input_tokens + estimate.output_tokens)
+        end: BaseException | None = None
+        try:
+            reserved = self._budget.reserve(desk.price, estimate)
+            return await self._call(desk, question, number, call, reserved)
+        except BaseException as error:
+            end = error
+            raise
+        finally:
+            self._limiter.leave(desk.lane, call, end)
+
+    async def _call(
+        self, desk: _Desk, question: Question[T], number: int, call: Call, reserved: float
+    ) -> Answer[T]:
+        """One call, and its entry in the ledger."""
+        self._calls += 1
+        self._retried += number > 0
+        started = time.perf_counter()
+        usage, mode, failure = NO_USAGE, None, None
+        try:
+            with self._spans.call(desk.lane.name, question, number) as span:
+                answer = await self._answer(desk.judge, question)
+                self._spans.answered(span, answer)
+            usage, mode = answer.usage, answer.mode
+            return answer
+        except JudgeError as error:
+            usage, failure = Usage(*error.tokens), error
+            raise
+        except anyio.get_cancelled_exc_class():
+            failure = JudgeTimeoutError("the call was ended with its case")
+            raise
+        finally:
+            self._usage += usage
+            self._failed += failure is not None
+            self._budget.settle(desk.price, reserved, usage)
+            if self._estimating and usage.input_tokens:
+                desk.estimates.learn(question, usage)
+                desk.lane.used(call, usage.input_tokens + usage.output_tokens)
+            if self._sink is not None:
+                kind = OutcomeKind(failure.kind) if failure else OutcomeKind.OK
+                self._sink(
+                    Attempt(
+                        question.name, desk.lane.name, question.key, number, kind,
+                        time.perf_counter() - started, usage, mode,
+                        str(failure) if failure else None,
+                    )
+                )  # fmt: skip
+
+    async def _answer(self, judge: Judge, question: Question[T]) -> Answer[T]:
+        """An answer within the deadline; whatever else a judge does is a JudgeError."""
+        limit = None if judge.capabilities.batched else self.limits.call_timeout
+        try:
+            with anyio.move_on_after(limit):
+                return await judge.answer(question)
+            raise JudgeTimeoutError(f"no answer within {limit} s; the call was ended")
+        except anyio.get_cancelled_exc_class():
+            if is_cancelled():
+                raise
+            own = ProviderError("the judge's own work was cancelled", transient=False)
+            raise own from None
+        except JudgeError:
+            raise
+        except Exception as error:  # a judge may be anybody's code
+            raise _foreign(error) from error
+
+
+def _weight(answer: Answer[Any]) -> int:
+    """About how many kB an answer takes in memory, and at least 1."""
+    alternatives = sum(len(choice.alternatives) for choice in answer.tokens or ())
+    return 1 + (len(answer.raw) + _ALTERNATIVE * alternatives) // 1000
+
+
+def _foreign(error: Exception) -> JudgeError:
+    """An exception of somebody's judge as one of ours, worth a retry where it may pass.
+
+    Client libraries of all kinds carry the HTTP status in `status_code`.
+    """
+    text = f"{type(error).__name__}: {error}".rstrip(": ")
+    if isinstance(error, TimeoutError):
+        return JudgeTimeoutError(text)
+    found = getattr(error, "status_code", None)
+    status = found if isinstance(found, int) else None
+    passing = status is not None and (status in (408, 425, 429) or status >= 500)
+    transient = passing or isinstance(error, ConnectionError)
+    return ProviderError(text, transient=transient, status=status)
+
+
+def _is_transient(error: BaseException) -> bool:
+    return isinstance(error, JudgeTimeoutError) or (
+        isinstance(error, ProviderError) and error.transient
+    )
+
+
+def _complaint(error: UnparseableError) -> str:
+    return (
+        f"That answer cannot be used: {error}. Answer the same question again, in exactly the "
+        "form that was asked for and with nothing else."
+    )

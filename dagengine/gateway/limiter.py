@@ -1,0 +1,206 @@
+"""Who may call which judge now: first come, first served, as far as the judge can take it."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import deque
+from dataclasses import dataclass
+
+import anyio
+import anyio.lowlevel
+
+from dagengine.errors import JudgeTimeoutError, ProviderError, RefusedError, UnparseableError
+from dagengine.gateway.adaptive_concurrency import START, Concurrency
+from dagengine.gateway.circuit_breaker import Breaker
+from dagengine.gateway.limits import Limits
+from dagengine.gateway.rate_limit import Pace
+
+_OVERLOAD = frozenset({429, 502, 503, 504, 529})
+
+
+@dataclass(slots=True, eq=False)
+class Call:
+    """One call, from waiting for its turn to its end; `serial` is 0 until it may start."""
+
+    tokens: int
+    ticket: int
+    serial: int = 0
+    turn: anyio.Event | None = None
+    wakes_at: float = -math.inf
+
+
+class Lane:
+    """One judge as far as limits go: what it can take, what it may be asked, who waits."""
+
+    def __init__(self, name: str, limits: Limits, *, elastic: bool = False) -> None:
+        """`name` is the judge's identity; an elastic one needs no careful start."""
+        self.name = name
+        ceiling = limits.max_in_flight
+        self.concurrency = Concurrency(ceiling, ceiling if elastic else START)
+        self.breaker = Breaker(name, limits.patience)
+        self.in_flight = 0
+        self.waiting: deque[Call] = deque()
+        self._paused_until = -math.inf
+        requests, tokens = limits.requests_per_minute, limits.tokens_per_minute
+        self._requests = None if requests is None else Pace(requests)
+        self._tokens = None if tokens is None else Pace(tokens)
+
+    def opens_at(self) -> float:
+        """When a call may start at the earliest, whatever the number under way."""
+        opens = max(self._paused_until, self.breaker.opens_at)
+        for pace in (self._requests, self._tokens):
+            if pace is not None:
+                opens = max(opens, pace.opens_at())
+        return opens
+
+    def has_room(self) -> bool:
+        """Whether a call may start now."""
+        if self.in_flight >= self.concurrency.limit:
+            return False
+        opens = self.opens_at()
+        return opens == -math.inf or opens <= anyio.current_time()
+
+    def require_hope(self) -> None:
+        """Raise ProviderError when the judge is given up."""
+        if self.breaker.given_up is not None:
+            raise ProviderError(self.breaker.given_up, transient=False)
+
+    def started(self, call: Call) -> None:
+        """Count a call that starts now."""
+        call.serial = self.concurrency.start()
+        self.in_flight += 1
+        self.breaker.started(call.serial)
+        if self._requests is not None:
+            self._requests.take(1, anyio.current_time())
+        if self._tokens is not None:
+            self._tokens.take(call.tokens, anyio.current_time())
+
+    def used(self, call: Call, tokens: int) -> None:
+        """The server counted other tokens than were estimated."""
+        if self._tokens is not None:
+            self._tokens.correct(tokens - call.tokens)
+
+    def ended(self, call: Call, error: BaseException | None) -> None:
+        """Learn from how a call ended; a refusal and nonsense are answers, too."""
+        if error is None or isinstance(error, RefusedError | UnparseableError):
+            self.concurrency.succeeded(call.serial, self.in_flight)
+            self.breaker.answered()
+        elif isinstance(error, JudgeTimeoutError):
+            self._failed(call, error, overload=True)
+        elif not isinstance(error, ProviderError):
+            self.breaker.ended(call.serial)
+        elif error.transient:
+            overload = error.status is None or error.status in _OVERLOAD
+            self._failed(call, error, overload, error.retry_after or 0.0)
+        else:
+            self.breaker.refused(call.serial, error.status, str(error))
+        self.in_flight -= 1
+
+    def _failed(
+        self, call: Call, error: Exception, overload: bool, retry_after: float = 0.0
+    ) -> None:
+        now = anyio.current_time()
+        self.breaker.failed(call.serial, now, str(error), self.in_flight, retry_after)
+        everybody = overload and self.concurrency.rejected(call.serial, self.in_flight)
+        if retry_after and (everybody or self.breaker.is_open):
+            self._paused_until = max(self._paused_until, now + retry_after)
+
+
+class Limiter:
+    """Lets calls start: earlier ones first, within each lane's limits and one ceiling."""
+
+    def __init__(self, ceiling: int) -> None:
+        """At most `ceiling` calls are under way in all lanes together."""
+        self._free = ceiling
+        self._lanes: list[Lane] = []
+        self._tickets = itertools.count()
+
+    @property
+    def in_flight(self) -> int:
+        """Calls under way."""
+        return sum(lane.in_flight for lane in self._lanes)
+
+    def open(self, lane: Lane) -> None:
+        """Take up a lane."""
+        self._lanes.append(lane)
+
+    async def enter(self, lane: Lane, tokens: int) -> Call:
+        """Wait for one's turn; raises ProviderError when the judge is given up.
+
+        The call that is returned has to `leave`.
+        """
+        lane.require_hope()
+        call = Call(tokens, next(self._tickets))
+        if self._free > 0 and not lane.waiting and lane.has_room():
+            await anyio.lowlevel.checkpoint_if_cancelled()  # never suspends
+            self._start(lane, call)
+        else:
+            await self._wait(lane, call)
+        return call
+
+    def leave(self, lane: Lane, call: Call, error: BaseException | None) -> None:
+        """End a call that has started, however it ended."""
+        self._free += 1
+        lane.ended(call, error)
+        self._admit()
+
+    def _start(self, lane: Lane, call: Call) -> None:
+        self._free -= 1
+        lane.started(call)
+
+    async def _wait(self, lane: Lane, call: Call) -> None:
+        lane.waiting.append(call)
+        try:
+            while not call.serial:
+                await self._rest(lane, call)
+                if not call.serial:
+                    lane.require_hope()
+                    self._admit()
+        except BaseException as error:
+            if call.serial:  # its turn came at the moment it was cancelled
+                self.leave(lane, call, error)
+            elif call in lane.waiting:
+                lane.waiting.remove(call)
+                self._admit()
+            raise
+
+    async def _rest(self, lane: Lane, call: Call) -> None:
+        """Wait for the turn; whoever is first also minds the time at which the lane opens."""
+        call.turn = turn = anyio.Event()
+        opens = lane.opens_at()
+        if lane.waiting[0] is not call or math.isinf(opens) or opens <= anyio.current_time():
+            await turn.wait()
+            return
+        call.wakes_at = opens
+        with anyio.CancelScope(deadline=opens):
+            await turn.wait()
+
+    def _admit(self) -> None:
+        """Start what may start, and see that somebody minds the time where that is all."""
+        while self._free > 0 and (lane := self._next_lane()) is not None:
+            call = lane.waiting.popleft()
+            self._start(lane, call)
+            _wake(call)
+        for lane in self._lanes:
+            if lane.waiting:
+                self._remind(lane)
+
+    def _next_lane(self) -> Lane | None:
+        """The lane whose first call has waited longest, of those with room."""
+        ready = [lane for lane in self._lanes if lane.waiting and lane.has_room()]
+        return min(ready, key=lambda lane: lane.waiting[0].ticket, default=None)
+
+    def _remind(self, lane: Lane) -> None:
+        if lane.breaker.given_up is not None:
+            while lane.waiting:
+                _wake(lane.waiting.popleft())
+            return
+        opens, first = lane.opens_at(), lane.waiting[0]
+        if math.isfinite(opens) and first.wakes_at != opens and opens > anyio.current_time():
+            _wake(first)
+
+
+def _wake(call: Call) -> None:
+    if call.turn is not None:
+        call.turn.set()

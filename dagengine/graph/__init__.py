@@ -1,0 +1,30 @@
+"""What people build graphs from: nodes, what they read, where verdicts lead."""
+
+from dagengine.graph.graph import Graph, MetricSpec
+from dagengine.graph.list_nodes import MapNode, VerdictListNode
+from dagengine.graph.node import BaseNode, Judgement, NodeValue, VerdictNode
+from dagengine.graph.nodes import (
+    BinaryJudgementNode,
+    CodeNode,
+    FieldNode,
+    NonBinaryJudgementNode,
+    RatingNode,
+    TaskNode,
+)
+
+__all__ = [
+    "BaseNode",
+    "BinaryJudgementNode",
+    "CodeNode",
+    "FieldNode",
+    "Graph",
+    "Judgement",
+    "MapNode",
+    "MetricSpec",
+    "NodeValue",
+    "NonBinaryJudgementNode",
+    "RatingNode",
+    "TaskNode",
+    "VerdictListNode",
+    "VerdictNode",
+]

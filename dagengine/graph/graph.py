@@ -1,0 +1,90 @@
+"""Graphs as people write them: root nodes, everything reachable from them, and metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import networkx as nx
+
+from dagengine.errors import InputError
+from dagengine.graph.node import BaseNode, VerdictNode
+
+Combine = Literal["last", "min", "max", "mean", "error"]
+
+
+class Graph:
+    """A directed acyclic graph of nodes, given by the nodes it starts from.
+
+    `root_node` (or several, as `root_nodes`) run on every case. Everything else is found
+    by following `children`, verdicts and `inputs`.
+    """
+
+    def __init__(
+        self,
+        root_node: BaseNode | None = None,
+        root_nodes: Iterable[BaseNode] | None = None,
+    ) -> None:
+        given = [] if root_node is None else [root_node]
+        if isinstance(root_nodes, BaseNode):
+            raise InputError("root_nodes= takes a list of nodes; for one node use root_node=")
+        self.root_nodes: tuple[BaseNode, ...] = tuple(dict.fromkeys([*given, *(root_nodes or ())]))
+
+    def nodes(self) -> list[BaseNode]:
+        """Every node in order of first mention (a parent's children before its inputs)."""
+        found: dict[BaseNode, None] = {}
+        waiting = list(reversed(self.root_nodes))
+        while waiting:
+            node = waiting.pop()
+            if node in found or not isinstance(node, BaseNode):
+                continue
+            found[node] = None
+            waiting += reversed(neighbours(node))
+        return list(found)
+
+
+def neighbours(node: BaseNode) -> list[BaseNode]:
+    """Nodes that `node` mentions: successors, verdict targets, inputs."""
+    targets = [branch.target for branch in node.branches()]
+    if isinstance(node, VerdictNode):
+        targets.append(node.child)
+    mentioned = [*node.successors(), *targets, *node.inputs]
+    return [other for other in mentioned if isinstance(other, BaseNode)]
+
+
+def as_digraph(nodes: Iterable[BaseNode]) -> nx.DiGraph[BaseNode]:
+    """The nodes with an edge from everything that comes first to what comes after."""
+    graph: nx.DiGraph[BaseNode] = nx.DiGraph()
+    for node in nodes:
+        graph.add_node(node)
+        for source in node.inputs:
+            graph.add_edge(source, node)
+        for child in node.successors():
+            graph.add_edge(node, child)
+        for branch in node.branches():
+            if isinstance(branch.target, BaseNode):
+                graph.add_edge(node, branch.target)
+    return graph
+
+
+@dataclass(frozen=True)
+class MetricSpec:
+    """A metric as the compiler takes it.
+
+    `combine` says which score counts when several terminals fire; `model` names the metric's
+    own judge. `judged_reason` has the judge write the reason in one last call, for a perfect
+    score only with `reason_if_perfect`; `reason_wording` makes the whole prompt of that call
+    from the score (0 to 1) and the composed reason.
+    """
+
+    name: str
+    graph: Graph
+    threshold: float | None = 0.5
+    strict: bool = False
+    combine: Combine = "last"
+    model: Any = None
+    include_reason: bool = True
+    judged_reason: bool = False
+    reason_if_perfect: bool = True
+    reason_wording: Callable[[float, str], str] | None = None

@@ -1,0 +1,273 @@
+"""Nodes over the items of a list: one question per item, or one question about all."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import Any, Literal, TypeVar, cast
+
+from pydantic import BaseModel
+
+from dagengine.errors import InputError
+from dagengine.graph.node import Ask, Asked, Asking, BaseNode, Given, Judgement, NodeValue
+from dagengine.prompts.evidence import (
+    Evidence,
+    PromptTemplate,
+    as_text,
+    judgement_instructions,
+    judgement_type,
+    list_instructions,
+    list_type,
+    output_of,
+    output_type,
+    task_instructions,
+)
+from dagengine.question import DEFAULT_OPTIONS, Options, Parser, Question, schema_of
+from dagengine.test_case import LLMTestCaseParams, field_name
+
+T = TypeVar("T", bound=BaseModel)
+
+
+def numbered(label: str, items: Iterable[Any]) -> list[Evidence]:
+    """Items as evidence: "claim 1", "claim 2", …"""
+    return [Evidence(f"{label} {place}", as_text(item)) for place, item in enumerate(items, 1)]
+
+
+def judgement_of(answer: BaseModel) -> Judgement:
+    """The judgement in an answer that has a reason and a verdict."""
+    found = cast(Any, answer)
+    return Judgement(verdict=found.verdict, reason=found.reason)
+
+
+class _OverNode(Asking):
+    """A node that goes over a list: the output of a node, or a field of the case."""
+
+    def __init__(
+        self,
+        over: BaseNode | str | LLMTestCaseParams,
+        *,
+        evaluation_params: Iterable[str | LLMTestCaseParams] | None = None,
+        inputs: Iterable[BaseNode] = (),
+        **common: Any,
+    ) -> None:
+        fields, nodes = list(evaluation_params or ()), list(inputs)
+        if isinstance(over, BaseNode):
+            nodes.insert(0, over)
+        else:
+            fields.insert(0, over)
+        super().__init__(evaluation_params=fields, inputs=nodes, **common)
+        self.over = over
+
+    def _split(self, given: Given) -> tuple[list[Any], Given]:
+        """The items, and what is read besides them."""
+        if isinstance(self.over, BaseNode):
+            items, rest = given.inputs[0][1], Given(given.fields, given.inputs[1:])
+        else:
+            items, rest = given.fields[0][1], Given(given.fields[1:], given.inputs)
+        if not isinstance(items, list | tuple):
+            what = self.over.title if isinstance(self.over, BaseNode) else self.over
+            raise InputError(f"this node goes over a list, but {what!r} is {items!r:.80}")
+        return list(items), rest
+
+    def _count(self, known: Mapping[str, Any]) -> int | None:
+        """The number of items, where it is known."""
+        over = self.over
+        name = over.output_label or over.title if isinstance(over, BaseNode) else field_name(over)
+        return len(known[name]) if isinstance(known.get(name), list | tuple) else None
+
+    def _most_items(self) -> int | None:
+        """The bound that the type of the list sets, if it sets one."""
+        kind = getattr(self.over, "output_type", str)
+        parts = schema_of(output_type(kind)).get("properties", {})
+        most = parts.get("output", {}).get("maxItems")
+        return int(most) if most is not None else None
+
+
+class MapNode(_OverNode):
+    """One question per item of a list, all at once.
+
+    The list is the output of `over` when that is a node, or the case field it names.
+    `answer` is what each item gets: `bool` or a tuple of strings for a verdict with its
+    reason (readers see a list of `Judgement`), any other type for an output of it.
+    A `prompt` or `wording` of one's own has the item under its label `item_label`, and what
+    else the node reads by name; the list as a whole is not shown.
+    """
+
+    kind = "map"
+
+    def __init__(
+        self,
+        instructions: str,
+        over: BaseNode | str | LLMTestCaseParams,
+        output_label: str,
+        *,
+        answer: Any = str,
+        item_label: str = "item",
+        children: Iterable[BaseNode] = (),
+        evaluation_params: Iterable[str | LLMTestCaseParams] | None = None,
+        inputs: Iterable[BaseNode] = (),
+        name: str | None = None,
+        prompt: PromptTemplate | None = None,
+        parser: Parser | None = None,
+        options: Options = DEFAULT_OPTIONS,
+        wording: Callable[[Given], str] | None = None,
+    ) -> None:
+        super().__init__(
+            over,
+            name=name,
+            output_label=output_label,
+            children=children,
+            evaluation_params=evaluation_params,
+            inputs=inputs,
+            prompt=prompt,
+            parser=parser,
+            options=options,
+            wording=wording,
+        )
+        self.instructions = instructions
+        self.answer = answer
+        self.item_label = item_label
+
+    @property
+    def text(self) -> str:
+        return self.instructions
+
+    @property
+    def vote(self) -> Literal["items", None]:
+        return "items" if self._judges_items() else None
+
+    def _judges_items(self) -> bool:
+        return self.answer is bool or isinstance(self.answer, tuple)
+
+    def questions(self, known: Mapping[str, Any], items: int) -> Asked:
+        count = self._count(known)
+        if count is not None:
+            return Asked.exactly(count)
+        most = self._most_items()
+        return Asked(0, items if most is None else min(items, most), most)
+
+    async def run(self, given: Given, ask: Ask) -> NodeValue:
+        items, rest = self._split(given)
+        judged = self._judges_items()
+        if judged:
+            options = None if self.answer is bool else cast("tuple[str, ...]", self.answer)
+            shape = judgement_type(options)
+            system = judgement_instructions(self.instructions, options or (True, False))
+        else:
+            shape, system = output_type(self.answer), task_instructions(self.instructions)
+        questions = [self._about(item, rest, system, shape) for item in items]
+        answers = [answer.value for answer in await ask.each(questions)]
+        if judged:
+            return NodeValue([judgement_of(answer) for answer in answers])
+        return NodeValue([output_of(answer) for answer in answers])
+
+    def _about(self, item: Any, rest: Given, system: str, shape: type[T]) -> Question[T]:
+        """The question about one item."""
+        given = Given(rest.fields, ((self.item_label, item), *rest.inputs), rest.case)
+        evidence = [Evidence(self.item_label, as_text(item)), *rest.evidence()]
+        messages = self.messages(given, system, evidence)
+        return Question(messages, shape, self.options, self.parser, name=self.title)
+
+    def shown(self, read: Iterable[str]) -> set[str]:
+        if isinstance(self.over, BaseNode):
+            over = self.over.output_label or self.over.title
+        else:
+            over = field_name(self.over)
+        return {self.item_label, *(name for name in read if name != over)}
+
+
+class VerdictListNode(_OverNode):
+    """One question about all items of a list; every item gets a verdict of its own.
+
+    With `per_call` a question is about so many items at most, numbered from 1, and all
+    questions are asked at once; a `wording` then sees the items of its question only. The
+    judge numbers its verdicts: an answer with a missing, doubled or additional number is
+    asked for again. Readers see a list of `Judgement` in the order of the items; an empty
+    list costs no call. Raises InputError when `per_call` is below 1.
+    """
+
+    kind = "verdict list"
+
+    def __init__(
+        self,
+        criteria: str,
+        over: BaseNode | str | LLMTestCaseParams,
+        output_label: str,
+        *,
+        verdicts: tuple[str, ...],
+        item_label: str = "item",
+        children: Iterable[BaseNode] = (),
+        evaluation_params: Iterable[str | LLMTestCaseParams] | None = None,
+        inputs: Iterable[BaseNode] = (),
+        name: str | None = None,
+        options: Options = DEFAULT_OPTIONS,
+        wording: Callable[[Given], str] | None = None,
+        per_call: int | None = None,
+    ) -> None:
+        super().__init__(
+            over,
+            name=name,
+            output_label=output_label,
+            children=children,
+            evaluation_params=evaluation_params,
+            inputs=inputs,
+            options=options,
+            wording=wording,
+        )
+        if per_call is not None and per_call < 1:
+            raise InputError(f"per_call must be at least 1, got {per_call}")
+        self.criteria = criteria
+        self.per_call = per_call
+        self.verdicts = verdicts
+        self.item_label = item_label
+
+    @property
+    def text(self) -> str:
+        return self.criteria
+
+    @property
+    def vote(self) -> Literal["verdicts"]:
+        return "verdicts"
+
+    def questions(self, known: Mapping[str, Any], items: int) -> Asked:
+        count = self._count(known)
+        if count is not None:
+            return Asked.exactly(self._calls(count))
+        most = self._most_items()
+        likely = self._calls(items if most is None else min(items, most))
+        whole = self.per_call is None
+        return Asked(0, likely, 1 if whole else None if most is None else self._calls(most))
+
+    def _calls(self, count: int) -> int:
+        """The number of questions about `count` items."""
+        return math.ceil(count / (self.per_call or max(count, 1)))
+
+    async def run(self, given: Given, ask: Ask) -> NodeValue:
+        items, rest = self._split(given)
+        size = self.per_call or max(1, len(items))
+        chunks = [items[start : start + size] for start in range(0, len(items), size)]
+        answers = await ask.each([self._about(chunk, given, rest) for chunk in chunks])
+        return NodeValue([one for answer in answers for one in _in_order(answer.value)])
+
+    def _about(self, items: list[Any], given: Given, rest: Given) -> Question[BaseModel]:
+        """The question about some of the items."""
+        system = list_instructions(self.criteria, self.verdicts, self.item_label, len(items))
+        evidence = [*numbered(self.item_label, items), *rest.evidence()]
+        messages = self.messages(self._with(items, given), system, evidence)
+        shape = list_type(self.verdicts, len(items))
+        return Question(messages, shape, self.options, name=self.title)
+
+    def _with(self, items: list[Any], given: Given) -> Given:
+        """What is read, with these items as the whole list."""
+        if isinstance(self.over, BaseNode):
+            (label, _), *others = given.inputs
+            return replace(given, inputs=((label, items), *others))
+        (label, _), *others = given.fields
+        return replace(given, fields=((label, items), *others))
+
+
+def _in_order(answer: BaseModel) -> list[Judgement]:
+    """The judgements of an answer in the order of their numbers."""
+    found = sorted(cast(Any, answer).verdicts, key=lambda item: item.number)
+    return [judgement_of(item) for item in found]

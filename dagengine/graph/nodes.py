@@ -1,0 +1,350 @@
+"""The kinds of nodes that graphs are made of.
+
+A node says what it reads (`evaluation_params`, `inputs`) and where things go next
+(`children`, `then`). Both ways of writing mean the same graph: a parent lists its
+children, or a child names its inputs. Nodes carry no state of a run; a new kind of node
+is one class with a `run`.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Literal, TypeVar, cast
+
+from pydantic import BaseModel
+
+from dagengine.errors import UnparseableError
+from dagengine.graph.node import (
+    Ask,
+    Asking,
+    BaseNode,
+    Branch,
+    Deciding,
+    Given,
+    Judgement,
+    NodeValue,
+    VerdictNode,
+)
+from dagengine.prompts.evidence import (
+    PromptTemplate,
+    judgement_instructions,
+    judgement_type,
+    output_of,
+    output_type,
+    task_instructions,
+)
+from dagengine.prompts.logprobs import expected_score, stated_probability
+from dagengine.prompts.scales import GivenScale, scale_of
+from dagengine.prompts.tokens import value_span
+from dagengine.question import (
+    DEFAULT_OPTIONS,
+    Answer,
+    LocatingParser,
+    Options,
+    Parser,
+    Span,
+)
+from dagengine.results import Verdict
+from dagengine.test_case import LLMTestCaseParams, field_name
+
+T = TypeVar("T", bound=BaseModel)
+
+__all__ = [
+    "BaseNode",
+    "BinaryJudgementNode",
+    "CodeNode",
+    "FieldNode",
+    "Judgement",
+    "NonBinaryJudgementNode",
+    "RatingNode",
+    "TaskNode",
+    "VerdictNode",
+]
+
+
+class TaskNode(Asking):
+    """Prepares something for later nodes: `instructions` applied to what the node reads.
+
+    Readers know the result as `output_label`; `output_type` (text by default) is the type
+    of the result, for instance `list[str]`.
+    """
+
+    kind = "task"
+
+    def __init__(
+        self,
+        instructions: str,
+        output_label: str,
+        children: Iterable[BaseNode] = (),
+        evaluation_params: Iterable[str | LLMTestCaseParams] | None = None,
+        *,
+        inputs: Iterable[BaseNode] = (),
+        output_type: Any = str,
+        name: str | None = None,
+        prompt: PromptTemplate | None = None,
+        parser: Parser | None = None,
+        options: Options = DEFAULT_OPTIONS,
+        wording: Callable[[Given], str] | None = None,
+    ) -> None:
+        super().__init__(
+            name=name,
+            output_label=output_label,
+            children=children,
+            evaluation_params=evaluation_params,
+            inputs=inputs,
+            prompt=prompt,
+            parser=parser,
+            options=options,
+            wording=wording,
+        )
+        self.instructions = instructions
+        self.output_type = output_type
+
+    @property
+    def text(self) -> str:
+        return self.instructions
+
+    async def run(self, given: Given, ask: Ask) -> NodeValue:
+        shape = output_type(self.output_type)
+        question = self.question(given, task_instructions(self.instructions), shape)
+        answer = await ask(question)
+        return NodeValue(output_of(answer.value))
+
+
+class _JudgementNode(Asking, Deciding):
+    """A criterion and its verdicts; the judge gives its reason before its verdict."""
+
+    def __init__(
+        self,
+        criteria: str,
+        children: Iterable[BaseNode] = (),
+        evaluation_params: Iterable[str | LLMTestCaseParams] | None = None,
+        *,
+        inputs: Iterable[BaseNode] = (),
+        then: Mapping[Any, Any] | None = None,
+        name: str | None = None,
+        output_label: str | None = None,
+        prompt: PromptTemplate | None = None,
+        parser: Parser | None = None,
+        options: Options = DEFAULT_OPTIONS,
+    ) -> None:
+        super().__init__(
+            name=name,
+            output_label=output_label,
+            children=children,
+            evaluation_params=evaluation_params,
+            inputs=inputs,
+            then=then,
+            prompt=prompt,
+            parser=parser,
+            options=options,
+        )
+        self.criteria = criteria
+
+    @property
+    def text(self) -> str:
+        return self.criteria
+
+    @property
+    def vote(self) -> Literal["verdict"]:
+        return "verdict"
+
+    def answer_type(self) -> type[BaseModel]:
+        """The answer's type: reason first, then one of the verdicts."""
+        strings = tuple(verdict for verdict in self.verdicts() if isinstance(verdict, str))
+        return judgement_type(strings or None)
+
+    def verdicts(self) -> tuple[Verdict, ...]:
+        """The verdicts the judge may give, in declaration order."""
+        return tuple(branch.verdict for branch in self.branches())
+
+    async def run(self, given: Given, ask: Ask) -> NodeValue:
+        instructions = judgement_instructions(self.criteria, self.verdicts())
+        answer = await ask(self.question(given, instructions, self.answer_type()))
+        found = cast(Any, answer.value)
+        value = Judgement(verdict=found.verdict, reason=found.reason)
+        sure = stated_probability(answer, found.verdict, self.verdicts())
+        return NodeValue(value, verdict=found.verdict, reason=found.reason, confidence=sure)
+
+
+class BinaryJudgementNode(_JudgementNode):
+    """A yes/no criterion; its verdicts are True and False.
+
+    A bare node among the children is the branch of the one verdict nobody declared.
+    """
+
+    kind = "binary judgement"
+
+    def _name_bare(self, branches: tuple[Branch, ...]) -> tuple[Branch, ...]:
+        declared = {branch.verdict for branch in branches if not branch.bare}
+        bare = [branch for branch in branches if branch.bare]
+        open_verdicts = [verdict for verdict in (True, False) if verdict not in declared]
+        if len(bare) != 1 or len(open_verdicts) != 1:
+            return branches
+        named = Branch(open_verdicts[0], bare[0].target)
+        return tuple(named if branch.bare else branch for branch in branches)
+
+    def verdicts(self) -> tuple[Verdict, ...]:
+        return (True, False)
+
+
+class NonBinaryJudgementNode(_JudgementNode):
+    """A criterion with any number of verdicts, each a string."""
+
+    kind = "judgement"
+
+
+class RatingNode(Asking):
+    """A rating on a scale; its score is (value - lowest) / (highest - lowest).
+
+    `scale` is the worst and the best whole number, or a mapping of labels to the numbers
+    that they stand for, such as {"poor": 1, "fair": 2, "good": 3}; InputError is raised for
+    labels of one number. Readers see the number.
+
+    Where the judge gives token probabilities the score is their expectation over the
+    scale (Liu et al. 2023, G-Eval, https://arxiv.org/abs/2303.16634), else the rating as
+    it stands; the step's `mode` says which, and why. With a `parser` that says where it
+    found the rating, as `FirstMatch` does, this holds for answers in prose, too; the word
+    there may then be none of the labels, as long as some of its alternatives are. Choose
+    labels that are one token each: a rating of several tokens counts as it stands.
+    """
+
+    kind = "rating"
+    grades = True
+
+    def __init__(
+        self,
+        criteria: str,
+        evaluation_params: Iterable[str | LLMTestCaseParams] | None = None,
+        *,
+        scale: GivenScale = (0, 10),
+        inputs: Iterable[BaseNode] = (),
+        children: Iterable[BaseNode] = (),
+        name: str | None = None,
+        output_label: str | None = None,
+        prompt: PromptTemplate | None = None,
+        parser: Parser | None = None,
+        options: Options = Options(top_logprobs=20),  # noqa: B008 - a frozen value
+        wording: Callable[[Given], str] | None = None,
+    ) -> None:
+        super().__init__(
+            name=name,
+            output_label=output_label,
+            children=children,
+            evaluation_params=evaluation_params,
+            inputs=inputs,
+            prompt=prompt,
+            parser=parser,
+            options=options,
+            wording=wording,
+        )
+        self.criteria = criteria
+        self.scale = scale
+        self.points = scale_of(scale)
+
+    @property
+    def text(self) -> str:
+        return self.criteria
+
+    @property
+    def vote(self) -> Literal["rating"]:
+        return "rating"
+
+    async def run(self, given: Given, ask: Ask) -> NodeValue:
+        shape = self.points.answer_type(self.parser is not None)
+        instructions = self.points.instructions(self.criteria)
+        return self.rated(await ask(self.question(given, instructions, shape)))
+
+    def rated(self, answer: Answer[Any]) -> NodeValue:
+        """The rating in an answer; raises UnparseableError when it is none of the scale."""
+        found, (low, high) = answer.value, self.points.ends
+        stated = self.points.number(found.score)
+        rating, mode = expected_score(answer, stated, self.points, self._place(answer.raw))
+        if rating is None:
+            known = ", ".join(map(repr, self.scale))
+            raise UnparseableError(f"the rating is {found.score!r}, not one of {known}", answer.raw)
+        score = (rating - low) / (high - low)
+        return NodeValue(rating, reason=found.reason, score=score, mode=mode)
+
+    def _place(self, raw: str) -> Span | None:
+        """Where an answer states the rating, if that can be told."""
+        if self.parser is None:
+            return value_span(raw, "score")
+        return self.parser.span(raw) if isinstance(self.parser, LocatingParser) else None
+
+
+class CodeNode(Deciding):
+    """Plain Python in a graph: prepares a value, decides, or scores.
+
+    `function` is called with the case fields it reads, then its inputs, in the order
+    given; it may be a coroutine function. With `then` (or verdict children) what it
+    returns is its verdict; at the end of a path it is the score, from 0 to 1. It may also
+    return a `NodeValue`, to give a reason with its score.
+    """
+
+    kind = "code"
+    grades = True
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        children: Iterable[BaseNode] = (),
+        evaluation_params: Iterable[str | LLMTestCaseParams] | None = None,
+        *,
+        inputs: Iterable[BaseNode] = (),
+        then: Mapping[Any, Any] | None = None,
+        name: str | None = None,
+        output_label: str | None = None,
+    ) -> None:
+        super().__init__(
+            name=name,
+            output_label=output_label,
+            children=children,
+            evaluation_params=evaluation_params,
+            inputs=inputs,
+            then=then,
+        )
+        self.function = function
+
+    @property
+    def text(self) -> str:
+        return getattr(self.function, "__name__", type(self.function).__name__)
+
+    def branches(self) -> tuple[Branch, ...]:
+        return tuple(branch for branch in super().branches() if not branch.bare)
+
+    def successors(self) -> tuple[BaseNode, ...]:
+        return BaseNode.successors(self)
+
+    async def run(self, given: Given, ask: Ask) -> NodeValue:
+        value = self.function(*given.values())
+        if inspect.isawaitable(value):
+            value = await value
+        if isinstance(value, NodeValue):
+            return value
+        return NodeValue(value, verdict=value if self.branches() else None)
+
+
+class FieldNode(BaseNode):
+    """A field of the case as a node, for instance `contestants.A.actual_output`."""
+
+    kind = "field"
+
+    def __init__(
+        self,
+        path: str | LLMTestCaseParams,
+        children: Iterable[BaseNode] = (),
+        *,
+        output_label: str | None = None,
+        name: str | None = None,
+    ) -> None:
+        super().__init__(
+            name=name,
+            output_label=output_label or field_name(path),
+            children=children,
+            evaluation_params=[path],
+        )
+
+    async def run(self, given: Given, ask: Ask) -> NodeValue:
+        return NodeValue(given.fields[0][1])

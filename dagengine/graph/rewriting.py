@@ -1,0 +1,142 @@
+"""Metrics made of other metrics: the same graph with its nodes copied and changed.
+
+A rewriting never touches the graph it starts from. Everything reachable is copied, metrics
+under verdicts included, and changes may then set attributes of the copies or put something
+around what they do. Copies of one `Rewriting` share what the originals shared.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, TypeVar, cast
+
+from dagengine.graph.graph import Graph, MetricSpec
+from dagengine.graph.node import BaseNode
+
+G = TypeVar("G", bound=Graph)
+Change = Callable[[BaseNode], None]
+"""Changes a node's copy in place."""
+
+# Attributes of nodes that hold what verdicts lead to.
+_TARGETS = ("then", "child")
+# Metrics under verdicts that are looked at before a run; one may bring more without end.
+_NESTED = 100
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Rewritten:
+    """A metric that is nothing but its specification."""
+
+    given: MetricSpec
+
+    def spec(self) -> MetricSpec:
+        """The metric as the compiler takes it."""
+        return self.given
+
+
+class Rewriting:
+    """Rewrites metrics by `changes`, applied in order; what they share stays shared.
+
+    `model` takes the place of every judge, also of those that metrics under verdicts name.
+    """
+
+    def __init__(self, changes: Iterable[Change] = (), model: Any = None) -> None:
+        self._changes = tuple(changes)
+        self._model = model
+        self.copies: dict[BaseNode, BaseNode] = {}
+        self._graphs: dict[Graph, Graph] = {}
+        self._nested: dict[int, _Nested] = {}
+
+    def spec(self, spec: MetricSpec) -> MetricSpec:
+        """The specification with its graph rewritten."""
+        found = self.without_nested(spec)
+        self._look()
+        return found
+
+    def graph(self, graph: G) -> G:
+        """A copy of a graph; of the same graph the same copy."""
+        found = self._copy(graph, False)
+        self._look()
+        return found
+
+    def without_nested(self, spec: MetricSpec) -> MetricSpec:
+        """The specification rewritten, but for metrics under verdicts."""
+        model = spec.model if self._model is None else self._model
+        return replace(spec, graph=self._copy(spec.graph, spec.strict), model=model)
+
+    def change(self, graph: Graph, new: Sequence[BaseNode], strict: bool) -> None:
+        """Change the copies of a graph's nodes, of which those of `new` were just made."""
+        for node in new:
+            for change in self._changes:
+                change(self.copies[node])
+
+    def _look(self) -> None:
+        """Rewrite the metrics under verdicts, so that what is wrong with them shows now."""
+        for seen in range(_NESTED):
+            if len(self._nested) <= seen:
+                break
+            list(self._nested.values())[seen].spec()
+
+    def _copy(self, graph: G, strict: bool) -> G:
+        if not isinstance(graph, Graph):
+            return graph  # the checks say what is wrong
+        if graph not in self._graphs:
+            new = self._new_nodes(graph)
+            self.copies.update({node: copy.copy(node) for node in new})
+            made = self._graphs[graph] = copy.copy(graph)
+            made.root_nodes = self._copied(graph.root_nodes)
+            for node in new:
+                self._connect(self.copies[node])
+            self.change(graph, new, strict)
+        return cast("G", self._graphs[graph])
+
+    def _new_nodes(self, graph: Graph) -> list[BaseNode]:
+        """Nodes that have no copy yet, found through whatever attributes hold them."""
+        found: dict[BaseNode, None] = {}
+        waiting: list[Any] = list(reversed(graph.root_nodes))
+        while waiting:
+            thing = waiting.pop()
+            if isinstance(thing, BaseNode):
+                if thing not in found and thing not in self.copies:
+                    found[thing] = None
+                    waiting += reversed(list(vars(thing).values()))
+            elif isinstance(thing, list | tuple):
+                waiting += reversed(thing)
+            elif isinstance(thing, dict):
+                waiting += reversed(list(thing.values()))
+        return list(found)
+
+    def _connect(self, node: BaseNode) -> None:
+        """Let a copy refer to copies."""
+        for name, value in vars(node).items():
+            setattr(node, name, self._copied(value, name))
+
+    def _copied(self, value: Any, name: str = "") -> Any:
+        if isinstance(value, BaseNode):
+            return self.copies[value]
+        if type(value) in (list, tuple):
+            return type(value)(self._copied(item, name) for item in value)
+        if type(value) is dict:
+            return {key: self._copied(item, name) for key, item in value.items()}
+        if name in _TARGETS and hasattr(value, "spec"):
+            return self._nested.setdefault(id(value), _Nested(value, self))
+        return value
+
+
+class _Nested:
+    """A metric under a verdict, rewritten when it is looked at: it may contain itself."""
+
+    def __init__(self, metric: Any, rewriting: Rewriting) -> None:
+        # The metric is kept: an id is free again when its owner is gone.
+        self._metric, self._rewriting = metric, rewriting
+
+    def spec(self) -> MetricSpec:
+        """The metric as the compiler takes it; of the same metric the same nodes."""
+        return self._spec
+
+    @cached_property
+    def _spec(self) -> MetricSpec:
+        return self._rewriting.without_nested(self._metric.spec())

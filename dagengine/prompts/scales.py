@@ -1,0 +1,157 @@
+"""Scales of ratings: whole numbers, or labels that stand for numbers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from pydantic import BaseModel
+
+from dagengine.errors import InputError
+from dagengine.prompts.evidence import (
+    label_instructions,
+    labelled_type,
+    rating_instructions,
+    rating_type,
+)
+
+Around = tuple[str, str]
+"""What stands before and after a value within its token, for instance a blank."""
+GivenScale = tuple[int, int] | Mapping[str, float]
+"""A scale as people write it: the worst and the best whole number, or labels and their numbers."""
+
+_WHOLE = re.compile(r"-?[0-9]+")
+
+
+class Scale(Protocol):
+    """What ratings may be, how they are asked for, and how they are read."""
+
+    point: str
+    """What one rating is called in messages."""
+    doubt: str
+    """What `unclear` tokens may be, in messages."""
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        """The lowest and the highest number."""
+        ...
+
+    def instructions(self, criteria: str) -> str:
+        """The system text of a rating."""
+        ...
+
+    def answer_type(self, parsed: bool) -> type[BaseModel]:
+        """The type of an answer, given as JSON or read out of prose by a parser."""
+        ...
+
+    def number(self, stated: Any) -> float | None:
+        """The number that a stated rating stands for; None if it is none of the scale."""
+        ...
+
+    def read(self, token: str, around: Around) -> float | None:
+        """The number that a token states in place of the one with `around`, or None."""
+        ...
+
+    def unclear(self, token: str, around: Around, seen: Collection[float]) -> bool:
+        """Whether a token may belong to another rating, given those seen as one token."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class WholeNumbers:
+    """The whole numbers from `low` to `high`."""
+
+    low: int
+    high: int
+    point = "number"
+    doubt = "the start of a longer number"
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        return self.low, self.high
+
+    def instructions(self, criteria: str) -> str:
+        return rating_instructions(criteria, self.low, self.high)
+
+    def answer_type(self, parsed: bool) -> type[BaseModel]:
+        return rating_type(self.low, self.high)
+
+    def number(self, stated: Any) -> float | None:
+        return float(stated)
+
+    def read(self, token: str, around: Around) -> float | None:
+        text = token.strip()
+        inside = _WHOLE.fullmatch(text) and self.low <= int(text) <= self.high
+        return float(text) if inside else None
+
+    def unclear(self, token: str, around: Around, seen: Collection[float]) -> bool:
+        text = token.strip()
+        if any(value >= 10 for value in seen):
+            return False  # the tokenizer has longer numbers as single tokens
+        if text == "-":
+            return self.low < 0
+        return text.isascii() and text.isdigit() and 0 < int(text) * 10 <= self.high
+
+
+@dataclass(frozen=True)
+class Labels:
+    """Labels that stand for numbers; raises InputError unless two of the numbers differ.
+
+    Tokens are read letter for letter, and with the same blanks and quotes around them: `m` and
+    `M` may be two labels.
+    """
+
+    values: Mapping[str, float]
+    point = "label"
+    doubt = "a part of a label"
+
+    def __post_init__(self) -> None:
+        if not all(isinstance(label, str) and label.strip() for label in self.values):
+            raise InputError(f"the labels of the scale {self.values!r} must be words")
+        if not all(_is_number(value) for value in self.values.values()):
+            raise InputError(f"the labels of the scale {self.values!r} must stand for numbers")
+        if len(set(self.values.values())) < 2:
+            raise InputError(
+                f"the scale {self.values!r} has one point: give it labels for two numbers at "
+                'least, for instance {"poor": 1, "good": 2}'
+            )
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        return min(self.values.values()), max(self.values.values())
+
+    def instructions(self, criteria: str) -> str:
+        return label_instructions(criteria, tuple(self.values))
+
+    def answer_type(self, parsed: bool) -> type[BaseModel]:
+        return labelled_type(tuple(self.values), parsed)
+
+    def number(self, stated: Any) -> float | None:
+        return float(self.values[stated]) if stated in self.values else None
+
+    def read(self, token: str, around: Around) -> float | None:
+        before, after = around
+        label = token.removeprefix(before).removesuffix(after)
+        return self.values.get(label) if f"{before}{label}{after}" == token else None
+
+    def unclear(self, token: str, around: Around, seen: Collection[float]) -> bool:
+        if self.read(token, around) is None and token.strip().strip('"') in self.values:
+            return True  # a label, but with other blanks or quotes
+        start = token.removeprefix(around[0])
+        return bool(token) and any(
+            label != start and label.startswith(start) and value not in seen
+            for label, value in self.values.items()
+        )
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e300
+
+
+def scale_of(given: GivenScale) -> Scale:
+    """The scale that people mean; raises InputError for labels that make none."""
+    if isinstance(given, Mapping):
+        return Labels(dict(given))
+    return WholeNumbers(*given)

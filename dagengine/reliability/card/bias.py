@@ -1,0 +1,174 @@
+"""What should not move a metric and does: place in a pair or in a list, and length."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from dagengine.errors import InputError
+from dagengine.graph.list_nodes import VerdictListNode
+from dagengine.graph.nodes import NonBinaryJudgementNode
+from dagengine.reliability.card.values import Figure, figure
+from dagengine.reliability.counterfactual import Replay
+from dagengine.reliability.perturbations import Symmetry
+from dagengine.reliability.runs import Run, Runs
+from dagengine.reliability.statistics.bias import (
+    Compared,
+    Measured,
+    first_wins,
+    length_bias,
+    list_bias,
+    longer_wins,
+    position_consistency,
+    position_preference,
+)
+from dagengine.reliability.statistics.sums import Sums
+from dagengine.results import Verdict
+from dagengine.test_case import ArenaTestCase, LLMTestCase, TestCase
+
+Names = tuple[Verdict, Verdict]
+"""The verdicts for what is shown first and for what is shown second, in the order as given."""
+
+
+def position_bias(
+    runs: Runs, replay: Replay, cases: Sequence[TestCase], symmetry: Symmetry
+) -> Iterator[Figure]:
+    """Consistency and preference where another order was repeated beside the given one."""
+    options = _options(replay)
+
+    def shown(case: int, last: str) -> Names | None:
+        try:
+            return symmetry.names(cases[case])
+        except InputError:  # nothing says what was shown first
+            return None
+
+    def declared(case: int, last: str) -> Names | None:
+        return options.get(replay.name_of(last))
+
+    for order, names, what in (
+        ("swapped", shown, "last verdicts, inputs swapped"),
+        ("reversed", declared, "last verdicts, first and last option exchanged"),
+    ):
+        pairs, groups = _in_both_orders(runs, order, names)
+        if pairs:
+            yield from _of_pairs(pairs, groups, order, what)
+
+
+def _of_pairs(
+    pairs: Sequence[Any], groups: Sequence[int], order: str, what: str
+) -> Iterator[Figure]:
+    suffix = "" if order == "swapped" else "-of-options"
+    measures: tuple[tuple[str, Callable[..., Sums], str], ...] = (
+        ("position-consistency", position_consistency.sums, "no pair has a verdict in both orders"),
+        ("position-preference", position_preference.sums, "the orders never disagree"),
+        ("first-wins", first_wins.sums, "no pair was decided in both orders"),
+    )
+    for name, of, why in measures:
+        yield figure(f"{name}{suffix}", pairs, of, what, why, groups)
+
+
+def _options(replay: Replay) -> dict[str, Names]:
+    """The first and the last option of every decision whose options stand in an order."""
+    found: dict[str, Names] = {}
+    for unit in replay.plan.units:
+        verdicts = [branch.verdict for branch in unit.node.branches()]
+        if isinstance(unit.node, NonBinaryJudgementNode) and len(verdicts) > 1:
+            found[unit.name] = verdicts[0], verdicts[-1]
+    return found
+
+
+def _in_both_orders(
+    runs: Runs, order: str, names: Callable[[int, str], Names | None]
+) -> tuple[list[tuple[str, str]], list[int]]:
+    """Last verdicts in both orders, those for the first as A and for the second as B."""
+    pairs: list[tuple[str, str]] = []
+    groups: list[int] = []
+    for case, settings in runs.cases.items():
+        for setting, found in settings.items():
+            if setting.order != "given":
+                continue
+            others = settings.get(replace(setting, order=order), ())
+            for given, other in _same_end(found, others):
+                known = names(case, given.path[-1][0])
+                if known is not None:
+                    pairs.append((_placed(given, known), _placed(other, known)))
+                    groups.append(case)
+    return pairs, groups
+
+
+def _same_end(some: Sequence[Run], others: Sequence[Run]) -> Iterator[tuple[Run, Run]]:
+    """Pairs of runs that one and the same node ended."""
+    for one, other in zip(some, others, strict=False):
+        if one.path and other.path and one.path[-1][0] == other.path[-1][0]:
+            yield one, other
+
+
+def _placed(run: Run, names: Names) -> str:
+    verdict = run.path[-1][1]
+    return {names[0]: "A", names[1]: "B"}.get(verdict, str(verdict))
+
+
+def bias_by_place(runs: Runs, replay: Replay) -> Iterator[Figure]:
+    """Whether the place of an item in a list goes with its verdict, where lists are judged."""
+    named = {
+        unit.name: unit.node.verdicts[0]
+        for unit in replay.plan.units
+        if isinstance(unit.node, VerdictListNode)
+    }
+    lists: list[list[float | None]] = []
+    groups: list[int] = []
+    for case, run in runs.each():
+        for node, verdicts in run.lists.items():
+            lists.append([float(verdict == named[node]) for verdict in verdicts])
+            groups.append(case)
+    if lists:
+        what = " and ".join(f"“{verdict}” by “{node}”" for node, verdict in named.items())
+        why = "no list has two items with different verdicts"
+        yield figure("list-bias", lists, list_bias.sums, f"place in a list, {what}", why, groups)
+
+
+def bias_by_length(
+    runs: Runs, cases: Sequence[TestCase], labels: Mapping[int, Any]
+) -> Iterator[Figure]:
+    """Whether longer answers get higher scores, or win, people's labels held constant."""
+    known = labels.items()
+    numbers = {case: float(one) for case, one in known if isinstance(one, bool | int | float)}
+    answers = list(_answers(runs, cases, numbers))
+    if answers:
+        held = ", labels held constant" if numbers else ""
+        level = f"mean scores of cases and characters of `actual_output`{held}"
+        why = "all answers are equally long, or all scores or labels equal"
+        yield figure("length-bias", answers, length_bias.sums, level, why)
+    compared, groups = _comparisons(runs, cases)
+    if compared:
+        level = "decided comparisons of two contestants"
+        why = "nothing was decided between answers of different length"
+        yield figure("longer-wins", compared, longer_wins.sums, level, why, groups)
+
+
+def _answers(
+    runs: Runs, cases: Sequence[TestCase], labels: Mapping[int, float]
+) -> Iterator[Measured]:
+    for number, settings in runs.cases.items():
+        case = cases[number]
+        scores = [run.score for s in settings.values() for run in s if run.score is not None]
+        text = case.actual_output if isinstance(case, LLMTestCase) else None
+        if scores and isinstance(text, str) and (not labels or number in labels):
+            yield Measured(statistics.fmean(scores), len(text), labels.get(number))
+
+
+def _comparisons(runs: Runs, cases: Sequence[TestCase]) -> tuple[list[Compared], list[int]]:
+    found: list[Compared] = []
+    groups: list[int] = []
+    for number, settings in runs.cases.items():
+        case = cases[number]
+        if not isinstance(case, ArenaTestCase) or len(case.contestants) != 2:
+            continue
+        first, second = (len(one.actual_output or "") for one in case.contestants.values())
+        won = dict(zip(case.contestants, (True, False), strict=True))
+        for run in (run for found_ in settings.values() for run in found_ if run.path):
+            found.append(Compared(first, second, won.get(str(run.path[-1][1]))))
+            groups.append(number)
+    return found, groups

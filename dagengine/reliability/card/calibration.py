@@ -1,0 +1,81 @@
+"""Are the probabilities that a judge's tokens state what they say? Only where it gives them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from dagengine.reliability.card.labels import Vote, reading
+from dagengine.reliability.card.values import Calibration, Figure, figure
+from dagengine.reliability.runs import Runs
+from dagengine.reliability.statistics.calibration import brier_score, calibration_error, reliability
+from dagengine.reliability.statistics.sums import Sums
+
+_MEASURES: dict[str, Callable[..., Sums]] = {
+    "brier": brier_score.sums,
+    "calibration-error": calibration_error.sums,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Stated:
+    """Stated probabilities of one kind of event: (probability, happened), and their cases."""
+
+    name: str
+    event: str
+    answers: Sequence[tuple[float, bool]]
+    groups: Sequence[int]
+
+    def figures(self) -> Iterator[Figure]:
+        """Brier score and calibration error, with their intervals."""
+        for name, of in _MEASURES.items():
+            yield figure(f"{self.name}-{name}", self.answers, of, self.event, "", self.groups)
+
+    def calibration(self) -> Calibration:
+        """The reliability table, bins without an answer left out."""
+        bins = tuple(one for one in reliability(self.answers) if one.answers)
+        return Calibration(self.event, bins)
+
+
+def stated(
+    runs: Runs, threshold: float | None, labels: Mapping[int, Vote] | None
+) -> Iterator[Stated]:
+    """Everything that stated probabilities can be held against."""
+    found = _against_repetition(runs), _against_labels(runs, threshold, labels or {})
+    yield from (one for one in found if one.answers)
+
+
+def _against_repetition(runs: Runs) -> Stated:
+    """Whether the next run takes the same path, as often as the tokens of this one say.
+
+    Every run has one next, the last the first, so that no pair of runs counts twice.
+    """
+    answers: list[tuple[float, bool]] = []
+    groups: list[int] = []
+    for case, settings in runs.cases.items():
+        for found in settings.values():
+            scored = [run for run in found if run.score is not None]
+            pairs = zip(scored, (*scored[1:], *scored[:1]), strict=True)
+            for run, following in pairs if len(scored) > 1 else ():
+                if run.stated is not None:
+                    answers.append((run.stated, run.path == following.path))
+                    groups.append(case)
+    return Stated("repeat", "the next run takes the same path", answers, groups)
+
+
+def _against_labels(runs: Runs, threshold: float | None, labels: Mapping[int, Vote]) -> Stated:
+    """Whether people agree, as often as a path's probability, or a weighted score, says."""
+    answers: list[tuple[float, bool]] = []
+    groups: list[int] = []
+    read = reading(labels, threshold)
+    yes_no = set(labels.values()) <= {0, 1}
+    for case, label in labels.items():
+        for run in (run for settings in runs.cases[case].values() for run in settings):
+            if run.weighted and run.score is not None and yes_no:
+                answers.append((run.score, bool(label)))
+            elif run.stated is not None and run.score is not None and read is not None:
+                answers.append((run.stated, read(run) == label))
+            else:
+                continue
+            groups.append(case)
+    return Stated("label", "people say so, too", answers, groups)

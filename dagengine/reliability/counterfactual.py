@@ -1,0 +1,195 @@
+"""What a metric's score would have been had its nodes answered otherwise; asks nothing.
+
+The score of a case is a function of what its nodes said. `Replay` evaluates that function by
+feeding the scheduler's state machine with given replies instead of a judge's.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Coroutine, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from dagengine.compiler.plan import HasSpec, Unit, compile_metrics
+from dagengine.execution.scheduler import CaseState
+from dagengine.graph.graph import MetricSpec
+from dagengine.graph.node import BaseNode, Given, Judgement, NodeValue
+from dagengine.graph.nodes import (
+    BinaryJudgementNode,
+    CodeNode,
+    FieldNode,
+    NonBinaryJudgementNode,
+    RatingNode,
+)
+from dagengine.results import Verdict
+from dagengine.test_case import TestCase, read_field
+
+_JUDGEMENTS = (BinaryJudgementNode, NonBinaryJudgementNode)
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What one node said: the verdict of a decision, or a score from 0 to 1."""
+
+    verdict: Verdict | None = None
+    score: float | None = None
+
+
+class NoReplyError(Exception):
+    """Raised when a path leads to a node that no reply is given for."""
+
+    def __init__(self, node: str) -> None:
+        self.node = node
+        super().__init__(node)
+
+
+@dataclass(frozen=True, slots=True)
+class Speaker:
+    """A node whose answers decide or score.
+
+    `reads` is empty for nodes that ask a judge. For code that cannot be computed anew it
+    names the nodes whose answers it works on: what it says is theirs, not its own.
+    """
+
+    node: str
+    kind: str
+    reads: tuple[str, ...] = ()
+
+
+class Replay:
+    """One metric as a function from replies to its score.
+
+    Code and fields are computed anew wherever everything they read is known (verdicts,
+    ratings, the case, other such code); other code, and coroutine functions, which may wait
+    for something, count as they were recorded.
+    """
+
+    def __init__(self, metric: HasSpec) -> None:
+        """Raises GraphError when the metric does not compile."""
+        self.plan = compile_metrics([metric])
+        self._known = [False] * len(self.plan.units)
+        self._computed = [False] * len(self.plan.units)
+        for unit in self.plan.units:  # sources come first
+            sources = all(self._known[source] for _, source, _ in unit.sources)
+            self._computed[unit.index] = sources and _is_plain(unit.node)
+            asked = isinstance(unit.node, (*_JUDGEMENTS, RatingNode))
+            self._known[unit.index] = self._computed[unit.index] or asked
+        self.speakers = tuple(self._speakers())
+
+    @property
+    def spec(self) -> MetricSpec:
+        """The metric as it was compiled."""
+        return self.plan.metrics[0].spec
+
+    @cached_property
+    def asking(self) -> frozenset[str]:
+        """Names of the nodes that put questions to a judge."""
+        return frozenset(unit.name for unit in self.plan.units if unit.node.asks)
+
+    @property
+    def computes(self) -> bool:
+        """Whether code is computed anew, which may read the case."""
+        return any(self._computed)
+
+    def _speakers(self) -> list[Speaker]:
+        """In topological order."""
+        found: dict[str, Speaker] = {}
+        for unit in (self.plan.units[slot.unit] for slot in self.plan.slots if slot.unit >= 0):
+            if unit.name not in found and self._speaks(unit):
+                reads = () if unit.node.asks else tuple(sorted(self._asked_before(unit)))
+                found[unit.name] = Speaker(unit.name, unit.node.kind, reads)
+        return list(found.values())
+
+    def _speaks(self, unit: Unit) -> bool:
+        """Whether a unit's answer decides or scores, here or in code that is computed anew."""
+        if self._computed[unit.index]:
+            return False
+        slots = (self.plan.slots[number] for number in unit.slots)
+        rates = isinstance(unit.node, RatingNode)
+        return rates or any(slot.branches or slot.grades for slot in slots)
+
+    def _asked_before(self, unit: Unit) -> set[str]:
+        """Names of the asking nodes that code works on, through other code."""
+        names: set[str] = set()
+        waiting = [source for _, source, _ in unit.sources]
+        while waiting:
+            source = self.plan.units[waiting.pop()]
+            if source.node.asks:
+                names.add(source.name)
+            waiting += [before for _, before, _ in source.sources]
+        return names
+
+    def name_of(self, step: str) -> str:
+        """The speaker behind a step; a node in several places of a metric is one speaker."""
+        for slot in self.plan.slots:
+            if slot.name == step and slot.unit >= 0:
+                return self.plan.units[slot.unit].name
+        return step
+
+    def score(self, replies: Mapping[str, Reply], case: TestCase | None = None) -> float | None:
+        """The score of these replies, None when they end without one.
+
+        `case` is needed where code reads fields of it. Raises NoReplyError.
+        """
+        state = CaseState(self.plan)
+        while state.ready:
+            index = state.ready.pop()
+            value = self._value(self.plan.units[index], replies, state, case)
+            if value is None:
+                return None
+            state.complete(index, value)
+        return state.results()[0].score if state.finished else None
+
+    def _value(
+        self, unit: Unit, replies: Mapping[str, Reply], state: CaseState, case: TestCase | None
+    ) -> NodeValue | None:
+        if self._computed[unit.index]:
+            return _at_once(unit, state, case)
+        if not self._speaks(unit):
+            return NodeValue(None)
+        if unit.name not in replies:
+            raise NoReplyError(unit.name)
+        return _as_value(unit, replies[unit.name])
+
+
+def _is_plain(node: BaseNode) -> bool:
+    """Whether a node asks nobody and waits for nothing."""
+    if isinstance(node, CodeNode):
+        return not inspect.iscoroutinefunction(node.function)
+    return isinstance(node, FieldNode)
+
+
+def _as_value(unit: Unit, reply: Reply) -> NodeValue:
+    """A reply as what readers of the node see."""
+    value: Any = reply.score
+    if reply.verdict is not None:
+        value = Judgement(verdict=reply.verdict)
+    elif isinstance(unit.node, RatingNode) and reply.score is not None:
+        low, high = unit.node.points.ends
+        value = low + reply.score * (high - low)
+    return NodeValue(value, verdict=reply.verdict, score=reply.score)
+
+
+def _at_once(unit: Unit, state: CaseState, case: TestCase | None) -> NodeValue | None:
+    """What code makes of its inputs; None when it fails, or waits for something."""
+    fields = tuple((path, None if case is None else read_field(case, path)) for path in unit.reads)
+    inputs = tuple(
+        (label, state.output(source).value)
+        for label, source, slot in unit.sources
+        if slot < 0 or state.is_live(slot)
+    )
+    work: Coroutine[Any, Any, NodeValue] = unit.node.run(Given(fields, inputs, case), _no_ask)
+    try:
+        work.send(None)
+    except StopIteration as done:
+        found: NodeValue = done.value
+        return found
+    except Exception:  # noqa: BLE001 - people's code, on inputs that did not occur
+        return None
+    work.close()
+    return None
+
+
+_no_ask: Any = None

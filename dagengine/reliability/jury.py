@@ -1,0 +1,112 @@
+"""What a jury was worth: how far its judges agree, and how many independent ones they equal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from dagengine.errors import InputError
+from dagengine.reliability.statistics.inter_rater import krippendorff_alpha
+from dagengine.results import CaseResult, Step
+from dagengine.voting.aggregation import leading
+from dagengine.voting.stopping import Vote
+
+Table = Sequence[Sequence[Vote | None]]
+
+
+@dataclass(frozen=True, slots=True)
+class JuryReport:
+    """One jury over all items it voted on (items of lists count one by one).
+
+    `agreement` holds, by judge, the share of its votes that are those of the majority (None
+    for ratings and without votes). `correlation` is that between the judges' votes, or between
+    their mistakes where the truth was given; `effective` is the number of independent judges
+    that would be worth as much. None is not defined: fewer than two votes, or all alike.
+    """
+
+    judges: int
+    items: int
+    agreement: tuple[float | None, ...]
+    correlation: float | None
+    effective: float | None
+
+
+def effective_votes(votes: int, correlation: float) -> float:
+    """Kish's effective number of `votes`: n / (1 + (n - 1) rho), never more than n.
+
+    (Kish 1965, Survey Sampling; the design effect of a cluster.) Raises InputError for a
+    correlation outside of [-1, 1].
+    """
+    if votes < 1 or not -1 <= correlation <= 1:
+        raise InputError(f"{votes} votes with a correlation of {correlation} cannot be")
+    return votes / (1 + (votes - 1) * max(correlation, 0.0))
+
+
+def vote_table(rows: Iterable[CaseResult], metric: str, node: str) -> list[list[Vote | None]]:
+    """The votes of a node's panel: a row per case (per item, for lists), a column per vote.
+
+    None is an answer that could not be read, or an item that was settled before.
+    """
+    table: list[list[Vote | None]] = []
+    for step in _steps(rows, metric, node):
+        lists = [vote for vote in step.votes if isinstance(vote, list | tuple)]
+        if not lists:
+            table.append(list(step.votes))
+            continue
+        for item in range(len(lists[0])):
+            table.append([vote and vote[item] for vote in step.votes])
+    return table
+
+
+def jury_report(
+    rows: Iterable[CaseResult], metric: str, node: str, truth: Sequence[Vote | None] | None = None
+) -> JuryReport:
+    """What the jury of one node was worth over a run.
+
+    Judges that are often right agree because of that; with `truth` (the right verdict per row
+    of `vote_table`, None where unknown) only their mistakes are correlated, which is what
+    limits a jury. Raises InputError when there are no votes, or not as many truths as rows.
+    """
+    table = vote_table(rows, metric, node)
+    if not table:
+        raise InputError(f"no result of {metric!r} has votes on a node {node!r}")
+    judged: Table = table
+    if truth is not None:
+        if len(truth) != len(table):
+            raise InputError(f"{len(table)} rows of votes need as many truths, got {len(truth)}")
+        judged = [
+            [None if vote is None or right is None else vote != right for vote in votes]
+            for votes, right in zip(table, truth, strict=True)
+        ]
+    judges = len(table[0])
+    found = correlation(judged)
+    return JuryReport(
+        judges=judges,
+        items=len(table),
+        agreement=tuple(_agreement(table, judge) for judge in range(judges)),
+        correlation=found,
+        effective=None if found is None else effective_votes(judges, max(found, -1.0)),
+    )
+
+
+def _steps(rows: Iterable[CaseResult], metric: str, node: str) -> Iterable[Step]:
+    results = (one for row in rows for one in row.metrics if one.metric == metric)
+    return (step for one in results for step in one.steps if step.node == node and step.votes)
+
+
+def correlation(table: Table) -> float | None:
+    """The intraclass correlation of votes on one item: Krippendorff's alpha.
+
+    Differences are 0 or 1 between verdicts and squares between ratings. Items with fewer than
+    two votes do not count; None when no two votes differ, since then nothing can be told.
+    """
+    verdicts = any(isinstance(vote, str | bool) for row in table for vote in row)
+    return krippendorff_alpha(table, level="nominal" if verdicts else "interval")
+
+
+def _agreement(table: Table, judge: int) -> float | None:
+    votes = [row for row in table if isinstance(row[judge], str | bool)]
+    if not votes:
+        return None
+    same = [row[judge] == row[leading(row, [1.0] * len(row))] for row in votes]
+    return sum(same) / len(same)

@@ -1,0 +1,182 @@
+"""What moves a judge that should not: position, place in a list, and length.
+
+All are computed over the pooled items and are None when undefined.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from dagengine.errors import InputError
+from dagengine.reliability.statistics.spread import correlation
+from dagengine.reliability.statistics.sums import Sums, Totals, Vote, mean, measure, numbers
+
+__all__ = [
+    "Compared",
+    "Measured",
+    "first_wins",
+    "length_bias",
+    "list_bias",
+    "longer_wins",
+    "position_consistency",
+    "position_preference",
+]
+
+
+# Position in a pair.
+
+Orders = Sequence[tuple[Vote | None, Vote | None]]
+"""The winner with A shown first, and the winner of the same pair with B shown first."""
+
+
+@measure
+def position_consistency(pairs: Orders) -> Sums:
+    """The share of pairs with the same winner in both orders, from 0 to 1.
+
+    A winner is named, not placed: "A" is A wherever it was shown. Pairs with a missing answer
+    are left out (Zheng et al. 2023, https://arxiv.org/abs/2306.05685). A judge without any bias
+    that flips is inconsistent too: compare with its flip rate in one order.
+    """
+    return mean(None if None in pair else float(pair[0] == pair[1]) for pair in pairs)
+
+
+@measure
+def position_preference(pairs: Orders, *, first: Vote = "A", second: Vote = "B") -> Sums:
+    """Which position wins when the orders disagree: 1 the first, 0 the second, 0.5 neither.
+
+    The share of inconsistent pairs in which what was shown first won, in one order or in both
+    (Shi et al. 2024, https://arxiv.org/abs/2406.07791). `first` names the answer that the
+    first order of a pair shows first; other verdicts are ties.
+    """
+    return mean(_preferred(pair, first, second) for pair in pairs)
+
+
+@measure
+def first_wins(pairs: Orders, *, first: Vote = "A", second: Vote = "B") -> Sums:
+    """The share of decided comparisons won by what was shown first; 0.5 is no bias.
+
+    Every pair is asked in both orders and weighs the same, so how good the answers are cancels
+    out; unlike `position_preference` it does not depend on how often verdicts flip by chance.
+    Pairs with a missing answer or a tie are left out.
+    """
+    both = {first, second}
+    return mean(
+        ((pair[0] == first) + (pair[1] == second)) / 2 if set(pair) <= both else None
+        for pair in pairs
+    )
+
+
+def _preferred(pair: tuple[Vote | None, Vote | None], first: Vote, second: Vote) -> float | None:
+    if None in pair or pair[0] == pair[1]:
+        return None
+    return float(pair[0] == first or pair[1] == second)
+
+
+# Place in a list.
+
+
+@measure
+def list_bias(lists: Sequence[Sequence[float | None]]) -> Sums:
+    """Correlation of the place in a list with the score it got, from -1 to 1.
+
+    Each row holds the scores (or 0 and 1) of one list in the order they were shown. Places and
+    scores are taken relative to the means of their own list, so better lists count for
+    nothing: Σ ΔplaceΔscore / sqrt(Σ Δplace² Σ Δscore²). Above 0 later places get more. What
+    is shown late must not be better by itself: shuffle.
+    """
+    return Sums([_by_place(row) for row in lists], _within)
+
+
+def _by_place(row: Sequence[float | None]) -> Totals:
+    numbers(row)
+    shown = [(float(place), score) for place, score in enumerate(row) if score is not None]
+    if len(shown) < 2:
+        return {}
+    places, scores = [place for place, _ in shown], [score for _, score in shown]
+    size = len(shown)
+    return {
+        "xx": size * statistics.pvariance(places),
+        "yy": size * statistics.pvariance(scores),
+        "xy": statistics.covariance(places, scores) * (size - 1),
+    }
+
+
+def _within(all_: Totals) -> float:
+    return max(-1.0, min(1.0, all_["xy"] / math.sqrt(all_["xx"] * all_["yy"])))
+
+
+# Length.
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """One comparison: the lengths of both answers, and whether the first won (None: a tie)."""
+
+    first_length: float
+    second_length: float
+    first_won: bool | None
+
+
+@measure
+def longer_wins(comparisons: Sequence[Compared]) -> Sums:
+    """The share of decided comparisons won by the longer answer, from 0 to 1.
+
+    0.5 is no association; answers of equal length and ties are left out. Longer answers may
+    be better: compare with the same share of people's verdicts.
+    """
+    return mean(
+        None
+        if one.first_won is None or one.first_length == one.second_length
+        else float(one.first_won == (one.first_length > one.second_length))
+        for one in comparisons
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """One judged answer: its score, its length, and people's label when there is one."""
+
+    score: float
+    length: float
+    label: float | None = None
+
+
+@measure
+def length_bias(answers: Sequence[Measured]) -> Sums:
+    """Correlation of score with length, from -1 to 1, with people's label held constant.
+
+    Pearson's r where no answer has a label; where all have one the partial correlation
+    (r_sl - r_sy r_ly) / sqrt((1 - r_sy²)(1 - r_ly²)), so that length counts only as far as
+    people did not reward it too. Raises InputError when only some have a label.
+    """
+    labelled = {one.label is not None for one in answers}
+    if len(labelled) > 1:
+        raise InputError("either all answers have a label, or none has")
+    rows = [numbers((one.score, one.length, one.label or 0)) for one in answers]
+    starts = rows[0] if rows else []
+    moved = [[x - start for x, start in zip(row, starts, strict=True)] for row in rows]
+    return Sums([_crossed(*row) for row in moved], _partial if labelled == {True} else _plain)
+
+
+def _crossed(score: float, length: float, label: float) -> Totals:
+    values = {"s": score, "l": length, "y": label}
+    products = {a + b: x * y for a, x in values.items() for b, y in values.items()}
+    return {"n": 1.0, **values, **products}
+
+
+def _plain(all_: Totals) -> float | None:
+    return correlation(all_, "s", "l")
+
+
+def _partial(all_: Totals) -> float | None:
+    both = _plain(all_)
+    score, length = correlation(all_, "s", "y"), correlation(all_, "l", "y")
+    if both is None or score is None or length is None:
+        return None
+    left = (1 - score * score) * (1 - length * length)
+    if left < 1e-12:
+        return None
+    return max(-1.0, min(1.0, (both - score * length) / math.sqrt(left)))

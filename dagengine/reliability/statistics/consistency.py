@@ -1,0 +1,178 @@
+"""Would the judge say it again? Measures of repeated answers to the same questions.
+
+All take a table (one row per item, one column per repetition) and are computed within the
+item and averaged over items, every item weighing the same. They are None when no item has
+enough answers. Those marked *depends on N* change with the number of repetitions even for one
+and the same judge: compare them at equal N only.
+
+Missing answers are dropped by default, so that a measure says how verdicts vary; how often
+there is none is another question. Total agreement counts them as a verdict of their own, as
+its authors do. `effect_of_missing` shows what the rule changes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Any
+
+from dagengine.reliability.statistics.sums import (
+    Measure,
+    Missing,
+    Sums,
+    Table,
+    Vote,
+    counted,
+    difference,
+    mean,
+    measure,
+    rectangular,
+)
+
+__all__ = [
+    "RuleEffect",
+    "effect_of_missing",
+    "entropy",
+    "flip_rate",
+    "majority_share",
+    "missing_effect",
+    "missing_rate",
+    "plug_in_entropy",
+    "total_agreement",
+    "unanimity",
+]
+
+Votes = list[Vote | None]
+
+
+@measure
+def flip_rate(table: Table, *, missing: Missing = "drop") -> Sums:
+    """The probability that two independent answers to one question differ, from 0 to 1.
+
+    1 - Σ nₖ(nₖ - 1) / n(n - 1) per item with at least two answers: unbiased, whatever n
+    (Simpson 1949, https://doi.org/10.1038/163688a0).
+    """
+    return mean(_differing(counted(row, missing)) for row in table)
+
+
+@measure
+def unanimity(table: Table, *, missing: Missing = "drop") -> Sums:
+    """The share of items all of whose answers are equal, from 0 to 1; depends on N.
+
+    Items with fewer than two answers have nothing to agree and are left out.
+    """
+    return mean(_unanimous(counted(row, missing)) for row in table)
+
+
+@measure
+def total_agreement(table: Table) -> Sums:
+    """Total agreement rate over N answers, from 0 to 1; depends on N.
+
+    The share of items all N of whose answers are equal: TARr@N on a table of raw texts,
+    TARa@N on one of parsed answers (Atil et al. 2024, https://arxiv.org/abs/2408.04667), path
+    agreement on one of paths. A missing answer equals only another one. Raises InputError
+    when rows differ in length.
+    """
+    rectangular(table)
+    return unanimity.sums(table, missing="own category")
+
+
+@measure
+def majority_share(table: Table, *, missing: Missing = "drop") -> Sums:
+    """The share of the commonest answer, from 1/N to 1; depends on N.
+
+    It is never below what a judge's own commonest verdict has, as the commonest is picked
+    after the answers are seen.
+    """
+    return mean(_commonest(counted(row, missing)) for row in table)
+
+
+@measure
+def entropy(table: Table, *, missing: Missing = "drop") -> Sums:
+    """Entropy of the judge's answer to a question, in bits: 0 says always the same.
+
+    Σ nₖ/n (h(n - 1) - h(nₖ - 1)) / ln 2 per item with at least two answers, h(m) = 1 + 1/2 +
+    … + 1/m (Zhang 2012, https://doi.org/10.1162/NECO_a_00266). Its bias falls exponentially
+    in n, where that of the plug-in falls as 1/n; no estimator is without, and verdicts rarer
+    than 1/n go unseen. With few answers a single item may lie above log₂ of the number of
+    verdicts.
+    """
+    return mean((_entropy(counted(row, missing)) for row in table), share=False)
+
+
+@measure
+def plug_in_entropy(table: Table, *, missing: Missing = "drop") -> Sums:
+    """Entropy of the answers that were given, in bits, from 0 to log₂ N; depends on N.
+
+    -Σ p log₂ p with p = nₖ/n (Shannon 1948). It describes these answers; for the judge behind
+    them it is too low, by about (verdicts - 1) / 2N ln 2.
+    """
+    return mean((_plug_in(counted(row, missing)) for row in table), share=False)
+
+
+@measure
+def missing_rate(table: Table) -> Sums:
+    """The share of answers that are missing, from 0 to 1, over the pooled table."""
+    items = [{"answers": float(len(row)), "missing": float(row.count(None))} for row in table]
+    return Sums(items, lambda all_: all_["missing"] / all_["answers"], share=True)
+
+
+@measure
+def missing_effect(table: Table) -> Sums:
+    """How much higher the flip rate is when a missing answer counts as a verdict of its own."""
+    return difference(flip_rate.sums(table, missing="own category"), flip_rate.sums(table))
+
+
+@dataclass(frozen=True, slots=True)
+class RuleEffect:
+    """One measure under both rules for missing answers, and the share of missing answers."""
+
+    missing: float | None
+    dropped: float | None
+    own_category: float | None
+
+    @property
+    def difference(self) -> float | None:
+        """How much higher the measure is when missing answers count as a verdict."""
+        if self.dropped is None or self.own_category is None:
+            return None
+        return self.own_category - self.dropped
+
+
+def effect_of_missing(table: Table, of: Measure[Any, ...]) -> RuleEffect:
+    """How much the rule for missing answers changes a measure that takes one."""
+    return RuleEffect(
+        missing=missing_rate(table),
+        dropped=of(table, missing="drop"),
+        own_category=of(table, missing="own category"),
+    )
+
+
+def _differing(votes: Votes) -> float | None:
+    pairs = math.comb(len(votes), 2)
+    return 1 - sum(math.comb(n, 2) for n in Counter(votes).values()) / pairs if pairs else None
+
+
+def _commonest(votes: Votes) -> float | None:
+    return max(Counter(votes).values()) / len(votes) if votes else None
+
+
+def _unanimous(votes: Votes) -> float | None:
+    return float(len(set(votes)) == 1) if len(votes) > 1 else None
+
+
+def _entropy(votes: Votes) -> float | None:
+    if len(votes) < 2:
+        return None
+    harmonic = list(accumulate((1 / m for m in range(1, len(votes))), initial=0.0))
+    bits = sum(n * (harmonic[-1] - harmonic[n - 1]) for n in Counter(votes).values())
+    return bits / len(votes) / math.log(2)
+
+
+def _plug_in(votes: Votes) -> float | None:
+    if not votes:
+        return None
+    shares = [n / len(votes) for n in Counter(votes).values()]
+    return sum(-p * math.log2(p) for p in shares)

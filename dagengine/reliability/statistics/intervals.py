@@ -1,0 +1,221 @@
+"""Intervals of measures, over items.
+
+Repetitions of one item depend on each other and items do not, so items are what is drawn. The
+interval is for the judge on items *like these*, of which the given ones are a sample; it is too
+wide a statement about exactly these.
+
+`numpy` and `scipy` compute it (`pip install dagengine[benchmark]`) and are loaded when used.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from statistics import NormalDist
+from typing import Any, Literal, TypeVar
+
+from dagengine.errors import InputError, MissingExtraError
+from dagengine.reliability.statistics.sums import Measure, Sums, Totals, total
+
+__all__ = ["Interval", "bootstrap"]
+
+T = TypeVar("T")
+Statistic = Callable[[Sequence[T]], Sums | float | None]
+
+# Numbers held at once while resampling.
+_CELLS = 4_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """A measure, and limits that hold its true value in the share `level` of all samples.
+
+    `items` is the number of independent items, `method` how the interval was made: "Wilson"
+    for shares, "BCa" for everything else.
+    """
+
+    value: float
+    low: float
+    high: float
+    level: float
+    method: Literal["BCa", "Wilson"]
+    items: int
+
+
+def bootstrap(
+    items: Sequence[T],
+    statistic: Statistic[T] | Measure[T, ...],
+    *,
+    level: float = 0.95,
+    resamples: int = 2000,
+    seed: int = 0,
+    groups: Sequence[Hashable] | None = None,
+) -> Interval | None:
+    """The interval of a statistic of items; None when it has none.
+
+    `statistic` is a measure (`flip_rate`), its sums with a choice made
+    (`partial(flip_rate.sums, missing="own category")`), or any function of a list of items,
+    which is called once per resample. Items of equal `groups` (the nodes of one case) are drawn
+    together. There is no interval when the statistic is undefined, with fewer than two items,
+    or when resamples of what is no share do not vary.
+
+    Bias-corrected and accelerated (Efron 1987, https://doi.org/10.1080/01621459.1987.10478410),
+    with the level widened from normal to t quantiles, without which intervals of few items are
+    too short (Hesterberg 2015, https://doi.org/10.1080/00031305.2015.1089789). A share is not
+    resampled: with few items its resamples are too coarse, and where no item differs they
+    claim certainty. It gets Wilson's interval (1927,
+    https://doi.org/10.1080/01621459.1927.10502953) for the effective number of items, t again
+    in place of the normal quantile (after Korn & Graubard 1998, Survey Methodology 24); the
+    error comes from leaving out one item at a time.
+
+    Equal seeds give equal intervals. Raises InputError for a level outside (0, 1) or lists
+    that do not belong together, MissingExtraError without numpy and scipy.
+    """
+    if not 0 < level < 1 or resamples < 1:
+        raise InputError(f"level={level} must lie between 0 and 1, resamples={resamples} above 0")
+    if groups is not None and len(groups) != len(items):
+        raise InputError(f"{len(items)} items need as many groups, got {len(groups)}")
+    function = statistic.sums if isinstance(statistic, Measure) else statistic
+    sample = _sample(items, function, range(len(items)) if groups is None else groups)
+    if sample.value is None or sample.size < 2:
+        return None
+    return _interval(sample, sample.value, level, _draws(sample.size, resamples, seed))
+
+
+def _interval(sample: _Sample, value: float, level: float, draws: Iterator[Any]) -> Interval | None:
+    left_out = _values(sample, _all_but_one(sample.size))
+    if len(left_out) < 2:
+        return None
+    t = _quantile_of_t(level, len(left_out))
+    if sample.share:
+        return Interval(value, *_wilson(value, left_out, t), level, "Wilson", sample.size)
+    found = sorted(_values(sample, draws))
+    if not found or found[-1] - found[0] <= 1e-12 * max(1.0, abs(value)):
+        return None
+    return Interval(value, *_bca(found, value, left_out, t), level, "BCa", sample.size)
+
+
+# Samples: the statistic of any number of copies of every item.
+
+
+@dataclass(frozen=True)
+class _Sample:
+    """`of` is the statistic of every row of a matrix that says how often each item is there."""
+
+    size: int
+    value: float | None
+    of: Callable[[Any], Iterable[float | None]]
+    share: bool = False
+
+
+def _sample(items: Sequence[T], statistic: Statistic[T], groups: Sequence[Hashable]) -> _Sample:
+    members: defaultdict[Hashable, list[int]] = defaultdict(list)
+    for place, name in enumerate(groups):
+        members[name].append(place)
+    whole = statistic(items)
+    if isinstance(whole, Sums):
+        sums = [total(whole.items[k] for k in group) for group in members.values()]
+        return _of_sums(whole, [one for one in sums if one])
+    clusters = [[items[k] for k in group] for group in members.values()]
+
+    def of(counts: Any) -> Iterator[float | None]:
+        for row in counts:
+            yield _number(statistic([x for n, c in zip(row, clusters, strict=True) for x in n * c]))
+
+    return _Sample(len(clusters), whole, of)
+
+
+def _of_sums(sums: Sums, clusters: Sequence[Totals]) -> _Sample:
+    numpy = _needs("numpy")
+    keys = list(dict.fromkeys(key for one in clusters for key in one))
+    matrix = numpy.array([[one.get(key, 0.0) for key in keys] for one in clusters])
+
+    def of(counts: Any) -> Iterator[float | None]:
+        for row in (counts @ matrix).tolist():
+            yield sums.of(defaultdict(float, zip(keys, row, strict=True)))
+
+    return _Sample(len(clusters), sums.value(), of, sums.share)
+
+
+def _number(found: Sums | float | None) -> float | None:
+    return found.value() if isinstance(found, Sums) else found
+
+
+def _values(sample: _Sample, counts: Iterable[Any]) -> list[float]:
+    return [value for part in counts for value in sample.of(part) if value is not None]
+
+
+def _draws(size: int, resamples: int, seed: int) -> Iterator[Any]:
+    """How often each item is drawn in each resample, a bounded number of resamples at a time."""
+    numpy = _needs("numpy")
+    random = numpy.random.default_rng(seed)
+    rows = max(_CELLS // size, 1)
+    for start in range(0, resamples, rows):
+        many = min(rows, resamples - start)
+        drawn = random.integers(size, size=(many, size))
+        places = drawn + size * numpy.arange(many)[:, None]
+        yield numpy.bincount(places.ravel(), minlength=many * size).reshape(many, size)
+
+
+def _all_but_one(size: int) -> Iterator[Any]:
+    numpy = _needs("numpy")
+    rows = max(_CELLS // size, 1)
+    for start in range(0, size, rows):
+        many = min(rows, size - start)
+        yield 1 - numpy.eye(many, size, start, dtype=int)
+
+
+# Intervals of what was found.
+
+
+def _quantile_of_t(level: float, size: int) -> float:
+    return float(_needs("scipy.special").stdtrit(size - 1, (1 + level) / 2))
+
+
+def _bca(
+    found: Sequence[float], value: float, left_out: Sequence[float], t: float
+) -> tuple[float, float]:
+    """`found` is sorted; ties with the value count half as below it."""
+    numpy, normal = _needs("numpy"), NormalDist()
+    z = t * math.sqrt(len(left_out) / (len(left_out) - 1))
+    middle = 1e-12 * max(1.0, abs(value))
+    below = bisect_left(found, value - middle) + bisect_right(found, value + middle)
+    # A value outside all resamples is taken as half a resample away from them.
+    share = min(max(below / 2, 0.5), len(found) - 0.5) / len(found)
+    bias, bend = normal.inv_cdf(share), _acceleration(left_out)
+    ends = [bias + (bias + side) / max(1 - bend * (bias + side), 1e-9) for side in (-z, z)]
+    low, high = numpy.quantile(found, [normal.cdf(end) for end in ends]).tolist()
+    return min(low, value), max(high, value)
+
+
+def _acceleration(left_out: Sequence[float]) -> float:
+    centre = statistics.fmean(left_out)
+    squares = math.fsum((centre - one) ** 2 for one in left_out)
+    cubes = math.fsum((centre - one) ** 3 for one in left_out)
+    return cubes / (6 * squares**1.5) if squares else 0.0
+
+
+def _wilson(value: float, left_out: Sequence[float], t: float) -> tuple[float, float]:
+    """Wilson's interval of as many items as would have this error if each said 0 or 1."""
+    size = len(left_out)
+    centre = statistics.fmean(left_out)
+    variance = (size - 1) / size * math.fsum((one - centre) ** 2 for one in left_out)
+    effective = value * (1 - value) / variance if variance > 1e-15 else float(size)
+    middle = (value + t * t / (2 * effective)) / (1 + t * t / effective)
+    half = math.sqrt(value * (1 - value) / effective + (t / (2 * effective)) ** 2)
+    half *= t / (1 + t * t / effective)
+    return max(min(middle - half, value), 0.0), min(max(middle + half, value), 1.0)
+
+
+def _needs(module: str) -> Any:
+    try:
+        return import_module(module)
+    except ModuleNotFoundError as error:
+        raise MissingExtraError(
+            f"intervals need {error.name}: pip install 'dagengine[benchmark]'"
+        ) from None

@@ -1,0 +1,208 @@
+"""Does the judge agree with people? Verdicts and scores against labels.
+
+An item without a label is left out. An item with a label that the judge gave no parseable
+answer counts as a miss by default ("own category"): what was not answered was not right, and
+dropping it would make a judge better by failing on hard items.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections import defaultdict
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from dagengine.errors import InputError
+from dagengine.reliability.statistics.correlations import kendall, pearson, spearman
+from dagengine.reliability.statistics.inter_rater import cohen_kappa
+from dagengine.reliability.statistics.sums import (
+    Missing,
+    ScoreTable,
+    Sums,
+    Totals,
+    Vote,
+    counted,
+    measure,
+    numbers,
+)
+
+__all__ = [
+    "LabelAgreement",
+    "ScoreAgreement",
+    "accuracy",
+    "balanced_accuracy",
+    "label_agreement",
+    "label_kappa",
+    "majority_baseline",
+    "score_agreement",
+    "scored_pairs",
+]
+
+Labelled = Sequence[tuple[Vote | None, Vote | None]]
+"""Pairs of people's label and the judge's verdict."""
+
+Level = Literal["item", "answer", "system"]
+
+
+@measure
+def accuracy(pairs: Labelled, *, missing: Missing = "own category") -> Sums:
+    """The share of verdicts equal to the label, from 0 to 1, over the pooled pairs.
+
+    Never to be shown alone: `label_agreement` holds what it has to be compared with.
+    """
+    items = [
+        {"items": 1.0, "right": float(pair[0] == pair[1])} if _counts(pair, missing) else {}
+        for pair in pairs
+    ]
+    return Sums(items, lambda all_: all_["right"] / all_["items"], share=True)
+
+
+@measure
+def majority_baseline(pairs: Labelled, *, missing: Missing = "own category") -> Sums:
+    """The accuracy of always giving the commonest label, from 0 to 1."""
+    items = [{pair[0]: 1.0} if _counts(pair, missing) else {} for pair in pairs]
+    return Sums(items, _commonest)
+
+
+@measure
+def balanced_accuracy(pairs: Labelled, *, missing: Missing = "own category") -> Sums:
+    """The mean over labels of the share of its items that were met, from 0 to 1.
+
+    1/labels for always giving one verdict (Brodersen et al. 2010,
+    https://doi.org/10.1109/ICPR.2010.764).
+    """
+    items: list[dict[Hashable, float]] = [
+        {("label", pair[0]): 1.0, ("met", pair[0]): float(pair[0] == pair[1])}
+        if _counts(pair, missing)
+        else {}
+        for pair in pairs
+    ]
+    return Sums(items, _mean_recall)
+
+
+@measure
+def label_kappa(pairs: Labelled, *, missing: Missing = "own category") -> Sums:
+    """Cohen's kappa of the judge with the labels, from -1 to 1; 0 for a constant judge."""
+    used = [pair if _counts(pair, missing) else (None, None) for pair in pairs]
+    rated = cohen_kappa.sums(used, missing="own category")
+    labelled = zip(used, rated.items, strict=True)
+    return Sums([one if pair[0] is not None else {} for pair, one in labelled], rated.formula)
+
+
+@dataclass(frozen=True, slots=True)
+class LabelAgreement:
+    """Accuracy with everything it has to be read with.
+
+    `items` have a label and count, `missing` of all labelled items got no parseable answer,
+    `baseline` is the accuracy of always giving the commonest label. `kappa` is None when
+    label and verdict are one and the same throughout.
+    """
+
+    items: int
+    missing: int
+    accuracy: float
+    baseline: float
+    balanced_accuracy: float
+    kappa: float | None
+
+
+def label_agreement(pairs: Labelled, *, missing: Missing = "own category") -> LabelAgreement | None:
+    """How well verdicts meet labels, over the pooled pairs; None without any to compare."""
+    used = [pair for pair in pairs if _counts(pair, missing)]
+    hits, baseline = accuracy(used), majority_baseline(used)
+    balanced = balanced_accuracy(used)
+    if hits is None or baseline is None or balanced is None:
+        return None
+    unanswered = sum(label is not None and verdict is None for label, verdict in pairs)
+    return LabelAgreement(len(used), unanswered, hits, baseline, balanced, label_kappa(used))
+
+
+def _counts(pair: tuple[Vote | None, Vote | None], missing: Missing) -> bool:
+    return pair[0] is not None and bool(counted(pair[1:], missing))
+
+
+def _commonest(all_: Totals) -> float:
+    counts = list(all_.values())
+    return max(counts, default=0.0) / sum(counts)
+
+
+def _mean_recall(all_: Totals) -> float | None:
+    labels = [key[1] for key, n in all_.items() if key[0] == "label" and n]
+    recalls = [all_["met", label] / all_["label", label] for label in labels]
+    return statistics.fmean(recalls) if recalls else None
+
+
+# Scores.
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreAgreement:
+    """Correlations of scores with labels, from -1 to 1, at one level, over `points` points.
+
+    They are None when either side is constant.
+    """
+
+    level: Level
+    points: int
+    pearson: float | None
+    spearman: float | None
+    kendall: float | None
+
+
+def score_agreement(
+    table: ScoreTable,
+    labels: Sequence[float | None],
+    *,
+    level: Level = "item",
+    systems: Sequence[Hashable] = (),
+) -> ScoreAgreement:
+    """Correlations of a table of scores with one label per row; see `scored_pairs`."""
+    pairs = scored_pairs(table, labels, level=level, systems=systems)
+    scores, known = [score for score, _ in pairs], [label for _, label in pairs]
+    return ScoreAgreement(
+        level=level,
+        points=len(pairs),
+        pearson=pearson(scores, known),
+        spearman=spearman(scores, known),
+        kendall=kendall(scores, known),
+    )
+
+
+def scored_pairs(
+    table: ScoreTable,
+    labels: Sequence[float | None],
+    *,
+    level: Level = "item",
+    systems: Sequence[Hashable] = (),
+) -> list[tuple[float, float]]:
+    """The (score, label) points that correlations are taken over.
+
+    "item": the mean score of an item with its label. "answer": every score with the label of
+    its item, which shows what a single call is worth. "system": mean scores and mean labels of
+    the items of one system each, named row by row in `systems`; it averages most noise away
+    and is usually the highest. Missing scores and labels are dropped. Raises InputError for
+    lists that do not belong together.
+    """
+    if level not in ("item", "answer", "system"):
+        raise InputError(f"level={level!r}: choose 'item', 'answer' or 'system'")
+    if len(labels) != len(table) or (level == "system" and len(systems) != len(table)):
+        raise InputError(
+            f"{len(table)} rows need as many labels (and systems, at their level), "
+            f"got {len(labels)} (and {len(systems)})"
+        )
+    rows = [numbers(row) for row in table]
+    given = enumerate(zip(rows, labels, strict=True))
+    known = [(k, row, label) for k, (row, label) in given if row and label is not None]
+    if level == "answer":
+        return [(score, label) for _, row, label in known for score in row]
+    means = [(k, statistics.fmean(row), label) for k, row, label in known]
+    if level == "item":
+        return [(score, label) for _, score, label in means]
+    groups: defaultdict[Hashable, list[tuple[float, float]]] = defaultdict(list)
+    for k, score, label in means:
+        groups[systems[k]].append((score, label))
+    return [
+        (statistics.fmean(s for s, _ in group), statistics.fmean(x for _, x in group))
+        for group in groups.values()
+    ]

@@ -1,0 +1,8 @@
+"""What people see of a graph and of a run: pictures, tables, progress."""
+
+from dagengine.report.progress import progress_bar
+from dagengine.report.render import Picture, draw
+from dagengine.report.tables import print_steps, print_table
+from dagengine.report.tally import Tally
+
+__all__ = ["Picture", "Tally", "draw", "print_steps", "print_table", "progress_bar"]

@@ -1,0 +1,214 @@
+"""One file of questions and answers: cache, journal to resume from, and replay.
+
+An answer is handed on only after it is in the file, so whatever shows in a result survives
+the end of the process, however it ends (a power cut may cost the last moments). Equal
+questions to equal judges find it again: in this run, in a later one, in another process.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sqlite3
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import anyio
+import anyio.lowlevel
+import anyio.to_thread
+from pydantic import BaseModel
+
+from dagengine.errors import InputError, RecordingMissError
+from dagengine.question import Answer, Judge, Question, durable_identity
+from dagengine.store.file import connect, connect_to_read, explained
+from dagengine.store.misses import difference
+from dagengine.store.rows import Entry, entry_of, find, insert, key_of, revive
+
+T = TypeVar("T", bound=BaseModel)
+_log = logging.getLogger(__name__)
+
+# Seconds that a read may wait, which it does in the event loop. Writers never block readers;
+# only a process that opens or closes the file does, for moments.
+_READING = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """A file of answers, made when it is first needed; several processes may share it.
+
+    With `replay` the answers come from the file alone: a question without one fails with
+    RecordingMissError, no judge is called, and the file is only read. `patience` is how many
+    seconds a write waits for other processes. The file has to be on a disk of this machine:
+    network file systems do not keep several writers apart.
+    """
+
+    path: str | os.PathLike[str]
+    replay: bool = False
+    patience: float = 60.0
+
+    @asynccontextmanager
+    async def open(self) -> AsyncIterator[Answers]:
+        """The store in use by one run; raises InputError for a file that cannot be used.
+
+        When the file fails later (a full disk), everything inside is cancelled and then
+        InputError raised: answers that nobody keeps would be paid for again.
+        """
+        path, writer = Path(self.path), None
+        if not self.replay:
+            writer = await anyio.to_thread.run_sync(connect, path, self.patience)
+        try:
+            with closing(connect_to_read(path, min(self.patience, _READING))) as reader:
+                answers = Answers(path, reader, writer)
+                with answers.scope:
+                    yield answers
+        finally:
+            if writer is not None:
+                with anyio.CancelScope(shield=True):  # it moves the last writes to their place
+                    await anyio.to_thread.run_sync(writer.close)
+        if answers.failure is not None:
+            raise answers.failure
+
+
+def as_store(store: Store | str | os.PathLike[str]) -> Store:
+    """A store from what people pass as `store=`: a path, or a Store."""
+    if isinstance(store, Store):
+        return store
+    if isinstance(store, str | os.PathLike):
+        return Store(store)
+    raise InputError(f"store must be a path or a Store, got {store!r:.80}")
+
+
+class Answers:
+    """An open store."""
+
+    def __init__(
+        self, path: Path, reader: sqlite3.Connection, writer: sqlite3.Connection | None
+    ) -> None:
+        self._path = path
+        self._reader = reader
+        self._journal = Journal(writer) if writer is not None else None
+        self._judges: dict[str, str | None] = {}
+        self.scope = anyio.CancelScope()
+        self.failure: InputError | None = None
+
+    async def get(
+        self, judge: Judge, question: Question[T], ask: Callable[[], Awaitable[Answer[T]]]
+    ) -> Answer[T]:
+        """The stored answer, or the one that `ask` gets, which is then stored.
+
+        Failures of `ask` are not stored. Raises RecordingMissError in a replay.
+        """
+        name = self._name(judge)
+        key = key_of(name or "", question)
+        try:
+            with explained(self._path):
+                answer = self._find(key, question) if name is not None else None
+                if answer is not None:
+                    return answer
+                if self._journal is None:
+                    raise RecordingMissError(self._missing(name or judge.identity, question))
+            answer = await ask()
+            if name is not None:
+                answer = await self._keep(self._journal, key, name, question, answer)
+        except InputError as error:
+            self.failure = error
+            self.scope.cancel()
+            await anyio.lowlevel.checkpoint()
+            raise
+        return answer
+
+    def _name(self, judge: Judge) -> str | None:
+        """The judge's durable identity; says once of a judge without one what follows."""
+        identity = judge.identity
+        if identity not in self._judges:
+            name = self._judges[identity] = durable_identity(judge)
+            if name is None:
+                _log.warning(
+                    "answers of the judge %r are not stored: it has no durable_identity, "
+                    "nothing tells it apart in another process",
+                    identity,
+                )
+        return self._judges[identity]
+
+    def _find(self, key: bytes, question: Question[T]) -> Answer[T] | None:
+        found = find(self._reader, key)
+        if found is None:
+            return None
+        return revive(question, found, "cached" if self._journal else "replayed")
+
+    async def _keep(
+        self, journal: Journal, key: bytes, name: str, question: Question[T], answer: Answer[T]
+    ) -> Answer[T]:
+        """Store an answer; where another process was faster, its answer is the one."""
+        entry = entry_of(key, name, question, answer)
+        if entry is None:
+            _log.warning("an answer to %r cannot be stored: it has no JSON form", question.name)
+            return answer
+        with explained(self._path):
+            # What is there and cannot be read any more gives way; nothing else does.
+            for over in (False, True):
+                if await journal.add(entry._replace(over=over)):
+                    return answer
+                found = self._find(key, question)
+                if found is not None:
+                    return found
+        return answer
+
+    def _missing(self, name: str, question: Question[Any]) -> str:
+        """Which question has no answer, and how it differs from those that have one."""
+        why = difference(self._reader, name, question)
+        return f"{self._path} has no answer for the node {question.name!r}: {why}"
+
+
+class _Batch:
+    """Entries that are committed together."""
+
+    __slots__ = ("all_new", "done", "entries", "error")
+
+    def __init__(self) -> None:
+        self.entries: list[Entry] = []
+        self.done = anyio.Event()
+        self.all_new = False
+        self.error: sqlite3.Error | None = None
+
+
+class Journal:
+    """Commits entries in a thread, as many at once as came while the last ones were."""
+
+    def __init__(self, db: sqlite3.Connection) -> None:
+        self._db = db
+        self._turn = anyio.Lock()
+        self._thread = anyio.CapacityLimiter(1)  # people's code may fill the common one
+        self._batch = _Batch()
+
+    async def add(self, entry: Entry) -> bool:
+        """Return when the entry is safe; False when it, or one beside it, was there before.
+
+        Raises what sqlite raises. When cancelled, the entry is stored all the same.
+        """
+        batch = self._batch
+        batch.entries.append(entry)
+        if len(batch.entries) == 1:
+            with anyio.CancelScope(shield=True):  # others rely on it
+                await self._commit(batch)
+        else:
+            await batch.done.wait()
+        if batch.error is not None:
+            raise batch.error
+        return batch.all_new
+
+    async def _commit(self, batch: _Batch) -> None:
+        async with self._turn:
+            self._batch = _Batch()
+            try:
+                new = await anyio.to_thread.run_sync(
+                    insert, self._db, batch.entries, limiter=self._thread
+                )
+                batch.all_new = new == len(batch.entries)
+            except sqlite3.Error as error:
+                batch.error = error
+            finally:
+                batch.done.set()

@@ -1,0 +1,74 @@
+"""Why a question has no stored answer: how it differs from those that have one."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from dagengine.question import Question
+from dagengine.store.file import names, printable, unpack
+from dagengine.store.rows import find, key_of
+
+# Stored questions of a node that a missing one is compared with, the latest first.
+_COMPARED = 50
+_LISTED = 5
+
+
+class Parts(NamedTuple):
+    """What a question is made of, as its canonical bytes say it."""
+
+    messages: Sequence[dict[str, str]]
+    shape: str
+    options: str
+
+
+def parts_of(canonical: str) -> Parts:
+    """The parts of a question from its canonical text."""
+    prompt, _, rest = canonical.partition("\n")
+    shape, _, options = rest.rpartition("\n")
+    return Parts(json.loads(prompt), shape, options)
+
+
+def difference(db: sqlite3.Connection, judge: str, question: Question[Any]) -> str:
+    """How a question differs from those that have an answer, for somebody who expected one."""
+    judges = names(db, "judges")
+    others = [other for other in judges if find(db, key_of(other, question))]
+    if judge in others:
+        return "the stored answer does not fit the question any more"
+    if others:
+        return f"it was answered by {others[0]!r}, but not by {judge!r}"
+    if printable(judge) not in judges:
+        return f"nothing of the judge {judge!r} is stored, only of {_listed(judges)}"
+    kept = _latest(db, judge, question.name)
+    if not kept:
+        return f"nothing is stored for this node, only for {_listed(names(db, 'nodes'))}"
+    return _changed(parts_of(question.canonical.decode(errors="surrogatepass")), kept)
+
+
+def _latest(db: sqlite3.Connection, judge: str, node: str) -> list[Parts]:
+    rows = db.execute(
+        "SELECT question FROM answers WHERE judge = (SELECT id FROM judges WHERE name = ?) "
+        "AND node = (SELECT id FROM nodes WHERE name = ?) ORDER BY created DESC LIMIT ?",
+        (printable(judge), printable(node), _COMPARED),
+    )
+    return [parts_of(unpack(packed)) for (packed,) in rows.fetchall()]
+
+
+def _changed(asked: Parts, kept: Sequence[Parts]) -> str:
+    """The first part that no stored question shares, beginning with the rarest to change."""
+    if asked.options not in {parts.options for parts in kept}:
+        return f"asked with {asked.options}, stored with {kept[0].options}"
+    if asked.shape not in {parts.shape for parts in kept}:
+        return "it asks for another form of answer (its schema or parser) than those stored"
+    before = asked.messages[:-1]
+    if before and all(before != parts.messages[:-1] for parts in kept):
+        return "its instructions differ from those stored"
+    what = "evidence (the case, or what earlier nodes said)" if before else "prompt"
+    return f"its {what} differs from what is stored"
+
+
+def _listed(found: Sequence[str]) -> str:
+    more = f" and {len(found) - _LISTED} more" if len(found) > _LISTED else ""
+    return ", ".join(map(repr, found[:_LISTED])) + more or "nobody"

@@ -1,0 +1,123 @@
+"""The rows of a store: how an answer gets into the file, and out of it as it was."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sqlite3
+import time
+import zlib
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+from pydantic import BaseModel
+
+from dagengine.errors import UnparseableError
+from dagengine.prompts.parsing import read_answer
+from dagengine.question import Answer, Origin, Question, TokenChoice, Usage
+from dagengine.store.file import printable, transaction, unpack
+
+T = TypeVar("T", bound=BaseModel)
+
+_JSON = json.JSONEncoder(ensure_ascii=False)
+_INSERT = """INSERT OR IGNORE INTO answers (key, judge, node, created, answer, question)
+    VALUES (?, (SELECT id FROM judges WHERE name = ?), (SELECT id FROM nodes WHERE name = ?),
+            ?, ?, ?)"""
+
+
+class Entry(NamedTuple):
+    """An answer on its way into the file; `over` puts it in the place of one that is there."""
+
+    key: bytes
+    judge: str
+    question: Question[Any]
+    answer: str
+    over: bool = False
+
+
+def key_of(judge: str, question: Question[Any]) -> bytes:
+    """What an answer is found by: SHA-256 of the judge's durable identity and the question."""
+    return hashlib.sha256(f"{judge}\n{question.key}".encode(errors="surrogatepass")).digest()
+
+
+def insert(db: sqlite3.Connection, entries: Sequence[Entry]) -> int:
+    """Put entries into the file, leaving alone what is there; returns how many are new."""
+    rows = [_row(entry) for entry in entries]
+    gone = [(entry.key,) for entry in entries if entry.over]
+    with transaction(db):
+        db.executemany("DELETE FROM answers WHERE key = ?", gone)
+        for table, place in (("judges", 1), ("nodes", 2)):
+            known = sorted({(row[place],) for row in rows})
+            db.executemany(f"INSERT OR IGNORE INTO {table} (name) VALUES (?)", known)
+        return db.executemany(_INSERT, rows).rowcount
+
+
+def _row(entry: Entry) -> tuple[Any, ...]:
+    return (
+        entry.key,
+        printable(entry.judge),
+        printable(entry.question.name),
+        int(time.time()),
+        zlib.compress(entry.answer.encode(errors="surrogatepass"), 1),
+        zlib.compress(entry.question.canonical, 1),
+    )
+
+
+def find(db: sqlite3.Connection, key: bytes) -> dict[str, Any] | None:
+    """The fields of the answer under a key."""
+    rows = db.execute("SELECT answer FROM answers WHERE key = ?", (key,)).fetchall()
+    fields: dict[str, Any] | None = json.loads(unpack(rows[0][0])) if rows else None
+    return fields
+
+
+def entry_of(key: bytes, judge: str, question: Question[Any], answer: Answer[Any]) -> Entry | None:
+    """An entry that will bring back exactly this answer, or None when nothing would."""
+    try:
+        fields = _fields(answer)
+        if not _is_same(revive(question, fields, "live"), answer):
+            fields["value"] = answer.value.model_dump(mode="json", warnings=False)
+            if not _is_same(revive(question, fields, "live"), answer):
+                return None
+        return Entry(key, judge, question, _JSON.encode(fields))
+    except (AttributeError, TypeError, ValueError):  # a judge may be anybody's code
+        return None
+
+
+def _fields(answer: Answer[Any]) -> dict[str, Any]:
+    """An answer as JSON; of its value nothing, which is in the text."""
+    used = answer.usage
+    usage = [used.input_tokens, used.output_tokens, used.cached_tokens]
+    fields: dict[str, Any] = {"raw": answer.raw, "mode": answer.mode, "usage": usage}
+    if answer.tokens is not None:
+        fields["tokens"] = [[choice.token, choice.alternatives] for choice in answer.tokens]
+    return fields
+
+
+def revive(question: Question[T], fields: Mapping[str, Any], origin: Origin) -> Answer[T] | None:
+    """The answer as the judge gave it, or None where the question does not take it any more."""
+    raw, tokens = fields["raw"], fields.get("tokens")
+    try:
+        if "value" in fields:
+            value = question.answer_type.model_validate(fields["value"])
+        else:
+            value = read_answer(question, raw)
+    except (UnparseableError, ValueError):  # pydantic's own is a ValueError, too
+        return None
+    choices = None if tokens is None else tuple(TokenChoice(t, _pairs(a)) for t, a in tokens)
+    return Answer(value, raw, choices, Usage(*fields["usage"]), fields["mode"], origin)
+
+
+def _pairs(alternatives: Sequence[Sequence[Any]]) -> tuple[tuple[str, float], ...]:
+    return tuple((token, logprob) for token, logprob in alternatives)
+
+
+def _is_same(read: Answer[Any] | None, answer: Answer[Any]) -> bool:
+    """Whether a value was read back, field by field.
+
+    Judges may give it a class of their own beneath the one asked for, and private attributes.
+    """
+    return read is not None and _content(read.value) == _content(answer.value)
+
+
+def _content(value: BaseModel) -> dict[str, Any]:
+    return dict(BaseModel.__iter__(value))  # models of people's own may iterate otherwise

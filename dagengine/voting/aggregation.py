@@ -1,0 +1,124 @@
+"""From the outcomes of several runs of one node to one value.
+
+Answers that cannot be read are no votes; when none can be read the first such failure is the
+outcome. Any other failure is the outcome at once: infrastructure is never outvoted. Between
+equal verdicts the one that was voted first wins, which is what one vote alone would have said.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from dagengine.graph.node import Judgement, NodeValue
+from dagengine.question import NO_USAGE
+from dagengine.results import Failure, OutcomeKind
+from dagengine.voting.stopping import Vote
+
+Outcomes = Sequence[NodeValue | Failure]
+Column = list[Vote | None]
+
+
+def hard(outcomes: Outcomes) -> Failure | None:
+    """The first failure that is no unreadable answer."""
+    failures = (one for one in outcomes if isinstance(one, Failure))
+    return next((one for one in failures if one.kind != OutcomeKind.UNPARSEABLE), None)
+
+
+def final(outcomes: Outcomes) -> Failure | None:
+    """The failure that ends a vote, if there is one."""
+    if any(isinstance(outcome, NodeValue) for outcome in outcomes):
+        return hard(outcomes)
+    return hard(outcomes) or next(one for one in outcomes if isinstance(one, Failure))
+
+
+def _votes_in(value: NodeValue) -> list[Vote | None]:
+    """The votes in one value: its verdict, those of its items, or its score."""
+    if value.verdict is not None:
+        return [value.verdict]
+    if isinstance(value.value, list):
+        return [judgement.verdict for judgement in value.value]
+    return [value.score]
+
+
+def columns_of(outcomes: Outcomes) -> list[Column]:
+    """All votes on each item; None where an answer could not be read."""
+    rows = [_votes_in(one) if isinstance(one, NodeValue) else None for one in outcomes]
+    width = max((len(row) for row in rows if row is not None), default=0)
+    return [[None if row is None else row[item] for row in rows] for item in range(width)]
+
+
+def pooled(
+    outcomes: Outcomes,
+    columns: Sequence[Column],
+    voters: Iterable[int],
+    weights: Sequence[float] = (),
+) -> NodeValue:
+    """One value of several, at least one of which is a value, with all the votes.
+
+    The majority (by item), with the reason of the first vote for it; or the mean rating.
+    `columns` hold the votes that count, by item; `weights` are those of the outcomes.
+    """
+    values = [one for one in outcomes if isinstance(one, NodeValue)]
+    weights = weights or [1.0] * len(outcomes)
+    votes: list[Any]
+    if values[0].verdict is not None:
+        winner, votes = _value(outcomes[leading(columns[0], weights)]), columns[0]
+    elif isinstance(values[0].value, list):
+        winner = _by_item(outcomes, columns, weights)
+        votes = [_row(columns, cast, one) for cast, one in enumerate(outcomes)]
+    else:
+        winner = _mean(outcomes, weights)
+        votes = [one.value if isinstance(one, NodeValue) else None for one in outcomes]
+    usage = sum((value.usage for value in values), NO_USAGE)
+    return replace(winner, votes=tuple(votes), voters=tuple(voters), usage=usage)
+
+
+def leading(votes: Sequence[Vote | None], weights: Sequence[float]) -> int:
+    """The place of the first vote for the verdict with most votes."""
+    sums: dict[tuple[type, Vote], float] = {}
+    places: dict[tuple[type, Vote], int] = {}
+    for place, (vote, weight) in enumerate(zip(votes, weights, strict=False)):
+        if vote is not None:
+            key = type(vote), vote
+            sums[key] = sums.get(key, 0.0) + weight
+            places.setdefault(key, place)
+    return places[max(sums, key=lambda key: sums[key])]
+
+
+def _value(outcome: NodeValue | Failure) -> NodeValue:
+    assert isinstance(outcome, NodeValue)
+    return outcome
+
+
+def _by_item(outcomes: Outcomes, columns: Sequence[Column], weights: Sequence[float]) -> NodeValue:
+    chosen = [_value(outcomes[leading(column, weights)]) for column in columns]
+    items: list[Judgement] = [value.value[item] for item, value in enumerate(chosen)]
+    return NodeValue(items)
+
+
+def _row(columns: Sequence[Column], cast: int, outcome: NodeValue | Failure) -> Column | None:
+    """One vote over all items, as far as it counts."""
+    if isinstance(outcome, Failure):
+        return None
+    return [column[cast] if cast < len(column) else None for column in columns]
+
+
+def _mean(outcomes: Outcomes, weights: Sequence[float]) -> NodeValue:
+    pairs = [
+        (one, weight)
+        for one, weight in zip(outcomes, weights, strict=True)
+        if isinstance(one, NodeValue)
+    ]
+    total = math.fsum(weight for _, weight in pairs)
+    score = math.fsum(weight * (value.score or 0.0) for value, weight in pairs) / total
+    rating = math.fsum(weight * value.value for value, weight in pairs) / total
+    nearest = min((value for value, _ in pairs), key=lambda value: abs(value.value - rating))
+    return replace(
+        nearest,
+        value=rating,
+        score=min(max(score, 0.0), 1.0),
+        mode=f"mean of {len(pairs)} ({nearest.mode})",
+    )

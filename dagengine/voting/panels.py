@@ -1,0 +1,207 @@
+"""Several answers in place of one: votes, juries, and a better judge where the first is unsure.
+
+A panel runs a node several times, each time under a sample index or with a judge of its own,
+and makes one value of what comes back. It only decides; the runner asks.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+from dagengine.errors import InputError
+from dagengine.graph.node import Asked, NodeValue, Poll
+from dagengine.graph.panel import Ballot
+from dagengine.results import Failure
+from dagengine.voting.aggregation import Column, Outcomes, columns_of, final, hard, pooled
+from dagengine.voting.stopping import Rule, likely_votes
+
+# For forecasts: the assumed share of cases on which a cheap judge is unsure.
+_UNSURE = 0.25
+_ALTERNATIVES = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Votes:
+    """The same judge again, up to `most` times, until `rule` calls the outcome settled.
+
+    With `by_item`, for nodes that ask about each item of a list, only open items are asked.
+    """
+
+    most: int
+    rule: Rule
+    temperature: float | None = None
+    by_item: bool = False
+    models = (None,)
+    shares = (1.0,)
+
+    def __post_init__(self) -> None:
+        _check_count(self.most)
+
+    @property
+    def label(self) -> str:
+        return "1 vote" if self.most == 1 else f"up to {self.most} votes"
+
+    def asked(self, asked: Asked) -> Asked:
+        first, rest = self.rule.more((), self.most), asked.most
+        return Asked(
+            asked.least * first,
+            asked.likely * likely_votes(self.rule, self.most),
+            None if rest is None else rest * self.most,
+            asked.in_a_row * (self.most - first + 1),
+        )
+
+    def poll(self) -> Poll:
+        outcomes: list[NodeValue | Failure] = []
+        columns: list[Column] = []
+        wanted = [self.rule.more((), self.most)]
+        while more := min(filter(None, wanted), default=0):
+            start, still = len(outcomes), None
+            if self.by_item and start:
+                still = frozenset(place for place, votes in enumerate(wanted) if votes)
+            outcomes += yield [
+                Ballot(0, sample, self.most, still, self.temperature)
+                for sample in range(start, start + more)
+            ]
+            if (failure := final(outcomes)) is not None:
+                return failure
+            columns = [self._until_settled(column) for column in columns_of(outcomes)]
+            wanted = [self._wanted(column, len(outcomes)) for column in columns]
+        return pooled(outcomes, columns, [0] * len(outcomes))
+
+    def _until_settled(self, votes: Column) -> Column:
+        """The votes that count: none after those that settled the outcome."""
+        for count in range(1, len(votes)):
+            if not self.rule.more(votes[:count], self.most - count):
+                return votes[:count]
+        return votes
+
+    def _wanted(self, votes: Column, cast: int) -> int:
+        return self.rule.more(votes, self.most - cast) if len(votes) == cast else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Jury:
+    """Several judges, each asked once and all at once; `weights` are those of their votes."""
+
+    models: tuple[Any, ...]
+    weights: tuple[float, ...] = ()
+
+    def __post_init__(self) -> None:
+        if len(self.models) < 2:
+            raise InputError(f"a jury needs two judges at least, got {len(self.models)}")
+        if self.weights and len(self.weights) != len(self.models):
+            count = len(self.models), len(self.weights)
+            raise InputError("a jury of {} judges needs as many weights, got {}".format(*count))
+        if not all(math.isfinite(weight) and weight > 0 for weight in self.weights):
+            raise InputError(f"the weights of a jury must be positive, got {self.weights!r}")
+
+    @property
+    def label(self) -> str:
+        return f"jury of {len(self.models)}" + (", weighted" if self.weights else "")
+
+    @property
+    def shares(self) -> tuple[float, ...]:
+        return (1 / len(self.models),) * len(self.models)
+
+    def asked(self, asked: Asked) -> Asked:
+        return _times(asked, len(self.models), len(self.models), len(self.models))
+
+    def poll(self) -> Poll:
+        seats = range(len(self.models))
+        # A judge that sits twice has two votes and not one that counts twice.
+        repeated = [sum(one is self.models[seat] for one in self.models[:seat]) for seat in seats]
+        samples = max(repeated) + 1
+        outcomes = yield [Ballot(seat, repeated[seat], samples) for seat in seats]
+        if (failure := final(outcomes)) is not None:
+            return failure
+        return pooled(outcomes, columns_of(outcomes), seats, self.weights)
+
+
+@dataclass(frozen=True, slots=True)
+class Escalation:
+    """Another judge where the metric's own is unsure; then the verdict is the other's.
+
+    It is unsure when its `votes` differ, when it gives one of the verdicts `unsure`, when its
+    answer cannot be read, or when the probability of its verdict is less than `below` (or
+    not known, since the judge gives no token probabilities).
+    """
+
+    to: Any
+    below: float | None = None
+    votes: int = 1
+    unsure: tuple[str | bool, ...] = ()
+    temperature: float | None = None
+
+    def __post_init__(self) -> None:
+        _check_count(self.votes)
+        if self.below is not None and not 0 < self.below <= 1:
+            raise InputError(f"below must be a probability, got {self.below!r}")
+        if self.below is None and self.votes == 1 and not self.unsure:
+            raise InputError(
+                "nothing says when the judge is unsure: give below= (a probability), votes= (two "
+                "or more, which may differ) or unsure= (verdicts)"
+            )
+
+    @property
+    def models(self) -> tuple[Any, ...]:
+        return (None, self.to)
+
+    @property
+    def label(self) -> str:
+        signs = [f"probability below {self.below:g}"] if self.below is not None else []
+        signs += [f"{self.votes} votes differ"] if self.votes > 1 else []
+        signs += [str(verdict) for verdict in self.unsure]
+        return f"unsure ({' or '.join(signs)}) → {_named(self.to)}"
+
+    @property
+    def shares(self) -> tuple[float, ...]:
+        own = self.votes / (self.votes + _UNSURE)
+        return own, 1 - own
+
+    def asked(self, asked: Asked) -> Asked:
+        found = _times(asked, self.votes, self.votes + _UNSURE, self.votes + 1)
+        return replace(found, in_a_row=2 * asked.in_a_row)
+
+    def poll(self) -> Poll:
+        alternatives = 0 if self.below is None else _ALTERNATIVES
+        first = yield [
+            Ballot(0, sample, self.votes, None, self.temperature, alternatives)
+            for sample in range(self.votes)
+        ]
+        if (failure := hard(first)) is not None:
+            return failure
+        if not self._is_unsure(first):
+            return pooled(first, columns_of(first), [0] * self.votes)
+        (second,) = yield [Ballot(1)]
+        if isinstance(second, Failure):
+            return second
+        voters = [0] * self.votes + [1]
+        outcomes = [*first, second]
+        every = pooled(outcomes, columns_of(outcomes), voters)
+        return replace(second, votes=every.votes, voters=every.voters, usage=every.usage)
+
+    def _is_unsure(self, outcomes: Outcomes) -> bool:
+        values = [outcome for outcome in outcomes if isinstance(outcome, NodeValue)]
+        if len(values) < len(outcomes) or len({value.verdict for value in values}) > 1:
+            return True
+        if any(value.verdict in self.unsure for value in values):
+            return True
+        return self.below is not None and any(
+            value.confidence is None or value.confidence < self.below for value in values
+        )
+
+
+def _check_count(votes: int) -> None:
+    if not isinstance(votes, int) or votes < 1:
+        raise InputError(f"votes must be a whole number from 1 on, got {votes!r}")
+
+
+def _named(model: Any) -> str:
+    return model if isinstance(model, str) else getattr(model, "identity", type(model).__name__)
+
+
+def _times(asked: Asked, least: int, likely: float, most: int) -> Asked:
+    top = None if asked.most is None else asked.most * most
+    return replace(asked, least=asked.least * least, likely=asked.likely * likely, most=top)

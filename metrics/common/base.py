@@ -1,0 +1,192 @@
+"""What every metric shares, and the base of people's own."""
+
+from __future__ import annotations
+
+import copy
+import difflib
+import inspect
+from collections.abc import Iterable, Mapping
+from typing import Any, ClassVar, Self
+
+from dagengine.errors import DagengineError, MetricFailedError
+from dagengine.execution.evaluation import a_evaluate, sync
+from dagengine.gateway.limits import DEFAULT_LIMITS, Limits
+from dagengine.graph.graph import Graph, MetricSpec
+from dagengine.graph.node import Ask, Asked, BaseNode, Given, NodeValue
+from dagengine.report.render import Picture, draw
+from dagengine.report.tables import print_steps
+from dagengine.results import MetricResult
+from dagengine.threads import in_daemon_thread
+
+_ONE_AT_A_TIME = Limits(max_in_flight=1)
+
+
+class BaseMetric:
+    """Base class of metrics.
+
+    A metric of one's own overrides `measure` (and `a_measure` for concurrency), sets
+    `score`, `reason`, `success` and `error` on itself and returns the score; it then works
+    in `evaluate` and under a verdict of a decision tree like any other. It runs on a
+    shallow copy of itself, so that cases judged at the same time keep apart.
+
+    `score`, `reason`, `success`, `error` and `result` show the last `measure` only.
+    """
+
+    # A number, or None for no pass or fail; people's metrics compare with it freely.
+    threshold: Any = 0.5
+    model: Any = None
+    include_reason: bool = True
+    strict_mode: bool = False
+    async_mode: bool = True
+    verbose_mode: bool = False
+
+    score: float | None = None
+    reason: str | None = None
+    success: bool | None = None
+    error: str | None = None
+    result: MetricResult | None = None
+
+    @property
+    def __name__(self) -> str:
+        return str(self.__dict__.get("name") or type(self).__name__)
+
+    def spec(self) -> MetricSpec:
+        """The metric as the compiler takes it."""
+        return MetricSpec(
+            name=self.__name__,
+            graph=Graph(root_node=MeasureNode(self)),
+            threshold=self.threshold,
+            strict=bool(self.strict_mode),
+            model=self.model,
+            include_reason=bool(self.include_reason),
+        )
+
+    # Any: people's own metrics narrow the parameter to the kind of case they judge.
+    def measure(self, test_case: Any) -> float:
+        """Judge one case and return its score in [0, 1].
+
+        Works with and without a running event loop. Raises MetricFailedError when the case
+        ends without a score, GraphError when the metric does not compile.
+        """
+        return sync(lambda: self.a_measure(test_case))
+
+    async def a_measure(self, test_case: Any) -> float:
+        """`measure` for callers with an event loop."""
+        if type(self).measure is not BaseMetric.measure:
+            return await in_daemon_thread(lambda: self.measure(test_case))
+        limits = DEFAULT_LIMITS if self.async_mode else _ONE_AT_A_TIME
+        try:
+            done = await a_evaluate([test_case], [self], limits=limits, show=False)
+        except DagengineError as error:
+            self._show(None, None, str(error))
+            raise
+        result = done.rows[0].metrics[0]
+        failure = result.failure
+        self._show(result, result.score, failure.message if failure else None)
+        if self.verbose_mode:
+            print_steps(result)
+        if failure is not None or result.score is None:
+            kind, node = (str(failure.kind), failure.node) if failure else ("no score", None)
+            raise MetricFailedError(result.metric, node, kind, self.error or "")
+        return result.score
+
+    def _show(self, result: MetricResult | None, score: float | None, error: str | None) -> None:
+        """Point the view attributes at one result, all of them together."""
+        self.result, self.score, self.error = result, score, error
+        self.reason = result.reason if result else None
+        self.success = result.success if result else None
+
+    def is_successful(self) -> bool:
+        """Whether the last `measure` met the threshold."""
+        return self.error is None and self.success is True
+
+
+class DrawnMetric(BaseMetric):
+    """Base class of metrics that have a graph to look at.
+
+    Raises TypeError for a setting that the metric does not have.
+    """
+
+    __signature__: ClassVar[inspect.Signature]
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        # Otherwise help and notebooks would show the arguments of `__new__`.
+        cls.__signature__ = inspect.Signature(arguments_of(cls))
+
+    def __new__(cls, *args: Any, **settings: Any) -> Self:
+        check_settings(cls, settings)
+        return super().__new__(cls)
+
+    def picture(self) -> Picture:
+        """The metric's graph as designed; the picture can also show results."""
+        return draw(self.spec())
+
+    def render(self, path: str) -> str:
+        """Draw the graph into a file (.svg, .png, .pdf, .dot or .mmd); returns the path."""
+        return self.picture().save(path)
+
+
+def check_settings(kind: type[Any], given: Iterable[str]) -> None:
+    """Raise TypeError when a setting is given that `kind` does not have, naming what it has."""
+    known = settings_of(kind)
+    for name in given:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+            hint = f"did you mean {near[0]!r}? " if near else ""
+            raise TypeError(
+                f"{kind.__name__} has no setting {name!r}; {hint}It has {', '.join(known)}"
+            )
+
+
+def arguments_of(kind: type[Any]) -> list[inspect.Parameter]:
+    """The parameters of a constructor, without `self`."""
+    constructor: Any = kind.__init__
+    return [*inspect.signature(constructor).parameters.values()][1:]
+
+
+def settings_of(kind: type[Any]) -> list[str]:
+    """What a constructor takes, with what it hands on to those of its bases."""
+    names: dict[str, None] = {}
+    for owner in kind.__mro__:
+        if "__init__" not in vars(owner):
+            continue
+        parameters = arguments_of(owner)
+        variable = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+        names.update((one.name, None) for one in parameters if one.kind not in variable)
+        if not any(one.kind is one.VAR_KEYWORD for one in parameters):
+            break
+    return list(names)
+
+
+class MeasureNode(BaseNode):
+    """A metric that computes its score itself, as the only node of its graph."""
+
+    kind = "metric"
+    grades = True
+    whole_case = True
+
+    def __init__(self, metric: BaseMetric) -> None:
+        super().__init__(name=metric.__name__)
+        self.metric = metric
+
+    def questions(self, known: Mapping[str, Any], items: int) -> Asked:
+        """Whom a metric of one's own asks, and how often, cannot be told from outside."""
+        return Asked(0, 0, None)
+
+    async def run(self, given: Given, ask: Ask) -> NodeValue:
+        metric = copy.copy(self.metric)
+        # What an earlier case left behind must not count for this one.
+        metric.score = metric.reason = metric.success = metric.error = None
+        kind = type(metric)
+        if kind.a_measure is not BaseMetric.a_measure:
+            returned = await metric.a_measure(given.case)
+        elif kind.measure is not BaseMetric.measure:
+            returned = await in_daemon_thread(lambda: metric.measure(given.case))
+        else:
+            raise TypeError(f"{kind.__name__} overrides neither measure nor a_measure")
+        if metric.error is not None:
+            raise RuntimeError(metric.error)
+        score = metric.score if returned is None else returned
+        success = metric.is_successful() if metric.success is not None else None
+        return NodeValue(score, reason=metric.reason, success=success)

@@ -1,0 +1,48 @@
+"""The built-in prompts as one text each: what a template's method gives unless overridden.
+
+Whoever overrides one can call it and add a sentence: material, allowed verdicts, numbering
+and scale are all in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from dagengine.graph.list_nodes import numbered
+from dagengine.prompts.evidence import (
+    Evidence,
+    evidence_of,
+    list_instructions,
+    messages_for,
+    rating_instructions,
+    task_instructions,
+)
+
+
+def task_prompt(instructions: str, **evidence: Any) -> str:
+    """A task over some evidence, each value under its name."""
+    return whole_prompt(task_instructions(instructions), pieces(evidence))
+
+
+def verdicts_prompt(
+    criteria: str, verdicts: Sequence[str], label: str, items: Sequence[Any], **evidence: Any
+) -> str:
+    """One verdict per item, called "`label` 1", "`label` 2", …, in view of some evidence."""
+    system = list_instructions(criteria, verdicts, label, len(items))
+    return whole_prompt(system, [*numbered(label, items), *pieces(evidence)])
+
+
+def rating_prompt(criteria: str, scale: tuple[int, int], **evidence: Any) -> str:
+    """A rating of some evidence on a scale of whole numbers."""
+    return whole_prompt(rating_instructions(criteria, *scale), pieces(evidence))
+
+
+def pieces(evidence: dict[str, Any]) -> list[Evidence]:
+    """Values as fenced prompts show them, by name."""
+    return [piece for label, value in evidence.items() for piece in evidence_of(label, value)]
+
+
+def whole_prompt(system: str, evidence: Sequence[Evidence]) -> str:
+    """What the judge would get as two messages, as one text."""
+    return "\n\n".join(message["content"] for message in messages_for(system, evidence))

@@ -1,0 +1,178 @@
+"""Evaluation steps: given, or written once per run by the judge from a criterion."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Annotated, Any, ClassVar
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+from dagengine.errors import InputError
+from dagengine.execution.evaluation import sync
+from dagengine.gateway.gateway import Gateway
+from dagengine.graph.node import Ask, Given, NodeValue
+from dagengine.graph.nodes import TaskNode
+from dagengine.judges import as_judge, open_judges
+from dagengine.metrics.common.g_eval_template import GEvalTemplate, numbered, steps_instructions
+from dagengine.metrics.common.prebuilt import PrebuiltMetric
+from dagengine.question import Message, Question
+from dagengine.test_case import LLMTestCaseParams, field_name
+
+STEPS_LABEL = "evaluation steps"
+
+
+def _stated(step: str) -> str:
+    if not step.strip():
+        raise ValueError("a step is empty")
+    return step.strip()
+
+
+_Step = Annotated[str, AfterValidator(_stated), Field(json_schema_extra={"maxLength": 1000})]
+
+
+class EvaluationSteps(BaseModel):
+    """The answer to the question for evaluation steps."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+    steps: Annotated[list[_Step], Field(min_length=1, max_length=20)]
+
+
+class StepsNode(TaskNode):
+    """Asks for evaluation steps. It reads no field of a case, so it runs once per run."""
+
+    def __init__(self, criteria: str, messages: tuple[Message, ...]) -> None:
+        super().__init__(criteria, STEPS_LABEL, output_type=EvaluationSteps)
+        self._messages = messages
+
+    @property
+    def text(self) -> str:
+        return without_backticks(self.instructions)
+
+    def steps_question(self) -> Question[EvaluationSteps]:
+        """The one question that this node asks."""
+        return Question(self._messages, EvaluationSteps, self.options, name=self.title)
+
+    async def run(self, given: Given, ask: Ask) -> NodeValue:
+        answer = await ask(self.steps_question())
+        return NodeValue(list(answer.value.steps))
+
+
+def given_steps(given: Given, own: Sequence[str] | None) -> Sequence[str]:
+    """The steps that a node brings, else a metric's own."""
+    return dict(given.inputs).get(STEPS_LABEL) or own or ()
+
+
+def without_backticks(text: str) -> str:
+    """A criterion as pictures and checks see it: its backticks are prose, not references."""
+    return text.replace("`", "'")
+
+
+def one_message(prompt: str) -> tuple[Message, ...]:
+    """A whole prompt, as templates of people's own give it, as messages."""
+    return ({"role": "user", "content": prompt},)
+
+
+class StepwiseMetric(PrebuiltMetric):
+    """What metrics by evaluation steps share: criterion or steps, and what they look at.
+
+    Exactly one of `criteria` and `evaluation_steps` is given. From a criterion the judge
+    writes the steps once per run, before the first case; `generate_steps` gives them back
+    as a list to pass as `evaluation_steps`, which saves the question and makes runs
+    comparable. Raises InputError when the settings do not fit together.
+    """
+
+    template: ClassVar[type[GEvalTemplate]] = GEvalTemplate
+
+    def __init__(
+        self,
+        name: str,
+        criteria: str | None,
+        evaluation_steps: Sequence[str] | None,
+        evaluation_params: Iterable[str | LLMTestCaseParams] | None,
+        **settings: Any,
+    ) -> None:
+        threshold = settings.pop("threshold", None)
+        super().__init__(**settings)
+        self.name = name
+        self.threshold = 1.0 if self.strict_mode else threshold
+        if isinstance(evaluation_params, str):
+            raise InputError(f"{name}: evaluation_params is a list, for instance ['actual_output']")
+        self.criteria = criteria
+        self.evaluation_steps = self._checked_steps(evaluation_steps)
+        self.evaluation_params = tuple(
+            dict.fromkeys(field_name(param) for param in evaluation_params or ())
+        )
+
+    def _checked_steps(self, steps: Sequence[str] | None) -> list[str] | None:
+        if (self.criteria is None) == (steps is None):
+            which = "neither" if steps is None else "both"
+            raise InputError(
+                f"{self.name}: give either criteria or evaluation_steps ({which} given); the "
+                "steps are what is judged by, and without any they are made from the criteria"
+            )
+        if isinstance(steps, str):
+            raise InputError(f"{self.name}: evaluation_steps is a list with one text per step")
+        texts = [self.criteria or ""] if steps is None else list(steps)
+        if not texts or not all(isinstance(text, str) and text.strip() for text in texts):
+            which = "criteria" if steps is None else "evaluation_steps"
+            raise InputError(f"{self.name}: {which} must not be empty, and each step is a text")
+        return None if steps is None else texts
+
+    @property
+    def __name__(self) -> str:
+        return self.name
+
+    @property
+    def parameters(self) -> str:
+        """The names of the material, as prompts list them."""
+        return ", ".join(f"`{param}`" for param in self.evaluation_params)
+
+    @property
+    def text(self) -> str:
+        """The metric's words: its criterion, or its steps."""
+        return self.criteria or numbered(self.evaluation_steps or ())
+
+    def own_prompt(self, method: str) -> Callable[..., str] | None:
+        """The method of `evaluation_template` where it replaces the built-in one."""
+        own = getattr(self.evaluation_template, method, None)
+        built_in = getattr(self.template, method)
+        same = getattr(own, "__func__", own) is getattr(built_in, "__func__", built_in)
+        return None if same else own
+
+    def steps_nodes(self) -> list[StepsNode]:
+        """The node that brings the steps, or nothing where they are given."""
+        if self.evaluation_steps is not None:
+            return []
+        return [self._steps_node()]
+
+    def _steps_node(self) -> StepsNode:
+        criteria, parameters = self.criteria or "", self.parameters
+        own = self.own_prompt("generate_evaluation_steps")
+        if own is not None:
+            prompt = own(criteria=criteria, parameters=parameters)
+            return StepsNode(criteria, one_message(prompt))
+        system = steps_instructions(self.template.work, parameters)
+        return StepsNode(
+            criteria,
+            (
+                {"role": "system", "content": system},
+                {"role": "user", "content": f"Criterion: {criteria}"},
+            ),
+        )
+
+    def generate_steps(self, model: Any = None) -> list[str]:
+        """`a_generate_steps` for callers without an event loop (it works inside one, too)."""
+        return sync(lambda: self.a_generate_steps(model))
+
+    async def a_generate_steps(self, model: Any = None) -> list[str]:
+        """The steps given, or those that the judge makes of the criterion.
+
+        `model` is the judge where the metric names none. Raises JudgeError when the judge
+        gives no steps. The metric stays as it is.
+        """
+        if self.evaluation_steps is not None:
+            return list(self.evaluation_steps)
+        judge = as_judge(model if self.model is None else self.model)
+        async with open_judges([judge]):
+            answer = await Gateway().ask(judge, self._steps_node().steps_question())
+        return list(answer.value.steps)

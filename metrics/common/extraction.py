@@ -1,0 +1,210 @@
+"""What several metrics extract: the same words everywhere, so the question is asked once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, create_model
+
+from dagengine.graph.node import Ask, BaseNode, Given, NodeValue
+from dagengine.graph.nodes import CodeNode, TaskNode
+from dagengine.prompts.evidence import as_text
+
+STATEMENTS = (
+    "List every statement that the text makes, each as one short self-contained sentence in "
+    "the text's own language, in the order of the text. Replace pronouns by what they stand "
+    "for. Mark each statement: factual if it claims something that can be true or false, not "
+    "factual if it is a greeting, a question, an offer, an opinion or a remark about the text "
+    "itself. An empty text makes no statement."
+)
+TRUTHS = (
+    "List the facts that the text states, each as one short self-contained sentence, in the "
+    "order of the text. Take only what the text says, whether or not it is true elsewhere."
+)
+OPINIONS = (
+    "List every opinion that the text expresses as its own, each as one short self-contained "
+    "sentence in the text's own words. Facts, and opinions that the text only reports of "
+    "others, are none."
+)
+
+Wording = Callable[[Given], str] | None
+
+
+class _Extracted(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+def _marked(value: Any) -> Any:
+    """A bare sentence, as own templates ask for, counts as a factual statement."""
+    return {"text": value, "factual": True} if isinstance(value, str) else value
+
+
+class Statement(_Extracted):
+    """One statement of a text."""
+
+    text: str = Field(json_schema_extra={"maxLength": 1000})
+    factual: bool
+
+
+class Statements(_Extracted):
+    """The answer of an extraction of statements."""
+
+    statements: list[Annotated[Statement, BeforeValidator(_marked)]]
+
+
+class Claims(_Extracted):
+    """The answer of an extraction of claims by a template of one's own."""
+
+    claims: list[str]
+
+
+class Truths(_Extracted):
+    """The answer of an extraction of facts."""
+
+    truths: list[str]
+
+
+class Opinions(_Extracted):
+    """The answer of an extraction of opinions."""
+
+    opinions: list[str]
+
+
+class Questions(_Extracted):
+    """The answer of a request for questions."""
+
+    questions: list[str]
+
+
+class ExtractionNode(TaskNode):
+    """Lists what a case field holds, as an answer type with one list.
+
+    A blank field holds nothing, which costs no call. `when` is a node that says whether the
+    list is wanted at all; its output is no part of the question.
+    """
+
+    def __init__(
+        self,
+        instructions: str,
+        output_label: str,
+        field: str,
+        output_type: type[BaseModel],
+        wording: Wording = None,
+        when: BaseNode | None = None,
+    ) -> None:
+        super().__init__(
+            instructions,
+            output_label,
+            evaluation_params=[field],
+            inputs=[] if when is None else [when],
+            output_type=output_type,
+            wording=wording,
+        )
+        (self._list,) = output_type.model_fields
+
+    async def run(self, given: Given, ask: Ask) -> NodeValue:
+        wanted = all(value for _, value in given.inputs)
+        if not wanted or is_blank(given.fields[0][1]):
+            return NodeValue(self.output_type.model_validate({self._list: []}))
+        return await super().run(Given(given.fields, (), given.case), ask)
+
+
+def is_blank(value: str | Sequence[str]) -> bool:
+    """Whether a text, or each of several, has nothing in it but white space."""
+    return not as_text(value).strip()
+
+
+def statements_of(
+    field: str = "actual_output", wording: Wording = None, when: BaseNode | None = None
+) -> ExtractionNode:
+    """Asks for all statements of a case field; readers see `Statements`."""
+    return ExtractionNode(STATEMENTS, f"statements of {field}", field, Statements, wording, when)
+
+
+def all_statements(source: BaseNode) -> CodeNode:
+    """The texts of all statements."""
+
+    def each_text(found: Statements) -> list[str]:
+        return [statement.text for statement in found.statements]
+
+    return CodeNode(each_text, inputs=[source], output_label="statements")
+
+
+def claims_of(
+    field: str = "actual_output", wording: Wording = None, when: BaseNode | None = None
+) -> CodeNode:
+    """The claims of a case field: of its statements those that are factual.
+
+    With a wording of one's own they are asked for by themselves, as `Claims`.
+    """
+    if wording is not None:
+        asked = ExtractionNode(STATEMENTS, f"claims of {field}", field, Claims, wording, when)
+        return _the_list(asked, "claims")
+
+    def factual_ones(found: Statements) -> list[str]:
+        return [statement.text for statement in found.statements if statement.factual]
+
+    statements = statements_of(field, when=when)
+    return CodeNode(factual_ones, inputs=[statements], output_label="claims")
+
+
+def truths_prompt(limit: int | None) -> str:
+    """What asks for the facts of a text, at most `limit` of them when there is a limit."""
+    return TRUTHS if limit is None else f"{TRUTHS} Give the {limit} most important at most."
+
+
+@cache
+def bounded(kind: type[BaseModel], limit: int | None) -> type[BaseModel]:
+    """An answer type with one list of texts, of at most `limit` of them."""
+    if limit is None:
+        return kind
+    (name,) = kind.model_fields
+    texts = Annotated[list[str], Field(max_length=limit)]
+    fields: dict[str, Any] = {name: (texts, ...)}
+    return create_model(kind.__name__, __base__=kind, **fields)
+
+
+def truths_of(
+    field: str,
+    limit: int | None = None,
+    wording: Wording = None,
+    when: BaseNode | None = None,
+) -> CodeNode:
+    """The facts that a case field states, by one question about all of it."""
+    answer = bounded(Truths, limit)
+    asked = ExtractionNode(truths_prompt(limit), f"truths of {field}", field, answer, wording, when)
+    return _the_list(asked, "truths")
+
+
+def opinions_of(field: str = "actual_output", wording: Wording = None) -> CodeNode:
+    """The opinions that a case field expresses."""
+    asked = ExtractionNode(OPINIONS, f"opinions of {field}", field, Opinions, wording)
+    return _the_list(asked, "opinions")
+
+
+def questions_of(field: str, instructions: str, limit: int, wording: Wording = None) -> CodeNode:
+    """Questions about a case field, at most `limit` of them."""
+    answer = bounded(Questions, limit)
+    asked = ExtractionNode(instructions, "questions about the source", field, answer, wording)
+    return _the_list(asked, "questions")
+
+
+def _the_list(source: BaseNode, name: str) -> CodeNode:
+    """The one list of an answer, as a node."""
+
+    def each_text(found: BaseModel) -> list[str]:
+        return list(getattr(found, name))
+
+    return CodeNode(each_text, inputs=[source], output_label=name)
+
+
+def listed(items: Sequence[str], label: str) -> CodeNode:
+    """A list that is the same for every case, as a node."""
+    fixed = tuple(items)
+
+    def as_given() -> list[str]:
+        return list(fixed)
+
+    return CodeNode(as_given, output_label=label)

@@ -1,0 +1,127 @@
+"""What the metrics that come with dagengine share: their settings, and how they explain."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
+
+from dagengine.errors import InputError
+from dagengine.graph.graph import Graph, MetricSpec
+from dagengine.graph.node import Given, Judgement, NodeValue
+from dagengine.metrics.common.base import DrawnMetric
+
+# Failing items quoted in a reason; the rest is counted.
+_QUOTED = 5
+
+
+class PrebuiltMetric(DrawnMetric):
+    """Base of the metrics that come with dagengine; each builds a graph.
+
+    `threshold` is the lowest score from 0 to 1 that passes (None: no pass or fail).
+    `strict_mode` turns every score below 1 into 0 and the threshold into 1. `model` is the
+    metric's judge (the run's judge or gpt-4o by default). `evaluation_template` is a class
+    whose methods replace prompts of the metric. `judged_reason` has the judge write the
+    reason in one last call (in the words of the template's `generate_reason(score, path)`,
+    if it has one); by default it is composed from the verdicts' own reasons without a call.
+    `verdicts_per_call` bounds how many items of a list one question is about (None: all of
+    them; 1: every item by itself). `name` tells apart two metrics of one kind in one run.
+    """
+
+    title: ClassVar[str] = ""
+
+    def __init__(
+        self,
+        threshold: float | None = 0.5,
+        model: Any = None,
+        include_reason: bool = True,
+        async_mode: bool = True,
+        strict_mode: bool = False,
+        verbose_mode: bool = False,
+        evaluation_template: type[Any] | None = None,
+        *,
+        judged_reason: bool = False,
+        verdicts_per_call: int | None = None,
+        name: str | None = None,
+    ) -> None:
+        self.name = name or self.title
+        self.threshold = 1.0 if strict_mode else threshold
+        self.model = model
+        self.include_reason = include_reason
+        self.async_mode = async_mode
+        self.strict_mode = strict_mode
+        self.verbose_mode = verbose_mode
+        self.evaluation_template = evaluation_template
+        self.judged_reason = judged_reason
+        self.verdicts_per_call = at_least_one("verdicts_per_call", verdicts_per_call)
+
+    def graph(self) -> Graph:
+        """The metric's graph, made anew at every call."""
+        raise TypeError(f"{type(self).__name__} does not say what its graph is")
+
+    def spec(self) -> MetricSpec:
+        return MetricSpec(
+            name=self.__name__,
+            graph=self.graph(),
+            threshold=self.threshold,
+            strict=self.strict_mode,
+            model=self.model,
+            include_reason=self.include_reason,
+            judged_reason=self.judged_reason,
+            reason_wording=getattr(self.evaluation_template, "generate_reason", None),
+        )
+
+    def wording(
+        self, default: type[Any], method: str, *read: str, **fixed: Any
+    ) -> Callable[[Given], str] | None:
+        """The prompt of `evaluation_template`, where it overrides `method` of `default`.
+
+        `read` names what the method is called with: labels and case fields of the node.
+        `fixed` are arguments that are the same for every case, passed by name.
+        """
+        own = getattr(self.evaluation_template, method, None)
+        if own is None or own is getattr(default, method):
+            return None
+
+        def prompt(given: Given) -> str:
+            values = dict((*given.fields, *given.inputs))
+            return str(own(*(values[name] for name in read), **fixed))
+
+        return prompt
+
+
+def at_least_one(name: str, limit: int | None) -> int | None:
+    """`limit` itself; raises InputError when it is below 1."""
+    if limit is not None and limit < 1:
+        raise InputError(f"{name} must be at least 1, got {limit}")
+    return limit
+
+
+def share(
+    items: Sequence[str],
+    judgements: Sequence[Judgement],
+    good: Sequence[str],
+    *,
+    what: str,
+    passed: str,
+    empty: float,
+) -> NodeValue:
+    """The share of items with a good verdict as a score, with the count and the failing items.
+
+    `what` names the items ("statements"), `passed` what the good ones are ("relevant");
+    `empty` is the score from 0 to 1 when there is nothing to judge.
+    """
+    count = len(judgements)
+    if not count:
+        return NodeValue(empty, score=empty, reason=f"There are no {what} to judge.")
+    failing = [
+        (item, judgement)
+        for item, judgement in zip(items, judgements, strict=True)
+        if judgement.verdict not in good
+    ]
+    kept = count - len(failing)
+    score = kept / count
+    parts = [f"{kept} of {count} {what} are {passed}: {kept}/{count} = {score:.4g}."]
+    parts += [f"Not: {item!r} ({judgement.reason})" for item, judgement in failing[:_QUOTED]]
+    if len(failing) > _QUOTED:
+        parts.append(f"… and {len(failing) - _QUOTED} more.")
+    return NodeValue(score, score=score, reason="\n".join(parts))

@@ -1,0 +1,122 @@
+"""Turns of a conversation: how prompts show them, and a part of them for decision trees."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from dagengine.errors import InputError, NotApplicableError
+from dagengine.graph.list_nodes import VerdictListNode
+from dagengine.graph.node import Asking, Given, Judgement, NodeValue, shorten
+from dagengine.graph.nodes import CodeNode, TaskNode
+from dagengine.metrics.common.default_prompts import pieces, whole_prompt
+from dagengine.metrics.common.prebuilt import share
+from dagengine.prompts.evidence import Evidence, as_text, evidence_of
+from dagengine.question import Message
+from dagengine.test_case import Turn
+
+
+def turns_window(first: int, last: int, *, output_label: str | None = None) -> CodeNode:
+    """The turns from `first` to `last`, counted from 0 and both included, as a node to read.
+
+    Give it to `inputs=` of a node that is to see this part of the conversation only. A
+    conversation that ends inside the window gives the turns there are; one that ends before
+    it has nothing to judge, which is an error of that case.
+    """
+    if not 0 <= first <= last:
+        raise InputError(f"a window needs 0 <= first <= last, got ({first}, {last})")
+
+    def window(turns: list[Turn]) -> list[Turn]:
+        found = turns[first : last + 1]
+        if not found:
+            raise NotApplicableError(
+                f"the conversation has {len(turns)} turns, none from {first} on"
+            )
+        # Metadata may hold labels that the judge must not see.
+        return [turn.model_copy(update={"additional_metadata": None}) for turn in found]
+
+    label = output_label or f"turns {first} to {last}"
+    return CodeNode(window, evaluation_params=["turns"], output_label=label)
+
+
+def turn_names(turns: Iterable[Turn]) -> list[str]:
+    """What prompts and reasons call each turn: "user turn 1", "assistant turn 1", …"""
+    counts: Counter[str] = Counter()
+    names: list[str] = []
+    for turn in turns:
+        counts[turn.role] += 1
+        names.append(f"{turn.role} turn {counts[turn.role]}")
+    return names
+
+
+def turn_blocks(turns: Sequence[Turn]) -> list[list[Evidence]]:
+    """Each turn as evidence of its own: what was said, then the tools called, if any.
+
+    The role stands in the label, which no content can forge.
+    """
+    blocks = [
+        [Evidence(name, turn.content)]
+        for name, turn in zip(turn_names(turns), turns, strict=True)
+    ]  # fmt: skip
+    for found, turn in zip(blocks, turns, strict=True):
+        if turn.tools_called:
+            tools = as_text(turn.tools_called)
+            found.append(Evidence(f"{found[0].label}, tools called", tools))
+    return blocks
+
+
+def flat(blocks: Iterable[list[Evidence]]) -> list[Evidence]:
+    """The evidence of several turns as one list."""
+    return [piece for found in blocks for piece in found]
+
+
+def conversation_prompt(
+    instructions: str, turns: Sequence[Turn], *more: Evidence, **evidence: Any
+) -> str:
+    """Instructions, turns and more evidence as one text, for templates that build on a default."""
+    return whole_prompt(instructions, [*flat(turn_blocks(turns)), *more, *pieces(evidence)])
+
+
+class _ByRole(Asking):
+    """Shows the case's `turns` by role, each in a block of its own, before everything else."""
+
+    def messages(
+        self, given: Given, instructions: str, evidence: Sequence[Evidence]
+    ) -> tuple[Message, ...]:
+        turns = dict(given.fields)["turns"]
+        blocks = flat(turn_blocks(turns))
+        shown = {piece.label for piece in (*blocks, *evidence_of("turns", turns))}
+        rest = [piece for piece in evidence if piece.label not in shown]
+        return super().messages(given, instructions, [*blocks, *rest])
+
+
+class ConversationTask(_ByRole, TaskNode):
+    """A task over a whole conversation; it reads `turns`."""
+
+
+class ConversationVerdicts(_ByRole, VerdictListNode):
+    """One verdict per item of a list, in view of the whole conversation; it reads `turns`."""
+
+
+def replies(turns: Sequence[Turn]) -> list[int]:
+    """The places of the assistant's turns."""
+    return [place for place, turn in enumerate(turns) if turn.role == "assistant"]
+
+
+def quoted(turns: Sequence[Turn], places: Iterable[int]) -> list[str]:
+    """The turns at these places as reasons quote them."""
+    names = turn_names(turns)
+    return [f"{names[place]}: {shorten(turns[place].content, 80)}" for place in places]
+
+
+def reply_share(turns: Sequence[Turn], verdicts: Sequence[Judgement], passed: str) -> NodeValue:
+    """The share of the assistant's turns with the verdict yes.
+
+    Raises InputError when the assistant never spoke: neither 0 nor 1 would be true then.
+    """
+    places = replies(turns)
+    if not places:
+        raise NotApplicableError("nothing to judge: the conversation has no assistant turn")
+    items = quoted(turns, places)
+    return share(items, verdicts, ("yes",), what="assistant turns", passed=passed, empty=0.0)

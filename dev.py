@@ -27,7 +27,13 @@ BIN = HOME / ("Scripts" if os.name == "nt" else "bin")
 PYTHON = BIN / ("python.exe" if os.name == "nt" else "python")
 RUNTIME, DEVELOPMENT = "requirements.lock", "requirements-dev.lock"
 # What could differ in an installed copy: what is found beside the code, and whole commands.
-INSTALLED = ("packaging", "documents", "cli", "seeds", "metric_pages", "benchmark", "store_command")
+INSTALLED = (
+    "test_packaging.py",
+    "test_documents.py",
+    "test_seeds.py",
+    "test_metric_pages.py",
+    "cli",
+)
 EXAMPLE = Path("examples") / "meeting_summary"
 
 
@@ -109,7 +115,7 @@ def wheel() -> int:
             shutil.copy(ROOT / name, place / "checkout" / name)
         where = "import dagengine; print('testing', dagengine.__file__)"
         must(python, "-c", where, cwd=place)
-        chosen = [f"tests/test_{name}.py" for name in INSTALLED]
+        chosen = [f"tests/{name}" for name in INSTALLED]
         return call(python, "-m", "pytest", *chosen, cwd=place / "checkout")
 
 

@@ -72,10 +72,11 @@ class LexicalJudge:
     Words know neither meaning nor negation: `no` says that words are missing and not that
     the evidence contradicts the item, and a negated sentence passes.
 
-    Agreement of "supported", by `python benchmarks/lexical.py`: with Llama-3-8B-Instruct on
-    889 claims of WikiEval accuracy 0.683 (always yes: 0.705), balanced accuracy 0.720 and
-    Cohen's kappa 0.365; with people on 19 summaries 0.474 (always yes: 0.632), 0.583 and
-    0.128. Of 125 sentences of factCC that contradict their source it passes 108 as supported.
+    Agreement of "supported", by `python benchmarks/recorded/lexical.py`: with
+    Llama-3-8B-Instruct on 889 claims of WikiEval accuracy 0.683 (always yes: 0.705),
+    balanced accuracy 0.720 and Cohen's kappa 0.365; with people on 19 summaries 0.474
+    (always yes: 0.632), 0.583 and 0.128. Of 125 sentences of factCC that contradict their
+    source it passes 108 as supported.
     Weights and `support` were chosen looking at WikiEval, so nothing of it is held out (kappa
     of its two halves: 0.406 and 0.326); the other thresholds are not measured. It is for
     trying out graphs and for cheap first checks, not for grading.

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from places import ROOT
 
 from dagengine import evaluate
 from dagengine.loading import load_cases, load_judge, load_metrics
 
-ROOT = Path(__file__).resolve().parent.parent
 EXAMPLE = ROOT / "examples" / "meeting_summary"
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 

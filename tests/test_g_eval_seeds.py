@@ -6,19 +6,15 @@ variable DAGENGINE_SEEDS (by default a folder beside the checkout) and skip with
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
 from typing import Any
 
 import pytest
 from openai_server import OpenAIServer, Reply
+from places import SEEDS
 
 from dagengine.errors import InputError
 from dagengine.test_case import LLMTestCase
 
-SEEDS = Path(
-    os.environ.get("DAGENGINE_SEEDS", Path(__file__).resolve().parents[2] / "shared" / "seeds")
-)
 # Where the names live; of other import lines only the package's name changes.
 HOMES: dict[str, str] = {
     "deepeval.metrics import GEval": "dagengine.metrics.g_eval import GEval",

@@ -13,6 +13,7 @@ from xml.etree import ElementTree
 
 import pytest
 from contract import metric_classes
+from places import ROOT
 
 from dagengine import compile_metrics
 from dagengine.compiler import check
@@ -23,7 +24,7 @@ from dagengine.metrics.common.base import BaseMetric
 from dagengine.metrics.common.prebuilt import PrebuiltMetric
 from dagengine.question import Question
 
-DOCS = Path(__file__).resolve().parent.parent / "docs"
+DOCS = ROOT / "docs"
 FOLDER = DOCS / "metrics"
 INDEX = FOLDER / "README.md"
 KINDS: list[type[BaseMetric]] = [*metric_classes(), DAGMetric]

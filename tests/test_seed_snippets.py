@@ -16,25 +16,21 @@ Where each snippet runs:
 from __future__ import annotations
 
 import json
-import os
 import re
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
 from contract import _example as valid_for
 from openai_server import OpenAIServer, Reply, asked_schema
+from places import SEEDS
 
 from dagengine import evaluate
 from dagengine.errors import InputError
 from dagengine.test_case import LLMTestCase
 
-SEEDS = Path(
-    os.environ.get("DAGENGINE_SEEDS", Path(__file__).resolve().parents[2] / "shared" / "seeds")
-)
 CASE = LLMTestCase(
     input="Who?", actual_output="Ada.", expected_output="Ada.", retrieval_context=["Ada."]
 )

@@ -7,18 +7,16 @@ variable DAGENGINE_SEEDS (by default a folder beside the checkout) and skip with
 from __future__ import annotations
 
 import inspect
-import os
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
 import pytest
 from openai_server import OpenAIServer, Reply, valid_reply
+from places import SEEDS
 
 import dagengine.metrics.dag as dag_module
 
-ROOT = Path(__file__).resolve().parent.parent
-SEEDS = Path(os.environ.get("DAGENGINE_SEEDS", ROOT.parent / "shared" / "seeds"))
 DOCUMENT = next(iter(sorted(SEEDS.glob("000_*.txt"))), None)
 pytestmark = pytest.mark.skipif(
     DOCUMENT is None, reason=f"no seed documents in {SEEDS} (set DAGENGINE_SEEDS)"

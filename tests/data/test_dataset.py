@@ -1,0 +1,205 @@
+"""Data sets in memory, and the published snippets that use one.
+
+The documents stand outside the project: see test_seeds.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from openai_server import OpenAIServer, valid_reply
+from places import ROOT, SEEDS
+
+from dagengine.dataset import EvaluationDataset, Golden
+from dagengine.errors import InputError
+from dagengine.test_case import LLMTestCase, ToolCall
+
+DOCUMENT = next(iter(sorted(SEEDS.glob("003_*.txt"))), None)
+needs_document = pytest.mark.skipif(
+    DOCUMENT is None, reason=f"no seed documents in {SEEDS} (set DAGENGINE_SEEDS)"
+)
+
+ROWS: list[dict[str, Any]] = [
+    {"query": "a", "actual_output": "b", "expected_output": "c", "id": 1,
+     "context": ["d", "e"], "retrieval_context": ["f"]},
+    {"query": "g", "actual_output": "h", "expected_output": "i", "id": 2,
+     "context": ["j"], "retrieval_context": ["k", "l"]},
+]  # fmt: skip
+
+
+@pytest.fixture
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """`example.json` and `example.csv` in the current folder."""
+    (tmp_path / "example.json").write_text(json.dumps(ROWS))
+    with (tmp_path / "example.csv").open("w", newline="") as file:
+        writer = csv.DictWriter(file, ROWS[0])
+        writer.writeheader()
+        for row in ROWS:
+            writer.writerow({k: ";".join(v) if isinstance(v, list) else v for k, v in row.items()})
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+EXPECTED = [
+    LLMTestCase.model_validate({"input" if k == "query" else k: v for k, v in row.items()})
+    for row in ({k: v for k, v in row.items() if k != "id"} for row in ROWS)
+]
+
+
+# -- as published --------------------------------------------------------------------------
+
+
+def snippet(first: str, last: str, *, nth: int = 0) -> str:
+    """Lines of the document, from the nth one equal to `first` to the next equal to `last`."""
+    assert DOCUMENT is not None
+    lines = DOCUMENT.read_text(encoding="utf-8").splitlines()
+    start = [number for number, line in enumerate(lines) if line == first][nth]
+    return "\n".join(lines[start : lines.index(last, start) + 1])
+
+
+def run(code: str, **names: Any) -> dict[str, Any]:
+    """Execute a snippet with only its import lines changed."""
+    changed = "\n".join(
+        line.replace("import deepeval", "import dagengine as deepeval").replace(
+            "from deepeval", "from dagengine"
+        )
+        if line.startswith(("from ", "import "))
+        else line
+        for line in code.splitlines()
+    )
+    exec(compile(changed, "snippet", "exec"), names)
+    return names
+
+
+IMPORT = "from deepeval.dataset import EvaluationDataset"
+
+
+@needs_document
+def test_a_data_set_of_test_cases_is_made_as_published() -> None:
+    made = snippet(
+        "from deepeval.test_case import LLMTestCase",
+        "dataset = EvaluationDataset(test_cases=test_cases)",
+    )
+    appended = snippet("dataset.test_cases.append(test_case)", "dataset.add_test_case(test_case)")
+    names = run(made)
+    run(appended, dataset=names["dataset"], test_case=EXPECTED[0])
+    assert len(list(names["dataset"])) == 4
+
+
+@needs_document
+def test_a_data_set_of_goldens_is_made_as_published(capsys: pytest.CaptureFixture[str]) -> None:
+    code = snippet(
+        "from deepeval.dataset import EvaluationDataset, Golden", "print(dataset.goldens)"
+    )
+    names = run(code, goldens=[Golden(input="a")])  # the page leaves the list to the reader
+    assert names["dataset"].goldens == [Golden(input="a")]
+    assert "Golden(" in capsys.readouterr().out
+
+
+@needs_document
+@pytest.mark.parametrize("form", ["json", "csv"])
+def test_data_sets_are_loaded_as_published(files: Path, form: str) -> None:
+    assert DOCUMENT is not None
+    lines = DOCUMENT.read_text(encoding="utf-8").splitlines()
+    call = lines.index(f"dataset.add_test_cases_from_{form}_file(")
+    start = max(n for n in range(call) if lines[n] == IMPORT)
+    end = lines.index(")", lines.index(f"dataset.add_goldens_from_{form}_file("))
+    dataset = run("\n".join(lines[start : end + 1]))["dataset"]
+    assert dataset.test_cases == EXPECTED
+    assert dataset.goldens == [Golden(input="a"), Golden(input="g")]
+
+
+@needs_document
+def test_a_data_set_is_evaluated_as_published(monkeypatch: pytest.MonkeyPatch) -> None:
+    code = snippet(
+        "from deepeval import evaluate",
+        "evaluate(dataset, [hallucination_metric, answer_relevancy_metric])",
+    )
+    assert "test_cases=[...]" in code
+    with OpenAIServer(valid_reply) as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.base_url)
+        monkeypatch.setenv("OPENAI_API_KEY", "test")
+        run(code.replace("test_cases=[...]", "test_cases=cases"), cases=EXPECTED)
+        assert len(server.requests) > 0
+
+
+@needs_document
+def test_a_data_set_parametrizes_a_test_as_published(monkeypatch: pytest.MonkeyPatch) -> None:
+    ends: list[Any] = []
+
+    def register(function: Any) -> Any:
+        ends.append(function)
+        return function
+
+    monkeypatch.setattr("atexit.register", register)
+    code = snippet("import deepeval", '    print("Test finished!")')
+    names = run("import pytest\n" + code)  # as published, this import is missing
+    (mark,) = names["test_customer_chatbot"].pytestmark
+    assert list(mark.args[1]) == [...]
+    assert [function.__name__ for function in ends] == ["function_to_be_called_after_test_run"]
+    with OpenAIServer(valid_reply) as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.base_url)
+        monkeypatch.setenv("OPENAI_API_KEY", "test")
+        # Whether it passes depends on the server's answers, which are made up.
+        with contextlib.suppress(AssertionError):
+            names["test_customer_chatbot"](EXPECTED[0])
+        assert len(server.requests) > 0
+
+
+# -- beyond --------------------------------------------------------------------------------
+
+
+def test_tools_are_named_in_csv_and_written_out_in_json(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("q,tools\na,x;y\n")
+    (tmp_path / "a.json").write_text('[{"q": "a", "tools": [{"name": "x"}, {"name": "y"}]}]')
+    dataset = EvaluationDataset()
+    dataset.add_goldens_from_csv_file(
+        tmp_path / "a.csv", input_col_name="q", expected_tools_col_name="tools"
+    )
+    dataset.add_goldens_from_json_file(
+        tmp_path / "a.json", input_key_name="q", expected_tools_key_name="tools"
+    )
+    first, second = dataset.goldens
+    assert first == second
+    assert isinstance(first, Golden)
+    assert first.expected_tools == [ToolCall(name="x"), ToolCall(name="y")]
+
+
+def test_a_column_that_is_not_there_is_an_error_with_a_suggestion(files: Path) -> None:
+    with pytest.raises(InputError, match=r"no row has a column 'quer' .did you mean 'query'"):
+        EvaluationDataset().add_test_cases_from_csv_file("example.csv", input_col_name="quer")
+
+
+def test_a_row_without_an_input_names_its_place(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text('[{"q": "a"}, {"p": "b"}]')
+    with pytest.raises(InputError, match=r"a\.json row 1: the field 'input' is missing"):
+        EvaluationDataset().add_goldens_from_json_file(tmp_path / "a.json", input_key_name="q")
+
+
+def test_a_data_set_is_a_sequence_of_its_test_cases() -> None:
+    dataset = EvaluationDataset(EXPECTED)
+    dataset.add_golden(Golden(input="x"))
+    assert (dataset[1], len(dataset), list(dataset)) == (EXPECTED[1], 2, EXPECTED)
+    assert repr(dataset) == "EvaluationDataset(2 test cases, 1 goldens)"
+
+
+def test_the_page_on_data_runs_as_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = ROOT / "docs" / "data.md"
+    if not page.exists():
+        pytest.skip("the documents are not beside the tests: an installed copy is tested")
+    (tmp_path / "cases.csv").write_text(
+        "question,answer,truth,context,notes\na,b,b,x;y,-\n", encoding="utf-8"
+    )
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {}
+    blocks = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+    assert len(blocks) == 2
+    for block in blocks:
+        exec(compile(block, "data.md", "exec"), names)
+        assert names["result"].success

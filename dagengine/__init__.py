@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from dagengine.compiler.plan import compile_metrics as compile_metrics
+    from dagengine.compiler.lowering import compile_metrics as compile_metrics
     from dagengine.data.cases import read_cases as read_cases
     from dagengine.errors import DagengineError as DagengineError
     from dagengine.execution.evaluation import a_evaluate as a_evaluate
@@ -18,17 +18,17 @@ if TYPE_CHECKING:
     from dagengine.execution.evaluation import on_test_run_end as on_test_run_end
     from dagengine.execution.evaluation import stream as stream
     from dagengine.gateway.limits import Limits as Limits
-    from dagengine.prompts.evidence import PromptTemplate as PromptTemplate
+    from dagengine.prompts.template import PromptTemplate as PromptTemplate
     from dagengine.store.answers import Store as Store
 
 _HOME = {
     "DagengineError": "errors",
     "Limits": "gateway.limits",
-    "PromptTemplate": "prompts.evidence",
+    "PromptTemplate": "prompts.template",
     "Store": "store.answers",
     "a_evaluate": "execution.evaluation",
     "assert_test": "execution.evaluation",
-    "compile_metrics": "compiler.plan",
+    "compile_metrics": "compiler.lowering",
     "evaluate": "execution.evaluation",
     "on_test_run_end": "execution.evaluation",
     "read_cases": "data.cases",

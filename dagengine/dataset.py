@@ -6,10 +6,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from dagengine.compiler.plan import HasSpec
 from dagengine.data.cases import read_cases, strict
-from dagengine.data.golden import App, ConversationalGolden, Golden
+from dagengine.data.golden import ConversationalGolden, Golden
+from dagengine.execution.app import App
 from dagengine.execution.evaluation import evaluate
+from dagengine.graph.graph import Metric
 from dagengine.results import EvaluationResult
 from dagengine.test_case import TestCase
 
@@ -52,7 +53,7 @@ class EvaluationDataset(Sequence[Any]):
         """Append one golden."""
         self.goldens.append(golden)
 
-    def evaluate(self, metrics: Sequence[HasSpec], **options: Any) -> EvaluationResult:
+    def evaluate(self, metrics: Sequence[Metric], **options: Any) -> EvaluationResult:
         """`evaluate(self, metrics, **options)`; `app=` completes the goldens."""
         return evaluate(self, metrics, **options)
 

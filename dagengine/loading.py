@@ -11,8 +11,8 @@ from types import ModuleType
 from typing import Any
 
 from dagengine.data.cases import read_cases, strict
-from dagengine.data.golden import App
 from dagengine.errors import DagengineError, InputError
+from dagengine.execution.app import App
 from dagengine.graph.graph import Graph
 from dagengine.judges.batch import OpenAIBatchJudge
 from dagengine.judges.resolve import DEFAULT_MODEL, PROVIDERS, as_judge

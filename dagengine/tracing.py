@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
-from dagengine.graph.node import NodeValue
+from dagengine.graph.values import NodeValue
 from dagengine.question import Answer, Question
 from dagengine.results import Failure, MetricResult
 from dagengine.test_case import TestCase, case_label
@@ -36,7 +36,7 @@ class NoSpans:
         """The span of a node while it runs."""
         return _NOTHING
 
-    def came(self, span: Any, outcome: NodeValue | Failure) -> None:
+    def record(self, span: Any, outcome: NodeValue | Failure) -> None:
         """Note what a node gave."""
 
     def call(self, judge: str, question: Question[Any], number: int) -> AbstractContextManager[Any]:
@@ -76,7 +76,7 @@ class Spans(NoSpans):
         )
         return span
 
-    def came(self, span: Any, outcome: NodeValue | Failure) -> None:
+    def record(self, span: Any, outcome: NodeValue | Failure) -> None:
         kind = str(outcome.kind) if isinstance(outcome, Failure) else "ok"
         span.set_attribute("dagengine.outcome", kind)
         if isinstance(outcome, NodeValue) and outcome.verdict is not None:

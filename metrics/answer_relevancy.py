@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dagengine.graph.graph import Graph
 from dagengine.graph.list_nodes import VerdictListNode
-from dagengine.graph.node import BaseNode, Judgement, NodeValue
+from dagengine.graph.node import BaseNode
 from dagengine.graph.nodes import CodeNode
+from dagengine.graph.values import Judgement, NodeValue
 from dagengine.metrics.common.default_prompts import task_prompt, verdicts_prompt
 from dagengine.metrics.common.extraction import STATEMENTS, all_statements, statements_of
 from dagengine.metrics.common.prebuilt import PrebuiltMetric, share

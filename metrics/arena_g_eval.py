@@ -17,8 +17,9 @@ from pydantic import BaseModel, ConfigDict
 
 from dagengine.errors import InputError, MissingFieldError
 from dagengine.graph.graph import Graph
-from dagengine.graph.node import Ask, Asked, Asking, BaseNode, Given, NodeValue
+from dagengine.graph.node import AskingNode, BaseNode
 from dagengine.graph.nodes import CodeNode
+from dagengine.graph.values import Ask, Given, NodeValue, QuestionCount
 from dagengine.metrics.common.evaluation_steps import (
     StepwiseMetric,
     given_steps,
@@ -26,7 +27,9 @@ from dagengine.metrics.common.evaluation_steps import (
     without_backticks,
 )
 from dagengine.metrics.common.g_eval_template import GEvalTemplate, numbered
-from dagengine.prompts.evidence import Evidence, evidence_of, fenced, judgement_type, messages_for
+from dagengine.prompts.answer_types import judgement_type
+from dagengine.prompts.evidence import Evidence, evidence_of, fenced
+from dagengine.prompts.instructions import messages_for
 from dagengine.question import Message, Question
 from dagengine.results import MetricResult
 from dagengine.test_case import LLMTestCase, LLMTestCaseParams, read_field
@@ -76,7 +79,7 @@ class _Value(BaseModel):
     model_config = ConfigDict(frozen=True)
 
 
-class Ballot(_Value):
+class OrderVote(_Value):
     """What the judge said of one order of the contestants; no winner is a tie."""
 
     order: list[str]
@@ -95,7 +98,7 @@ class ArenaOutcome(_Value):
     votes: dict[str, int]
     ties: int
     margins: dict[str, float]
-    ballots: list[Ballot]
+    ballots: list[OrderVote]
 
     @property
     def score(self) -> float:
@@ -157,7 +160,7 @@ def retold(reason: str, order: Sequence[str]) -> str:
     return _LABEL.sub(name, reason)
 
 
-class BallotsNode(Asking):
+class BallotsNode(AskingNode):
     """One question per rotation of the contestants, all at once."""
 
     kind = "comparison"
@@ -177,8 +180,8 @@ class BallotsNode(Asking):
     def text(self) -> str:
         return self._words
 
-    def questions(self, known: Mapping[str, Any], items: int) -> Asked:
-        return Asked.exactly(len(known[_CONTESTANTS]))
+    def questions(self, known: Mapping[str, Any], items: int) -> QuestionCount:
+        return QuestionCount.exactly(len(known[_CONTESTANTS]))
 
     async def run(self, given: Given, ask: Ask) -> NodeValue:
         contestants, inputs = dict(given.fields)[_CONTESTANTS], dict(given.inputs)
@@ -215,12 +218,14 @@ class BallotsNode(Asking):
         return one_message(prompt)
 
 
-def _ballot(found: Any, order: list[str]) -> Ballot:
+def _ballot(found: Any, order: list[str]) -> OrderVote:
     names = {mask(place): name for place, name in enumerate(order)}
-    return Ballot(order=order, winner=names.get(found.verdict), reason=retold(found.reason, order))
+    return OrderVote(
+        order=order, winner=names.get(found.verdict), reason=retold(found.reason, order)
+    )
 
 
-def outcome_of(names: Sequence[str], ballots: Sequence[Ballot]) -> ArenaOutcome:
+def outcome_of(names: Sequence[str], ballots: Sequence[OrderVote]) -> ArenaOutcome:
     """Count ballots: the winner is who wins more than half of them, otherwise it is a tie."""
     count = len(ballots)
     votes = {name: sum(ballot.winner == name for ballot in ballots) for name in names}
@@ -312,7 +317,7 @@ class ArenaGEval(StepwiseMetric):
         def draw(contestants: dict[str, LLMTestCase]) -> list[str]:
             return line_up(contestants, fields, seed)
 
-        def count(contestants: dict[str, LLMTestCase], ballots: list[Ballot]) -> NodeValue:
+        def count(contestants: dict[str, LLMTestCase], ballots: list[OrderVote]) -> NodeValue:
             outcome = outcome_of(list(contestants), ballots)
             return NodeValue(outcome, reason=told(outcome), score=outcome.score)
 

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any, ClassVar, TypedDict, Unpack
 
 from dagengine.graph.graph import Graph
-from dagengine.graph.node import NodeValue
 from dagengine.graph.nodes import CodeNode
+from dagengine.graph.values import NodeValue
 from dagengine.metrics.common.prebuilt import PrebuiltMetric
 from dagengine.scorer import Scorer, compiled_pattern, needs, rouge_type
 

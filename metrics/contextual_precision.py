@@ -6,8 +6,8 @@ import math
 
 from dagengine.graph.graph import Graph
 from dagengine.graph.list_nodes import VerdictListNode
-from dagengine.graph.node import Judgement, NodeValue
 from dagengine.graph.nodes import CodeNode
+from dagengine.graph.values import Judgement, NodeValue
 from dagengine.metrics.common.default_prompts import verdicts_prompt
 from dagengine.metrics.common.prebuilt import PrebuiltMetric
 

@@ -8,12 +8,14 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from dagengine.graph.graph import Graph
-from dagengine.graph.node import Ask, Asked, Asking, Given, Judgement, NodeValue
+from dagengine.graph.node import AskingNode
 from dagengine.graph.nodes import CodeNode
+from dagengine.graph.values import Ask, Given, Judgement, NodeValue, QuestionCount
 from dagengine.metrics.common.default_prompts import task_prompt
 from dagengine.metrics.common.extraction import is_blank
 from dagengine.metrics.common.prebuilt import PrebuiltMetric, share
-from dagengine.prompts.evidence import Reason, nearest, task_instructions
+from dagengine.prompts.answer_types import Reason, nearest
+from dagengine.prompts.instructions import task_instructions
 
 VERDICTS = ("yes", "no")
 RELEVANT = (
@@ -65,7 +67,7 @@ class ContextualRelevancyMetric(PrebuiltMetric):
         return Graph(CodeNode(relevant_share, inputs=[EachContextNode(wording)], name="score"))
 
 
-class EachContextNode(Asking):
+class EachContextNode(AskingNode):
     """One question per context, all at once: its statements, each with a verdict.
 
     Readers see the `ContextStatement`s of all contexts in one list. A blank context states
@@ -85,8 +87,8 @@ class EachContextNode(Asking):
     def text(self) -> str:
         return RELEVANT
 
-    def questions(self, known: Mapping[str, Any], items: int) -> Asked:
-        return Asked.exactly(len(known["retrieval_context"]))
+    def questions(self, known: Mapping[str, Any], items: int) -> QuestionCount:
+        return QuestionCount.exactly(len(known["retrieval_context"]))
 
     async def run(self, given: Given, ask: Ask) -> NodeValue:
         (_, contexts), *rest = given.fields

@@ -9,8 +9,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from dagengine.graph.graph import Graph
 from dagengine.graph.list_nodes import numbered
-from dagengine.graph.node import Ask, Asked, Given, Judgement, NodeValue
 from dagengine.graph.nodes import CodeNode
+from dagengine.graph.values import Ask, Given, Judgement, NodeValue, QuestionCount
 from dagengine.metrics.common.extraction import is_blank
 from dagengine.metrics.common.prebuilt import PrebuiltMetric, share
 from dagengine.metrics.common.turns import (
@@ -18,7 +18,7 @@ from dagengine.metrics.common.turns import (
     ConversationVerdicts,
     conversation_prompt,
 )
-from dagengine.prompts.evidence import list_instructions, task_instructions
+from dagengine.prompts.instructions import list_instructions, task_instructions
 from dagengine.test_case import Turn
 
 VERDICTS = ("yes", "no")
@@ -92,8 +92,8 @@ class ConversationCompletenessMetric(PrebuiltMetric):
 class _IntentionsTask(ConversationTask):
     """Asks nothing about a conversation in which the user never said anything."""
 
-    def questions(self, known: Mapping[str, Any], items: int) -> Asked:
-        return Asked.exactly(int(any(turn.role == "user" for turn in known["turns"])))
+    def questions(self, known: Mapping[str, Any], items: int) -> QuestionCount:
+        return QuestionCount.exactly(int(any(turn.role == "user" for turn in known["turns"])))
 
     async def run(self, given: Given, ask: Ask) -> NodeValue:
         turns: list[Turn] = dict(given.fields)["turns"]

@@ -8,8 +8,9 @@ from typing import Any, Literal
 from dagengine.errors import InputError
 from dagengine.graph.graph import Graph
 from dagengine.graph.list_nodes import judgement_of
-from dagengine.graph.node import Ask, Asked, Asking, Given, Judgement, NodeValue
+from dagengine.graph.node import AskingNode
 from dagengine.graph.nodes import CodeNode
+from dagengine.graph.values import Ask, Given, Judgement, NodeValue, QuestionCount
 from dagengine.metrics.common.prebuilt import PrebuiltMetric
 from dagengine.metrics.common.turns import (
     conversation_prompt,
@@ -18,7 +19,8 @@ from dagengine.metrics.common.turns import (
     reply_share,
     turn_blocks,
 )
-from dagengine.prompts.evidence import judgement_instructions, judgement_type
+from dagengine.prompts.answer_types import judgement_type
+from dagengine.prompts.instructions import judgement_instructions
 from dagengine.question import Question
 from dagengine.test_case import Turn
 
@@ -72,7 +74,7 @@ class ConversationRelevancyMetric(PrebuiltMetric):
         return Graph(score)
 
 
-class WindowVerdictsNode(Asking):
+class WindowVerdictsNode(AskingNode):
     """One question per assistant turn about the window that ends with it, all at once."""
 
     kind = "windows"
@@ -91,8 +93,8 @@ class WindowVerdictsNode(Asking):
     def vote(self) -> Literal["items"]:
         return "items"
 
-    def questions(self, known: Mapping[str, Any], items: int) -> Asked:
-        return Asked.exactly(len(replies(known["turns"])))
+    def questions(self, known: Mapping[str, Any], items: int) -> QuestionCount:
+        return QuestionCount.exactly(len(replies(known["turns"])))
 
     async def run(self, given: Given, ask: Ask) -> NodeValue:
         turns: list[Turn] = given.fields[0][1]

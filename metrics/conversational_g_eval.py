@@ -7,8 +7,8 @@ from typing import Any, ClassVar
 
 from dagengine.errors import InputError, MissingFieldError
 from dagengine.graph.graph import Graph
-from dagengine.graph.node import Given
 from dagengine.graph.nodes import CodeNode
+from dagengine.graph.values import Given
 from dagengine.metrics.common.g_eval_template import GEvalTemplate
 from dagengine.metrics.common.turns import turn_names
 from dagengine.metrics.g_eval import RatedMetric, StepRatingNode

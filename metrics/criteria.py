@@ -12,7 +12,8 @@ from typing import Any, Literal, TypedDict, cast
 from dagengine.errors import InputError, UnparseableError
 from dagengine.execution.evaluation import sync
 from dagengine.graph.graph import Graph, MetricSpec
-from dagengine.graph.node import Ask, Asking, Given, Judgement, NodeValue
+from dagengine.graph.node import AskingNode
+from dagengine.graph.values import Ask, Given, Judgement, NodeValue
 from dagengine.metrics.common.prebuilt import PrebuiltMetric
 from dagengine.metrics.common.principles import (
     LETTERS,
@@ -24,12 +25,10 @@ from dagengine.metrics.common.principles import (
     Letter,
     criteria_of,
 )
-from dagengine.prompts.evidence import (
-    Evidence,
-    PromptTemplate,
-    judgement_instructions,
-    judgement_type,
-)
+from dagengine.prompts.answer_types import judgement_type
+from dagengine.prompts.evidence import Evidence
+from dagengine.prompts.instructions import judgement_instructions
+from dagengine.prompts.template import PromptTemplate
 from dagengine.question import Message
 from dagengine.test_case import LLMTestCase
 
@@ -85,7 +84,7 @@ class LastLine:
         return {"reason": f"{before}\n{head}".strip(), "verdict": verdict}
 
 
-class CriterionNode(Asking):
+class CriterionNode(AskingNode):
     """Asks whether an answer meets one criterion; its score is 1 for the wanted letter.
 
     With a prompt of one's own the answer is text that ends in the letter.

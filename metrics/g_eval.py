@@ -13,8 +13,9 @@ from typing import Any
 
 from dagengine.errors import InputError
 from dagengine.graph.graph import Graph
-from dagengine.graph.node import Ask, BaseNode, Given, NodeValue
+from dagengine.graph.node import BaseNode
 from dagengine.graph.nodes import RatingNode
+from dagengine.graph.values import Ask, Given, NodeValue
 from dagengine.metrics.common.evaluation_steps import (
     StepwiseMetric,
     given_steps,
@@ -28,7 +29,9 @@ from dagengine.metrics.common.g_eval_template import (
     strict_instructions,
 )
 from dagengine.metrics.common.rubric import STRICT_SCALE, Rubric, scale_of
-from dagengine.prompts.evidence import Evidence, fenced, messages_for, rating_type
+from dagengine.prompts.answer_types import rating_type
+from dagengine.prompts.evidence import Evidence, fenced
+from dagengine.prompts.instructions import messages_for
 from dagengine.question import DEFAULT_OPTIONS, Message, Options, Parser, Question
 from dagengine.test_case import LLMTestCaseParams
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dagengine.graph.graph import Graph
 from dagengine.graph.list_nodes import VerdictListNode
-from dagengine.graph.node import Judgement, NodeValue
 from dagengine.graph.nodes import CodeNode
+from dagengine.graph.values import Judgement, NodeValue
 from dagengine.metrics.common.default_prompts import verdicts_prompt
 from dagengine.metrics.common.prebuilt import PrebuiltMetric, share
 

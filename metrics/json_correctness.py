@@ -8,8 +8,8 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from dagengine.graph.graph import Graph, MetricSpec
-from dagengine.graph.node import NodeValue
 from dagengine.graph.nodes import CodeNode
+from dagengine.graph.values import NodeValue
 from dagengine.metrics.common.prebuilt import PrebuiltMetric
 
 # Validation errors told in a reason; the rest is counted.

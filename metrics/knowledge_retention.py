@@ -11,17 +11,15 @@ from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from dagengine.graph.graph import Graph
 from dagengine.graph.list_nodes import judgement_of, numbered
-from dagengine.graph.node import Ask, Asked, Asking, Given, Judgement, NodeValue
+from dagengine.graph.node import AskingNode
 from dagengine.graph.nodes import CodeNode
+from dagengine.graph.values import Ask, Given, Judgement, NodeValue, QuestionCount
 from dagengine.metrics.common.extraction import is_blank
 from dagengine.metrics.common.prebuilt import PrebuiltMetric, share
 from dagengine.metrics.common.turns import conversation_prompt, flat, quoted, replies, turn_blocks
-from dagengine.prompts.evidence import (
-    Evidence,
-    judgement_instructions,
-    judgement_type,
-    task_instructions,
-)
+from dagengine.prompts.answer_types import judgement_type
+from dagengine.prompts.evidence import Evidence
+from dagengine.prompts.instructions import judgement_instructions, task_instructions
 from dagengine.question import Answer, Question
 from dagengine.test_case import Turn
 
@@ -110,7 +108,7 @@ def _replies(waiting: Sequence[_Waiting], answers: Sequence[Answer[Any]]) -> lis
     ]
 
 
-class RetentionNode(Asking):
+class RetentionNode(AskingNode):
     """Reads the user's turns in order; the replies so far are judged while the next is read.
 
     Readers see a list of `Reply` in the order of the conversation. What comes after the last
@@ -121,21 +119,21 @@ class RetentionNode(Asking):
 
     def __init__(self, facts_wording: Wording = None, verdict_wording: Wording = None) -> None:
         super().__init__(evaluation_params=["turns"], output_label="retention")
-        self._facts = Asking(name="facts", wording=facts_wording)
-        self._verdict = Asking(name="retention", wording=verdict_wording)
+        self._facts = AskingNode(name="facts", wording=facts_wording)
+        self._verdict = AskingNode(name="retention", wording=verdict_wording)
 
     @property
     def text(self) -> str:
         return RETAINED
 
-    def questions(self, known: Mapping[str, Any], items: int) -> Asked:
+    def questions(self, known: Mapping[str, Any], items: int) -> QuestionCount:
         """One per user turn up to the last reply, then one per reply if any fact is known."""
         turns: list[Turn] = known["turns"]
         judged = replies(turns)
         read = [place for place in range(max(judged, default=-1) + 1) if place not in judged]
         after = sum(place > min(read) for place in judged) if read else 0
         in_a_row = len(read) + (after > 0)
-        return Asked(len(read), len(read) + after, len(read) + after, in_a_row)
+        return QuestionCount(len(read), len(read) + after, len(read) + after, in_a_row)
 
     async def run(self, given: Given, ask: Ask) -> NodeValue:
         turns: list[Turn] = given.fields[0][1]

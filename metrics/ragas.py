@@ -6,8 +6,9 @@ import math
 from typing import Any
 
 from dagengine.graph.graph import Graph
-from dagengine.graph.node import BaseNode, NodeValue
+from dagengine.graph.node import BaseNode
 from dagengine.graph.nodes import CodeNode
+from dagengine.graph.values import NodeValue
 from dagengine.metrics.answer_relevancy import AnswerRelevancyMetric
 from dagengine.metrics.common.prebuilt import PrebuiltMetric
 from dagengine.metrics.contextual_precision import ContextualPrecisionMetric

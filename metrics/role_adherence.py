@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dagengine.graph.graph import Graph
 from dagengine.graph.list_nodes import numbered
-from dagengine.graph.node import Judgement, NodeValue
 from dagengine.graph.nodes import CodeNode
+from dagengine.graph.values import Judgement, NodeValue
 from dagengine.metrics.common.prebuilt import PrebuiltMetric
 from dagengine.metrics.common.turns import (
     ConversationVerdicts,
@@ -14,7 +14,7 @@ from dagengine.metrics.common.turns import (
     reply_share,
     turn_names,
 )
-from dagengine.prompts.evidence import list_instructions
+from dagengine.prompts.instructions import list_instructions
 from dagengine.test_case import Turn
 
 VERDICTS = ("yes", "no")

@@ -8,8 +8,9 @@ from typing import Any
 from dagengine.errors import NotApplicableError
 from dagengine.graph.graph import Graph
 from dagengine.graph.list_nodes import VerdictListNode
-from dagengine.graph.node import BaseNode, Judgement, NodeValue
+from dagengine.graph.node import BaseNode
 from dagengine.graph.nodes import CodeNode
+from dagengine.graph.values import Judgement, NodeValue
 from dagengine.metrics.common.default_prompts import task_prompt, verdicts_prompt
 from dagengine.metrics.common.extraction import (
     STATEMENTS,

@@ -7,8 +7,9 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from dagengine.graph.graph import Graph
-from dagengine.graph.node import Ask, BaseNode, Given, NodeValue
+from dagengine.graph.node import BaseNode
 from dagengine.graph.nodes import CodeNode, RatingNode, TaskNode
+from dagengine.graph.values import Ask, Given, NodeValue
 from dagengine.metrics.common.default_prompts import rating_prompt, task_prompt
 from dagengine.metrics.common.prebuilt import PrebuiltMetric
 from dagengine.question import Options

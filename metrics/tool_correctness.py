@@ -13,8 +13,8 @@ import networkx as nx
 
 from dagengine.errors import InputError
 from dagengine.graph.graph import Graph
-from dagengine.graph.node import NodeValue
 from dagengine.graph.nodes import CodeNode
+from dagengine.graph.values import NodeValue
 from dagengine.metrics.common.prebuilt import PrebuiltMetric
 from dagengine.test_case import ToolCall
 

@@ -24,7 +24,8 @@ from server import Settings, running
 from dagengine.gateway import Gateway, Limits
 from dagengine.judges import OpenAIJudge
 from dagengine.prompts import Evidence, messages_for
-from dagengine.prompts.evidence import judgement_instructions, judgement_type
+from dagengine.prompts.answer_types import judgement_type
+from dagengine.prompts.instructions import judgement_instructions
 from dagengine.question import Question, schema_of
 
 VERDICTS = ("Yes", "Two are out of order", "All out of order")

@@ -32,7 +32,7 @@ from dagengine.gateway import Gateway, Limits, limiter
 from dagengine.gateway.adaptive_concurrency import Concurrency
 from dagengine.judges import OpenAIJudge
 from dagengine.prompts import Evidence, messages_for
-from dagengine.prompts.evidence import judgement_type
+from dagengine.prompts.answer_types import judgement_type
 from dagengine.question import Question
 
 CAPACITY = 40

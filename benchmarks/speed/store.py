@@ -28,9 +28,10 @@ from rich.table import Table
 from dagengine import Store, evaluate
 from dagengine.judges import ScriptedJudge
 from dagengine.prompts import Evidence, messages_for
-from dagengine.prompts.evidence import judgement_instructions, judgement_type
+from dagengine.prompts.answer_types import judgement_type
+from dagengine.prompts.instructions import judgement_instructions
 from dagengine.question import Answer, Question, Usage
-from dagengine.store import Answers
+from dagengine.store import OpenStore
 from dagengine.store.maintenance import Selection, count, groups, latest, reading, size
 from dagengine.test_case import LLMTestCase
 
@@ -78,7 +79,7 @@ def items(start: int, end: int, live: bool) -> list[Item]:
     return made if all(item.question.key for item in made) else []
 
 
-async def each(answers: Answers, wanted: Iterable[Item]) -> None:
+async def each(answers: OpenStore, wanted: Iterable[Item]) -> None:
     """Get all answers with `TASKS` tasks at once."""
     left = iter(wanted)
 
@@ -165,7 +166,7 @@ def run_table(path: Path, cases: int) -> Table:
 
 
 def main(
-    answers: Annotated[int, typer.Option(help="Answers to store.")] = 100_000,
+    answers: Annotated[int, typer.Option(help="OpenStore to store.")] = 100_000,
     cases: Annotated[int, typer.Option(help="Cases of ten questions.")] = 2_000,
     folder: Annotated[Path | None, typer.Option(help="Where to write; by default /tmp.")] = None,
 ) -> None:

@@ -8,21 +8,21 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from dagengine.cli.benchmark_job import Asking, symmetry_of, ways_of
+from dagengine.cli.benchmark_job import BenchmarkJob, symmetry_of, ways_of
 from dagengine.cli.options import (
     EXIT_FAILED,
-    Answers,
     BaseUrl,
     Delimiters,
     Mapped,
     MaxInFlight,
+    StorePath,
     cases_of,
 )
 from dagengine.errors import InputError
 
 if TYPE_CHECKING:
     from dagengine.metrics import BaseMetric
-    from dagengine.reliability.card.conditions import Condition
+    from dagengine.reliability.card.conditions import FailIf
     from dagengine.reliability.card.values import JudgeCard
     from dagengine.reliability.fingerprint import Binding
     from dagengine.test_case import TestCase
@@ -95,7 +95,7 @@ def benchmark(
         typer.Option(min=0, help="Ask nothing if more calls may be needed; never make more."),
     ] = None,
     max_in_flight: MaxInFlight = 64,
-    store: Answers = None,
+    store: StorePath = None,
     check: Annotated[
         Path | None,
         typer.Option(
@@ -145,7 +145,7 @@ def benchmark(
         labels_of(range(len(cases)), cases, labels)  # or there is no use in asking
     symmetry = symmetry_of(swap)
     ways = ways_of(times, orders, temperatures, seeds, paraphrases)
-    asking = Asking(loaded, cases, judges, ways, symmetry, probabilities)
+    asking = BenchmarkJob(loaded, cases, judges, ways, symmetry, probabilities)
     most = asking.print_plan(max_in_flight)
     if max_calls is not None:
         asking.require_calls(most, max_calls, store)
@@ -185,7 +185,7 @@ def _judges(names: Sequence[str], base_url: str | None) -> dict[str, Any]:
 
 def _identities(loaded: Sequence[BaseMetric], judges: dict[str, Any]) -> list[str]:
     """Who answers: the name that a judge has in every process, where it has one."""
-    from dagengine.compiler.plan import compile_metrics
+    from dagengine.compiler.lowering import compile_metrics
     from dagengine.judges import as_judge
     from dagengine.question import durable_identity
 
@@ -221,7 +221,7 @@ def _write(card: JudgeCard, out: Path) -> None:
     typer.echo(f"card: {out / 'card.html'} (also card.json, card.md)")
 
 
-def _exit_as(card: JudgeCard, conditions: Sequence[Condition]) -> None:
+def _exit_as(card: JudgeCard, conditions: Sequence[FailIf]) -> None:
     from dagengine.reliability.card.conditions import failures
 
     lines = failures(card, conditions)
@@ -231,7 +231,7 @@ def _exit_as(card: JudgeCard, conditions: Sequence[Condition]) -> None:
         raise typer.Exit(EXIT_FAILED)
 
 
-def _check(path: Path, now: Binding, conditions: Sequence[Condition]) -> None:
+def _check(path: Path, now: Binding, conditions: Sequence[FailIf]) -> None:
     """Say whether a card still speaks about what there is now."""
     from dagengine.reliability.card.values import read_card
     from dagengine.reliability.fingerprint import changes

@@ -24,7 +24,7 @@ _ALTERNATIVES = 20
 
 
 @dataclass(frozen=True)
-class Asking:
+class BenchmarkJob:
     """Metrics, cases, judges by name (none: each metric's own), and how often all is asked.
 
     `ways` holds `times`, `orders`, `temperatures`, `seeds` and `paraphrases`, as `repeat` takes
@@ -47,14 +47,14 @@ class Asking:
 
     def print_plan(self, max_in_flight: int) -> int | None:
         """Print what will be asked; returns how many calls that is at most (None: any number)."""
-        from dagengine.cli.plan_table import Budget, print_estimate
-        from dagengine.compiler.plan import compile_metrics
+        from dagengine.cli.plan_table import Assumptions, print_estimate
+        from dagengine.compiler.lowering import compile_metrics
         from dagengine.estimate.counting import estimate
 
         plan = compile_metrics(self.metrics)
         names, identities = judges_of(plan, next(iter(self.judges.values()), None))
         once = estimate(plan, self.cases, judges=identities)
-        print_estimate(once, Budget(tuple(names), {}, LATENCY, max_in_flight, 10))
+        print_estimate(once, Assumptions(tuple(names), {}, LATENCY, max_in_flight, 10))
         most = None if once.asked.most is None else once.asked.most * self.runs
         typer.echo(
             f"{self.runs} runs of this: about {once.asked.likely * self.runs:,.0f} calls, at most "

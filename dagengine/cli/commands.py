@@ -116,7 +116,7 @@ def check(
     Exit codes: 0 no errors, 1 errors (with --strict also warnings), 2 unreadable input.
     """
     from dagengine.compiler.checks import check as find_problems
-    from dagengine.compiler.plan import compile_metrics
+    from dagengine.compiler.lowering import compile_metrics
     from dagengine.data.cases import strict as valid
     from dagengine.execution.engine import check_cases
     from dagengine.execution.evaluation import missing_fields

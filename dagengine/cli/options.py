@@ -58,7 +58,7 @@ BaseUrl = Annotated[
     str | None,
     typer.Option(help="An OpenAI-compatible server, for instance http://localhost:11434/v1."),
 ]
-Answers = Annotated[
+StorePath = Annotated[
     Path | None,
     typer.Option(
         "--store",

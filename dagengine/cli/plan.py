@@ -57,8 +57,8 @@ def plan(
     which each metric gets its score; calls repeated after a failure come on top. Code that
     reads nothing but the case is run, as it would be in the run.
     """
-    from dagengine.cli.plan_table import Budget, as_dict, print_estimate
-    from dagengine.compiler.plan import compile_metrics
+    from dagengine.cli.plan_table import Assumptions, as_dict, print_estimate
+    from dagengine.compiler.lowering import compile_metrics
     from dagengine.data.cases import strict
     from dagengine.data.result_rows import read_rows
     from dagengine.estimate.counting import estimate, verdicts_of
@@ -78,7 +78,7 @@ def plan(
         items=items,
         odds=verdicts_of(read_rows(results)) if results else None,
     )
-    budget = Budget(
+    budget = Assumptions(
         tuple(names), prices(price), latency, max_in_flight, items, results is not None,
         None if store is None else _answered(loaded, cases, model, store),
     )  # fmt: skip

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from dagengine.estimate.lookahead import ASSUMED
 from dagengine.estimate.values import (
+    Bounds,
     Estimate,
     JudgeEstimate,
     MetricEstimate,
     NodeEstimate,
-    Span,
     cost,
 )
 
@@ -28,7 +28,7 @@ _ROUNDED, _ROUGH, _SHOWN = 100_000, 10_000, 8
 
 
 @dataclass(frozen=True, slots=True)
-class Budget:
+class Assumptions:
     """What an estimate is held against.
 
     `names` are what people call the judges, in the order of the estimate's; `prices` US
@@ -48,7 +48,7 @@ class Budget:
 
 
 def judge_costs(
-    estimate: Estimate, budget: Budget
+    estimate: Estimate, budget: Assumptions
 ) -> list[tuple[str, JudgeEstimate, float | None]]:
     """(name, judge, US dollars or None) of every judge that will be asked."""
     pairs = zip(budget.names, estimate.judges, strict=True)
@@ -59,7 +59,7 @@ def judge_costs(
     ]
 
 
-def assumptions(budget: Budget) -> list[str]:
+def assumptions(budget: Assumptions) -> list[str]:
     """What an estimate rests on, in words."""
     verdicts = "as often as in the earlier run" if budget.learnt else "equally likely"
     return [
@@ -75,7 +75,7 @@ def _answered(count: int) -> str:
     return f"The store answers {count:,} of these questions without a call."
 
 
-def as_dict(estimate: Estimate, budget: Budget) -> dict[str, Any]:
+def as_dict(estimate: Estimate, budget: Assumptions) -> dict[str, Any]:
     """JSON-ready form; a `most` of null is a number without a known bound."""
     return {
         **dataclasses.asdict(estimate),
@@ -89,7 +89,7 @@ def as_dict(estimate: Estimate, budget: Budget) -> dict[str, Any]:
     }
 
 
-def print_estimate(estimate: Estimate, budget: Budget, console: Console | None = None) -> None:
+def print_estimate(estimate: Estimate, budget: Assumptions, console: Console | None = None) -> None:
     """Print the questions of every node, the worst paths, and what all of it takes."""
     from rich.console import Console
     from rich.padding import Padding
@@ -144,7 +144,7 @@ def _questions(estimate: Estimate) -> Table:
     return table
 
 
-def _a_case(span: Span) -> str:
+def _a_case(span: Bounds) -> str:
     """The bounds for one case."""
     least, most = _number(span.least), _number(span.most)
     return least if least == most else f"{least}–{most}"  # noqa: RUF001 - a dash for a range
@@ -175,7 +175,7 @@ def _worst(estimate: Estimate) -> Iterator[Text]:
         yield line
 
 
-def _totals(estimate: Estimate, budget: Budget) -> Table:
+def _totals(estimate: Estimate, budget: Assumptions) -> Table:
     """Calls, tokens and money by judge, and the time."""
     table = _grid("judge", "likely calls", "tokens in", "out", "US dollars")
     for name, judge, money in judge_costs(estimate, budget):
@@ -185,7 +185,7 @@ def _totals(estimate: Estimate, budget: Budget) -> Table:
     return table
 
 
-def _time(estimate: Estimate, budget: Budget) -> Text:
+def _time(estimate: Estimate, budget: Assumptions) -> Text:
     from rich.text import Text
 
     seconds = estimate.seconds(budget.latency, budget.max_in_flight)
@@ -206,7 +206,7 @@ def _notes(estimate: Estimate) -> Iterator[str]:
             yield f"{metric.metric} has too many paths to follow all: likely is from a sample."
 
 
-def _span(span: Span) -> tuple[str, str, str]:
+def _span(span: Bounds) -> tuple[str, str, str]:
     return _number(span.least), _number(span.likely), _number(span.most)
 
 

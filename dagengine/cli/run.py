@@ -11,7 +11,6 @@ from dagengine.cli.options import (
     EXIT_FAILED,
     EXIT_INTERRUPTED,
     EXIT_NO_SCORE,
-    Answers,
     BaseUrl,
     Data,
     Delimiters,
@@ -20,6 +19,7 @@ from dagengine.cli.options import (
     MaxInFlight,
     Metrics,
     PriceOf,
+    StorePath,
     cases_of,
     prices,
 )
@@ -90,7 +90,7 @@ def run(
     assert_pass: Annotated[
         bool, typer.Option("--assert", help="Exit with 1 when a case is below its threshold.")
     ] = False,
-    store: Answers = None,
+    store: StorePath = None,
     replay: Annotated[
         bool, typer.Option("--replay", help="Take every answer from --store and ask nobody.")
     ] = False,

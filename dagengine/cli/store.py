@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from dagengine.store.maintenance import Group, Record, Selection
+    from dagengine.store.maintenance import Group, Selection, StoredAnswer
 
 app = typer.Typer(
     name="store",
@@ -69,7 +69,7 @@ def _print_groups(path: Path, size: int, found: Sequence[Group]) -> None:
         out.print(table)
 
 
-def _print_record(record: Record) -> None:
+def _print_record(record: StoredAnswer) -> None:
     asked, answered, *_ = record.answer["usage"]
     typer.echo(f"\n--- {record.node}, {record.created:%Y-%m-%d %H:%M:%S}, {record.judge}")
     typer.echo(f"    {record.key[:16]}, {record.question.options}, {asked} + {answered} tokens")

@@ -12,7 +12,7 @@ from typing import Any
 import networkx as nx
 
 from dagengine.errors import Problem, Severity
-from dagengine.graph.graph import Graph, MetricSpec, as_digraph
+from dagengine.graph.graph import Graph, Metric, MetricSpec, as_digraph
 from dagengine.graph.node import Branch
 from dagengine.graph.nodes import (
     BaseNode,
@@ -251,7 +251,7 @@ def _possible_verdicts(node: BaseNode) -> tuple[Any, ...] | None:
 
 def _target(node: BaseNode, branch: Branch, report: Reporter) -> Iterator[Problem]:
     target, verdict = branch.target, branch.verdict
-    if target is None or isinstance(target, BaseNode) or hasattr(target, "spec"):
+    if target is None or isinstance(target, BaseNode | Metric):
         if isinstance(target, VerdictNode):
             hint = "let the verdict lead to a score, a node or a metric"
             yield report("verdict-target", node, f"{verdict!r} leads to a verdict", hint)

@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Awaitable, Callable, Mapping
-from functools import partial
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from dagengine.errors import InputError
 from dagengine.test_case import (
-    CASE_TYPES,
     ConversationalTestCase,
     LLMTestCase,
-    TestCase,
     ToolCall,
     Turn,
 )
-from dagengine.threads import in_daemon_thread
 
 
 class _Golden(BaseModel):
@@ -61,72 +54,3 @@ CASE_OF: dict[type, type[LLMTestCase] | type[ConversationalTestCase]] = {
     Golden: LLMTestCase,
     ConversationalGolden: ConversationalTestCase,
 }
-
-
-class App:
-    """The application under test, as a run calls it.
-
-    `function` gets a golden's `input` as text, or the golden itself when its first
-    parameter is called `golden` or annotated with a golden's type (always for a
-    conversation). It returns the output as text (for a conversation: the turns), a mapping
-    of test case fields (`{"actual_output": …, "retrieval_context": […]}`), or a whole test
-    case. It may be a coroutine function; a plain one runs in threads, up to `max_in_flight`
-    calls at a time.
-    """
-
-    def __init__(self, function: Callable[[Any], Any], max_in_flight: int = 16) -> None:
-        """Raises InputError unless `function` can be called with one argument."""
-        if not callable(function):
-            raise InputError(f"an app is a function of one input, got {function!r:.80}")
-        if max_in_flight < 1:
-            raise InputError(f"max_in_flight must be at least 1, got {max_in_flight!r}")
-        self.function = function
-        self.name = getattr(function, "__name__", type(function).__name__)
-        self.max_in_flight = max_in_flight
-        self._whole = _wants_golden(function, self.name)
-
-    async def complete(self, golden: Golden | ConversationalGolden) -> TestCase:
-        """Call the app; raises what it raises, and InputError for an unusable output."""
-        given = golden.input if isinstance(golden, Golden) and not self._whole else golden
-        if inspect.iscoroutinefunction(self.function) or inspect.iscoroutinefunction(
-            getattr(self.function, "__call__", None)  # noqa: B004 - objects with an async call
-        ):
-            output = await self.function(given)
-        else:
-            output = await in_daemon_thread(partial(self.function, given))
-            if isinstance(output, Awaitable):  # a plain function that hands on a coroutine
-                output = await output
-        return _completed(golden, output)
-
-
-def _wants_golden(function: Callable[[Any], Any], name: str) -> bool:
-    try:
-        parameters = list(inspect.signature(function).parameters.values())
-    except ValueError:  # built-in functions may have no signature
-        return False
-    if not parameters:
-        raise InputError(f"the app {name!r} takes no argument; it must take the input")
-    return parameters[0].name == "golden" or "Golden" in str(parameters[0].annotation)
-
-
-def as_app(app: App | Callable[[Any], Any] | None) -> App | None:
-    """What `app=` names, ready to be called."""
-    return app if app is None or isinstance(app, App) else App(app)
-
-
-def _completed(golden: Golden | ConversationalGolden, output: Any) -> TestCase:
-    """The test case that a golden and the app's output make."""
-    if isinstance(output, CASE_TYPES):
-        return output  # type: ignore[return-value]
-    if isinstance(golden, Golden) and isinstance(output, str):
-        output = {"actual_output": output}
-    elif isinstance(golden, ConversationalGolden) and isinstance(output, list):
-        output = {"turns": output}
-    if not isinstance(output, Mapping):
-        wanted = "text" if isinstance(golden, Golden) else "a list of turns"
-        raise InputError(
-            f"it returned {type(output).__name__}; return {wanted}, a mapping of test case "
-            "fields, or a test case"
-        )
-    known = {key: value for key, value in golden if key != "source_file" and value is not None}
-    return CASE_OF[type(golden)].model_validate({**known, **output})

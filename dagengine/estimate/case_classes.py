@@ -7,43 +7,43 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from dagengine.compiler.plan import Plan
-from dagengine.estimate.lookahead import Foresight, Prospect
-from dagengine.estimate.paths import Outlook, Paths, Walker
-from dagengine.estimate.values import Span
-from dagengine.graph.node import Asked
+from dagengine.estimate.lookahead import Lookahead, UnitEstimate
+from dagengine.estimate.paths import Paths, UnitForecast, Walker
+from dagengine.estimate.values import Bounds
+from dagengine.graph.values import QuestionCount
 from dagengine.test_case import TestCase, read_field
 
-# Shapes kept at hand.
-_SHAPES = 10_000
-_NONE = Asked.exactly(0)
+# Classes of cases kept at hand.
+_CLASSES = 10_000
+_NONE = QuestionCount.exactly(0)
 
 
 @dataclass(slots=True)
-class Shape:
+class CaseClass:
     """Everything that is equal for cases of one shape."""
 
     paths: dict[int, Paths]
-    metrics: dict[int, Span]  # without what follows
-    reasons: dict[int, Span]
-    whole: Span
+    metrics: dict[int, Bounds]  # without what follows
+    reasons: dict[int, Bounds]
+    whole: Bounds
     worded: int
-    units: dict[int, Span]
+    units: dict[int, Bounds]
     chances: dict[int, float]
     sure: frozenset[int]
     depth: int
 
 
-class Shapes:
+class CaseClasses:
     """The shapes of the cases of a plan; two cases with the same outlook have the same one."""
 
-    def __init__(self, plan: Plan, walker: Walker, foresight: Foresight) -> None:
+    def __init__(self, plan: Plan, walker: Walker, foresight: Lookahead) -> None:
         self._plan, self._walker, self._foresight = plan, walker, foresight
         self.units_of = [_units(plan, metric) for metric in range(len(plan.metrics))]
-        self._known: dict[object, Shape] = {}
-        self._find_paths = lru_cache(_SHAPES)(self._paths)
-        self._wanted_by = lru_cache(_SHAPES)(self._wanted)
+        self._known: dict[object, CaseClass] = {}
+        self._find_paths = lru_cache(_CLASSES)(self._paths)
+        self._wanted_by = lru_cache(_CLASSES)(self._wanted)
 
-    def look(self, case: TestCase) -> tuple[Shape, Mapping[int, Prospect]]:
+    def look(self, case: TestCase) -> tuple[CaseClass, Mapping[int, UnitEstimate]]:
         """The shape of a case, and what is foreseen of its units."""
         metrics = tuple(
             metric.index
@@ -54,7 +54,7 @@ class Shapes:
         key = metrics, tuple((p.outlook, p.asked, len(p.keys)) for p in found.values())
         shape = self._known.get(key)
         if shape is None:
-            if len(self._known) >= _SHAPES:
+            if len(self._known) >= _CLASSES:
                 self._known.clear()
             shape = self._known[key] = self._shape(metrics, found)
         return shape, found
@@ -62,11 +62,11 @@ class Shapes:
     def _wanted(self, metrics: tuple[int, ...]) -> tuple[int, ...]:
         return tuple(sorted({unit for metric in metrics for unit in self.units_of[metric]}))
 
-    def _paths(self, metric: int, outlooks: tuple[Outlook, ...]) -> Paths:
+    def _paths(self, metric: int, outlooks: tuple[UnitForecast, ...]) -> Paths:
         units = self.units_of[metric]
         return self._walker.paths(metric, dict(zip(units, outlooks, strict=True)))
 
-    def _shape(self, metrics: tuple[int, ...], found: Mapping[int, Prospect]) -> Shape:
+    def _shape(self, metrics: tuple[int, ...], found: Mapping[int, UnitEstimate]) -> CaseClass:
         paths = {
             metric: self._find_paths(metric, tuple(found[u].outlook for u in self.units_of[metric]))
             for metric in metrics
@@ -79,15 +79,18 @@ class Shapes:
                 chances[unit] = 1 - (1 - chances.get(unit, 0.0)) * (1 - chance)
         sure = frozenset().union(*(one.sure for one in paths.values()))
         reasons = {metric: self._reason(metric, paths.get(metric)) for metric in metrics}
-        words = {u: 0 if self._plan.units[u].constant else len(p.keys) for u, p in found.items()}
-        return Shape(
+        words = {
+            u: QuestionCount.exactly(0 if self._plan.units[u].constant else len(p.keys))
+            for u, p in found.items()
+        }
+        return CaseClass(
             paths=paths,
             metrics={
                 metric: _joint({metric: one}, asked, one.chances()) for metric, one in paths.items()
             },
             reasons=reasons,
-            whole=_joint(paths, asked, chances) + sum(reasons.values(), Span()),
-            worded=_joint(paths, {u: Asked.exactly(n) for u, n in words.items()}, chances).least,
+            whole=_joint(paths, asked, chances) + sum(reasons.values(), Bounds()),
+            worded=_joint(paths, words, chances).least,
             units={u: _unit_span(p.asked, u in sure, chances.get(u)) for u, p in found.items()},
             chances=chances,
             sure=sure,
@@ -95,15 +98,15 @@ class Shapes:
             + sum(reason.most or 0 for reason in reasons.values()),
         )
 
-    def _reason(self, metric: int, paths: Paths | None) -> Span:
+    def _reason(self, metric: int, paths: Paths | None) -> Bounds:
         """The last question of a metric whose reason the judge writes."""
         spec = self._plan.metrics[metric].spec
         if not (spec.judged_reason and spec.include_reason):
-            return Span()
+            return Bounds()
         found = paths.found if paths else ()
         fails = [path.weight for path in found if path.fails]
         least = not fails and not _may_turn_away(self._plan, metric)
-        return Span(int(least), 1 - sum(fails), int(not found or len(fails) < len(found)))
+        return Bounds(int(least), 1 - sum(fails), int(not found or len(fails) < len(found)))
 
 
 def _units(plan: Plan, metric: int) -> tuple[int, ...]:
@@ -122,8 +125,8 @@ def _may_turn_away(plan: Plan, metric: int) -> bool:
 
 
 def _joint(
-    paths: Mapping[int, Paths], asked: Mapping[int, Asked], chances: Mapping[int, float]
-) -> Span:
+    paths: Mapping[int, Paths], asked: Mapping[int, QuestionCount], chances: Mapping[int, float]
+) -> Bounds:
     """Questions of several metrics on one case, units that they share counted once."""
     size = max(asked, default=-1) + 1
     low, high = [0] * size, [0] * size
@@ -142,10 +145,10 @@ def _joint(
     if not unbounded:
         least = max(least, sum(one.least(low) for one in paths.values()) - shared_least)
     most = sum(one.most(high) for one in paths.values()) - shared_most
-    return Span(least, likely, None if unbounded else most)
+    return Bounds(least, likely, None if unbounded else most)
 
 
-def _unit_span(asked: Asked, sure: bool, chance: float | None) -> Span:
+def _unit_span(asked: QuestionCount, sure: bool, chance: float | None) -> Bounds:
     if chance is None:
-        return Span()
-    return Span(asked.least * sure, chance * asked.likely, asked.most)
+        return Bounds()
+    return Bounds(asked.least * sure, chance * asked.likely, asked.most)

@@ -11,17 +11,17 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from dagengine.compiler.plan import Plan, Unit
-from dagengine.estimate.case_classes import Shape, Shapes
+from dagengine.estimate.case_classes import CaseClass, CaseClasses
 from dagengine.estimate.duplicates import EqualQuestions
-from dagengine.estimate.lookahead import Foresight, Prospect
+from dagengine.estimate.lookahead import Lookahead, UnitEstimate
 from dagengine.estimate.paths import Odds, Path, Paths, Walker
 from dagengine.estimate.values import (
     NO_QUESTIONS,
+    Bounds,
     Estimate,
     JudgeEstimate,
     MetricEstimate,
     NodeEstimate,
-    Span,
     WorstPath,
 )
 from dagengine.results import CaseResult, Verdict
@@ -57,7 +57,7 @@ def estimate(
     without them all verdicts of a decision are equally likely.
     """
     names = judges or [str(model or "default") for model in plan.models]
-    shapes = Shapes(plan, Walker(plan, odds), Foresight(plan, names, items))
+    shapes = CaseClasses(plan, Walker(plan, odds), Lookahead(plan, names, items))
     counting = _Counting(plan, shapes, names)
     for case in cases:
         counting.add(case)
@@ -67,10 +67,10 @@ def estimate(
 class _Counting:
     """Sums over the cases seen so far."""
 
-    def __init__(self, plan: Plan, shapes: Shapes, judges: Sequence[str]) -> None:
+    def __init__(self, plan: Plan, shapes: CaseClasses, judges: Sequence[str]) -> None:
         self.plan, self.shapes, self.judges = plan, shapes, judges
         self.cases = self.depth = self.worded = 0
-        self.whole = Span()
+        self.whole = Bounds()
         self.sums = [_MetricSums() for _ in plan.metrics]
         self.nodes = [_UnitSums() for _ in plan.units]
         self.equal = EqualQuestions()
@@ -79,7 +79,7 @@ class _Counting:
         self.cases += 1
         self._count(*self.shapes.look(case))
 
-    def _count(self, shape: Shape, found: Mapping[int, Prospect]) -> None:
+    def _count(self, shape: CaseClass, found: Mapping[int, UnitEstimate]) -> None:
         self.whole += shape.whole
         self.worded += shape.worded
         self.depth = max(self.depth, shape.depth)
@@ -101,7 +101,7 @@ class _Counting:
             if prospect.like is not None:
                 sums.equal += self.equal.resemble(prospect.like, chance * prospect.asked.likely)
 
-    def _count_once(self, unit: int, shape: Shape, prospect: Prospect) -> None:
+    def _count_once(self, unit: int, shape: CaseClass, prospect: UnitEstimate) -> None:
         """A constant unit: asked for the first case that needs it."""
         sums, span = self.nodes[unit], shape.units[unit]
         chance = 1 - (1 - sums.chance) * (1 - shape.chances[unit])
@@ -113,7 +113,7 @@ class _Counting:
         sums.chance = chance
         least = max(sums.span.least, span.least)
         most = _greater(sums.span.most, span.most)
-        sums.span = Span(least, chance * prospect.asked.likely, most)
+        sums.span = Bounds(least, chance * prospect.asked.likely, most)
         sums.input_tokens = chance * prospect.input_tokens
         sums.output_tokens = chance * prospect.output_tokens
 
@@ -138,7 +138,7 @@ class _Counting:
             metric=self.plan.metrics[metric].spec.name,
             cases=sums.cases,
             asked=sum(once, sums.span),
-            case=Span(sums.least, likely, sums.most),
+            case=Bounds(sums.least, likely, sums.most),
             nodes=(*map(self._node_estimate, own), *self._reason_estimate(metric)),
             worst=self._worst(metric),
             exact=sums.exact,
@@ -202,7 +202,7 @@ class _Counting:
 class _UnitSums:
     """One unit over the cases so far; `equal` of its questions another one answers."""
 
-    span: Span = NO_QUESTIONS
+    span: Bounds = NO_QUESTIONS
     input_tokens: float = 0.0
     output_tokens: float = 0.0
     equal: float = 0.0
@@ -215,8 +215,8 @@ class _MetricSums:
     """One metric over the cases so far."""
 
     cases: int = 0
-    span: Span = NO_QUESTIONS
-    reason: Span = NO_QUESTIONS
+    span: Bounds = NO_QUESTIONS
+    reason: Bounds = NO_QUESTIONS
     least: int = 0
     most: int | None = 0
     worst: tuple[Path, tuple[int | None, ...]] | None = None
@@ -224,7 +224,7 @@ class _MetricSums:
     exact: bool = True
 
     def add(
-        self, span: Span, reason: Span, paths: Paths | None, found: Mapping[int, Prospect]
+        self, span: Bounds, reason: Bounds, paths: Paths | None, found: Mapping[int, UnitEstimate]
     ) -> None:
         span += reason
         self.least = min(self.least, span.least) if self.cases else span.least

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dagengine.estimate.values import Span
+from dagengine.estimate.values import Bounds
 from dagengine.gateway.gateway import DEFAULT_LIMITS
 
 # Equal questions are looked for among this many.
@@ -41,10 +41,10 @@ class EqualQuestions:
             self._alike.add(like)
         return 0.0
 
-    def calls(self, asked: Span, worded: int) -> Span:
+    def calls(self, asked: Bounds, worded: int) -> Bounds:
         """The questions that no equal one answers; `worded` are known and sure to be asked."""
         most = asked.most
         if most is not None and most <= DEFAULT_LIMITS.remembered:
             most -= self._again
         least = max(self._sure, worded - self._repeats, 0)
-        return Span(least, max(asked.likely - self.likely, least), most)
+        return Bounds(least, max(asked.likely - self.likely, least), most)

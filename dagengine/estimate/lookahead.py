@@ -16,8 +16,8 @@ from typing import Any, NoReturn, TypeVar
 from pydantic import BaseModel
 
 from dagengine.compiler.plan import Plan, Unit
-from dagengine.estimate.paths import Outlook
-from dagengine.graph.node import Ask, Asked, Given, NodeValue
+from dagengine.estimate.paths import UnitForecast
+from dagengine.graph.values import Ask, Given, NodeValue, QuestionCount
 from dagengine.question import Answer, Question, schema_json, schema_of
 from dagengine.test_case import TestCase, read_field
 
@@ -30,12 +30,12 @@ ASSUMED = (
     f"sentences of {_SENTENCE} tokens, a reason {_REASON} tokens."
 )
 _STAND_IN = "x" * _SENTENCE * _BYTES
-_NOTHING = Asked.exactly(0)
-_READY, _FAILING = Outlook(), Outlook(fails=True)
+_NOTHING = QuestionCount.exactly(0)
+_READY, _FAILING = UnitForecast(), UnitForecast(fails=True)
 
 
 @dataclass(frozen=True, slots=True)
-class Prospect:
+class UnitEstimate:
     """What one unit will do on one case, once it runs.
 
     `keys` identify its questions where they are known word for word. Where they are not, an
@@ -43,18 +43,18 @@ class Prospect:
     of all likely questions and their answers.
     """
 
-    outlook: Outlook = _READY
-    asked: Asked = _NOTHING
+    outlook: UnitForecast = _READY
+    asked: QuestionCount = _NOTHING
     keys: tuple[int, ...] = ()
     input_tokens: float = 0.0
     output_tokens: float = 0.0
     like: int | None = None
 
 
-_IDLE, _FAILS = Prospect(), Prospect(_FAILING)
+_IDLE, _FAILS = UnitEstimate(), UnitEstimate(_FAILING)
 
 
-class Foresight:
+class Lookahead:
     """Looks ahead at cases under one plan."""
 
     def __init__(self, plan: Plan, judges: Sequence[str], items: int) -> None:
@@ -63,13 +63,13 @@ class Foresight:
         self._judges = judges
         self._items = items
         self._telling = [_telling(plan, unit) for unit in plan.units]
-        self._constants: dict[int, tuple[Prospect, NodeValue | None]] = {}
+        self._constants: dict[int, tuple[UnitEstimate, NodeValue | None]] = {}
         self._sizes: dict[int, tuple[float, float]] = {}
 
-    def look(self, case: TestCase, wanted: Sequence[int]) -> dict[int, Prospect]:
+    def look(self, case: TestCase, wanted: Sequence[int]) -> dict[int, UnitEstimate]:
         """A prospect for each unit wanted (what they read is wanted, too)."""
         known: dict[int, NodeValue] = {}
-        found: dict[int, Prospect] = {}
+        found: dict[int, UnitEstimate] = {}
         likes: dict[int, int] = {}
         fields = {path: read_field(case, path) for path in self._plan.fields}
         marks = {path: _mark(value) for path, value in fields.items()}
@@ -103,7 +103,7 @@ class Foresight:
         case: TestCase,
         values: Mapping[str, Any],
         known: Mapping[int, NodeValue],
-    ) -> tuple[Prospect, NodeValue | None]:
+    ) -> tuple[UnitEstimate, NodeValue | None]:
         fields = tuple([(path, values[path]) for path in unit.reads])
         if any([value is None for _, value in fields]):  # noqa: C419 - faster for these few
             return _FAILS, None
@@ -119,7 +119,7 @@ class Foresight:
         asked = unit.node.asked({**dict(fields), **inputs}, self._items)
         return self._guessed(unit, given, asked), None
 
-    def _known(self, unit: Unit, given: Given) -> tuple[Prospect, NodeValue | None]:
+    def _known(self, unit: Unit, given: Given) -> tuple[UnitEstimate, NodeValue | None]:
         """A unit that reads nothing but what is known."""
         asked = unit.node.asked(dict((*given.fields, *given.inputs)), self._items)
         if not (asked.most == 0 or unit.node.asks) or not self._telling[unit.index]:
@@ -133,37 +133,39 @@ class Foresight:
             return _FAILS, None
         return self._worded(unit, asked, first), None
 
-    def _decided(self, unit: Unit, value: NodeValue) -> tuple[Prospect, NodeValue | None]:
+    def _decided(self, unit: Unit, value: NodeValue) -> tuple[UnitEstimate, NodeValue | None]:
         branches = self._plan.slots[unit.slots[0]].branches
         declared = any(type(v) is type(value.verdict) and v == value.verdict for v in branches)
         if branches and not declared:
             return _FAILS, None
-        return Prospect(Outlook(verdict=value.verdict)) if branches else _IDLE, value
+        return UnitEstimate(UnitForecast(verdict=value.verdict)) if branches else _IDLE, value
 
-    def _worded(self, unit: Unit, asked: Asked, questions: Sequence[Question[Any]]) -> Prospect:
+    def _worded(
+        self, unit: Unit, asked: QuestionCount, questions: Sequence[Question[Any]]
+    ) -> UnitEstimate:
         """A unit whose first questions are known word for word."""
         judge = self._judges[unit.judges[0]]
         sizes = [question_tokens(question, self._items) for question in questions]
         share = asked.likely / len(sizes)
         whole = asked.least == asked.most == len(sizes)
-        return Prospect(
-            Outlook(asked.in_a_row),
+        return UnitEstimate(
+            UnitForecast(asked.in_a_row),
             asked,
             tuple(hash((judge, _identity(q))) for q in questions) if whole else (),
             share * sum(size for size, _ in sizes),
             share * sum(size for _, size in sizes),
         )
 
-    def _guessed(self, unit: Unit, given: Given, asked: Asked) -> Prospect:
+    def _guessed(self, unit: Unit, given: Given, asked: QuestionCount) -> UnitEstimate:
         """A unit whose questions depend on what a judge will say."""
         if asked.most == 0:
             return _IDLE
         if not unit.node.asks:
-            return Prospect(Outlook(1), asked)
+            return UnitEstimate(UnitForecast(1), asked)
         around, answer = self._size(unit, given)
         read = sum(text_tokens(str(value)) for _, value in given.fields)
         tokens = asked.likely * (around + read), asked.likely * answer
-        return Prospect(Outlook(asked.in_a_row), asked, (), *tokens)
+        return UnitEstimate(UnitForecast(asked.in_a_row), asked, (), *tokens)
 
     def _size(self, unit: Unit, given: Given) -> tuple[float, float]:
         """Tokens of one question besides the case's fields, and of its answer.

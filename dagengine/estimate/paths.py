@@ -1,6 +1,6 @@
 """The paths that one metric may take through a case, found by driving the scheduler. Pure.
 
-What a unit will do is foretold by its `Outlook`; only verdicts that nobody can know yet
+What a unit will do is foretold by its `UnitForecast`; only verdicts that nobody can know yet
 fork a path. Verdicts that lead to the same nodes are one fork: which score they end in
 makes no difference to what is asked.
 """
@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 
 from dagengine.compiler.plan import Plan
 from dagengine.execution.scheduler import CaseState
-from dagengine.graph.node import NodeValue
+from dagengine.graph.values import NodeValue
 from dagengine.results import Failure, OutcomeKind, Verdict
 
 # Beyond this number of paths bounds are taken from the graph, and likelihoods from a sample.
@@ -25,7 +25,7 @@ Odds = Mapping[tuple[str, str], Mapping[Verdict, float]]
 
 
 @dataclass(frozen=True, slots=True)
-class Outlook:
+class UnitForecast:
     """What a unit will do when it runs: fail, decide, or keep its readers waiting.
 
     `rounds` counts the questions put one after the other (0: it waits for nobody);
@@ -101,7 +101,7 @@ class Walker:
             {m.index: _FORETOLD for m in plan.metrics if m is not metric} for metric in plan.metrics
         ]
 
-    def paths(self, metric: int, outlooks: Mapping[int, Outlook]) -> Paths:
+    def paths(self, metric: int, outlooks: Mapping[int, UnitForecast]) -> Paths:
         """All paths of one metric; `outlooks` has every unit of it."""
         merged: dict[tuple[frozenset[int], int, bool], Path] = {}
         waiting: list[tuple[int, ...]] = [()]
@@ -113,7 +113,7 @@ class Walker:
                 return _exact(tuple(merged.values()))
         return self._sampled(metric, outlooks)
 
-    def _sampled(self, metric: int, outlooks: Mapping[int, Outlook]) -> Paths:
+    def _sampled(self, metric: int, outlooks: Mapping[int, UnitForecast]) -> Paths:
         merged: dict[tuple[frozenset[int], int, bool], Path] = {}
         dice = random.Random(0)
         for _ in range(SAMPLE):
@@ -159,7 +159,7 @@ class _Drive:
 
     walker: Walker
     metric: int
-    outlooks: Mapping[int, Outlook]
+    outlooks: Mapping[int, UnitForecast]
     choose: Choose
     state: CaseState = field(init=False)
     now: int = 0

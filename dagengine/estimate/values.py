@@ -16,22 +16,22 @@ Prices = Mapping[str, tuple[float, float]]
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class Bounds:
     """A number of questions: at least, likely, at most (None: no bound is known)."""
 
     least: int = 0
     likely: float = 0.0
     most: int | None = 0
 
-    def __add__(self, other: Span) -> Span:
+    def __add__(self, other: Bounds) -> Bounds:
         most = None if self.most is None or other.most is None else self.most + other.most
-        return Span(self.least + other.least, self.likely + other.likely, most)
+        return Bounds(self.least + other.least, self.likely + other.likely, most)
 
     def __contains__(self, count: int) -> bool:
         return self.least <= count and (self.most is None or count <= self.most)
 
 
-NO_QUESTIONS = Span()
+NO_QUESTIONS = Bounds()
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class NodeEstimate:
     node: str
     kind: str
     judge: int
-    asked: Span
+    asked: Bounds
     equal: float
     input_tokens: float
     output_tokens: float
@@ -75,8 +75,8 @@ class MetricEstimate:
 
     metric: str
     cases: int
-    asked: Span
-    case: Span
+    asked: Bounds
+    case: Bounds
     nodes: tuple[NodeEstimate, ...]
     worst: WorstPath
     exact: bool
@@ -101,8 +101,8 @@ class Estimate:
     """
 
     cases: int
-    asked: Span
-    calls: Span
+    asked: Bounds
+    calls: Bounds
     depth: int
     metrics: tuple[MetricEstimate, ...]
     judges: tuple[JudgeEstimate, ...]

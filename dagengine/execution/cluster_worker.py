@@ -50,7 +50,7 @@ class Job:
         engine = Engine(
             metrics, {"app": app, "model": model, "limits": self.limits, "store": self.store}
         )
-        engine.know(pickle.loads(self.constants) if self.constants else {})
+        engine.preload(pickle.loads(self.constants) if self.constants else {})
         return engine
 
 

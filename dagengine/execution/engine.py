@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
+import gc
 import os
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager, nullcontext
+from collections.abc import (
+    AsyncIterable,
+    AsyncIterator,
+    Callable,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
+from contextlib import asynccontextmanager, contextmanager, nullcontext
 from typing import Any, TypedDict
 
-from dagengine.compiler.plan import HasSpec, Plan, compile_metrics
+from dagengine.compiler.lowering import compile_metrics
+from dagengine.compiler.plan import Plan
 from dagengine.data.cases import AsyncCases, Cases, Item, read_cases
-from dagengine.data.golden import CASE_OF, GOLDEN_TYPES, App, as_app
+from dagengine.data.golden import CASE_OF, GOLDEN_TYPES
 from dagengine.errors import GraphError, InputError, Problem
-from dagengine.execution.collecting import rare_collections
-from dagengine.execution.run_once import Constants, Outcome
+from dagengine.execution.app import App, as_app
+from dagengine.execution.run_once import Outcome, RunOnce
 from dagengine.execution.runner import Runner
 from dagengine.gateway.gateway import Gateway, Sink
 from dagengine.gateway.limits import DEFAULT_LIMITS, Limits
+from dagengine.graph.graph import Metric
 from dagengine.judges import as_judge, open_judges
 from dagengine.question import Judge
 from dagengine.results import CaseResult, Totals
@@ -52,7 +63,7 @@ class Engine:
     Raises GraphError or InputError, before anything is asked, for what cannot work.
     """
 
-    def __init__(self, metrics: Sequence[HasSpec], settings: Settings) -> None:
+    def __init__(self, metrics: Sequence[Metric], settings: Settings) -> None:
         if not isinstance(metrics, Sequence) or not metrics:
             raise InputError(f"metrics must be a list of at least one metric, got {metrics!r:.80}")
         self.plan = compile_metrics(metrics)
@@ -65,7 +76,7 @@ class Engine:
         self._sink = settings.get("on_attempt")
         self._spans = NO_SPANS if tracer is None else Spans(tracer)
         self._gateway = Gateway(self._limits, self._sink, spans=self._spans)
-        self._constants = Constants(self.plan)
+        self._constants = RunOnce(self.plan)
 
     @property
     def totals(self) -> Totals:
@@ -86,7 +97,7 @@ class Engine:
         try:
             async with store.open() if store else nullcontext() as stored, open_judges(needed):
                 self._gateway = Gateway(self._limits, self._sink, stored, self._spans)
-                self._gateway.expect(needed)
+                self._gateway.check_prices(needed)
                 yield
         except BaseExceptionGroup as group:
             raise _only(group) from None
@@ -94,16 +105,16 @@ class Engine:
     async def constants(self) -> dict[int, Outcome]:
         """What nodes say that no case reaches, asked now, by the number of their unit.
 
-        For `know` in an engine of the same metrics, elsewhere. In a replay it is nothing: the
+        For `preload` in an engine of the same metrics, elsewhere. In a replay it is nothing: the
         file of answers says the same to everybody.
         """
         if self._store is not None and self._store.replay:
             return {}
         return await self._constants.every(self._judges, self._gateway)
 
-    def know(self, constants: Mapping[int, Outcome]) -> None:
+    def preload(self, constants: Mapping[int, Outcome]) -> None:
         """Take what `constants` gave as one's own."""
-        self._constants.know(constants)
+        self._constants.preload(constants)
 
     async def run(
         self,
@@ -190,3 +201,27 @@ def check_judges(plan: Plan, judges: Sequence[Judge]) -> None:
             problems.append(Problem("judge-capability", f"node {unit.name!r}", message, hint))
     if problems:
         raise GraphError(problems)
+
+
+# New objects before the collector looks at them. Its own 700 are one case's: it would look
+# through everything again and again, and no call goes out or comes in meanwhile.
+_MANY = 50_000
+
+
+@contextmanager
+def rare_collections() -> Iterator[None]:
+    """Have the collector work rarely, unless somebody has set it to that already.
+
+    It holds for the whole process, so it is taken back at the end. Of several runs at the
+    same time the first one to begin sets it, and takes it back when it ends.
+    """
+    young, *older = gc.get_threshold()
+    if not 0 < young < _MANY:  # 0 is off
+        yield
+        return
+    gc.set_threshold(_MANY, *older)
+    try:
+        yield
+    finally:
+        if gc.get_threshold()[0] == _MANY:
+            gc.set_threshold(young, *older)

@@ -11,12 +11,13 @@ import anyio
 import sniffio
 from anyio.from_thread import start_blocking_portal
 
-from dagengine.compiler.plan import HasSpec, Plan
+from dagengine.compiler.plan import Plan
 from dagengine.data.cases import AsyncCases, Cases
 from dagengine.errors import InputError
 from dagengine.execution.engine import Engine, Settings, Source
 from dagengine.execution.interrupts import has_signals, interruptible
 from dagengine.gateway.limits import DEFAULT_LIMITS, Limits
+from dagengine.graph.graph import Metric
 from dagengine.report.progress import progress_bar
 from dagengine.report.tables import print_table
 from dagengine.report.tally import Tally
@@ -57,7 +58,7 @@ def _inside_a_loop() -> bool:
 
 async def stream(
     test_cases: Source,
-    metrics: Sequence[HasSpec],
+    metrics: Sequence[Metric],
     on_row: Callable[[CaseResult], None],
     **settings: Unpack[Settings],
 ) -> Totals:
@@ -88,7 +89,7 @@ async def _run(
 
 async def a_evaluate(
     test_cases: Source,
-    metrics: Sequence[HasSpec],
+    metrics: Sequence[Metric],
     *,
     show: bool = True,
     on_row: Callable[[CaseResult], None] | None = None,
@@ -120,7 +121,7 @@ async def a_evaluate(
 
 def evaluate(
     test_cases: Source,
-    metrics: Sequence[HasSpec],
+    metrics: Sequence[Metric],
     *,
     show: bool = True,
     on_row: Callable[[CaseResult], None] | None = None,
@@ -132,7 +133,7 @@ def evaluate(
 
 def assert_test(
     test_case: TestCase,
-    metrics: Sequence[HasSpec],
+    metrics: Sequence[Metric],
     run_async: bool = True,
     *,
     model: Any = None,

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from dagengine.compiler.plan import Plan, PlanSlot
-from dagengine.graph.node import NodeValue
+from dagengine.graph.values import NodeValue
 from dagengine.results import Failure, MetricResult, OutcomeKind, Step, Verdict, step_output
 
 Values = Mapping[int, NodeValue]

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import anyio
+from pydantic import BaseModel
 
 from dagengine.compiler.plan import Unit
 from dagengine.errors import JudgeError, MissingFieldError, NotApplicableError, UnparseableError
-from dagengine.execution.reasons import Ask, together
 from dagengine.gateway.gateway import Gateway, is_cancelled
-from dagengine.graph.node import Given, NodeValue, Poll
-from dagengine.graph.panel import Ballot
-from dagengine.question import Judge
+from dagengine.graph.panel import Ballot, Poll
+from dagengine.graph.values import Given, NodeValue
+from dagengine.question import NO_USAGE, Answer, Judge, Question
 from dagengine.results import Failure, OutcomeKind
+
+T = TypeVar("T", bound=BaseModel)
+X = TypeVar("X")
+R = TypeVar("R")
 
 
 def judged(
@@ -23,10 +27,10 @@ def judged(
 ) -> Coroutine[Any, Any, NodeValue | Failure]:
     """The outcome of one run of a node, or of all that its panel wants."""
     if unit.node.panel is None:
-        return _isolated(unit, Ask(gateway, judges[unit.judges[0]]), given)
+        return _isolated(unit, GatewayAsk(gateway, judges[unit.judges[0]]), given)
 
     async def cast(_: int, ballot: Ballot) -> NodeValue | Failure:
-        ask = Ask(gateway, judges[unit.judges[ballot.judge]], ballot)
+        ask = GatewayAsk(gateway, judges[unit.judges[ballot.judge]], ballot)
         return await _isolated(unit, ask, given)
 
     return _polled(unit.node.panel.poll(), cast)
@@ -44,7 +48,7 @@ async def _polled(poll: Poll, cast: Callable[[int, Ballot], Awaitable[Any]]) -> 
             return result
 
 
-async def _isolated(unit: Unit, ask: Ask, given: Callable[[], Given]) -> NodeValue | Failure:
+async def _isolated(unit: Unit, ask: GatewayAsk, given: Callable[[], Given]) -> NodeValue | Failure:
     """What a unit gave, or how it failed. The one place that isolates a node."""
     try:
         value = await unit.node.work(given(), ask)
@@ -65,3 +69,59 @@ async def _isolated(unit: Unit, ask: Ask, given: Callable[[], Given]) -> NodeVal
         return Failure(OutcomeKind.CODE_ERROR, unit.name, message)
     except (Exception, SystemExit) as error:  # noqa: BLE001 - user code may raise anything
         return Failure.of_code(error, unit.name)
+
+
+class GatewayAsk:
+    """What one running node asks with: a judge of its unit, through the gateway.
+
+    With a `ballot` every question is one vote of several.
+    """
+
+    def __init__(self, gateway: Gateway, judge: Judge, ballot: Ballot | None = None) -> None:
+        self._gateway = gateway
+        self._judge = judge
+        self._ballot = ballot
+        self.usage = NO_USAGE
+        self.answers: list[str] = []
+
+    async def __call__(self, question: Question[T]) -> Answer[T]:
+        return self._noted(await self._ask(question))
+
+    async def _ask(self, question: Question[T], place: int | None = None) -> Answer[T]:
+        if self._ballot is not None:
+            question = self._ballot.question(question, place)
+        return await self._gateway.ask(self._judge, question)
+
+    def _noted(self, answer: Answer[T]) -> Answer[T]:
+        self.usage += answer.usage
+        self.answers.append(answer.raw)
+        return answer
+
+    async def each(self, questions: Sequence[Question[T]]) -> list[Answer[T]]:
+        """All at once. The failure reported is that of the first question that failed."""
+
+        async def one(place: int, question: Question[T]) -> Answer[T] | JudgeError:
+            try:
+                return await self._ask(question, place)
+            except JudgeError as error:
+                return error
+
+        answers = await together(one, questions)
+        for answer in answers:
+            if isinstance(answer, JudgeError):
+                raise answer
+        # Noted in the order of the questions, not in that of the answers.
+        return [self._noted(answer) for answer in cast("list[Answer[T]]", answers)]
+
+
+async def together(work: Callable[[int, X], Awaitable[R]], things: Sequence[X]) -> list[R]:
+    """What `work` makes of every (place, thing), all at once."""
+    results: dict[int, R] = {}
+
+    async def one(place: int, thing: X) -> None:
+        results[place] = await work(place, thing)
+
+    async with anyio.create_task_group() as group:
+        for place, thing in enumerate(things):
+            group.start_soon(one, place, thing)
+    return [results[place] for place in range(len(things))]

@@ -13,7 +13,7 @@ from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 
 from dagengine.compiler.plan import Plan, unsupported
-from dagengine.graph.node import NodeValue
+from dagengine.graph.values import NodeValue
 
 Precedence = tuple[int, ...]
 # At one precedence: what becomes live may still support a tangle that has lost a cause.

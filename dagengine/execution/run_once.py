@@ -11,8 +11,8 @@ from dagengine.compiler.plan import Plan, Unit
 from dagengine.errors import DagengineError
 from dagengine.execution.node_run import judged
 from dagengine.gateway.gateway import Gateway
-from dagengine.gateway.single_flight import Flights
-from dagengine.graph.node import Given, NodeValue
+from dagengine.gateway.single_flight import SingleFlight
+from dagengine.graph.values import Given, NodeValue
 from dagengine.question import Judge
 from dagengine.results import Failure, OutcomeKind
 
@@ -21,7 +21,7 @@ Outcome = NodeValue | Failure
 _PASSING = frozenset({OutcomeKind.PROVIDER_ERROR, OutcomeKind.TIMEOUT})
 
 
-class Constants:
+class RunOnce:
     """Outcomes of the constant units of one plan, each made when it is first wanted.
 
     A failure that may pass is handed to those who waited for it, and not kept.
@@ -29,9 +29,9 @@ class Constants:
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
-        self._flights: Flights[Outcome] = Flights(len(plan.units) + 1)
+        self._flights: SingleFlight[Outcome] = SingleFlight(len(plan.units) + 1)
 
-    def know(self, outcomes: Mapping[int, Outcome]) -> None:
+    def preload(self, outcomes: Mapping[int, Outcome]) -> None:
         """Take outcomes, by the number of their unit, that another process made."""
         for number, outcome in outcomes.items():
             self._flights.keep(number, outcome)

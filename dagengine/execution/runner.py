@@ -19,16 +19,16 @@ import anyio
 import anyio.lowlevel
 
 from dagengine.compiler.plan import Plan, Unit
-from dagengine.data.golden import App, ConversationalGolden, Golden
+from dagengine.data.golden import ConversationalGolden, Golden
 from dagengine.errors import MissingFieldError
-from dagengine.execution.app import completed
-from dagengine.execution.node_run import judged
-from dagengine.execution.reasons import Ask, reason_question, wants_reason, write_reason
-from dagengine.execution.run_once import Constants
+from dagengine.execution.app import App, completed
+from dagengine.execution.node_run import GatewayAsk, judged
+from dagengine.execution.reasons import reason_question, wants_reason, write_reason
+from dagengine.execution.run_once import RunOnce
 from dagengine.execution.scheduler import CaseState
 from dagengine.execution.sources import FedSource, PulledSource, Source
 from dagengine.gateway.gateway import Gateway
-from dagengine.graph.node import Given, NodeValue
+from dagengine.graph.values import Given, NodeValue
 from dagengine.question import Judge
 from dagengine.results import CaseResult, Failure, MetricResult, OutcomeKind
 from dagengine.test_case import InvalidCase, TestCase, case_label, read_field
@@ -72,7 +72,7 @@ class Runner:
         app: App | None = None,
         *,
         spans: NoSpans = NO_SPANS,
-        constants: Constants | None = None,
+        constants: RunOnce | None = None,
         first: int = 0,
     ) -> None:
         """`judges` stand in the order of `plan.models`; `emit` gets rows in order.
@@ -86,7 +86,7 @@ class Runner:
         self._gateway = gateway
         self._emit = emit
         self._judges = judges
-        self._constants = constants or Constants(plan)
+        self._constants = constants or RunOnce(plan)
         self._source: Source[Item] = PulledSource(())
         self._heap: list[tuple[int, tuple[bool, int], int, _Run]] = []
         self._goldens: deque[tuple[int, Golden | ConversationalGolden]] = deque()
@@ -133,7 +133,7 @@ class Runner:
         if self._over:
             self._wake_all()
         else:
-            self._call_help()
+            self._wake_worker()
 
     def _spawn(self) -> None:
         self._workers += 1
@@ -167,7 +167,7 @@ class Runner:
         while not self._heap and not self._goldens:
             if len(self._waiting) >= _REORDER or self._app_is_busy() or not self._admit():
                 return None
-        self._call_help()
+        self._wake_worker()
         if self._goldens:
             return partial(self._complete, *self._goldens.popleft())
         _, _, unit, run = heapq.heappop(self._heap)
@@ -176,7 +176,7 @@ class Runner:
     def _app_is_busy(self) -> bool:
         return self._app is not None and self._completing >= self._app.max_in_flight
 
-    def _call_help(self) -> None:
+    def _wake_worker(self) -> None:
         """Have one more worker look for work while there may be some."""
         if self._heap or self._source.ready:
             if self._idle:
@@ -274,7 +274,7 @@ class Runner:
             run.scopes[unit.index] = scope
             with self._spans.node(run.span, unit.name, unit.node.kind) as span:
                 outcome = await self._outcome(run, unit)
-                self._spans.came(span, outcome)
+                self._spans.record(span, outcome)
         del run.scopes[unit.index]
         if run.state.finished:
             return
@@ -323,14 +323,14 @@ class Runner:
                 results[metric.index] = await write_reason(result, question, ask, run.deadline)
         return tuple(results)
 
-    def _ask_for(self, scope: int) -> Ask:
+    def _ask_for(self, scope: int) -> GatewayAsk:
         model = self._plan.scopes[scope].spec.model
         place = next(
             i
             for i, known in enumerate(self._plan.models)
             if known is model or (isinstance(model, str) and known == model)
         )
-        return Ask(self._gateway, self._judges[place])
+        return GatewayAsk(self._gateway, self._judges[place])
 
     def _close(self, index: int, label: str, results: tuple[MetricResult, ...]) -> None:
         """Hand out the row, and those that waited for it."""
@@ -342,4 +342,4 @@ class Runner:
         if self._over:
             self._wake_all()
         else:
-            self._call_help()
+            self._wake_worker()

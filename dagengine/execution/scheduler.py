@@ -15,7 +15,7 @@ from dataclasses import replace
 from dagengine.compiler.plan import Plan, PlanSlot, unsupported
 from dagengine.execution.grading import failed_result, grade, metric_result, strict_score
 from dagengine.execution.precedence import Ruling, rule
-from dagengine.graph.node import NodeValue
+from dagengine.graph.values import NodeValue
 from dagengine.results import Failure, MetricResult, OutcomeKind
 
 _UNKNOWN, _LIVE, _DEAD = 0, 1, 2
@@ -44,13 +44,13 @@ class CaseState:
         self._scope_left = [len(scope.slots) for scope in plan.scopes]
         self._failures: dict[int, Failure] = {}  # by slot
         self._rulings: dict[int, Ruling] = {}  # by metric, once something has failed
-        self._news: set[int] = set()  # failing metrics to rule on anew
+        self._to_rule: set[int] = set()  # failing metrics to rule on anew
         self._results: dict[int, MetricResult] = {}
         # Slots to work through: made live, with one source settled, with one or all causes lost.
         self._made_live: list[int] = []
         self._source_done: list[int] = []
         self._cause_lost: list[int] = []
-        self._dying: list[int] = []  # parts of a nested metric that is dead
+        self._to_kill: list[int] = []  # parts of a nested metric that is dead
         for metric in plan.metrics:
             if missing and metric.index in missing:
                 why = missing[metric.index]
@@ -114,12 +114,12 @@ class CaseState:
                 self._become_live(self._made_live.pop())
             elif self._source_done:
                 self._source_settled(self._source_done.pop())
-            elif self._dying:
-                self._lose_all(self._dying.pop())
+            elif self._to_kill:
+                self._lose_all(self._to_kill.pop())
             # After all that is live is known to be: it may still support a tangle.
             elif self._cause_lost:
                 self._lose_cause(self._cause_lost.pop())
-            elif self._news:
+            elif self._to_rule:
                 self._rule()
             else:
                 return
@@ -159,7 +159,7 @@ class CaseState:
         self._live[number] = _DEAD
         self._cause_lost += (*slot.activates, *slot.targets)
         if slot.nested >= 0:
-            self._dying += self.plan.scopes[slot.nested].slots
+            self._to_kill += self.plan.scopes[slot.nested].slots
         self._settle(number)
 
     def _source_settled(self, number: int) -> None:
@@ -225,7 +225,7 @@ class CaseState:
         if not self._left[slot.metric]:
             self._results[slot.metric] = metric_result(self.plan, slot.metric, self.values)
         elif slot.metric in self._rulings and number in self._rulings[slot.metric].pending:
-            self._news.add(slot.metric)
+            self._to_rule.add(slot.metric)
 
     def _close(self, scope: int) -> None:
         """All slots of a nested metric are settled: its result is its owner's value."""
@@ -244,12 +244,12 @@ class CaseState:
         slot = self.plan.slots[number]
         self._failures[number] = failure
         if slot.metric not in self._results:
-            self._news.add(slot.metric)
+            self._to_rule.add(slot.metric)
 
     def _rule(self) -> None:
         """Decide what failing metrics still need, start that, and stop the rest."""
-        news, self._news = sorted(self._news), set()
-        for metric in news:
+        to_rule, self._to_rule = sorted(self._to_rule), set()
+        for metric in to_rule:
             ready = {
                 number
                 for number in self.plan.metrics[metric].slots

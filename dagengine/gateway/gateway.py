@@ -14,17 +14,16 @@ import tenacity
 from pydantic import BaseModel
 
 from dagengine.errors import JudgeError, JudgeTimeoutError, ProviderError, UnparseableError
-from dagengine.gateway.budget import Budget
-from dagengine.gateway.estimates import Estimates
+from dagengine.gateway.budget import Budget, Estimates
 from dagengine.gateway.limiter import Call, Lane, Limiter
 from dagengine.gateway.limits import DEFAULT_LIMITS as DEFAULT_LIMITS
 from dagengine.gateway.limits import Limits as Limits
 from dagengine.gateway.prices import Price
-from dagengine.gateway.prompt_cache import Prefixes
-from dagengine.gateway.single_flight import Flights
+from dagengine.gateway.prompt_cache import PromptCacheOrder
+from dagengine.gateway.single_flight import SingleFlight
 from dagengine.question import NO_USAGE, Answer, Judge, Question, Usage, durable_identity
 from dagengine.results import Attempt, OutcomeKind, Totals
-from dagengine.store.answers import Answers
+from dagengine.store.answers import OpenStore
 from dagengine.tracing import NO_SPANS, NoSpans
 
 T = TypeVar("T", bound=BaseModel)
@@ -57,7 +56,7 @@ class Gateway:
         self,
         limits: Limits = DEFAULT_LIMITS,
         sink: Sink | None = None,
-        stored: Answers | None = None,
+        stored: OpenStore | None = None,
         spans: NoSpans = NO_SPANS,
     ) -> None:
         self.limits = limits
@@ -65,10 +64,10 @@ class Gateway:
         self._stored = stored
         self._spans = spans
         self._cached = 0
-        self._flights: Flights[Answer[Any]] = Flights(limits.remembered, _weight)
+        self._flights: SingleFlight[Answer[Any]] = SingleFlight(limits.remembered, _weight)
         # What a store holds it finds again: only the latest answers are worth their memory.
         recent = min(limits.remembered, _RECENT)
-        self._stored_flights: Flights[Answer[Any]] = Flights(recent, _weight)
+        self._stored_flights: SingleFlight[Answer[Any]] = SingleFlight(recent, _weight)
         self._limiter = Limiter(limits.max_in_flight)
         self._budget = Budget(limits)
         self._desks: dict[str, _Desk] = {}
@@ -76,7 +75,7 @@ class Gateway:
         self._retrying = tenacity.AsyncRetrying(
             wait=tenacity.wait_random_exponential(limits.backoff, limits.max_backoff)
         )
-        self._prefixes = Prefixes()
+        self._prefixes = PromptCacheOrder()
         self._estimating = limits.budget is not None or limits.tokens_per_minute is not None
         self._asked = self._calls = self._retried = self._failed = 0
         self._usage = Usage()
@@ -96,7 +95,7 @@ class Gateway:
             in_flight=self._limiter.in_flight,
         )
 
-    def expect(self, judges: Iterable[Judge]) -> None:
+    def check_prices(self, judges: Iterable[Judge]) -> None:
         """Raise InputError when a budget cannot be kept because a price is not known."""
         for judge in judges:
             self._desk(judge)

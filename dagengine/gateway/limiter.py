@@ -14,7 +14,7 @@ from dagengine.errors import JudgeTimeoutError, ProviderError, RefusedError, Unp
 from dagengine.gateway.adaptive_concurrency import START, Concurrency
 from dagengine.gateway.circuit_breaker import Breaker
 from dagengine.gateway.limits import Limits
-from dagengine.gateway.rate_limit import Pace
+from dagengine.gateway.rate_limit import RateLimit
 
 _OVERLOAD = frozenset({429, 502, 503, 504, 529})
 
@@ -43,8 +43,8 @@ class Lane:
         self.waiting: deque[Call] = deque()
         self._paused_until = -math.inf
         requests, tokens = limits.requests_per_minute, limits.tokens_per_minute
-        self._requests = None if requests is None else Pace(requests)
-        self._tokens = None if tokens is None else Pace(tokens)
+        self._requests = None if requests is None else RateLimit(requests)
+        self._tokens = None if tokens is None else RateLimit(tokens)
 
     def opens_at(self) -> float:
         """When a call may start at the earliest, whatever the number under way."""

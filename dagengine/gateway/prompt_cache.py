@@ -37,7 +37,7 @@ def prefix_of(messages: Sequence[Message]) -> bytes | None:
     return None
 
 
-class Prefixes:
+class PromptCacheOrder:
     """Which beginnings of prompts are warm, and which are being warmed by a first call."""
 
     def __init__(self) -> None:

@@ -7,7 +7,7 @@ import math
 _BURST = 1.0  # seconds' worth that may start at once
 
 
-class Pace:
+class RateLimit:
     """A rate as the time at which everything that has started would be paid for.
 
     (The generic cell rate algorithm, ITU-T I.371: a leaky bucket in one number.) A single

@@ -28,7 +28,7 @@ def _one(_: object) -> int:
     return 1
 
 
-class Flights(Generic[V]):
+class SingleFlight(Generic[V]):
     """Keeps results of at most `size` in total weight, least recently used out first.
 
     Every result weighs 1 unless `weigh` says otherwise; one that alone is too heavy is not

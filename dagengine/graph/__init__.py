@@ -1,8 +1,9 @@
 """What people build graphs from: nodes, what they read, where verdicts lead."""
 
+from dagengine.graph.decision import VerdictNode
 from dagengine.graph.graph import Graph, MetricSpec
 from dagengine.graph.list_nodes import MapNode, VerdictListNode
-from dagengine.graph.node import BaseNode, Judgement, NodeValue, VerdictNode
+from dagengine.graph.node import BaseNode
 from dagengine.graph.nodes import (
     BinaryJudgementNode,
     CodeNode,
@@ -11,6 +12,7 @@ from dagengine.graph.nodes import (
     RatingNode,
     TaskNode,
 )
+from dagengine.graph.values import Judgement, NodeValue
 
 __all__ = [
     "BaseNode",

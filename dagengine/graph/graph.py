@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import networkx as nx
 
 from dagengine.errors import InputError
-from dagengine.graph.node import BaseNode, VerdictNode
+from dagengine.graph.node import BaseNode
 
 Combine = Literal["last", "min", "max", "mean", "error"]
 
@@ -47,8 +47,6 @@ class Graph:
 def neighbours(node: BaseNode) -> list[BaseNode]:
     """Nodes that `node` mentions: successors, verdict targets, inputs."""
     targets = [branch.target for branch in node.branches()]
-    if isinstance(node, VerdictNode):
-        targets.append(node.child)
     mentioned = [*node.successors(), *targets, *node.inputs]
     return [other for other in mentioned if isinstance(other, BaseNode)]
 
@@ -88,3 +86,10 @@ class MetricSpec:
     judged_reason: bool = False
     reason_if_perfect: bool = True
     reason_wording: Callable[[float, str], str] | None = None
+
+
+@runtime_checkable
+class Metric(Protocol):
+    """Anything that can say what it is made of."""
+
+    def spec(self) -> MetricSpec: ...

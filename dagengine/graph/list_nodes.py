@@ -10,19 +10,16 @@ from typing import Any, Literal, TypeVar, cast
 from pydantic import BaseModel
 
 from dagengine.errors import InputError
-from dagengine.graph.node import Ask, Asked, Asking, BaseNode, Given, Judgement, NodeValue
-from dagengine.prompts.evidence import (
-    Evidence,
-    PromptTemplate,
-    as_text,
+from dagengine.graph.node import AskingNode, BaseNode
+from dagengine.graph.values import Ask, Given, Judgement, NodeValue, QuestionCount
+from dagengine.prompts.answer_types import judgement_type, list_type, output_of, output_type
+from dagengine.prompts.evidence import Evidence, as_text
+from dagengine.prompts.instructions import (
     judgement_instructions,
-    judgement_type,
     list_instructions,
-    list_type,
-    output_of,
-    output_type,
     task_instructions,
 )
+from dagengine.prompts.template import PromptTemplate
 from dagengine.question import DEFAULT_OPTIONS, Options, Parser, Question, schema_of
 from dagengine.test_case import LLMTestCaseParams, field_name
 
@@ -40,7 +37,7 @@ def judgement_of(answer: BaseModel) -> Judgement:
     return Judgement(verdict=found.verdict, reason=found.reason)
 
 
-class _OverNode(Asking):
+class _OverNode(AskingNode):
     """A node that goes over a list: the output of a node, or a field of the case."""
 
     def __init__(
@@ -140,12 +137,12 @@ class MapNode(_OverNode):
     def _judges_items(self) -> bool:
         return self.answer is bool or isinstance(self.answer, tuple)
 
-    def questions(self, known: Mapping[str, Any], items: int) -> Asked:
+    def questions(self, known: Mapping[str, Any], items: int) -> QuestionCount:
         count = self._count(known)
         if count is not None:
-            return Asked.exactly(count)
+            return QuestionCount.exactly(count)
         most = self._most_items()
-        return Asked(0, items if most is None else min(items, most), most)
+        return QuestionCount(0, items if most is None else min(items, most), most)
 
     async def run(self, given: Given, ask: Ask) -> NodeValue:
         items, rest = self._split(given)
@@ -230,14 +227,14 @@ class VerdictListNode(_OverNode):
     def vote(self) -> Literal["verdicts"]:
         return "verdicts"
 
-    def questions(self, known: Mapping[str, Any], items: int) -> Asked:
+    def questions(self, known: Mapping[str, Any], items: int) -> QuestionCount:
         count = self._count(known)
         if count is not None:
-            return Asked.exactly(self._calls(count))
+            return QuestionCount.exactly(self._calls(count))
         most = self._most_items()
         likely = self._calls(items if most is None else min(items, most))
         whole = self.per_call is None
-        return Asked(0, likely, 1 if whole else None if most is None else self._calls(most))
+        return QuestionCount(0, likely, 1 if whole else None if most is None else self._calls(most))
 
     def _calls(self, count: int) -> int:
         """The number of questions about `count` items."""

@@ -1,170 +1,29 @@
-"""What every node has, and what a node meets when it runs."""
+"""What every node has: what it reads, where it leads, what it asks."""
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Protocol, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 
 from dagengine.errors import InputError
-from dagengine.graph.panel import Ballot
-from dagengine.prompts.evidence import Evidence, PromptTemplate, as_text, evidence_of, messages_for
+from dagengine.graph.panel import Panel
+from dagengine.graph.values import Ask, Given, NodeValue, QuestionCount, Work
+from dagengine.prompts.evidence import Evidence
+from dagengine.prompts.instructions import messages_for
+from dagengine.prompts.template import PromptTemplate
 from dagengine.question import (
     DEFAULT_OPTIONS,
-    NO_USAGE,
-    Answer,
     Message,
     Options,
     Parser,
     Question,
-    Usage,
 )
-from dagengine.results import Failure, Verdict
 from dagengine.test_case import LLMTestCaseParams, field_name
 
 T = TypeVar("T", bound=BaseModel)
-
-
-class Judgement(BaseModel):
-    """What readers of a judgement node see."""
-
-    model_config = ConfigDict(frozen=True)
-    verdict: Verdict
-    reason: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class NodeValue:
-    """What a node produced: the value its readers see, and what decides or scores.
-
-    `score` lies in [0, 1]; `mode` says how a rating was read; `success` is set by metrics
-    that decide themselves whether they passed; `usage` and `answers` (the judge's words) are
-    noted by the runner. `confidence` is the probability that the judge's tokens gave the
-    verdict, where it is known; `votes` and `voters` are what a panel said (see `Step`).
-    """
-
-    value: Any
-    verdict: Verdict | None = None
-    reason: str | None = None
-    score: float | None = None
-    mode: str | None = None
-    success: bool | None = None
-    usage: Usage = NO_USAGE
-    confidence: float | None = None
-    votes: tuple[Any, ...] = ()
-    voters: tuple[int, ...] = ()
-    answers: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Given:
-    """What a node reads of one case: fields by path, outputs of other nodes by label."""
-
-    fields: tuple[tuple[str, Any], ...]
-    inputs: tuple[tuple[str, Any], ...]
-    case: Any = None
-
-    def evidence(self) -> list[Evidence]:
-        """Everything read, as evidence blocks in a fixed order."""
-        return [
-            piece for label, value in (*self.inputs, *self.fields)
-            for piece in evidence_of(label, value)
-        ]  # fmt: skip
-
-    def texts(self) -> dict[str, str]:
-        """Everything read, by placeholder name; a judgement also as `label.reason`."""
-        texts: dict[str, str] = {}
-        for label, value in (*self.inputs, *self.fields):
-            texts[label] = as_text(value)
-            if isinstance(value, Judgement):
-                texts[label] = str(value.verdict)
-                texts[f"{label}.reason"] = value.reason or ""
-        return texts
-
-    def values(self) -> list[Any]:
-        """Everything read, as the arguments of a code node: fields, then inputs.
-
-        Copies: code that changes its arguments changes nothing for others.
-        """
-        return [_copied(value) for _, value in (*self.fields, *self.inputs)]
-
-
-def _copied(value: Any) -> Any:
-    if value is None or isinstance(value, str | int | float | Judgement):
-        return value
-    if isinstance(value, list):
-        return [_copied(item) for item in value]
-    return copy.deepcopy(value)
-
-
-class Ask(Protocol):
-    """How a running node puts questions to its judge."""
-
-    async def __call__(self, question: Question[T], /) -> Answer[T]: ...
-
-    async def each(self, questions: Sequence[Question[T]], /) -> list[Answer[T]]:
-        """Ask all questions at once; answers in the order of the questions."""
-        ...
-
-
-Work = Callable[[Given, Ask], Coroutine[Any, Any, NodeValue]]
-"""What a node does for one case: its `run`, perhaps with something around it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """How many questions a node puts on one case: at least, likely, at most (None: no bound).
-
-    `in_a_row` of them at most wait for one another; the rest are put at once.
-    """
-
-    least: int
-    likely: float
-    most: int | None
-    in_a_row: int = 1
-
-    @classmethod
-    def exactly(cls, count: int) -> Asked:
-        """A number that is known, all at once."""
-        return cls(count, count, count, min(count, 1))
-
-
-Poll = Generator[Sequence[Ballot], "Sequence[NodeValue | Failure]", "NodeValue | Failure"]
-"""One node on one case: gives the ballots of a round, takes their outcomes, returns the result."""
-
-
-class Panel(Protocol):
-    """Who answers the questions of a node, and how often; plain data and no I/O."""
-
-    @property
-    def models(self) -> tuple[Any, ...]:
-        """The judges as people name them; None is the metric's own."""
-        ...
-
-    @property
-    def label(self) -> str:
-        """What pictures say about it."""
-        ...
-
-    @property
-    def shares(self) -> tuple[float, ...]:
-        """The share of the likely questions that each judge gets."""
-        ...
-
-    def asked(self, asked: Asked) -> Asked:
-        """How many questions become of those of one run of the node."""
-        ...
-
-    def poll(self) -> Poll: ...
-
-
-class Measurable(Protocol):
-    """A metric, as far as a graph needs to know it."""
-
-    def spec(self) -> Any: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,17 +109,17 @@ class BaseNode:
 
     def successors(self) -> tuple[BaseNode, ...]:
         """Children that are handed on to, without verdicts."""
-        return tuple(child for child in self.children if not isinstance(child, VerdictNode))
+        return tuple(child for child in self.children if getattr(child, "kind", "") != "verdict")
 
-    def questions(self, known: Mapping[str, Any], items: int) -> Asked:
+    def questions(self, known: Mapping[str, Any], items: int) -> QuestionCount:
         """How many questions the node puts once it runs, as far as that can be told before.
 
         `known` holds what it reads, by field path and by label; what only the run brings is
         not in it. A list that is not known is taken to have `items` items.
         """
-        return Asked.exactly(int(self.asks))
+        return QuestionCount.exactly(int(self.asks))
 
-    def asked(self, known: Mapping[str, Any], items: int) -> Asked:
+    def asked(self, known: Mapping[str, Any], items: int) -> QuestionCount:
         """As `questions`, with those that the panel adds."""
         asked = self.questions(known, items)
         return asked if self.panel is None else self.panel.asked(asked)
@@ -281,61 +140,7 @@ class BaseNode:
         return f"<{type(self).__name__} {self.title!r}>"
 
 
-class VerdictNode(BaseNode):
-    """Where one verdict of a decision leads: a score from 0 to 10, a node, or a metric."""
-
-    kind = "verdict"
-
-    def __init__(
-        self,
-        verdict: Verdict,
-        score: int | None = None,
-        child: BaseNode | Measurable | None = None,
-        *,
-        name: str | None = None,
-    ) -> None:
-        super().__init__(name=name)
-        self.verdict = verdict
-        self.score = score
-        self.child = child
-
-    @property
-    def title(self) -> str:
-        return self.name or f"verdict {self.verdict!r}"
-
-
-class Deciding(BaseNode):
-    """A node whose verdicts lead somewhere."""
-
-    def add_verdict(
-        self,
-        verdict: Verdict,
-        score: int | None = None,
-        child: BaseNode | Measurable | None = None,
-    ) -> VerdictNode:
-        """Declare one more verdict and what it leads to; returns its node."""
-        node = VerdictNode(verdict, score=score, child=child)
-        self.children.append(node)
-        return node
-
-    def branches(self) -> tuple[Branch, ...]:
-        found = [
-            Branch(child.verdict, child.score if child.child is None else child.child)
-            if isinstance(child, VerdictNode)
-            else Branch(None, child, bare=True)
-            for child in self.children
-        ]
-        found += [Branch(verdict, target) for verdict, target in self.then.items()]
-        return self._name_bare(tuple(found))
-
-    def _name_bare(self, branches: tuple[Branch, ...]) -> tuple[Branch, ...]:
-        return branches
-
-    def successors(self) -> tuple[BaseNode, ...]:
-        return ()
-
-
-class Asking(BaseNode):
+class AskingNode(BaseNode):
     """A node that asks its judge; `prompt`, `parser` and `options` change how.
 
     `wording` is a function that makes the whole prompt of what the node reads; it takes the

@@ -15,27 +15,14 @@ from typing import Any, Literal, TypeVar, cast
 from pydantic import BaseModel
 
 from dagengine.errors import UnparseableError
-from dagengine.graph.node import (
-    Ask,
-    Asking,
-    BaseNode,
-    Branch,
-    Deciding,
-    Given,
-    Judgement,
-    NodeValue,
-    VerdictNode,
-)
-from dagengine.prompts.evidence import (
-    PromptTemplate,
-    judgement_instructions,
-    judgement_type,
-    output_of,
-    output_type,
-    task_instructions,
-)
+from dagengine.graph.decision import DecisionNode, VerdictNode
+from dagengine.graph.node import AskingNode, BaseNode, Branch
+from dagengine.graph.values import Ask, Given, Judgement, NodeValue
+from dagengine.prompts.answer_types import judgement_type, output_of, output_type
+from dagengine.prompts.instructions import judgement_instructions, task_instructions
 from dagengine.prompts.logprobs import expected_score, stated_probability
 from dagengine.prompts.scales import GivenScale, scale_of
+from dagengine.prompts.template import PromptTemplate
 from dagengine.prompts.tokens import value_span
 from dagengine.question import (
     DEFAULT_OPTIONS,
@@ -63,7 +50,7 @@ __all__ = [
 ]
 
 
-class TaskNode(Asking):
+class TaskNode(AskingNode):
     """Prepares something for later nodes: `instructions` applied to what the node reads.
 
     Readers know the result as `output_label`; `output_type` (text by default) is the type
@@ -112,7 +99,7 @@ class TaskNode(Asking):
         return NodeValue(output_of(answer.value))
 
 
-class _JudgementNode(Asking, Deciding):
+class _JudgementNode(AskingNode, DecisionNode):
     """A criterion and its verdicts; the judge gives its reason before its verdict."""
 
     def __init__(
@@ -195,7 +182,7 @@ class NonBinaryJudgementNode(_JudgementNode):
     kind = "judgement"
 
 
-class RatingNode(Asking):
+class RatingNode(AskingNode):
     """A rating on a scale; its score is (value - lowest) / (highest - lowest).
 
     `scale` is the worst and the best whole number, or a mapping of labels to the numbers
@@ -274,7 +261,7 @@ class RatingNode(Asking):
         return self.parser.span(raw) if isinstance(self.parser, LocatingParser) else None
 
 
-class CodeNode(Deciding):
+class CodeNode(DecisionNode):
     """Plain Python in a graph: prepares a value, decides, or scores.
 
     `function` is called with the case fields it reads, then its inputs, in the order

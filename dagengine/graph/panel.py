@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import Any, Protocol, TypeVar
 
 from pydantic import BaseModel
 
-from dagengine.question import Question
+from dagengine.graph.values import NodeValue, QuestionCount
+from dagengine.question import (
+    Question,
+)
+from dagengine.results import Failure
 
 T = TypeVar("T", bound=BaseModel)
 
@@ -42,3 +47,32 @@ class Ballot:
             top_logprobs=max(given.top_logprobs, self.top_logprobs),
         )
         return question if options == given else replace(question, options=options)
+
+
+Poll = Generator[Sequence[Ballot], "Sequence[NodeValue | Failure]", "NodeValue | Failure"]
+"""One node on one case: gives the ballots of a round, takes their outcomes, returns the result."""
+
+
+class Panel(Protocol):
+    """Who answers the questions of a node, and how often; plain data and no I/O."""
+
+    @property
+    def models(self) -> tuple[Any, ...]:
+        """The judges as people name them; None is the metric's own."""
+        ...
+
+    @property
+    def label(self) -> str:
+        """What pictures say about it."""
+        ...
+
+    @property
+    def shares(self) -> tuple[float, ...]:
+        """The share of the likely questions that each judge gets."""
+        ...
+
+    def asked(self, asked: QuestionCount) -> QuestionCount:
+        """How many questions become of those of one run of the node."""
+        ...
+
+    def poll(self) -> Poll: ...

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, TypeVar, cast
 
-from dagengine.graph.graph import Graph, MetricSpec
+from dagengine.graph.graph import Graph, Metric, MetricSpec
 from dagengine.graph.node import BaseNode
 
 G = TypeVar("G", bound=Graph)
@@ -27,7 +27,7 @@ _NESTED = 100
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Rewritten:
+class SpecMetric:
     """A metric that is nothing but its specification."""
 
     given: MetricSpec
@@ -121,7 +121,7 @@ class Rewriting:
             return type(value)(self._copied(item, name) for item in value)
         if type(value) is dict:
             return {key: self._copied(item, name) for key, item in value.items()}
-        if name in _TARGETS and hasattr(value, "spec"):
+        if name in _TARGETS and isinstance(value, Metric):
             return self._nested.setdefault(id(value), _Nested(value, self))
         return value
 

@@ -10,12 +10,8 @@ from typing import Any, Protocol
 from pydantic import BaseModel
 
 from dagengine.errors import InputError
-from dagengine.prompts.evidence import (
-    label_instructions,
-    labelled_type,
-    rating_instructions,
-    rating_type,
-)
+from dagengine.prompts.answer_types import labelled_type, rating_type
+from dagengine.prompts.instructions import label_instructions, rating_instructions
 
 Around = tuple[str, str]
 """What stands before and after a value within its token, for instance a blank."""

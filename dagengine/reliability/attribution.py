@@ -1,6 +1,6 @@
 """Which node a score's noise comes from: flips, what a flip moves, shares of the variance.
 
-The unit is a case, repeated. Its score is a function of what the nodes said (`Replay`);
+The unit is a case, repeated. Its score is a function of what the nodes said (`Counterfactual`);
 each node's answers are taken as independent draws from those that it gave in the case's
 repetitions. The variance of the score within the case then splits into Shapley effects:
 a node's variance with every set of others held fixed, averaged over all orders in which
@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from dagengine.reliability.counterfactual import NoReplyError, Replay, Reply
+from dagengine.reliability.counterfactual import Counterfactual, NoReplyError, Reply
 from dagengine.reliability.statistics import consistency as agreement
 from dagengine.reliability.statistics.sums import Sums, mean, measure
 from dagengine.test_case import TestCase
@@ -71,7 +71,7 @@ class CaseNoise:
 
 
 def attribute(
-    replay: Replay,
+    replay: Counterfactual,
     repetitions: Mapping[int, Sequence[Repetition]],
     cases: Sequence[TestCase] | None = None,
 ) -> list[CaseNoise]:
@@ -176,7 +176,7 @@ class _Case:
 
     def __init__(
         self,
-        replay: Replay,
+        replay: Counterfactual,
         runs: Sequence[Repetition],
         pooled: Mapping[str, Odds],
         case: TestCase | None,

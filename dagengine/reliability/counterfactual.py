@@ -1,7 +1,7 @@
 """What a metric's score would have been had its nodes answered otherwise; asks nothing.
 
-The score of a case is a function of what its nodes said. `Replay` evaluates that function by
-feeding the scheduler's state machine with given replies instead of a judge's.
+The score of a case is a function of what its nodes said. `Counterfactual` evaluates
+that function by feeding the scheduler's state machine with given replies, not a judge's.
 """
 
 from __future__ import annotations
@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from dagengine.compiler.plan import HasSpec, Unit, compile_metrics
+from dagengine.compiler.lowering import compile_metrics
+from dagengine.compiler.plan import Unit
 from dagengine.execution.scheduler import CaseState
-from dagengine.graph.graph import MetricSpec
-from dagengine.graph.node import BaseNode, Given, Judgement, NodeValue
+from dagengine.graph.graph import Metric, MetricSpec
+from dagengine.graph.node import BaseNode
 from dagengine.graph.nodes import (
     BinaryJudgementNode,
     CodeNode,
@@ -23,6 +24,7 @@ from dagengine.graph.nodes import (
     NonBinaryJudgementNode,
     RatingNode,
 )
+from dagengine.graph.values import Given, Judgement, NodeValue
 from dagengine.results import Verdict
 from dagengine.test_case import TestCase, read_field
 
@@ -58,7 +60,7 @@ class Speaker:
     reads: tuple[str, ...] = ()
 
 
-class Replay:
+class Counterfactual:
     """One metric as a function from replies to its score.
 
     Code and fields are computed anew wherever everything they read is known (verdicts,
@@ -66,7 +68,7 @@ class Replay:
     for something, count as they were recorded.
     """
 
-    def __init__(self, metric: HasSpec) -> None:
+    def __init__(self, metric: Metric) -> None:
         """Raises GraphError when the metric does not compile."""
         self.plan = compile_metrics([metric])
         self._known = [False] * len(self.plan.units)

@@ -13,7 +13,8 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from dagengine.compiler.plan import HasSpec, compile_metrics
+from dagengine.compiler.lowering import compile_metrics
+from dagengine.graph.graph import Metric
 from dagengine.graph.node import BaseNode
 from dagengine.question import schema_json
 from dagengine.test_case import TestCase
@@ -46,7 +47,7 @@ class Binding:
         return _digest(self.metrics[metric])
 
 
-def bind(metrics: Sequence[HasSpec], judges: Sequence[str], cases: Sequence[TestCase]) -> Binding:
+def bind(metrics: Sequence[Metric], judges: Sequence[str], cases: Sequence[TestCase]) -> Binding:
     """The binding of a measurement; raises GraphError when a metric does not compile."""
     return Binding(
         version=importlib.metadata.version("dagengine"),
@@ -88,7 +89,7 @@ def _other_changes(old: Binding, new: Binding) -> Iterator[str]:
         yield f"dagengine: {old.version} → {new.version}"
 
 
-def _nodes(metric: HasSpec) -> dict[str, str]:
+def _nodes(metric: Metric) -> dict[str, str]:
     """A hash per node of a metric, by the node's name, and one of its settings."""
     plan = compile_metrics([metric])
     found = {"": _digest([[getattr(scope.spec, n) for n in _STEADY] for scope in plan.scopes])}

@@ -7,12 +7,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from dagengine.errors import InputError
+from dagengine.graph.decision import DecisionNode
 from dagengine.graph.list_nodes import MapNode, VerdictListNode
-from dagengine.graph.node import BaseNode, Deciding, Given, NodeValue, Work
+from dagengine.graph.node import BaseNode
 from dagengine.graph.nodes import BinaryJudgementNode, NonBinaryJudgementNode, RatingNode, TaskNode
 from dagengine.graph.rewriting import Change
-from dagengine.prompts.evidence import PromptTemplate
+from dagengine.graph.values import Given, NodeValue, Work
 from dagengine.prompts.scales import scale_of
+from dagengine.prompts.template import PromptTemplate
 from dagengine.results import Verdict
 from dagengine.test_case import ArenaTestCase, TestCase, read_field
 
@@ -100,7 +102,9 @@ class Symmetry:
 
         What readers of the node see stays as it is: they, too, see the swapped case.
         """
-        decides = isinstance(node, Deciding) and (self.nodes is None or node.title in self.nodes)
+        decides = isinstance(node, DecisionNode) and (
+            self.nodes is None or node.title in self.nodes
+        )
 
         def wrap(work: Work) -> Work:
             async def swapped(given: Given, ask: Any) -> NodeValue:

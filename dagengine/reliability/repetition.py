@@ -17,14 +17,16 @@ from typing import Any, TypeVar, cast
 
 from pydantic import BaseModel
 
-from dagengine.compiler.plan import HasSpec, compile_metrics
+from dagengine.compiler.lowering import compile_metrics
 from dagengine.data.cases import Cases
 from dagengine.errors import InputError
 from dagengine.execution.engine import Engine, Settings
 from dagengine.execution.evaluation import sync
+from dagengine.graph.graph import Metric
 from dagengine.graph.list_nodes import VerdictListNode
-from dagengine.graph.node import Ask, BaseNode, Given, NodeValue, Work
-from dagengine.graph.rewriting import Change, Rewriting, Rewritten
+from dagengine.graph.node import BaseNode
+from dagengine.graph.rewriting import Change, Rewriting, SpecMetric
+from dagengine.graph.values import Ask, Given, NodeValue, Work
 from dagengine.question import REPETITIONS, Answer, Options, Question
 from dagengine.reliability.observations import Condition, Observation, Observations, Turns
 from dagengine.reliability.perturbations import Symmetry, Wording, paraphrase, reverse_options
@@ -109,11 +111,11 @@ class Variant:
 
     metric: str
     condition: Condition
-    rewritten: Rewritten
+    rewritten: SpecMetric
 
 
 def variants(
-    metrics: Sequence[HasSpec],
+    metrics: Sequence[Metric],
     conditions: Iterable[Condition],
     *,
     symmetry: Symmetry | None = None,
@@ -136,7 +138,7 @@ def variants(
         rewriting = Rewriting([*shown, asking], model)
         for spec, own in zip(specs, found, strict=True):
             named = replace(rewriting.spec(spec), name=f"{spec.name} #{number}")
-            own.append(Variant(spec.name, condition, Rewritten(named)))
+            own.append(Variant(spec.name, condition, SpecMetric(named)))
     return list(itertools.chain.from_iterable(found))
 
 
@@ -185,7 +187,7 @@ def conditions_of(
 
 async def a_repeat(
     test_cases: Iterable[TestCase],
-    metrics: Sequence[HasSpec],
+    metrics: Sequence[Metric],
     *,
     times: int = 20,
     orders: Sequence[str] = ("given",),
@@ -250,7 +252,7 @@ async def a_repeat(
 
 
 def repeat(
-    test_cases: Iterable[TestCase], metrics: Sequence[HasSpec], **settings: Any
+    test_cases: Iterable[TestCase], metrics: Sequence[Metric], **settings: Any
 ) -> Observations:
     """`a_repeat` for callers without an event loop (it works inside one, too)."""
     return sync(lambda: a_repeat(test_cases, metrics, **settings))

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from dagengine.reliability.attribution import Repetition
-from dagengine.reliability.counterfactual import Replay, Reply
+from dagengine.reliability.counterfactual import Counterfactual, Reply
 from dagengine.reliability.repetition import Condition, Observation
 from dagengine.results import OutcomeKind, Verdict
 
@@ -98,7 +98,7 @@ class Runs:
         }
 
 
-def runs_of(observations: Iterable[Observation], replay: Replay) -> Runs:
+def runs_of(observations: Iterable[Observation], replay: Counterfactual) -> Runs:
     """The runs of one metric."""
     name = replay.spec.name
     speakers = {speaker.node for speaker in replay.speakers}

@@ -1,5 +1,5 @@
 """One file of answers: cache, journal to resume from, replay."""
 
-from dagengine.store.answers import Answers, Store, as_store
+from dagengine.store.answers import OpenStore, Store, as_store
 
-__all__ = ["Answers", "Store", "as_store"]
+__all__ = ["OpenStore", "Store", "as_store"]

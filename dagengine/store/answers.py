@@ -50,7 +50,7 @@ class Store:
     patience: float = 60.0
 
     @asynccontextmanager
-    async def open(self) -> AsyncIterator[Answers]:
+    async def open(self) -> AsyncIterator[OpenStore]:
         """The store in use by one run; raises InputError for a file that cannot be used.
 
         When the file fails later (a full disk), everything inside is cancelled and then
@@ -61,7 +61,7 @@ class Store:
             writer = await anyio.to_thread.run_sync(connect, path, self.patience)
         try:
             with closing(connect_to_read(path, min(self.patience, _READING))) as reader:
-                answers = Answers(path, reader, writer)
+                answers = OpenStore(path, reader, writer)
                 with answers.scope:
                     yield answers
         finally:
@@ -81,7 +81,7 @@ def as_store(store: Store | str | os.PathLike[str]) -> Store:
     raise InputError(f"store must be a path or a Store, got {store!r:.80}")
 
 
-class Answers:
+class OpenStore:
     """An open store."""
 
     def __init__(

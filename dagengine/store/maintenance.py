@@ -52,7 +52,7 @@ class Group:
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class StoredAnswer:
     """One stored answer. `answer` has the entries raw, mode, usage, and value and tokens if any."""
 
     key: str
@@ -133,7 +133,7 @@ def groups(db: sqlite3.Connection) -> list[Group]:
     ]
 
 
-def latest(db: sqlite3.Connection, chosen: Selection, limit: int) -> list[Record]:
+def latest(db: sqlite3.Connection, chosen: Selection, limit: int) -> list[StoredAnswer]:
     """The latest answers, newest first."""
     where, values = chosen.where(db)
     numbers = f"SELECT id FROM answers WHERE {where} ORDER BY created DESC, id DESC LIMIT ?"
@@ -141,16 +141,16 @@ def latest(db: sqlite3.Connection, chosen: Selection, limit: int) -> list[Record
     return [_record(row) for row in db.execute(query, [*values, limit])]
 
 
-def records(db: sqlite3.Connection) -> Iterator[Record]:
+def records(db: sqlite3.Connection) -> Iterator[StoredAnswer]:
     """Every answer, in the order in which they came."""
     rows = db.execute(_RECORDS.format(chosen="IS NOT NULL") + " ORDER BY answers.id")
     return map(_record, rows)
 
 
-def _record(row: Sequence[Any]) -> Record:
+def _record(row: Sequence[Any]) -> StoredAnswer:
     key, judge, node, created, answer, question = row
     parts = parts_of(unpack(question))
-    return Record(key.hex(), judge, node, _moment(created), parts, json.loads(unpack(answer)))
+    return StoredAnswer(key.hex(), judge, node, _moment(created), parts, json.loads(unpack(answer)))
 
 
 def _moment(seconds: float) -> datetime:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from dagengine.graph.node import Judgement, NodeValue
+from dagengine.graph.values import Judgement, NodeValue
 from dagengine.question import NO_USAGE
 from dagengine.results import Failure, OutcomeKind
 from dagengine.voting.stopping import Vote
@@ -50,7 +50,7 @@ def columns_of(outcomes: Outcomes) -> list[Column]:
     return [[None if row is None else row[item] for row in rows] for item in range(width)]
 
 
-def pooled(
+def aggregated(
     outcomes: Outcomes,
     columns: Sequence[Column],
     voters: Iterable[int],

@@ -8,14 +8,16 @@ from typing import Any
 import networkx as nx
 
 from dagengine.errors import InputError
+from dagengine.graph.decision import VerdictNode
 from dagengine.graph.graph import Graph, MetricSpec, as_digraph
-from dagengine.graph.node import BaseNode, Panel, VerdictNode
+from dagengine.graph.node import BaseNode
+from dagengine.graph.panel import Panel
 from dagengine.graph.rewriting import G, Rewriting
 
 Choose = Callable[[BaseNode], Panel | None]
 
 
-class Seating(Rewriting):
+class AssignPanels(Rewriting):
     """Gives nodes the panel that `choose` has for them (None: as it was).
 
     `names` are the only nodes concerned, by title or as objects (None: all). A node whose

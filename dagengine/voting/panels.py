@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from dagengine.errors import InputError
-from dagengine.graph.node import Asked, NodeValue, Poll
-from dagengine.graph.panel import Ballot
+from dagengine.graph.panel import Ballot, Poll
+from dagengine.graph.values import NodeValue, QuestionCount
 from dagengine.results import Failure
-from dagengine.voting.aggregation import Column, Outcomes, columns_of, final, hard, pooled
+from dagengine.voting.aggregation import Column, Outcomes, aggregated, columns_of, final, hard
 from dagengine.voting.stopping import Rule, likely_votes
 
 # For forecasts: the assumed share of cases on which a cheap judge is unsure.
@@ -23,7 +23,7 @@ _ALTERNATIVES = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Votes:
+class RepeatVotes:
     """The same judge again, up to `most` times, until `rule` calls the outcome settled.
 
     With `by_item`, for nodes that ask about each item of a list, only open items are asked.
@@ -43,9 +43,9 @@ class Votes:
     def label(self) -> str:
         return "1 vote" if self.most == 1 else f"up to {self.most} votes"
 
-    def asked(self, asked: Asked) -> Asked:
+    def asked(self, asked: QuestionCount) -> QuestionCount:
         first, rest = self.rule.more((), self.most), asked.most
-        return Asked(
+        return QuestionCount(
             asked.least * first,
             asked.likely * likely_votes(self.rule, self.most),
             None if rest is None else rest * self.most,
@@ -68,7 +68,7 @@ class Votes:
                 return failure
             columns = [self._until_settled(column) for column in columns_of(outcomes)]
             wanted = [self._wanted(column, len(outcomes)) for column in columns]
-        return pooled(outcomes, columns, [0] * len(outcomes))
+        return aggregated(outcomes, columns, [0] * len(outcomes))
 
     def _until_settled(self, votes: Column) -> Column:
         """The votes that count: none after those that settled the outcome."""
@@ -105,7 +105,7 @@ class Jury:
     def shares(self) -> tuple[float, ...]:
         return (1 / len(self.models),) * len(self.models)
 
-    def asked(self, asked: Asked) -> Asked:
+    def asked(self, asked: QuestionCount) -> QuestionCount:
         return _times(asked, len(self.models), len(self.models), len(self.models))
 
     def poll(self) -> Poll:
@@ -116,7 +116,7 @@ class Jury:
         outcomes = yield [Ballot(seat, repeated[seat], samples) for seat in seats]
         if (failure := final(outcomes)) is not None:
             return failure
-        return pooled(outcomes, columns_of(outcomes), seats, self.weights)
+        return aggregated(outcomes, columns_of(outcomes), seats, self.weights)
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +160,7 @@ class Escalation:
         own = self.votes / (self.votes + _UNSURE)
         return own, 1 - own
 
-    def asked(self, asked: Asked) -> Asked:
+    def asked(self, asked: QuestionCount) -> QuestionCount:
         found = _times(asked, self.votes, self.votes + _UNSURE, self.votes + 1)
         return replace(found, in_a_row=2 * asked.in_a_row)
 
@@ -173,13 +173,13 @@ class Escalation:
         if (failure := hard(first)) is not None:
             return failure
         if not self._is_unsure(first):
-            return pooled(first, columns_of(first), [0] * self.votes)
+            return aggregated(first, columns_of(first), [0] * self.votes)
         (second,) = yield [Ballot(1)]
         if isinstance(second, Failure):
             return second
         voters = [0] * self.votes + [1]
         outcomes = [*first, second]
-        every = pooled(outcomes, columns_of(outcomes), voters)
+        every = aggregated(outcomes, columns_of(outcomes), voters)
         return replace(second, votes=every.votes, voters=every.voters, usage=every.usage)
 
     def _is_unsure(self, outcomes: Outcomes) -> bool:
@@ -202,6 +202,6 @@ def _named(model: Any) -> str:
     return model if isinstance(model, str) else getattr(model, "identity", type(model).__name__)
 
 
-def _times(asked: Asked, least: int, likely: float, most: int) -> Asked:
+def _times(asked: QuestionCount, least: int, likely: float, most: int) -> QuestionCount:
     top = None if asked.most is None else asked.most * most
     return replace(asked, least=asked.least * least, likely=asked.likely * likely, most=top)

@@ -17,10 +17,11 @@ from typing import Any, TypeVar
 
 from dagengine.errors import InputError
 from dagengine.graph.graph import Graph, MetricSpec
-from dagengine.graph.node import BaseNode, Panel
+from dagengine.graph.node import BaseNode
+from dagengine.graph.panel import Panel
 from dagengine.metrics.common.base import BaseMetric, DrawnMetric
-from dagengine.voting.assignment import Choose, Seating
-from dagengine.voting.panels import Escalation, Jury, Votes
+from dagengine.voting.assignment import AssignPanels, Choose
+from dagengine.voting.panels import Escalation, Jury, RepeatVotes
 from dagengine.voting.stopping import Curtailed, Rule, Sprt, StandardError
 
 T = TypeVar("T", Graph, BaseMetric)
@@ -31,10 +32,10 @@ __all__ = ["Curtailed", "Sprt", "StandardError", "escalated", "judged_by", "vote
 _VERDICTS, _RATINGS = Sprt(), StandardError()
 
 
-class RewrittenMetric(DrawnMetric):
+class VotedMetric(DrawnMetric):
     """A metric whose nodes ask more than once; otherwise as the one it was made from."""
 
-    def __init__(self, metric: BaseMetric, seating: Callable[[], Seating]) -> None:
+    def __init__(self, metric: BaseMetric, seating: Callable[[], AssignPanels]) -> None:
         self.metric = metric
         self.seating = seating
         self.name = metric.__name__
@@ -76,7 +77,7 @@ def voted(
         if node.vote is None:
             return None
         rule = ratings if node.vote == "rating" else stop
-        return Votes(votes, rule, temperature, by_item=node.vote == "items")
+        return RepeatVotes(votes, rule, temperature, by_item=node.vote == "items")
 
     return _rewritten(target, choose, nodes)
 
@@ -124,9 +125,9 @@ def escalated(
 def _rewritten(target: T, choose: Choose, nodes: Nodes) -> T:
     if isinstance(nodes, str | BaseNode):
         raise InputError(f"nodes takes a list: [{nodes!r}]")
-    seating = partial(Seating, choose, None if nodes is None else tuple(nodes))
+    seating = partial(AssignPanels, choose, None if nodes is None else tuple(nodes))
     if isinstance(target, Graph):
         return seating().graph(target)
     if isinstance(target, BaseMetric):
-        return RewrittenMetric(target, seating)
+        return VotedMetric(target, seating)
     raise InputError(f"{target!r} is neither a metric nor a graph")

@@ -12,7 +12,8 @@ from dagengine.errors import DagengineError, MetricFailedError
 from dagengine.execution.evaluation import a_evaluate, sync
 from dagengine.gateway.limits import DEFAULT_LIMITS, Limits
 from dagengine.graph.graph import Graph, MetricSpec
-from dagengine.graph.node import Ask, Asked, BaseNode, Given, NodeValue
+from dagengine.graph.node import BaseNode
+from dagengine.graph.values import Ask, Given, NodeValue, QuestionCount
 from dagengine.report.render import Picture, draw
 from dagengine.report.tables import print_steps
 from dagengine.results import MetricResult
@@ -170,9 +171,9 @@ class MeasureNode(BaseNode):
         super().__init__(name=metric.__name__)
         self.metric = metric
 
-    def questions(self, known: Mapping[str, Any], items: int) -> Asked:
+    def questions(self, known: Mapping[str, Any], items: int) -> QuestionCount:
         """Whom a metric of one's own asks, and how often, cannot be told from outside."""
-        return Asked(0, 0, None)
+        return QuestionCount(0, 0, None)
 
     async def run(self, given: Given, ask: Ask) -> NodeValue:
         metric = copy.copy(self.metric)

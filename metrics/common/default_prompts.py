@@ -10,9 +10,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from dagengine.graph.list_nodes import numbered
-from dagengine.prompts.evidence import (
-    Evidence,
-    evidence_of,
+from dagengine.prompts.evidence import Evidence, evidence_of
+from dagengine.prompts.instructions import (
     list_instructions,
     messages_for,
     rating_instructions,

@@ -10,8 +10,8 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from dagengine.errors import InputError
 from dagengine.execution.evaluation import sync
 from dagengine.gateway.gateway import Gateway
-from dagengine.graph.node import Ask, Given, NodeValue
 from dagengine.graph.nodes import TaskNode
+from dagengine.graph.values import Ask, Given, NodeValue
 from dagengine.judges import as_judge, open_judges
 from dagengine.metrics.common.g_eval_template import GEvalTemplate, numbered, steps_instructions
 from dagengine.metrics.common.prebuilt import PrebuiltMetric

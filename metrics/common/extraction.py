@@ -8,8 +8,9 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, create_model
 
-from dagengine.graph.node import Ask, BaseNode, Given, NodeValue
+from dagengine.graph.node import BaseNode
 from dagengine.graph.nodes import CodeNode, TaskNode
+from dagengine.graph.values import Ask, Given, NodeValue
 from dagengine.prompts.evidence import as_text
 
 STATEMENTS = (

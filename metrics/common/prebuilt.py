@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from dagengine.errors import InputError
 from dagengine.graph.graph import Graph, MetricSpec
-from dagengine.graph.node import Given, Judgement, NodeValue
+from dagengine.graph.values import Given, Judgement, NodeValue
 from dagengine.metrics.common.base import DrawnMetric
 
 # Failing items quoted in a reason; the rest is counted.

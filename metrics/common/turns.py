@@ -8,8 +8,9 @@ from typing import Any
 
 from dagengine.errors import InputError, NotApplicableError
 from dagengine.graph.list_nodes import VerdictListNode
-from dagengine.graph.node import Asking, Given, Judgement, NodeValue, shorten
+from dagengine.graph.node import AskingNode, shorten
 from dagengine.graph.nodes import CodeNode, TaskNode
+from dagengine.graph.values import Given, Judgement, NodeValue
 from dagengine.metrics.common.default_prompts import pieces, whole_prompt
 from dagengine.metrics.common.prebuilt import share
 from dagengine.prompts.evidence import Evidence, as_text, evidence_of
@@ -78,7 +79,7 @@ def conversation_prompt(
     return whole_prompt(instructions, [*flat(turn_blocks(turns)), *more, *pieces(evidence)])
 
 
-class _ByRole(Asking):
+class _ByRole(AskingNode):
     """Shows the case's `turns` by role, each in a block of its own, before everything else."""
 
     def messages(

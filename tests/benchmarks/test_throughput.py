@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -33,7 +34,7 @@ from written import rounds_of
 from dagengine import Limits, evaluate
 from dagengine.judges import OpenAIJudge
 from dagengine.metrics import GEval
-from dagengine.prompts.evidence import list_type, rating_type
+from dagengine.prompts.answer_types import list_type, rating_type
 from dagengine.question import schema_of
 from dagengine.test_case import LLMTestCase
 
@@ -476,7 +477,7 @@ def test_every_pin_names_a_version() -> None:
 
 
 def test_the_server_ends_with_the_one_who_started_it() -> None:
-    command = ["python", str(throughput.HERE / "server.py")]
+    command = [sys.executable, str(throughput.HERE / "server.py")]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         assert process.stdin is not None

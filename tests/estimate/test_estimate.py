@@ -22,7 +22,7 @@ from dagengine.cli import app
 from dagengine.errors import InputError
 from dagengine.estimate import Estimate, estimate, verdicts_of
 from dagengine.estimate.paths import MOST_PATHS
-from dagengine.estimate.values import Span, cost
+from dagengine.estimate.values import Bounds, cost
 from dagengine.judges import ScriptedJudge
 from dagengine.metrics import (
     AnswerRelevancyMetric,
@@ -217,16 +217,16 @@ def test_a_run_of_all_metrics_together_lies_within_the_bounds(case: TestCase, pi
 
 def test_metrics_that_share_a_question_pay_it_once() -> None:
     found = foretold([FULL], AnswerRelevancyMetric(), FaithfulnessMetric())
-    assert found.asked == Span(3, 5, 5)
-    assert found.calls == Span(2, 4, 4)
+    assert found.asked == Bounds(3, 5, 5)
+    assert found.calls == Bounds(2, 4, 4)
     shared = [node.node for m in found.metrics for node in m.nodes if node.equal]
     assert shared == ["statements of actual_output"]
 
 
 def test_equal_questions_of_different_cases_are_one_call() -> None:
     found = foretold([ANSWER] * 5, DAGMetric("m", DAG(yes_no("kind"))))
-    assert found.asked == Span(5, 5, 5)
-    assert found.calls == Span(1, 1, 1)
+    assert found.asked == Bounds(5, 5, 5)
+    assert found.calls == Bounds(1, 1, 1)
 
 
 def test_what_reads_the_answers_to_equal_questions_is_likely_equal() -> None:
@@ -235,26 +235,26 @@ def test_what_reads_the_answers_to_equal_questions_is_likely_equal() -> None:
                      ["actual_output"])  # fmt: skip
     metric = DAGMetric("m", DAG(words), combine="mean")
     found = foretold(cases, metric)
-    assert found.asked == Span(9, 9, 9)
+    assert found.asked == Bounds(9, 9, 9)
     # One list and one judgement of it, but three that look at the input as well.
-    assert found.calls == Span(1, 5, 7)
+    assert found.calls == Bounds(1, 5, 7)
     is_within(found, ran(cases, metric, model=willing({})))
 
 
 def test_judges_that_may_answer_differently_share_nothing() -> None:
     metrics = [DAGMetric(f"by {model}", DAG(yes_no("kind")), model=model) for model in "ab"]
-    assert foretold([ANSWER], *metrics).calls == Span(2, 2, 2)
+    assert foretold([ANSWER], *metrics).calls == Bounds(2, 2, 2)
 
 
 def test_a_metric_costs_nothing_on_a_case_without_its_fields() -> None:
     found = foretold([FULL, ANSWER], FaithfulnessMetric())
     assert (found.cases, found.metrics[0].cases) == (2, 1)
-    assert found.asked == Span(2, 3, 3)
+    assert found.asked == Bounds(2, 3, 3)
 
 
 def test_a_metric_costs_nothing_on_a_case_that_its_code_turns_away() -> None:
     case = FULL.model_copy(update={"retrieval_context": []})
-    assert foretold([case], FaithfulnessMetric()).asked == Span()
+    assert foretold([case], FaithfulnessMetric()).asked == Bounds()
 
 
 def test_a_field_missing_on_one_branch_ends_only_the_paths_through_it() -> None:
@@ -271,9 +271,9 @@ def test_code_on_the_case_decides_beforehand() -> None:
     start = CodeNode(lambda text: "long" if len(text) > 3 else "short", then=then,
                      evaluation_params=["actual_output"])  # fmt: skip
     metric = DAGMetric("m", DAG(start))
-    assert foretold([ANSWER], metric).asked == Span()
+    assert foretold([ANSWER], metric).asked == Bounds()
     longer = LLMTestCase(input="a", actual_output="rather long")
-    assert foretold([longer], metric).asked == Span(1, 1, 1)
+    assert foretold([longer], metric).asked == Bounds(1, 1, 1)
 
 
 def test_code_that_is_a_coroutine_is_left_alone() -> None:
@@ -281,7 +281,7 @@ def test_code_that_is_a_coroutine_is_left_alone() -> None:
         raise AssertionError("it ran")
 
     start = CodeNode(decide, evaluation_params=["input"], then={True: yes_no("kind"), False: 0})
-    assert foretold([ANSWER], DAGMetric("m", DAG(start))).asked == Span(0, 0.5, 1)
+    assert foretold([ANSWER], DAGMetric("m", DAG(start))).asked == Bounds(0, 0.5, 1)
 
 
 def test_a_metric_of_ones_own_is_not_run_and_has_no_known_bound() -> None:
@@ -289,7 +289,7 @@ def test_a_metric_of_ones_own_is_not_run_and_has_no_known_bound() -> None:
         def measure(self, test_case: Any) -> float:
             raise AssertionError("it ran")
 
-    assert foretold([ANSWER], Own()).asked == Span(0, 0, None)
+    assert foretold([ANSWER], Own()).asked == Bounds(0, 0, None)
 
 
 def listing(kind: Any = list[str]) -> TaskNode:
@@ -302,19 +302,19 @@ def over(node: Any) -> DAGMetric:
 
 def test_a_map_over_what_a_judge_lists_has_no_bound_and_a_stated_likelihood() -> None:
     metric = over(MapNode("Judge it", listing(), "verdicts", answer=bool))
-    assert foretold([ANSWER], metric, items=7).asked == Span(1, 8, None)
+    assert foretold([ANSWER], metric, items=7).asked == Bounds(1, 8, None)
     assert foretold([ANSWER], metric).metrics[0].worst.nodes == (("items", 1), ("verdicts", None))
 
 
 def test_a_bound_of_the_lists_type_is_the_bound_of_a_map_over_it() -> None:
     kind = Annotated[list[str], Field(max_length=4)]
     metric = over(MapNode("Judge it", listing(kind), "verdicts", answer=bool))
-    assert foretold([ANSWER], metric, items=7).asked == Span(1, 5, 5)
+    assert foretold([ANSWER], metric, items=7).asked == Bounds(1, 5, 5)
 
 
 def test_a_verdict_list_is_one_question_or_none() -> None:
     metric = over(VerdictListNode("Good?", listing(), "verdicts", verdicts=("yes", "no")))
-    assert foretold([ANSWER], metric).asked == Span(1, 2, 2)
+    assert foretold([ANSWER], metric).asked == Bounds(1, 2, 2)
 
 
 @pytest.mark.parametrize(("per_call", "count"), [(None, 1), (1, 5), (2, 3), (9, 1)])
@@ -328,14 +328,14 @@ def test_a_verdict_list_in_parts_is_one_question_per_part(per_call: int | None, 
 
 def test_steps_are_asked_for_once_and_not_at_all_without_cases() -> None:
     metric = GEval("Polite", "It is polite.", evaluation_params=["actual_output"])
-    assert foretold([ANSWER] * 4, metric).asked == Span(5, 5, 5)
-    assert foretold([], metric).asked == Span()
+    assert foretold([ANSWER] * 4, metric).asked == Bounds(5, 5, 5)
+    assert foretold([], metric).asked == Bounds()
 
 
 def test_a_reason_written_by_the_judge_is_one_more_question_per_case() -> None:
     metric = DAGMetric("m", DAG(yes_no("kind")), judged_reason=True)
     found = foretold([ANSWER] * 3, metric)
-    assert found.asked == Span(6, 6, 6)
+    assert found.asked == Bounds(6, 6, 6)
     assert found.depth == 2
     assert found.metrics[0].worst.nodes == (("kind", 1), ("reason", 1))
     assert [(node.node, node.asked.most) for node in found.metrics[0].nodes] == [
@@ -355,13 +355,13 @@ def test_depth_counts_what_waits_for_something_else() -> None:
 def test_likelihoods_follow_the_verdicts_of_an_earlier_run() -> None:
     metric = DAGMetric("m", DAG(yes_no("kind", yes_no("short"), 0)))
     cases = [LLMTestCase(input="a", actual_output=f"b {n}") for n in range(4)]
-    assert foretold(cases, metric).asked == Span(4, 6, 8)
+    assert foretold(cases, metric).asked == Bounds(4, 6, 8)
     earlier = ran(
         cases, metric,
         model=ScriptedJudge(lambda q: q.name == "kind" and "b 0" in q.messages[1]["content"]),
     )  # fmt: skip
     odds = verdicts_of(earlier)
-    assert foretold(cases, metric, odds=odds).asked == Span(4, 5, 8)
+    assert foretold(cases, metric, odds=odds).asked == Bounds(4, 5, 8)
 
 
 def test_too_many_paths_give_safe_bounds_and_say_so() -> None:
@@ -384,7 +384,7 @@ def test_verdicts_that_only_differ_in_their_score_are_one_path() -> None:
              for n in range(40)]  # fmt: skip
     found = foretold([ANSWER], DAGMetric("m", DAG(root_nodes=roots), combine="mean"))
     assert found.metrics[0].exact
-    assert found.asked == Span(40, 40, 40)
+    assert found.asked == Bounds(40, 40, 40)
 
 
 def test_a_combination_that_is_an_error_still_asks() -> None:

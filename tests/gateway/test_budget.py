@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from dagengine import a_evaluate
 from dagengine.errors import InputError, OverBudgetError
 from dagengine.gateway import Gateway, Limits
-from dagengine.gateway.estimates import Estimates
+from dagengine.gateway.budget import Estimates
 from dagengine.gateway.prices import Price, find_price
-from dagengine.gateway.rate_limit import Pace
+from dagengine.gateway.rate_limit import RateLimit
 from dagengine.metrics import DAGMetric
 from dagengine.metrics.dag import DAG, BinaryJudgementNode
 from dagengine.prompts import Evidence, messages_for
-from dagengine.prompts.evidence import judgement_type
+from dagengine.prompts.answer_types import judgement_type
 from dagengine.question import Answer, Capabilities, Options, Question, Usage
 from dagengine.results import OutcomeKind
 from dagengine.test_case import LLMTestCase
@@ -109,7 +109,7 @@ def test_estimates_come_to_what_the_server_counts() -> None:
 def test_no_minute_sees_more_than_its_rate_and_one_burst(
     rate: float, asked: list[tuple[float, float]]
 ) -> None:
-    pace, now, started = Pace(rate), 0.0, list[tuple[float, float]]()
+    pace, now, started = RateLimit(rate), 0.0, list[tuple[float, float]]()
     for amount, pause in asked:
         now = max(now + pause, pace.opens_at())
         pace.take(amount, now)
@@ -121,7 +121,7 @@ def test_no_minute_sees_more_than_its_rate_and_one_burst(
 
 
 def test_a_pace_moves_with_what_was_really_used() -> None:
-    pace = Pace(60.0)
+    pace = RateLimit(60.0)
     pace.take(10, 0.0)
     assert pace.opens_at() == 9.0
     pace.correct(-5)

@@ -24,7 +24,7 @@ from dagengine.errors import (
 from dagengine.gateway import Gateway, Limits
 from dagengine.judges import RecordedJudge, ScriptedJudge
 from dagengine.prompts import Evidence, messages_for
-from dagengine.prompts.evidence import judgement_type
+from dagengine.prompts.answer_types import judgement_type
 from dagengine.question import Answer, Capabilities, Options, Question, TokenChoice, Usage
 from dagengine.results import Attempt, OutcomeKind
 from dagengine.store import Store

@@ -14,7 +14,7 @@ from trio.testing import MockClock
 from dagengine.errors import JudgeError, ProviderError
 from dagengine.gateway import Gateway, Limits
 from dagengine.prompts import Evidence, messages_for
-from dagengine.prompts.evidence import judgement_type
+from dagengine.prompts.answer_types import judgement_type
 from dagengine.question import Answer, Capabilities, Question, Usage
 
 SHAPE = judgement_type(None)

@@ -5,7 +5,7 @@ import pytest
 from openai_server import Json, OpenAIServer, Reply
 
 from dagengine import evaluate
-from dagengine.gateway.prompt_cache import PREFIX_CHARACTERS, Prefixes, prefix_of
+from dagengine.gateway.prompt_cache import PREFIX_CHARACTERS, PromptCacheOrder, prefix_of
 from dagengine.judges import OpenAIJudge
 from dagengine.metrics import DAGMetric
 from dagengine.metrics.dag import DAG, BinaryJudgementNode
@@ -35,7 +35,7 @@ def test_where_one_message_ends_and_the_next_begins_matters() -> None:
 class Calls:
     """Calls that wait until they are let go; counts those under way."""
 
-    def __init__(self, prefixes: Prefixes) -> None:
+    def __init__(self, prefixes: PromptCacheOrder) -> None:
         self.prefixes = prefixes
         self.under_way: list[str] = []
         self.go = {name: anyio.Event() for name in "abcd"}
@@ -50,7 +50,7 @@ class Calls:
 
 @pytest.mark.anyio
 async def test_followers_wait_for_the_first_and_then_go_together() -> None:
-    calls = Calls(Prefixes())
+    calls = Calls(PromptCacheOrder())
     async with anyio.create_task_group() as group:
         for name in "abc":
             group.start_soon(calls.make, name)
@@ -65,7 +65,7 @@ async def test_followers_wait_for_the_first_and_then_go_together() -> None:
 
 @pytest.mark.anyio
 async def test_short_prompts_and_other_beginnings_do_not_wait() -> None:
-    calls = Calls(Prefixes())
+    calls = Calls(PromptCacheOrder())
     async with anyio.create_task_group() as group:
         group.start_soon(calls.make, "a")
         await anyio.wait_all_tasks_blocked()
@@ -80,7 +80,7 @@ async def test_short_prompts_and_other_beginnings_do_not_wait() -> None:
 
 @pytest.mark.anyio
 async def test_when_the_first_fails_the_next_goes_ahead_alone() -> None:
-    calls = Calls(Prefixes())
+    calls = Calls(PromptCacheOrder())
     async with anyio.create_task_group() as group:
 
         async def failing() -> None:
@@ -100,7 +100,7 @@ async def test_when_the_first_fails_the_next_goes_ahead_alone() -> None:
 
 @pytest.mark.anyio
 async def test_when_the_first_is_cancelled_nobody_waits_for_ever() -> None:
-    calls = Calls(Prefixes())
+    calls = Calls(PromptCacheOrder())
     with anyio.fail_after(5):
         async with anyio.create_task_group() as group:
             scope = anyio.CancelScope()
@@ -119,7 +119,7 @@ async def test_when_the_first_is_cancelled_nobody_waits_for_ever() -> None:
 
 @pytest.mark.anyio
 async def test_a_prefix_cools_down_when_nobody_uses_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    prefixes = Prefixes()
+    prefixes = PromptCacheOrder()
     async with prefixes.turn("judge", prompt("a")):
         pass
     calls = Calls(prefixes)

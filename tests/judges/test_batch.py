@@ -14,7 +14,7 @@ from dagengine.gateway import Limits
 from dagengine.judges import OpenAIBatchJudge
 from dagengine.metrics import DAGMetric
 from dagengine.metrics.dag import DAG, BinaryJudgementNode, TaskNode
-from dagengine.prompts.evidence import output_type
+from dagengine.prompts.answer_types import output_type
 from dagengine.question import Question
 from dagengine.test_case import LLMTestCase
 

@@ -38,7 +38,7 @@ from dagengine.judges import (
 )
 from dagengine.metrics.dag import DAG, BinaryJudgementNode, DAGMetric, NonBinaryJudgementNode
 from dagengine.prompts import Evidence, messages_for, read_answer
-from dagengine.prompts.evidence import judgement_type, output_type, rating_type
+from dagengine.prompts.answer_types import judgement_type, output_type, rating_type
 from dagengine.question import (
     Capabilities,
     EveryMatch,

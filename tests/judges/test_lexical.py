@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -40,16 +41,9 @@ from dagengine.metrics.role_adherence import IN_ROLE
 from dagengine.metrics.summarization import ALIGNED, ANSWERED, SummarizationMetric
 from dagengine.metrics.toxicity import TOXIC, ToxicityMetric
 from dagengine.prompts import Evidence, messages_for
-from dagengine.prompts.evidence import (
-    fenced,
-    judgement_type,
-    list_instructions,
-    list_type,
-    output_type,
-    rating_type,
-    task_instructions,
-    unfenced,
-)
+from dagengine.prompts.answer_types import judgement_type, list_type, output_type, rating_type
+from dagengine.prompts.evidence import fenced, unfenced
+from dagengine.prompts.instructions import list_instructions, task_instructions
 from dagengine.question import FirstMatch, Question
 from dagengine.results import MetricResult
 from dagengine.test_case import LLMTestCase
@@ -443,7 +437,7 @@ def test_answers_are_the_same_in_every_process() -> None:
         environment = {
             **os.environ,
             "PYTHONHASHSEED": seed,
-            "PYTHONPATH": os.pathsep.join(sys.path),
+            "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path]),
         }
         done = subprocess.run(
             [sys.executable, "-c", _ANSWERS], capture_output=True, check=True, env=environment

@@ -31,7 +31,7 @@ from dagengine.judges import OpenAIJudge
 from dagengine.judges.completions import Completion
 from dagengine.metrics.dag import DAG, DAGMetric, NonBinaryJudgementNode, RatingNode
 from dagengine.prompts import Evidence, messages_for
-from dagengine.prompts.evidence import judgement_type, output_type, rating_type
+from dagengine.prompts.answer_types import judgement_type, output_type, rating_type
 from dagengine.question import Answer, Capabilities, FirstMatch, Options, Question, Usage
 from dagengine.results import Attempt, OutcomeKind
 from dagengine.test_case import LLMTestCase

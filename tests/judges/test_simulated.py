@@ -26,7 +26,7 @@ from dagengine.metrics.dag import (
     TaskNode,
     VerdictListNode,
 )
-from dagengine.prompts.evidence import judgement_type, list_type, output_type, rating_type
+from dagengine.prompts.answer_types import judgement_type, list_type, output_type, rating_type
 from dagengine.question import Options, Question
 from dagengine.reliability import Observations, repeat
 from dagengine.results import OutcomeKind

@@ -18,7 +18,7 @@ from dagengine.judges import ScriptedJudge
 from dagengine.metrics.arena_g_eval import (
     ArenaGEval,
     ArenaGEvalTemplate,
-    Ballot,
+    OrderVote,
     line_up,
     outcome_in,
     outcome_of,
@@ -163,7 +163,7 @@ def test_two_of_three_rotations_make_a_winner_with_a_margin() -> None:
 
 def test_half_of_the_votes_is_no_majority() -> None:
     ballots = [
-        Ballot(order=[], winner=winner, reason="") for winner in ("a", "a", "b", None)
+        OrderVote(order=[], winner=winner, reason="") for winner in ("a", "a", "b", None)
     ]  # fmt: skip
     outcome = outcome_of(["a", "b", "c", "d"], ballots)
     assert (outcome.winner, outcome.score, outcome.ties) == (None, 0.0, 1)

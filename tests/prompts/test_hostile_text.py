@@ -33,7 +33,7 @@ from hostile import (
 )
 
 from dagengine.metrics.arena_g_eval import retold
-from dagengine.prompts.evidence import nearest
+from dagengine.prompts.answer_types import nearest
 from dagengine.prompts.sentences import sentences
 
 every_metric = pytest.mark.parametrize("make", METRICS.values(), ids=METRICS)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from dagengine.errors import InputError
-from dagengine.prompts.evidence import rating_type
+from dagengine.prompts.answer_types import rating_type
 from dagengine.prompts.logprobs import expected_score
 from dagengine.prompts.scales import Labels, WholeNumbers, scale_of
 from dagengine.prompts.tokens import telling, value_span

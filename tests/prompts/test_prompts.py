@@ -31,14 +31,8 @@ from dagengine.metrics.dag import (
     TaskNode,
 )
 from dagengine.prompts import Evidence, PromptTemplate, messages_for
-from dagengine.prompts.evidence import (
-    as_text,
-    evidence_of,
-    fenced,
-    judgement_type,
-    nearest,
-    rating_type,
-)
+from dagengine.prompts.answer_types import judgement_type, nearest, rating_type
+from dagengine.prompts.evidence import as_text, evidence_of, fenced
 from dagengine.question import Options, Question
 from dagengine.results import EvaluationResult, OutcomeKind
 from dagengine.test_case import LLMTestCase, ToolCall

@@ -24,7 +24,7 @@ from dagengine.reliability.attribution import (
     shapley_effects,
     variance_share,
 )
-from dagengine.reliability.counterfactual import NoReplyError, Replay, Reply
+from dagengine.reliability.counterfactual import Counterfactual, NoReplyError, Reply
 from dagengine.test_case import LLMTestCase
 
 YES, NO = Reply(verdict=True), Reply(verdict=False)
@@ -52,7 +52,7 @@ def fan(combine: Literal["mean", "min"] = "mean") -> DAGMetric:
 
 
 def simulated(
-    replay: Replay, odds: Sequence[Mapping[str, float]], times: int, seed: int
+    replay: Counterfactual, odds: Sequence[Mapping[str, float]], times: int, seed: int
 ) -> dict[int, list[Repetition]]:
     """Repetitions in which each node says yes with its own probability, case by case."""
     draws = random.Random(seed)
@@ -79,7 +79,7 @@ class _Asked(dict[str, Reply]):
         return self.seen[node]
 
 
-def true_shares(replay: Replay, odds: Sequence[Mapping[str, float]]) -> dict[str, float]:
+def true_shares(replay: Counterfactual, odds: Sequence[Mapping[str, float]]) -> dict[str, float]:
     """Shapley effects by definition: gains in Var(E[score | nodes fixed]) over all orders."""
     parts = dict.fromkeys(odds[0], 0.0)
     for chances in (dict(pairs) for pairs in {tuple(one.items()) for one in odds}):
@@ -92,7 +92,7 @@ def true_shares(replay: Replay, odds: Sequence[Mapping[str, float]]) -> dict[str
     return {node: part / math.fsum(parts.values()) for node, part in parts.items()}
 
 
-def _explained(replay: Replay, chances: Mapping[str, float], fixed: Sequence[str]) -> float:
+def _explained(replay: Counterfactual, chances: Mapping[str, float], fixed: Sequence[str]) -> float:
     """Var(E[score | the answers of `fixed`])."""
     means: dict[tuple[bool, ...], list[tuple[float, float]]] = {}
     for answers in itertools.product((True, False), repeat=len(chances)):
@@ -114,7 +114,7 @@ def _explained(replay: Replay, chances: Mapping[str, float], fixed: Sequence[str
 def test_the_noisy_node_is_found_with_its_share_within_five_points(
     metric: DAGMetric, seed: int
 ) -> None:
-    replay = Replay(metric)
+    replay = Counterfactual(metric)
     noise = random.Random(seed)
     odds = [
         {"a": 1 - 0.03 * noise.random(), "b": 0.55 + 0.3 * noise.random(), "c": 0.9}
@@ -129,7 +129,7 @@ def test_the_noisy_node_is_found_with_its_share_within_five_points(
 
 
 def test_flip_rates_are_those_of_the_answers_that_were_given() -> None:
-    replay = Replay(chain())
+    replay = Counterfactual(chain())
     odds = [{"a": 0.8, "b": 0.5, "c": 1.0}] * 300
     found = attribute(replay, simulated(replay, odds, 20, 7))
     assert flip_rate(found, "a") == pytest.approx(2 * 0.8 * 0.2, abs=0.02)
@@ -138,7 +138,7 @@ def test_flip_rates_are_those_of_the_answers_that_were_given() -> None:
 
 
 def test_a_flip_moves_the_score_by_the_mean_difference_of_runs_that_part_there() -> None:
-    replay = Replay(chain())
+    replay = Counterfactual(chain())
     runs = {
         0: [
             Repetition({"a": YES, "b": YES, "c": YES}, 1.0),
@@ -155,7 +155,7 @@ def test_a_flip_moves_the_score_by_the_mean_difference_of_runs_that_part_there()
 
 
 def test_a_judge_without_noise_has_no_shares() -> None:
-    replay = Replay(chain())
+    replay = Counterfactual(chain())
     steady = [Repetition({"a": YES, "b": YES, "c": YES}, 1.0)] * 5
     found = attribute(replay, {0: steady, 1: steady})
     assert variance_share(found, "a") is None
@@ -164,14 +164,14 @@ def test_a_judge_without_noise_has_no_shares() -> None:
 
 
 def test_nodes_that_flip_together_are_told_by_the_variance_of_independent_ones() -> None:
-    replay = Replay(fan())
+    replay = Counterfactual(fan())
     together = [Repetition(dict.fromkeys("abc", yes), float(yes is YES)) for yes in (YES, NO)] * 10
     ratio = independence(attribute(replay, {0: together}))
     assert ratio == pytest.approx(1 / 3)
 
 
 def test_a_case_that_ran_once_says_nothing() -> None:
-    assert attribute(Replay(chain()), {0: [Repetition({"a": NO}, 0.0)]}) == []
+    assert attribute(Counterfactual(chain()), {0: [Repetition({"a": NO}, 0.0)]}) == []
 
 
 def test_code_that_counts_verdicts_hands_its_noise_on_to_these() -> None:
@@ -182,7 +182,7 @@ def test_code_that_counts_verdicts_hands_its_noise_on_to_these() -> None:
     )
     judges = [judged(name, votes, votes) for name in "abc"]
     votes.inputs = tuple(judges)
-    replay = Replay(DAGMetric("majority", DAG(root_nodes=judges)))
+    replay = Counterfactual(DAGMetric("majority", DAG(root_nodes=judges)))
     assert [speaker.node for speaker in replay.speakers] == ["a", "b", "c"]
     odds = [{"a": 0.5, "b": 0.9, "c": 0.9}] * 60
     found = attribute(replay, simulated(replay, odds, 20, 3), [CASE] * 60)
@@ -194,13 +194,13 @@ def test_code_over_an_unknown_text_stands_for_the_questions_it_works_on() -> Non
     size = CodeNode(lambda words: min(len(words) / 10, 1), name="size")
     words = TaskNode("List the words.", "words", [size], ["actual_output"], name="words")
     size.inputs = (words,)
-    (speaker,) = Replay(DAGMetric("size", DAG(words))).speakers
+    (speaker,) = Counterfactual(DAGMetric("size", DAG(words))).speakers
     assert (speaker.node, speaker.reads) == ("size", ("words",))
 
 
 def test_ratings_are_shared_out_like_verdicts() -> None:
     rating = RatingNode("How good?", ["actual_output"], name="rating")
-    replay = Replay(DAGMetric("rated", DAG(judged("gate", rating, 0))))
+    replay = Counterfactual(DAGMetric("rated", DAG(judged("gate", rating, 0))))
     runs = [
         Repetition({"gate": YES, "rating": Reply(score=score)}, score) for score in (0.2, 0.4, 0.9)
     ]
@@ -210,7 +210,7 @@ def test_ratings_are_shared_out_like_verdicts() -> None:
 
 
 def test_a_node_never_asked_on_a_case_answers_there_as_on_the_others() -> None:
-    replay = Replay(chain())
+    replay = Counterfactual(chain())
     runs = {
         0: [Repetition({"a": NO}, 0.0), Repetition({"a": YES, "b": NO}, 0.3)],
         1: [Repetition({"a": NO}, 0.0), Repetition({"a": NO}, 0.0)],
@@ -223,7 +223,7 @@ def test_a_node_never_asked_on_a_case_answers_there_as_on_the_others() -> None:
 def test_too_many_combinations_fix_the_steadiest_nodes_and_say_which() -> None:
     names = [f"n{number:02}" for number in range(14)]
     roots = [judged(name, 10, 0) for name in names]
-    replay = Replay(DAGMetric("wide", DAG(root_nodes=roots), combine="max"))
+    replay = Counterfactual(DAGMetric("wide", DAG(root_nodes=roots), combine="max"))
     runs = [
         Repetition({n: NO if n == name else YES for n in names}, 1.0) for name in (names[0], *names)
     ]

@@ -9,13 +9,13 @@ from contract import case_for, judge, make, metric_classes
 from graphs import Script, build, drawings
 from hypothesis import HealthCheck, assume, given, settings
 
-from dagengine.compiler.plan import HasSpec
 from dagengine.errors import GraphError
 from dagengine.execution import evaluate
+from dagengine.graph.graph import Metric
 from dagengine.metrics import DAGMetric
 from dagengine.metrics.common.prebuilt import PrebuiltMetric
 from dagengine.metrics.dag import DAG, BinaryJudgementNode, CodeNode, RatingNode
-from dagengine.reliability.counterfactual import Replay, Reply
+from dagengine.reliability.counterfactual import Counterfactual, Reply
 from dagengine.results import MetricResult
 from dagengine.test_case import LLMTestCase, TestCase
 
@@ -23,9 +23,9 @@ SLOW = [HealthCheck.too_slow, HealthCheck.filter_too_much]
 CASE = LLMTestCase(input="the input", context=["first", "second"])
 
 
-def replayed(metric: HasSpec, result: MetricResult, case: TestCase) -> float | None:
+def replayed(metric: Metric, result: MetricResult, case: TestCase) -> float | None:
     """The score that a metric's recorded steps lead to."""
-    replay = Replay(metric)
+    replay = Counterfactual(metric)
     said = {replay.name_of(s.node): Reply(s.verdict, s.score) for s in result.steps}
     return replay.score(said, case)
 
@@ -62,7 +62,7 @@ def test_code_reads_the_case_again_and_gets_ratings_on_their_scale() -> None:
         inputs=[rating],
         name="mixed",
     )
-    replay = Replay(DAGMetric("mixed", DAG(root_nodes=[rating, mixed])))
+    replay = Counterfactual(DAGMetric("mixed", DAG(root_nodes=[rating, mixed])))
     assert replay.score({"rating": Reply(score=0.5)}, LLMTestCase(input="abc")) == 0.6
 
 
@@ -72,7 +72,7 @@ def test_code_that_fails_on_answers_that_did_not_occur_gives_no_score() -> None:
         "Good?", then={True: picky, False: picky}, name="asked", evaluation_params=["input"]
     )
     picky.inputs = (asked,)
-    replay = Replay(DAGMetric("picky", DAG(asked)))
+    replay = Counterfactual(DAGMetric("picky", DAG(asked)))
     assert replay.score({"asked": Reply(verdict=True)}, CASE) == 1
     assert replay.score({"asked": Reply(verdict=False)}, CASE) is None
 
@@ -81,5 +81,5 @@ def test_strict_metrics_are_replayed_strictly() -> None:
     asked = BinaryJudgementNode(
         "Good?", then={True: 9, False: 0}, name="asked", evaluation_params=["input"]
     )
-    replay = Replay(DAGMetric("strict", DAG(asked), strict_mode=True))
+    replay = Counterfactual(DAGMetric("strict", DAG(asked), strict_mode=True))
     assert replay.score({"asked": Reply(verdict=True)}) == 0

@@ -11,10 +11,10 @@ from graphs import Script, build, drawings
 from hypothesis import HealthCheck, assume, given, settings
 
 from dagengine import PromptTemplate, compile_metrics, evaluate
-from dagengine.compiler.plan import HasSpec
 from dagengine.errors import GraphError, InputError
 from dagengine.graph import Graph
-from dagengine.graph.rewriting import Change, Rewriting, Rewritten
+from dagengine.graph.graph import Metric
+from dagengine.graph.rewriting import Change, Rewriting, SpecMetric
 from dagengine.judges import ScriptedJudge
 from dagengine.metrics import DAGMetric, GEval
 from dagengine.metrics.common.prebuilt import PrebuiltMetric
@@ -42,8 +42,8 @@ def pick(**then: Any) -> NonBinaryJudgementNode:
     return NonBinaryJudgementNode("Which?", name="pick", evaluation_params=["input"], then=then)
 
 
-def rewritten(metric: Any, *changes: Change, model: Any = None) -> Rewritten:
-    return Rewritten(Rewriting(changes, model).spec(metric.spec()))
+def rewritten(metric: Any, *changes: Change, model: Any = None) -> SpecMetric:
+    return SpecMetric(Rewriting(changes, model).spec(metric.spec()))
 
 
 def system_prompts(metric: Any, case: Any = CASE, answer: Any = "A") -> list[str]:
@@ -142,7 +142,7 @@ def test_a_copy_of_any_graph_asks_and_gives_what_the_graph_does(drawing: dict[st
     except GraphError:
         assume(False)
 
-    def outcome(one: HasSpec) -> Any:
+    def outcome(one: Metric) -> Any:
         script.prompts, script.ran = {}, Counter()
         row = evaluate([CASE], [one], model=script.judge(), show=False).rows[0]
         return row.as_dict(), script.prompts, script.ran
@@ -156,7 +156,7 @@ def test_a_copy_of_every_metric_asks_and_gives_what_the_metric_does(
 ) -> None:
     metric = make(kind)
 
-    def outcome(one: HasSpec) -> Any:
+    def outcome(one: Metric) -> Any:
         asked: list[str] = []
         row = evaluate([case_for(metric)], [one], model=judge(1, asked), show=False).rows[0]
         return row.as_dict(), sorted(asked)

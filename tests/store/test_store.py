@@ -27,7 +27,7 @@ from dagengine.judges import CustomJudge, LexicalJudge, OpenAIJudge, ProviderJud
 from dagengine.metrics import DAGMetric
 from dagengine.metrics.dag import DAG, BinaryJudgementNode, TaskNode
 from dagengine.prompts import Evidence, messages_for
-from dagengine.prompts.evidence import judgement_type
+from dagengine.prompts.answer_types import judgement_type
 from dagengine.question import (
     Answer,
     Judge,

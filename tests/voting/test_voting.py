@@ -47,7 +47,7 @@ from dagengine.results import EvaluationResult, MetricResult, OutcomeKind, Step
 from dagengine.test_case import LLMTestCase
 from dagengine.voting import Curtailed, Rule, Sprt, StandardError, escalated, judged_by, voted
 from dagengine.voting.aggregation import leading
-from dagengine.voting.panels import Votes
+from dagengine.voting.panels import RepeatVotes
 from dagengine.voting.stopping import likely_votes
 
 CASE = LLMTestCase(input="a question", actual_output="an answer")
@@ -166,7 +166,7 @@ def drawn(noise: float, items: int, votes: int) -> list[list[bool]]:
     return table
 
 
-def polled(panel: Votes, votes: Sequence[bool]) -> tuple[bool, int]:
+def polled(panel: RepeatVotes, votes: Sequence[bool]) -> tuple[bool, int]:
     """The verdict of a panel, and the votes it took."""
     poll, used = panel.poll(), 0
     ballots = next(poll)
@@ -182,7 +182,7 @@ def polled(panel: Votes, votes: Sequence[bool]) -> tuple[bool, int]:
 @pytest.mark.parametrize("noise", [0.05, 0.1, 0.2])
 def test_the_default_reaches_the_accuracy_of_11_votes_with_60_percent_of_them(noise: float) -> None:
     (node,) = voted(DAG(yes_no())).root_nodes
-    assert isinstance(node.panel, Votes)
+    assert isinstance(node.panel, RepeatVotes)
     table = drawn(noise, 4000, 15)
     fixed = sum(majority(votes[:11]) for votes in table)
     verdicts, used = zip(*(polled(node.panel, votes) for votes in table), strict=True)

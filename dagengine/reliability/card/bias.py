@@ -11,7 +11,7 @@ from dagengine.errors import InputError
 from dagengine.graph.list_nodes import VerdictListNode
 from dagengine.graph.nodes import NonBinaryJudgementNode
 from dagengine.reliability.card.values import Figure, figure
-from dagengine.reliability.counterfactual import Replay
+from dagengine.reliability.counterfactual import Counterfactual
 from dagengine.reliability.perturbations import Symmetry
 from dagengine.reliability.runs import Run, Runs
 from dagengine.reliability.statistics.bias import (
@@ -33,7 +33,7 @@ Names = tuple[Verdict, Verdict]
 
 
 def position_bias(
-    runs: Runs, replay: Replay, cases: Sequence[TestCase], symmetry: Symmetry
+    runs: Runs, replay: Counterfactual, cases: Sequence[TestCase], symmetry: Symmetry
 ) -> Iterator[Figure]:
     """Consistency and preference where another order was repeated beside the given one."""
     options = _options(replay)
@@ -69,7 +69,7 @@ def _of_pairs(
         yield figure(f"{name}{suffix}", pairs, of, what, why, groups)
 
 
-def _options(replay: Replay) -> dict[str, Names]:
+def _options(replay: Counterfactual) -> dict[str, Names]:
     """The first and the last option of every decision whose options stand in an order."""
     found: dict[str, Names] = {}
     for unit in replay.plan.units:
@@ -110,7 +110,7 @@ def _placed(run: Run, names: Names) -> str:
     return {names[0]: "A", names[1]: "B"}.get(verdict, str(verdict))
 
 
-def bias_by_place(runs: Runs, replay: Replay) -> Iterator[Figure]:
+def bias_by_place(runs: Runs, replay: Counterfactual) -> Iterator[Figure]:
     """Whether the place of an item in a list goes with its verdict, where lists are judged."""
     named = {
         unit.name: unit.node.verdicts[0]

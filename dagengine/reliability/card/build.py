@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
-from dagengine.compiler.plan import HasSpec
+from dagengine.graph.graph import Metric
 from dagengine.reliability.attribution import (
     CaseNoise,
     attribute,
@@ -29,10 +29,10 @@ from dagengine.reliability.card.values import (
     JudgeCard,
     MetricCard,
     NodeCard,
-    Votes,
+    VoteCost,
     figure,
 )
-from dagengine.reliability.counterfactual import Replay, Speaker
+from dagengine.reliability.counterfactual import Counterfactual, Speaker
 from dagengine.reliability.fingerprint import bind
 from dagengine.reliability.perturbations import Symmetry
 from dagengine.reliability.repetition import Condition, Observation
@@ -57,7 +57,7 @@ RULES = (
 
 def make_card(
     observations: Iterable[Observation],
-    metrics: Sequence[HasSpec],
+    metrics: Sequence[Metric],
     cases: Sequence[TestCase],
     judges: Sequence[str],
     *,
@@ -72,7 +72,7 @@ def make_card(
     `symmetry` what was swapped. Raises InputError when no case has a label.
     """
     seen = list(observations)
-    replays = [Replay(metric) for metric in metrics]
+    replays = [Counterfactual(metric) for metric in metrics]
     found = [runs_of(seen, replay) for replay in replays]
     settings = tuple(dict.fromkeys(setting for runs in found for setting in runs.settings))
     times = max(
@@ -106,7 +106,7 @@ class _Maker:
     """What the card of one metric is made of."""
 
     runs: Runs
-    replay: Replay
+    replay: Counterfactual
     cases: Sequence[TestCase]
     path: str | None
     symmetry: Symmetry
@@ -222,7 +222,7 @@ def _spread(runs: Runs, cases: Sequence[TestCase]) -> Iterable[CaseSpread]:
 # Which node is to blame, and what would it cost to be sure?
 
 
-def _noise(runs: Runs, replay: Replay, cases: Sequence[TestCase]) -> list[CaseNoise]:
+def _noise(runs: Runs, replay: Counterfactual, cases: Sequence[TestCase]) -> list[CaseNoise]:
     """The noise of every case under every setting."""
     return [
         noise
@@ -250,7 +250,7 @@ def _node_card(speaker: Speaker, runs: Runs, noise: Sequence[CaseNoise], target:
     )
 
 
-def _votes(node: str, runs: Runs, target: float) -> Votes | None:
+def _votes(node: str, runs: Runs, target: float) -> VoteCost | None:
     """Votes for a steady verdict; ratings and code have none."""
     shares: list[float] = []
     asked = count = 0
@@ -267,7 +267,7 @@ def _votes(node: str, runs: Runs, target: float) -> Votes | None:
         return None
     calls = asked / count * len(runs.cases)
     votes = votes_needed(shares, target, MOST_VOTES)
-    return Votes(target, votes, MOST_VOTES, calls, None if votes is None else calls * votes)
+    return VoteCost(target, votes, MOST_VOTES, calls, None if votes is None else calls * votes)
 
 
 def _notes(noise: Sequence[CaseNoise], runs: Runs, threshold: float | None) -> Iterable[str]:

@@ -21,7 +21,7 @@ _SHAPE = re.compile(r"\s*([a-z-]+?)(\.low|\.high)?\s*(>=|<=|>|<)\s*(-?[0-9.]+(?:
 
 
 @dataclass(frozen=True, slots=True)
-class Condition:
+class FailIf:
     """One condition under which a benchmark fails, for instance `flip-rate>0.05`.
 
     It holds the value, or with `.low` or `.high` a bound of the interval, against a number.
@@ -57,7 +57,7 @@ class Condition:
         return f"{where}: {full(measure)}" if holds else ""
 
 
-def parse(text: str) -> Condition:
+def parse(text: str) -> FailIf:
     """The condition that a text states; raises InputError when it states none."""
     found = _SHAPE.fullmatch(text)
     if found is None:
@@ -68,7 +68,7 @@ def parse(text: str) -> Condition:
     if name not in TITLES:
         raise InputError(f"--fail-if {text!r}: no measure is called {name!r}; {_known()} are")
     try:
-        return Condition(text, name, bound[1:] if bound else "value", sign, float(limit))
+        return FailIf(text, name, bound[1:] if bound else "value", sign, float(limit))
     except ValueError:
         raise InputError(f"--fail-if {text!r}: {limit!r} is not a number") from None
 
@@ -123,6 +123,6 @@ def _by_place(card: JudgeCard) -> dict[tuple[str, str, str], Figure]:
     }
 
 
-def failures(card: JudgeCard, conditions: Sequence[Condition]) -> list[str]:
+def failures(card: JudgeCard, conditions: Sequence[FailIf]) -> list[str]:
     """One line for everything that fails."""
     return [line for condition in conditions for line in condition.failures(card)]

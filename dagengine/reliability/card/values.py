@@ -68,7 +68,7 @@ def figure(
 
 
 @dataclass(frozen=True, slots=True)
-class Votes:
+class VoteCost:
     """What steady answers of one node cost.
 
     `votes` of every question make its majority verdict differ between two runs at most as
@@ -96,7 +96,7 @@ class NodeCard:
     flip_rate: Figure
     effect: Figure
     share: Figure
-    votes: Votes | None = None
+    votes: VoteCost | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,199 @@
+"""Checked metrics numbered into one plan."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from dagengine.compiler.checks import check
+from dagengine.compiler.plan import Plan, PlanMetric, PlanScope, PlanSlot, Unit
+from dagengine.compiler.slots import Scope, Slot
+from dagengine.compiler.wiring import Wiring
+from dagengine.errors import GraphError, Problem
+from dagengine.graph.graph import Metric
+from dagengine.graph.node import BaseNode
+
+
+def compile_metrics(metrics: Sequence[Metric]) -> Plan:
+    """Check metrics and compile them together; raises GraphError listing every problem."""
+    problems: list[Problem] = []
+    wirings: list[Wiring] = []
+    specs = [metric.spec() for metric in metrics]
+    problems += _name_problems([spec.name for spec in specs])
+    for spec in specs:
+        found, wiring = check(spec)
+        problems += found
+        if wiring is not None:
+            wirings.append(wiring)
+    if any(problem.severity == "error" for problem in problems):
+        raise GraphError(list(dict.fromkeys(problems)))
+    return _Compiler(wirings).plan(tuple(dict.fromkeys(problems)))
+
+
+def _name_problems(names: Sequence[str]) -> list[Problem]:
+    """Results are told apart by the names of the metrics."""
+    hint = "give every metric a name of its own"
+    repeated = [name for name, count in Counter(names).items() if count > 1 or not name.strip()]
+    return [
+        Problem("metric-name", f"metric {name!r}", "the name is empty or taken twice", hint)
+        for name in repeated
+    ]
+
+
+class _Compiler:
+    """Numbers slots, scopes and units."""
+
+    def __init__(self, wirings: Sequence[Wiring]) -> None:
+        self.wirings = wirings
+        self.slots = [slot for wiring in wirings for slot in wiring.slots]
+        self.number = {slot: index for index, slot in enumerate(self.slots)}
+        self.scopes = list(dict.fromkeys(slot.scope for slot in self.slots))
+        self.scope_number = {scope: index for index, scope in enumerate(self.scopes)}
+        self.metric_of = [i for i, wiring in enumerate(wirings) for _ in wiring.slots]
+        self.models: list[Any] = [None]
+
+    def plan(self, warnings: tuple[Problem, ...]) -> Plan:
+        units = self._units()
+        unit_of = {slot: unit.index for unit in units for slot in unit.slots}
+        return Plan(
+            metrics=tuple(self._metrics()),
+            scopes=tuple(self._scope(scope) for scope in self.scopes),
+            slots=tuple(self._slots(unit_of)),
+            units=tuple(units),
+            models=tuple(self.models),
+            warnings=warnings,
+        )
+
+    def _units(self) -> list[Unit]:
+        """Slots grouped by what they run, certain to read the same."""
+        groups: dict[Any, list[Slot]] = {}
+        numbers: dict[Slot, int] = {}
+        constant: list[bool] = []
+        for slot in self.slots:  # sources come first
+            if slot.node is None:
+                continue
+            sources = tuple((s.label, numbers[s.slot]) for s in slot.sources)
+            alone = None if all(s.certain for s in slot.sources) else _place(slot)
+            key = (slot.node, self._judge(slot), sources, alone)
+            if key not in groups:
+                fixed = not (slot.node.evaluation_params or slot.node.whole_case)
+                steady = all(constant[unit] for _, unit in sources)
+                constant.append(fixed and steady and alone is None)
+            members = groups.setdefault(key, [])
+            numbers[slot] = numbers[members[0]] if members else len(groups) - 1
+            members.append(slot)
+        return [
+            self._unit(index, key, slots, numbers, constant[index])
+            for index, (key, slots) in enumerate(groups.items())
+        ]
+
+    def _unit(
+        self, index: int, key: Any, slots: list[Slot], numbers: dict[Slot, int], constant: bool
+    ) -> Unit:
+        first = slots[0]
+        assert first.node is not None
+        return Unit(
+            index=index,
+            name=first.name,
+            node=first.node,
+            judges=self._panel(first.node, key[1]),
+            reads=first.node.evaluation_params,
+            sources=tuple(
+                (s.label, numbers[s.slot], -1 if s.certain else self.number[s.slot])
+                for s in first.sources
+            ),
+            slots=tuple(self.number[slot] for slot in slots),
+            constant=constant,
+            urgency=(first.node.asks, self.number[first]),
+        )
+
+    def _judge(self, slot: Slot) -> int:
+        model = slot.scope.spec.model
+        scope: Scope | None = slot.scope
+        while model is None and scope is not None and scope.owner is not None:
+            scope = scope.owner.scope  # a nested metric without a judge uses its parent's
+            model = scope.spec.model
+        return self._number_of(model)
+
+    def _panel(self, node: BaseNode, own: int) -> tuple[int, ...]:
+        models = (None,) if node.panel is None else node.panel.models
+        return tuple(own if model is None else self._number_of(model) for model in models)
+
+    def _number_of(self, model: Any) -> int:
+        for index, known in enumerate(self.models):
+            if known is model or (isinstance(model, str) and known == model):
+                return index
+        self.models.append(model)
+        return len(self.models) - 1
+
+    def _metrics(self) -> Iterable[PlanMetric]:
+        start = 0
+        for index, wiring in enumerate(self.wirings):
+            span = range(start, start + len(wiring.slots))
+            scope = self.scope_number[wiring.scope]
+            required = _required(wiring)
+            yield PlanMetric(index, wiring.scope.spec, scope, span, required)
+            start = span.stop
+
+    def _scope(self, scope: Scope) -> PlanScope:
+        return PlanScope(
+            index=self.scope_number[scope],
+            spec=scope.spec,
+            owner=-1 if scope.owner is None else self.number[scope.owner],
+            slots=tuple(sorted(self.number[slot] for slot in scope.slots.values())),
+            terminals=tuple(self.number[slot] for slot in scope.terminals),
+        )
+
+    def _slots(self, unit_of: Mapping[int, int]) -> Iterable[PlanSlot]:
+        causes: list[list[int]] = [[] for _ in self.slots]
+        feeds: list[list[int]] = [[] for _ in self.slots]
+        for slot in self.slots:
+            for target in slot.leads_to():
+                causes[self.number[target]].append(self.number[slot])
+            for source in slot.sources:
+                feeds[self.number[source.slot]].append(self.number[slot])
+        for index, slot in enumerate(self.slots):
+            branches: dict[Any, tuple[int, ...]] = {}
+            for branch in slot.node.branches() if slot.node else ():
+                branches[branch.verdict] = ()
+            for verdict, target in slot.branches:
+                branches[verdict] += (self.number[target],)
+            yield PlanSlot(
+                index=index,
+                metric=self.metric_of[index],
+                scope=self.scope_number[slot.scope],
+                kind=slot.kind,
+                name=slot.name,
+                unit=unit_of.get(index, -1),
+                score=slot.score,
+                grades=slot.grades,
+                nested=-1 if slot.nested is None else self.scope_number[slot.nested],
+                root=slot.root,
+                branches=branches,
+                targets=tuple(self.number[target] for _, target in slot.branches),
+                activates=tuple(self.number[t] for t in (*slot.activates, *slot.pulls())),
+                feeds=tuple(feeds[index]),
+                causes=len(causes[index]),
+                reads=tuple(self.number[source.slot] for source in slot.sources),
+                tangle=tuple(sorted(self.number[other] for other in slot.tangle)),
+                made_by=tuple(causes[index]) if slot.tangle else (),
+            )
+
+
+def _place(slot: Slot) -> object:
+    """Where a slot with an uncertain source may be shared: metrics of the very same graph.
+
+    There the source is live for all of them or for none.
+    """
+    return slot.scope.spec.graph if slot.scope.owner is None else slot
+
+
+def _required(wiring: Wiring) -> tuple[tuple[str, str], ...]:
+    """(field, slot name) for everything that is read whatever the verdicts are."""
+    return tuple(
+        (path, slot.name)
+        for slot in wiring.slots
+        if slot.always and slot.node is not None
+        for path in slot.node.evaluation_params
+    )

@@ -1,0 +1,125 @@
+"""What flows between nodes: what one reads, asks and gives, and how many questions it puts."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+from pydantic import BaseModel, ConfigDict
+
+from dagengine.prompts.evidence import Evidence, as_text, evidence_of
+from dagengine.question import (
+    NO_USAGE,
+    Answer,
+    Question,
+    Usage,
+)
+from dagengine.results import Verdict
+
+T = TypeVar("T", bound=BaseModel)
+
+
+class Judgement(BaseModel):
+    """What readers of a judgement node see."""
+
+    model_config = ConfigDict(frozen=True)
+    verdict: Verdict
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NodeValue:
+    """What a node produced: the value its readers see, and what decides or scores.
+
+    `score` lies in [0, 1]; `mode` says how a rating was read; `success` is set by metrics
+    that decide themselves whether they passed; `usage` and `answers` (the judge's words) are
+    noted by the runner. `confidence` is the probability that the judge's tokens gave the
+    verdict, where it is known; `votes` and `voters` are what a panel said (see `Step`).
+    """
+
+    value: Any
+    verdict: Verdict | None = None
+    reason: str | None = None
+    score: float | None = None
+    mode: str | None = None
+    success: bool | None = None
+    usage: Usage = NO_USAGE
+    confidence: float | None = None
+    votes: tuple[Any, ...] = ()
+    voters: tuple[int, ...] = ()
+    answers: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What a node reads of one case: fields by path, outputs of other nodes by label."""
+
+    fields: tuple[tuple[str, Any], ...]
+    inputs: tuple[tuple[str, Any], ...]
+    case: Any = None
+
+    def evidence(self) -> list[Evidence]:
+        """Everything read, as evidence blocks in a fixed order."""
+        return [
+            piece for label, value in (*self.inputs, *self.fields)
+            for piece in evidence_of(label, value)
+        ]  # fmt: skip
+
+    def texts(self) -> dict[str, str]:
+        """Everything read, by placeholder name; a judgement also as `label.reason`."""
+        texts: dict[str, str] = {}
+        for label, value in (*self.inputs, *self.fields):
+            texts[label] = as_text(value)
+            if isinstance(value, Judgement):
+                texts[label] = str(value.verdict)
+                texts[f"{label}.reason"] = value.reason or ""
+        return texts
+
+    def values(self) -> list[Any]:
+        """Everything read, as the arguments of a code node: fields, then inputs.
+
+        Copies: code that changes its arguments changes nothing for others.
+        """
+        return [_copied(value) for _, value in (*self.fields, *self.inputs)]
+
+
+def _copied(value: Any) -> Any:
+    if value is None or isinstance(value, str | int | float | Judgement):
+        return value
+    if isinstance(value, list):
+        return [_copied(item) for item in value]
+    return copy.deepcopy(value)
+
+
+class Ask(Protocol):
+    """How a running node puts questions to its judge."""
+
+    async def __call__(self, question: Question[T], /) -> Answer[T]: ...
+
+    async def each(self, questions: Sequence[Question[T]], /) -> list[Answer[T]]:
+        """Ask all questions at once; answers in the order of the questions."""
+        ...
+
+
+Work = Callable[[Given, Ask], Coroutine[Any, Any, NodeValue]]
+"""What a node does for one case: its `run`, perhaps with something around it."""
+
+
+@dataclass(frozen=True, slots=True)
+class QuestionCount:
+    """How many questions a node puts on one case: at least, likely, at most (None: no bound).
+
+    `in_a_row` of them at most wait for one another; the rest are put at once.
+    """
+
+    least: int
+    likely: float
+    most: int | None
+    in_a_row: int = 1
+
+    @classmethod
+    def exactly(cls, count: int) -> QuestionCount:
+        """A number that is known, all at once."""
+        return cls(count, count, count, min(count, 1))

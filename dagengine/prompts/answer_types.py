@@ -1,0 +1,126 @@
+"""The types of answers: what a judge may say, and near misses of it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from functools import cache
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, create_model
+
+# Grammar-constrained servers write for ever when free text has no end.
+REASON_LENGTH = 2_000
+
+
+TEXT_LENGTH = 20_000
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+
+# The bound is for the server's grammar only: a long reason is not a wrong verdict.
+Reason = Annotated[str, Field(json_schema_extra={"maxLength": REASON_LENGTH})]
+
+
+Text = Annotated[str, Field(json_schema_extra={"maxLength": TEXT_LENGTH})]
+
+
+_AROUND = r"[\s\"'`*_.,!:;()\[\]]"
+
+
+# Never more than one look at a character: an answer may hold any number of blanks.
+_TRIM = re.compile(rf"^{_AROUND}++|(?<!{_AROUND}){_AROUND}++$")
+
+
+_TRUE, _FALSE = {"true", "yes", "y", "1"}, {"false", "no", "n", "0"}
+
+
+def _plain(text: str) -> str:
+    return _TRIM.sub("", text).casefold()
+
+
+def _to_bool(value: Any) -> Any:
+    if isinstance(value, str):
+        plain = _plain(value)
+        return True if plain in _TRUE else False if plain in _FALSE else value
+    return value
+
+
+def nearest(value: Any, verdicts: Iterable[str]) -> Any:
+    """The one verdict that `value` is a near miss of ("yes." for "Yes"), else `value`."""
+    options = tuple(verdicts)
+    if not isinstance(value, str) or value in options:
+        return value
+    plain = _plain(value)
+    fitting = [option for option in options if plain and _plain(option) == plain]
+    return fitting[0] if len(fitting) == 1 else value
+
+
+@cache
+def judgement_type(verdicts: tuple[str, ...] | None) -> type[BaseModel]:
+    """Answer type of a judgement: reason, then verdict (None: true or false)."""
+    kind: Any = Annotated[bool, Field(strict=True), BeforeValidator(_to_bool)]
+    if verdicts is not None:
+        kind = Annotated[Literal[verdicts], BeforeValidator(lambda value: nearest(value, verdicts))]
+    return create_model("Judgement", __base__=_Strict, reason=(Reason, ...), verdict=(kind, ...))
+
+
+def _no_bool(value: Any) -> Any:
+    if isinstance(value, bool):
+        raise ValueError("a whole number is asked for, not true or false")
+    return value
+
+
+@cache
+def rating_type(low: int, high: int) -> type[BaseModel]:
+    """Answer type of a rating: reason, then a whole number in [low, high]."""
+    kind = Annotated[int, Field(ge=low, le=high), BeforeValidator(_no_bool)]
+    return create_model("Rating", __base__=_Strict, reason=(Reason, ...), score=(kind, ...))
+
+
+@cache
+def labelled_type(labels: tuple[str, ...], parsed: bool = False) -> type[BaseModel]:
+    """Answer type of a rating by labels: reason, then a label.
+
+    What a parser read (`parsed`) may also be another word: the token's alternatives may hold
+    the labels all the same.
+    """
+    kind: Any = str if parsed else Literal[labels]
+    fitted: Any = Annotated[kind, BeforeValidator(lambda value: nearest(value, labels))]
+    return create_model("Rating", __base__=_Strict, reason=(Reason, ...), score=(fitted, ...))
+
+
+@cache
+def list_type(verdicts: tuple[str, ...], count: int) -> type[BaseModel]:
+    """Answer type of one verdict per item: `count` numbered verdicts, each number once."""
+    number = Annotated[int, Field(ge=1, le=count)]
+    item = create_model("Item", __base__=judgement_type(verdicts), number=(number, ...))
+
+    def all_there(found: list[Any]) -> list[Any]:
+        numbers = sorted(item.number for item in found)
+        if numbers != list(range(1, count + 1)):
+            raise ValueError(f"every number from 1 to {count} is needed once, got {numbers}")
+        return found
+
+    items: Any = Annotated[
+        list[item],  # type: ignore[valid-type]
+        Field(min_length=count, max_length=count),
+        AfterValidator(all_there),
+    ]
+    return create_model("Verdicts", __base__=_Strict, verdicts=(items, ...))
+
+
+def output_of(answer: BaseModel) -> Any:
+    """What a task step produced: the field `output`, or the whole answer of an own type."""
+    return getattr(answer, "output", answer)
+
+
+@cache
+def output_type(kind: Any) -> type[BaseModel]:
+    """Answer type of a task step: `kind` itself if it is a model, else one field `output`."""
+    if isinstance(kind, type) and issubclass(kind, BaseModel):
+        return kind
+    shape: Any = Text if kind is str else kind
+    return create_model("Output", __base__=_Strict, output=(shape, ...))

@@ -78,8 +78,10 @@ def recover(scenario: Scenario, seeds: int, cases: int, times: int) -> dict[str,
 
 
 def _figures(card: MetricCard) -> Iterator[tuple[str, Figure]]:
-    yield from ((one.name, one) for one in card.measures)
-    for node in card.nodes:
+    """Those of the first setting, and those across settings."""
+    first = card.settings[0]
+    yield from ((one.name, one) for one in (*first.measures, *card.across))
+    for node in first.nodes:
         for one in (node.flip_rate, node.share):
             yield f"{one.name} of {node.node}", one
 
@@ -138,12 +140,13 @@ def tree_card(seed: int, cases: int, times: int) -> JudgeCard:
 
 
 def tree_truth(times: int) -> dict[str, float]:
-    """By enumeration of all answers."""
+    """By enumeration of all answers, under the first setting."""
     fit = FIT.chances(True, (True, False))[True]
-    grades = [GRADE.chances(kind, order) for kind in KINDS for order in ORDERS]
+    both = [GRADE.chances(kind, order) for kind in KINDS for order in ORDERS]
+    grades = both[::2]  # in the order as given
     paths = [{"unfit": 1 - fit, **{o: fit * g[o] for o in OPTIONS}} for g in grades]
     scores = [_pooled(path, {**SCORES, "unfit": 0.0}) for path in paths]
-    pairs = [(grades[0], grades[1]), (grades[2], grades[3])]
+    pairs = [(both[0], both[1]), (both[2], both[3])]
     passing = [_pooled(score, {s: s >= 0.5 for s in score}) for score in scores]
     shares = [_shares(fit, grade) for grade in grades]
     whole = math.fsum(a + b for a, b in shares)
@@ -247,7 +250,7 @@ def judges_truth(times: int) -> dict[str, float]:
     x, y = WRONG.values()
     agree = x * y + (1 - x) * (1 - y)
     kappa = (agree - 0.5) / 0.5  # both say yes half of the time
-    flips = _mean(2 * p * (1 - p) for p in (x, y))
+    flips = 2 * x * (1 - x)
     return {"judge-flip-rate": 1 - agree, "cohen-kappa": kappa, "alpha": kappa, "flip-rate": flips}
 
 

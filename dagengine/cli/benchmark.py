@@ -43,7 +43,7 @@ def benchmark(
         typer.Option(metavar="MODEL", help="Who answers, as for `run`; several are compared."),
     ] = None,
     base_url: BaseUrl = None,
-    times: Annotated[int, typer.Option(min=2, help="How often every question is asked.")] = 20,
+    times: Annotated[int, typer.Option(min=1, help="How often every question is asked.")] = 20,
     orders: Annotated[
         str, typer.Option(help="Orders of presentation, with commas: given, swapped, reversed.")
     ] = "given",
@@ -78,8 +78,16 @@ def benchmark(
     labels: Annotated[
         str | None,
         typer.Option(
+            metavar="FIELD|FILE",
+            help="What people say: a case field such as `additional_metadata.label`, or a file "
+            "with the columns `case` (name, or place from 0) and `label`.",
+        ),
+    ] = None,
+    groups: Annotated[
+        str | None,
+        typer.Option(
             metavar="FIELD",
-            help="The case field with what people say, such as `additional_metadata.label`.",
+            help="The case field that cases of one document or dialogue have in common.",
         ),
     ] = None,
     out: Annotated[Path, typer.Option(help="Folder for the card.")] = Path("benchmark"),
@@ -122,15 +130,14 @@ def benchmark(
     from dagengine.reliability.card.conditions import parse
 
     if compare is not None:
-        _compare(*compare)
+        _compare(*compare, [parse(text) for text in fail_if or ()])
         return
     if metrics is None or data is None:
         raise typer.BadParameter("METRICS.py and --data are needed (but for --compare)")
     failing = [parse(text) for text in fail_if or ()]
     from dagengine.data.cases import strict
     from dagengine.loading import load_metrics
-    from dagengine.reliability.card.build import make_card
-    from dagengine.reliability.card.labels import labels_of
+    from dagengine.reliability.card.build import check_labels, make_card
     from dagengine.test_case import TestCase
 
     loaded = load_metrics(metrics)
@@ -142,7 +149,7 @@ def benchmark(
         return
     _require_intervals()
     if labels is not None:
-        labels_of(range(len(cases)), cases, labels)  # or there is no use in asking
+        check_labels(loaded, cases, labels)  # or there is no use in asking
     symmetry = symmetry_of(swap)
     ways = ways_of(times, orders, temperatures, seeds, paraphrases)
     asking = BenchmarkJob(loaded, cases, judges, ways, symmetry, probabilities)
@@ -156,6 +163,7 @@ def benchmark(
         cases,
         _identities(loaded, judges),
         labels=labels,
+        groups=groups,
         target=target,
         symmetry=symmetry,
     )
@@ -208,9 +216,9 @@ def _binding(
 
 
 def _write(card: JudgeCard, out: Path) -> None:
+    from dagengine.reliability.card.files import write_card
     from dagengine.reliability.card.page import card_page
     from dagengine.reliability.card.table import print_card
-    from dagengine.reliability.card.values import write_card
     from dagengine.reliability.card.words import markdown
 
     print_card(card)
@@ -233,7 +241,7 @@ def _exit_as(card: JudgeCard, conditions: Sequence[FailIf]) -> None:
 
 def _check(path: Path, now: Binding, conditions: Sequence[FailIf]) -> None:
     """Say whether a card still speaks about what there is now."""
-    from dagengine.reliability.card.values import read_card
+    from dagengine.reliability.card.files import read_card
     from dagengine.reliability.fingerprint import changes
 
     card = read_card(path)
@@ -247,16 +255,23 @@ def _check(path: Path, now: Binding, conditions: Sequence[FailIf]) -> None:
     _exit_as(card, conditions)
 
 
-def _compare(old: Path, new: Path) -> None:
-    """Print two cards side by side, and what they were made of where that differs."""
-    from dagengine.reliability.card.conditions import differences
-    from dagengine.reliability.card.table import print_differences
-    from dagengine.reliability.card.values import read_card
+def _compare(old: Path, new: Path, conditions: Sequence[FailIf]) -> None:
+    """Print what two cards differ in, case by case; conditions name the measures that count."""
+    from dagengine.reliability.card.comparison import MEASURES, between_cards
+    from dagengine.reliability.card.conditions import worse
+    from dagengine.reliability.card.files import read_card
+    from dagengine.reliability.card.table import print_contrasts
     from dagengine.reliability.fingerprint import changes
 
     before, after = read_card(old), read_card(new)
-    print_differences(differences(before, after))
+    found = between_cards(before, after, [one.measure for one in conditions] or MEASURES)
+    print_contrasts(found)
     lines = changes(before.binding, after.binding)
     typer.echo("made of the same" if not lines else "what is not the same:")
     for line in lines:
         typer.echo(f"  {line}")
+    failing = worse(found, conditions)
+    for line in failing:
+        typer.echo(f"fails: {line}", err=True)
+    if failing:
+        raise typer.Exit(EXIT_FAILED)

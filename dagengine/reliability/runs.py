@@ -6,7 +6,7 @@ The one place that knows what observations look like.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
@@ -52,10 +52,27 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Runs:
-    """All runs of one metric: by case, then by setting (a condition without its sample)."""
+    """All runs of one metric: by case, then by setting (a condition without its sample).
+
+    `groups` names the group of each case that depends on others; other cases stand alone.
+    """
 
     metric: str
     cases: Mapping[int, Mapping[Condition, Sequence[Run]]]
+    groups: Mapping[int, Hashable] = field(default_factory=dict)
+
+    def group(self, case: int) -> Hashable:
+        """What is independent of everything else: the group of a case, or the case itself."""
+        return self.groups.get(case, case)
+
+    def under(self, setting: Condition) -> Runs:
+        """The runs under one setting; cases without any are left out."""
+        only = {
+            case: {setting: settings[setting]}
+            for case, settings in self.cases.items()
+            if setting in settings
+        }
+        return replace(self, cases=only)
 
     def each(self) -> Iterator[tuple[int, Run]]:
         """Every run, after the number of its case."""
@@ -74,9 +91,9 @@ class Runs:
         return tuple(dict.fromkeys(found))
 
     @property
-    def rows(self) -> list[int]:
-        """The case of each row of a table."""
-        return [case for case, settings in self.cases.items() for _ in settings]
+    def rows(self) -> list[Hashable]:
+        """The group of each row of a table."""
+        return [self.group(case) for case, settings in self.cases.items() for _ in settings]
 
     def table(self, of: Callable[[Run], T]) -> list[list[T]]:
         """What `of` reads off each run: one row per case and setting, a column per sample."""
@@ -98,8 +115,12 @@ class Runs:
         }
 
 
-def runs_of(observations: Iterable[Observation], replay: Counterfactual) -> Runs:
-    """The runs of one metric."""
+def runs_of(
+    observations: Iterable[Observation],
+    replay: Counterfactual,
+    groups: Mapping[int, Hashable] | None = None,
+) -> Runs:
+    """The runs of one metric; `groups` name the cases that depend on each other."""
     name = replay.spec.name
     speakers = {speaker.node for speaker in replay.speakers}
     found: dict[int, dict[Condition, dict[int, Run]]] = {}
@@ -125,10 +146,23 @@ def runs_of(observations: Iterable[Observation], replay: Counterfactual) -> Runs
     return Runs(
         name,
         {
-            case: {
-                setting: [samples[sample] for sample in sorted(samples)]
-                for setting, samples in settings.items()
-            }
+            case: _seeds_as_repeats(
+                {
+                    setting: [samples[sample] for sample in sorted(samples)]
+                    for setting, samples in settings.items()
+                }
+            )
             for case, settings in sorted(found.items())
         },
+        groups or {},
     )
+
+
+def _seeds_as_repeats(settings: Mapping[Condition, list[Run]]) -> Mapping[Condition, list[Run]]:
+    """Seeds under each of which a case ran once are repeats: together they are one setting."""
+    if any(len(runs) > 1 for runs in settings.values()):
+        return settings
+    merged: dict[Condition, list[Run]] = {}
+    for setting, runs in settings.items():
+        merged.setdefault(replace(setting, seed=None), []).extend(runs)
+    return settings if len(merged) == len(settings) else merged

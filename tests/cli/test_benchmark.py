@@ -158,9 +158,10 @@ def test_several_judges_are_measured_apart_and_against_each_other(folder: Path) 
     assert done.exit_code == 0, done.output
     card = json.loads((folder / "benchmark/card.json").read_text())
     assert card["binding"]["judges"] == ["wavering", "sure"]
-    measures = {one["name"]: one["value"] for one in card["metrics"][0]["again"]}
-    assert measures["judge-flip-rate"] == pytest.approx(0.25)  # half of the runs on half the cases
-    assert measures["flip-rate"] == pytest.approx(1 / 6)
+    across = {one["name"]: one["value"] for one in card["metrics"][0]["across"]}
+    assert across["judge-flip-rate"] == pytest.approx(0.25)  # half of the runs on half the cases
+    flips = [under["again"][0]["value"] for under in card["metrics"][0]["settings"]]
+    assert flips == [pytest.approx(1 / 3), 0]  # never pooled
 
 
 def test_every_temperature_is_a_setting_of_its_own(folder: Path) -> None:
@@ -168,8 +169,8 @@ def test_every_temperature_is_a_setting_of_its_own(folder: Path) -> None:
     assert done.exit_code == 0, done.output
     assert "4 runs of this" in " ".join(done.output.split())
     card = json.loads((folder / "benchmark/card.json").read_text())
-    assert [setting.rpartition(" ")[2] for setting in card["settings"]] == ["0.0", "1.0"]
-    measures = {one["name"]: one["value"] for one in card["metrics"][0]["again"]}
+    assert [one["name"] for one in card["settings"]] == ["temperature 0.0", "temperature 1.0"]
+    measures = {one["name"]: one["value"] for one in card["metrics"][0]["across"]}
     assert measures["temperature-flip-rate"] == pytest.approx(0.25)
     assert "list of numbers" in str(benchmark(*MINE, "--temperatures", "hot").exception)
 
@@ -180,13 +181,13 @@ def test_seeds_and_other_words_are_settings_of_their_own(folder: Path) -> None:
     assert done.exit_code == 0, done.output
     assert "8 runs of this" in " ".join(done.output.split())
     card = json.loads((folder / "benchmark/card.json").read_text())
-    assert card["settings"] == [
-        "order given, seed 1",
-        "order given, seed 1, paraphrase plain",
-        "order given, seed 2",
-        "order given, seed 2, paraphrase plain",
+    assert [one["name"] for one in card["settings"]] == [
+        "seed 1, wording as given",
+        "seed 1, wording plain",
+        "seed 2, wording as given",
+        "seed 2, wording plain",
     ]
-    measures = {one["name"]: one["value"] for one in card["metrics"][0]["again"]}
+    measures = {one["name"]: one["value"] for one in card["metrics"][0]["across"]}
     assert measures["seed-flip-rate"] == pytest.approx(0.25)
     assert measures["paraphrase-flip-rate"] == pytest.approx(0.25)
 
@@ -263,7 +264,7 @@ def test_two_fields_are_swapped_and_the_verdicts_compared(folder: Path) -> None:
     done = benchmark(*MINE, *swapped)
     assert done.exit_code == 0, done.output
     card = json.loads((folder / "benchmark/card.json").read_text())
-    more = {one["name"]: one["value"] for one in card["metrics"][0]["more"]}
+    more = {one["name"]: one["value"] for one in card["metrics"][0]["across"]}
     # Swapped the judge reads "a", which is kind: it differs where it wavered and said no.
     assert more["position-consistency"] == 1.0  # of runs that one node ended
     assert "--swap takes two fields" in str(benchmark(*MINE, "--swap", "input").exception)
@@ -279,5 +280,6 @@ def test_stated_probabilities_are_on_the_card_when_they_are_asked_for(folder: Pa
         done = benchmark(*MINE, "--times", "6", *([option] if option else []))
         assert done.exit_code == 0, done.output
         (metric,) = json.loads((folder / "benchmark/card.json").read_text())["metrics"]
+        (metric,) = metric["settings"]
         assert len(metric["calibration"]) == plots
         assert ("repeat-brier" in {one["name"] for one in metric["more"]}) == bool(plots)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from dagengine.errors import InputError
 from dagengine.graph.list_nodes import VerdictListNode
 from dagengine.graph.nodes import NonBinaryJudgementNode
-from dagengine.reliability.card.values import Figure, figure
+from dagengine.reliability.card.figures import figure
+from dagengine.reliability.card.values import Figure
 from dagengine.reliability.counterfactual import Counterfactual
 from dagengine.reliability.perturbations import Symmetry
 from dagengine.reliability.runs import Run, Runs
@@ -57,7 +58,7 @@ def position_bias(
 
 
 def _of_pairs(
-    pairs: Sequence[Any], groups: Sequence[int], order: str, what: str
+    pairs: Sequence[Any], groups: Sequence[Hashable], order: str, what: str
 ) -> Iterator[Figure]:
     suffix = "" if order == "swapped" else "-of-options"
     measures: tuple[tuple[str, Callable[..., Sums], str], ...] = (
@@ -81,10 +82,10 @@ def _options(replay: Counterfactual) -> dict[str, Names]:
 
 def _in_both_orders(
     runs: Runs, order: str, names: Callable[[int, str], Names | None]
-) -> tuple[list[tuple[str, str]], list[int]]:
+) -> tuple[list[tuple[str, str]], list[Hashable]]:
     """Last verdicts in both orders, those for the first as A and for the second as B."""
     pairs: list[tuple[str, str]] = []
-    groups: list[int] = []
+    groups: list[Hashable] = []
     for case, settings in runs.cases.items():
         for setting, found in settings.items():
             if setting.order != "given":
@@ -94,7 +95,7 @@ def _in_both_orders(
                 known = names(case, given.path[-1][0])
                 if known is not None:
                     pairs.append((_placed(given, known), _placed(other, known)))
-                    groups.append(case)
+                    groups.append(runs.group(case))
     return pairs, groups
 
 
@@ -118,11 +119,11 @@ def bias_by_place(runs: Runs, replay: Counterfactual) -> Iterator[Figure]:
         if isinstance(unit.node, VerdictListNode)
     }
     lists: list[list[float | None]] = []
-    groups: list[int] = []
+    groups: list[Hashable] = []
     for case, run in runs.each():
         for node, verdicts in run.lists.items():
             lists.append([float(verdict == named[node]) for verdict in verdicts])
-            groups.append(case)
+            groups.append(runs.group(case))
     if lists:
         what = " and ".join(f"“{verdict}” by “{node}”" for node, verdict in named.items())
         why = "no list has two items with different verdicts"
@@ -135,12 +136,14 @@ def bias_by_length(
     """Whether longer answers get higher scores, or win, people's labels held constant."""
     known = labels.items()
     numbers = {case: float(one) for case, one in known if isinstance(one, bool | int | float)}
-    answers = list(_answers(runs, cases, numbers))
+    answers = dict(_answers(runs, cases, numbers))
     if answers:
         held = ", labels held constant" if numbers else ""
         level = f"mean scores of cases and characters of `actual_output`{held}"
         why = "all answers are equally long, or all scores or labels equal"
-        yield figure("length-bias", answers, length_bias.sums, level, why)
+        by_case: list[Hashable] = [runs.group(case) for case in answers]
+        measured = list(answers.values())
+        yield figure("length-bias", measured, length_bias.sums, level, why, by_case)
     compared, groups = _comparisons(runs, cases)
     if compared:
         level = "decided comparisons of two contestants"
@@ -150,18 +153,18 @@ def bias_by_length(
 
 def _answers(
     runs: Runs, cases: Sequence[TestCase], labels: Mapping[int, float]
-) -> Iterator[Measured]:
+) -> Iterator[tuple[int, Measured]]:
     for number, settings in runs.cases.items():
         case = cases[number]
         scores = [run.score for s in settings.values() for run in s if run.score is not None]
         text = case.actual_output if isinstance(case, LLMTestCase) else None
         if scores and isinstance(text, str) and (not labels or number in labels):
-            yield Measured(statistics.fmean(scores), len(text), labels.get(number))
+            yield number, Measured(statistics.fmean(scores), len(text), labels.get(number))
 
 
-def _comparisons(runs: Runs, cases: Sequence[TestCase]) -> tuple[list[Compared], list[int]]:
+def _comparisons(runs: Runs, cases: Sequence[TestCase]) -> tuple[list[Compared], list[Hashable]]:
     found: list[Compared] = []
-    groups: list[int] = []
+    groups: list[Hashable] = []
     for number, settings in runs.cases.items():
         case = cases[number]
         if not isinstance(case, ArenaTestCase) or len(case.contestants) != 2:
@@ -170,5 +173,5 @@ def _comparisons(runs: Runs, cases: Sequence[TestCase]) -> tuple[list[Compared],
         won = dict(zip(case.contestants, (True, False), strict=True))
         for run in (run for found_ in settings.values() for run in found_ if run.path):
             found.append(Compared(first, second, won.get(str(run.path[-1][1]))))
-            groups.append(number)
+            groups.append(runs.group(number))
     return found, groups

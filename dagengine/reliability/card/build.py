@@ -1,56 +1,42 @@
-"""From repeated runs to the measures of a judge card, each with interval, level and number."""
+"""From repeated runs to a judge card: every metric under every setting, then across settings."""
 
 from __future__ import annotations
 
-import itertools
-import math
-import statistics
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from pathlib import Path
+from typing import Any
 
 from dagengine.graph.graph import Metric
-from dagengine.reliability.attribution import (
-    CaseNoise,
-    attribute,
-    flip_effect,
-    independence,
-    variance_share,
-)
-from dagengine.reliability.attribution import flip_rate as node_flips
-from dagengine.reliability.card.agreement import agreement_of_judges, agreement_of_runs, outcome
+from dagengine.reliability.card.across import agreement_of_judges, changed
+from dagengine.reliability.card.again import again, agreement_of_runs, rule_effect, spread
 from dagengine.reliability.card.bias import bias_by_length, bias_by_place, position_bias
 from dagengine.reliability.card.calibration import stated
-from dagengine.reliability.card.labels import Vote, compare_with_labels, labels_of
+from dagengine.reliability.card.comparison import between_settings
+from dagengine.reliability.card.nodes import node_cards, noise_of, notes_on
+from dagengine.reliability.card.people import compare_with_labels, outcomes
 from dagengine.reliability.card.values import (
-    CaseSpread,
+    CaseKey,
     Figure,
     JudgeCard,
+    LabelMeaning,
     MetricCard,
-    NodeCard,
-    VoteCost,
-    figure,
+    Setting,
+    SettingCard,
 )
-from dagengine.reliability.counterfactual import Counterfactual, Speaker
+from dagengine.reliability.clusters import clusters
+from dagengine.reliability.counterfactual import Counterfactual
 from dagengine.reliability.fingerprint import bind
+from dagengine.reliability.labels import Given, Labels, Vote, labels_for, labels_of
+from dagengine.reliability.observations import Condition, Observation
 from dagengine.reliability.perturbations import Symmetry
-from dagengine.reliability.repetition import Condition, Observation
-from dagengine.reliability.runs import Run, Runs, runs_of
-from dagengine.reliability.statistics.consistency import (
-    effect_of_missing,
-    flip_rate,
-    missing_rate,
-)
-from dagengine.reliability.statistics.spread import icc, score_spread
-from dagengine.reliability.statistics.sums import Sums, mean
-from dagengine.reliability.statistics.votes import leading_share, votes_needed
+from dagengine.reliability.runs import Runs, runs_of
 from dagengine.test_case import TestCase, case_label
 
-MOST_VOTES = 99
 RULES = (
     "A run without a score counts in `unscored` and nowhere else.",
     "Repetitions are compared within one case and one setting; then cases are averaged.",
+    "Runs under different settings are never pooled.",
     "Shares of the variance take the nodes of a case to answer independently of each other.",
 )
 
@@ -61,44 +47,106 @@ def make_card(
     cases: Sequence[TestCase],
     judges: Sequence[str],
     *,
-    labels: str | None = None,
+    labels: str | Path | Mapping[int, Any] | None = None,
+    groups: str | None = None,
     target: float = 0.05,
     symmetry: Symmetry | None = None,
 ) -> JudgeCard:
     """The card of a benchmark.
 
-    `judges` are the identities of those who answered. `labels` is the path of the case
-    field that holds what people say, `target` the flip rate that votes are counted for,
-    `symmetry` what was swapped. Raises InputError when no case has a label.
+    `judges` are the identities of those who answered. `labels` is what people say: the path of
+    a case field, a file, or labels by the number of the case (see `labels_of`). `groups` is the
+    path of a field that cases of one document or dialogue have in common. `target` is the flip
+    rate that votes are counted for, `symmetry` what was swapped. Raises InputError when no case
+    has a label, when no label is an outcome of a metric, and when no case has the field of groups.
     """
     seen = list(observations)
     replays = [Counterfactual(metric) for metric in metrics]
-    found = [runs_of(seen, replay) for replay in replays]
-    settings = tuple(dict.fromkeys(setting for runs in found for setting in runs.settings))
-    times = max(
-        (len(r) for runs in found for c in runs.cases.values() for r in c.values()), default=0
-    )
+    given = None if labels is None else labels_of(cases, labels)
+    together = clusters(cases, seen, replays, groups)
+    found = [runs_of(seen, replay, together) for replay in replays]
+    settings, keys = _settings(found), tuple(_keys(cases, together))
+    made = [
+        _Maker(runs, replay, cases, given, symmetry or Symmetry(), settings).card(target)
+        for runs, replay in zip(found, replays, strict=True)
+    ]
     return JudgeCard(
         binding=bind(metrics, judges, cases),
-        times=times,
-        settings=tuple(_described(setting) for setting in settings),
-        metrics=tuple(
-            _Maker(runs, replay, cases, labels, symmetry or Symmetry()).card(target)
-            for runs, replay in zip(found, replays, strict=True)
-        ),
-        rules=RULES,
+        times=max((setting.times for setting in settings), default=0),
+        settings=settings,
+        metrics=tuple(replace(one, between=between_settings(one, settings, keys)) for one in made),
+        cases=keys,
+        rules=(*RULES, *_on_groups(together, len(cases))),
     )
 
 
-def _described(setting: Condition) -> str:
-    parts = {
-        "order": setting.order,
-        "temperature": setting.temperature,
-        "seed": setting.seed,
-        "paraphrase": setting.paraphrase,
-        "judge": setting.judge,
+def check_labels(
+    metrics: Sequence[Metric], cases: Sequence[TestCase], labels: str | Path | Mapping[int, Any]
+) -> None:
+    """Raise what `make_card` would raise about labels, before anything is asked."""
+    given = labels_of(cases, labels)
+    for metric in metrics:
+        replay = Counterfactual(metric)
+        labels_for(given, replay, cases, _threshold(replay))
+
+
+def _keys(cases: Sequence[TestCase], together: Mapping[int, Hashable]) -> Iterator[CaseKey]:
+    for number, case in enumerate(cases):
+        name, key = case_label(case, number), case.content_hash()[:16]
+        yield CaseKey(name, key, str(together.get(number, "")))
+
+
+def _on_groups(together: Mapping[int, Hashable], cases: int) -> Iterator[str]:
+    """What n counts where cases depend on each other."""
+    if together:
+        independent = cases - len(together) + len(set(together.values()))
+        yield (
+            f"{len(together)} of {cases} cases share a question or a group with others: "
+            f"intervals are over {independent} independent cases and groups, which n counts."
+        )
+
+
+def _threshold(replay: Counterfactual) -> float | None:
+    return 1.0 if replay.spec.strict else replay.spec.threshold
+
+
+# Settings.
+
+
+def _settings(found: Sequence[Runs]) -> tuple[Setting, ...]:
+    conditions = list(dict.fromkeys(setting for runs in found for setting in runs.settings))
+    times = {
+        setting: max(
+            (len(row.get(setting, ())) for runs in found for row in runs.cases.values()), default=0
+        )
+        for setting in conditions
     }
-    return ", ".join(f"{name} {value}" for name, value in parts.items() if value not in (None, ""))
+    return tuple(Setting(_named(one, conditions), one, times[one]) for one in conditions)
+
+
+_ORDERS = {"given": "order as given", "swapped": "inputs swapped", "reversed": "options reversed"}
+
+
+def _named(setting: Condition, others: Sequence[Condition]) -> str:
+    """What tells a setting from the others, in words."""
+    words = {
+        "judge": setting.judge,
+        "temperature": _said("temperature", setting.temperature),
+        "seed": _said("seed", setting.seed),
+        "order": _ORDERS.get(setting.order, setting.order),
+        "paraphrase": _said("wording", setting.paraphrase or "as given"),
+    }
+    differing = [
+        word for field, word in words.items() if len({getattr(one, field) for one in others}) > 1
+    ]
+    return ", ".join(differing) or "as given"
+
+
+def _said(name: str, value: object) -> str:
+    return f"{name} {'as the nodes have it' if value is None else value}"
+
+
+# One metric.
 
 
 @dataclass(frozen=True)
@@ -108,188 +156,66 @@ class _Maker:
     runs: Runs
     replay: Counterfactual
     cases: Sequence[TestCase]
-    path: str | None
+    given: Given | None
     symmetry: Symmetry
-
-    @cached_property
-    def labels(self) -> Mapping[int, Vote]:
-        return {} if self.path is None else labels_of(self.runs.cases, self.cases, self.path)
+    settings: Sequence[Setting]
 
     @property
     def threshold(self) -> float | None:
-        return 1.0 if self.replay.spec.strict else self.replay.spec.threshold
+        return _threshold(self.replay)
 
     def card(self, target: float) -> MetricCard:
-        runs, threshold = self.runs, self.threshold
-        noise = _noise(runs, self.replay, self.cases)
-        found = list(stated(runs, threshold, self.labels))
-        every = list(runs.every())
+        labels = None
+        if self.given is not None:
+            labels = labels_for(self.given, self.replay, self.cases, self.threshold)
         return MetricCard(
             metric=self.replay.spec.name,
-            threshold=threshold,
-            again=tuple(_again(runs, threshold)),
-            nodes=tuple(_node_card(one, runs, noise, target) for one in self.replay.speakers),
-            people=compare_with_labels(runs, threshold, self.labels) if self.labels else (),
-            spread=tuple(_spread(runs, self.cases)),
-            calls=sum(len(run.asked) for run in every) / max(len(every), 1),
-            notes=tuple(_notes(noise, runs, threshold)),
-            more=(*self.more(), *(one for kind in found for one in kind.figures())),
-            calibration=tuple(kind.calibration() for kind in found),
+            threshold=self.threshold,
+            settings=tuple(
+                self._under(setting.name, self.runs.under(setting.condition), labels, target)
+                for setting in self.settings
+            ),
+            across=tuple(self._across()),
+            labels=tuple(_meanings(labels)),
         )
 
-    def more(self) -> Iterator[Figure]:
+    def _under(self, name: str, runs: Runs, labels: Labels | None, target: float) -> SettingCard:
+        threshold = self.threshold
+        noise = noise_of(runs, self.replay, self.cases)
+        found = list(stated(runs, threshold, labels))
+        every = list(runs.every())
+        people = () if labels is None else compare_with_labels(runs, threshold, labels)
+        return SettingCard(
+            setting=name,
+            again=tuple(again(runs, threshold)),
+            nodes=node_cards(self.replay.speakers, runs, noise, target),
+            people=tuple(people),
+            spread=tuple(spread(runs, self.cases)),
+            calls=sum(len(run.asked) for run in every) / max(len(every), 1),
+            notes=(*notes_on(noise), *rule_effect(runs, threshold)),
+            more=(*self._more(runs, labels), *(one for kind in found for one in kind.figures())),
+            calibration=tuple(kind.calibration() for kind in found),
+            outcomes=outcomes(runs, threshold, labels, len(self.cases)),
+        )
+
+    def _more(self, runs: Runs, labels: Labels | None) -> Iterator[Figure]:
         """The measures that stand behind the four questions."""
-        yield from agreement_of_runs(self.runs, self.threshold)
+        yield from agreement_of_runs(runs, self.threshold)
+        yield from bias_by_place(runs, self.replay)
+        yield from bias_by_length(runs, self.cases, {} if labels is None else labels.by_case)
+
+    def _across(self) -> Iterator[Figure]:
+        yield from changed(self.runs)
         yield from agreement_of_judges(self.runs, self.threshold)
         yield from position_bias(self.runs, self.replay, self.cases, self.symmetry)
-        yield from bias_by_place(self.runs, self.replay)
-        yield from bias_by_length(self.runs, self.cases, self.labels)
 
 
-# Would I get this score again?
+def _meanings(labels: Labels | None) -> Iterator[LabelMeaning]:
+    for one in () if labels is None else labels.meanings:
+        yield LabelMeaning(one.label, _meaning(one.means), one.cases)
 
 
-def _again(runs: Runs, threshold: float | None) -> Iterable[Figure]:
-    pairs = "pairs of runs of one case"
-    scores = runs.table(lambda run: run.score)
-    cases = runs.rows
-    why = "no case has two runs with a score"
-
-    def over(name: str, of: Callable[..., Sums], level: str) -> Figure:
-        return figure(name, scores, of, level, why, cases)
-
-    if threshold is None:
-        undefined = "the metric has no threshold; see score-flip-rate"
-        yield Figure("flip-rate", None, level=f"pass or fail, {pairs}", note=undefined)
-    else:
-        table = runs.table(lambda run: run.passed(threshold))
-        yield figure("flip-rate", table, flip_rate.sums, f"pass or fail, {pairs}", why, cases)
-    yield over("score-flip-rate", flip_rate.sums, f"scores, {pairs}")
-    yield over("score-spread", score_spread.sums, "runs of one case, averaged over cases")
-    yield over("test-retest", icc.sums, "one score's share of the variance between cases")
-    yield from _across(runs)
-    yield over("unscored", missing_rate.sums, "all runs")
-
-
-_CHANGED = {
-    "position": "order",
-    "judge": "judge",
-    "temperature": "temperature",
-    "seed": "seed",
-    "paraphrase": "paraphrase",
-}
-
-
-def _across(runs: Runs) -> Iterable[Figure]:
-    """How often the score differs between runs of which one circumstance was changed."""
-    for name, field in _CHANGED.items():
-        if len({getattr(setting, field) for setting in runs.settings}) < 2:
-            continue
-        items = [_crossed(settings, field) for settings in runs.cases.values()]
-        level = f"scores, pairs of runs of one case that differ in {field}"
-        yield figure(f"{name}-flip-rate", items, mean, level, "no case has such a pair")
-
-
-def _crossed(settings: Mapping[Condition, Sequence[Run]], field: str) -> float | None:
-    """The share of pairs of runs with different scores, among settings that differ in `field`."""
-    rates: list[float] = []
-    for (one, some), (other, more) in itertools.combinations(settings.items(), 2):
-        if replace(one, **{field: getattr(other, field)}) != other:
-            continue
-        first, second = Counter(_scores(some)), Counter(_scores(more))
-        pairs = first.total() * second.total()
-        if pairs:
-            equal = sum(count * second[score] for score, count in first.items())
-            rates.append(1 - equal / pairs)
-    return math.fsum(rates) / len(rates) if rates else None
-
-
-def _scores(runs: Sequence[Run]) -> list[float]:
-    return [run.score for run in runs if run.score is not None]
-
-
-def _spread(runs: Runs, cases: Sequence[TestCase]) -> Iterable[CaseSpread]:
-    """Scores by case, the most spread first."""
-    found: list[CaseSpread] = []
-    for number, settings in runs.cases.items():
-        scores = [score for setting in settings.values() for score in _scores(setting)]
-        counts = tuple((score, scores.count(score)) for score in sorted(set(scores)))
-        spread = statistics.pstdev(scores) if scores else 0.0
-        found.append(CaseSpread(case_label(cases[number], number), counts, spread))
-    return sorted(found, key=lambda case: -case.deviation)
-
-
-# Which node is to blame, and what would it cost to be sure?
-
-
-def _noise(runs: Runs, replay: Counterfactual, cases: Sequence[TestCase]) -> list[CaseNoise]:
-    """The noise of every case under every setting."""
-    return [
-        noise
-        for setting in runs.settings
-        for noise in attribute(replay, runs.repetitions(setting), cases)
-    ]
-
-
-def _node_card(speaker: Speaker, runs: Runs, noise: Sequence[CaseNoise], target: float) -> NodeCard:
-    node = speaker.node
-    cases = [one.case for one in noise]
-
-    def over(name: str, of: Callable[..., Sums], level: str, why: str) -> Figure:
-        return figure(name, noise, partial(of, node=node), level, why, cases)
-
-    asked, part = "pairs of answers to one question", "pairs of runs that part here"
-    return NodeCard(
-        node,
-        speaker.kind,
-        speaker.reads,
-        over("node-flip-rate", node_flips.sums, asked, "never asked twice"),
-        over("flip-effect", flip_effect.sums, part, "no two runs part here"),
-        over("variance-share", variance_share.sums, "variance within cases", "it never varied"),
-        _votes(node, runs, target),
-    )
-
-
-def _votes(node: str, runs: Runs, target: float) -> VoteCost | None:
-    """Votes for a steady verdict; ratings and code have none."""
-    shares: list[float] = []
-    asked = count = 0
-    for settings in runs.cases.values():
-        for found in settings.values():
-            said = [run.replies[node].verdict for run in found if node in run.replies]
-            if any(verdict is None for verdict in said):
-                return None
-            share = leading_share(said)
-            shares += [] if share is None else [share]
-            asked += len(said)
-            count += len(found)
-    if not shares:
-        return None
-    calls = asked / count * len(runs.cases)
-    votes = votes_needed(shares, target, MOST_VOTES)
-    return VoteCost(target, votes, MOST_VOTES, calls, None if votes is None else calls * votes)
-
-
-def _notes(noise: Sequence[CaseNoise], runs: Runs, threshold: float | None) -> Iterable[str]:
-    ratio = independence(noise)
-    if ratio is not None and not 0.8 <= ratio <= 1.25:
-        how = "together" if ratio < 1 else "against each other"
-        yield (
-            f"Independent answers would vary {ratio:.2f} times as much as the score did: nodes "
-            f"err {how}, and the shares of the variance do not show that."
-        )
-    fixed = sorted({node for one in noise for node in one.fixed})
-    if fixed:
-        yield f"On some cases too many nodes vary; held fixed there: {', '.join(fixed)}."
-    yield from _rule_effect(runs, threshold)
-
-
-def _rule_effect(runs: Runs, threshold: float | None) -> Iterable[str]:
-    """What the rule for runs without a score does to the flip rate, when there are any."""
-    found = effect_of_missing(runs.table(outcome(threshold)), flip_rate)
-    if found.missing and found.dropped is not None and found.own_category is not None:
-        yield (
-            f"Runs without a score are left out: the flip rate is {100 * found.dropped:.1f} %; "
-            f"counted as an outcome of their own they would make it "
-            f"{100 * found.own_category:.1f} %."
-        )
+def _meaning(means: Vote | None) -> str:
+    if isinstance(means, bool):
+        return "pass" if means else "fail"
+    return f"{means:g}" if isinstance(means, int | float) else means or ""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 
-from dagengine.reliability.card.labels import Vote, reading
-from dagengine.reliability.card.values import Calibration, Figure, figure
+from dagengine.reliability.card.figures import figure
+from dagengine.reliability.card.people import reading
+from dagengine.reliability.card.values import Calibration, Figure
+from dagengine.reliability.labels import Labels
 from dagengine.reliability.runs import Runs
 from dagengine.reliability.statistics.calibration import brier_score, calibration_error, reliability
 from dagengine.reliability.statistics.sums import Sums
@@ -24,7 +26,7 @@ class Stated:
     name: str
     event: str
     answers: Sequence[tuple[float, bool]]
-    groups: Sequence[int]
+    groups: Sequence[Hashable]
 
     def figures(self) -> Iterator[Figure]:
         """Brier score and calibration error, with their intervals."""
@@ -37,11 +39,10 @@ class Stated:
         return Calibration(self.event, bins)
 
 
-def stated(
-    runs: Runs, threshold: float | None, labels: Mapping[int, Vote] | None
-) -> Iterator[Stated]:
+def stated(runs: Runs, threshold: float | None, labels: Labels | None) -> Iterator[Stated]:
     """Everything that stated probabilities can be held against."""
-    found = _against_repetition(runs), _against_labels(runs, threshold, labels or {})
+    found = [_against_repetition(runs)]
+    found += [] if labels is None else [_against_labels(runs, threshold, labels)]
     yield from (one for one in found if one.answers)
 
 
@@ -51,7 +52,7 @@ def _against_repetition(runs: Runs) -> Stated:
     Every run has one next, the last the first, so that no pair of runs counts twice.
     """
     answers: list[tuple[float, bool]] = []
-    groups: list[int] = []
+    groups: list[Hashable] = []
     for case, settings in runs.cases.items():
         for found in settings.values():
             scored = [run for run in found if run.score is not None]
@@ -59,23 +60,24 @@ def _against_repetition(runs: Runs) -> Stated:
             for run, following in pairs if len(scored) > 1 else ():
                 if run.stated is not None:
                     answers.append((run.stated, run.path == following.path))
-                    groups.append(case)
+                    groups.append(runs.group(case))
     return Stated("repeat", "the next run takes the same path", answers, groups)
 
 
-def _against_labels(runs: Runs, threshold: float | None, labels: Mapping[int, Vote]) -> Stated:
+def _against_labels(runs: Runs, threshold: float | None, labels: Labels) -> Stated:
     """Whether people agree, as often as a path's probability, or a weighted score, says."""
     answers: list[tuple[float, bool]] = []
-    groups: list[int] = []
-    read = reading(labels, threshold)
-    yes_no = set(labels.values()) <= {0, 1}
-    for case, label in labels.items():
-        for run in (run for settings in runs.cases[case].values() for run in settings):
-            if run.weighted and run.score is not None and yes_no:
-                answers.append((run.score, bool(label)))
-            elif run.stated is not None and run.score is not None and read is not None:
-                answers.append((run.stated, read(run) == label))
-            else:
-                continue
-            groups.append(case)
+    groups: list[Hashable] = []
+    read = reading(labels.kind, threshold)
+    for case, run in runs.each():
+        label = labels.by_case.get(case)
+        if label is None or run.score is None:
+            continue
+        if run.weighted and labels.kind == "pass":
+            answers.append((run.score, bool(label)))
+        elif run.stated is not None and read is not None:
+            answers.append((run.stated, read(run) == label))
+        else:
+            continue
+        groups.append(runs.group(case))
     return Stated("label", "people say so, too", answers, groups)

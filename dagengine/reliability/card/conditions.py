@@ -1,4 +1,4 @@
-"""Conditions on a judge card, as `--fail-if` takes them, and what changed between two cards."""
+"""Conditions on a judge card, as `--fail-if` takes them, and as held against two of them."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from dagengine.errors import InputError
-from dagengine.reliability.card.values import Figure, JudgeCard, MetricCard
-from dagengine.reliability.card.words import TITLES, full
+from dagengine.reliability.card.values import Contrast, Figure, JudgeCard, every_setting
+from dagengine.reliability.card.words import TITLES, difference, full, place, title
 
 _OPERATORS: dict[str, Callable[[float, float], bool]] = {
     ">": operator.gt,
@@ -37,18 +37,24 @@ class FailIf:
     def failures(self, card: JudgeCard) -> list[str]:
         """One line for every measure of that name that fails, or is undefined."""
         found = [
-            (metric.metric, node, measure)
-            for metric in card.metrics
-            for node, measure in _named(metric)
-            if measure.name == self.measure
+            (where, measure) for where, measure in _named(card) if measure.name == self.measure
         ]
         if not found:
             return [f"{self.text}: nothing on the card is called {self.measure}"]
-        lines = [self._line(metric, node, measure) for metric, node, measure in found]
+        lines = [self._line(f"{self.text}: {where}", measure) for where, measure in found]
         return [line for line in lines if line]
 
-    def _line(self, metric: str, node: str, measure: Figure) -> str:
-        where = f"{self.text}: {metric}{f', node {node!r}' if node else ''}"
+    def fails(self, contrast: Contrast, level: float = 0.05) -> bool:
+        """Whether a difference of two cards holds the condition, and is no chance.
+
+        Its p, corrected for all differences that stand together, must lie below `level`.
+        """
+        value, p = getattr(contrast.difference, self.bound), contrast.corrected
+        if value is None or p is None or p >= level:
+            return False
+        return _OPERATORS[self.sign](value, self.limit)
+
+    def _line(self, where: str, measure: Figure) -> str:
         value = getattr(measure, self.bound)
         if value is None:
             note = measure.note if measure.value is None else "it has no interval"
@@ -77,52 +83,28 @@ def _known() -> str:
     return ", ".join(TITLES)
 
 
-def _named(metric: MetricCard) -> Iterator[tuple[str, Figure]]:
-    """Every measure, with the node that it belongs to, or none."""
-    for measure in metric.measures:
-        yield "", measure
-    for node in metric.nodes:
-        for measure in (node.flip_rate, node.effect, node.share):
-            yield node.node, measure
-
-
-@dataclass(frozen=True, slots=True)
-class Difference:
-    """One measure on two cards. `apart` says that their intervals do not overlap."""
-
-    metric: str
-    node: str
-    old: Figure | None
-    new: Figure | None
-
-    @property
-    def apart(self) -> bool:
-        """Whether no value lies in both intervals; a sure sign, but not the only one."""
-        old, new = self.old, self.new
-        if old is None or new is None or old.low is None or new.low is None:
-            return False
-        assert old.high is not None
-        assert new.high is not None
-        return old.high < new.low or new.high < old.low
-
-
-def differences(old: JudgeCard, new: JudgeCard) -> list[Difference]:
-    """Every measure that one of two cards has, in the order of the newer."""
-    before, after = _by_place(old), _by_place(new)
-    return [
-        Difference(metric, node, before.get((metric, node, name)), after.get((metric, node, name)))
-        for metric, node, name in {**after, **before}
-    ]
-
-
-def _by_place(card: JudgeCard) -> dict[tuple[str, str, str], Figure]:
-    return {
-        (metric.metric, node, measure.name): measure
-        for metric in card.metrics
-        for node, measure in _named(metric)
-    }
+def _named(card: JudgeCard) -> Iterator[tuple[str, Figure]]:
+    """Every measure, with the metric, setting and node that it belongs to."""
+    for metric, under in every_setting(card):
+        where = place(card, metric, under)
+        yield from ((where, measure) for measure in under.measures)
+        for node in under.nodes:
+            for measure in (node.flip_rate, node.effect, node.share):
+                yield f"{where}, node {node.node!r}", measure
+    for metric in card.metrics:
+        yield from ((metric.metric, measure) for measure in metric.across)
 
 
 def failures(card: JudgeCard, conditions: Sequence[FailIf]) -> list[str]:
     """One line for everything that fails."""
     return [line for condition in conditions for line in condition.failures(card)]
+
+
+def worse(found: Sequence[Contrast], conditions: Sequence[FailIf]) -> list[str]:
+    """One line for every difference of two cards that a condition holds for."""
+    return [
+        f"{condition.text}: {one.other}: {title(one.difference)} {difference(one)}"
+        for condition in conditions
+        for one in found
+        if one.difference.name == condition.measure and condition.fails(one)
+    ]

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from dagengine.reliability.card import words as card_words
-from dagengine.reliability.card.values import Figure, JudgeCard
+from dagengine.reliability.card.values import Figure, JudgeCard, every_setting
 
 # Rows of the strip plot; the cases with the greatest spread come first.
 SHOWN_CASES = 20
@@ -28,13 +28,14 @@ def card_page(card: JudgeCard) -> str:
         "interval": card_words.interval,
         "title": card_words.title,
         "votes": card_words.votes_of,
+        "difference": card_words.difference,
         "at": _at,
         "dot": _radius,
     }
     return environment.get_template("card.html").render(
         card=card,
         words=card_words,
-        answers=[card_words.answers(metric) for metric in card.metrics],
+        settings=[(m, under, card_words.answers(under)) for m, under in every_setting(card)],
         shown=SHOWN_CASES,
     )
 

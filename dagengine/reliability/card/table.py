@@ -2,70 +2,97 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from dagengine.reliability.card.conditions import Difference
-from dagengine.reliability.card.values import Figure, JudgeCard, MetricCard
+from dagengine.reliability.card.values import (
+    Contrast,
+    Figure,
+    JudgeCard,
+    MetricCard,
+    SettingCard,
+    every_setting,
+)
 from dagengine.reliability.card.words import (
     QUESTIONS,
     answers,
+    difference,
     headline,
     interval,
+    judges_of,
     number,
+    place,
     title,
+    understood,
     votes_of,
 )
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from rich.console import Console, RenderableType
     from rich.table import Table
 
 
 def print_card(card: JudgeCard, console: Console | None = None) -> None:
-    """Print the answers to the four questions, metric by metric."""
+    """Print the four answers of every metric and setting first, then the figures behind them."""
     from rich.console import Console
     from rich.text import Text
 
     out = console or Console()
-    out.print(Text(f"{' and '.join(card.binding.judges)}: {headline(card)}"))
+    out.print(Text(f"{judges_of(card)}: {headline(card)}"))
+    for metric, under in every_setting(card):
+        out.print(Text(f"\n{place(card, metric, under)}", style="bold"))
+        for question, answer in zip(QUESTIONS, answers(under), strict=True):
+            style = "yellow" if answer.weak else ""
+            out.print(Text.assemble((f"{question} ", "bold"), (str(answer), style)))
+    for metric, under in every_setting(card):
+        out.print(Text(f"\nFigures of {place(card, metric, under)}", style="bold"))
+        out.print(*_figures(under), sep="\n")
     for metric in card.metrics:
-        out.print()
-        out.print(Text(metric.metric, style="bold"))
-        again, blame, price, people = answers(metric)
-        for question, answer, table in (
-            (QUESTIONS[0], again, _measures(metric.again)),
-            (QUESTIONS[1], blame, _nodes(metric)),
-            (QUESTIONS[2], price, None),
-            (QUESTIONS[3], people, _measures(metric.people)),
-        ):
-            out.print(Text.assemble((f"{question} ", "bold"), answer))
-            if table is not None and table.row_count:
-                out.print(table)
-        if metric.more:
-            out.print(Text("More measures", style="bold"))
-            out.print(_measures(metric.more))
-        for note in metric.notes:
-            out.print(Text(note, style="dim"))
+        out.print(*_together(metric), sep="\n")
 
 
-def print_differences(found: Sequence[Difference], console: Console | None = None) -> None:
-    """Print measures of two cards side by side; those that are surely apart are marked."""
-    from rich.console import Console
+def _figures(under: SettingCard) -> Iterator[RenderableType]:
     from rich.text import Text
 
-    table = _grid("metric", "measure", "before", "", "after", "", "")
+    yield _measures(under.again)
+    if under.nodes:
+        yield _nodes(under)
+    if under.people:
+        yield _measures(under.people)
+    if under.more:
+        yield Text("More measures", style="bold")
+        yield _measures(under.more)
+    yield from (Text(note, style="dim") for note in under.notes)
+
+
+def _together(metric: MetricCard) -> Iterator[RenderableType]:
+    from rich.text import Text
+
+    if metric.across:
+        yield Text(f"{metric.metric}: settings together", style="bold")
+        yield _measures(metric.across)
+    if metric.between:
+        yield Text(f"{metric.metric}: settings against each other", style="bold")
+        yield _contrasts(metric.between)
+    if metric.labels:
+        yield Text(understood(metric), style="dim")
+
+
+def print_contrasts(found: Sequence[Contrast], console: Console | None = None) -> None:
+    """Print differences, one a line."""
+    from rich.console import Console
+
+    (console or Console()).print(_contrasts(found))
+
+
+def _contrasts(found: Sequence[Contrast]) -> Table:
+    from rich.text import Text
+
+    table = _grid("measure", "from", "to", "difference")
     for one in found:
-        shown = one.new or one.old
-        assert shown is not None
-        name = f"{one.node}: {title(shown)}" if one.node else title(shown)
-        mark = "apart" if one.apart else ""
-        table.add_row(Text(one.metric), Text(name), *_cells(one.old), *_cells(one.new), mark)
-    (console or Console()).print(table)
-
-
-def _cells(measure: Figure | None) -> tuple[str, str]:
-    return ("", "") if measure is None else (number(measure), interval(measure))
+        name = title(one.difference)
+        table.add_row(Text(name), Text(one.one), Text(one.other), Text(difference(one)))
+    return table
 
 
 def _grid(*columns: str) -> Table:
@@ -88,11 +115,11 @@ def _measures(measures: Sequence[Figure]) -> Table:
     return table
 
 
-def _nodes(metric: MetricCard) -> Table:
+def _nodes(under: SettingCard) -> Table:
     from rich.text import Text
 
     table = _grid("node", "of the noise", "95 % interval", "flips", "a flip moves", "votes")
-    for node in metric.nodes:
+    for node in under.nodes:
         table.add_row(
             Text(node.node), number(node.share), interval(node.share), number(node.flip_rate),
             number(node.effect), votes_of(node),

@@ -1,28 +1,21 @@
 """The judge card: what was measured about metrics under a judge, as plain data.
 
 A card answers four questions: would I get this score again, which node is to blame, what
-would it cost to be sure, and does the judge agree with people? It is bound to what was
-measured, so that a card about something else says so.
+would it cost to be sure, and does the judge agree with people? Each is answered for every
+*setting* by itself: one judge at one temperature, in one order and wording. It is bound to what
+was measured, so that a card about something else says so.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TypeVar
 
-from pydantic import TypeAdapter, ValidationError
-
-from dagengine.errors import InputError
 from dagengine.reliability.fingerprint import Binding
+from dagengine.reliability.observations import Condition
 from dagengine.reliability.statistics.calibration import ReliabilityBin
-from dagengine.reliability.statistics.intervals import bootstrap
-from dagengine.reliability.statistics.sums import Sums
 
-T = TypeVar("T")
-
-FORMAT = 1
+FORMAT = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +23,8 @@ class Figure:
     """One number, with what it takes to read it.
 
     `value` is None where the measure is undefined; `note` then says why. `low` and `high`
-    bound it with the stated `confidence` (None: no interval is known). `items` is how many
-    of what `level` names it is computed over.
+    bound it with the stated `confidence`; one of them alone is a one-sided bound, neither that
+    no interval is known. `items` is how many of what `level` names the value rests on.
     """
 
     name: str
@@ -42,29 +35,6 @@ class Figure:
     items: int = 0
     level: str = ""
     note: str = ""
-
-
-def figure(
-    name: str,
-    items: Sequence[T],
-    statistic: Callable[[Sequence[T]], Sums | float | None],
-    level: str,
-    note: str,
-    groups: Sequence[Hashable] | None = None,
-) -> Figure:
-    """A statistic of items with its interval; `note` says why it may be undefined.
-
-    Items of equal `groups`, which are the cases, stay together when resampling.
-    """
-    found = statistic(items)
-    value = found.value() if isinstance(found, Sums) else found
-    count = len(items if groups is None else set(groups))
-    if value is None:
-        return Figure(name, None, items=count, level=level, note=note)
-    bounds = bootstrap(items, statistic, groups=groups)
-    if bounds is None:
-        return Figure(name, value, items=count, level=level)
-    return Figure(name, value, bounds.low, bounds.high, bounds.level, bounds.items, level)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,15 +87,43 @@ class Calibration:
 
 
 @dataclass(frozen=True, slots=True)
-class MetricCard:
-    """One metric: measures of repetition and of agreement, nodes, and scores by case.
+class Outcomes:
+    """What became of every case, for comparisons by case with another card; no texts.
+
+    `scores` has one line per case of the card, in its order: the scores of the runs, in the order
+    of the samples, with blanks between; `-` is a run without a score (`"1 0.6 -"`).
+    `right` has, in the same places, `1` where the run agrees with people and `0` where it does
+    not; it is empty without labels, and a line is empty for a case without a label. `hits` is one
+    character per case: the same for the majority of its runs, `-` for a case without a label.
+    """
+
+    scores: tuple[str, ...]
+    right: tuple[str, ...] = ()
+    hits: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """Under what all runs were made that are pooled; its runs are exchangeable repeats.
+
+    `name` says in words how it differs from the other settings, `condition` says it as data
+    (its sample is 0), and `times` is the number of runs of each case.
+    """
+
+    name: str
+    condition: Condition
+    times: int
+
+
+@dataclass(frozen=True, slots=True)
+class SettingCard:
+    """One metric under one setting: measures of repetition and of agreement, nodes, cases.
 
     `people` is empty without labels; `more` are the measures that answer none of the four
     questions by themselves. `calls` are questions that one run asks, on average per case.
     """
 
-    metric: str
-    threshold: float | None
+    setting: str
     again: tuple[Figure, ...]
     nodes: tuple[NodeCard, ...]
     people: tuple[Figure, ...]
@@ -134,17 +132,12 @@ class MetricCard:
     notes: tuple[str, ...] = ()
     more: tuple[Figure, ...] = ()
     calibration: tuple[Calibration, ...] = ()
+    outcomes: Outcomes = Outcomes(())
 
     @property
     def measures(self) -> tuple[Figure, ...]:
         """Every measure but those of single nodes."""
         return (*self.again, *self.people, *self.more)
-
-    def figures(self) -> Iterator[Figure]:
-        """Every measure, those of nodes included."""
-        yield from self.measures
-        for node in self.nodes:
-            yield from (node.flip_rate, node.effect, node.share)
 
     def figure(self, name: str) -> Figure | None:
         """The measure of that name, not those of single nodes."""
@@ -152,13 +145,74 @@ class MetricCard:
 
 
 @dataclass(frozen=True, slots=True)
+class Contrast:
+    """One measure under two settings, or on two cards: the second less the first, by case.
+
+    `paired` says that the difference was taken case by case. `p` is the probability of so large
+    a difference were there none, `corrected` the same after Holm's correction for all lines
+    that stand together.
+    """
+
+    one: str
+    other: str
+    difference: Figure
+    p: float | None = None
+    corrected: float | None = None
+    paired: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class LabelMeaning:
+    """How a label of people was understood, and on how many cases it stands.
+
+    `means` is "pass", "fail", a verdict, a number, or empty: no outcome of the metric.
+    """
+
+    label: str
+    means: str
+    cases: int
+
+
+@dataclass(frozen=True, slots=True)
+class MetricCard:
+    """One metric under every setting, and what the settings show against each other.
+
+    `across` are measures of several settings together (agreement of judges, of orders);
+    `between` are differences between two settings on the same cases. `labels` say how people's
+    labels were understood.
+    """
+
+    metric: str
+    threshold: float | None
+    settings: tuple[SettingCard, ...]
+    across: tuple[Figure, ...] = ()
+    between: tuple[Contrast, ...] = ()
+    labels: tuple[LabelMeaning, ...] = ()
+
+    def figure(self, name: str) -> Figure | None:
+        """The measure of that name across settings, else under the first setting."""
+        found = (m for m in self.across if m.name == name)
+        return next(found, self.settings[0].figure(name) if self.settings else None)
+
+
+@dataclass(frozen=True, slots=True)
+class CaseKey:
+    """One case of a card: its name, the start of its SHA-256, and the group that it is in."""
+
+    name: str
+    key: str
+    group: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class JudgeCard:
-    """All of it. `times` is the number of repetitions under each of `settings`."""
+    """All of it. `times` is the greatest number of runs of a case under one of `settings`."""
 
     binding: Binding
     times: int
-    settings: tuple[str, ...]
+    settings: tuple[Setting, ...]
     metrics: tuple[MetricCard, ...]
+    cases: tuple[CaseKey, ...] = ()
     rules: tuple[str, ...] = ()
     format: int = FORMAT
 
@@ -168,24 +222,6 @@ class JudgeCard:
         return self.binding.sha256
 
 
-_ADAPTER = TypeAdapter(JudgeCard)
-
-
-def write_card(card: JudgeCard, path: Path) -> None:
-    """Write a card as JSON; equal cards give equal bytes."""
-    path.write_bytes(_ADAPTER.dump_json(card, indent=1) + b"\n")
-
-
-def read_card(path: Path) -> JudgeCard:
-    """A card from its JSON; raises InputError when it is none, or of a later format."""
-    if not path.is_file():
-        raise InputError(f"there is no judge card {path}")
-    try:
-        card = _ADAPTER.validate_json(path.read_bytes())
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        place = ".".join(str(step) for step in first["loc"]) or "the file"
-        raise InputError(f"{path} is not a judge card: {place}: {first['msg']}") from None
-    if card.format != FORMAT:
-        raise InputError(f"{path} has format {card.format}; this version reads {FORMAT}")
-    return card
+def every_setting(card: JudgeCard) -> Iterator[tuple[MetricCard, SettingCard]]:
+    """Every metric under every setting."""
+    return ((metric, under) for metric in card.metrics for under in metric.settings)

@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
-from dagengine.reliability.card.values import Figure, JudgeCard, MetricCard, NodeCard
+from dagengine.reliability.card.values import (
+    Contrast,
+    Figure,
+    JudgeCard,
+    MetricCard,
+    NodeCard,
+    SettingCard,
+    every_setting,
+)
 
 QUESTIONS = (
     "Would I get this score again?",
@@ -15,7 +25,9 @@ QUESTIONS = (
 
 TITLES = {
     "flip-rate": "pass or fail flips",
+    "pass-rate": "runs that pass",
     "score-flip-rate": "score differs",
+    "mean-score": "mean score",
     "score-spread": "standard deviation of the score",
     "test-retest": "test-retest reliability, ICC(1,1)",
     "unscored": "runs without a score",
@@ -48,7 +60,8 @@ TITLES = {
     "repeat-calibration-error": "calibration error: does it repeat itself?",
     "label-brier": "Brier score: do people agree?",
     "label-calibration-error": "calibration error: do people agree?",
-    "accuracy": "accuracy",
+    "accuracy": "accuracy of the majority of runs",
+    "single-run-accuracy": "accuracy of a single run",
     "kappa": "kappa (beyond chance)",
     "balanced-accuracy": "balanced accuracy",
     "baseline": "baseline: always the commonest label",
@@ -62,7 +75,30 @@ TITLES = {
 # Not shares of something, so not written as percentages.
 SIGNED = {"kappa", "pearson", "spearman", "kendall", "test-retest", "length-bias", "list-bias"}
 SIGNED |= {"cohen-kappa", "fleiss-kappa", "alpha", "score-alpha"}
-_PLAIN = {"score-spread", "flip-effect", "entropy", "repeat-brier", "label-brier", *SIGNED}
+_PLAIN = {
+    "score-spread",
+    "mean-score",
+    "flip-effect",
+    "entropy",
+    "repeat-brier",
+    "label-brier",
+    *SIGNED,
+}
+
+
+# An interval wider than this says little: of shares, and of what lies between -1 and 1.
+_WIDE, _WIDE_SIGNED = 0.2, 0.4
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """One sentence for one of the four questions; `weak` says why it is worth little, if it is."""
+
+    text: str
+    weak: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.text} (weak: {self.weak})" if self.weak else self.text
 
 
 def title(measure: Figure) -> str:
@@ -74,21 +110,29 @@ def _figure(measure: Figure, value: float) -> str:
     return f"{value:.3f}" if measure.name in _PLAIN else f"{100 * value:.1f}"
 
 
+def _unit(measure: Figure) -> str:
+    return "" if measure.name in _PLAIN else " %"
+
+
 def number(measure: Figure) -> str:
     """The value, in per cent where it is a share; a dash where it is undefined."""
     if measure.value is None:
         return "–"  # noqa: RUF001 - a dash for nothing
-    return _figure(measure, measure.value) + ("" if measure.name in _PLAIN else " %")
+    return _figure(measure, measure.value) + _unit(measure)
 
 
 def interval(measure: Figure) -> str:
-    """The interval in words, or nothing."""
-    if measure.low is None or measure.high is None:
-        return ""
-    return f"{_figure(measure, measure.low)} to {_figure(measure, measure.high)}"
+    """The interval in words, or nothing; a one-sided bound as "at most" or "at least"."""
+    low = None if measure.low is None else _figure(measure, measure.low)
+    high = None if measure.high is None else _figure(measure, measure.high)
+    if low is not None and high is not None:
+        return f"{low} to {high}"
+    if high is not None:
+        return f"at most {high}{_unit(measure)}"
+    return "" if low is None else f"at least {low}{_unit(measure)}"
 
 
-def _bounded(measure: Figure) -> str:
+def bounded(measure: Figure) -> str:
     """The value with its interval, where there is one."""
     bounds = interval(measure)
     return f"{number(measure)} ({bounds})" if bounds else number(measure)
@@ -103,87 +147,143 @@ def full(measure: Figure) -> str:
     return f"{number(measure)}{sure}, n = {measure.items}"
 
 
-def noisiest(metric: MetricCard) -> NodeCard | None:
+def weakness(measure: Figure) -> str:
+    """Why a value says little; empty where it says something, or is undefined."""
+    if measure.value is None:
+        return ""
+    if measure.low is None and measure.high is None:
+        return f"no interval, n = {measure.items}"
+    low = measure.value if measure.low is None else measure.low
+    high = measure.value if measure.high is None else measure.high
+    wide = _WIDE_SIGNED if measure.name in SIGNED else _WIDE
+    return f"a wide interval, n = {measure.items}" if high - low > wide else ""
+
+
+def judge_name(identity: str) -> str:
+    """A judge's identity without its settings, for reading."""
+    return re.split(r" with |, ", identity, maxsplit=1)[0]
+
+
+def judges_of(card: JudgeCard) -> str:
+    """The judges of a card, by name."""
+    return " and ".join(dict.fromkeys(map(judge_name, card.binding.judges)))
+
+
+def answers(under: SettingCard) -> tuple[Answer, Answer, Answer, Answer]:
+    """One sentence for each of the four questions, about one metric under one setting."""
+    return _again(under), _blame(under), _price(under), _people(under)
+
+
+def _again(under: SettingCard) -> Answer:
+    flips, scores = under.figure("flip-rate"), under.figure("score-flip-rate")
+    what = "pass where the other fails"
+    if flips is None or flips.value is None:
+        flips, what = scores, "give another score"
+    if flips is None or flips.value is None:
+        return Answer(f"Not known: {flips.note if flips else 'nothing ran'}.")
+    lost = _unscored(under)
+    if flips.value:
+        how = f"Of two runs of one case, one will {what} {bounded(flips)} of the time{lost}."
+        return Answer(how, weakness(flips))
+    bound = f"; at most {_figure(flips, flips.high)} % of pairs would" if flips.high else ""
+    cases = "1 case" if flips.items == 1 else f"{flips.items} cases"
+    return Answer(f"Yes: no two runs of one case differed ({cases}){bound}{lost}.", weakness(flips))
+
+
+def _unscored(under: SettingCard) -> str:
+    missing = under.figure("unscored")
+    return f"; {number(missing)} of the runs have no score" if missing and missing.value else ""
+
+
+def noisiest(under: SettingCard) -> NodeCard | None:
     """The node with the greatest share of the noise."""
-    known = [node for node in metric.nodes if node.share.value is not None]
+    known = [node for node in under.nodes if node.share.value is not None]
     return max(known, key=lambda node: node.share.value or 0.0, default=None)
 
 
-def cost(metric: MetricCard) -> tuple[float, float | None]:
+def _blame(under: SettingCard) -> Answer:
+    worst, scores = noisiest(under), under.figure("score-flip-rate")
+    if scores is None or scores.value is None:
+        return Answer(f"Not known: {scores.note if scores else 'nothing ran'}.")
+    if not scores.value:
+        return Answer("None: the score did not vary within any case.")
+    if worst is None:
+        why = "; ".join(dict.fromkeys(node.share.note for node in under.nodes))
+        return Answer(f"Not known: {why or 'no node of this metric decides or rates'}.")
+    whose = f" (it works on {', '.join(worst.reads)})" if worst.reads else ""
+    said = f"“{worst.node}”{whose} causes {bounded(worst.share)} of the noise."
+    return Answer(said, weakness(worst.share))
+
+
+def cost(under: SettingCard) -> tuple[float, float | None]:
     """Questions of all voting nodes: asked once, and as often as steady verdicts need."""
-    votes = [node.votes for node in metric.nodes if node.votes is not None]
+    votes = [node.votes for node in under.nodes if node.votes is not None]
     voted = [vote.voted for vote in votes]
     known = [calls for calls in voted if calls is not None]
     whole = sum(known) if votes and len(known) == len(voted) else None
     return sum(vote.calls for vote in votes), whole
 
 
-def answers(metric: MetricCard) -> tuple[str, str, str, str]:
-    """One sentence for each of the four questions."""
-    return _again(metric), _blame(metric), _price(metric), _people(metric)
-
-
-def _again(metric: MetricCard) -> str:
-    flips = metric.figure("flip-rate")
-    what = "pass where the other fails"
-    if flips is None or flips.value is None:
-        flips, what = metric.figure("score-flip-rate"), "give another score"
-    if flips is None or flips.value is None:
-        return "Not known: no case was scored twice."
-    if not flips.value:
-        return f"Yes: no two runs of one case differed ({flips.items} cases)."
-    often = interval(flips) and f" ({interval(flips)})"
-    return f"Of two runs of one case, one will {what} {number(flips)} of the time{often}."
-
-
-def _blame(metric: MetricCard) -> str:
-    worst = noisiest(metric)
-    if worst is None:
-        return "None: the score never varied within a case."
-    whose = f" (it works on {', '.join(worst.reads)})" if worst.reads else ""
-    return f"“{worst.node}”{whose} causes {_bounded(worst.share)} of the noise."
-
-
-def _price(metric: MetricCard) -> str:
-    voting = [node for node in metric.nodes if node.votes is not None]
+def _price(under: SettingCard) -> Answer:
+    voting = [node for node in under.nodes if node.votes is not None]
     if not voting:
-        return "Not known in votes: no node of this metric decides by a verdict."
+        return Answer("Not known in votes: no node of this metric decides by a verdict.")
     open_ = [node.node for node in voting if node.votes and node.votes.votes is None]
     votes = voting[0].votes
     assert votes is not None
     target = f"{100 * votes.target:g} %"
     if open_:
         names = ", ".join(f"“{name}”" for name in open_)
-        return f"No number of votes up to {votes.most} brings {names} to {target} flips."
-    once, voted = cost(metric)
+        return Answer(f"No number of votes up to {votes.most} brings {names} to {target} flips.")
+    once, voted = cost(under)
     if voted is None or voted == once:
-        return f"Nothing more: every verdict flips at most {target} of the time as it is."
-    return (
+        return Answer(f"Nothing more: every verdict flips at most {target} of the time as it is.")
+    return Answer(
         f"{voted:,.0f} instead of {once:,.0f} questions for all cases bring the flips of every "
         f"verdict to {target}."
     )
 
 
-def _people(metric: MetricCard) -> str:
-    found = {measure.name: measure for measure in metric.people}
+def _people(under: SettingCard) -> Answer:
+    found = {measure.name: measure for measure in under.people}
     if not found:
-        return "Not known: no labels were given."
+        return Answer("Not known: no labels were given.")
     accuracy, kappa, base = (found.get(name) for name in ("accuracy", "kappa", "baseline"))
     if accuracy and base and kappa and accuracy.value is not None:
-        return (
-            f"In {number(accuracy)} of the cases, where always giving the commonest label is "
-            f"right in {number(base)}; kappa is {_bounded(kappa)}."
+        beyond = bounded(kappa) if kappa.value is not None else f"undefined, as {kappa.note}"
+        return Answer(
+            f"In {bounded(accuracy)} of the cases, where always giving the commonest label is "
+            f"right in {number(base)}; kappa is {beyond}.",
+            weakness(kappa) or weakness(accuracy),
         )
     spearman = found.get("spearman")
     if spearman and spearman.value is not None:
-        return f"Spearman's rank correlation with people is {full(spearman)}."
-    return f"Not known: {next(iter(found.values())).note}."
+        said = f"Spearman's rank correlation with people is {full(spearman)}."
+        return Answer(said, weakness(spearman))
+    return Answer(f"Not known: {next(iter(found.values())).note}.")
 
 
 def headline(card: JudgeCard) -> str:
     """What was asked, of whom, how often."""
-    settings = f" under {len(card.settings)} settings" if len(card.settings) > 1 else ""
-    return f"{card.binding.cases} cases, {card.times} runs of each{settings}"
+    settings = f" under each of {len(card.settings)} settings" if len(card.settings) > 1 else ""
+    cases = "1 case" if card.binding.cases == 1 else f"{card.binding.cases} cases"
+    return f"{cases}, {card.times} {'run' if card.times == 1 else 'runs'} of each{settings}"
+
+
+def place(card: JudgeCard, metric: MetricCard, under: SettingCard) -> str:
+    """The heading of a metric under a setting; a single setting needs no name."""
+    return metric.metric if len(card.settings) < 2 else f"{metric.metric}: {under.setting}"
+
+
+def difference(contrast: Contrast) -> str:
+    """A difference with its interval and its p, in words."""
+    one = contrast.difference
+    if one.value is None:
+        return f"not known: {one.note}"
+    sign = "+" if one.value > 0 else ""
+    p = contrast.p if contrast.corrected is None else contrast.corrected
+    said = "" if p is None else f", p = {p:.2g}" if p >= 0.001 else ", p < 0.001"
+    return f"{sign}{bounded(one)}{said}"
 
 
 def markdown(card: JudgeCard) -> str:
@@ -193,23 +293,52 @@ def markdown(card: JudgeCard) -> str:
 
 def _lines(card: JudgeCard) -> Iterator[str]:
     yield "# Judge card\n"
-    yield f"Judge: {' and '.join(card.binding.judges)}. {headline(card)}.\n"
-    for metric in card.metrics:
-        yield f"## {metric.metric}\n"
-        for question, answer in zip(QUESTIONS, answers(metric), strict=True):
+    yield f"Judge: {judges_of(card)}. {headline(card)}.\n"
+    for metric, under in every_setting(card):
+        yield f"## {place(card, metric, under)}\n"
+        for question, answer in zip(QUESTIONS, answers(under), strict=True):
             yield f"- **{question}** {answer}"
-        yield "\n| measure | value | level |\n|---|---|---|"
-        for one in metric.measures:
-            yield f"| {one.name} | {full(one)} | {one.level} |"
-        yield "\n| node | flips | a flip moves | share of the noise | votes |"
+        yield from _measures(under.measures)
+        yield "\n| node | share of the noise | flips | a flip moves | votes |"
         yield "|---|---|---|---|---|"
-        for node in metric.nodes:
-            shown = (node.node, number(node.flip_rate), number(node.effect), number(node.share))
+        for node in under.nodes:
+            shown = (node.node, number(node.share), number(node.flip_rate), number(node.effect))
             yield f"| {' | '.join(map(_cell, shown))} | {votes_of(node)} |"
         yield ""
-        yield from (f"{note}\n" for note in metric.notes)
+        yield from (f"{note}\n" for note in under.notes)
+    for metric in card.metrics:
+        yield from _together(metric)
     yield from (f"- {rule}" for rule in card.rules)
     yield f"\nBound to sha256 {card.sha256} (dagengine {card.binding.version})."
+
+
+def _measures(measures: Sequence[Figure]) -> Iterator[str]:
+    yield "\n| measure | value | level |\n|---|---|---|"
+    for one in measures:
+        yield f"| {one.name} | {_cell(full(one))} | {_cell(one.level)} |"
+
+
+def _together(metric: MetricCard) -> Iterator[str]:
+    """What several settings show, and how labels were understood."""
+    if metric.across:
+        yield f"## {metric.metric}: settings together"
+        yield from _measures(metric.across)
+        yield ""
+    if metric.between:
+        yield f"## {metric.metric}: settings against each other\n"
+        yield "| measure | from | to | difference |\n|---|---|---|---|"
+        for one in metric.between:
+            cells = (one.difference.name, one.one, one.other, difference(one))
+            yield f"| {' | '.join(map(_cell, cells))} |"
+        yield ""
+    if metric.labels:
+        yield f"{understood(metric)}\n"
+
+
+def understood(metric: MetricCard) -> str:
+    """How the labels of people were understood."""
+    said = (f"{one.label!r} as {one.means or 'no outcome'} ({one.cases})" for one in metric.labels)
+    return f"Labels were understood so: {', '.join(said)}."
 
 
 def _cell(text: str) -> str:

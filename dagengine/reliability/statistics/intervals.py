@@ -131,7 +131,7 @@ def _sample(items: Sequence[T], statistic: Statistic[T], groups: Sequence[Hashab
 
 
 def _of_sums(sums: Sums, clusters: Sequence[Totals]) -> _Sample:
-    numpy = _needs("numpy")
+    numpy = needs("numpy")
     keys = list(dict.fromkeys(key for one in clusters for key in one))
     matrix = numpy.array([[one.get(key, 0.0) for key in keys] for one in clusters])
 
@@ -152,7 +152,7 @@ def _values(sample: _Sample, counts: Iterable[Any]) -> list[float]:
 
 def _draws(size: int, resamples: int, seed: int) -> Iterator[Any]:
     """How often each item is drawn in each resample, a bounded number of resamples at a time."""
-    numpy = _needs("numpy")
+    numpy = needs("numpy")
     random = numpy.random.default_rng(seed)
     rows = max(_CELLS // size, 1)
     for start in range(0, resamples, rows):
@@ -163,7 +163,7 @@ def _draws(size: int, resamples: int, seed: int) -> Iterator[Any]:
 
 
 def _all_but_one(size: int) -> Iterator[Any]:
-    numpy = _needs("numpy")
+    numpy = needs("numpy")
     rows = max(_CELLS // size, 1)
     for start in range(0, size, rows):
         many = min(rows, size - start)
@@ -174,14 +174,14 @@ def _all_but_one(size: int) -> Iterator[Any]:
 
 
 def _quantile_of_t(level: float, size: int) -> float:
-    return float(_needs("scipy.special").stdtrit(size - 1, (1 + level) / 2))
+    return float(needs("scipy.special").stdtrit(size - 1, (1 + level) / 2))
 
 
 def _bca(
     found: Sequence[float], value: float, left_out: Sequence[float], t: float
 ) -> tuple[float, float]:
     """`found` is sorted; ties with the value count half as below it."""
-    numpy, normal = _needs("numpy"), NormalDist()
+    numpy, normal = needs("numpy"), NormalDist()
     z = t * math.sqrt(len(left_out) / (len(left_out) - 1))
     middle = 1e-12 * max(1.0, abs(value))
     below = bisect_left(found, value - middle) + bisect_right(found, value + middle)
@@ -212,7 +212,7 @@ def _wilson(value: float, left_out: Sequence[float], t: float) -> tuple[float, f
     return max(min(middle - half, value), 0.0), min(max(middle + half, value), 1.0)
 
 
-def _needs(module: str) -> Any:
+def needs(module: str) -> Any:
     try:
         return import_module(module)
     except ModuleNotFoundError as error:

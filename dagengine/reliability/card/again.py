@@ -1,0 +1,139 @@
+"""Would I get this score again? What repeated runs of one setting show."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Hashable, Iterator, Sequence
+
+from dagengine.reliability.card.figures import figure
+from dagengine.reliability.card.values import CaseSpread, Figure
+from dagengine.reliability.runs import Run, Runs
+from dagengine.reliability.statistics.consistency import (
+    effect_of_missing,
+    entropy,
+    flip_rate,
+    majority_share,
+    missing_effect,
+    missing_rate,
+    total_agreement,
+)
+from dagengine.reliability.statistics.spread import icc, score_spread
+from dagengine.reliability.statistics.sums import Sums, mean
+from dagengine.test_case import TestCase, case_label
+
+Outcome = Callable[[Run], Hashable]
+
+
+def outcome(threshold: float | None) -> Outcome:
+    """What is compared of two runs: pass or fail, or the score where there is no threshold."""
+    return (lambda run: run.score) if threshold is None else (lambda run: run.passed(threshold))
+
+
+def score(run: Run) -> float | None:
+    """The score of a run, as tables take it."""
+    return run.score
+
+
+def why_not_twice(runs: Runs) -> str:
+    """Why nothing can be said about repetition."""
+    scored = [[run for run in row if run.score is not None] for row in runs.table(lambda run: run)]
+    if not any(scored):
+        return "no run has a score"
+    if max(len(row) for row in runs.table(score)) < 2:
+        return "every case ran once; --times 2 or more would tell"
+    return "no case has two runs with a score"
+
+
+def again(runs: Runs, threshold: float | None) -> Iterator[Figure]:
+    """The figures of the first question."""
+    pairs, scores, groups = "pairs of runs of one case", runs.table(score), runs.rows
+    why = why_not_twice(runs)
+
+    def over(name: str, of: Callable[..., Sums], level: str, why: str = why) -> Figure:
+        return figure(name, scores, of, level, why, groups)
+
+    if threshold is None:
+        undefined = "the metric has no threshold; see score-flip-rate"
+        yield Figure("flip-rate", None, level=f"pass or fail, {pairs}", note=undefined)
+    else:
+        table = runs.table(lambda run: run.passed(threshold))
+        yield figure("flip-rate", table, flip_rate.sums, f"pass or fail, {pairs}", why, groups)
+        yield figure("pass-rate", table, _share_passing, "runs, averaged over cases", why, groups)
+    yield over("score-flip-rate", flip_rate.sums, f"scores, {pairs}")
+    yield over("mean-score", _mean_score, "runs, averaged over cases", "no run has a score")
+    yield over("score-spread", score_spread.sums, "runs of one case, averaged over cases")
+    yield over("test-retest", icc.sums, "one score's share of the variance", _why_no_icc(runs, why))
+    yield over("unscored", missing_rate.sums, "all runs", "nothing ran")
+
+
+def _mean_score(table: Sequence[Sequence[float | None]]) -> Sums:
+    return mean((_fmean(row) for row in table), share=False)
+
+
+def _share_passing(table: Sequence[Sequence[bool | None]]) -> Sums:
+    return mean(_fmean(row) for row in table)
+
+
+def _fmean(row: Sequence[float | bool | None]) -> float | None:
+    known = [float(one) for one in row if one is not None]
+    return statistics.fmean(known) if known else None
+
+
+def _why_no_icc(runs: Runs, why: str) -> str:
+    """Reliability needs two cases, two runs of one, and scores that differ somewhere."""
+    rows = [[one for one in row if one is not None] for row in runs.table(score)]
+    known = [row for row in rows if row]
+    if len(known) == 1:
+        return "one case has scores, and it takes two to tell cases apart"
+    if max(map(len, known), default=0) > 1 and len({one for row in known for one in row}) == 1:
+        return "all scores are equal, so nothing tells cases apart"
+    return why
+
+
+def agreement_of_runs(runs: Runs, threshold: float | None) -> Iterator[Figure]:
+    """How far the runs of one case agree in scores, texts and paths."""
+    groups, why = runs.rows, why_not_twice(runs)
+
+    def over(name: str, of: Callable[..., Sums], read: Outcome, level: str) -> Figure:
+        return figure(name, runs.table(read), of, level, why, groups)
+
+    def scored(read: Outcome) -> Outcome:
+        return lambda run: None if run.score is None else read(run)
+
+    if any(run.score is not None for run in runs.every()):
+        yield over("total-agreement", total_agreement.sums, score, "cases: all runs, one score")
+    if any(run.raw is not None for run in runs.every()):
+        raw = "cases: all runs, one text"
+        yield over("raw-agreement", total_agreement.sums, lambda run: run.raw, raw)
+    path = scored(lambda run: run.path)
+    if any(path(run) is not None for run in runs.every()):
+        yield over("path-agreement", total_agreement.sums, path, "cases: all runs, one path")
+    yield over("path-flip-rate", flip_rate.sums, path, "paths, pairs of runs of one case")
+    yield over("majority-share", majority_share.sums, score, "scores, runs of one case")
+    yield over("entropy", entropy.sums, score, "scores in bits, runs of one case")
+    table = runs.table(outcome(threshold))
+    if missing_rate(table):
+        level = "flip rate with runs without a score as an outcome, less that without them"
+        yield figure("unscored-effect", table, missing_effect.sums, level, why, groups)
+
+
+def rule_effect(runs: Runs, threshold: float | None) -> Iterator[str]:
+    """What the rule for runs without a score does to the flip rate, when there are any."""
+    found = effect_of_missing(runs.table(outcome(threshold)), flip_rate)
+    if found.missing and found.dropped is not None and found.own_category is not None:
+        yield (
+            f"Runs without a score are left out: the flip rate is {100 * found.dropped:.1f} %; "
+            f"counted as an outcome of their own they would make it "
+            f"{100 * found.own_category:.1f} %."
+        )
+
+
+def spread(runs: Runs, cases: Sequence[TestCase]) -> Iterator[CaseSpread]:
+    """Scores by case, the most spread first."""
+    found: list[CaseSpread] = []
+    for number, settings in runs.cases.items():
+        scores = [one.score for row in settings.values() for one in row if one.score is not None]
+        counts = tuple((one, scores.count(one)) for one in sorted(set(scores)))
+        deviation = statistics.pstdev(scores) if scores else 0.0
+        found.append(CaseSpread(case_label(cases[number], number), counts, deviation))
+    yield from sorted(found, key=lambda case: -case.deviation)

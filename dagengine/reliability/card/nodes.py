@@ -1,0 +1,94 @@
+"""Which node is to blame, and what would it cost to be sure?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+
+from dagengine.reliability.attribution import (
+    CaseNoise,
+    attribute,
+    flip_effect,
+    independence,
+    variance_share,
+)
+from dagengine.reliability.attribution import flip_rate as node_flips
+from dagengine.reliability.card.figures import figure
+from dagengine.reliability.card.values import Figure, NodeCard, VoteCost
+from dagengine.reliability.counterfactual import Counterfactual, Speaker
+from dagengine.reliability.runs import Runs
+from dagengine.reliability.statistics.sums import Sums
+from dagengine.reliability.statistics.votes import leading_share, votes_needed
+from dagengine.test_case import TestCase
+
+MOST_VOTES = 99
+
+
+def noise_of(runs: Runs, replay: Counterfactual, cases: Sequence[TestCase]) -> list[CaseNoise]:
+    """The noise of every case."""
+    return [
+        noise
+        for setting in runs.settings
+        for noise in attribute(replay, runs.repetitions(setting), cases)
+    ]
+
+
+def node_cards(
+    speakers: Sequence[Speaker], runs: Runs, noise: Sequence[CaseNoise], target: float
+) -> tuple[NodeCard, ...]:
+    """The nodes, those with the greatest share of the noise first."""
+    found = [_node_card(speaker, runs, noise, target) for speaker in speakers]
+    return tuple(sorted(found, key=lambda node: -(node.share.value or 0.0)))
+
+
+def _node_card(speaker: Speaker, runs: Runs, noise: Sequence[CaseNoise], target: float) -> NodeCard:
+    node = speaker.node
+    groups = [runs.group(one.case) for one in noise]
+
+    def over(name: str, of: Callable[..., Sums], level: str, why: str) -> Figure:
+        return figure(name, noise, partial(of, node=node), level, why, groups)
+
+    asked, part = "pairs of answers to one question", "pairs of runs that part here"
+    return NodeCard(
+        node,
+        speaker.kind,
+        speaker.reads,
+        over("node-flip-rate", node_flips.sums, asked, "never asked twice"),
+        over("flip-effect", flip_effect.sums, part, "no two runs part here"),
+        over("variance-share", variance_share.sums, "variance within cases", "it never varied"),
+        _votes(node, runs, target),
+    )
+
+
+def _votes(node: str, runs: Runs, target: float) -> VoteCost | None:
+    """Votes for a steady verdict; ratings and code have none."""
+    shares: list[float] = []
+    asked = count = 0
+    for settings in runs.cases.values():
+        for found in settings.values():
+            said = [run.replies[node].verdict for run in found if node in run.replies]
+            if any(verdict is None for verdict in said):
+                return None
+            share = leading_share(said)
+            shares += [] if share is None else [share]
+            asked += len(said)
+            count += len(found)
+    if not shares:
+        return None
+    calls = asked / count * len(runs.cases)
+    votes = votes_needed(shares, target, MOST_VOTES)
+    return VoteCost(target, votes, MOST_VOTES, calls, None if votes is None else calls * votes)
+
+
+def notes_on(noise: Sequence[CaseNoise]) -> Iterator[str]:
+    """What the shares of the noise do not show."""
+    ratio = independence(noise)
+    if ratio is not None and not 0.8 <= ratio <= 1.25:
+        how = "together" if ratio < 1 else "against each other"
+        yield (
+            f"Independent answers would vary {ratio:.2f} times as much as the score did: nodes "
+            f"err {how}, and the shares of the variance do not show that."
+        )
+    fixed = sorted({node for one in noise for node in one.fixed})
+    if fixed:
+        yield f"On some cases too many nodes vary; held fixed there: {', '.join(fixed)}."

@@ -1,0 +1,218 @@
+"""What people say about the cases: labels of a field or a file, and what they mean to a metric."""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from dagengine.data.records import Record, table_of
+from dagengine.errors import InputError
+from dagengine.reliability.counterfactual import Counterfactual
+from dagengine.test_case import ArenaTestCase, TestCase, case_label, read_field
+
+Vote = str | bool | int | float
+Kind = Literal["pass", "verdict", "number"]
+Given = Mapping[int, tuple[Vote, ...]]
+"""What people said, by the number of the case: one label per person."""
+
+_SUFFIXES = {".csv", ".tsv", ".json", ".jsonl", ".parquet"}
+_YES = "true yes y t pass passed correct accept accepted 1"
+_NO = "false no n f fail failed incorrect wrong reject rejected 0"
+_WORDS = {**dict.fromkeys(_YES.split(), True), **dict.fromkeys(_NO.split(), False)}
+# The ends of usual scales: of labels that are one of two such numbers the higher one passes.
+_LOWEST, _HIGHEST = {-1.0, 0.0, 1.0}, {1.0, 3.0, 4.0, 5.0, 7.0, 10.0, 100.0}
+
+
+@dataclass(frozen=True, slots=True)
+class Meaning:
+    """What one label was taken for (None: no outcome of the metric), on how many cases."""
+
+    label: str
+    means: Vote | None
+    cases: int
+
+
+@dataclass(frozen=True, slots=True)
+class Labels:
+    """People's labels as outcomes of one metric.
+
+    `by_case` is the label of each case: the one that most people gave, or the mean of numbers;
+    cases without a majority are left out. `people` are all of them, in the order of the people.
+    `kind` says what of a run they are held against: pass or fail, the last verdict, the score.
+    """
+
+    kind: Kind
+    by_case: Mapping[int, Vote]
+    people: Mapping[int, tuple[Vote, ...]]
+    meanings: tuple[Meaning, ...]
+
+
+def labels_of(cases: Sequence[TestCase], source: str | Path | Mapping[int, Any]) -> Given:
+    """The labels of a case field (a dotted path), of a file, or by the number of the case.
+
+    A list is one label per person. A file (CSV, TSV, JSON, JSON lines, Parquet) has the columns
+    `case` (the name of a case, or its place counted from 0) and `label`; several rows for a case
+    are labels of several people. Raises InputError when no case has a label, and for rows
+    of no case.
+    """
+    if isinstance(source, Mapping):
+        given: Mapping[int, Any] = source
+    elif Path(source).suffix.lower() in _SUFFIXES:
+        given = _of_file(Path(source), cases)
+    else:
+        given = {number: read_field(case, str(source)) for number, case in enumerate(cases)}
+    found = {number: tuple(_votes(value)) for number, value in given.items()}
+    known = {number: labels for number, labels in found.items() if labels}
+    if not known:
+        first = case_label(cases[0], 0) if cases else "none"
+        raise InputError(f"no case has a label at `{source}` (the first case is {first})")
+    return known
+
+
+def _votes(value: object) -> Iterator[Vote]:
+    """The labels in a cell: none, one, or a list of them."""
+    if isinstance(value, list | tuple):
+        for one in value:
+            yield from _votes(one)
+    elif isinstance(value, bool | int | float):
+        yield value
+    elif value is not None and (text := str(value).strip()):
+        yield text
+
+
+def _of_file(path: Path, cases: Sequence[TestCase]) -> dict[int, list[Any]]:
+    names = {case.name: number for number, case in enumerate(cases) if case.name}
+    found: dict[int, list[Any]] = {}
+    for record in table_of(path).read():
+        number = _case_of(record, names, len(cases))
+        found.setdefault(number, []).append(record.value.get("label"))
+    return found
+
+
+def _case_of(record: Record, names: Mapping[str, int], count: int) -> int:
+    """The number of the case that a row is about."""
+    row = record.value
+    if not isinstance(row, Mapping) or "case" not in row:
+        what = record.problem or "a row of labels needs the columns `case` and `label`"
+        raise InputError(f"{record.place}: {what}")
+    name = str(row["case"])
+    if name in names:
+        return names[name]
+    if name.isdecimal() and int(name) < count:
+        return int(name)
+    near = difflib.get_close_matches(name, names, 1)
+    hint = f" (did you mean {near[0]!r}?)" if near else ""
+    raise InputError(f"{record.place}: no case is called {name!r}{hint}, or has this place")
+
+
+def labels_for(
+    given: Given, replay: Counterfactual, cases: Sequence[TestCase], threshold: float | None
+) -> Labels:
+    """What labels mean to a metric; raises InputError when none is a possible outcome of it."""
+    counts = Counter(label for labels in given.values() for label in dict.fromkeys(labels))
+    kind, means = _understood(list(counts), _verdicts(replay, cases), threshold)
+    if all(found is None for found in means.values()):
+        raise InputError(_refusal(counts, replay, cases))
+    people = {
+        number: tuple(found for label in labels if (found := means[label]) is not None)
+        for number, labels in given.items()
+    }
+    return Labels(
+        kind,
+        {
+            n: one
+            for n, labels in given.items()
+            if (one := _agreed(labels, means, kind)) is not None
+        },
+        people,
+        tuple(Meaning(str(label), means[label], counts[label]) for label in counts),
+    )
+
+
+def _understood(
+    labels: Sequence[Vote], verdicts: Sequence[str], threshold: float | None
+) -> tuple[Kind, dict[Vote, Vote | None]]:
+    """The kind that fits most labels: verdicts by name, then yes or no, then numbers."""
+    readings: list[tuple[Kind, dict[Vote, Vote | None]]] = [
+        ("verdict", {label: _verdict(label, verdicts) for label in labels}),
+        ("pass", _yes_or_no(labels, threshold)),
+        ("number", {label: _number(label) for label in labels}),
+    ]
+    return max(readings, key=lambda one: sum(found is not None for found in one[1].values()))
+
+
+def _verdict(label: Vote, verdicts: Sequence[str]) -> str | None:
+    """The verdict that a label names, be it in another form of yes or no."""
+    if not isinstance(label, str):
+        return None
+    named = {verdict.casefold(): verdict for verdict in verdicts}
+    words = {_WORDS[name]: verdict for name, verdict in named.items() if name in _WORDS}
+    said = label.casefold()
+    return named.get(said, words.get(_WORDS[said]) if said in _WORDS else None)
+
+
+def _yes_or_no(labels: Sequence[Vote], threshold: float | None) -> dict[Vote, Vote | None]:
+    numbers = {_number(label) for label in labels}
+    found = {number for number in numbers if number is not None}
+    ends = {min(found): False, max(found): True} if len(found) == 2 == len(numbers) else {}
+    if ends and threshold is not None and min(ends) in _LOWEST and max(ends) in _HIGHEST:
+        return {label: ends[_number(label) or 0.0] for label in labels}
+    return {label: _WORDS.get(_plain(label)) for label in labels}
+
+
+def _plain(label: Vote) -> str:
+    number = _number(label)
+    return f"{number:g}" if number is not None else str(label).casefold()
+
+
+def _number(label: Vote) -> float | None:
+    try:
+        number = float(label)
+    except ValueError:
+        return None
+    return number if math.isfinite(number) else None
+
+
+def _agreed(labels: Iterable[Vote], means: Mapping[Vote, Vote | None], kind: Kind) -> Vote | None:
+    """What people say together: the mean of numbers, else what most say; None for a tie.
+
+    A label that is no outcome counts as one that the metric never gives.
+    """
+    if kind == "number":
+        numbers = [float(one) for label in labels if (one := means[label]) is not None]
+        return sum(numbers) / len(numbers) if numbers else None
+    said: Counter[Vote] = Counter(label if (m := means[label]) is None else m for label in labels)
+    best = said.most_common(2)
+    return None if len(best) == 2 and best[0][1] == best[1][1] else best[0][0]
+
+
+def _verdicts(replay: Counterfactual, cases: Sequence[TestCase]) -> list[str]:
+    """Every verdict in words that a path of the metric may end with."""
+    plan = replay.plan
+    ends = [
+        verdict
+        for slot in plan.slots
+        for verdict, targets in slot.branches.items()
+        if not targets or any(plan.slots[number].kind == "verdict" for number in targets)
+    ]
+    arenas = (case for case in cases if isinstance(case, ArenaTestCase))
+    contestants = [*dict.fromkeys(name for case in arenas for name in case.contestants)]
+    shown = [verdict for verdict in ends if isinstance(verdict, str)]
+    return list(dict.fromkeys([*shown, *contestants, *(["tie"] if contestants else [])]))
+
+
+def _refusal(counts: Mapping[Vote, int], replay: Counterfactual, cases: Sequence[TestCase]) -> str:
+    verdicts = _verdicts(replay, cases)
+    outcomes = ["pass or fail"] if replay.spec.threshold is not None else []
+    outcomes += [", ".join(map(repr, verdicts))] if verdicts else []
+    shown = ", ".join(repr(label) for label in list(counts)[:5])
+    return (
+        f"no label is a possible outcome of the metric {replay.spec.name!r}: there are {shown}, "
+        f"but it ends with {' or '.join([*outcomes, 'a score'])}; write yes or no, pass or fail, "
+        "1 or 0, numbers, or the names of verdicts"
+    )

@@ -37,7 +37,7 @@ from dagengine.reliability.statistics.inter_rater import (
     fleiss_kappa,
     krippendorff_alpha,
 )
-from dagengine.reliability.statistics.intervals import Interval, bootstrap
+from dagengine.reliability.statistics.intervals import Interval, Unknown, bootstrap
 from dagengine.reliability.statistics.labels import (
     accuracy,
     balanced_accuracy,
@@ -54,10 +54,18 @@ from dagengine.reliability.statistics.spread import (
     score_spread,
     worst_spread,
 )
-from dagengine.reliability.statistics.votes import leading_share, votes_needed
+from dagengine.reliability.statistics.votes import (
+    SteadyVotes,
+    flips_of_votes,
+    leading_share,
+    steady_votes,
+    votes_needed,
+)
 
 __all__ = [
     "Interval",
+    "SteadyVotes",
+    "Unknown",
     "accuracy",
     "balanced_accuracy",
     "bootstrap",
@@ -69,6 +77,7 @@ __all__ = [
     "first_wins",
     "fleiss_kappa",
     "flip_rate",
+    "flips_of_votes",
     "icc",
     "icc_of_mean",
     "kendall",
@@ -95,6 +104,7 @@ __all__ = [
     "score_agreement",
     "score_spread",
     "spearman",
+    "steady_votes",
     "total_agreement",
     "unanimity",
     "votes_needed",

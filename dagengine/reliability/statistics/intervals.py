@@ -22,10 +22,30 @@ from typing import Any, Literal, TypeVar
 from dagengine.errors import InputError, MissingExtraError
 from dagengine.reliability.statistics.sums import Measure, Sums, Totals, total
 
-__all__ = ["Interval", "bootstrap"]
+__all__ = ["Interval", "Unknown", "bootstrap"]
 
 T = TypeVar("T")
 Statistic = Callable[[Sequence[T]], Sums | float | None]
+
+Method = Literal[
+    "BCa",
+    "Beta posterior",
+    "Dirichlet posterior",
+    "Wilson",
+    "jackknife",
+    "paired t",
+    "Agresti-Min",
+    "PPI++",
+    "post-stratified posterior",
+    "profile likelihood",
+]
+Reason = Literal[
+    "undefined",
+    "too few items",
+    "too few groups",
+    "no variation within items",
+    "no variation",
+]
 
 # Numbers held at once while resampling.
 _CELLS = 4_000_000
@@ -35,16 +55,24 @@ _CELLS = 4_000_000
 class Interval:
     """A measure, and limits that hold its true value in the share `level` of all samples.
 
-    `items` is the number of independent items, `method` how the interval was made: "Wilson"
-    for shares, "BCa" for everything else.
+    `items` is the number of independent items, `method` how the interval was made.
     """
 
     value: float
     low: float
     high: float
     level: float
-    method: Literal["BCa", "Wilson"]
+    method: Method
     items: int
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """Why something has no interval: `items` are there, and `needed` would do (None: not known)."""
+
+    reason: Reason
+    items: int
+    needed: int | None = None
 
 
 def bootstrap(
@@ -92,8 +120,9 @@ def _interval(sample: _Sample, value: float, level: float, draws: Iterator[Any])
     if len(left_out) < 2:
         return None
     t = _quantile_of_t(level, len(left_out))
-    if sample.share:
-        return Interval(value, *_wilson(value, left_out, t), level, "Wilson", sample.size)
+    if sample.most is not None:
+        limits = _wilson(value, left_out, t, sample.most)
+        return Interval(value, *limits, level, "Wilson", sample.size)
     found = sorted(_values(sample, draws))
     if not found or found[-1] - found[0] <= 1e-12 * max(1.0, abs(value)):
         return None
@@ -110,7 +139,7 @@ class _Sample:
     size: int
     value: float | None
     of: Callable[[Any], Iterable[float | None]]
-    share: bool = False
+    most: float | None = None
 
 
 def _sample(items: Sequence[T], statistic: Statistic[T], groups: Sequence[Hashable]) -> _Sample:
@@ -131,7 +160,7 @@ def _sample(items: Sequence[T], statistic: Statistic[T], groups: Sequence[Hashab
 
 
 def _of_sums(sums: Sums, clusters: Sequence[Totals]) -> _Sample:
-    numpy = _needs("numpy")
+    numpy = needs("numpy")
     keys = list(dict.fromkeys(key for one in clusters for key in one))
     matrix = numpy.array([[one.get(key, 0.0) for key in keys] for one in clusters])
 
@@ -139,7 +168,7 @@ def _of_sums(sums: Sums, clusters: Sequence[Totals]) -> _Sample:
         for row in (counts @ matrix).tolist():
             yield sums.of(defaultdict(float, zip(keys, row, strict=True)))
 
-    return _Sample(len(clusters), sums.value(), of, sums.share)
+    return _Sample(len(clusters), sums.value(), of, sums.most)
 
 
 def _number(found: Sums | float | None) -> float | None:
@@ -152,7 +181,7 @@ def _values(sample: _Sample, counts: Iterable[Any]) -> list[float]:
 
 def _draws(size: int, resamples: int, seed: int) -> Iterator[Any]:
     """How often each item is drawn in each resample, a bounded number of resamples at a time."""
-    numpy = _needs("numpy")
+    numpy = needs("numpy")
     random = numpy.random.default_rng(seed)
     rows = max(_CELLS // size, 1)
     for start in range(0, resamples, rows):
@@ -163,7 +192,7 @@ def _draws(size: int, resamples: int, seed: int) -> Iterator[Any]:
 
 
 def _all_but_one(size: int) -> Iterator[Any]:
-    numpy = _needs("numpy")
+    numpy = needs("numpy")
     rows = max(_CELLS // size, 1)
     for start in range(0, size, rows):
         many = min(rows, size - start)
@@ -174,14 +203,14 @@ def _all_but_one(size: int) -> Iterator[Any]:
 
 
 def _quantile_of_t(level: float, size: int) -> float:
-    return float(_needs("scipy.special").stdtrit(size - 1, (1 + level) / 2))
+    return float(needs("scipy.special").stdtrit(size - 1, (1 + level) / 2))
 
 
 def _bca(
     found: Sequence[float], value: float, left_out: Sequence[float], t: float
 ) -> tuple[float, float]:
     """`found` is sorted; ties with the value count half as below it."""
-    numpy, normal = _needs("numpy"), NormalDist()
+    numpy, normal = needs("numpy"), NormalDist()
     z = t * math.sqrt(len(left_out) / (len(left_out) - 1))
     middle = 1e-12 * max(1.0, abs(value))
     below = bisect_left(found, value - middle) + bisect_right(found, value + middle)
@@ -200,19 +229,22 @@ def _acceleration(left_out: Sequence[float]) -> float:
     return cubes / (6 * squares**1.5) if squares else 0.0
 
 
-def _wilson(value: float, left_out: Sequence[float], t: float) -> tuple[float, float]:
-    """Wilson's interval of as many items as would have this error if each said 0 or 1."""
+def _wilson(value: float, left_out: Sequence[float], t: float, most: float) -> tuple[float, float]:
+    """Wilson's interval of as many items as would have this error if each said 0 or `most`."""
     size = len(left_out)
     centre = statistics.fmean(left_out)
     variance = (size - 1) / size * math.fsum((one - centre) ** 2 for one in left_out)
-    effective = value * (1 - value) / variance if variance > 1e-15 else float(size)
-    middle = (value + t * t / (2 * effective)) / (1 + t * t / effective)
-    half = math.sqrt(value * (1 - value) / effective + (t / (2 * effective)) ** 2)
+    share = min(value / most, 1.0)
+    own = most * most * share * (1 - share)
+    effective = own / variance if variance > 1e-15 and own > 0 else float(size)
+    middle = (share + t * t / (2 * effective)) / (1 + t * t / effective)
+    half = math.sqrt(share * (1 - share) / effective + (t / (2 * effective)) ** 2)
     half *= t / (1 + t * t / effective)
-    return max(min(middle - half, value), 0.0), min(max(middle + half, value), 1.0)
+    low, high = max(middle - half, 0.0), min(middle + half, 1.0)
+    return min(most * low, value), max(most * high, value)
 
 
-def _needs(module: str) -> Any:
+def needs(module: str) -> Any:
     try:
         return import_module(module)
     except ModuleNotFoundError as error:

@@ -47,6 +47,8 @@ Reason = Literal[
     "no variation",
 ]
 
+# With fewer groups than this no interval of clustered cases was ever checked.
+LEAST_GROUPS = 8
 # Numbers held at once while resampling.
 _CELLS = 4_000_000
 
@@ -113,6 +115,53 @@ def bootstrap(
     if sample.value is None or sample.size < 2:
         return None
     return _interval(sample, sample.value, level, _draws(sample.size, resamples, seed))
+
+
+def jackknife(
+    items: Sequence[T],
+    statistic: Statistic[T],
+    *,
+    level: float = 0.95,
+    groups: Sequence[Hashable] | None = None,
+    own: float = 0.0,
+) -> tuple[float, float] | None:
+    """The limits of a statistic that is about normal, from leaving out one group at a time.
+
+    Corrected for bias, n·value - (n - 1)·mean of those with one left out (Quenouille 1956,
+    https://doi.org/10.1093/biomet/43.3-4.353), with quantiles of t (Tukey 1958). `own` is
+    variance that is added. None where the statistic is undefined, of all or with one left out.
+    """
+    function = statistic.sums if isinstance(statistic, Measure) else statistic
+    sample = _sample(items, function, range(len(items)) if groups is None else groups)
+    if sample.value is None or sample.size < 2:
+        return None
+    left_out = _values(sample, _all_but_one(sample.size))
+    if len(left_out) < sample.size:
+        return None
+    size, centre = sample.size, statistics.fmean(left_out)
+    variance = (size - 1) / size * math.fsum((one - centre) ** 2 for one in left_out)
+    half = _quantile_of_t(level, size) * math.sqrt(variance + own)
+    middle = size * sample.value - (size - 1) * centre
+    return middle - half, middle + half
+
+
+def design_effect(values: Sequence[float], groups: Sequence[Hashable]) -> float | Unknown:
+    """The variance of the mean of grouped values over that of independent ones, at least 1.
+
+    Cases of one group (a document, a dialogue) err together; so many of them say as much as one
+    by itself (Kish 1965, Survey Sampling). Where nothing varies a group counts as one case.
+    Unknown with fewer than 8 groups.
+    """
+    sums: defaultdict[Hashable, float] = defaultdict(float)
+    centre = statistics.fmean(values) if values else 0.0
+    for value, group in zip(values, groups, strict=True):
+        sums[group] += value - centre
+    size, count = len(values), len(sums)
+    if count < LEAST_GROUPS:
+        return Unknown("too few groups", count, LEAST_GROUPS)
+    alone = math.fsum((value - centre) ** 2 for value in values) * size / (size - 1)
+    together = math.fsum(one * one for one in sums.values()) * count / (count - 1)
+    return max(together / alone if alone > 1e-12 else size / count, 1.0)
 
 
 def _interval(sample: _Sample, value: float, level: float, draws: Iterator[Any]) -> Interval | None:

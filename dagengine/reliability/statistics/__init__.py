@@ -14,6 +14,18 @@ from dagengine.reliability.statistics.calibration import (
     log_loss,
     reliability,
 )
+from dagengine.reliability.statistics.confusion import (
+    Ceiling,
+    Confusion,
+    LabelRates,
+    ac1_interval,
+    balanced_accuracy_interval,
+    confusion_table,
+    kappa_interval,
+    label_ceiling,
+    label_rates,
+    people_agreement,
+)
 from dagengine.reliability.statistics.consistency import (
     entropy,
     flip_rate,
@@ -35,9 +47,10 @@ from dagengine.reliability.statistics.correlations import (
 from dagengine.reliability.statistics.inter_rater import (
     cohen_kappa,
     fleiss_kappa,
+    gwet_ac1,
     krippendorff_alpha,
 )
-from dagengine.reliability.statistics.intervals import Interval, bootstrap
+from dagengine.reliability.statistics.intervals import Interval, Unknown, bootstrap
 from dagengine.reliability.statistics.labels import (
     accuracy,
     balanced_accuracy,
@@ -54,27 +67,46 @@ from dagengine.reliability.statistics.spread import (
     score_spread,
     worst_spread,
 )
-from dagengine.reliability.statistics.votes import leading_share, votes_needed
+from dagengine.reliability.statistics.votes import (
+    SteadyVotes,
+    flips_of_votes,
+    leading_share,
+    steady_votes,
+    votes_needed,
+)
 
 __all__ = [
+    "Ceiling",
+    "Confusion",
     "Interval",
+    "LabelRates",
+    "SteadyVotes",
+    "Unknown",
+    "ac1_interval",
     "accuracy",
     "balanced_accuracy",
+    "balanced_accuracy_interval",
     "bootstrap",
     "brier_score",
     "calibration_error",
     "classification",
     "cohen_kappa",
+    "confusion_table",
     "entropy",
     "first_wins",
     "fleiss_kappa",
     "flip_rate",
+    "flips_of_votes",
+    "gwet_ac1",
     "icc",
     "icc_of_mean",
+    "kappa_interval",
     "kendall",
     "krippendorff_alpha",
     "label_agreement",
+    "label_ceiling",
     "label_kappa",
+    "label_rates",
     "leading_share",
     "length_bias",
     "list_bias",
@@ -86,6 +118,7 @@ __all__ = [
     "missing_effect",
     "missing_rate",
     "pearson",
+    "people_agreement",
     "position_consistency",
     "position_preference",
     "reliability",
@@ -95,6 +128,7 @@ __all__ = [
     "score_agreement",
     "score_spread",
     "spearman",
+    "steady_votes",
     "total_agreement",
     "unanimity",
     "votes_needed",

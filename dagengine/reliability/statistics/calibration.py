@@ -36,7 +36,7 @@ def log_loss(stated: Stated) -> Sums:
     A certainty that failed would be infinite: probabilities are kept 2⁻⁵² away from 0 and 1,
     so that it costs 36 (Good 1952, https://doi.org/10.1111/j.2517-6161.1952.tb00104.x).
     """
-    return mean((_surprise(p, happened) for p, happened in _checked(stated)), share=False)
+    return mean((_surprise(p, happened) for p, happened in _checked(stated)), most=None)
 
 
 @measure

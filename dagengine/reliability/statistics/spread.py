@@ -39,7 +39,7 @@ def score_spread(table: ScoreTable) -> Sums:
     sqrt(Σ (x - mean)² / (n - 1)) per item with at least two scores. Few repetitions make it
     too low, by about 1/4n of itself; `repeatability` is not.
     """
-    return mean((_deviation(numbers(row)) for row in table), share=False)
+    return mean((_deviation(numbers(row)) for row in table), most=None)
 
 
 def worst_spread(table: ScoreTable) -> float | None:

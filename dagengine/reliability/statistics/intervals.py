@@ -91,7 +91,7 @@ def _interval(sample: _Sample, value: float, level: float, draws: Iterator[Any])
     left_out = _values(sample, _all_but_one(sample.size))
     if len(left_out) < 2:
         return None
-    t = _quantile_of_t(level, len(left_out))
+    t = quantile_of_t(level, len(left_out))
     if sample.share:
         return Interval(value, *_wilson(value, left_out, t), level, "Wilson", sample.size)
     found = sorted(_values(sample, draws))
@@ -173,7 +173,8 @@ def _all_but_one(size: int) -> Iterator[Any]:
 # Intervals of what was found.
 
 
-def _quantile_of_t(level: float, size: int) -> float:
+def quantile_of_t(level: float, size: int) -> float:
+    """How many standard errors an interval of `size` items reaches to either side."""
     return float(_needs("scipy.special").stdtrit(size - 1, (1 + level) / 2))
 
 

@@ -60,6 +60,9 @@ class Runs:
     metric: str
     cases: Mapping[int, Mapping[Condition, Sequence[Run]]]
     groups: Mapping[int, Hashable] = field(default_factory=dict)
+    asked_alone: Mapping[int, Mapping[Condition, Sequence[tuple[str, Reply]]]] = field(
+        default_factory=dict
+    )
 
     def group(self, case: int) -> Hashable:
         """What is independent of everything else: the group of a case, or the case itself."""
@@ -114,6 +117,13 @@ class Runs:
             for case, settings in self.cases.items()
         }
 
+    def alone(self, setting: Condition) -> dict[int, Sequence[tuple[str, Reply]]]:
+        """What nodes said outside of runs under one setting, as attribution takes it."""
+        return {
+            case: [said for under, row in found.items() if _pooled(under, setting) for said in row]
+            for case, found in self.asked_alone.items()
+        }
+
 
 def runs_of(
     observations: Iterable[Observation],
@@ -124,10 +134,17 @@ def runs_of(
     name = replay.spec.name
     speakers = {speaker.node for speaker in replay.speakers}
     found: dict[int, dict[Condition, dict[int, Run]]] = {}
+    alone: dict[int, dict[Condition, list[tuple[str, Reply]]]] = {}
     for seen in observations:
         if seen.metric != name:
             continue
         setting = replace(seen.condition, sample=0)
+        if seen.alone:
+            node = replay.name_of(seen.node)
+            if node in speakers and seen.outcome is OutcomeKind.OK:
+                said = alone.setdefault(seen.case, {}).setdefault(setting, [])
+                said.append((node, Reply(seen.verdict, seen.score)))
+            continue
         samples = found.setdefault(seen.case, {}).setdefault(setting, {})
         run = samples.setdefault(seen.condition.sample, Run(seen.condition))
         if not seen.node:
@@ -155,7 +172,13 @@ def runs_of(
             for case, settings in sorted(found.items())
         },
         groups or {},
+        alone,
     )
+
+
+def _pooled(under: Condition, setting: Condition) -> bool:
+    """Whether what was asked under a condition belongs to a setting, of whatever seeds it is."""
+    return setting in (under, replace(under, seed=None))
 
 
 def _seeds_as_repeats(settings: Mapping[Condition, list[Run]]) -> Mapping[Condition, list[Run]]:

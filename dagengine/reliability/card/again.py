@@ -67,7 +67,7 @@ def again(runs: Runs, threshold: float | None) -> Iterator[Figure]:
 
 
 def _mean_score(table: Sequence[Sequence[float | None]]) -> Sums:
-    return mean((_fmean(row) for row in table), share=False)
+    return mean((_fmean(row) for row in table), most=None)
 
 
 def _share_passing(table: Sequence[Sequence[bool | None]]) -> Sums:

@@ -10,9 +10,9 @@ from dagengine.reliability.attribution import (
     attribute,
     flip_effect,
     independence,
-    variance_share,
 )
 from dagengine.reliability.attribution import flip_rate as node_flips
+from dagengine.reliability.blame import Blame, blame
 from dagengine.reliability.card.figures import figure
 from dagengine.reliability.card.values import Figure, NodeCard, VoteCost
 from dagengine.reliability.counterfactual import Counterfactual, Speaker
@@ -29,7 +29,7 @@ def noise_of(runs: Runs, replay: Counterfactual, cases: Sequence[TestCase]) -> l
     return [
         noise
         for setting in runs.settings
-        for noise in attribute(replay, runs.repetitions(setting), cases)
+        for noise in attribute(replay, runs.repetitions(setting), cases, runs.alone(setting))
     ]
 
 
@@ -55,9 +55,17 @@ def _node_card(speaker: Speaker, runs: Runs, noise: Sequence[CaseNoise], target:
         speaker.reads,
         over("node-flip-rate", node_flips.sums, asked, "never asked twice"),
         over("flip-effect", flip_effect.sums, part, "no two runs part here"),
-        over("variance-share", variance_share.sums, "variance within cases", "it never varied"),
+        _share(blame(noise, node, runs.groups)),
         _votes(node, runs, target),
     )
+
+
+def _share(found: Blame) -> Figure:
+    level = "variance within cases"
+    return Figure(
+        "variance-share", found.share, found.low, found.high,
+        items=found.cases, level=level, note=found.why,
+    )  # fmt: skip
 
 
 def _votes(node: str, runs: Runs, target: float) -> VoteCost | None:

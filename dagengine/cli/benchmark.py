@@ -230,8 +230,10 @@ def _write(card: JudgeCard, out: Path) -> None:
 
 
 def _exit_as(card: JudgeCard, conditions: Sequence[FailIf]) -> None:
-    from dagengine.reliability.card.conditions import failures
+    from dagengine.reliability.card.conditions import failures, undecided
 
+    for line in undecided(card, conditions):
+        typer.echo(f"cannot tell: {line}", err=True)
     lines = failures(card, conditions)
     for line in lines:
         typer.echo(f"fails: {line}", err=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import html
 import math
-import random
 import re
 from collections.abc import Sequence
 from dataclasses import replace
@@ -32,7 +31,6 @@ from dagengine.reliability.card.values import (
 from dagengine.reliability.card.words import answers, markdown, title
 from dagengine.reliability.fingerprint import bind, changes
 from dagengine.reliability.repetition import Condition, Observation
-from dagengine.reliability.statistics import leading_share, votes_needed
 from dagengine.results import OutcomeKind
 from dagengine.test_case import ArenaTestCase, LLMTestCase
 
@@ -115,20 +113,21 @@ def test_the_noise_is_put_to_the_node_that_flips(card: JudgeCard) -> None:
     assert (short.node, short.share.value, short.flip_rate.value) == ("short", None, 0.0)
 
 
+BESIDE = ("accuracy", "kappa", "balanced-accuracy", "baseline")
+
+
 def test_accuracy_stands_with_kappa_and_the_trivial_baseline(card: JudgeCard) -> None:
-    found = {measure.name: measure.value for measure in card.metrics[0].settings[0].people}
-    single = found.pop("single-run-accuracy")
-    assert found == {"accuracy": 1.0, "kappa": 1.0, "balanced-accuracy": 1.0, "baseline": 0.5}
-    assert single == pytest.approx((1 + 0.75 + 1 + 0.75) / 4)  # the majority flatters
+    assert [value(card, name) for name in BESIDE] == [1.0, 1.0, 1.0, 0.5]
+    # The majority flatters.
+    assert value(card, "single-run-accuracy") == pytest.approx((1 + 0.75 + 1 + 0.75) / 4)
 
 
 def test_a_judge_that_always_says_yes_is_as_good_as_the_baseline() -> None:
     always = make_card(
         runs([[True] * 3] * 4), [tree()], CASES, ["judge"], labels="additional_metadata.good"
     )
-    found = {measure.name: measure.value for measure in always.metrics[0].settings[0].people}
-    assert found.pop("single-run-accuracy") == 0.5
-    assert found == {"accuracy": 0.5, "kappa": 0.0, "balanced-accuracy": 0.5, "baseline": 0.5}
+    assert [value(always, name) for name in BESIDE] == [0.5, 0.0, 0.5, 0.5]
+    assert value(always, "single-run-accuracy") == 0.5
 
 
 def test_numbers_that_people_gave_are_held_against_mean_scores() -> None:
@@ -346,32 +345,13 @@ def test_without_a_threshold_pass_or_fail_is_undefined_and_says_why() -> None:
     assert "undefined: the metric has no threshold" in line
 
 
-def test_votes_are_those_that_bring_two_majorities_together() -> None:
-    assert votes_needed([1.0, 1.0], 0.05) == 1
-    assert votes_needed([0.9], 0.1) == 3  # 2 · 0.972 · 0.028 = 0.054, where 1 vote gives 0.18
-    assert votes_needed([0.5], 0.05) is None
-    assert leading_share(["a", "a", "b", "c"]) == pytest.approx(2 / 3)
-    assert leading_share([]) is None
-
-
-def test_majorities_of_that_many_votes_flip_as_seldom_as_was_said() -> None:
-    draws = random.Random(0)
-    votes = votes_needed([0.8], 0.05)
-    assert votes is not None
-
-    def majority() -> bool:
-        return sum(draws.random() < 0.8 for _ in range(votes)) > votes / 2
-
-    differing = sum(majority() != majority() for _ in range(20_000)) / 20_000
-    assert 0.02 < differing < 0.055
-
-
 def test_what_steady_verdicts_cost_is_counted_in_questions(card: JudgeCard) -> None:
     kind, short = (node.votes for node in card.metrics[0].settings[0].nodes)
     assert kind is not None
     assert short is not None
     assert (kind.calls, short.calls) == (4.0, 2.0)  # half of the runs go on to the second
-    assert (kind.votes, short.votes) == (votes_needed([1, 0.75, 1, 0.75], 0.05), 1)
+    assert (kind.kind, kind.runs, kind.seen, kind.seen_flips.value) == ("more than", 4, 1, 0.25)
+    assert (short.kind, short.seen_flips.value) == ("not known", 0)
     assert card.metrics[0].settings[0].calls == 1.5
 
 
@@ -532,6 +512,6 @@ def test_a_judge_that_never_differs_is_told_so() -> None:
     again, blame, price, people = map(str, answers(steady.metrics[0].settings[0]))
     assert again.startswith("Yes: no two runs of one case differed (3 cases); at most ")
     assert blame == "None: the score did not vary within any case."
-    assert price == "Nothing more: every verdict flips at most 5 % of the time as it is."
+    assert price.startswith("For 5 % flips: “kind” not known from 3 runs;")
     assert people == "Not known: no labels were given."
     assert "undefined" in card_page(steady)

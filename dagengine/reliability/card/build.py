@@ -14,7 +14,7 @@ from dagengine.reliability.card.bias import bias_by_length, bias_by_place, posit
 from dagengine.reliability.card.calibration import stated
 from dagengine.reliability.card.comparison import between_settings
 from dagengine.reliability.card.nodes import node_cards, noise_of, notes_on
-from dagengine.reliability.card.people import compare_with_labels, outcomes
+from dagengine.reliability.card.people import compare_with_labels, confusion, outcome_name, outcomes
 from dagengine.reliability.card.values import (
     CaseKey,
     Figure,
@@ -27,7 +27,7 @@ from dagengine.reliability.card.values import (
 from dagengine.reliability.clusters import clusters
 from dagengine.reliability.counterfactual import Counterfactual
 from dagengine.reliability.fingerprint import bind
-from dagengine.reliability.labels import Given, Labels, Vote, labels_for, labels_of
+from dagengine.reliability.labels import Given, Labels, labels_for, labels_of
 from dagengine.reliability.observations import Condition, Observation
 from dagengine.reliability.perturbations import Symmetry
 from dagengine.reliability.runs import Runs, runs_of
@@ -196,6 +196,7 @@ class _Maker:
             more=(*self._more(runs, labels), *(one for kind in found for one in kind.figures())),
             calibration=tuple(kind.calibration() for kind in found),
             outcomes=outcomes(runs, threshold, labels, len(self.cases)),
+            confusion=None if labels is None else confusion(runs, threshold, labels),
         )
 
     def _more(self, runs: Runs, labels: Labels | None) -> Iterator[Figure]:
@@ -212,10 +213,5 @@ class _Maker:
 
 def _meanings(labels: Labels | None) -> Iterator[LabelMeaning]:
     for one in () if labels is None else labels.meanings:
-        yield LabelMeaning(one.label, _meaning(one.means), one.cases)
-
-
-def _meaning(means: Vote | None) -> str:
-    if isinstance(means, bool):
-        return "pass" if means else "fail"
-    return f"{means:g}" if isinstance(means, int | float) else means or ""
+        means = "" if one.means is None else outcome_name(one.means)
+        yield LabelMeaning(one.label, means, one.cases)

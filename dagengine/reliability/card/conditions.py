@@ -35,7 +35,10 @@ class FailIf:
     limit: float
 
     def failures(self, card: JudgeCard) -> list[str]:
-        """One line for every measure of that name that fails, or is undefined."""
+        """One line for every measure of that name that fails, or is undefined.
+
+        A bound that no judge could reach with so few cases does not fail: see `undecided`.
+        """
         found = [
             (where, measure) for where, measure in _named(card) if measure.name == self.measure
         ]
@@ -43,6 +46,19 @@ class FailIf:
             return [f"{self.text}: nothing on the card is called {self.measure}"]
         lines = [self._line(f"{self.text}: {where}", measure) for where, measure in found]
         return [line for line in lines if line]
+
+    def undecided(self, card: JudgeCard) -> list[str]:
+        """One line for every measure whose bound even a judge without an error would fail."""
+        return [
+            f"{self.text}: {where}: n too small ({measure.items}): a judge without an error would "
+            f"have {self.measure}.low {measure.best:.2f} here"
+            for where, measure in _named(card)
+            if measure.name == self.measure and self._out_of_reach(measure)
+        ]
+
+    def _out_of_reach(self, measure: Figure) -> bool:
+        best = measure.best if self.bound == "low" else None
+        return best is not None and _OPERATORS[self.sign](best, self.limit)
 
     def fails(self, contrast: Contrast, level: float = 0.05) -> bool:
         """Whether a difference of two cards holds the condition, and is no chance.
@@ -56,6 +72,8 @@ class FailIf:
 
     def _line(self, where: str, measure: Figure) -> str:
         value = getattr(measure, self.bound)
+        if self._out_of_reach(measure):
+            return ""
         if value is None:
             note = measure.note if measure.value is None else "it has no interval"
             return f"{where}: {self.measure} is undefined: {note}"
@@ -108,3 +126,8 @@ def worse(found: Sequence[Contrast], conditions: Sequence[FailIf]) -> list[str]:
         for one in found
         if one.difference.name == condition.measure and condition.fails(one)
     ]
+
+
+def undecided(card: JudgeCard, conditions: Sequence[FailIf]) -> list[str]:
+    """One line for everything that the card has too few cases to tell."""
+    return [line for condition in conditions for line in condition.undecided(card)]

@@ -1,4 +1,4 @@
-"""From a statistic of items to a figure on the card, with its interval."""
+"""From a statistic, or an interval, to a figure on the card."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import TypeVar
 
 from dagengine.reliability.card.values import Figure
-from dagengine.reliability.statistics.intervals import bootstrap
+from dagengine.reliability.statistics.intervals import Interval, Unknown, bootstrap
 from dagengine.reliability.statistics.sums import Sums
 
 T = TypeVar("T")
@@ -44,3 +44,28 @@ def _adding(
     if not isinstance(found, Sums):
         return len(set(names))
     return len({name for name, one in zip(names, found.items, strict=True) if one})
+
+
+_REASONS = {
+    "undefined": "it is not defined for these cases",
+    "too few items": "too few cases",
+    "too few groups": "too few groups of cases",
+    "no variation within items": "the runs of a case never differ",
+    "no variation": "nothing varies",
+}
+
+
+def shown(name: str, found: Interval | Unknown | None, level: str, note: str = "") -> Figure:
+    """An interval as a figure; one that is not known says why (`note` where that says more)."""
+    if isinstance(found, Interval):
+        bounds = found.low, found.high, found.level
+        return Figure(name, found.value, *bounds, items=found.items, level=level)
+    if found is None:
+        return Figure(name, None, level=level, note=note)
+    return Figure(name, None, items=found.items, level=level, note=note or reason(found))
+
+
+def reason(found: Unknown) -> str:
+    """Why something is not known, in words, and what would do."""
+    needed = "" if found.needed is None else f"; {found.needed} would do"
+    return f"{_REASONS[found.reason]} (n = {found.items}{needed})"

@@ -13,15 +13,13 @@ from dagengine.reliability.attribution import (
 )
 from dagengine.reliability.attribution import flip_rate as node_flips
 from dagengine.reliability.blame import Blame, blame
-from dagengine.reliability.card.figures import figure
+from dagengine.reliability.card.figures import figure, shown
 from dagengine.reliability.card.values import Figure, NodeCard, VoteCost
 from dagengine.reliability.counterfactual import Counterfactual, Speaker
 from dagengine.reliability.runs import Runs
 from dagengine.reliability.statistics.sums import Sums
-from dagengine.reliability.statistics.votes import leading_share, votes_needed
+from dagengine.reliability.statistics.votes import steady_votes
 from dagengine.test_case import TestCase
-
-MOST_VOTES = 99
 
 
 def noise_of(runs: Runs, replay: Counterfactual, cases: Sequence[TestCase]) -> list[CaseNoise]:
@@ -69,23 +67,23 @@ def _share(found: Blame) -> Figure:
 
 
 def _votes(node: str, runs: Runs, target: float) -> VoteCost | None:
-    """Votes for a steady verdict; ratings and code have none."""
-    shares: list[float] = []
-    asked = count = 0
-    for settings in runs.cases.values():
-        for found in settings.values():
-            said = [run.replies[node].verdict for run in found if node in run.replies]
-            if any(verdict is None for verdict in said):
-                return None
-            share = leading_share(said)
-            shares += [] if share is None else [share]
-            asked += len(said)
-            count += len(found)
-    if not shares:
+    """Votes for a steady verdict; ratings and code have none, nor has what ran once."""
+    rows = [
+        [run.replies[node].verdict for run in found if node in run.replies]
+        for settings in runs.cases.values()
+        for found in settings.values()
+    ]
+    if any(verdict is None for row in rows for verdict in row):
         return None
-    calls = asked / count * len(runs.cases)
-    votes = votes_needed(shares, target, MOST_VOTES)
-    return VoteCost(target, votes, MOST_VOTES, calls, None if votes is None else calls * votes)
+    steady = steady_votes(rows, target)
+    if steady is None:
+        return None
+    asked, count = sum(map(len, rows)), sum(1 for _ in runs.every())
+    floor = shown("node-flip-rate", steady.floor, f"majorities of {steady.seen} votes")
+    return VoteCost(
+        target, steady.kind, steady.least, steady.most, steady.runs, steady.seen, floor,
+        steady.runs_to_tell, asked / count * len(runs.cases),
+    )  # fmt: skip
 
 
 def notes_on(noise: Sequence[CaseNoise]) -> Iterator[str]:

@@ -27,7 +27,7 @@ def card_page(card: JudgeCard) -> str:
         "number": card_words.number,
         "interval": card_words.interval,
         "title": card_words.title,
-        "votes": card_words.votes_of,
+        "votes": card_words.node_votes,
         "difference": card_words.difference,
         "at": _at,
         "dot": _radius,

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
-from dagengine.reliability.card.figures import figure
-from dagengine.reliability.card.values import Figure, Outcomes
+from dagengine.reliability.card.figures import figure, shown
+from dagengine.reliability.card.values import ConfusionTable, Figure, Outcomes
 from dagengine.reliability.labels import Kind, Labels, Vote
 from dagengine.reliability.runs import Run, Runs
-from dagengine.reliability.statistics.correlations import kendall, majority, pearson, spearman
-from dagengine.reliability.statistics.labels import (
-    accuracy,
-    balanced_accuracy,
-    label_kappa,
-    majority_baseline,
-    scored_pairs,
+from dagengine.reliability.statistics.confusion import (
+    ac1_interval,
+    balanced_accuracy_interval,
+    confusion_table,
+    kappa_interval,
+    label_ceiling,
+    label_rates,
 )
-from dagengine.reliability.statistics.sums import Sums, mean
+from dagengine.reliability.statistics.correlations import kendall, majority, pearson, spearman
+from dagengine.reliability.statistics.intervals import Interval, Unknown
+from dagengine.reliability.statistics.labels import accuracy, majority_baseline, scored_pairs
+from dagengine.reliability.statistics.sums import mean
 
 Pair = tuple[Vote | None, Vote | None]
 Labelled = Sequence[Pair]
@@ -35,10 +39,11 @@ def compare_with_labels(runs: Runs, threshold: float | None, labels: Labels) -> 
         yield from _correlations(runs, labels.by_case)
     elif read is None:
         why = "the metric has no threshold, so it neither passes nor fails a case"
-        yield from (Figure(name, None, note=why) for name in ("accuracy", *_AGREEMENT))
+        yield from (Figure(name, None, note=why) for name in ("accuracy", "kappa", "baseline"))
     else:
         what = "last verdicts" if labels.kind == "verdict" else "pass or fail"
-        yield from _verdicts(runs, labels.by_case, read, what)
+        yield from _verdicts(runs, labels, read, what)
+        yield from people_among_themselves(labels)
 
 
 def reading(kind: Kind, threshold: float | None) -> Callable[[Run], Vote] | None:
@@ -62,31 +67,112 @@ def _labelled(runs: Runs, labels: Mapping[int, Vote]) -> Iterator[tuple[int, Vot
             yield number, labels[number], found
 
 
-_AGREEMENT: dict[str, Callable[[Labelled], Sums]] = {
-    "kappa": label_kappa.sums,
-    "balanced-accuracy": balanced_accuracy.sums,
-    "baseline": majority_baseline.sums,
-}
+_NONE = "no case that ran has a label"
+
+
+@dataclass(frozen=True)
+class _Judged:
+    """Cases with a label and runs: the label, the majority of the runs, the share that is right."""
+
+    pairs: Labelled
+    singly: Sequence[float]
+    groups: Sequence[Hashable]
+
+    @property
+    def clusters(self) -> Sequence[Hashable] | None:
+        """The groups where some hold several cases; None where cases are independent."""
+        return self.groups if len(set(self.groups)) < len(self.groups) else None
+
+
+def _judged(runs: Runs, labels: Mapping[int, Vote], read: Callable[[Run], Vote]) -> _Judged:
+    pairs: list[Pair] = []
+    singly: list[float] = []
+    groups: list[Hashable] = []
+    for number, label, scored in _labelled(runs, labels):
+        said = [read(run) for run in scored]
+        pairs.append((label, majority(said)))
+        singly.append(statistics.fmean(one == label for one in said) if said else 0.0)
+        groups.append(runs.group(number))
+    return _Judged(pairs, singly, groups)
 
 
 def _verdicts(
-    runs: Runs, labels: Mapping[int, Vote], read: Callable[[Run], Vote], what: str
+    runs: Runs, labels: Labels, read: Callable[[Run], Vote], what: str
 ) -> Iterator[Figure]:
-    found = list(_labelled(runs, labels))
-    pairs = [(label, majority(read(run) for run in scored)) for _, label, scored in found]
-    groups: list[Hashable] = [runs.group(number) for number, _, _ in found]
+    found = _judged(runs, labels.by_case, read)
+    kinds = (True, False) if labels.kind == "pass" else ()
     level = f"{what} by majority of a case's runs, cases with a label"
-    none = "no case that ran has a label"
-    yield figure("accuracy", pairs, accuracy.sums, level, none, groups)
-    singly = [
-        statistics.fmean(read(run) == label for run in scored) if scored else 0.0
-        for _, label, scored in found
-    ]
+    yield figure("accuracy", found.pairs, accuracy.sums, level, _NONE, found.groups)
     single = f"{what} of single runs, cases with a label"
-    yield figure("single-run-accuracy", singly, mean, single, none, groups)
-    why = "people and judge gave one and the same label only"
-    for name, of in _AGREEMENT.items():
-        yield figure(name, pairs, of, level, why, groups)
+    yield figure("single-run-accuracy", found.singly, mean, single, _NONE, found.groups)
+    yield _kappa(found, kinds, level)
+    ac1 = ac1_interval(found.pairs, kinds=kinds, groups=found.clusters)
+    yield shown("ac1", ac1, level, _why_constant(found, ac1))
+    balanced = balanced_accuracy_interval(found.pairs, kinds=kinds, groups=found.clusters)
+    yield shown("balanced-accuracy", balanced, level, _why_unbalanced(found, kinds))
+    yield figure("baseline", found.pairs, majority_baseline.sums, level, _NONE, found.groups)
+    every = label_rates(found.pairs, groups=found.clusters)
+    # Of two labels, the second one's are the first one's in turn.
+    first = sorted(every, key=lambda one: one.label is not True)
+    for rates in first[:1] if len(every) == 2 else every:
+        label = outcome_name(rates.label)
+        yield shown("sensitivity", rates.sensitivity, f"cases that people call “{label}”")
+        yield shown("specificity", rates.specificity, f"cases that people do not call “{label}”")
+
+
+def _kappa(found: _Judged, kinds: Sequence[Vote], level: str) -> Figure:
+    """Kappa, and the lower bound of a judge without an error on these cases."""
+    kappa = kappa_interval(found.pairs, kinds=kinds, groups=found.clusters)
+    perfect = [(label, label) for label, _ in found.pairs]
+    ideal = kappa_interval(perfect, kinds=kinds, groups=found.clusters)
+    made = shown("kappa", kappa, level, _why_constant(found, kappa))
+    return replace(made, best=ideal.low if isinstance(ideal, Interval) else None)
+
+
+def _why_constant(found: _Judged, measured: Interval | Unknown) -> str:
+    if isinstance(measured, Unknown) and measured.reason != "undefined":
+        return ""
+    return "people and judge gave one and the same label only" if found.pairs else _NONE
+
+
+def _why_unbalanced(found: _Judged, kinds: Sequence[Vote]) -> str:
+    given = {label for label, _ in found.pairs}
+    missing = [outcome_name(kind) for kind in kinds if kind not in given]
+    if not found.pairs:
+        return _NONE
+    return f"no case is labelled {' or '.join(missing)}" if missing else ""
+
+
+def outcome_name(outcome: object) -> str:
+    """An outcome of a metric, in words."""
+    if isinstance(outcome, bool):
+        return "pass" if outcome else "fail"
+    if isinstance(outcome, int | float):
+        return f"{outcome:g}"
+    return str(outcome) if outcome else "no outcome"
+
+
+def confusion(runs: Runs, threshold: float | None, labels: Labels) -> ConfusionTable | None:
+    """Which label is taken for which, by the majority of a case's runs; None for numbers."""
+    read = reading(labels.kind, threshold)
+    if read is None:
+        return None
+    table = confusion_table(_judged(runs, labels.by_case, read).pairs)
+    return ConfusionTable(tuple(map(outcome_name, table.kinds)), table.counts)
+
+
+def people_among_themselves(labels: Labels) -> Iterator[Figure]:
+    """How far people agree, and what that lets a judge reach; nothing with one label per case."""
+    table = [list(row) for row in labels.people.values() if len(row) > 1]
+    if labels.kind == "number" or not table:
+        return
+    found = label_ceiling(table)
+    level = "cases that several people labelled"
+    if isinstance(found, Unknown):
+        yield shown("ceiling", found, level)
+        return
+    yield shown("people-agreement", found.low, level)
+    yield shown("ceiling", found.high, f"{level}; accuracy against one person's label")
 
 
 def _correlations(runs: Runs, labels: Mapping[int, Vote]) -> Iterator[Figure]:

@@ -14,17 +14,18 @@ from dagengine.reliability.card.values import (
     every_setting,
 )
 from dagengine.reliability.card.words import (
+    PER_LABEL,
     QUESTIONS,
     answers,
     difference,
     headline,
     interval,
     judges_of,
+    node_votes,
     number,
     place,
     title,
     understood,
-    votes_of,
 )
 
 if TYPE_CHECKING:
@@ -111,7 +112,8 @@ def _measures(measures: Sequence[Figure]) -> Table:
     table = _grid("measure", "value", "95 % interval", "n")
     for one in measures:
         bounds = f"undefined: {one.note}" if one.value is None else interval(one)
-        table.add_row(title(one), number(one), Text(bounds), str(one.items))
+        about = f" ({one.level})" if one.name in PER_LABEL else ""
+        table.add_row(title(one) + about, number(one), Text(bounds), str(one.items))
     return table
 
 
@@ -122,6 +124,6 @@ def _nodes(under: SettingCard) -> Table:
     for node in under.nodes:
         table.add_row(
             Text(node.node), number(node.share), interval(node.share), number(node.flip_rate),
-            number(node.effect), votes_of(node),
+            number(node.effect), node_votes(node),
         )  # fmt: skip
     return table

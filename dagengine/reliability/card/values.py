@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from dagengine.reliability.fingerprint import Binding
 from dagengine.reliability.observations import Condition
 from dagengine.reliability.statistics.calibration import ReliabilityBin
+from dagengine.reliability.statistics.votes import Kind as VotesKind
 
 FORMAT = 2
 
@@ -24,7 +25,8 @@ class Figure:
 
     `value` is None where the measure is undefined; `note` then says why. `low` and `high`
     bound it with the stated `confidence`; one of them alone is a one-sided bound, neither that
-    no interval is known. `items` is how many of what `level` names the value rests on.
+    no interval is known. `items` is how many of what `level` names the value rests on. `best` is
+    the `low` that a judge without an error would have on these cases, where that was computed.
     """
 
     name: str
@@ -35,22 +37,30 @@ class Figure:
     items: int = 0
     level: str = ""
     note: str = ""
+    best: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class VoteCost:
     """What steady answers of one node cost.
 
-    `votes` of every question make its majority verdict differ between two runs at most as
-    often as `target` says (None: not with any number up to `most`). `calls` and `voted` are
-    questions for all cases once, asked singly and with these votes.
+    Two majorities of that many votes on one question are to differ with the probability `target`
+    at most. `kind` says what is known (see `SteadyVotes`): `least` is the lowest number of votes
+    that may be enough and `most` the lowest that surely is, by `runs` runs of each case.
+    `seen_flips` is how often majorities of `seen` votes differ, the most that these runs show
+    by themselves; `runs_to_tell` runs would show the number that is looked for. `calls` are
+    questions for all cases once, asked singly.
     """
 
     target: float
-    votes: int | None
-    most: int
+    kind: VotesKind
+    least: int | None
+    most: int | None
+    runs: int
+    seen: int
+    seen_flips: Figure
+    runs_to_tell: int | None
     calls: float
-    voted: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +94,17 @@ class Calibration:
 
     event: str
     bins: tuple[ReliabilityBin, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ConfusionTable:
+    """How often people said one thing (rows) and the judge another (columns), by case.
+
+    The last of `kinds` is "no outcome" where a case has no majority or a label is none.
+    """
+
+    kinds: tuple[str, ...]
+    counts: tuple[tuple[int, ...], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +154,7 @@ class SettingCard:
     more: tuple[Figure, ...] = ()
     calibration: tuple[Calibration, ...] = ()
     outcomes: Outcomes = Outcomes(())
+    confusion: ConfusionTable | None = None
 
     @property
     def measures(self) -> tuple[Figure, ...]:

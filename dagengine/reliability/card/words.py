@@ -13,6 +13,7 @@ from dagengine.reliability.card.values import (
     MetricCard,
     NodeCard,
     SettingCard,
+    VoteCost,
     every_setting,
 )
 
@@ -63,6 +64,11 @@ TITLES = {
     "accuracy": "accuracy of the majority of runs",
     "single-run-accuracy": "accuracy of a single run",
     "kappa": "kappa (beyond chance)",
+    "ac1": "Gwet's AC1 (beyond chance)",
+    "sensitivity": "sensitivity: met of a label's cases",
+    "specificity": "specificity: met of all other cases",
+    "ceiling": "ceiling that people's own disagreement sets",
+    "people-agreement": "a person agrees with the other people",
     "balanced-accuracy": "balanced accuracy",
     "baseline": "baseline: always the commonest label",
     "pearson": "Pearson correlation",
@@ -72,9 +78,12 @@ TITLES = {
     "flip-effect": "score moved by a flip",
     "variance-share": "share of the noise",
 }
+PER_LABEL = {"sensitivity", "specificity"}
+"""Measures that stand on the card once for every label."""
+
 # Not shares of something, so not written as percentages.
 SIGNED = {"kappa", "pearson", "spearman", "kendall", "test-retest", "length-bias", "list-bias"}
-SIGNED |= {"cohen-kappa", "fleiss-kappa", "alpha", "score-alpha"}
+SIGNED |= {"ac1", "cohen-kappa", "fleiss-kappa", "alpha", "score-alpha"}
 _PLAIN = {
     "score-spread",
     "mean-score",
@@ -215,33 +224,48 @@ def _blame(under: SettingCard) -> Answer:
     return Answer(said, weakness(worst.share))
 
 
-def cost(under: SettingCard) -> tuple[float, float | None]:
-    """Questions of all voting nodes: asked once, and as often as steady verdicts need."""
-    votes = [node.votes for node in under.nodes if node.votes is not None]
-    voted = [vote.voted for vote in votes]
-    known = [calls for calls in voted if calls is not None]
-    whole = sum(known) if votes and len(known) == len(voted) else None
-    return sum(vote.calls for vote in votes), whole
-
-
 def _price(under: SettingCard) -> Answer:
-    voting = [node for node in under.nodes if node.votes is not None]
+    voting = [(node, node.votes) for node in under.nodes if node.votes is not None]
     if not voting:
-        return Answer("Not known in votes: no node of this metric decides by a verdict.")
-    open_ = [node.node for node in voting if node.votes and node.votes.votes is None]
-    votes = voting[0].votes
-    assert votes is not None
-    target = f"{100 * votes.target:g} %"
-    if open_:
-        names = ", ".join(f"“{name}”" for name in open_)
-        return Answer(f"No number of votes up to {votes.most} brings {names} to {target} flips.")
-    once, voted = cost(under)
-    if voted is None or voted == once:
+        return Answer(f"Not known in votes: {_why_no_votes(under)}.")
+    target = f"{100 * voting[0][1].target:g} %"
+    needing = [(node, votes) for node, votes in voting if votes.most != 1]
+    if not needing:
         return Answer(f"Nothing more: every verdict flips at most {target} of the time as it is.")
-    return Answer(
-        f"{voted:,.0f} instead of {once:,.0f} questions for all cases bring the flips of every "
-        f"verdict to {target}."
-    )
+    said = "; ".join(f"“{node.node}” {votes_said(votes)}" for node, votes in needing)
+    unsure = [node.node for node, votes in needing if votes.kind in ("not known", "more than")]
+    weak = f"{len(unsure)} of {len(voting)} nodes have no upper end" if unsure else ""
+    return Answer(f"For {target} flips: {said}{_calls(voting)}.", weak)
+
+
+def _why_no_votes(under: SettingCard) -> str:
+    again = under.figure("score-flip-rate")
+    if again is not None and again.value is None:
+        return again.note
+    return "no node of this metric decides by a verdict that two runs of a case gave"
+
+
+def _calls(voting: Sequence[tuple[NodeCard, VoteCost]]) -> str:
+    """The questions of all voting nodes, where every number of votes has an upper end."""
+    most = [votes.most * votes.calls for _, votes in voting if votes.most is not None]
+    if len(most) < len(voting):
+        return ""
+    once = sum(votes.calls for _, votes in voting)
+    return f": at most {sum(most):,.0f} instead of {once:,.0f} questions for all cases"
+
+
+def votes_said(votes: VoteCost) -> str:
+    """How many votes are needed, what is not known about it, and what would tell."""
+    tell = f"; {votes.runs_to_tell} runs would tell" if votes.runs_to_tell else ""
+    left = f"; {votes.seen} votes would still flip {bounded(votes.seen_flips)}"
+    still = left if votes.seen > 1 and (votes.seen_flips.value or 0) > votes.target else ""
+    return f"{votes_of(votes)}{_unknown(votes)}{still}{tell}"
+
+
+def _unknown(votes: VoteCost) -> str:
+    if votes.kind == "more than":
+        return f"; how many is not known from {votes.runs} runs"
+    return f" from {votes.runs} runs" if votes.kind == "not known" else ""
 
 
 def _people(under: SettingCard) -> Answer:
@@ -303,7 +327,7 @@ def _lines(card: JudgeCard) -> Iterator[str]:
         yield "|---|---|---|---|---|"
         for node in under.nodes:
             shown = (node.node, number(node.share), number(node.flip_rate), number(node.effect))
-            yield f"| {' | '.join(map(_cell, shown))} | {votes_of(node)} |"
+            yield f"| {' | '.join(map(_cell, shown))} | {node_votes(node)} |"
         yield ""
         yield from (f"{note}\n" for note in under.notes)
     for metric in card.metrics:
@@ -345,8 +369,20 @@ def _cell(text: str) -> str:
     return text.replace("|", "\\|").replace("\n", " ")
 
 
-def votes_of(node: NodeCard) -> str:
-    """How many votes a node needs, in words."""
-    if node.votes is None:
-        return "–"  # noqa: RUF001 - a dash for nothing
-    return str(node.votes.votes) if node.votes.votes else f"> {node.votes.most}"
+def votes_of(votes: VoteCost) -> str:
+    """How many votes a node needs, in few words."""
+    if votes.kind == "none":
+        return "no number of votes up to 99"
+    if votes.kind == "not known":
+        return "not known"
+    if votes.kind == "more than":
+        return f"more than {(votes.least or 3) - 2} votes"
+    if votes.least == votes.most:
+        return "1 vote" if votes.most == 1 else f"{votes.most} votes"
+    between = "between {} and {} votes" if votes.kind == "range" else "{} to {} votes"
+    return between.format(votes.least, votes.most)
+
+
+def node_votes(node: NodeCard) -> str:
+    """How many votes a node needs; a dash where it has none."""
+    return "–" if node.votes is None else votes_of(node.votes)  # noqa: RUF001 - a dash for nothing

@@ -11,6 +11,7 @@ from dagengine.reliability.statistics.bias import (
 from dagengine.reliability.statistics.calibration import (
     brier_score,
     calibration_error,
+    debiased_calibration_error,
     log_loss,
     reliability,
 )
@@ -37,6 +38,7 @@ from dagengine.reliability.statistics.consistency import (
 )
 from dagengine.reliability.statistics.correlations import (
     classification,
+    group_correlation,
     kendall,
     majority,
     pearson,
@@ -60,7 +62,9 @@ from dagengine.reliability.statistics.labels import (
     score_agreement,
 )
 from dagengine.reliability.statistics.spread import (
+    drift,
     icc,
+    icc_interval,
     icc_of_mean,
     repeatability,
     retest_reliability,
@@ -92,13 +96,17 @@ __all__ = [
     "classification",
     "cohen_kappa",
     "confusion_table",
+    "debiased_calibration_error",
+    "drift",
     "entropy",
     "first_wins",
     "fleiss_kappa",
     "flip_rate",
     "flips_of_votes",
+    "group_correlation",
     "gwet_ac1",
     "icc",
+    "icc_interval",
     "icc_of_mean",
     "kappa_interval",
     "kendall",

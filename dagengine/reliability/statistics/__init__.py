@@ -15,6 +15,16 @@ from dagengine.reliability.statistics.calibration import (
     log_loss,
     reliability,
 )
+from dagengine.reliability.statistics.comparisons import (
+    Comparison,
+    cases_needed,
+    compare_means,
+    compare_measures,
+    compare_shares,
+    compare_unpaired,
+    holm,
+    visible_difference,
+)
 from dagengine.reliability.statistics.confusion import (
     Ceiling,
     Confusion,
@@ -81,6 +91,7 @@ from dagengine.reliability.statistics.votes import (
 
 __all__ = [
     "Ceiling",
+    "Comparison",
     "Confusion",
     "Interval",
     "LabelRates",
@@ -93,8 +104,13 @@ __all__ = [
     "bootstrap",
     "brier_score",
     "calibration_error",
+    "cases_needed",
     "classification",
     "cohen_kappa",
+    "compare_means",
+    "compare_measures",
+    "compare_shares",
+    "compare_unpaired",
     "confusion_table",
     "debiased_calibration_error",
     "drift",
@@ -105,6 +121,7 @@ __all__ = [
     "flips_of_votes",
     "group_correlation",
     "gwet_ac1",
+    "holm",
     "icc",
     "icc_interval",
     "icc_of_mean",
@@ -139,6 +156,7 @@ __all__ = [
     "steady_votes",
     "total_agreement",
     "unanimity",
+    "visible_difference",
     "votes_needed",
     "win_rate",
     "worst_spread",

@@ -11,8 +11,19 @@ from dagengine.reliability.statistics.bias import (
 from dagengine.reliability.statistics.calibration import (
     brier_score,
     calibration_error,
+    debiased_calibration_error,
     log_loss,
     reliability,
+)
+from dagengine.reliability.statistics.comparisons import (
+    Comparison,
+    cases_needed,
+    compare_means,
+    compare_measures,
+    compare_shares,
+    compare_unpaired,
+    holm,
+    visible_difference,
 )
 from dagengine.reliability.statistics.confusion import (
     Ceiling,
@@ -37,6 +48,7 @@ from dagengine.reliability.statistics.consistency import (
 )
 from dagengine.reliability.statistics.correlations import (
     classification,
+    group_correlation,
     kendall,
     majority,
     pearson,
@@ -60,7 +72,9 @@ from dagengine.reliability.statistics.labels import (
     score_agreement,
 )
 from dagengine.reliability.statistics.spread import (
+    drift,
     icc,
+    icc_interval,
     icc_of_mean,
     repeatability,
     retest_reliability,
@@ -77,6 +91,7 @@ from dagengine.reliability.statistics.votes import (
 
 __all__ = [
     "Ceiling",
+    "Comparison",
     "Confusion",
     "Interval",
     "LabelRates",
@@ -89,16 +104,26 @@ __all__ = [
     "bootstrap",
     "brier_score",
     "calibration_error",
+    "cases_needed",
     "classification",
     "cohen_kappa",
+    "compare_means",
+    "compare_measures",
+    "compare_shares",
+    "compare_unpaired",
     "confusion_table",
+    "debiased_calibration_error",
+    "drift",
     "entropy",
     "first_wins",
     "fleiss_kappa",
     "flip_rate",
     "flips_of_votes",
+    "group_correlation",
     "gwet_ac1",
+    "holm",
     "icc",
+    "icc_interval",
     "icc_of_mean",
     "kappa_interval",
     "kendall",
@@ -131,6 +156,7 @@ __all__ = [
     "steady_votes",
     "total_agreement",
     "unanimity",
+    "visible_difference",
     "votes_needed",
     "win_rate",
     "worst_spread",

@@ -33,7 +33,7 @@ Method = Literal[
     "Dirichlet posterior",
     "Wilson",
     "jackknife",
-    "paired t",
+    "t",
     "Agresti-Min",
     "PPI++",
     "post-stratified posterior",
@@ -145,6 +145,34 @@ def jackknife(
     return middle - half, middle + half
 
 
+def mean_of(
+    values: Sequence[float | None],
+    *,
+    level: float = 0.95,
+    groups: Sequence[Hashable] | None = None,
+) -> Interval | Unknown:
+    """The mean of one value per case, with the interval of t over cases or means of `groups`.
+
+    Cases without a value (None) are left out.
+    """
+    names = range(len(values)) if groups is None else groups
+    members: defaultdict[Hashable, list[float]] = defaultdict(list)
+    for name, value in zip(names, values, strict=True):
+        if value is not None:
+            members[name].append(value)
+    means = [statistics.fmean(group) for group in members.values()]
+    if len(means) < 2:
+        return Unknown("too few items", len(means), 2)
+    if groups is not None and len(means) < LEAST_GROUPS:
+        return Unknown("too few groups", len(means), LEAST_GROUPS)
+    error = statistics.stdev(means) / math.sqrt(len(means))
+    if error <= 1e-12 * max(map(abs, means)):
+        return Unknown("no variation", len(means))
+    value = statistics.fmean(means)
+    half = _quantile_of_t(level, len(means)) * error
+    return Interval(value, value - half, value + half, level, "t", len(means))
+
+
 def design_effect(values: Sequence[float], groups: Sequence[Hashable]) -> float | Unknown:
     """The variance of the mean of grouped values over that of independent ones, at least 1.
 
@@ -214,7 +242,12 @@ def _of_sums(sums: Sums, clusters: Sequence[Totals]) -> _Sample:
     matrix = numpy.array([[one.get(key, 0.0) for key in keys] for one in clusters])
 
     def of(counts: Any) -> Iterator[float | None]:
-        for row in (counts @ matrix).tolist():
+        totals = counts @ matrix
+        if sums.arrays is not None:
+            found = sums.arrays(dict(zip(keys, totals.T, strict=True))).tolist()
+            yield from (None if math.isnan(value) else value for value in found)
+            return
+        for row in totals.tolist():
             yield sums.of(defaultdict(float, zip(keys, row, strict=True)))
 
     return _Sample(len(clusters), sums.value(), of, sums.most)

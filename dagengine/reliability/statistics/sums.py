@@ -39,12 +39,15 @@ class Sums:
 
     `formula` returns None where the measure is not defined; a quotient of zero by zero is
     undefined by itself. `most` says that the measure is a mean over items of shares that are
-    expected to lie between 0 and this; None, that it is something else.
+    expected to lie between 0 and this; None, that it is something else. `arrays` is the formula
+    of many totals at once, each an array of numpy, not a number where it is undefined; it is
+    given where the formula would take long for every resample.
     """
 
     items: Sequence[Totals]
     formula: Callable[[Totals], float | None]
     most: float | None = None
+    arrays: Callable[[Totals], Any] | None = None
 
     def value(self) -> float | None:
         """The measure of all items."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable, Hashable, Iterator, Sequence
 
-from dagengine.reliability.card.figures import figure
+from dagengine.reliability.card.figures import figure, shown
 from dagengine.reliability.card.values import CaseSpread, Figure
 from dagengine.reliability.runs import Run, Runs
 from dagengine.reliability.statistics.consistency import (
@@ -17,7 +17,7 @@ from dagengine.reliability.statistics.consistency import (
     missing_rate,
     total_agreement,
 )
-from dagengine.reliability.statistics.spread import icc, score_spread
+from dagengine.reliability.statistics.spread import drift, icc_interval, score_spread
 from dagengine.reliability.statistics.sums import Sums, mean
 from dagengine.test_case import TestCase, case_label
 
@@ -62,7 +62,13 @@ def again(runs: Runs, threshold: float | None) -> Iterator[Figure]:
     yield over("score-flip-rate", flip_rate.sums, f"scores, {pairs}")
     yield over("mean-score", _mean_score, "runs, averaged over cases", "no run has a score")
     yield over("score-spread", score_spread.sums, "runs of one case, averaged over cases")
-    yield over("test-retest", icc.sums, "one score's share of the variance", _why_no_icc(runs, why))
+    clusters = groups if len(set(groups)) < len(groups) else None
+    reliability = icc_interval(scores, groups=clusters)
+    yield shown("test-retest", reliability, "one score's share of the variance", _no_icc(runs, why))
+    moved = drift(scores, groups=clusters)
+    yield shown(
+        "drift", moved, "points of the score, from the first run to the last", _no_drift(runs)
+    )
     yield over("unscored", missing_rate.sums, "all runs", "nothing ran")
 
 
@@ -79,7 +85,7 @@ def _fmean(row: Sequence[float | bool | None]) -> float | None:
     return statistics.fmean(known) if known else None
 
 
-def _why_no_icc(runs: Runs, why: str) -> str:
+def _no_icc(runs: Runs, why: str) -> str:
     """Reliability needs two cases, two runs of one, and scores that differ somewhere."""
     rows = [[one for one in row if one is not None] for row in runs.table(score)]
     known = [row for row in rows if row]
@@ -87,7 +93,17 @@ def _why_no_icc(runs: Runs, why: str) -> str:
         return "one case has scores, and it takes two to tell cases apart"
     if max(map(len, known), default=0) > 1 and len({one for row in known for one in row}) == 1:
         return "all scores are equal, so nothing tells cases apart"
-    return why
+    if any(len(set(row)) > 1 for row in known):
+        return ""
+    return "" if max(map(len, known), default=0) > 1 else why
+
+
+def _no_drift(runs: Runs) -> str:
+    """Why no drift is known, where that is not the number of cases."""
+    rows = [[one for one in row if one is not None] for row in runs.table(score)]
+    if max(map(len, rows), default=0) < 2:
+        return why_not_twice(runs)
+    return "" if any(len(set(row)) > 1 for row in rows) else "no case has two different scores"
 
 
 def agreement_of_runs(runs: Runs, threshold: float | None) -> Iterator[Figure]:

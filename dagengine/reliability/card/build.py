@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -66,10 +67,11 @@ def make_card(
     together = clusters(cases, seen, replays, groups)
     found = [runs_of(seen, replay, together) for replay in replays]
     settings, keys = _settings(found), tuple(_keys(cases, together))
-    made = [
-        _Maker(runs, replay, cases, given, symmetry or Symmetry(), settings).card(target)
-        for runs, replay in zip(found, replays, strict=True)
-    ]
+    whole = partial(
+        _Maker, cases=cases, given=given, symmetry=symmetry or Symmetry(), settings=settings,
+        grouped=groups is not None,
+    )  # fmt: skip
+    made = [whole(*pair).card(target) for pair in zip(found, replays, strict=True)]
     return JudgeCard(
         binding=bind(metrics, judges, cases),
         times=max((setting.times for setting in settings), default=0),
@@ -159,6 +161,7 @@ class _Maker:
     given: Given | None
     symmetry: Symmetry
     settings: Sequence[Setting]
+    grouped: bool
 
     @property
     def threshold(self) -> float | None:
@@ -184,7 +187,9 @@ class _Maker:
         noise = noise_of(runs, self.replay, self.cases)
         found = list(stated(runs, threshold, labels))
         every = list(runs.every())
-        people = () if labels is None else compare_with_labels(runs, threshold, labels)
+        people = (
+            () if labels is None else compare_with_labels(runs, threshold, labels, self.grouped)
+        )
         return SettingCard(
             setting=name,
             again=tuple(again(runs, threshold)),

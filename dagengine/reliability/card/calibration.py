@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 
-from dagengine.reliability.card.figures import figure
+from dagengine.reliability.card.figures import figure, shown
 from dagengine.reliability.card.people import reading
 from dagengine.reliability.card.values import Calibration, Figure
 from dagengine.reliability.labels import Labels
 from dagengine.reliability.runs import Runs
-from dagengine.reliability.statistics.calibration import brier_score, calibration_error, reliability
-from dagengine.reliability.statistics.sums import Sums
-
-_MEASURES: dict[str, Callable[..., Sums]] = {
-    "brier": brier_score.sums,
-    "calibration-error": calibration_error.sums,
-}
+from dagengine.reliability.statistics.calibration import (
+    brier_score,
+    debiased_calibration_error,
+    reliability,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +28,10 @@ class Stated:
 
     def figures(self) -> Iterator[Figure]:
         """Brier score and calibration error, with their intervals."""
-        for name, of in _MEASURES.items():
-            yield figure(f"{self.name}-{name}", self.answers, of, self.event, "", self.groups)
+        brier = brier_score.sums
+        yield figure(f"{self.name}-brier", self.answers, brier, self.event, "", self.groups)
+        error = debiased_calibration_error(self.answers, cases=self.groups)
+        yield shown(f"{self.name}-calibration-error", error, self.event)
 
     def calibration(self) -> Calibration:
         """The reliability table, bins without an answer left out."""

@@ -5,11 +5,12 @@ from __future__ import annotations
 import itertools
 import math
 import statistics
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 
 from dagengine.errors import InputError
+from dagengine.reliability.card.figures import shown
 from dagengine.reliability.card.values import (
     CaseKey,
     Contrast,
@@ -20,12 +21,17 @@ from dagengine.reliability.card.values import (
     Setting,
 )
 from dagengine.reliability.observations import Condition
-from dagengine.reliability.statistics.intervals import needs
+from dagengine.reliability.statistics.comparisons import (
+    Comparison,
+    compare_means,
+    compare_shares,
+    compare_unpaired,
+    holm,
+)
+from dagengine.reliability.statistics.intervals import LEAST_GROUPS, Interval, Unknown
 
 Row = Sequence[float | None]
 """The scores of a case, run by run."""
-
-_Z = 1.96
 
 
 @dataclass(frozen=True)
@@ -126,63 +132,47 @@ def contrasts(one: Side, other: Side, measures: Collection[str] = MEASURES) -> I
 def _paired(name: str, pairs: Sequence[tuple[float, float, Hashable]]) -> Contrast:
     """Verdicts of independent cases by McNemar's mid-p, all else by t over groups of cases."""
     level = f"by case, {len(pairs)} cases on both sides"
-    together: defaultdict[Hashable, list[float]] = defaultdict(list)
-    for before, after, group in pairs:
-        together[group].append(after - before)
-    if name == "accuracy" and len(together) == len(pairs):
-        return _of_verdicts(name, [difference for (difference,) in together.values()], level)
+    groups = Counter(group for _, _, group in pairs)
+    if len(groups) == len(pairs):
+        both = [(before, after) for before, after, _ in pairs]
+        if name == "accuracy":
+            return _contrast(name, compare_shares([(a > 0, b > 0) for a, b in both]), level)
+        return _contrast(name, compare_means(both), level)
+    if len(groups) < LEAST_GROUPS:
+        return _contrast(name, Unknown("too few groups", len(groups), LEAST_GROUPS), level)
     # What each group adds to the mean over cases, times the number of groups.
-    weight = len(together) / len(pairs)
-    return _of_differences(name, [weight * math.fsum(one) for one in together.values()], level)
-
-
-def _of_verdicts(name: str, differences: Sequence[float], level: str) -> Contrast:
-    """McNemar's mid-p (Fagerland et al. 2013) and the interval of Agresti and Min (2005)."""
-    n, won, lost = len(differences), differences.count(1.0), differences.count(-1.0)
-    binomial = needs("scipy.stats").binom(won + lost, 0.5)
-    least = min(won, lost)
-    p = min(float(2 * binomial.cdf(least) - binomial.pmf(least)), 1.0)
-    middle, size = (won - lost) / (n + 2), n + 2
-    spread = math.sqrt((won + lost + 1) / size - middle**2) / math.sqrt(size)
-    low, high = middle - _Z * spread, middle + _Z * spread
-    value = (won - lost) / n
-    shown = Figure(name, value, min(low, value), max(high, value), items=n, level=level)
-    return Contrast("", "", shown, p)
-
-
-def _of_differences(name: str, differences: Sequence[float], level: str) -> Contrast:
-    """The mean difference with Student's t."""
-    value, n = statistics.fmean(differences), len(differences)
-    if n < 2 or len(set(differences)) == 1:
-        why = "one case" if n < 2 else "all cases differ alike"
-        return Contrast("", "", Figure(name, value, items=n, level=level, note=why))
-    found = needs("scipy.stats").ttest_1samp(differences, 0.0)
-    bounds = found.confidence_interval(0.95)
-    shown = Figure(name, value, float(bounds.low), float(bounds.high), items=n, level=level)
-    return Contrast("", "", shown, float(found.pvalue))
+    weight = len(groups) / len(pairs)
+    sums = [
+        (
+            weight * math.fsum(before for before, _, of in pairs if of == group),
+            weight * math.fsum(after for _, after, of in pairs if of == group),
+        )
+        for group in groups
+    ]
+    return _contrast(name, compare_means(sums), f"{level} in {len(groups)} independent groups")
 
 
 def _unpaired(name: str, before: Sequence[float], after: Sequence[float]) -> Contrast:
     """Welch's t, where no case is on both sides."""
-    value = statistics.fmean(after) - statistics.fmean(before)
-    n, level = min(len(before), len(after)), "unpaired: no case is on both sides"
-    if n < 2 or len({*before}) == len({*after}) == 1:
-        return Contrast("", "", Figure(name, value, items=n, level=level), paired=False)
-    found = needs("scipy.stats").ttest_ind(after, before, equal_var=False)
-    bounds = found.confidence_interval(0.95)
-    shown = Figure(name, value, float(bounds.low), float(bounds.high), items=n, level=level)
-    return Contrast("", "", shown, float(found.pvalue), paired=False)
+    found = compare_unpaired(before, after)
+    return replace(_contrast(name, found, "unpaired: no case is on both sides"), paired=False)
+
+
+def _contrast(name: str, found: Comparison | Unknown, level: str) -> Contrast:
+    if isinstance(found, Unknown):
+        return Contrast("", "", shown(name, found, level))
+    one, bounds = Figure(name, found.value, items=found.cases, level=level), found.interval
+    if isinstance(bounds, Interval):
+        one = replace(one, low=bounds.low, high=bounds.high, confidence=bounds.level)
+    elif not found.differing:
+        one = replace(one, note="no case differs")
+    return Contrast("", "", one, found.p, visible=found.visible)
 
 
 def corrected(found: Sequence[Contrast]) -> tuple[Contrast, ...]:
-    """Every contrast with the p that Holm's correction for all of them gives (Holm 1979)."""
-    known = sorted((one.p, place) for place, one in enumerate(found) if one.p is not None)
-    adjusted: dict[int, float] = {}
-    highest = 0.0
-    for rank, (p, place) in enumerate(known):
-        highest = max(highest, min(p * (len(known) - rank), 1.0))
-        adjusted[place] = highest
-    return tuple(replace(one, corrected=adjusted.get(k)) for k, one in enumerate(found))
+    """Every contrast with the p that Holm's correction for all of them gives."""
+    adjusted = iter(holm([one.p for one in found if one.p is not None]))
+    return tuple(one if one.p is None else replace(one, corrected=next(adjusted)) for one in found)
 
 
 # Settings of one card.

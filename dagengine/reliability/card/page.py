@@ -29,6 +29,7 @@ def card_page(card: JudgeCard) -> str:
         "title": card_words.title,
         "votes": card_words.node_votes,
         "difference": card_words.difference,
+        "visible": card_words.visible,
         "at": _at,
         "dot": _radius,
     }

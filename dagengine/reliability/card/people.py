@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from dagengine.reliability.card.figures import figure, shown
 from dagengine.reliability.card.values import ConfusionTable, Figure, Outcomes
@@ -18,7 +19,13 @@ from dagengine.reliability.statistics.confusion import (
     label_ceiling,
     label_rates,
 )
-from dagengine.reliability.statistics.correlations import kendall, majority, pearson, spearman
+from dagengine.reliability.statistics.correlations import (
+    group_correlation,
+    kendall,
+    majority,
+    pearson,
+    spearman,
+)
 from dagengine.reliability.statistics.intervals import Interval, Unknown
 from dagengine.reliability.statistics.labels import accuracy, majority_baseline, scored_pairs
 from dagengine.reliability.statistics.sums import mean
@@ -27,16 +34,20 @@ Pair = tuple[Vote | None, Vote | None]
 Labelled = Sequence[Pair]
 
 
-def compare_with_labels(runs: Runs, threshold: float | None, labels: Labels) -> Iterator[Figure]:
+def compare_with_labels(
+    runs: Runs, threshold: float | None, labels: Labels, grouped: bool = False
+) -> Iterator[Figure]:
     """Agreement of a metric with people's labels.
 
     Verdicts are held against the last verdict of the path, yes or no against pass or fail, each
     by the majority of a case's runs; numbers against its mean score. Cases without a label are
-    left out; one without a majority counts as a miss.
+    left out; one without a majority counts as a miss. `grouped` cases belong to documents or
+    dialogues, within which numbers are correlated, too.
     """
     read = reading(labels.kind, threshold)
     if labels.kind == "number":
         yield from _correlations(runs, labels.by_case)
+        yield from _within_groups(runs, labels.by_case) if grouped else ()
     elif read is None:
         why = "the metric has no threshold, so it neither passes nor fails a case"
         yield from (Figure(name, None, note=why) for name in ("accuracy", "kappa", "baseline"))
@@ -189,6 +200,21 @@ def _correlations(runs: Runs, labels: Mapping[int, Vote]) -> Iterator[Figure]:
         return figure(name, pairs, statistic, level, "labels or scores are all equal", groups)
 
     yield from (over("pearson", pearson), over("spearman", spearman), over("kendall", kendall))
+
+
+def _within_groups(runs: Runs, labels: Mapping[int, Vote]) -> Iterator[Figure]:
+    """Whether the judge orders the cases of one document or dialogue as people do."""
+    groups: dict[Hashable, list[tuple[float | None, float | None]]] = {}
+    for number, label, scored in _labelled(runs, labels):
+        scores = [run.score for run in scored if run.score is not None]
+        if scores:
+            pair = statistics.fmean(scores), float(label)
+            groups.setdefault(runs.group(number), []).append(pair)
+    level = "mean scores, averaged over groups of cases"
+    why = "no group has two cases that differ in score and in label"
+    for name, of in (("spearman", spearman), ("kendall", kendall)):
+        measure = partial(group_correlation.sums, of=of)
+        yield figure(f"within-group-{name}", list(groups.values()), measure, level, why)
 
 
 def outcomes(runs: Runs, threshold: float | None, labels: Labels | None, cases: int) -> Outcomes:

@@ -26,6 +26,7 @@ from dagengine.reliability.card.words import (
     place,
     title,
     understood,
+    visible,
 )
 
 if TYPE_CHECKING:
@@ -89,10 +90,12 @@ def print_contrasts(found: Sequence[Contrast], console: Console | None = None) -
 def _contrasts(found: Sequence[Contrast]) -> Table:
     from rich.text import Text
 
-    table = _grid("measure", "from", "to", "difference")
+    table = _grid("measure", "from", "to", "difference", "would be seen from")
     for one in found:
         name = title(one.difference)
-        table.add_row(Text(name), Text(one.one), Text(one.other), Text(difference(one)))
+        table.add_row(
+            Text(name), Text(one.one), Text(one.other), Text(difference(one)), visible(one)
+        )
     return table
 
 

@@ -172,7 +172,8 @@ class Contrast:
 
     `paired` says that the difference was taken case by case. `p` is the probability of so large
     a difference were there none, `corrected` the same after Holm's correction for all lines
-    that stand together.
+    that stand together. `visible` is the smallest difference that these cases would have shown in
+    80 of 100 such benchmarks.
     """
 
     one: str
@@ -181,6 +182,7 @@ class Contrast:
     p: float | None = None
     corrected: float | None = None
     paired: bool = True
+    visible: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dagengine.reliability.card.values import (
     Contrast,
@@ -31,6 +31,9 @@ TITLES = {
     "mean-score": "mean score",
     "score-spread": "standard deviation of the score",
     "test-retest": "test-retest reliability, ICC(1,1)",
+    "drift": "drift: score of the last run less the first",
+    "within-group-spearman": "Spearman correlation within groups",
+    "within-group-kendall": "Kendall correlation within groups",
     "unscored": "runs without a score",
     "position-flip-rate": "score differs when the order does",
     "judge-flip-rate": "score differs when the judge does",
@@ -83,7 +86,16 @@ PER_LABEL = {"sensitivity", "specificity"}
 
 # Not shares of something, so not written as percentages.
 SIGNED = {"kappa", "pearson", "spearman", "kendall", "test-retest", "length-bias", "list-bias"}
-SIGNED |= {"ac1", "cohen-kappa", "fleiss-kappa", "alpha", "score-alpha"}
+SIGNED |= {
+    "drift",
+    "within-group-spearman",
+    "within-group-kendall",
+    "ac1",
+    "cohen-kappa",
+    "fleiss-kappa",
+    "alpha",
+    "score-alpha",
+}
 _PLAIN = {
     "score-spread",
     "mean-score",
@@ -307,7 +319,17 @@ def difference(contrast: Contrast) -> str:
     sign = "+" if one.value > 0 else ""
     p = contrast.p if contrast.corrected is None else contrast.corrected
     said = "" if p is None else f", p = {p:.2g}" if p >= 0.001 else ", p < 0.001"
-    return f"{sign}{bounded(one)}{said}"
+    said = f"; {one.note}" if one.note else said
+    return f"{sign}{bounded(one)}{said}{'' if contrast.paired else ' (unpaired: other cases)'}"
+
+
+def visible(contrast: Contrast) -> str:
+    """The smallest difference that would have been seen, or nothing."""
+    return (
+        ""
+        if contrast.visible is None
+        else number(replace(contrast.difference, value=contrast.visible))
+    )
 
 
 def markdown(card: JudgeCard) -> str:
@@ -350,9 +372,9 @@ def _together(metric: MetricCard) -> Iterator[str]:
         yield ""
     if metric.between:
         yield f"## {metric.metric}: settings against each other\n"
-        yield "| measure | from | to | difference |\n|---|---|---|---|"
+        yield "| measure | from | to | difference | would have been seen |\n|---|---|---|---|---|"
         for one in metric.between:
-            cells = (one.difference.name, one.one, one.other, difference(one))
+            cells = (one.difference.name, one.one, one.other, difference(one), visible(one))
             yield f"| {' | '.join(map(_cell, cells))} |"
         yield ""
     if metric.labels:

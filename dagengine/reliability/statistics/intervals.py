@@ -169,7 +169,7 @@ def mean_of(
     if error <= 1e-12 * max(map(abs, means)):
         return Unknown("no variation", len(means))
     value = statistics.fmean(means)
-    half = _quantile_of_t(level, len(means)) * error
+    half = quantile_of_t(level, len(means)) * error
     return Interval(value, value - half, value + half, level, "t", len(means))
 
 

@@ -165,6 +165,21 @@ def test_rows_may_miss_runs() -> None:
     assert (found.cases, found.runs, found.seen) == (29, 8, 3)
 
 
+def test_rows_of_one_case_say_less_than_as_many_cases() -> None:
+    table = drawn([0.1] * 30, 20, 5)
+    twice = [row for row in table for _ in range(3)]
+    alone = known(steady_votes(table))
+    together = known(steady_votes(twice, groups=[k // 3 for k in range(90)]))
+    naive = known(steady_votes(twice))
+    assert together.one.items == 30
+    assert together.one.high - together.one.low == pytest.approx(alone.one.high - alone.one.low)
+    assert naive.one.high - naive.one.low < 0.8 * (together.one.high - together.one.low)
+    assert together.floor.high == pytest.approx(alone.floor.high, abs=0.01)
+    assert known(steady_votes(twice, groups=[k % 2 for k in range(90)])).most is None
+    with pytest.raises(InputError, match="groups"):
+        steady_votes(table, groups=[1])
+
+
 def test_an_even_number_and_a_target_that_is_none_are_refused() -> None:
     with pytest.raises(InputError, match="odd"):
         flips_of_votes([[True] * 9] * 9, 4)

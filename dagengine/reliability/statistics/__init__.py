@@ -46,6 +46,12 @@ from dagengine.reliability.statistics.consistency import (
     total_agreement,
     unanimity,
 )
+from dagengine.reliability.statistics.corrected import (
+    Corrected,
+    corrected_difference,
+    corrected_mean,
+    corrected_rate,
+)
 from dagengine.reliability.statistics.correlations import (
     classification,
     group_correlation,
@@ -93,6 +99,7 @@ __all__ = [
     "Ceiling",
     "Comparison",
     "Confusion",
+    "Corrected",
     "Interval",
     "LabelRates",
     "SteadyVotes",
@@ -112,6 +119,9 @@ __all__ = [
     "compare_shares",
     "compare_unpaired",
     "confusion_table",
+    "corrected_difference",
+    "corrected_mean",
+    "corrected_rate",
     "debiased_calibration_error",
     "drift",
     "entropy",

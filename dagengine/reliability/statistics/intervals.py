@@ -45,6 +45,8 @@ Reason = Literal[
     "too few groups",
     "no variation within items",
     "no variation",
+    "too few labels",
+    "labels are not random",
 ]
 
 # With fewer groups than this no interval of clustered cases was ever checked.

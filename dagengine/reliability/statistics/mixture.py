@@ -56,7 +56,8 @@ class Mixture:
     @cached_property
     def _cut(self) -> float:
         """Half the squared 95 % quantile of t, for the likelihood of dependent cases."""
-        t = needs("scipy.special").stdtrit(len(self.cases) - 1, 0.975)
+        size = max(len(self.cases) * self.weight, 2)
+        t = needs("scipy.special").stdtrit(size - 1, 0.975)
         return float(t * t / 2 / self.weight)
 
     def limits(self, votes: int) -> tuple[float, float]:

@@ -16,7 +16,13 @@ from functools import cache, cached_property
 from typing import Any, Literal
 
 from dagengine.errors import InputError
-from dagengine.reliability.statistics.intervals import Interval, bootstrap, needs
+from dagengine.reliability.statistics.intervals import (
+    Interval,
+    Unknown,
+    bootstrap,
+    design_effect,
+    needs,
+)
 from dagengine.reliability.statistics.mixture import Mixture
 from dagengine.reliability.statistics.sums import Sums, Table, Vote, mean
 
@@ -65,21 +71,25 @@ class SteadyVotes:
     runs_to_tell: int | None = None
 
 
-def steady_votes(table: Table, target: float = 0.05) -> SteadyVotes | None:
+def steady_votes(
+    table: Table, target: float = 0.05, *, groups: Sequence[Hashable] | None = None
+) -> SteadyVotes | None:
     """How many votes make majorities of a table's verdicts steady; None without repeated ones.
 
     `table` has a row per case and a column per run; None, a run without a verdict, is dropped.
-    Rows of fewer than two verdicts tell nothing. `target` lies between 0 and 1.
+    Rows of fewer than two verdicts tell nothing. `target` lies between 0 and 1. Rows of common
+    `groups`, one per row, depend on each other: settings of one case, or cases of one document.
 
     With two verdicts the ends are those of all distributions of noise over cases that explain
     the runs (see `mixture`). With more, nothing is said beyond half the runs, and ties are an
     outcome of their own. The flip rate is never contradicted: above the target a single vote
     is too few, and it is surely enough only where the interval ends below. Raises InputError
-    for a target outside (0, 1), MissingExtraError without scipy.
+    for a target outside (0, 1) or lists that do not belong together, MissingExtraError without
+    scipy.
     """
     if not 0 < target < 1:
         raise InputError(f"target={target}: the share of flips lies between 0 and 1")
-    curve = _Curve(table)
+    curve = _Curve(table, groups)
     one = curve.interval(1)
     if one is None:
         return None
@@ -97,7 +107,9 @@ def steady_votes(table: Table, target: float = 0.05) -> SteadyVotes | None:
     )  # fmt: skip
 
 
-def flips_of_votes(table: Table, votes: int) -> Interval | None:
+def flips_of_votes(
+    table: Table, votes: int, *, groups: Sequence[Hashable] | None = None
+) -> Interval | None:
     """How often two majorities of `votes` verdicts of one case differ, from 0 to 1.
 
     The mean over cases of the share of pairs of disjoint subsets of their runs whose majorities
@@ -109,7 +121,7 @@ def flips_of_votes(table: Table, votes: int) -> Interval | None:
     """
     if votes < 1 or votes % 2 == 0:
         raise InputError(f"votes={votes}: an odd number, so that two verdicts have no tie")
-    return _Curve(table).interval(votes)
+    return _Curve(table, groups).interval(votes)
 
 
 def _kind(least: int, most: int | None) -> Kind:
@@ -123,25 +135,29 @@ def _kind(least: int, most: int | None) -> Kind:
 class _Curve:
     """The flip rate of majorities by their number of votes."""
 
-    def __init__(self, table: Table) -> None:
+    def __init__(self, table: Table, groups: Sequence[Hashable] | None) -> None:
+        names = range(len(table)) if groups is None else groups
+        if len(names) != len(table):
+            raise InputError(f"{len(table)} rows need as many groups, got {len(names)}")
         rows = [tuple(vote for vote in row if vote is not None) for row in table]
-        self.rows = [row for row in rows if len(row) > 1]
+        kept = [(row, name) for row, name in zip(rows, names, strict=True) if len(row) > 1]
+        self.rows, self.groups = [row for row, _ in kept], [name for _, name in kept]
         self.verdicts = len({vote for row in self.rows for vote in row})
         self.runs = statistics.median_low(map(len, self.rows)) if self.rows else 0
         half = min(self.runs // 2, MOST)
         self.seen = max(half - (half + 1) % 2, 1)
 
     def interval(self, votes: int) -> Interval | None:
-        long = [row for row in self.rows if len(row) >= 2 * votes]
-        if len(long) < 2:
-            return None
+        rows = zip(self.rows, self.groups, strict=True)
+        kept = [(row, name) for row, name in rows if len(row) >= 2 * votes]
+        long, names = [row for row, _ in kept], [name for _, name in kept]
         sums = self._sums(long, votes)
-        found = bootstrap(long, lambda _: sums)
+        found = bootstrap(long, lambda _: sums, groups=names)
         if found is None or votes < 5 or self.verdicts > 2:
             return found
         low, high = self.mixture.limits(votes)
         low, high = min(low, found.value), max(high, found.value)
-        return Interval(found.value, low, high, 0.95, "profile likelihood", len(long))
+        return Interval(found.value, low, high, 0.95, "profile likelihood", found.items)
 
     def _sums(self, rows: Sequence[Sequence[Vote]], votes: int) -> Sums:
         """Flips of two verdicts are at most 1/2, of three 2/3, and so on."""
@@ -150,7 +166,12 @@ class _Curve:
 
     @cached_property
     def mixture(self) -> Mixture:
-        return Mixture([(len(row), _counts(row)[1]) for row in self.rows])
+        flips = [_flips(_counts(row), 1) for row in self.rows]
+        effect = design_effect(flips, self.groups)
+        # Of too few groups each counts as one case.
+        alone = len(set(self.groups)) / len(self.rows)
+        weight = alone if isinstance(effect, Unknown) else 1 / effect
+        return Mixture([(len(row), _counts(row)[1]) for row in self.rows], weight)
 
     def ends(self, target: float) -> tuple[int, int | None]:
         """The lowest number of votes that may be enough, and the lowest that surely is."""

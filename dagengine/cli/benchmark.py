@@ -43,7 +43,7 @@ def benchmark(
         typer.Option(metavar="MODEL", help="Who answers, as for `run`; several are compared."),
     ] = None,
     base_url: BaseUrl = None,
-    times: Annotated[int, typer.Option(min=2, help="How often every question is asked.")] = 20,
+    times: Annotated[int, typer.Option(min=1, help="How often every question is asked.")] = 20,
     orders: Annotated[
         str, typer.Option(help="Orders of presentation, with commas: given, swapped, reversed.")
     ] = "given",
@@ -75,6 +75,10 @@ def benchmark(
             help="Ask for token probabilities, to see whether the judge knows how sure it is.",
         ),
     ] = False,
+    second_answers: Annotated[
+        bool,
+        typer.Option(help="Ask nodes that a case reached only once a second time, by themselves."),
+    ] = True,
     labels: Annotated[
         str | None,
         typer.Option(
@@ -145,7 +149,7 @@ def benchmark(
         labels_of(range(len(cases)), cases, labels)  # or there is no use in asking
     symmetry = symmetry_of(swap)
     ways = ways_of(times, orders, temperatures, seeds, paraphrases)
-    asking = BenchmarkJob(loaded, cases, judges, ways, symmetry, probabilities)
+    asking = BenchmarkJob(loaded, cases, judges, ways, symmetry, probabilities, second_answers)
     most = asking.print_plan(max_in_flight)
     if max_calls is not None:
         asking.require_calls(most, max_calls, store)

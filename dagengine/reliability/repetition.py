@@ -162,6 +162,12 @@ async def a_repeat(
     `limits`, `on_attempt` and the like. `on_row` gets each case's results as they come, one
     per metric and condition; `show` draws a progress bar (on a terminal).
 
+    With `second_answers`, every node that decides or scores and that a case reached only once
+    under a setting is asked once more by itself, on what it read in that run; without, the
+    share of the noise that such nodes cause is not known. These answers are observations that
+    are `alone`; they belong to no run. `times=1` makes one run of each case: scores, paths and
+    the agreement with labels, nothing about noise, and no second answers.
+
     With `top_logprobs` (1 to 20) every question asks for that many alternatives per token, so
     that observations have a `confidence` where the judge gives them; such questions are not
     those of a plain evaluation.

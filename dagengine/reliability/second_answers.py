@@ -131,10 +131,11 @@ class _Asking:
         found: list[SecondAnswer] = []
         for one in renewed:
             outcome = await self._ask(one, sample, values)
-            found.append(self._told(one, sample, outcome))
             if isinstance(outcome, Failure):
-                return found, {}
+                return [*found, self._told(one, sample, outcome)], {}
             values[one] = outcome
+            values[one] = self._taken(one, values)
+            found.append(self._told(one, sample, values[one]))
         return found, values
 
     async def _follow(self, values: dict[int, NodeValue]) -> None:
@@ -168,6 +169,12 @@ class _Asking:
             else:
                 waiting.append(unit)
         return state, sorted(waiting)
+
+    def _taken(self, unit: int, values: Values) -> NodeValue:
+        """A unit's value as the metric takes it: with its score, where it gives one."""
+        taken = self._walk(values)[0].values
+        slots = self._setting.plan.units[unit].slots
+        return next((taken[slot] for slot in slots if slot in taken), values[unit])
 
     def _told(self, unit: int, sample: int, outcome: NodeValue | Failure) -> SecondAnswer:
         found = self._setting.plan.units[unit]

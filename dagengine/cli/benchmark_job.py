@@ -58,31 +58,37 @@ class BenchmarkJob:
         once = estimate(plan, self.cases, judges=identities)
         print_estimate(once, Assumptions(tuple(names), {}, LATENCY, max_in_flight, 10))
         whole = None if once.asked.most is None else once.asked.most * self.runs
-        second = self._most_second_answers(once)
+        second, every = self._most_second_answers(once)
+        # A node has no second answers in a case where every run asked it.
+        bounds = [] if whole is None or second is None else [whole + second]
+        most = min([*bounds, *([] if every is None else [every])], default=None)
         typer.echo(
             f"{self.runs} runs of this: about {once.asked.likely * self.runs:,.0f} calls, at most "
-            f"{_number(whole)} (calls repeated after a failure come on top)"
+            f"{_number(most)} (calls repeated after a failure come on top)"
         )
         if second != 0:
             typer.echo(
-                f"second answers of nodes that a case reaches once only: at most "
-                f"{_number(second)} more (--no-second-answers leaves them out)"
+                f"at most {_number(second)} of these are second answers of nodes that a case "
+                "reaches once only (--no-second-answers leaves them out)"
             )
-        return None if whole is None or second is None else whole + second
+        return most
 
-    def _most_second_answers(self, once: Estimate) -> int | None:
-        """Nodes that a case may or may not reach have at most two answers outside of runs."""
+    def _most_second_answers(self, once: Estimate) -> tuple[int | None, int | None]:
+        """The most second answers, and the most calls if every run asked every node.
+
+        Nodes that a case may or may not reach have at most two answers outside of runs.
+        """
+        nodes = [node for metric in once.metrics for node in metric.nodes if node.kind != "reason"]
+        every = _sum([node.asked.most for node in nodes])
+        maybe = [node.asked.most for node in nodes if node.asked.least != node.asked.most]
         if not self.second_answers or self.ways["times"] < 2:
-            return 0
-        spans = [
-            node.asked
-            for metric in once.metrics
-            for node in metric.nodes
-            if node.kind != "reason" and node.asked.least != node.asked.most
-        ]
-        most = [span.most for span in spans if span.most is not None]
+            maybe = []
+        second = _sum(maybe)
         settings = self.runs // self.ways["times"]
-        return 2 * settings * sum(most) if len(most) == len(spans) else None
+        return (
+            None if second is None else 2 * settings * second,
+            None if every is None else self.runs * every,
+        )
 
     def require_calls(self, most: int | None, allowed: int, store: Path | None) -> None:
         """Raise InputError when more calls may be needed than are allowed."""
@@ -140,6 +146,12 @@ class BenchmarkJob:
             **self.ways,
             **settings,
         )
+
+
+def _sum(counts: Sequence[int | None]) -> int | None:
+    """The sum of counts; None where one of them is without bound."""
+    known = [count for count in counts if count is not None]
+    return sum(known) if len(known) == len(counts) else None
 
 
 def _number(calls: int | None) -> str:

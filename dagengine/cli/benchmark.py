@@ -75,6 +75,10 @@ def benchmark(
             help="Ask for token probabilities, to see whether the judge knows how sure it is.",
         ),
     ] = False,
+    second_answers: Annotated[
+        bool,
+        typer.Option(help="Ask nodes that a case reached only once a second time, by themselves."),
+    ] = True,
     labels: Annotated[
         str | None,
         typer.Option(
@@ -83,6 +87,14 @@ def benchmark(
             "with the columns `case` (name, or place from 0) and `label`.",
         ),
     ] = None,
+    labels_random: Annotated[
+        bool,
+        typer.Option(
+            "--labels-random",
+            help="State that the labelled cases are a random part of all, which lets the card "
+            "correct the judge's pass rate by them.",
+        ),
+    ] = False,
     groups: Annotated[
         str | None,
         typer.Option(
@@ -152,7 +164,7 @@ def benchmark(
         check_labels(loaded, cases, labels)  # or there is no use in asking
     symmetry = symmetry_of(swap)
     ways = ways_of(times, orders, temperatures, seeds, paraphrases)
-    asking = BenchmarkJob(loaded, cases, judges, ways, symmetry, probabilities)
+    asking = BenchmarkJob(loaded, cases, judges, ways, symmetry, probabilities, second_answers)
     most = asking.print_plan(max_in_flight)
     if max_calls is not None:
         asking.require_calls(most, max_calls, store)
@@ -163,6 +175,7 @@ def benchmark(
         cases,
         _identities(loaded, judges),
         labels=labels,
+        labels_random=labels_random,
         groups=groups,
         target=target,
         symmetry=symmetry,

@@ -14,6 +14,7 @@ from dagengine.cli.plan import LATENCY, judges_of
 from dagengine.errors import InputError
 
 if TYPE_CHECKING:
+    from dagengine.estimate.values import Estimate
     from dagengine.metrics import BaseMetric
     from dagengine.reliability.perturbations import Symmetry
     from dagengine.reliability.repetition import Observations
@@ -28,7 +29,7 @@ class BenchmarkJob:
     """Metrics, cases, judges by name (none: each metric's own), and how often all is asked.
 
     `ways` holds `times`, `orders`, `temperatures`, `seeds` and `paraphrases`, as `repeat` takes
-    them.
+    them; `second_answers` is that of `repeat`, too.
     """
 
     metrics: Sequence[BaseMetric]
@@ -37,6 +38,7 @@ class BenchmarkJob:
     ways: dict[str, Any]
     symmetry: Symmetry
     probabilities: bool = False
+    second_answers: bool = True
 
     @property
     def runs(self) -> int:
@@ -55,12 +57,38 @@ class BenchmarkJob:
         names, identities = judges_of(plan, next(iter(self.judges.values()), None))
         once = estimate(plan, self.cases, judges=identities)
         print_estimate(once, Assumptions(tuple(names), {}, LATENCY, max_in_flight, 10))
-        most = None if once.asked.most is None else once.asked.most * self.runs
+        whole = None if once.asked.most is None else once.asked.most * self.runs
+        second, every = self._most_second_answers(once)
+        # A node has no second answers in a case where every run asked it.
+        bounds = [] if whole is None or second is None else [whole + second]
+        most = min([*bounds, *([] if every is None else [every])], default=None)
         typer.echo(
             f"{self.runs} runs of this: about {once.asked.likely * self.runs:,.0f} calls, at most "
             f"{_number(most)} (calls repeated after a failure come on top)"
         )
+        if second != 0:
+            typer.echo(
+                f"at most {_number(second)} of these are second answers of nodes that a case "
+                "reaches once only (--no-second-answers leaves them out)"
+            )
         return most
+
+    def _most_second_answers(self, once: Estimate) -> tuple[int | None, int | None]:
+        """The most second answers, and the most calls if every run asked every node.
+
+        Nodes that a case may or may not reach have at most two answers outside of runs.
+        """
+        nodes = [node for metric in once.metrics for node in metric.nodes if node.kind != "reason"]
+        every = _sum([node.asked.most for node in nodes])
+        maybe = [node.asked.most for node in nodes if node.asked.least != node.asked.most]
+        if not self.second_answers or self.ways["times"] < 2:
+            maybe = []
+        second = _sum(maybe)
+        settings = self.runs // self.ways["times"]
+        return (
+            None if second is None else 2 * settings * second,
+            None if every is None else self.runs * every,
+        )
 
     def require_calls(self, most: int | None, allowed: int, store: Path | None) -> None:
         """Raise InputError when more calls may be needed than are allowed."""
@@ -114,9 +142,16 @@ class BenchmarkJob:
             model=None if several else next(iter(self.judges.values()), None),
             symmetry=self.symmetry,
             top_logprobs=_ALTERNATIVES if self.probabilities else 0,
+            second_answers=self.second_answers,
             **self.ways,
             **settings,
         )
+
+
+def _sum(counts: Sequence[int | None]) -> int | None:
+    """The sum of counts; None where one of them is without bound."""
+    known = [count for count in counts if count is not None]
+    return sum(known) if len(known) == len(counts) else None
 
 
 def _number(calls: int | None) -> str:

@@ -23,7 +23,7 @@ from dagengine.data.golden import CASE_OF, GOLDEN_TYPES
 from dagengine.errors import GraphError, InputError, Problem
 from dagengine.execution.app import App, as_app
 from dagengine.execution.run_once import Outcome, RunOnce
-from dagengine.execution.runner import Runner
+from dagengine.execution.runner import AfterCase, Runner
 from dagengine.gateway.gateway import Gateway, Sink
 from dagengine.gateway.limits import DEFAULT_LIMITS, Limits
 from dagengine.graph.graph import Metric
@@ -121,15 +121,17 @@ class Engine:
         cases: Iterable[Item] | AsyncIterable[Item],
         on_row: Callable[[CaseResult], None],
         first: int = 0,
+        after: AfterCase | None = None,
     ) -> None:
         """Judge every case; rows come in the order of the cases, numbered from `first` on.
 
+        `after` is called with every case that was judged, before its row is handed out.
         Raises InputError when the cases cannot have what is read, or when their source breaks
         off: what came before is handed out first.
         """
         runner = Runner(
             self.plan, self._judges, self._gateway, on_row, self._app,
-            spans=self._spans, constants=self._constants, first=first,
+            spans=self._spans, constants=self._constants, first=first, after=after,
         )  # fmt: skip
         try:
             with rare_collections():

@@ -2,38 +2,28 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 
 import networkx as nx
 
-from dagengine.compiler.plan import Unit
 from dagengine.errors import InputError
-from dagengine.reliability.counterfactual import Counterfactual
-from dagengine.reliability.observations import Condition, Observation
+from dagengine.reliability.observations import Observation
 from dagengine.test_case import TestCase, read_field
-
-Seen = Mapping[str, Observation]
-"""What was observed of one case under one condition, by node."""
 
 
 def clusters(
-    cases: Sequence[TestCase],
-    observations: Iterable[Observation],
-    replays: Sequence[Counterfactual],
-    field: str | None = None,
+    cases: Sequence[TestCase], observations: Iterable[Observation], field: str | None = None
 ) -> dict[int, Hashable]:
     """The group of every case that has company, by the number of the case.
 
     Cases with an equal value at `field` (a dotted path) are together, and so are cases on which a
     node asked one and the same question, as it was then asked once for all of them. What is asked
-    once for all cases (the steps of G-Eval) ties no cases together. Raises InputError for a field
-    that no case has.
+    once for all cases there are (the steps of G-Eval) ties none together. Raises InputError for a
+    field that no case has.
     """
     ties: nx.Graph[Hashable] = nx.Graph()
     ties.add_edges_from(_by_field(cases, field) if field is not None else ())
-    ties.add_edges_from(_by_question(cases, list(observations), replays))
+    ties.add_edges_from(_by_question(observations))
     found: dict[int, Hashable] = {}
     for component in nx.connected_components(ties):
         members = sorted(one for one in component if isinstance(one, int))
@@ -51,41 +41,14 @@ def _by_field(cases: Sequence[TestCase], field: str) -> Iterator[tuple[int, Hash
             yield number, ("field", str(value))
 
 
-def _by_question(
-    cases: Sequence[TestCase], seen: Sequence[Observation], replays: Sequence[Counterfactual]
-) -> Iterator[tuple[int, Hashable]]:
-    for replay in replays:
-        known: dict[tuple[int, Condition], dict[str, Observation]] = {}
-        for one in seen:
-            if one.metric == replay.spec.name and one.node:
-                known.setdefault((one.case, one.condition), {})[replay.name_of(one.node)] = one
-        for (number, condition), nodes in known.items():
-            for question in _questions(replay, cases[number], nodes):
-                yield number, (replay.spec.name, replace(condition, judge=""), question)
-
-
-def _questions(replay: Counterfactual, case: TestCase, nodes: Seen) -> Iterator[str]:
-    """A digest of everything that goes into each question that was asked."""
-    for unit in replay.plan.units:
-        if unit.node.asks and not unit.constant and unit.name in nodes:
-            yield _digest([unit.name, *_reads(replay, unit, case, nodes)])
-
-
-def _reads(replay: Counterfactual, unit: Unit, case: TestCase, nodes: Seen) -> Iterator[str]:
-    """What a node reads: fields of the case, and what other nodes made of theirs."""
-    for path in unit.reads:
-        yield f"{path}: {read_field(case, path)!r}"
-    for label, source, _ in unit.sources:
-        yield f"{label}: {_made(replay, replay.plan.units[source], case, nodes)}"
-
-
-def _made(replay: Counterfactual, unit: Unit, case: TestCase, nodes: Seen) -> str:
-    """What stands for a node's output: the judge's words, or what code worked on."""
-    found = nodes.get(unit.name)
-    if unit.node.asks:
-        return "" if found is None else f"{found.raw} {found.vote!r}"
-    return _digest([unit.name, *_reads(replay, unit, case, nodes)])
-
-
-def _digest(parts: Sequence[str]) -> str:
-    return hashlib.sha256("\0".join(parts).encode(errors="surrogatepass")).hexdigest()[:16]
+def _by_question(observations: Iterable[Observation]) -> Iterator[tuple[int, Hashable]]:
+    """Cases that a question was asked for; what every case was asked ties none together."""
+    asked: dict[Hashable, set[int]] = {}
+    seen: set[int] = set()
+    for one in observations:
+        seen.add(one.case)
+        if one.question is not None:
+            asked.setdefault((one.metric, one.node, one.question), set()).add(one.case)
+    for question, numbers in asked.items():
+        if 1 < len(numbers) < len(seen):
+            yield from ((number, question) for number in numbers)

@@ -99,18 +99,34 @@ class Counterfactual:
         """In topological order."""
         found: dict[str, Speaker] = {}
         for unit in (self.plan.units[slot.unit] for slot in self.plan.slots if slot.unit >= 0):
-            if unit.name not in found and self._speaks(unit):
+            if unit.name not in found and self.speaks(unit):
                 reads = () if unit.node.asks else tuple(sorted(self._asked_before(unit)))
                 found[unit.name] = Speaker(unit.name, unit.node.kind, reads)
         return list(found.values())
 
-    def _speaks(self, unit: Unit) -> bool:
+    def speaks(self, unit: Unit) -> bool:
         """Whether a unit's answer decides or scores, here or in code that is computed anew."""
         if self._computed[unit.index]:
             return False
         slots = (self.plan.slots[number] for number in unit.slots)
         rates = isinstance(unit.node, RatingNode)
         return rates or any(slot.branches or slot.grades for slot in slots)
+
+    def renewed(self, unit: Unit) -> list[int]:
+        """The units that have to run again for another answer of a speaker, sources first.
+
+        A node that asks is asked again on what it read. Code that stands for questions has
+        these asked again; other speakers that it reads keep what they said.
+        """
+        found = {unit.index}
+        waiting = [] if unit.node.asks else [unit]
+        while waiting:
+            for _, number, _ in waiting.pop().sources:
+                source = self.plan.units[number]
+                if number not in found and not self._computed[number] and not self.speaks(source):
+                    found.add(number)
+                    waiting.append(source)
+        return sorted(found)
 
     def _asked_before(self, unit: Unit) -> set[str]:
         """Names of the asking nodes that code works on, through other code."""
@@ -149,7 +165,7 @@ class Counterfactual:
     ) -> NodeValue | None:
         if self._computed[unit.index]:
             return _at_once(unit, state, case)
-        if not self._speaks(unit):
+        if not self.speaks(unit):
             return NodeValue(None)
         if unit.name not in replies:
             raise NoReplyError(unit.name)

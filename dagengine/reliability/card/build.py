@@ -15,9 +15,16 @@ from dagengine.reliability.card.bias import bias_by_length, bias_by_place, posit
 from dagengine.reliability.card.calibration import stated
 from dagengine.reliability.card.comparison import between_settings
 from dagengine.reliability.card.nodes import node_cards, noise_of, notes_on
-from dagengine.reliability.card.people import compare_with_labels, confusion, outcome_name, outcomes
+from dagengine.reliability.card.people import (
+    compare_with_labels,
+    confusion,
+    corrected_figures,
+    outcome_name,
+    outcomes,
+)
 from dagengine.reliability.card.values import (
     CaseKey,
+    CorrectedFigure,
     Figure,
     JudgeCard,
     LabelMeaning,
@@ -49,6 +56,7 @@ def make_card(
     judges: Sequence[str],
     *,
     labels: str | Path | Mapping[int, Any] | None = None,
+    labels_random: bool = False,
     groups: str | None = None,
     target: float = 0.05,
     symmetry: Symmetry | None = None,
@@ -56,7 +64,8 @@ def make_card(
     """The card of a benchmark.
 
     `judges` are the identities of those who answered. `labels` is what people say: the path of
-    a case field, a file, or labels by the number of the case (see `labels_of`). `groups` is the
+    a case field, a file, or labels by the number of the case (see `labels_of`); `labels_random`
+    states that the labelled cases are a random part of all. `groups` is the
     path of a field that cases of one document or dialogue have in common. `target` is the flip
     rate that votes are counted for, `symmetry` what was swapped. Raises InputError when no case
     has a label, when no label is an outcome of a metric, and when no case has the field of groups.
@@ -64,12 +73,12 @@ def make_card(
     seen = list(observations)
     replays = [Counterfactual(metric) for metric in metrics]
     given = None if labels is None else labels_of(cases, labels)
-    together = clusters(cases, seen, replays, groups)
+    together = clusters(cases, seen, groups)
     found = [runs_of(seen, replay, together) for replay in replays]
     settings, keys = _settings(found), tuple(_keys(cases, together))
     whole = partial(
         _Maker, cases=cases, given=given, symmetry=symmetry or Symmetry(), settings=settings,
-        grouped=groups is not None,
+        grouped=groups is not None, random=labels_random,
     )  # fmt: skip
     made = [whole(*pair).card(target) for pair in zip(found, replays, strict=True)]
     return JudgeCard(
@@ -162,6 +171,7 @@ class _Maker:
     symmetry: Symmetry
     settings: Sequence[Setting]
     grouped: bool
+    random: bool
 
     @property
     def threshold(self) -> float | None:
@@ -187,9 +197,11 @@ class _Maker:
         noise = noise_of(runs, self.replay, self.cases)
         found = list(stated(runs, threshold, labels))
         every = list(runs.every())
-        people = (
-            () if labels is None else compare_with_labels(runs, threshold, labels, self.grouped)
-        )
+        people: Iterator[Figure] = iter(())
+        corrected: Iterator[CorrectedFigure] = iter(())
+        if labels is not None:
+            people = compare_with_labels(runs, threshold, labels, self.grouped)
+            corrected = corrected_figures(runs, threshold, labels, self.random)
         return SettingCard(
             setting=name,
             again=tuple(again(runs, threshold)),
@@ -201,6 +213,7 @@ class _Maker:
             more=(*self._more(runs, labels), *(one for kind in found for one in kind.figures())),
             calibration=tuple(kind.calibration() for kind in found),
             outcomes=outcomes(runs, threshold, labels, len(self.cases)),
+            corrected=tuple(corrected),
             confusion=None if labels is None else confusion(runs, threshold, labels),
         )
 

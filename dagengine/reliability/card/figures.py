@@ -52,6 +52,8 @@ _REASONS = {
     "too few groups": "too few groups of cases",
     "no variation within items": "the runs of a case never differ",
     "no variation": "nothing varies",
+    "too few labels": "too few labels",
+    "labels are not random": "the labelled cases are no random part of all",
 }
 
 

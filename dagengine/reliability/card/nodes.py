@@ -75,7 +75,8 @@ def _votes(node: str, runs: Runs, target: float) -> VoteCost | None:
     ]
     if any(verdict is None for row in rows for verdict in row):
         return None
-    steady = steady_votes(rows, target)
+    clusters = runs.rows if runs.groups else None
+    steady = steady_votes(rows, target, groups=clusters)
     if steady is None:
         return None
     asked, count = sum(map(len, rows)), sum(1 for _ in runs.every())

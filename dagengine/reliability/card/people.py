@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from dagengine.reliability.card.figures import figure, shown
-from dagengine.reliability.card.values import ConfusionTable, Figure, Outcomes
+from dagengine.reliability.card.values import ConfusionTable, CorrectedFigure, Figure, Outcomes
 from dagengine.reliability.labels import Kind, Labels, Vote
 from dagengine.reliability.runs import Run, Runs
 from dagengine.reliability.statistics.confusion import (
@@ -19,6 +19,7 @@ from dagengine.reliability.statistics.confusion import (
     label_ceiling,
     label_rates,
 )
+from dagengine.reliability.statistics.corrected import Corrected, corrected_mean, corrected_rate
 from dagengine.reliability.statistics.correlations import (
     group_correlation,
     kendall,
@@ -78,6 +79,7 @@ def _labelled(runs: Runs, labels: Mapping[int, Vote]) -> Iterator[tuple[int, Vot
             yield number, labels[number], found
 
 
+_ENDS = (1.0, 3.0, 4.0, 5.0, 7.0, 10.0, 100.0)
 _NONE = "no case that ran has a label"
 
 
@@ -215,6 +217,63 @@ def _within_groups(runs: Runs, labels: Mapping[int, Vote]) -> Iterator[Figure]:
     for name, of in (("spearman", spearman), ("kendall", kendall)):
         measure = partial(group_correlation.sums, of=of)
         yield figure(f"within-group-{name}", list(groups.values()), measure, level, why)
+
+
+def corrected_figures(
+    runs: Runs, threshold: float | None, labels: Labels, random: bool
+) -> Iterator[CorrectedFigure]:
+    """The pass rate, or the mean score on the scale of the labels, by people's standard.
+
+    `random` says that the labelled cases are a random part of all. Nothing where all have one.
+    """
+    rows = [run for settings in runs.cases.values() for run in settings.values()]
+    given = [labels.by_case.get(case) for case, row in runs.cases.items() for _ in row]
+    if None not in given:
+        return
+    if labels.kind == "pass" and threshold is not None:
+        said = [majority(run.passed(threshold) for run in row) for row in rows]
+        known = [None if label is None else bool(label) for label in given]
+        yield _corrected("corrected-pass-rate", corrected_rate(said, known, random=random), random)
+    elif labels.kind == "number":
+        means = [_mean([run.score for run in row if run.score is not None]) for row in rows]
+        stated = [None if label is None else float(label) for label in given]
+        least, most = _scale([one for one in stated if one is not None])
+        scaled = [None if one is None else least + one * (most - least) for one in means]
+        limits = (least, most)
+        found = corrected_mean(scaled, stated, random=random, limits=limits)
+        yield _corrected("corrected-mean-score", found, random)
+
+
+def _mean(scores: Sequence[float]) -> float | None:
+    return statistics.fmean(scores) if scores else None
+
+
+def _scale(labels: Sequence[float]) -> tuple[float, float]:
+    """The ends of the scale that labels most likely are on: 0 or 1, and up to 1, 3, 4, 5, 7 …"""
+    low, high = min(labels, default=0.0), max(labels, default=1.0)
+    return min(low, 0.0 if low < 1 else 1.0), min(
+        (end for end in _ENDS if end >= high), default=high
+    )
+
+
+def _corrected(name: str, found: Corrected | Unknown, random: bool) -> CorrectedFigure:
+    level = "all cases, by labels of a random part of them"
+    if isinstance(found, Unknown):
+        return CorrectedFigure(
+            shown(name, found, level, _refusal(found, random)), labelled=found.items
+        )
+    return CorrectedFigure(
+        shown(name, found.estimate, level), found.judge, shown(name, found.labels_alone, level),
+        found.labelled, found.judged, found.worth, found.telling,
+    )  # fmt: skip
+
+
+def _refusal(found: Unknown, random: bool) -> str:
+    if found.reason != "labels are not random":
+        return ""
+    if random:
+        return "the judge sees cases with a label differently: they are no random part of all"
+    return "it takes labels on a random part of the cases; --labels-random states that they are"
 
 
 def outcomes(runs: Runs, threshold: float | None, labels: Labels | None, cases: int) -> Outcomes:

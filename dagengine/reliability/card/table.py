@@ -17,6 +17,7 @@ from dagengine.reliability.card.words import (
     PER_LABEL,
     QUESTIONS,
     answers,
+    corrected_said,
     difference,
     headline,
     interval,
@@ -61,6 +62,7 @@ def _figures(under: SettingCard) -> Iterator[RenderableType]:
         yield _nodes(under)
     if under.people:
         yield _measures(under.people)
+    yield from (Text(corrected_said(one)) for one in under.corrected)
     if under.more:
         yield Text("More measures", style="bold")
         yield _measures(under.more)

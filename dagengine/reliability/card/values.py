@@ -108,6 +108,24 @@ class ConfusionTable:
 
 
 @dataclass(frozen=True, slots=True)
+class CorrectedFigure:
+    """A figure of all cases by people's standard, from labels of a random part of them.
+
+    `estimate` is what to report, `judge` what the judge alone says, `alone` what the labels say
+    without it. `labelled` of `judged` cases have a label; `worth` is the number of labels that
+    would be as exact without the judge. Where `estimate` is undefined, its note says why.
+    """
+
+    estimate: Figure
+    judge: float | None = None
+    alone: Figure | None = None
+    labelled: int = 0
+    judged: int = 0
+    worth: float | None = None
+    telling: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Outcomes:
     """What became of every case, for comparisons by case with another card; no texts.
 
@@ -155,11 +173,13 @@ class SettingCard:
     calibration: tuple[Calibration, ...] = ()
     outcomes: Outcomes = Outcomes(())
     confusion: ConfusionTable | None = None
+    corrected: tuple[CorrectedFigure, ...] = ()
 
     @property
     def measures(self) -> tuple[Figure, ...]:
         """Every measure but those of single nodes."""
-        return (*self.again, *self.people, *self.more)
+        corrected = (one.estimate for one in self.corrected)
+        return (*self.again, *self.people, *corrected, *self.more)
 
     def figure(self, name: str) -> Figure | None:
         """The measure of that name, not those of single nodes."""

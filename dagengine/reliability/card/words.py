@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from dagengine.reliability.card.values import (
     Contrast,
+    CorrectedFigure,
     Figure,
     JudgeCard,
     MetricCard,
@@ -70,6 +71,8 @@ TITLES = {
     "ac1": "Gwet's AC1 (beyond chance)",
     "sensitivity": "sensitivity: met of a label's cases",
     "specificity": "specificity: met of all other cases",
+    "corrected-pass-rate": "cases that pass by people's standard",
+    "corrected-mean-score": "mean score by people's standard",
     "ceiling": "ceiling that people's own disagreement sets",
     "people-agreement": "a person agrees with the other people",
     "balanced-accuracy": "balanced accuracy",
@@ -282,8 +285,11 @@ def _unknown(votes: VoteCost) -> str:
 
 def _people(under: SettingCard) -> Answer:
     found = {measure.name: measure for measure in under.people}
+    scores = under.figure("mean-score")
     if not found:
         return Answer("Not known: no labels were given.")
+    if scores is None or scores.value is None:
+        return Answer(f"Not known: {scores.note if scores else 'nothing ran'}.")
     accuracy, kappa, base = (found.get(name) for name in ("accuracy", "kappa", "baseline"))
     if accuracy and base and kappa and accuracy.value is not None:
         beyond = bounded(kappa) if kappa.value is not None else f"undefined, as {kappa.note}"
@@ -297,6 +303,25 @@ def _people(under: SettingCard) -> Answer:
         said = f"Spearman's rank correlation with people is {full(spearman)}."
         return Answer(said, weakness(spearman))
     return Answer(f"Not known: {next(iter(found.values())).note}.")
+
+
+def corrected_said(one: CorrectedFigure) -> str:
+    """What labels on a random part of the cases say about all of them."""
+    passing = one.estimate.name == "corrected-pass-rate"
+    if one.estimate.value is None or one.alone is None or one.judge is None:
+        what = "How many of all cases pass" if passing else "The mean score of all cases"
+        return f"{what} by people's standard is not known: {one.estimate.note}."
+    judge = number(replace(one.estimate, value=one.judge))
+    worth = (
+        f"the judge makes {one.labelled} labels worth {one.worth or 0:.0f}"
+        if one.telling
+        else f"the judge tells nothing here, and the {one.labelled} labels alone say as much"
+    )
+    rate = "of all cases pass" if passing else "is the mean score of all cases"
+    return (
+        f"{bounded(one.estimate)} {rate} by people's standard, where the judge alone says {judge} "
+        f"and the labels alone {bounded(one.alone)}; {worth}."
+    )
 
 
 def headline(card: JudgeCard) -> str:
@@ -344,6 +369,7 @@ def _lines(card: JudgeCard) -> Iterator[str]:
         yield f"## {place(card, metric, under)}\n"
         for question, answer in zip(QUESTIONS, answers(under), strict=True):
             yield f"- **{question}** {answer}"
+        yield from (f"- {corrected_said(one)}" for one in under.corrected)
         yield from _measures(under.measures)
         yield "\n| node | share of the noise | flips | a flip moves | votes |"
         yield "|---|---|---|---|---|"
@@ -398,7 +424,8 @@ def votes_of(votes: VoteCost) -> str:
     if votes.kind == "not known":
         return "not known"
     if votes.kind == "more than":
-        return f"more than {(votes.least or 3) - 2} votes"
+        fewer = (votes.least or 3) - 2
+        return f"more than {fewer} vote{'' if fewer == 1 else 's'}"
     if votes.least == votes.most:
         return "1 vote" if votes.most == 1 else f"{votes.most} votes"
     between = "between {} and {} votes" if votes.kind == "range" else "{} to {} votes"

@@ -1,0 +1,143 @@
+"""What the card says of judges at the extremes: each sentence follows from figures beside it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from functools import cache
+
+import pytest
+
+from dagengine.metrics import DAGMetric
+from dagengine.metrics.dag import DAG, BinaryJudgementNode
+from dagengine.reliability.card import card_page, make_card
+from dagengine.reliability.card.values import Figure, JudgeCard, SettingCard
+from dagengine.reliability.card.words import answers, bounded, markdown, number
+from dagengine.reliability.observations import Condition, Observation
+from dagengine.results import OutcomeKind
+from dagengine.test_case import LLMTestCase
+
+Said = Callable[[int, int], bool | None]
+"""What a judge says of a case in a run; None cannot be read."""
+
+TWELVE = [
+    LLMTestCase(input=str(number), additional_metadata={"good": number % 2 == 0})
+    for number in range(12)
+]
+
+
+def metric() -> DAGMetric:
+    node = BinaryJudgementNode(
+        "Good?", name="good", evaluation_params=["input"], then={True: 10, False: 0}
+    )
+    return DAGMetric("worth", DAG(node), threshold=0.5)
+
+
+def observed(said: Said, cases: int, times: int) -> Iterator[Observation]:
+    for case in range(cases):
+        for sample in range(times):
+            verdict, at = said(case, sample), Condition(sample)
+            if verdict is None:
+                yield Observation(case, "worth", "", at, outcome=OutcomeKind.UNPARSEABLE)
+                continue
+            path = (("good", verdict),)
+            yield Observation(case, "worth", "", at, None, float(verdict), path=path)
+            yield Observation(case, "worth", "good", at, verdict)
+
+
+EXTREMES: dict[str, tuple[Said, int, int]] = {
+    "constant": (lambda case, sample: True, 12, 4),
+    "perfect": (lambda case, sample: case % 2 == 0, 12, 4),
+    "always wrong": (lambda case, sample: case % 2 == 1, 12, 4),
+    "nothing parses": (lambda case, sample: None, 12, 4),
+    "one case": (lambda case, sample: sample % 3 > 0, 1, 6),
+    "one run": (lambda case, sample: case % 2 == 0, 12, 1),
+    "all ties": (lambda case, sample: sample % 2 == 0, 12, 4),
+    "one run can be read": (lambda case, sample: True if case + sample == 0 else None, 12, 4),
+}
+
+
+@cache
+def card(name: str) -> JudgeCard:
+    said, cases, times = EXTREMES[name]
+    seen = list(observed(said, cases, times))
+    return make_card(seen, [metric()], TWELVE[:cases], ["j"], labels="additional_metadata.good")
+
+
+def under(name: str) -> SettingCard:
+    return card(name).metrics[0].settings[0]
+
+
+def figures(one: SettingCard) -> Iterator[Figure]:
+    yield from one.measures
+    for node in one.nodes:
+        yield from (node.flip_rate, node.effect, node.share)
+        if node.votes is not None:
+            yield node.votes.seen_flips
+
+
+@pytest.mark.parametrize("name", EXTREMES)
+def test_every_number_of_a_sentence_is_on_the_card(name: str) -> None:
+    shown = " ".join(f"{number(one)} {bounded(one)} {one.items} {one.note}"
+                     for one in figures(under(name)))  # fmt: skip
+    for votes in (node.votes for node in under(name).nodes if node.votes is not None):
+        # "More than" names the number of votes below the lowest that may be enough.
+        shown += f" {votes} {100 * votes.target:g} {(votes.least or 0) - 2}"
+    known = set(re.findall(r"\d+(?:\.\d+)?", shown))
+    for answer in answers(under(name)):
+        said = set(re.findall(r"\d+(?:\.\d+)?", str(answer)))
+        assert said <= known | {"99"}, answer
+
+
+@pytest.mark.parametrize("name", EXTREMES)
+def test_what_is_undefined_says_why_and_the_page_can_be_made(name: str) -> None:
+    for one in figures(under(name)):
+        assert one.value is not None or one.note, one
+    page, summary = card_page(card(name)), markdown(card(name))
+    for answer in answers(under(name)):
+        assert str(answer) in summary
+    assert "nan" not in summary.lower()
+    assert page.count("<h2>") >= 4
+
+
+def test_a_constant_judge_is_sure_up_to_a_bound() -> None:
+    again, blame, _, people = map(str, answers(under("constant")))
+    assert re.match(r"Yes: no two runs of one case differed \(12 cases\); at most \d", again)
+    assert blame == "None: the score did not vary within any case."
+    assert people.startswith("In 50.0 % (")
+    assert "kappa is 0.000" in people
+
+
+def test_a_perfect_and_an_always_wrong_judge_are_told_apart() -> None:
+    assert str(answers(under("perfect"))[3]).startswith("In 100.0 % (")
+    assert str(answers(under("always wrong"))[3]).startswith("In 0.0 % (")
+    assert "kappa is -1.000" in str(answers(under("always wrong"))[3])
+
+
+def test_a_judge_whom_nobody_can_read_is_known_to_nobody() -> None:
+    again, blame, price, people = map(str, answers(under("nothing parses")))
+    for said in (again, blame, people):
+        assert said == "Not known: no run has a score."
+    assert price == "Not known in votes: no run has a score."
+    names = {one.name for one in under("nothing parses").measures}
+    assert "total-agreement" not in names  # all runs do not agree on a score that is not there
+
+
+def test_one_run_of_each_case_tells_about_people_and_not_about_noise() -> None:
+    again, blame, price, people = map(str, answers(under("one run")))
+    for said in (again, blame, price):
+        assert "every case ran once" in said
+    assert people.startswith("In 100.0 % (")
+
+
+def test_ties_flip_and_agree_with_nobody() -> None:
+    again, _, price, people = map(str, answers(under("all ties")))
+    assert "will pass where the other fails 66.7 %" in again  # 4 of 6 pairs of 2 and 2
+    assert "“good”" in price
+    assert people.startswith("In 0.0 % (")
+
+
+def test_one_case_has_no_interval_and_says_so() -> None:
+    again = answers(under("one case"))[0]
+    assert "Of two runs of one case" in again.text
+    assert "no interval, n = 1" in again.weak

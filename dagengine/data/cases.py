@@ -121,10 +121,10 @@ def read_cases(
     `source` is a path, a pandas DataFrame, one split of a Hugging Face data set, or an
     iterable (also an async one) of test cases or dicts. Rows with `turns` are conversations,
     rows with `contestants` arena cases. Columns are named like the fields of a test case, or
-    renamed by `map={"question": "input"}`; `map={"notes": None}` leaves a column out. Where
-    text stands for a list it is JSON, or split at the column's delimiter
-    (`delimiters={"context": ";"}`). With `goldens` rows are read as goldens;
-    without `others` only the columns in `map` count.
+    renamed by `map={"question": "input"}` (`{"label": "additional_metadata.label"}` for a key of
+    an object); `map={"notes": None}` leaves a column out. Where text stands for a list it is JSON,
+    or split at the column's delimiter (`delimiters={"context": ";"}`). With `goldens` rows are
+    read as goldens; without `others` only the columns in `map` count.
 
     Raises InputError for a source that cannot be read and a mapping to no field.
     """
@@ -150,6 +150,10 @@ def _valid(item: Item) -> Any:
     return item
 
 
+# Fields that hold an object, whose keys columns may be mapped to.
+_OBJECTS = frozenset({"additional_metadata"})
+
+
 @dataclass(frozen=True, slots=True)
 class _Converter:
     """Turns records into cases: which column is which field, and what a cell means."""
@@ -163,7 +167,7 @@ class _Converter:
         kinds = GOLDEN_TYPES if self.goldens else CASE_TYPES
         known = sorted({name for kind in kinds for name in kind.model_fields})
         for column, field in self.map.items():
-            if field and field not in known:
+            if field and _split(field)[0] not in known:
                 hint = _like(field, known)
                 raise InputError(f"column {column!r}: {field!r} is no field of a case{hint}")
 
@@ -198,15 +202,22 @@ class _Converter:
 
     def _fields(self, row: Mapping[str, Any]) -> dict[str, Any]:
         fields: dict[str, Any] = {}
+        inside: list[tuple[str, str, Any]] = []
         for column, value in row.items():
             field = self.map.get(column, column if self.others else None)
             if not field or value is None:
+                continue
+            name, key = _split(field)
+            if key:
+                inside.append((name, key, value))
                 continue
             if field in fields:
                 raise _CellError(f"two columns give the field {field!r}; leave one out")
             if isinstance(value, str) and (field in _PARSED or column in self.delimiters):
                 value = self._parsed(column, field, value)
             fields[field] = value
+        for name, key, value in inside:
+            _put(fields, name, key, value)
         return fields
 
     def _parsed(self, column: str, field: str, cell: str) -> Any:
@@ -221,6 +232,20 @@ class _Converter:
                 f"column {column!r} is text where a list or object belongs: write JSON "
                 '(["a", "b"]), or say what separates its items (a delimiter)'
             ) from None
+
+
+def _split(field: str) -> tuple[str, str]:
+    """A field, and the key inside it: `additional_metadata.label` is a key of an object."""
+    name, _, key = field.partition(".")
+    return (name, key) if name in _OBJECTS else (field, "")
+
+
+def _put(fields: dict[str, Any], name: str, key: str, value: Any) -> None:
+    """Put a value under a key of a field that holds an object."""
+    found = fields.get(name, {})
+    if not isinstance(found, dict) or key in found:
+        raise _CellError(f"two columns give the field '{name}.{key}'; leave one out")
+    fields[name] = {**found, key: value}
 
 
 class _CellError(Exception):

@@ -368,3 +368,13 @@ def test_any_text_gives_cases_or_messages_and_never_raises(tmp_path: Path, text:
         except InputError:
             continue
         assert all(isinstance(case, LLMTestCase | InvalidCase) for case in found)
+
+
+def test_a_column_goes_under_a_key_of_an_object(tmp_path: Path) -> None:
+    file = tmp_path / "cases.csv"
+    file.write_text('input,label,additional_metadata\nq,yes,"{""topic"": 1}"\n')
+    (case,) = read_cases(file, map={"label": "additional_metadata.label"})
+    assert isinstance(case, LLMTestCase)
+    assert case.additional_metadata == {"topic": 1, "label": "yes"}
+    with pytest.raises(InputError, match="no field of a case"):
+        read_cases(file, map={"label": "metadata.label"})

@@ -1,0 +1,106 @@
+"""Labels of people in every usual form, from fields and files, and what they mean to a metric."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dagengine.errors import InputError
+from dagengine.metrics import DAGMetric
+from dagengine.metrics.dag import DAG, BinaryJudgementNode, NonBinaryJudgementNode
+from dagengine.reliability.counterfactual import Counterfactual
+from dagengine.reliability.labels import Labels, labels_for, labels_of
+from dagengine.test_case import LLMTestCase
+
+
+def passing() -> Counterfactual:
+    node = BinaryJudgementNode(
+        "Good?", name="good", evaluation_params=["input"], then={True: 10, False: 0}
+    )
+    return Counterfactual(DAGMetric("worth", DAG(node), threshold=0.5))
+
+
+def graded(*verdicts: str) -> Counterfactual:
+    then = {verdict: place for place, verdict in enumerate(verdicts)}
+    node = NonBinaryJudgementNode("Which?", name="which", evaluation_params=["input"], then=then)
+    return Counterfactual(DAGMetric("kind", DAG(node), threshold=0.5))
+
+
+def understood(labels: list[Any], replay: Counterfactual) -> Labels:
+    cases = [LLMTestCase(input=str(n)) for n in range(len(labels))]
+    given = labels_of(cases, dict(enumerate(labels)))
+    return labels_for(given, replay, cases, replay.spec.threshold)
+
+
+@pytest.mark.parametrize(
+    ("labels", "kind", "means"),
+    [
+        (["1", "0"], "pass", [True, False]),
+        (["5", "1"], "pass", [True, False]),
+        ([10, 0], "pass", [True, False]),
+        (["Y", "n"], "pass", [True, False]),
+        (["PASS", "Fail"], "pass", [True, False]),
+        (["correct", "incorrect"], "pass", [True, False]),
+        ([True, False], "pass", [True, False]),
+        (["4", "5", "2"], "number", [4.0, 5.0, 2.0]),
+        ([4, 5], "number", [4.0, 5.0]),
+    ],
+)
+def test_labels_are_understood_in_their_usual_forms(
+    labels: list[Any], kind: str, means: list[Any]
+) -> None:
+    found = understood(labels, passing())
+    assert (found.kind, list(found.by_case.values())) == (kind, means)
+    assert [one.label for one in found.meanings] == list(map(str, labels))
+
+
+def test_names_of_verdicts_come_first_in_whatever_case() -> None:
+    assert understood(["GOOD", "bad"], graded("good", "bad")).by_case == {0: "good", 1: "bad"}
+    # Yes may be the verdict that fails.
+    assert understood(["Y", "N"], graded("yes", "no")).by_case == {0: "yes", 1: "no"}
+
+
+def test_labels_of_which_none_can_come_out_are_refused_with_what_can() -> None:
+    with pytest.raises(InputError, match="no label is a possible outcome of the metric 'worth'"):
+        understood(["great", "awful"], passing())
+    with pytest.raises(InputError, match="'good', 'bad' or a score"):
+        understood(["great", "awful"], graded("good", "bad"))
+
+
+def test_a_label_that_cannot_come_out_beside_others_counts_as_never_met() -> None:
+    found = understood(["good", "so-so"], graded("good", "bad"))
+    assert found.by_case == {0: "good", 1: "so-so"}
+    assert [one.means for one in found.meanings] == ["good", None]
+
+
+def test_several_people_have_the_label_that_most_of_them_give() -> None:
+    found = understood([["yes", "yes", "no"], ["yes", "no"], ["no"]], passing())
+    assert found.by_case == {0: True, 2: False}  # the second case has no majority
+    assert found.people[1] == (True, False)
+    assert understood([["1", "5", "4"], ["2"]], passing()).by_case == {0: 10 / 3, 1: 2.0}
+
+
+CASES = [LLMTestCase(name=name, input=name) for name in ("one", "two")]
+
+
+def test_a_file_of_labels_is_joined_by_name_or_place(tmp_path: Path) -> None:
+    file = tmp_path / "labels.csv"
+    file.write_text("case,label\ntwo,yes\n0,no\ntwo,no\n")
+    assert labels_of(CASES, file) == {1: ("yes", "no"), 0: ("no",)}
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("case,label\ntow,yes\n", r"line 2: no case is called 'tow' \(did you mean 'two'\?\)"),
+        ("name,label\ntwo,yes\n", "needs the columns `case` and `label`"),
+        ("case,label\n", "no case has a label"),
+    ],
+)
+def test_a_file_that_labels_no_case_says_where(tmp_path: Path, text: str, says: str) -> None:
+    file = tmp_path / "labels.csv"
+    file.write_text(text)
+    with pytest.raises(InputError, match=says):
+        labels_of(CASES, file)

@@ -247,10 +247,12 @@ def _price(under: SettingCard) -> Answer:
     needing = [(node, votes) for node, votes in voting if votes.most != 1]
     if not needing:
         return Answer(f"Nothing more: every verdict flips at most {target} of the time as it is.")
-    said = "; ".join(f"“{node.node}” {votes_said(votes)}" for node, votes in needing)
-    unsure = [node.node for node, votes in needing if votes.kind in ("not known", "more than")]
+    said = ", ".join(f"“{node.node}” {votes_of(votes)}" for node, votes in needing)
+    unsure = [votes for _, votes in needing if votes.kind in ("not known", "more than")]
+    open_ = f"; how many is not known from {unsure[0].runs} runs" if unsure else ""
     weak = f"{len(unsure)} of {len(voting)} nodes have no upper end" if unsure else ""
-    return Answer(f"For {target} flips: {said}{_calls(voting)}.", weak)
+    most = max((votes for _, votes in needing), key=lambda votes: votes.seen_flips.value or 0.0)
+    return Answer(f"For {target} flips: {said}{open_}{_left(most)}{_calls(voting)}.", weak)
 
 
 def _why_no_votes(under: SettingCard) -> str:
@@ -269,18 +271,11 @@ def _calls(voting: Sequence[tuple[NodeCard, VoteCost]]) -> str:
     return f": at most {sum(most):,.0f} instead of {once:,.0f} questions for all cases"
 
 
-def votes_said(votes: VoteCost) -> str:
-    """How many votes are needed, what is not known about it, and what would tell."""
-    tell = f"; {votes.runs_to_tell} runs would tell" if votes.runs_to_tell else ""
-    left = f"; {votes.seen} votes would still flip {bounded(votes.seen_flips)}"
-    still = left if votes.seen > 1 and (votes.seen_flips.value or 0) > votes.target else ""
-    return f"{votes_of(votes)}{_unknown(votes)}{still}{tell}"
-
-
-def _unknown(votes: VoteCost) -> str:
-    if votes.kind == "more than":
-        return f"; how many is not known from {votes.runs} runs"
-    return f" from {votes.runs} runs" if votes.kind == "not known" else ""
+def _left(votes: VoteCost) -> str:
+    """What many votes still leave, where that was seen and is above the target."""
+    if votes.seen < 2 or (votes.seen_flips.value or 0.0) <= votes.target:
+        return ""
+    return f"; {votes.seen} votes would still flip {bounded(votes.seen_flips)}"
 
 
 def _people(under: SettingCard) -> Answer:

@@ -150,6 +150,7 @@ def benchmark(
     from dagengine.data.cases import strict
     from dagengine.loading import load_metrics
     from dagengine.reliability.card.build import check_labels, make_card
+    from dagengine.reliability.card.comparison import could_be_seen
     from dagengine.test_case import TestCase
 
     loaded = load_metrics(metrics)
@@ -166,6 +167,7 @@ def benchmark(
     ways = ways_of(times, orders, temperatures, seeds, paraphrases)
     asking = BenchmarkJob(loaded, cases, judges, ways, symmetry, probabilities, second_answers)
     most = asking.print_plan(max_in_flight)
+    typer.echo(could_be_seen(len(cases), times))
     if max_calls is not None:
         asking.require_calls(most, max_calls, store)
     limits = Limits(max_in_flight=max_in_flight, max_calls=max_calls)

@@ -13,7 +13,7 @@ from dagengine.errors import InputError
 from dagengine.metrics import DAGMetric
 from dagengine.metrics.dag import DAG, BinaryJudgementNode
 from dagengine.reliability.card import make_card, read_card, write_card
-from dagengine.reliability.card.comparison import between_cards
+from dagengine.reliability.card.comparison import between_cards, could_be_seen
 from dagengine.reliability.card.conditions import failures, parse, undecided, worse
 from dagengine.reliability.card.values import Contrast, JudgeCard
 from dagengine.reliability.clusters import clusters
@@ -139,6 +139,13 @@ def test_a_bound_that_no_judge_could_reach_is_no_failure_but_cannot_be_told() ->
     (line,) = undecided(perfect, [parse("kappa.low<0.95")])
     assert "n too small (40): a judge without an error would have kappa.low 0." in line
     assert undecided(perfect, [parse("kappa.low<0.6")]) == []
+
+
+def test_the_plan_says_what_so_many_cases_and_runs_could_show() -> None:
+    said = could_be_seen(100, 5)
+    # √(7.85 · 0.17 / 107.85); 7.85 · (0.17 - 0.05²) / 0.05².
+    assert "100 cases in 5 runs show a difference of two judges from about 11.1 points on" in said
+    assert "5 points: 778 cases run once or 526 run 5 times" in said
 
 
 # Cases that depend on each other.

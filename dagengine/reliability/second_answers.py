@@ -103,6 +103,8 @@ class _Asking:
                 if unit.index in values:
                     self._heard[unit.index] += 1
                     self._reached.setdefault(unit.index, values)
+            if all(self._heard[unit.index] >= _ANSWERS for unit in setting.speaking):
+                break
 
     async def answers(self) -> list[SecondAnswer]:
         """Every answer, in an order that does not depend on which came first."""

@@ -60,8 +60,8 @@ class BenchmarkJob:
         whole = None if once.asked.most is None else once.asked.most * self.runs
         second, every = self._most_second_answers(once)
         # A node has no second answers in a case where every run asked it.
-        bounds = [] if whole is None or second is None else [whole + second]
-        most = min([*bounds, *([] if every is None else [every])], default=None)
+        both = None if whole is None or second is None else whole + second
+        most = every if both is None else both if every is None else min(both, every)
         typer.echo(
             f"{self.runs} runs of this: about {once.asked.likely * self.runs:,.0f} calls, at most "
             f"{_number(most)} (calls repeated after a failure come on top)"

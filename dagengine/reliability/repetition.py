@@ -1,10 +1,10 @@
-"""Evaluations repeated: every question asked again, under conditions of one's choice.
+"""Evaluations repeated: every question is asked again, under the conditions that are given.
 
-Each condition (a repetition in one order, at one temperature, …) is a rewrite of every
-metric, and all rewrites run as one evaluation. What is repeated is everything that asks:
-also questions that do not depend on the case, such as the one for G-Eval's steps, are asked
-once per condition. Pass `evaluation_steps` to keep them fixed. Reasons that a judge would
-write about a result are left out; they come after the score.
+A condition is a repetition in one order, at one temperature and so on. Under each condition
+every metric is rewritten, and all rewritten metrics run as one evaluation. Every question is
+repeated: one that does not depend on the case, such as that for the steps of G-Eval, is asked
+once per condition (pass `evaluation_steps` to keep the steps fixed). A judge writes no reasons
+about results here, since reasons come after the score.
 """
 
 from __future__ import annotations
@@ -184,6 +184,8 @@ async def a_repeat(
         judges=judges,
         top_logprobs=top_logprobs,
     )
+    if "swapped" in orders and isinstance(test_cases, Sequence):
+        _check_symmetry(test_cases, symmetry or Symmetry())
     engine = Engine([variant.rewritten for variant in made], cast(Settings, settings))
     record = _Record(engine.plan, made, texts, second_answers)
 
@@ -193,8 +195,6 @@ async def a_repeat(
         if on_row is not None:
             on_row(row)
 
-    if "swapped" in orders and isinstance(test_cases, Sequence):
-        _check_symmetry(test_cases, symmetry or Symmetry())
     checked = engine.cases(test_cases)
     total = checked.count() if isinstance(checked, Cases) else None
     with progress_bar(total, show, lambda: engine.totals) as advance:

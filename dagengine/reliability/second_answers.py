@@ -103,6 +103,8 @@ class _Asking:
                 if unit.index in values:
                     self._heard[unit.index] += 1
                     self._reached.setdefault(unit.index, values)
+            if all(self._heard[unit.index] >= _ANSWERS for unit in setting.speaking):
+                break
 
     async def answers(self) -> list[SecondAnswer]:
         """Every answer, in an order that does not depend on which came first."""
@@ -126,8 +128,13 @@ class _Asking:
     ) -> tuple[list[SecondAnswer], dict[int, NodeValue]]:
         """A unit's next answer, and everything said in its run with that in place."""
         unit, sample = lacking
-        renewed = self._setting.replay.renewed(self._setting.plan.units[unit])
-        values = {u: said for u, said in self._reached[unit].items() if u not in renewed}
+        reached = self._reached[unit]
+        renewed = [
+            one
+            for one in self._setting.replay.renewed(self._setting.plan.units[unit])
+            if one == unit or one in reached  # what the run did not reach is not read
+        ]
+        values = {one: said for one, said in reached.items() if one not in renewed}
         found: list[SecondAnswer] = []
         for one in renewed:
             outcome = await self._ask(one, sample, values)

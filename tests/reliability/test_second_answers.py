@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from random import Random
+from typing import Any, get_args
 
 import anyio
 import pytest
+from graphs import Script, build, drawings
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
 
 from dagengine import Limits
-from dagengine.errors import UnparseableError
+from dagengine.errors import GraphError, UnparseableError
 from dagengine.judges import Noise, ScriptedJudge, SimulatedJudge
 from dagengine.metrics import DAGMetric
 from dagengine.metrics.dag import DAG, BinaryJudgementNode, CodeNode, RatingNode, TaskNode
@@ -97,9 +101,9 @@ def test_what_a_second_answer_leads_to_is_asked_twice() -> None:
 
 
 def test_second_answers_can_be_left_out_and_one_run_has_none() -> None:
-    for settings in ({"times": 3, "second_answers": False}, {"times": 1}):
+    for chosen in ({"times": 3, "second_answers": False}, {"times": 1}):
         asked, judge = asked_by(lambda node, n: "words" if node == "text" else n == 0)
-        assert not alone(repeat(CASES, [chain()], model=judge, **settings))
+        assert not alone(repeat(CASES, [chain()], model=judge, **chosen))
         assert max(n for _, n in asked) < 3
 
 
@@ -166,12 +170,12 @@ def test_an_interrupted_benchmark_asks_no_question_twice(tmp_path: Path) -> None
             raise RuntimeError("stopped")
 
     cases = [LLMTestCase(input=f"number {n}") for n in range(60)]
-    settings: dict[str, Any] = {"times": 4, "store": tmp_path / "answers.sqlite"}
+    stored: dict[str, Any] = {"times": 4, "store": tmp_path / "answers.sqlite"}
     with pytest.raises(RuntimeError, match="stopped"):
         repeat(cases, [chain()], model=Counting(), on_row=stop,
-               limits=Limits(max_in_flight=2), **settings)  # fmt: skip
+               limits=Limits(max_in_flight=2), **stored)  # fmt: skip
     before = sum(asked.values())
-    seen = repeat(cases, [chain()], model=Counting(), **settings)
+    seen = repeat(cases, [chain()], model=Counting(), **stored)
     assert 0 < before < sum(asked.values())
     assert set(asked.values()) == {1}
     assert len(alone(seen)) > 2
@@ -250,3 +254,35 @@ def test_observations_tell_which_cases_share_a_question() -> None:
     }
     assert [len(digests[node]) for node in ("a", "b", "c")] == [3, 1, 3]  # b reads equal texts
     assert digests[""] == {None}
+
+
+@settings(
+    max_examples=40,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
+)
+@given(drawings(), st.integers(0, 3))
+def test_in_random_graphs_no_node_that_was_reached_has_one_answer(
+    drawing: dict[str, Any], seed: int
+) -> None:
+    script = Script()
+    metric = DAGMetric("m", build(drawing, script), combine=drawing["combine"])
+    try:
+        replay = Counterfactual(metric)
+    except GraphError:
+        assume(False)
+        return
+    case = LLMTestCase(input="the input", context=["first", "second"])
+    judge = ScriptedJudge(lambda question: _any_answer(question, seed))
+    runs = runs_of(repeat([case], [metric], times=3, model=judge), replay)
+    for setting in runs.settings:
+        found = attribute(replay, runs.repetitions(setting), [case], runs.alone(setting))
+        assert all(count > 1 for one in found for count in one.answers.values())
+
+
+def _any_answer(question: Question[Any], seed: int) -> Any:
+    random = Random(f"{seed} {question.key}")
+    verdict = question.answer_type.model_fields.get("verdict")
+    if verdict is None:
+        return f"text {random.random()}"
+    return random.choice(get_args(verdict.annotation) or (True, False))

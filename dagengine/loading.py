@@ -45,7 +45,7 @@ def load_module(path: Path) -> ModuleType:
     return module
 
 
-def _split(target: str) -> tuple[Path, str | None]:
+def split_target(target: str) -> tuple[Path, str | None]:
     """`file.py:name` as its parts (a Windows drive letter is not a name)."""
     path, colon, name = target.rpartition(":")
     if colon and name.isidentifier() and path.endswith(".py"):
@@ -60,7 +60,7 @@ def names_a_file(target: str) -> bool:
 
 def load_metrics(target: str) -> list[BaseMetric]:
     """The metrics of `metrics.py`, or the one called `name` of `metrics.py:name`."""
-    path, name = _split(target)
+    path, name = split_target(target)
     module = load_module(path)
     if name is not None:
         found = [getattr(module, name, None)]
@@ -107,7 +107,7 @@ def load_judge(target: str | None, base_url: str | None) -> Judge:
     """The judge for `--judge`: a model's name, `provider/model`, or `file.py:object`."""
     if target is None or not names_a_file(target):
         return as_judge(target, base_url=base_url)
-    path, name = _split(target)
+    path, name = split_target(target)
     module = load_module(path)
     value = getattr(module, name or "judge", None)
     if value is None:
@@ -126,7 +126,7 @@ def load_batch_judge(model: str | None, base_url: str | None) -> Judge:
 
 def load_app(target: str, max_in_flight: int) -> App:
     """The app for `--app file.py:function` (by default the function `app`)."""
-    path, name = _split(target)
+    path, name = split_target(target)
     function = getattr(load_module(path), name or "app", None)
     if function is None:
         raise InputError(f"{path} has no {name or 'app'!r}; write {path}:FUNCTION")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
+from dagengine.cli.files import Reads
 from dagengine.cli.options import (
     BaseUrl,
     Data,
@@ -38,11 +39,14 @@ def plan(
     base_url: BaseUrl = None,
     max_in_flight: MaxInFlight = 64,
     store: Annotated[
-        Path | None, typer.Option(help="A file of answers: how many questions it answers.")
+        Path | None,
+        typer.Option(help="A file of answers: how many questions it answers."),
+        Reads(),
     ] = None,
     results: Annotated[
         Path | None,
         typer.Option(help="Rows of an earlier run: how likely each verdict is."),
+        Reads(),
     ] = None,
     items: Annotated[
         int, typer.Option(min=1, help="Assumed length of lists that a judge will write.")

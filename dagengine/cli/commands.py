@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import glob
 import importlib.metadata
 import sys
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 
@@ -25,6 +27,7 @@ from dagengine.cli.options import (
 from dagengine.cli.plan import plan
 from dagengine.cli.run import run
 from dagengine.cli.store import app as store_app
+from dagengine.cli.streams import open_streams
 from dagengine.errors import DagengineError
 
 app = Commands(
@@ -155,12 +158,27 @@ def check(
 
 
 def main() -> None:
-    """Entry point: errors of dagengine become one message, never a traceback."""
+    """Entry point: what goes wrong becomes one message and an exit code, never a traceback."""
+    open_streams()
     try:
         app()
     except DagengineError as error:
-        typer.echo(f"error: {error}", err=True)
-        sys.exit(EXIT_INPUT)
+        _fail(str(error))
     except OSError as error:
-        typer.echo(f"error: {error.filename or ''}: {error.strerror or error}", err=True)
-        sys.exit(EXIT_INPUT)
+        # Files are named where they are written; what has no name then is the output.
+        place = error.filename or ("standard output" if error.errno == errno.ENOSPC else None)
+        _fail(f"{place}: {error.strerror}" if place else str(error))
+    except SystemExit as end:
+        try:
+            sys.stdout.flush()
+        except OSError as error:
+            if error.errno != errno.EPIPE:
+                _fail(f"standard output: {error.strerror}")
+        raise end
+
+
+def _fail(message: str) -> NoReturn:
+    typer.echo(f"error: {message}", err=True)
+    with suppress(OSError):
+        sys.stdout.flush()
+    sys.exit(EXIT_INPUT)

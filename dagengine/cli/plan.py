@@ -63,7 +63,7 @@ def plan(
     """
     from dagengine.cli.plan_table import Assumptions, as_dict, print_estimate
     from dagengine.compiler.lowering import compile_metrics
-    from dagengine.data.cases import strict
+    from dagengine.data.cases import read_cases, strict
     from dagengine.data.result_rows import read_rows
     from dagengine.estimate.counting import estimate, verdicts_of
     from dagengine.loading import load_judge, load_metrics
@@ -74,6 +74,8 @@ def plan(
     model = load_judge(judge, base_url) if judge or base_url else None
     names, identities = judges_of(compiled, model)
     cases = cases_of(data, mapped, delimiter)
+    if cases.count() is None and store is not None:
+        cases = read_cases(list(cases))  # of a pipe, which can be read only once
     cases.check()
     found = estimate(
         compiled,

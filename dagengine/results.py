@@ -267,6 +267,9 @@ class EvaluationResult(Sequence[CaseResult]):
 def step_output(value: Any) -> Any:
     """A node's value as a step shows it; anybody's object, of which a step must not fail."""
     try:
-        return as_data(value)
+        shown = as_data(value)
+        if isinstance(shown, int):
+            str(shown)  # Python writes no integer of more than 4,300 digits
+        return shown
     except Exception:  # noqa: BLE001 - keys that are no text, circles, a broken __str__
         return f"<{type(value).__name__} without a text form>"

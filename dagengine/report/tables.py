@@ -93,6 +93,8 @@ def cost_line(totals: Totals) -> str:
     parts = [f"{totals.asked} questions", f"{totals.calls} judge calls"]
     if totals.cached:
         parts.append(f"{totals.cached} from the store ({totals.cached / totals.asked:.0%})")
+    if totals.damaged:
+        parts.append(f"{totals.damaged} damaged in the store and asked anew")
     if totals.shared:
         parts.append(f"{totals.shared} shared with an equal question")
     if totals.retried:

@@ -139,11 +139,15 @@ def _candidates(module: ModuleType) -> list[str]:
 
 def _classes_of(module: ModuleType) -> str:
     """A hint at classes that stand where a metric was meant."""
-    names = [
-        name
+    classes = {
+        name: value
         for name, value in vars(module).items()
         if isinstance(value, type) and issubclass(value, BaseMetric)
-        if name != value.__name__ or value.__module__ == module.__name__
+    }
+    names = [  # an import alone is no mistake
+        name
+        for name, value in classes.items()
+        if value.__module__ == module.__name__ or name != str(value.__name__)
     ]
     return f"; {names[0]} is a class, of which `{names[0]}(…)` makes a metric" if names else ""
 

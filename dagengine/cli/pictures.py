@@ -8,9 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import typer
-
 from dagengine.cli.files import named
+from dagengine.cli.streams import say
 from dagengine.errors import MissingExtraError
 from dagengine.report.render import Picture, draw
 
@@ -18,12 +17,15 @@ if TYPE_CHECKING:
     from dagengine.graph.graph import MetricSpec
     from dagengine.report.tally import Tally
 
+_LONGEST = 100  # bytes of a stem; file systems take 255 in a whole name
+
 
 def stems(metrics: Sequence[MetricSpec]) -> list[str]:
     """Parts of file names, one per metric, all different."""
     found: list[str] = []
     for metric in metrics:
         stem = re.sub(r"\W+", "-", metric.name.lower()).strip("-") or "metric"
+        stem = stem.encode()[:_LONGEST].decode(errors="ignore")
         count = next(n for n in itertools.count(1) if _numbered(stem, n) not in found)
         found.append(_numbered(stem, count))
     return found
@@ -47,6 +49,6 @@ def save(picture: Picture, path: Path) -> None:
     """Write a picture; without Graphviz its DOT text, and say how to get the picture."""
     with named(path):
         try:
-            typer.echo(f"picture: {picture.save(str(path))}")
+            say(f"picture: {picture.save(str(path))}")
         except MissingExtraError as error:
-            typer.echo(f"picture: {picture.save(str(path.with_suffix('.dot')))} ({error})")
+            say(f"picture: {picture.save(str(path.with_suffix('.dot')))} ({error})")

@@ -556,3 +556,38 @@ def test_help_says_what_each_command_does(command: tuple[str, ...], words: tuple
     assert code == 0
     for word in words:
         assert word in shown
+
+
+# -- text that a terminal would obey -----------------------------------------------------------
+
+EVIL = "a\x1b[2Jb\x9bc\u202ed\U000e0041e"
+EVIL_METRICS = METRICS.replace('"Good manners"', repr(EVIL)).replace(
+    'name="kind"', f"name={EVIL!r}"
+)
+
+
+def test_no_command_prints_control_or_bidi_characters_of_names_and_data(tmp_path: Path) -> None:
+    case = json.dumps({"name": EVIL, "input": EVIL, "actual_output": f"kind and short {EVIL}"})
+    judge = JUDGE.replace('"I looked."', repr(EVIL)).replace("(answer)", f"(answer, name={EVIL!r})")
+    folder = write(
+        tmp_path, {"metrics.py": EVIL_METRICS, "judge.py": judge, "cases.jsonl": case * 1 + "\n"}
+    )
+    for command in (
+        (*RUN, "--store", "answers.db", "--results", "a\x1b[2Jb.jsonl"),
+        ("check", "metrics.py", "--data", "cases.jsonl"),
+        ("check", "a\x1b[2J\u202e.py"),
+        RUN_PLAN,
+        (*RUN_PLAN, "--json"),
+        ("render", "metrics.py", "--out", "a\x1b[2Jb.mmd"),
+        ("store", "show", "answers.db", "--limit", "9"),
+        ("benchmark", *RUN[1:], "--times", "2"),
+        ("run", "metrics.py", "--data", "a\x1b[2J\u202e.jsonl"),
+    ):
+        done = dagengine(folder, *command)
+        printed = done.stdout + done.stderr
+        assert "Traceback" not in printed, printed
+        assert not set("\x1b\x9b\u202e\U000e0041") & set(printed), (command, printed)
+        assert printed
+
+
+RUN_PLAN = ("plan", *RUN[1:])

@@ -148,15 +148,13 @@ def _paraphrases(path: Path) -> dict[str, dict[str, str]]:
     """Other words for nodes, by name and by the title of the node."""
     from pydantic import TypeAdapter, ValidationError
 
-    from dagengine.prompts.parsing import complaint
-
     try:
         return TypeAdapter(dict[str, dict[str, str]]).validate_json(path.read_bytes())
     except OSError as error:
         raise InputError(f"--paraphrases {path}: {error.strerror}") from None
     except ValidationError as error:
         raise InputError(
-            f"--paraphrases {path}: {complaint(error)}; it has to be JSON such as "
+            f"--paraphrases {path}: {error.errors()[0]['msg']}; it has to be JSON such as "
             '{"short": {"name of a node": "other words"}}'
         ) from None
 

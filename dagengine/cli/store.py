@@ -14,6 +14,7 @@ import typer
 from dagengine.cli.command import Commands
 from dagengine.cli.files import Reads, Writes, named
 from dagengine.cli.streams import say, shown
+from dagengine.errors import InputError
 
 if TYPE_CHECKING:
     from dagengine.store.maintenance import Group, Selection, StoredAnswer
@@ -115,7 +116,10 @@ def prune(
 def _selection(judge: str | None, node: str | None, days: float | None) -> Selection:
     from dagengine.store.maintenance import Selection
 
-    before = None if days is None else datetime.now(UTC) - timedelta(days=days)
+    try:
+        before = None if days is None else datetime.now(UTC) - timedelta(days=days)
+    except (OverflowError, ValueError):
+        raise InputError(f"--older-than is a number of days, and {days:g} are too many") from None
     return Selection(judge, node, before)
 
 
@@ -137,8 +141,10 @@ def export(
             sys.stdout.buffer.writelines(lines)
             sys.stdout.buffer.flush()
             return
-        with named(out), out.open("wb") as file:
-            file.writelines(lines)
+        with named(out):
+            out.parent.mkdir(parents=True, exist_ok=True)
+            with out.open("wb") as file:
+                file.writelines(lines)
     say(f"written: {out}")
 
 

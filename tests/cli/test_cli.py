@@ -558,6 +558,63 @@ def test_help_says_what_each_command_does(command: tuple[str, ...], words: tuple
         assert word in shown
 
 
+# -- lists of metrics, and the judge without a model --------------------------------------------
+
+LISTS = (
+    METRICS
+    + """
+from dagengine.metrics import ExactMatchMetric
+
+both = [metric, ExactMatchMetric()]
+none = []
+mixed = [metric, kind]
+"""
+)
+
+
+@pytest.mark.parametrize(
+    "command", ["check {}", "plan {} --data cases.jsonl", "render {}", RUN_LIST := "run {}"]
+)
+def test_a_list_of_metrics_is_named_like_a_metric(tmp_path: Path, command: str) -> None:
+    folder = write(tmp_path, {**FILES, "metrics.py": LISTS.replace("mixed", "_ = None\nrest")})
+    (folder / "metrics.py").write_text(
+        (folder / "metrics.py").read_text().replace("rest = [metric, kind]", "")
+    )
+    options = (*RUN[2:],) if command == RUN_LIST else ()
+    for target in ("metrics.py:both", "metrics.py"):
+        done = dagengine(folder, *command.format(target).split(), *options)
+        assert done.returncode in (0, 3), done.stderr
+        assert "Exact Match" in done.stdout or len(list(folder.glob("tree-*.svg"))) == 2
+
+
+@pytest.mark.parametrize(
+    ("target", "says"),
+    [
+        ("lists.py:none", "the list none is empty"),
+        ("lists.py:mixed", "<BinaryJudgementNode 'kind'> is neither a metric nor a DAG"),
+        ("classes.py", "metric is a class, of which `metric(…)` makes a metric"),
+        ("classes.py:metric", "ExactMatchMetric is a class"),
+    ],
+)
+def test_what_is_no_metric_is_a_sentence(tmp_path: Path, target: str, says: str) -> None:
+    classes = "from dagengine.metrics import ExactMatchMetric\n\nmetric = ExactMatchMetric\n"
+    folder = write(tmp_path, {"lists.py": LISTS, "classes.py": classes})
+    done = dagengine(folder, "check", target)
+    assert done.returncode == 2
+    assert says in done.stderr
+
+
+def test_the_lexical_judge_is_refused_where_words_are_no_answer(tmp_path: Path) -> None:
+    relevancy = "from dagengine.metrics import AnswerRelevancyMetric\nm = AnswerRelevancyMetric()\n"
+    folder = write(tmp_path, {**FILES, "relevancy.py": relevancy})
+    lexical = ("--data", "cases.jsonl", "--judge", "lexical")
+    done = dagengine(folder, "run", "relevancy.py", *lexical)
+    assert done.returncode == 0, done.stderr
+    refused = dagengine(folder, "run", "metrics.py", *lexical)
+    assert refused.returncode == 2
+    assert "node 'kind': it asks for a binary judgement" in refused.stderr
+
+
 # -- text that a terminal would obey -----------------------------------------------------------
 
 EVIL = "a\x1b[2Jb\x9bc\u202ed\U000e0041e"

@@ -9,7 +9,7 @@ byte, and every answer that reached the store has to be the last one to its ques
 with 1 when it is not so.
 
 Answers are given in vain when a run is killed before they are in the store: those to calls
-under way, and those on their way to the file. With `--processes 2` two runs of the same cases
+under way, which each count until their answer is in the file. With `--processes 2` two runs of the same cases
 share the store, and both are killed. What one has under way the other asks, too: they agree on
 the results, but share little work. Give each its own part of the cases for that.
 """

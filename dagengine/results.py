@@ -12,10 +12,14 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from dagengine.errors import InputError, did_you_mean
 from dagengine.prompts.evidence import as_data
 from dagengine.question import NO_USAGE, Origin, Usage
 
 Verdict = str | bool
+
+_REASON = 200  # characters of a failure in a `repr`
+_LISTED = 5  # metrics in the `repr` of a row
 
 
 class OutcomeKind(StrEnum):
@@ -33,17 +37,43 @@ class OutcomeKind(StrEnum):
     CODE_ERROR = "code_error"
 
 
+# Characters of a message, and of the raw answer beside it, that a result keeps.
+LONGEST = 10_000
+
+
+def shortened(text: str) -> str:
+    """At most `LONGEST` characters of a text; where it is cut, how many there were."""
+    if len(text) <= LONGEST:
+        return text
+    note = f"… ({len(text):,} characters in all)"
+    return text[: LONGEST - len(note)] + note
+
+
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Why there is no score: the kind, where it happened, and what to do about it."""
+    """Why there is no score: the kind, where it happened, and what to do about it.
+
+    `raw` is what the judge wrote, where that could not be used. Texts of more than 10,000
+    characters are shortened and end with their length.
+    """
 
     kind: OutcomeKind
     node: str
     message: str
     raw: str | None = None
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "message", shortened(self.message))
+        if self.raw is not None:
+            object.__setattr__(self, "raw", shortened(self.raw))
+
     def __str__(self) -> str:
         return f"{self.kind} at {self.node}: {self.message}"
+
+    @property
+    def may_pass(self) -> bool:
+        """Whether the same question may get an answer at another time."""
+        return self.kind in (OutcomeKind.PROVIDER_ERROR, OutcomeKind.TIMEOUT)
 
     @classmethod
     def missing_field(cls, paths: Iterable[str], node: str) -> Failure:
@@ -54,7 +84,7 @@ class Failure:
 
     @classmethod
     def of_code(cls, error: BaseException, node: str) -> Failure:
-        """An exception of somebody's code: what, and where."""
+        """An exception of the caller's code: what, and where."""
         frames = traceback.extract_tb(error.__traceback__)
         place = f" ({Path(frames[-1].filename).name} line {frames[-1].lineno})" if frames else ""
         return cls(OutcomeKind.CODE_ERROR, node, f"{type(error).__name__}: {error}{place}")
@@ -134,6 +164,16 @@ class MetricResult:
     path: tuple[tuple[str, Verdict], ...] = ()
     steps: tuple[Step, ...] = ()
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {_quoted(self.metric)}: {self._said()}>"
+
+    def _said(self) -> str:
+        """The score, and whether that passes; or why there is none."""
+        if self.failure is not None:
+            return _quoted(str(self.failure), _REASON)
+        passed = {True: ", passed", False: ", not passed", None: ""}[self.success]
+        return "no score" if self.score is None else f"score {self.score:.4g}{passed}"
+
     @property
     def outcome(self) -> OutcomeKind:
         """`ok`, or the kind of failure."""
@@ -168,6 +208,12 @@ class CaseResult:
     index: int
     case: str
     metrics: tuple[MetricResult, ...]
+
+    def __repr__(self) -> str:
+        said = [f"{_quoted(metric.metric)} {metric._said()}" for metric in self.metrics]
+        more = [f"{len(said) - _LISTED} more"] if len(said) > _LISTED else []
+        what = "; ".join([*said[:_LISTED], *more]) or "no metric"
+        return f"<{type(self).__name__} {self.index} {_quoted(self.case)}: {what}>"
 
     @property
     def success(self) -> bool:
@@ -205,7 +251,8 @@ class Totals:
     """Sums over the ledger of one run.
 
     `asked` counts questions, `shared` those of them answered by an equal one, `cached` those
-    answered by a store, `calls` the attempts made, `retried` the attempts after a first one.
+    answered by a store, `calls` the attempts made, `retried` the attempts after a first one,
+    `damaged` the stored answers that could not be read any more and were asked for anew.
     `cost` is in US dollars by the known prices (see `dagengine.gateway.prices`), None when a judge
     without one was asked. `in_flight` are the calls under way (0 when a run is over).
     """
@@ -219,6 +266,7 @@ class Totals:
     cached: int = 0
     cost: float | None = None
     in_flight: int = 0
+    damaged: int = 0
 
     def __add__(self, other: Totals) -> Totals:
         """The sums over both ledgers."""
@@ -233,6 +281,7 @@ class Totals:
             cached=self.cached + other.cached,
             cost=None if unpriced else (self.cost or 0.0) + (other.cost or 0.0),
             in_flight=self.in_flight + other.in_flight,
+            damaged=self.damaged + other.damaged,
         )
 
 
@@ -242,6 +291,14 @@ class EvaluationResult(Sequence[CaseResult]):
 
     rows: tuple[CaseResult, ...]
     totals: Totals = field(default_factory=Totals)
+
+    def __repr__(self) -> str:
+        passed = sum(row.success for row in self.rows)
+        unscored = sum(any(metric.failure for metric in row.metrics) for row in self.rows)
+        failed = f", {unscored} without a score" if unscored else ""
+        asked = f"{self.totals.asked} questions, {self.totals.calls} judge calls"
+        counts = f"{len(self.rows)} cases, {passed} passed{failed}; {asked}"
+        return f"<{type(self).__name__}: {counts}>"
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -258,15 +315,30 @@ class EvaluationResult(Sequence[CaseResult]):
         return bool(self.rows) and all(row.success for row in self.rows)
 
     def scores(self, metric: str) -> list[float | None]:
-        """The scores of one metric in data set order; None where there is none."""
-        return [
+        """The scores of one metric in data set order; None where there is none.
+
+        Raises InputError when the run had no metric of that name.
+        """
+        found = [
             result.score for row in self.rows for result in row.metrics if result.metric == metric
         ]
+        if self.rows and not found:
+            names = dict.fromkeys(result.metric for row in self.rows for result in row.metrics)
+            hint = did_you_mean(metric, names) or f"it had {', '.join(map(repr, names)) or 'none'}"
+            raise InputError(f"the run had no metric {metric!r:.80}; {hint}")
+        return found
+
+
+def _quoted(text: str, longest: int = 60) -> str:
+    return repr(text if len(text) <= longest else f"{text[: longest - 1]}…")
 
 
 def step_output(value: Any) -> Any:
-    """A node's value as a step shows it; anybody's object, of which a step must not fail."""
+    """A node's value as a step shows it; any object, and a step must not fail of it."""
     try:
-        return as_data(value)
+        shown = as_data(value)
+        if isinstance(shown, int):
+            str(shown)  # Python writes no integer of more than 4,300 digits
+        return shown
     except Exception:  # noqa: BLE001 - keys that are no text, circles, a broken __str__
         return f"<{type(value).__name__} without a text form>"

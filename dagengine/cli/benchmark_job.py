@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from dagengine.cli.options import EXIT_INTERRUPTED
+from dagengine.cli.options import EXIT_INTERRUPTED, go_on
 from dagengine.cli.plan import LATENCY, judges_of
+from dagengine.cli.streams import say
 from dagengine.errors import InputError
 
 if TYPE_CHECKING:
@@ -62,12 +63,12 @@ class BenchmarkJob:
         # A node has no second answers in a case where every run asked it.
         both = None if whole is None or second is None else whole + second
         most = every if both is None else both if every is None else min(both, every)
-        typer.echo(
+        say(
             f"{self.runs} runs of this: about {once.asked.likely * self.runs:,.0f} calls, at most "
             f"{_number(most)} (calls repeated after a failure come on top)"
         )
         if second != 0:
-            typer.echo(
+            say(
                 f"at most {_number(second)} of these are second answers of nodes that a case "
                 "reaches once only (--no-second-answers leaves them out)"
             )
@@ -122,12 +123,8 @@ class BenchmarkJob:
         try:
             return self.observations(store=store, show=True, on_row=count, **settings)
         except KeyboardInterrupt:
-            how = (
-                "with --store FILE the next run would not ask again what was answered"
-                if store is None
-                else f"run the same command to go on: what was answered is in {store}"
-            )
-            typer.echo(f"interrupted after {done} of {len(self.cases)} cases; {how}", err=True)
+            what = f"interrupted after {done} of {len(self.cases)} cases"
+            say(f"{what}; {go_on(store)}", err=True)
             raise typer.Exit(EXIT_INTERRUPTED) from None
 
     def observations(self, **settings: Any) -> Observations:
@@ -186,15 +183,13 @@ def _paraphrases(path: Path) -> dict[str, dict[str, str]]:
     """Other words for nodes, by name and by the title of the node."""
     from pydantic import TypeAdapter, ValidationError
 
-    from dagengine.prompts.parsing import complaint
-
     try:
         return TypeAdapter(dict[str, dict[str, str]]).validate_json(path.read_bytes())
     except OSError as error:
         raise InputError(f"--paraphrases {path}: {error.strerror}") from None
     except ValidationError as error:
         raise InputError(
-            f"--paraphrases {path}: {complaint(error)}; it has to be JSON such as "
+            f"--paraphrases {path}: {error.errors()[0]['msg']}; it has to be JSON such as "
             '{"short": {"name of a node": "other words"}}'
         ) from None
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
+from dagengine.cli.files import Reads
 from dagengine.cli.options import (
     BaseUrl,
     Data,
@@ -21,6 +22,7 @@ from dagengine.cli.options import (
     cases_of,
     prices,
 )
+from dagengine.cli.streams import shown
 
 if TYPE_CHECKING:
     from dagengine.compiler.plan import Plan
@@ -38,11 +40,14 @@ def plan(
     base_url: BaseUrl = None,
     max_in_flight: MaxInFlight = 64,
     store: Annotated[
-        Path | None, typer.Option(help="A file of answers: how many questions it answers.")
+        Path | None,
+        typer.Option(help="A file of answers: how many questions it answers."),
+        Reads(),
     ] = None,
     results: Annotated[
         Path | None,
         typer.Option(help="Rows of an earlier run: how likely each verdict is."),
+        Reads(),
     ] = None,
     items: Annotated[
         int, typer.Option(min=1, help="Assumed length of lists that a judge will write.")
@@ -59,7 +64,7 @@ def plan(
     """
     from dagengine.cli.plan_table import Assumptions, as_dict, print_estimate
     from dagengine.compiler.lowering import compile_metrics
-    from dagengine.data.cases import strict
+    from dagengine.data.cases import read_cases, strict
     from dagengine.data.result_rows import read_rows
     from dagengine.estimate.counting import estimate, verdicts_of
     from dagengine.loading import load_judge, load_metrics
@@ -70,6 +75,8 @@ def plan(
     model = load_judge(judge, base_url) if judge or base_url else None
     names, identities = judges_of(compiled, model)
     cases = cases_of(data, mapped, delimiter)
+    if cases.count() is None and store is not None:
+        cases = read_cases(list(cases))  # of a pipe, which can be read only once
     cases.check()
     found = estimate(
         compiled,
@@ -83,7 +90,9 @@ def plan(
         None if store is None else _answered(loaded, cases, model, store),
     )  # fmt: skip
     if as_json:
-        typer.echo(json.dumps(as_dict(found, budget), ensure_ascii=False, indent=2))
+        text = json.dumps(as_dict(found, budget), ensure_ascii=False, indent=2)
+        hidden = shown(text) != text  # then every character outside ASCII becomes an escape
+        typer.echo(json.dumps(json.loads(text), indent=2) if hidden else text)
     else:
         print_estimate(found, budget)
 
@@ -99,7 +108,7 @@ def _answered(metrics: Sequence[Any], cases: Cases, model: Any, path: Path) -> i
 
 
 def judges_of(compiled: Plan, model: Any) -> tuple[list[str], list[str]]:
-    """What people call the judges, and what tells them apart, in the order of the plan."""
+    """The names and the identities of the judges, in the order of the plan."""
     from dagengine.judges import as_judge
 
     judges = [as_judge(model if own is None else own) for own in compiled.models]

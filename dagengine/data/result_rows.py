@@ -5,13 +5,15 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Protocol
 
 from pydantic import TypeAdapter, ValidationError
 
 from dagengine.data.parquet import ParquetWriter, parquet_rows
-from dagengine.data.records import table_of
+from dagengine.data.records import filled_lines
+from dagengine.data.strict_json import FlawError
 from dagengine.errors import InputError
 from dagengine.results import CaseResult
 
@@ -63,27 +65,51 @@ class RowWriter:
 
     def __exit__(self, *_: object) -> None:
         if self._writer is not None:
-            self._writer.close()
+            with self._named():
+                self._writer.close()
 
     def add(self, row: CaseResult) -> None:
-        """Write one row."""
-        if self._writer is None:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            self._writer = _WRITERS[self.path.suffix](self.path)
-        self._writer.write(row.as_dict())
+        """Write one row; raises InputError naming the file when it cannot be written."""
+        with self._named():
+            if self._writer is None:
+                self.path.parent.mkdir(parents=True, exist_ok=True)
+                self._writer = _WRITERS[self.path.suffix](self.path)
+            self._writer.write(row.as_dict())
         self.count += 1
+
+    @contextmanager
+    def _named(self) -> Iterator[None]:
+        """The system's errors with the name of the file, which they lack for a full disk."""
+        try:
+            yield
+        except OSError as error:
+            raise InputError(
+                f"cannot write to the results {self.path}: {error.strerror or error}; "
+                f"{self.count} rows were written before"
+            ) from error
 
 
 class _Lines:
     """One JSON object per case."""
 
     def __init__(self, path: Path) -> None:
-        # A lone surrogate comes out as the JSON escape it needs to be.
-        self._file = path.open("w", encoding="utf-8", errors="backslashreplace")
+        self._file = path.open("wb", buffering=0)
+        self._complete = 0  # bytes of whole rows
 
     def write(self, row: dict[str, Any]) -> None:
-        self._file.write(_JSON.encode(row) + "\n")
-        self._file.flush()
+        # A lone surrogate comes out as the JSON escape it needs to be.
+        line = f"{_JSON.encode(row)}\n".encode(errors="backslashreplace")
+        try:
+            self._write_all(memoryview(line))
+        except OSError:
+            with suppress(OSError):  # a pipe keeps what it was given
+                self._file.truncate(self._complete)
+            raise
+        self._complete += len(line)
+
+    def _write_all(self, rest: memoryview) -> None:
+        while rest:  # the system may take less than it is given
+            rest = rest[self._file.write(rest) :]
 
     def close(self) -> None:
         self._file.close()
@@ -130,16 +156,29 @@ def read_rows(path: str | Path) -> Iterator[CaseResult]:
 
 
 def _lines(path: Path) -> Iterator[tuple[str, Any]]:
-    for record in table_of(path).read():
-        if record.problem is not None:
-            raise InputError(f"{record.place}: {record.problem}")
-        yield record.place, record.value
+    _require_file(path)
+    for place, line in filled_lines(path):
+        try:
+            yield place, json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise InputError(f"{place}: no result of a run (not JSON: {error})") from None
+
+
+def _require_file(path: Path) -> None:
+    if not path.is_file():
+        raise InputError(f"there is no file {path}")
 
 
 def _parquet(path: Path) -> Iterator[tuple[str, Any]]:
     """Rows put together again: the results of one case stand next to each other."""
-    if not path.is_file():
-        raise InputError(f"there is no file {path}")
-    for index, group in itertools.groupby(parquet_rows(path), lambda row: row.get("index")):
+    _require_file(path)
+    rows = map(_readable, parquet_rows(path))
+    for index, group in itertools.groupby(rows, lambda row: row.get("index")):
         metrics = [row | {n: json.loads(row[n]) for n in _NESTED if row.get(n)} for row in group]
         yield f"{path} case {index}", {**metrics[0], "metrics": metrics}
+
+
+def _readable(row: dict[str, Any] | FlawError) -> dict[str, Any]:
+    if isinstance(row, FlawError):
+        raise InputError(f"no result of a run: {row}")
+    return row

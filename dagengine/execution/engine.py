@@ -83,6 +83,14 @@ class Engine:
         """What was asked and used so far."""
         return self._gateway.totals
 
+    @property
+    def asked_judges(self) -> list[Judge]:
+        """The judges that the run may call, which are none in a replay."""
+        if self._store is not None and self._store.replay:
+            return []
+        asked = {judge for unit in self.plan.units if unit.node.asks for judge in unit.judges}
+        return [self._judges[index] for index in sorted(asked)]
+
     @asynccontextmanager
     async def open(self) -> AsyncIterator[None]:
         """Open the store and the judges' sessions.
@@ -90,10 +98,7 @@ class Engine:
         Raises InputError, also later, when the store fails, JudgeSetupError when a judge
         cannot work at all.
         """
-        store = self._store
-        asking = [unit for unit in self.plan.units if unit.node.asks]
-        asked = sorted({judge for unit in asking for judge in unit.judges})
-        needed = [] if store and store.replay else [self._judges[index] for index in asked]
+        store, needed = self._store, self.asked_judges
         try:
             async with store.open() if store else nullcontext() as stored, open_judges(needed):
                 self._gateway = Gateway(self._limits, self._sink, stored, self._spans)
@@ -195,10 +200,12 @@ def check_judges(plan: Plan, judges: Sequence[Judge]) -> None:
         parser = getattr(unit.node, "parser", None)
         for judge in (judges[index] for index in unit.judges):
             able = judge.capabilities.text if parser is not None else judge.capabilities.schema
-            if not unit.node.asks or able:
+            refuses = getattr(judge, "refuses", None)
+            reason = refuses(unit.node) if unit.node.asks and able and refuses else None
+            if not unit.node.asks or (able and reason is None):
                 continue
             what = "plain text for its parser" if parser is not None else "a structured answer"
-            message = f"it needs {what}, which {judge.identity} cannot give"
+            message = reason or f"it needs {what}, which {judge.identity} cannot give"
             hint = "use another judge for this metric, or change the node"
             problems.append(Problem("judge-capability", f"node {unit.name!r}", message, hint))
     if problems:

@@ -14,6 +14,7 @@ from anyio.from_thread import start_blocking_portal
 from dagengine.compiler.plan import Plan
 from dagengine.data.cases import AsyncCases, Cases
 from dagengine.errors import InputError
+from dagengine.execution.cluster import Cluster, Workers, cluster_of
 from dagengine.execution.engine import Engine, Settings, Source
 from dagengine.execution.interrupts import has_signals, interruptible
 from dagengine.gateway.limits import DEFAULT_LIMITS, Limits
@@ -21,6 +22,7 @@ from dagengine.graph.graph import Metric
 from dagengine.report.progress import progress_bar
 from dagengine.report.tables import print_table
 from dagengine.report.tally import Tally
+from dagengine.report.terminal import plain
 from dagengine.results import CaseResult, EvaluationResult, Totals
 from dagengine.test_case import TestCase, case_label, read_field
 
@@ -60,6 +62,8 @@ async def stream(
     test_cases: Source,
     metrics: Sequence[Metric],
     on_row: Callable[[CaseResult], None],
+    *,
+    cluster: Workers | str | None = None,
     **settings: Unpack[Settings],
 ) -> Totals:
     """Run metrics over cases and hand out every row, in data set order.
@@ -68,6 +72,10 @@ async def stream(
     should be an async iterator, so that earlier cases are judged meanwhile. `settings` are
     those of `Settings`: `model`, `app`, `limits`, `store`, `on_attempt`, `tracer`.
 
+    `cluster` has the workers of Dask judge: `"local"`, the address of a scheduler, or a
+    `Workers`. Metrics and settings are sent to them; what cannot be sent is an InputError
+    before anything is asked.
+
     Rows are not kept, and memory is bounded by what is in flight. Raises GraphError or
     InputError before the first call, InputError later when the store fails, JudgeSetupError
     when a judge cannot work at all. A case never raises: an invalid row among the first ones
@@ -75,13 +83,20 @@ async def stream(
     fails half-way, what came before is finished and handed out, and then InputError names
     the row.
     """
-    engine = Engine(metrics, settings)
+    engine = _engine(metrics, settings, cluster)
     await _run(engine, engine.cases(test_cases), on_row)
     return engine.totals
 
 
+def _engine(
+    metrics: Sequence[Metric], settings: Settings, cluster: Workers | str | None
+) -> Engine | Cluster:
+    """What judges the cases: this process, or the workers of a cluster."""
+    return Engine(metrics, settings) if cluster is None else cluster_of(metrics, settings, cluster)
+
+
 async def _run(
-    engine: Engine, cases: Cases | AsyncCases, on_row: Callable[[CaseResult], None]
+    engine: Engine | Cluster, cases: Cases | AsyncCases, on_row: Callable[[CaseResult], None]
 ) -> None:
     async with engine.open():
         await engine.run(cases, on_row)
@@ -93,6 +108,7 @@ async def a_evaluate(
     *,
     show: bool = True,
     on_row: Callable[[CaseResult], None] | None = None,
+    cluster: Workers | str | None = None,
     **settings: Unpack[Settings],
 ) -> EvaluationResult:
     """Run metrics over cases; one row per case, in order, whatever happened to the others.
@@ -102,7 +118,7 @@ async def a_evaluate(
     arguments and for what is raised. Metrics are left untouched.
     """
     rows: list[CaseResult] = []
-    engine = Engine(metrics, settings)
+    engine = _engine(metrics, settings, cluster)
     cases = engine.cases(test_cases)
     total = cases.count() if show and isinstance(cases, Cases) else None
     with progress_bar(total, show, lambda: engine.totals) as advance:
@@ -125,10 +141,15 @@ def evaluate(
     *,
     show: bool = True,
     on_row: Callable[[CaseResult], None] | None = None,
+    cluster: Workers | str | None = None,
     **settings: Unpack[Settings],
 ) -> EvaluationResult:
     """`a_evaluate` for callers without an event loop (it works inside one, too)."""
-    return sync(lambda: a_evaluate(test_cases, metrics, show=show, on_row=on_row, **settings))
+    return sync(
+        lambda: a_evaluate(
+            test_cases, metrics, show=show, on_row=on_row, cluster=cluster, **settings
+        )
+    )
 
 
 def assert_test(
@@ -155,7 +176,7 @@ def assert_test(
             for m in failed
         ]
         names = ", ".join(m.metric for m in failed)
-        raise AssertionError(f"{row.case} failed {names}\n" + "\n".join(lines))
+        raise AssertionError(plain(f"{row.case} failed {names}\n" + "\n".join(lines)))
 
 
 def on_test_run_end(function: Callable[[], Any]) -> Callable[[], Any]:

@@ -29,10 +29,12 @@ from dagengine.reliability.card.words import (
     understood,
     visible,
 )
+from dagengine.report.terminal import plain
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
     from rich.table import Table
+    from rich.text import Text
 
 
 def print_card(card: JudgeCard, console: Console | None = None) -> None:
@@ -41,45 +43,48 @@ def print_card(card: JudgeCard, console: Console | None = None) -> None:
     from rich.text import Text
 
     out = console or Console()
-    out.print(Text(f"{judges_of(card)}: {headline(card)}"))
+    out.print(_text(f"{judges_of(card)}: {headline(card)}"))
     for metric, under in every_setting(card):
-        out.print(Text(f"\n{place(card, metric, under)}", style="bold"))
+        out.print(_text(f"\n{place(card, metric, under)}", style="bold"))
         for question, answer in zip(QUESTIONS, answers(under), strict=True):
             style = "yellow" if answer.weak else ""
-            out.print(Text.assemble((f"{question} ", "bold"), (str(answer), style)))
+            out.print(Text.assemble((f"{question} ", "bold"), (plain(str(answer)), style)))
     for metric, under in every_setting(card):
-        out.print(Text(f"\nFigures of {place(card, metric, under)}", style="bold"))
+        out.print(_text(f"\nFigures of {place(card, metric, under)}", style="bold"))
         out.print(*_figures(under), sep="\n")
     for metric in card.metrics:
         out.print(*_together(metric), sep="\n")
 
 
-def _figures(under: SettingCard) -> Iterator[RenderableType]:
+def _text(text: str, style: str = "") -> Text:
+    """Text without characters that a terminal would obey."""
     from rich.text import Text
 
+    return Text(plain(text), style=style)
+
+
+def _figures(under: SettingCard) -> Iterator[RenderableType]:
     yield _measures(under.again)
     if under.nodes:
         yield _nodes(under)
     if under.people:
         yield _measures(under.people)
-    yield from (Text(corrected_said(one)) for one in under.corrected)
+    yield from (_text(corrected_said(one)) for one in under.corrected)
     if under.more:
-        yield Text("More measures", style="bold")
+        yield _text("More measures", style="bold")
         yield _measures(under.more)
-    yield from (Text(note, style="dim") for note in under.notes)
+    yield from (_text(note, style="dim") for note in under.notes)
 
 
 def _together(metric: MetricCard) -> Iterator[RenderableType]:
-    from rich.text import Text
-
     if metric.across:
-        yield Text(f"{metric.metric}: settings together", style="bold")
+        yield _text(f"{metric.metric}: settings together", style="bold")
         yield _measures(metric.across)
     if metric.between:
-        yield Text(f"{metric.metric}: settings against each other", style="bold")
+        yield _text(f"{metric.metric}: settings against each other", style="bold")
         yield _contrasts(metric.between)
     if metric.labels:
-        yield Text(understood(metric), style="dim")
+        yield _text(understood(metric), style="dim")
 
 
 def print_contrasts(found: Sequence[Contrast], console: Console | None = None) -> None:
@@ -90,13 +95,11 @@ def print_contrasts(found: Sequence[Contrast], console: Console | None = None) -
 
 
 def _contrasts(found: Sequence[Contrast]) -> Table:
-    from rich.text import Text
-
     table = _grid("measure", "from", "to", "difference", "would be seen from")
     for one in found:
         name = title(one.difference)
         table.add_row(
-            Text(name), Text(one.one), Text(one.other), Text(difference(one)), visible(one)
+            _text(name), _text(one.one), _text(one.other), _text(difference(one)), visible(one)
         )
     return table
 
@@ -112,23 +115,19 @@ def _grid(*columns: str) -> Table:
 
 
 def _measures(measures: Sequence[Figure]) -> Table:
-    from rich.text import Text
-
     table = _grid("measure", "value", "95 % interval", "n")
     for one in measures:
         bounds = f"undefined: {one.note}" if one.value is None else interval(one)
         about = f" ({one.level})" if one.name in PER_LABEL else ""
-        table.add_row(title(one) + about, number(one), Text(bounds), str(one.items))
+        table.add_row(_text(title(one) + about), number(one), _text(bounds), str(one.items))
     return table
 
 
 def _nodes(under: SettingCard) -> Table:
-    from rich.text import Text
-
     table = _grid("node", "of the noise", "95 % interval", "flips", "a flip moves", "votes")
     for node in under.nodes:
         table.add_row(
-            Text(node.node), number(node.share), interval(node.share), number(node.flip_rate),
+            _text(node.node), number(node.share), interval(node.share), number(node.flip_rate),
             number(node.effect), node_votes(node),
         )  # fmt: skip
     return table

@@ -188,8 +188,10 @@ def _paraphrases(path: Path) -> dict[str, dict[str, str]]:
     except OSError as error:
         raise InputError(f"--paraphrases {path}: {error.strerror}") from None
     except ValidationError as error:
+        first = error.errors()[0]
+        where = "".join(f"{step}: " for step in first["loc"])
         raise InputError(
-            f"--paraphrases {path}: {error.errors()[0]['msg']}; it has to be JSON such as "
+            f"--paraphrases {path}: {where}{first['msg']}; it has to be JSON such as "
             '{"short": {"name of a node": "other words"}}'
         ) from None
 

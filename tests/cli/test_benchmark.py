@@ -300,3 +300,50 @@ def test_stated_probabilities_are_on_the_card_when_they_are_asked_for(folder: Pa
         (metric,) = metric["settings"]
         assert len(metric["calibration"]) == plots
         assert ("repeat-brier" in {one["name"] for one in metric["more"]}) == bool(plots)
+
+
+def test_one_run_of_each_case_gives_a_card_of_what_one_run_can_tell(folder: Path) -> None:
+    done = benchmark(*MINE, "--times", "1", "--labels", "additional_metadata.good")
+    assert done.exit_code == 0, done.output
+    output = " ".join(done.output.split())
+    assert "Would I get this score again? Not known: every case ran once" in output
+    assert "Does the judge agree with people? In 50.0 %" in output
+    assert "8 cases in 1 run show a difference of two judges from about" in output
+
+
+def test_labels_come_from_a_file_and_no_question_is_asked_for_labels_that_cannot_come_out(
+    folder: Path,
+) -> None:
+    rows = "".join(f"case {n},{'Y' if n % 2 else 'N'}\n" for n in range(8))
+    (folder / "labels.csv").write_text(f"case,label\n{rows}")
+    done = benchmark(*MINE, "--times", "1", "--labels", "labels.csv")
+    assert done.exit_code == 0, done.output
+    (metric,) = json.loads((folder / "benchmark/card.json").read_text())["metrics"]
+    assert {one["label"]: one["means"] for one in metric["labels"]} == {"Y": "pass", "N": "fail"}
+    (folder / "asked").unlink()
+    (folder / "labels.csv").write_text("case,label\n0,splendid\n")
+    refused = benchmark(*MINE, "--labels", "labels.csv")
+    assert "there are 'splendid', but it ends with pass or fail" in str(refused.exception)
+    assert not (folder / "asked").exists()
+
+
+def test_a_worse_card_fails_a_comparison_when_it_is_no_chance(folder: Path) -> None:
+    wrong = "other = ScriptedJudge(lambda question: False)\nother.identity = 'no'\n"
+    (folder / "no.py").write_text(f"from dagengine.judges import ScriptedJudge\n{wrong}")
+    (folder / "cases.jsonl").write_text(CASES.replace("false", "true"))
+    labels = ("--times", "2", "--labels", "additional_metadata.good")
+    benchmark(*MINE[:-1], "judge.py:other", *labels, "--out", "one")
+    benchmark(*MINE[:-1], "no.py:other", *labels, "--out", "two")
+    cards = ("one/card.json", "two/card.json")
+    done = benchmark("--compare", *cards, "--fail-if", "accuracy<0")
+    assert done.exit_code == 1, done.output
+    assert "fails: accuracy<0: manners: accuracy of the majority of runs -100.0 %" in done.output
+    assert benchmark("--compare", *cards[::-1], "--fail-if", "accuracy<0").exit_code == 0
+
+
+def test_cases_of_one_document_are_grouped(folder: Path) -> None:
+    done = benchmark(*MINE, "--times", "2", "--groups", "additional_metadata.good")
+    assert done.exit_code == 0, done.output
+    card = json.loads((folder / "benchmark/card.json").read_text())
+    assert {one["group"] for one in card["cases"]} == {"group of case 0", "group of case 4"}
+    assert "no case has a value" in str(benchmark(*MINE, "--groups", "tags").exception)

@@ -96,6 +96,10 @@ class _Judged:
         """The groups where some hold several cases; None where cases are independent."""
         return self.groups if len(set(self.groups)) < len(self.groups) else None
 
+    def counted(self, one: Figure) -> Figure:
+        """The figure with the number of independent groups, as all others have it."""
+        return replace(one, items=len(set(self.groups)))
+
 
 def _judged(runs: Runs, labels: Mapping[int, Vote], read: Callable[[Run], Vote]) -> _Judged:
     pairs: list[Pair] = []
@@ -120,9 +124,10 @@ def _verdicts(
     yield figure("single-run-accuracy", found.singly, mean, single, _NONE, found.groups)
     yield _kappa(found, kinds, level)
     ac1 = ac1_interval(found.pairs, kinds=kinds, groups=found.clusters)
-    yield shown("ac1", ac1, level, _why_constant(found, ac1))
+    yield found.counted(shown("ac1", ac1, level, _why_constant(found, ac1)))
     balanced = balanced_accuracy_interval(found.pairs, kinds=kinds, groups=found.clusters)
-    yield shown("balanced-accuracy", balanced, level, _why_unbalanced(found, kinds))
+    even = shown("balanced-accuracy", balanced, level, _why_unbalanced(found, kinds))
+    yield found.counted(even)
     yield figure("baseline", found.pairs, majority_baseline.sums, level, _NONE, found.groups)
     every = label_rates(found.pairs, groups=found.clusters)
     # Of two labels, the second one's are the first one's in turn.
@@ -139,7 +144,8 @@ def _kappa(found: _Judged, kinds: Sequence[Vote], level: str) -> Figure:
     perfect = [(label, label) for label, _ in found.pairs]
     ideal = kappa_interval(perfect, kinds=kinds, groups=found.clusters)
     made = shown("kappa", kappa, level, _why_constant(found, kappa))
-    return replace(made, best=ideal.low if isinstance(ideal, Interval) else None)
+    best = ideal.low if isinstance(ideal, Interval) else None
+    return found.counted(replace(made, best=best))
 
 
 def _why_constant(found: _Judged, measured: Interval | Unknown) -> str:

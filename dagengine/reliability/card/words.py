@@ -249,7 +249,8 @@ def _price(under: SettingCard) -> Answer:
         return Answer(f"Nothing more: every verdict flips at most {target} of the time as it is.")
     said = ", ".join(f"“{node.node}” {votes_of(votes)}" for node, votes in needing)
     unsure = [votes for _, votes in needing if votes.kind in ("not known", "more than")]
-    open_ = f"; how many is not known from {unsure[0].runs} runs" if unsure else ""
+    least = [votes for votes in unsure if votes.kind == "more than"]
+    open_ = f"; how many is not known from {least[0].runs} runs" if least else ""
     weak = f"{len(unsure)} of {len(voting)} nodes have no upper end" if unsure else ""
     most = max((votes for _, votes in needing), key=lambda votes: votes.seen_flips.value or 0.0)
     return Answer(f"For {target} flips: {said}{open_}{_left(most)}{_calls(voting)}.", weak)
@@ -417,7 +418,7 @@ def votes_of(votes: VoteCost) -> str:
     if votes.kind == "none":
         return "no number of votes up to 99"
     if votes.kind == "not known":
-        return "not known"
+        return f"not known from {votes.runs} runs"
     if votes.kind == "more than":
         fewer = (votes.least or 3) - 2
         return f"more than {fewer} vote{'' if fewer == 1 else 's'}"

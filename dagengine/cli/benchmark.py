@@ -154,10 +154,8 @@ def _binding(job: BenchmarkJob) -> Binding:
 
 
 def _write(card: JudgeCard, out: Path) -> None:
-    from dagengine.reliability.card.files import write_card
-    from dagengine.reliability.card.page import card_page
+    from dagengine.reliability.card.files import card_page, markdown, write_card
     from dagengine.reliability.card.table import print_card
-    from dagengine.reliability.card.words import markdown
 
     print_card(card)
     with named(out):

@@ -20,7 +20,9 @@ from dagengine.metrics.dag import DAG, BinaryJudgementNode, NonBinaryJudgementNo
 from dagengine.question import Question
 from dagengine.reliability import Observations, repeat
 from dagengine.reliability.card import card_page, make_card, read_card, write_card
+from dagengine.reliability.card.answers import answers
 from dagengine.reliability.card.conditions import failures, parse
+from dagengine.reliability.card.files import markdown
 from dagengine.reliability.card.values import (
     Figure,
     JudgeCard,
@@ -28,7 +30,7 @@ from dagengine.reliability.card.values import (
     Setting,
     SettingCard,
 )
-from dagengine.reliability.card.words import answers, markdown, title
+from dagengine.reliability.card.words import title
 from dagengine.reliability.fingerprint import bind, changes
 from dagengine.reliability.repetition import Condition, Observation
 from dagengine.results import OutcomeKind

@@ -11,8 +11,10 @@ import pytest
 from dagengine.metrics import DAGMetric
 from dagengine.metrics.dag import DAG, BinaryJudgementNode
 from dagengine.reliability.card import card_page, make_card
+from dagengine.reliability.card.answers import answers
+from dagengine.reliability.card.files import markdown
 from dagengine.reliability.card.values import Figure, JudgeCard, SettingCard
-from dagengine.reliability.card.words import answers, bounded, markdown, number
+from dagengine.reliability.card.words import bounded, number
 from dagengine.reliability.observations import Condition, Observation
 from dagengine.results import OutcomeKind
 from dagengine.test_case import LLMTestCase

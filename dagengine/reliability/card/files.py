@@ -1,16 +1,39 @@
-"""Judge cards as JSON files."""
+"""A judge card as files: JSON, one page of HTML without scripts, a summary in Markdown."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
 from dagengine.errors import InputError
-from dagengine.reliability.card.values import FORMAT, JudgeCard
+from dagengine.reliability.card import words as card_words
+from dagengine.reliability.card.answers import QUESTIONS, answers
+from dagengine.reliability.card.values import (
+    FORMAT,
+    Figure,
+    JudgeCard,
+    MetricCard,
+    every_setting,
+)
+from dagengine.reliability.card.words import (
+    corrected_said,
+    difference,
+    full,
+    headline,
+    judges_of,
+    node_votes,
+    number,
+    place,
+    understood,
+    visible,
+)
 
+# Rows of the strip plot; the cases with the greatest spread come first.
+SHOWN_CASES = 20
 _ADAPTER = TypeAdapter(JudgeCard)
 
 
@@ -46,3 +69,105 @@ def _require_format(text: bytes, path: Path) -> None:
         )
     if given != FORMAT:
         raise InputError(f"{path} has format {given}; this version reads {FORMAT}")
+
+
+# The page.
+
+
+def card_page(card: JudgeCard) -> str:
+    """The page; equal cards give equal pages."""
+    import jinja2
+
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(Path(__file__).parent),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {
+        "number": card_words.number,
+        "interval": card_words.interval,
+        "title": card_words.title,
+        "votes": card_words.node_votes,
+        "difference": card_words.difference,
+        "visible": card_words.visible,
+        "at": _at,
+        "dot": _radius,
+    }
+    return environment.get_template("card.html").render(
+        card=card,
+        words=card_words,
+        questions=QUESTIONS,
+        settings=[(m, under, answers(under)) for m, under in every_setting(card)],
+        shown=SHOWN_CASES,
+    )
+
+
+def _at(value: float | None, measure: Figure | None = None) -> str:
+    """Where a value stands on its axis, in per cent of the width, with a margin of 2."""
+    low = -1.0 if measure is not None and measure.name in card_words.SIGNED else 0.0
+    share = ((value or 0.0) - low) / (1 - low)
+    return f"{2 + 96 * min(max(share, 0.0), 1.0):.2f}%"
+
+
+def _radius(count: int, of: Any) -> str:
+    """A dot whose area grows with its share of the runs."""
+    return f"{2.5 + 4.5 * (count / max(of, 1)) ** 0.5:.1f}"
+
+
+# The summary.
+
+
+def markdown(card: JudgeCard) -> str:
+    """The summary of a card as Markdown."""
+    return "\n".join(_lines(card)) + "\n"
+
+
+def _lines(card: JudgeCard) -> Iterator[str]:
+    yield "# Judge card\n"
+    yield f"Judge: {judges_of(card)}. {headline(card)}.\n"
+    for metric, under in every_setting(card):
+        yield f"## {place(card, metric, under)}\n"
+        for question, answer in zip(QUESTIONS, answers(under), strict=True):
+            yield f"- **{question}** {answer}"
+        yield from (f"- {corrected_said(one)}" for one in under.corrected)
+        yield from _measures(under.measures)
+        yield "\n| node | share of the noise | flips | a flip moves | votes |"
+        yield "|---|---|---|---|---|"
+        for node in under.nodes:
+            shown = (node.node, number(node.share), number(node.flip_rate), number(node.effect))
+            yield f"| {' | '.join(map(_cell, shown))} | {node_votes(node)} |"
+        yield ""
+        yield from (f"{note}\n" for note in under.notes)
+    for metric in card.metrics:
+        yield from _together(metric)
+    yield from (f"- {rule}" for rule in card.rules)
+    yield f"\nBound to sha256 {card.sha256} (dagengine {card.binding.version})."
+
+
+def _measures(measures: Sequence[Figure]) -> Iterator[str]:
+    yield "\n| measure | value | level |\n|---|---|---|"
+    for one in measures:
+        yield f"| {one.name} | {_cell(full(one))} | {_cell(one.level)} |"
+
+
+def _together(metric: MetricCard) -> Iterator[str]:
+    """What several settings show, and how labels were understood."""
+    if metric.across:
+        yield f"## {metric.metric}: settings together"
+        yield from _measures(metric.across)
+        yield ""
+    if metric.between:
+        yield f"## {metric.metric}: settings against each other\n"
+        yield "| measure | from | to | difference | would have been seen |\n|---|---|---|---|---|"
+        for one in metric.between:
+            cells = (one.difference.name, one.one, one.other, difference(one), visible(one))
+            yield f"| {' | '.join(map(_cell, cells))} |"
+        yield ""
+    if metric.labels:
+        yield f"{understood(metric)}\n"
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from dagengine.reliability.card.answers import QUESTIONS, answers
 from dagengine.reliability.card.values import (
     Contrast,
     Figure,
@@ -15,8 +16,6 @@ from dagengine.reliability.card.values import (
 )
 from dagengine.reliability.card.words import (
     PER_LABEL,
-    QUESTIONS,
-    answers,
     corrected_said,
     difference,
     headline,

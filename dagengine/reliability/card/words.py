@@ -1,10 +1,9 @@
-"""A judge card in words: names of measures, numbers with their intervals, four answers."""
+"""A judge card in words: names of measures, numbers with their intervals, differences."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from dagengine.reliability.card.values import (
     Contrast,
@@ -15,14 +14,6 @@ from dagengine.reliability.card.values import (
     NodeCard,
     SettingCard,
     VoteCost,
-    every_setting,
-)
-
-QUESTIONS = (
-    "Would I get this score again?",
-    "Which node is to blame?",
-    "What would it cost to be sure?",
-    "Does the judge agree with people?",
 )
 
 TITLES = {
@@ -110,27 +101,13 @@ _PLAIN = {
 }
 
 
-# An interval wider than this says little: of shares, and of what lies between -1 and 1.
-_WIDE, _WIDE_SIGNED = 0.2, 0.4
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """One sentence for one of the four questions; `weak` says why it is worth little, if it is."""
-
-    text: str
-    weak: str = ""
-
-    def __str__(self) -> str:
-        return f"{self.text} (weak: {self.weak})" if self.weak else self.text
-
-
 def title(measure: Figure) -> str:
     """What people call a measure."""
     return TITLES.get(measure.name, measure.name)
 
 
-def _figure(measure: Figure, value: float) -> str:
+def formatted(measure: Figure, value: float) -> str:
+    """A value of a measure, in per cent where it is a share, without the sign."""
     return f"{value:.3f}" if measure.name in _PLAIN else f"{100 * value:.1f}"
 
 
@@ -142,13 +119,13 @@ def number(measure: Figure) -> str:
     """The value, in per cent where it is a share; a dash where it is undefined."""
     if measure.value is None:
         return "–"  # noqa: RUF001 - a dash for nothing
-    return _figure(measure, measure.value) + _unit(measure)
+    return formatted(measure, measure.value) + _unit(measure)
 
 
 def interval(measure: Figure) -> str:
     """The interval in words, or nothing; a one-sided bound as "at most" or "at least"."""
-    low = None if measure.low is None else _figure(measure, measure.low)
-    high = None if measure.high is None else _figure(measure, measure.high)
+    low = None if measure.low is None else formatted(measure, measure.low)
+    high = None if measure.high is None else formatted(measure, measure.high)
     if low is not None and high is not None:
         return f"{low} to {high}"
     if high is not None:
@@ -171,18 +148,6 @@ def full(measure: Figure) -> str:
     return f"{number(measure)}{sure}, n = {measure.items}"
 
 
-def weakness(measure: Figure) -> str:
-    """Why a value says little; empty where it says something, or is undefined."""
-    if measure.value is None:
-        return ""
-    if measure.low is None and measure.high is None:
-        return f"no interval, n = {measure.items}"
-    low = measure.value if measure.low is None else measure.low
-    high = measure.value if measure.high is None else measure.high
-    wide = _WIDE_SIGNED if measure.name in SIGNED else _WIDE
-    return f"a wide interval, n = {measure.items}" if high - low > wide else ""
-
-
 def judge_name(identity: str) -> str:
     """A judge's identity without its settings, for reading."""
     return re.split(r" with |, ", identity, maxsplit=1)[0]
@@ -191,114 +156,6 @@ def judge_name(identity: str) -> str:
 def judges_of(card: JudgeCard) -> str:
     """The judges of a card, by name."""
     return " and ".join(dict.fromkeys(map(judge_name, card.binding.judges)))
-
-
-def answers(under: SettingCard) -> tuple[Answer, Answer, Answer, Answer]:
-    """One sentence for each of the four questions, about one metric under one setting."""
-    return _again(under), _blame(under), _price(under), _people(under)
-
-
-def _again(under: SettingCard) -> Answer:
-    flips, scores = under.figure("flip-rate"), under.figure("score-flip-rate")
-    what = "pass where the other fails"
-    if flips is None or flips.value is None:
-        flips, what = scores, "give another score"
-    if flips is None or flips.value is None:
-        return Answer(f"Not known: {flips.note if flips else 'nothing ran'}.")
-    lost = _unscored(under)
-    if flips.value:
-        how = f"Of two runs of one case, one will {what} {bounded(flips)} of the time{lost}."
-        return Answer(how, weakness(flips))
-    bound = f"; at most {_figure(flips, flips.high)} % of pairs would" if flips.high else ""
-    cases = "1 case" if flips.items == 1 else f"{flips.items} cases"
-    return Answer(f"Yes: no two runs of one case differed ({cases}){bound}{lost}.", weakness(flips))
-
-
-def _unscored(under: SettingCard) -> str:
-    missing = under.figure("unscored")
-    return f"; {number(missing)} of the runs have no score" if missing and missing.value else ""
-
-
-def noisiest(under: SettingCard) -> NodeCard | None:
-    """The node with the greatest share of the noise."""
-    known = [node for node in under.nodes if node.share.value is not None]
-    return max(known, key=lambda node: node.share.value or 0.0, default=None)
-
-
-def _blame(under: SettingCard) -> Answer:
-    worst, scores = noisiest(under), under.figure("score-flip-rate")
-    if scores is None or scores.value is None:
-        return Answer(f"Not known: {scores.note if scores else 'nothing ran'}.")
-    if not scores.value:
-        return Answer("None: the score did not vary within any case.")
-    if worst is None:
-        why = "; ".join(dict.fromkeys(node.share.note for node in under.nodes))
-        return Answer(f"Not known: {why or 'no node of this metric decides or rates'}.")
-    whose = f" (it works on {', '.join(worst.reads)})" if worst.reads else ""
-    said = f"“{worst.node}”{whose} causes {bounded(worst.share)} of the noise."
-    return Answer(said, weakness(worst.share))
-
-
-def _price(under: SettingCard) -> Answer:
-    voting = [(node, node.votes) for node in under.nodes if node.votes is not None]
-    if not voting:
-        return Answer(f"Not known in votes: {_why_no_votes(under)}.")
-    target = f"{100 * voting[0][1].target:g} %"
-    needing = [(node, votes) for node, votes in voting if votes.most != 1]
-    if not needing:
-        return Answer(f"Nothing more: every verdict flips at most {target} of the time as it is.")
-    said = ", ".join(f"“{node.node}” {votes_of(votes)}" for node, votes in needing)
-    unsure = [votes for _, votes in needing if votes.kind in ("not known", "more than")]
-    least = [votes for votes in unsure if votes.kind == "more than"]
-    open_ = f"; how many is not known from {least[0].runs} runs" if least else ""
-    weak = f"{len(unsure)} of {len(voting)} nodes have no upper end" if unsure else ""
-    most = max((votes for _, votes in needing), key=lambda votes: votes.seen_flips.value or 0.0)
-    return Answer(f"For {target} flips: {said}{open_}{_left(most)}{_calls(voting)}.", weak)
-
-
-def _why_no_votes(under: SettingCard) -> str:
-    again = under.figure("score-flip-rate")
-    if again is not None and again.value is None:
-        return again.note
-    return "no node of this metric decides by a verdict that two runs of a case gave"
-
-
-def _calls(voting: Sequence[tuple[NodeCard, VoteCost]]) -> str:
-    """The questions of all voting nodes, where every number of votes has an upper end."""
-    most = [votes.most * votes.calls for _, votes in voting if votes.most is not None]
-    if len(most) < len(voting):
-        return ""
-    once = sum(votes.calls for _, votes in voting)
-    return f": at most {sum(most):,.0f} instead of {once:,.0f} questions for all cases"
-
-
-def _left(votes: VoteCost) -> str:
-    """What many votes still leave, where that was seen and is above the target."""
-    if votes.seen < 2 or (votes.seen_flips.value or 0.0) <= votes.target:
-        return ""
-    return f"; {votes.seen} votes would still flip {bounded(votes.seen_flips)}"
-
-
-def _people(under: SettingCard) -> Answer:
-    found = {measure.name: measure for measure in under.people}
-    scores = under.figure("mean-score")
-    if not found:
-        return Answer("Not known: no labels were given.")
-    if scores is None or scores.value is None:
-        return Answer(f"Not known: {scores.note if scores else 'nothing ran'}.")
-    accuracy, kappa, base = (found.get(name) for name in ("accuracy", "kappa", "baseline"))
-    if accuracy and base and kappa and accuracy.value is not None:
-        beyond = bounded(kappa) if kappa.value is not None else f"undefined, as {kappa.note}"
-        return Answer(
-            f"In {bounded(accuracy)} of the cases, where always giving the commonest label is "
-            f"right in {number(base)}; kappa is {beyond}.",
-            weakness(kappa) or weakness(accuracy),
-        )
-    spearman = found.get("spearman")
-    if spearman and spearman.value is not None:
-        said = f"Spearman's rank correlation with people is {full(spearman)}."
-        return Answer(said, weakness(spearman))
-    return Answer(f"Not known: {next(iter(found.values())).note}.")
 
 
 def corrected_said(one: CorrectedFigure) -> str:
@@ -353,64 +210,10 @@ def visible(contrast: Contrast) -> str:
     )
 
 
-def markdown(card: JudgeCard) -> str:
-    """The summary of a card as Markdown."""
-    return "\n".join(_lines(card)) + "\n"
-
-
-def _lines(card: JudgeCard) -> Iterator[str]:
-    yield "# Judge card\n"
-    yield f"Judge: {judges_of(card)}. {headline(card)}.\n"
-    for metric, under in every_setting(card):
-        yield f"## {place(card, metric, under)}\n"
-        for question, answer in zip(QUESTIONS, answers(under), strict=True):
-            yield f"- **{question}** {answer}"
-        yield from (f"- {corrected_said(one)}" for one in under.corrected)
-        yield from _measures(under.measures)
-        yield "\n| node | share of the noise | flips | a flip moves | votes |"
-        yield "|---|---|---|---|---|"
-        for node in under.nodes:
-            shown = (node.node, number(node.share), number(node.flip_rate), number(node.effect))
-            yield f"| {' | '.join(map(_cell, shown))} | {node_votes(node)} |"
-        yield ""
-        yield from (f"{note}\n" for note in under.notes)
-    for metric in card.metrics:
-        yield from _together(metric)
-    yield from (f"- {rule}" for rule in card.rules)
-    yield f"\nBound to sha256 {card.sha256} (dagengine {card.binding.version})."
-
-
-def _measures(measures: Sequence[Figure]) -> Iterator[str]:
-    yield "\n| measure | value | level |\n|---|---|---|"
-    for one in measures:
-        yield f"| {one.name} | {_cell(full(one))} | {_cell(one.level)} |"
-
-
-def _together(metric: MetricCard) -> Iterator[str]:
-    """What several settings show, and how labels were understood."""
-    if metric.across:
-        yield f"## {metric.metric}: settings together"
-        yield from _measures(metric.across)
-        yield ""
-    if metric.between:
-        yield f"## {metric.metric}: settings against each other\n"
-        yield "| measure | from | to | difference | would have been seen |\n|---|---|---|---|---|"
-        for one in metric.between:
-            cells = (one.difference.name, one.one, one.other, difference(one), visible(one))
-            yield f"| {' | '.join(map(_cell, cells))} |"
-        yield ""
-    if metric.labels:
-        yield f"{understood(metric)}\n"
-
-
 def understood(metric: MetricCard) -> str:
     """How the labels of people were understood."""
     said = (f"{one.label!r} as {one.means or 'no outcome'} ({one.cases})" for one in metric.labels)
     return f"Labels were understood so: {', '.join(said)}."
-
-
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|").replace("\n", " ")
 
 
 def votes_of(votes: VoteCost) -> str:

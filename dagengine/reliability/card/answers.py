@@ -1,0 +1,157 @@
+"""The four answers of a judge card: one sentence each, made of figures that are on the card."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from dagengine.reliability.card.values import Figure, NodeCard, SettingCard, VoteCost
+from dagengine.reliability.card.words import (
+    SIGNED,
+    bounded,
+    formatted,
+    full,
+    number,
+    votes_of,
+)
+
+QUESTIONS = (
+    "Would I get this score again?",
+    "Which node is to blame?",
+    "What would it cost to be sure?",
+    "Does the judge agree with people?",
+)
+
+# An interval wider than this says little: of shares, and of what lies between -1 and 1.
+_WIDE, _WIDE_SIGNED = 0.2, 0.4
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """One sentence for one of the four questions; `weak` says why it is worth little, if it is."""
+
+    text: str
+    weak: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.text} (weak: {self.weak})" if self.weak else self.text
+
+
+def weakness(measure: Figure) -> str:
+    """Why a value says little; empty where it says something, or is undefined."""
+    if measure.value is None:
+        return ""
+    if measure.low is None and measure.high is None:
+        return f"no interval, n = {measure.items}"
+    low = measure.value if measure.low is None else measure.low
+    high = measure.value if measure.high is None else measure.high
+    wide = _WIDE_SIGNED if measure.name in SIGNED else _WIDE
+    return f"a wide interval, n = {measure.items}" if high - low > wide else ""
+
+
+def answers(under: SettingCard) -> tuple[Answer, Answer, Answer, Answer]:
+    """One sentence for each of the four questions, about one metric under one setting."""
+    return _again(under), _blame(under), _price(under), _people(under)
+
+
+def _again(under: SettingCard) -> Answer:
+    flips, scores = under.figure("flip-rate"), under.figure("score-flip-rate")
+    what = "pass where the other fails"
+    if flips is None or flips.value is None:
+        flips, what = scores, "give another score"
+    if flips is None or flips.value is None:
+        return Answer(f"Not known: {flips.note if flips else 'nothing ran'}.")
+    lost = _unscored(under)
+    if flips.value:
+        how = f"Of two runs of one case, one will {what} {bounded(flips)} of the time{lost}."
+        return Answer(how, weakness(flips))
+    bound = f"; at most {formatted(flips, flips.high)} % of pairs would" if flips.high else ""
+    cases = "1 case" if flips.items == 1 else f"{flips.items} cases"
+    return Answer(f"Yes: no two runs of one case differed ({cases}){bound}{lost}.", weakness(flips))
+
+
+def _unscored(under: SettingCard) -> str:
+    missing = under.figure("unscored")
+    return f"; {number(missing)} of the runs have no score" if missing and missing.value else ""
+
+
+def noisiest(under: SettingCard) -> NodeCard | None:
+    """The node with the greatest share of the noise."""
+    known = [node for node in under.nodes if node.share.value is not None]
+    return max(known, key=lambda node: node.share.value or 0.0, default=None)
+
+
+def _blame(under: SettingCard) -> Answer:
+    worst, scores = noisiest(under), under.figure("score-flip-rate")
+    if scores is None or scores.value is None:
+        return Answer(f"Not known: {scores.note if scores else 'nothing ran'}.")
+    if not scores.value:
+        return Answer("None: the score did not vary within any case.")
+    if worst is None:
+        why = "; ".join(dict.fromkeys(node.share.note for node in under.nodes))
+        return Answer(f"Not known: {why or 'no node of this metric decides or rates'}.")
+    whose = f" (it works on {', '.join(worst.reads)})" if worst.reads else ""
+    said = f"“{worst.node}”{whose} causes {bounded(worst.share)} of the noise."
+    return Answer(said, weakness(worst.share))
+
+
+def _price(under: SettingCard) -> Answer:
+    voting = [(node, node.votes) for node in under.nodes if node.votes is not None]
+    if not voting:
+        return Answer(f"Not known in votes: {_why_no_votes(under)}.")
+    target = f"{100 * voting[0][1].target:g} %"
+    needing = [(node, votes) for node, votes in voting if votes.most != 1]
+    if not needing:
+        return Answer(f"Nothing more: every verdict flips at most {target} of the time as it is.")
+    said = ", ".join(f"“{node.node}” {votes_of(votes)}" for node, votes in needing)
+    unsure = [votes for _, votes in needing if votes.kind in ("not known", "more than")]
+    least = [votes for votes in unsure if votes.kind == "more than"]
+    open_ = f"; how many is not known from {least[0].runs} runs" if least else ""
+    weak = f"{len(unsure)} of {len(voting)} nodes have no upper end" if unsure else ""
+    most = max((votes for _, votes in needing), key=lambda votes: votes.seen_flips.value or 0.0)
+    return Answer(f"For {target} flips: {said}{open_}{_left(most)}{_calls(voting)}.", weak)
+
+
+def _why_no_votes(under: SettingCard) -> str:
+    again = under.figure("score-flip-rate")
+    if again is not None and again.value is None:
+        return again.note
+    return "no node of this metric decides by a verdict that two runs of a case gave"
+
+
+def _calls(voting: Sequence[tuple[NodeCard, VoteCost]]) -> str:
+    """The questions of all voting nodes, where every number of votes has an upper end."""
+    most = [votes.most * votes.calls for _, votes in voting if votes.most is not None]
+    if len(most) < len(voting):
+        return ""
+    once = sum(votes.calls for _, votes in voting)
+    return f": at most {sum(most):,.0f} instead of {once:,.0f} questions for all cases"
+
+
+def _left(votes: VoteCost) -> str:
+    """What many votes still leave, where that was seen and is above the target."""
+    if votes.seen < 2 or (votes.seen_flips.value or 0.0) <= votes.target:
+        return ""
+    return f"; {votes.seen} votes would still flip {bounded(votes.seen_flips)}"
+
+
+def _people(under: SettingCard) -> Answer:
+    found = {measure.name: measure for measure in under.people}
+    scores = under.figure("mean-score")
+    if not found:
+        return Answer("Not known: no labels were given.")
+    if scores is None or scores.value is None:
+        return Answer(f"Not known: {scores.note if scores else 'nothing ran'}.")
+    accuracy, kappa, base = (found.get(name) for name in ("accuracy", "kappa", "baseline"))
+    if accuracy and base and kappa and accuracy.value is not None:
+        beyond = bounded(kappa) if kappa.value is not None else f"undefined, as {kappa.note}"
+        return Answer(
+            f"In {bounded(accuracy)} of the cases, where always giving the commonest label is "
+            f"right in {number(base)}; kappa is {beyond}.",
+            weakness(kappa) or weakness(accuracy),
+        )
+    spearman = found.get("spearman")
+    if spearman and spearman.value is not None:
+        said = f"Spearman's rank correlation with people is {full(spearman)}."
+        return Answer(said, weakness(spearman))
+    return Answer(f"Not known: {next(iter(found.values())).note}.")

@@ -106,7 +106,11 @@ class BenchmarkOptions:
     )
     fail_if: Annotated[
         list[str] | None,
-        typer.Option(metavar="MEASURE>NUMBER", help="Exit with 1 when this holds; repeatable."),
+        typer.Option(
+            metavar="MEASURE>NUMBER",
+            help="Exit with 1 when this holds; repeatable. With --compare: when it holds for the "
+            "difference, and p, corrected for all that are named, is below 0.05.",
+        ),
     ] = None
     target: Annotated[
         float, typer.Option(min=0, max=0.5, help="The flip rate that votes are counted for.")

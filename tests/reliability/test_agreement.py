@@ -11,7 +11,7 @@ import pytest
 
 from dagengine.errors import InputError
 from dagengine.metrics import DAGMetric
-from dagengine.metrics.dag import DAG, BinaryJudgementNode
+from dagengine.metrics.dag import DAG, BinaryJudgementNode, NonBinaryJudgementNode
 from dagengine.reliability.card import make_card, read_card, write_card
 from dagengine.reliability.card.comparison import between_cards, could_be_seen
 from dagengine.reliability.card.conditions import failures, parse, undecided, worse
@@ -207,3 +207,16 @@ def test_the_pass_rate_is_corrected_by_labels_only_where_they_are_said_to_be_ran
     assert found.estimate.high is not None
     assert 0 < found.estimate.low < 0.75 < found.estimate.high < 1
     assert (found.labelled, found.judged) == (20, 40)
+
+
+def test_labels_that_fit_one_of_two_metrics_leave_the_other_without() -> None:
+    kind = NonBinaryJudgementNode(
+        "Which?", name="which", evaluation_params=["input"], then={"red": 10, "blue": 0}
+    )
+    metrics = [metric(), DAGMetric("colour", DAG(kind))]
+    seen = list(observed(right, Condition(), 1))
+    labels = dict.fromkeys(range(40), "red")
+    worth, colour = make_card(seen, metrics, CASES, ["j"], labels=labels).metrics
+    (accuracy,) = worth.settings[0].people
+    assert accuracy.note == "no label is a possible outcome of this metric"
+    assert [one.means for one in colour.labels] == ["red"]

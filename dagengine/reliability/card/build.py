@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from dagengine.errors import InputError
 from dagengine.graph.graph import Metric
 from dagengine.reliability.card.across import agreement_of_judges, changed
 from dagengine.reliability.card.again import again, agreement_of_runs, rule_effect, spread
@@ -72,15 +73,16 @@ def make_card(
     """
     seen = list(observations)
     replays = [Counterfactual(metric) for metric in metrics]
-    given = None if labels is None else labels_of(cases, labels)
+    meant = None if labels is None else _meant(labels_of(cases, labels), replays, cases)
     together = clusters(cases, seen, groups)
     found = [runs_of(seen, replay, together) for replay in replays]
     settings, keys = _settings(found), tuple(_keys(cases, together))
     whole = partial(
-        _Maker, cases=cases, given=given, symmetry=symmetry or Symmetry(), settings=settings,
-        grouped=groups is not None, random=labels_random,
+        _Maker, cases=cases, labelled=meant is not None, symmetry=symmetry or Symmetry(),
+        settings=settings, grouped=groups is not None, random=labels_random,
     )  # fmt: skip
-    made = [whole(*pair).card(target) for pair in zip(found, replays, strict=True)]
+    parts = zip(found, replays, meant or [None] * len(replays), strict=True)
+    made = [whole(*part).card(target) for part in parts]
     return JudgeCard(
         binding=bind(metrics, judges, cases),
         times=max((setting.times for setting in settings), default=0),
@@ -95,10 +97,24 @@ def check_labels(
     metrics: Sequence[Metric], cases: Sequence[TestCase], labels: str | Path | Mapping[int, Any]
 ) -> None:
     """Raise what `make_card` would raise about labels, before anything is asked."""
-    given = labels_of(cases, labels)
-    for metric in metrics:
-        replay = Counterfactual(metric)
-        labels_for(given, replay, cases, _threshold(replay))
+    _meant(labels_of(cases, labels), [Counterfactual(metric) for metric in metrics], cases)
+
+
+def _meant(
+    given: Given, replays: Sequence[Counterfactual], cases: Sequence[TestCase]
+) -> list[Labels | None]:
+    """What labels mean to each metric: None where none is an outcome, which must not be all."""
+    found: list[Labels | None] = []
+    refused: list[InputError] = []
+    for replay in replays:
+        try:
+            found.append(labels_for(given, replay, cases, _threshold(replay)))
+        except InputError as error:
+            found.append(None)
+            refused.append(error)
+    if len(refused) == len(found) and refused:
+        raise refused[0]
+    return found
 
 
 def _keys(cases: Sequence[TestCase], together: Mapping[int, Hashable]) -> Iterator[CaseKey]:
@@ -166,8 +182,9 @@ class _Maker:
 
     runs: Runs
     replay: Counterfactual
+    labels: Labels | None
     cases: Sequence[TestCase]
-    given: Given | None
+    labelled: bool
     symmetry: Symmetry
     settings: Sequence[Setting]
     grouped: bool
@@ -178,44 +195,46 @@ class _Maker:
         return _threshold(self.replay)
 
     def card(self, target: float) -> MetricCard:
-        labels = None
-        if self.given is not None:
-            labels = labels_for(self.given, self.replay, self.cases, self.threshold)
         return MetricCard(
             metric=self.replay.spec.name,
             threshold=self.threshold,
             settings=tuple(
-                self._under(setting.name, self.runs.under(setting.condition), labels, target)
+                self._under(setting.name, self.runs.under(setting.condition), target)
                 for setting in self.settings
             ),
             across=tuple(self._across()),
-            labels=tuple(_meanings(labels)),
+            labels=tuple(_meanings(self.labels)),
         )
 
-    def _under(self, name: str, runs: Runs, labels: Labels | None, target: float) -> SettingCard:
-        threshold = self.threshold
+    def _under(self, name: str, runs: Runs, target: float) -> SettingCard:
+        threshold, labels = self.threshold, self.labels
         noise = noise_of(runs, self.replay, self.cases)
         found = list(stated(runs, threshold, labels))
         every = list(runs.every())
-        people: Iterator[Figure] = iter(())
-        corrected: Iterator[CorrectedFigure] = iter(())
-        if labels is not None:
-            people = compare_with_labels(runs, threshold, labels, self.grouped)
-            corrected = corrected_figures(runs, threshold, labels, self.random)
         return SettingCard(
             setting=name,
             again=tuple(again(runs, threshold)),
             nodes=node_cards(self.replay.speakers, runs, noise, target),
-            people=tuple(people),
+            people=tuple(self._people(runs)),
             spread=tuple(spread(runs, self.cases)),
             calls=sum(len(run.asked) for run in every) / max(len(every), 1),
             notes=(*notes_on(noise), *rule_effect(runs, threshold)),
             more=(*self._more(runs, labels), *(one for kind in found for one in kind.figures())),
             calibration=tuple(kind.calibration() for kind in found),
             outcomes=outcomes(runs, threshold, labels, len(self.cases)),
-            corrected=tuple(corrected),
+            corrected=tuple(self._corrected(runs)),
             confusion=None if labels is None else confusion(runs, threshold, labels),
         )
+
+    def _people(self, runs: Runs) -> Iterator[Figure]:
+        if self.labels is not None:
+            yield from compare_with_labels(runs, self.threshold, self.labels, self.grouped)
+        elif self.labelled:
+            yield Figure("accuracy", None, note="no label is a possible outcome of this metric")
+
+    def _corrected(self, runs: Runs) -> Iterator[CorrectedFigure]:
+        if self.labels is not None:
+            yield from corrected_figures(runs, self.threshold, self.labels, self.random)
 
     def _more(self, runs: Runs, labels: Labels | None) -> Iterator[Figure]:
         """The measures that stand behind the four questions."""

@@ -151,7 +151,8 @@ class Held:
 
 def hold(trial: Trial, seeds: int) -> Held:
     """A trial over many seeds."""
-    answers = [trial.answer(Random(seed)) for seed in range(seeds)]
+    # By name, so that rows do not share their luck.
+    answers = [trial.answer(Random(f"{trial.name}, {seed}")) for seed in range(seeds)]
     known = [one for one in answers if isinstance(one, Interval)]
     if not known:
         return Held(math.nan, math.nan, 1.0)

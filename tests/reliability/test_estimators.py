@@ -6,7 +6,8 @@ import pytest
 
 pytest.importorskip("scipy")
 
-from estimators import POPULATIONS, Trial, enough, hold, repaired, steadier, trials, votes
+from estimators import POPULATIONS, Trial, enough, hold, trials, votes
+from paired_power import repaired, steadier
 
 SEEDS = 20
 FEW = [

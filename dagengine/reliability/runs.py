@@ -132,48 +132,62 @@ def runs_of(
 ) -> Runs:
     """The runs of one metric; `groups` name the cases that depend on each other."""
     name = replay.spec.name
-    speakers = {speaker.node for speaker in replay.speakers}
-    found: dict[int, dict[Condition, dict[int, Run]]] = {}
-    alone: dict[int, dict[Condition, list[tuple[str, Reply]]]] = {}
+    collected = _Collected(replay)
     for seen in observations:
-        if seen.metric != name:
-            continue
+        if seen.metric == name:
+            collected.take(seen)
+    cases = {
+        case: _seeds_as_repeats({setting: _in_order(row) for setting, row in settings.items()})
+        for case, settings in sorted(collected.runs.items())
+    }
+    return Runs(name, cases, groups or {}, collected.alone)
+
+
+def _in_order(samples: Mapping[int, Run]) -> list[Run]:
+    return [samples[sample] for sample in sorted(samples)]
+
+
+class _Collected:
+    """Observations of one metric, put with the run that they come from."""
+
+    def __init__(self, replay: Counterfactual) -> None:
+        self._replay = replay
+        self._speakers = {speaker.node for speaker in replay.speakers}
+        self.runs: dict[int, dict[Condition, dict[int, Run]]] = {}
+        self.alone: dict[int, dict[Condition, list[tuple[str, Reply]]]] = {}
+
+    def take(self, seen: Observation) -> None:
         setting = replace(seen.condition, sample=0)
         if seen.alone:
-            node = replay.name_of(seen.node)
-            if node in speakers and seen.outcome is OutcomeKind.OK:
-                said = alone.setdefault(seen.case, {}).setdefault(setting, [])
-                said.append((node, Reply(seen.verdict, seen.score)))
-            continue
-        samples = found.setdefault(seen.case, {}).setdefault(setting, {})
+            if reply := self._reply(seen):
+                self.alone.setdefault(seen.case, {}).setdefault(setting, []).append(reply)
+            return
+        samples = self.runs.setdefault(seen.case, {}).setdefault(setting, {})
         run = samples.setdefault(seen.condition.sample, Run(seen.condition))
-        if not seen.node:
+        if seen.node:
+            self._note(run, seen)
+        else:
             run.score, run.path, run.raw = seen.score, tuple(seen.path), seen.raw
             run.weighted = seen.weighted
-            continue
-        node = replay.name_of(seen.node)
-        if node in replay.asking:
+
+    def _note(self, run: Run, seen: Observation) -> None:
+        """What a node did in a run."""
+        node = self._replay.name_of(seen.node)
+        if node in self._replay.asking:
             run.asked.append(node)
             if seen.verdict is not None:
                 run.sure[seen.node] = seen.confidence
             if seen.items:
                 run.lists[node] = seen.items
-        if node in speakers and seen.outcome is OutcomeKind.OK:
-            run.replies[node] = Reply(seen.verdict, seen.score)
-    return Runs(
-        name,
-        {
-            case: _seeds_as_repeats(
-                {
-                    setting: [samples[sample] for sample in sorted(samples)]
-                    for setting, samples in settings.items()
-                }
-            )
-            for case, settings in sorted(found.items())
-        },
-        groups or {},
-        alone,
-    )
+        if reply := self._reply(seen):
+            run.replies[node] = reply[1]
+
+    def _reply(self, seen: Observation) -> tuple[str, Reply] | None:
+        """What a node said, where it decides or scores and could be read."""
+        node = self._replay.name_of(seen.node)
+        if node not in self._speakers or seen.outcome is not OutcomeKind.OK:
+            return None
+        return node, Reply(seen.verdict, seen.score)
 
 
 def _pooled(under: Condition, setting: Condition) -> bool:

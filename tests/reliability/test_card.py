@@ -415,6 +415,33 @@ def test_a_file_that_is_no_card_says_what_is_wrong(card: JudgeCard, tmp_path: Pa
         read_card(file)
 
 
+def test_a_card_of_the_format_that_pooled_settings_says_what_to_do(tmp_path: Path) -> None:
+    (tmp_path / "card.json").write_text('{"format": 1, "times": 3}')
+    with pytest.raises(
+        InputError, match=r"pooled all judges and temperatures.*make the card again"
+    ):
+        read_card(tmp_path / "card.json")
+
+
+def test_outcomes_are_one_line_per_case_and_no_text(card: JudgeCard) -> None:
+    outcomes = card.metrics[0].settings[0].outcomes
+    assert outcomes.scores == ("1 1 1 1", "1 1 1 0", "0 0 0 0", "0 1 0 0")
+    assert outcomes.right == ("1111", "1110", "1111", "1011")
+    assert outcomes.hits == "1111"
+
+
+def test_a_judge_that_drifts_shows_by_how_much() -> None:
+    """Half of the cases turn from no to yes halfway through the runs."""
+    kinds = [[False, False, bool(case % 2), bool(case % 2)] for case in range(4)]
+    drifted = make_card(runs(kinds), [tree()], CASES, ["judge"]).metrics[0].figure("drift")
+    assert drifted is not None
+    # The slope of 0, 0, 1, 1 on -1/2, -1/6, 1/6, 1/2 is 1.2.
+    assert drifted.value == pytest.approx(0.6)
+    assert drifted.low is not None
+    assert drifted.high is not None
+    assert drifted.low < 0.6 < drifted.high
+
+
 # Conditions and comparisons.
 
 
@@ -494,6 +521,23 @@ def test_the_page_answers_four_questions_in_order_and_fetches_nothing(card: Judg
         assert answer.text in text
     assert card.sha256 in text
     assert "case <1>" in text
+
+
+def test_the_page_names_judges_without_their_programmers_text() -> None:
+    identity = "openai gpt-4o at https://api with {'temperature': 0, 'noise': Noise(flip=0.04)}"
+    page = card_page(make_card(runs(NOISY), [tree()], CASES, [identity]))
+    assert "openai gpt-4o at https://api" in page
+    assert "Noise(" not in page
+    assert "with {" not in page
+
+
+def test_the_page_is_readable_in_the_dark_and_on_paper(card: JudgeCard) -> None:
+    style = card_page(card).partition("</style>")[0]
+    assert "@media screen and (prefers-color-scheme: dark)" in style
+    assert "@media print" in style
+    # Every colour that is drawn is a variable, so that none stays dark on dark.
+    drawn = style.partition("* { box-sizing")[2]
+    assert re.findall(r"#[0-9a-f]{3,6}\b", drawn) == []
 
 
 def test_the_page_never_draws_outside_of_its_axes(card: JudgeCard) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from dataclasses import replace
 
@@ -151,6 +152,11 @@ def full(measure: Figure) -> str:
 def judge_name(identity: str) -> str:
     """A judge's identity without its settings, for reading."""
     return re.split(r" with |, ", identity, maxsplit=1)[0]
+
+
+def identity_hash(identity: str) -> str:
+    """The SHA-256 of a judge's whole identity, settings included."""
+    return hashlib.sha256(identity.encode(errors="surrogatepass")).hexdigest()
 
 
 def judges_of(card: JudgeCard) -> str:

@@ -2,7 +2,7 @@
 
     python3 dev.py run     set up and run the example (no key, no network service)
     python3 dev.py test    set up and run the tests; more arguments go to pytest
-    python3 dev.py check   set up and run the linters, type checkers and layer contract
+    python3 dev.py check   set up and run the linters, type checkers and import contracts
     python3 dev.py wheel   build sdist and wheel, test the installed wheel
     python3 dev.py lock    resolve the lock files anew
 

@@ -205,7 +205,8 @@ class Totals:
     """Sums over the ledger of one run.
 
     `asked` counts questions, `shared` those of them answered by an equal one, `cached` those
-    answered by a store, `calls` the attempts made, `retried` the attempts after a first one.
+    answered by a store, `calls` the attempts made, `retried` the attempts after a first one,
+    `damaged` the stored answers that could not be read any more and were asked for anew.
     `cost` is in US dollars by the known prices (see `dagengine.gateway.prices`), None when a judge
     without one was asked. `in_flight` are the calls under way (0 when a run is over).
     """
@@ -219,6 +220,7 @@ class Totals:
     cached: int = 0
     cost: float | None = None
     in_flight: int = 0
+    damaged: int = 0
 
     def __add__(self, other: Totals) -> Totals:
         """The sums over both ledgers."""
@@ -233,6 +235,7 @@ class Totals:
             cached=self.cached + other.cached,
             cost=None if unpriced else (self.cost or 0.0) + (other.cost or 0.0),
             in_flight=self.in_flight + other.in_flight,
+            damaged=self.damaged + other.damaged,
         )
 
 
@@ -267,6 +270,9 @@ class EvaluationResult(Sequence[CaseResult]):
 def step_output(value: Any) -> Any:
     """A node's value as a step shows it; anybody's object, of which a step must not fail."""
     try:
-        return as_data(value)
+        shown = as_data(value)
+        if isinstance(shown, int):
+            str(shown)  # Python writes no integer of more than 4,300 digits
+        return shown
     except Exception:  # noqa: BLE001 - keys that are no text, circles, a broken __str__
         return f"<{type(value).__name__} without a text form>"

@@ -17,12 +17,15 @@ if TYPE_CHECKING:
     from dagengine.metrics import BaseMetric
     from dagengine.report.tally import Tally
 
+_LONGEST = 100  # bytes of a stem; file systems take 255 in a whole name
+
 
 def stems(metrics: Sequence[BaseMetric]) -> list[str]:
     """Parts of file names, one per metric, all different."""
     found: list[str] = []
     for metric in metrics:
         stem = re.sub(r"\W+", "-", metric.spec().name.lower()).strip("-") or "metric"
+        stem = stem.encode()[:_LONGEST].decode(errors="ignore")
         count = next(n for n in itertools.count(1) if _numbered(stem, n) not in found)
         found.append(_numbered(stem, count))
     return found

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import difflib
 import itertools
-import json
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +18,7 @@ from pydantic import BaseModel, ValidationError
 
 from dagengine.data.golden import GOLDEN_TYPES, ConversationalGolden, Golden
 from dagengine.data.records import Record, Table, table_of
+from dagengine.data.strict_json import FlawError, read_json
 from dagengine.errors import InputError
 from dagengine.test_case import (
     CASE_TYPES,
@@ -132,6 +132,8 @@ def read_cases(
         return source
     if isinstance(source, (*CASE_TYPES, *GOLDEN_TYPES)):
         raise InputError(f"test_cases must be a list of test cases, got {source!r:.80}")
+    if isinstance(source, type) or hasattr(source, "spec"):
+        raise InputError(f"test_cases must be a list of test cases: {_no_case(source)}")
     renamed = {column: field or None for column, field in (map or {}).items()}
     convert = _Converter(renamed, dict(delimiters or {}), goldens, others)
     if isinstance(source, AsyncIterable):
@@ -184,8 +186,7 @@ class _Converter:
             return self._case(place, value)
         if isinstance(value, (*CASE_TYPES, *GOLDEN_TYPES, InvalidCase)):
             return value  # type: ignore[return-value]
-        what = f"{type(value).__name__} is neither a test case nor a mapping of fields"
-        return InvalidCase(place, problem or what)
+        return InvalidCase(place, problem or _no_case(value))
 
     def _case(self, place: str, row: Mapping[str, Any]) -> Item:
         try:
@@ -215,12 +216,22 @@ class _Converter:
             parts = [part.strip() for part in cell.split(delimiter)]
             return [{"name": part} for part in parts] if field in _TOOLS else parts
         try:
-            return json.loads(cell)
-        except (json.JSONDecodeError, RecursionError):
+            return read_json(cell)
+        except FlawError as flaw:
             raise _CellError(
                 f"column {column!r} is text where a list or object belongs: write JSON "
-                '(["a", "b"]), or say what separates its items (a delimiter)'
+                f'(["a", "b"]), or say what separates its items (a delimiter); {flaw}'
             ) from None
+
+
+def _no_case(value: Any) -> str:
+    """What to do about something in the place of a test case."""
+    if isinstance(value, type):
+        return f"{value.__name__} is a class; make a case of it: {value.__name__}(...)"
+    name = type(value).__name__
+    if hasattr(value, "spec"):
+        return f"{name} is a metric, not a test case; test cases come first, metrics second"
+    return f"{name} is neither a test case nor a mapping of fields"
 
 
 class _CellError(Exception):
@@ -249,7 +260,7 @@ def _explain(error: ValidationError) -> str:
         if item["type"] == "extra_forbidden" and len(item["loc"]) == 1:
             parts.append(_unknown(place, model))
         elif item["type"] == "extra_forbidden":
-            parts.append(f"unknown field {place!r}")
+            parts.append(f"unknown field {place!r:.200}")
         elif item["type"] == "missing":
             parts.append(f"the field {place!r} is missing")
         else:
@@ -260,7 +271,7 @@ def _explain(error: ValidationError) -> str:
 def _unknown(column: str, model: type[BaseModel]) -> str:
     known = list(model.model_fields)
     return (
-        f"unknown field {column!r}{_like(column, known)} ({model.__name__} has: "
-        f"{', '.join(known)}; rename a column with --map {column}=FIELD or leave it out with "
-        f"--map {column}=)"
+        f"unknown field {column!r:.80}{_like(column, known)} ({model.__name__} has: "
+        f"{', '.join(known)}; rename a column with --map {column:.80}=FIELD or leave it out "
+        f"with --map {column:.80}=)"
     )

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from dagengine.data.strict_json import FlawError
 from dagengine.errors import InputError, MissingExtraError
 
 # Rows in memory at a time, when reading and when writing.
@@ -22,19 +24,38 @@ def _library(name: str) -> Any:
         ) from None
 
 
-def _opened(path: Path) -> Any:
-    parquet = _library("pyarrow.parquet")
+@contextmanager
+def _opened(path: Path) -> Iterator[Any]:
+    """The file while it is read; what the library finds wrong with it is an InputError."""
+    parquet, errors = _library("pyarrow.parquet"), _library("pyarrow").ArrowException
     try:
-        return parquet.ParquetFile(path)
-    except _library("pyarrow").ArrowInvalid as error:
-        raise InputError(f"{path} is not a Parquet file: {error}") from None
+        with parquet.ParquetFile(path) as file:
+            yield file
+    except (errors, OSError, UnicodeDecodeError) as error:
+        raise InputError(
+            f"{path} is not a Parquet file, or it is damaged; write it again ({error})"
+        ) from None
 
 
-def parquet_rows(path: Path) -> Iterator[dict[str, Any]]:
-    """The rows of a file as dicts, lazily."""
+def parquet_rows(path: Path) -> Iterator[dict[str, Any] | FlawError]:
+    """The rows of a file as dicts, lazily; one that cannot be read is a FlawError."""
     with _opened(path) as file:
         for batch in file.iter_batches(BATCH):
-            yield from batch.to_pylist()
+            yield from _rows(batch)
+
+
+def _rows(batch: Any) -> list[Any]:
+    try:
+        return list(batch.to_pylist())
+    except (ValueError, OverflowError):  # text that is no UTF-8, a date beyond Python's
+        return [_row(batch.slice(number, 1)) for number in range(batch.num_rows)]
+
+
+def _row(alone: Any) -> Any:
+    try:
+        return alone.to_pylist()[0]
+    except (ValueError, OverflowError) as error:
+        return FlawError(f"a cell cannot be read: {error}")
 
 
 def count_parquet_rows(path: Path) -> int:

@@ -8,16 +8,14 @@ sources count from 0, as their own indexing does.
 from __future__ import annotations
 
 import csv
-import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pydantic_core import from_json
-
 from dagengine.data.parquet import BATCH, count_parquet_rows, parquet_rows
+from dagengine.data.strict_json import FlawError, read_array, read_json
 from dagengine.errors import InputError
 
 # Rows of a file that are looked at before a run starts.
@@ -85,53 +83,53 @@ def _file(path: Path) -> Table:
         ".json": (lambda: _array(path), lambda: sum(1 for _ in _array(path))),
         ".parquet": (lambda: _parquet(path), lambda: count_parquet_rows(path)),
     }
-    lines = (lambda: _lines(path), lambda: sum(1 for _ in _filled(path)))
+    lines = (lambda: _lines(path), lambda: sum(1 for _ in filled_lines(path)))
     read, count = readers.get(path.suffix.lower(), lines)
     return Table(read, CHECKED, count, str(path))
 
 
 def _parquet(path: Path) -> Iterator[Record]:
-    return (Record(f"{path} row {n}", row) for n, row in enumerate(parquet_rows(path)))
+    return _unless_flawed(path, parquet_rows(path))
 
 
-def _filled(path: Path) -> Iterator[tuple[int, bytes]]:
+def _unless_flawed(path: Path, items: Iterable[Any]) -> Iterator[Record]:
+    """Records of rows, some of which are a FlawError."""
+    for number, item in enumerate(items):
+        place = f"{path} row {number}"
+        flawed = isinstance(item, FlawError)
+        yield Record(place, problem=str(item)) if flawed else Record(place, item)
+
+
+def filled_lines(path: Path) -> Iterator[tuple[str, bytes]]:
+    """The lines of a file that are not blank, each after its place."""
     with path.open("rb") as file:
         for number, line in enumerate(file, 1):
             if not line.isspace():
-                yield number, line
+                yield f"{path} line {number}", line
 
 
 def _lines(path: Path) -> Iterator[Record]:
-    for number, line in _filled(path):
-        place = f"{path} line {number}"
+    for place, line in filled_lines(path):
         try:
-            yield Record(place, from_json(line))
-        except ValueError:
-            yield _line(place, line)
+            yield Record(place, read_json(line.decode("utf-8-sig")))
+        except UnicodeDecodeError as error:
+            yield Record(place, problem=f"not UTF-8 (byte {error.start + 1} of the line)")
+        except FlawError as error:
+            yield Record(place, problem=_advised(str(error)))
 
 
-def _line(place: str, line: bytes) -> Record:
-    """A line that the fast reader refused: broken, or JSON that only Python's own takes."""
-    try:
-        return Record(place, json.loads(line.decode("utf-8-sig")))
-    except RecursionError:
-        return Record(place, problem="nested too deeply")
-    except UnicodeDecodeError as error:
-        return Record(place, problem=f"not UTF-8 (byte {error.start + 1} of the line)")
-    except json.JSONDecodeError as error:
-        problem = f"not JSON: {error.msg} at column {error.colno}; {_HINT}"
-        return Record(place, problem=problem)
+def _advised(problem: str) -> str:
+    """A line that is no JSON is often a part of a longer text."""
+    return f"{problem}; {_HINT}" if problem.startswith("not JSON") else problem
 
 
 def _array(path: Path) -> Iterator[Record]:
     """The objects of one JSON array. The whole file is in memory: only lines can stream."""
     try:
-        items = json.loads(path.read_text(encoding="utf-8-sig"))
-    except (json.JSONDecodeError, RecursionError, UnicodeDecodeError) as error:
+        items = read_array(path.read_text(encoding="utf-8-sig"))
+    except (FlawError, UnicodeDecodeError) as error:
         raise InputError(f"{path} is not one JSON array: {error}") from None
-    if not isinstance(items, list):
-        raise InputError(f"{path} must hold one JSON array of objects, not {type(items).__name__}")
-    return (Record(f"{path} row {number}", item) for number, item in enumerate(items))
+    return _unless_flawed(path, items)
 
 
 def _cells(path: Path, delimiter: str) -> Iterator[Record]:

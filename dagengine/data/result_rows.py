@@ -11,7 +11,8 @@ from typing import Any, Protocol
 from pydantic import TypeAdapter, ValidationError
 
 from dagengine.data.parquet import ParquetWriter, parquet_rows
-from dagengine.data.records import table_of
+from dagengine.data.records import filled_lines
+from dagengine.data.strict_json import FlawError
 from dagengine.errors import InputError
 from dagengine.results import CaseResult
 
@@ -130,16 +131,29 @@ def read_rows(path: str | Path) -> Iterator[CaseResult]:
 
 
 def _lines(path: Path) -> Iterator[tuple[str, Any]]:
-    for record in table_of(path).read():
-        if record.problem is not None:
-            raise InputError(f"{record.place}: {record.problem}")
-        yield record.place, record.value
+    _require_file(path)
+    for place, line in filled_lines(path):
+        try:
+            yield place, json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise InputError(f"{place}: no result of a run (not JSON: {error})") from None
+
+
+def _require_file(path: Path) -> None:
+    if not path.is_file():
+        raise InputError(f"there is no file {path}")
 
 
 def _parquet(path: Path) -> Iterator[tuple[str, Any]]:
     """Rows put together again: the results of one case stand next to each other."""
-    if not path.is_file():
-        raise InputError(f"there is no file {path}")
-    for index, group in itertools.groupby(parquet_rows(path), lambda row: row.get("index")):
+    _require_file(path)
+    rows = map(_readable, parquet_rows(path))
+    for index, group in itertools.groupby(rows, lambda row: row.get("index")):
         metrics = [row | {n: json.loads(row[n]) for n in _NESTED if row.get(n)} for row in group]
         yield f"{path} case {index}", {**metrics[0], "metrics": metrics}
+
+
+def _readable(row: dict[str, Any] | FlawError) -> dict[str, Any]:
+    if isinstance(row, FlawError):
+        raise InputError(f"no result of a run: {row}")
+    return row

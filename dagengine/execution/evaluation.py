@@ -21,6 +21,7 @@ from dagengine.graph.graph import Metric
 from dagengine.report.progress import progress_bar
 from dagengine.report.tables import print_table
 from dagengine.report.tally import Tally
+from dagengine.report.terminal import plain
 from dagengine.results import CaseResult, EvaluationResult, Totals
 from dagengine.test_case import TestCase, case_label, read_field
 
@@ -155,7 +156,7 @@ def assert_test(
             for m in failed
         ]
         names = ", ".join(m.metric for m in failed)
-        raise AssertionError(f"{row.case} failed {names}\n" + "\n".join(lines))
+        raise AssertionError(plain(f"{row.case} failed {names}\n" + "\n".join(lines)))
 
 
 def on_test_run_end(function: Callable[[], Any]) -> Callable[[], Any]:

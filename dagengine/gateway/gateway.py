@@ -6,6 +6,7 @@ import itertools
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar, cast
 
@@ -91,6 +92,7 @@ class Gateway:
             failed=self._failed,
             usage=self._usage,
             cached=self._cached,
+            damaged=0 if self._stored is None else self._stored.damaged,
             cost=self._budget.cost,
             in_flight=self._limiter.in_flight,
         )
@@ -123,11 +125,16 @@ class Gateway:
         return desk if desk.judge is judge else replace(desk, judge=judge)
 
     async def _find(self, desk: _Desk, question: Question[T]) -> Answer[T]:
-        """The stored answer if there is one, else the judge's."""
-        if self._stored is None:
-            return await self._settle(desk, question)
-        judge = desk.judge
-        answer = await self._stored.get(judge, question, lambda: self._settle(desk, question))
+        """The stored answer if there is one, else the judge's.
+
+        A call holds its place until its answer is in the store: what a killed run has to ask
+        again is then never more than the calls under way.
+        """
+        judge, stored = desk.judge, self._stored
+        with ExitStack() as held:
+            if stored is None:
+                return await self._settle(desk, question, held)
+            answer = await stored.get(judge, question, lambda: self._settle(desk, question, held))
         if answer.origin != "live":
             self._cached += 1
             if self._sink is not None:
@@ -139,12 +146,12 @@ class Gateway:
                 )  # fmt: skip
         return answer
 
-    async def _settle(self, desk: _Desk, question: Question[T]) -> Answer[T]:
+    async def _settle(self, desk: _Desk, question: Question[T], held: ExitStack) -> Answer[T]:
         """Ask until the answer fits, or the limits are reached."""
         asked, reasks, numbers = question, 0, itertools.count()
         while True:
             try:
-                return await self._persist(desk, asked, numbers)
+                return await self._persist(desk, asked, numbers, held)
             except UnparseableError as error:
                 if reasks >= self.limits.reasks or not desk.judge.capabilities.repeatable:
                     raise
@@ -152,7 +159,7 @@ class Gateway:
                 asked = question.again(error.raw, _complaint(error))
 
     async def _persist(
-        self, desk: _Desk, question: Question[T], numbers: Iterator[int]
+        self, desk: _Desk, question: Question[T], numbers: Iterator[int], held: ExitStack
     ) -> Answer[T]:
         """One answer, through transient failures.
 
@@ -162,7 +169,7 @@ class Gateway:
         failures, out_of_order = 0, desk.lane.breaker
         while True:
             try:
-                return await self._attempt(desk, question, next(numbers))
+                return await self._attempt(desk, question, next(numbers), held)
             except (ProviderError, JudgeTimeoutError) as error:
                 if not _is_transient(error):
                     raise
@@ -184,26 +191,29 @@ class Gateway:
             raise ProviderError(late, transient=False)
         return max(self._retrying.wait(state), asked)
 
-    async def _attempt(self, desk: _Desk, question: Question[T], number: int) -> Answer[T]:
+    async def _attempt(
+        self, desk: _Desk, question: Question[T], number: int, held: ExitStack
+    ) -> Answer[T]:
         """One attempt, after the first of those whose prompts begin alike."""
         if not desk.judge.capabilities.caches_prefixes:
-            return await self._in_turn(desk, question, number)
+            return await self._in_turn(desk, question, number, held)
         async with self._prefixes.turn(desk.lane.name, question.messages):
-            return await self._in_turn(desk, question, number)
+            return await self._in_turn(desk, question, number, held)
 
-    async def _in_turn(self, desk: _Desk, question: Question[T], number: int) -> Answer[T]:
-        """Wait for a turn, call, and give the place back whatever happens."""
+    async def _in_turn(
+        self, desk: _Desk, question: Question[T], number: int, held: ExitStack
+    ) -> Answer[T]:
+        """Wait for a turn and call; the place of a call that failed is free at once."""
         estimate = desk.estimates.of(question) if self._estimating else NO_USAGE
         call = await self._limiter.enter(desk.lane, estimate.input_tokens + estimate.output_tokens)
-        end: BaseException | None = None
         try:
             reserved = self._budget.reserve(desk.price, estimate)
-            return await self._call(desk, question, number, call, reserved)
+            answer = await self._call(desk, question, number, call, reserved)
         except BaseException as error:
-            end = error
+            self._limiter.leave(desk.lane, call, error)
             raise
-        finally:
-            self._limiter.leave(desk.lane, call, end)
+        held.callback(self._limiter.leave, desk.lane, call, None)
+        return answer
 
     async def _call(
         self, desk: _Desk, question: Question[T], number: int, call: Call, reserved: float

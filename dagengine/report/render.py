@@ -22,6 +22,7 @@ from dagengine.compiler.slots import Scope, Slot
 from dagengine.compiler.wiring import Wiring
 from dagengine.errors import GraphError, InputError, MissingExtraError
 from dagengine.graph.graph import MetricSpec
+from dagengine.report.font_warnings import without_font_warnings
 from dagengine.report.mermaid import mermaid_text
 from dagengine.report.tally import MetricTally, Tally
 from dagengine.report.views import (
@@ -36,6 +37,7 @@ from dagengine.report.views import (
 from dagengine.results import CaseResult, MetricResult
 
 _WIDTH, _WIDE = 34, 12
+_LONGEST = 600  # characters of a label
 _FONT = "Helvetica,Arial,sans-serif"
 _QUIET, _PALE, _TAKEN = "#9aa5b1", "#6b7785", "#0b5cad"
 _ASKS = "#fdf6e3"  # whatever judges
@@ -67,7 +69,8 @@ class Picture:
                 "pictures need Graphviz: pip install pygraphviz (which brings its own), or "
                 "install the `dot` program; .dot and .mmd files can be written without"
             ) from None
-        drawn: Any = pygraphviz.AGraph(string=self.dot).draw(format=form, prog="dot")
+        with without_font_warnings():
+            drawn: Any = pygraphviz.AGraph(string=self.dot).draw(format=form, prog="dot")
         return bytes(drawn)
 
     def save(self, path: str | Path) -> str:
@@ -234,8 +237,12 @@ def _wrapped(text: str) -> str:
 
 
 def _clean(text: str) -> str:
-    """Text without control characters, which have no place in XML."""
-    return "".join(char if char.isprintable() else " " for char in text)
+    """Text without control characters, which have no place in XML, and no longer than one reads.
+
+    Graphviz takes no label of more than 16,384 characters.
+    """
+    cut = text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
+    return "".join(char if char.isprintable() else " " for char in cut)
 
 
 def _escaped(text: str) -> str:

@@ -7,9 +7,11 @@ from typing import Any
 
 from dagengine.prompts.evidence import as_text
 from dagengine.report.tally import Tally
+from dagengine.report.terminal import one_line, plain
 from dagengine.results import CaseResult, MetricResult, Step, Totals
 
 _MESSAGES = 5
+_NAME = 200  # characters of a name or a cell
 
 
 def print_table(tally: Tally, totals: Totals, console: Any = None) -> None:
@@ -41,8 +43,8 @@ def _case_table(rows: Sequence[CaseResult]) -> Any:
     table.add_column("path or problem", overflow="fold", ratio=1)
     for row in rows:
         for metric in row.metrics:
-            name = [Text(metric.metric)] if several else []
-            table.add_row(str(row.index), Text(_short(row.case, 200)), *name, *_cells(metric))
+            name = [Text(one_line(metric.metric, _NAME))] if several else []
+            table.add_row(str(row.index), Text(one_line(row.case, _NAME)), *name, *_cells(metric))
     return table
 
 
@@ -51,21 +53,15 @@ def _cells(metric: MetricResult) -> list[Any]:
 
     if metric.failure is not None:
         text = str(metric.failure)
-        return [Text("-"), Text("error", style="yellow"), Text(_short(text, 200))]
+        return [Text("-"), Text("error", style="yellow"), Text(one_line(text, _NAME))]
     verdict = {True: ("pass", "green"), False: ("fail", "red"), None: ("", "")}[metric.success]
     path = ", ".join(f"{node}: {chosen}" for node, chosen in metric.path)
     text = path or (metric.reason or "")
     return [
         Text(f"{metric.score:.3f}"),
         Text(verdict[0], style=verdict[1]),
-        Text(_short(text, 200)),
+        Text(one_line(text, _NAME)),
     ]
-
-
-def _short(text: str, width: int) -> str:
-    """One line without control characters, which a terminal would obey."""
-    line = " ".join("".join(c if c.isprintable() else " " for c in text).split())
-    return line if len(line) <= width else line[: width - 1] + "…"
 
 
 def _summary_table(tally: Tally) -> Any:
@@ -80,14 +76,14 @@ def _summary_table(tally: Tally) -> Any:
         kinds = sorted((str(kind), count) for kind, count in found.kinds.items())
         missing = ", ".join(f"{count} {kind}" for kind, count in kinds) or "0"
         counts = (str(found.passed), str(found.failed))
-        table.add_row(Text(name), str(found.cases), mean, *counts, missing)
+        table.add_row(Text(one_line(name, _NAME)), str(found.cases), mean, *counts, missing)
     return table
 
 
 def _failure_lines(tally: Tally) -> list[str]:
     """The commonest failures in words, since a long run has no line per case."""
     return [
-        f"{count}x {_short(text, 300)} (first: {tally.first[text]})"
+        f"{count}x {one_line(text, 300)} (first: {one_line(tally.first[text], _NAME)})"
         for text, count in tally.messages.most_common(_MESSAGES)
     ]
 
@@ -97,6 +93,8 @@ def cost_line(totals: Totals) -> str:
     parts = [f"{totals.asked} questions", f"{totals.calls} judge calls"]
     if totals.cached:
         parts.append(f"{totals.cached} from the store ({totals.cached / totals.asked:.0%})")
+    if totals.damaged:
+        parts.append(f"{totals.damaged} damaged in the store and asked anew")
     if totals.shared:
         parts.append(f"{totals.shared} shared with an equal question")
     if totals.retried:
@@ -118,11 +116,11 @@ def print_steps(result: MetricResult, console: Any = None) -> None:
     from rich.text import Text
 
     out = console or Console()
-    out.print(Text(f"{result.metric}: {_headline(result)}", style="bold"))
+    out.print(Text(plain(f"{result.metric}: {_headline(result)}"), style="bold"))
     for step in result.steps:
-        out.print(Text.assemble(f"● {step.node} ", (f"({step.kind})", "dim")))
+        out.print(Text.assemble(f"● {plain(step.node)} ", (f"({plain(step.kind)})", "dim")))
         for line in _said(step):
-            out.print(Padding(Text(line), (0, 0, 0, 4), expand=False))
+            out.print(Padding(Text(plain(line)), (0, 0, 0, 4), expand=False))
 
 
 def _said(step: Step) -> list[str]:

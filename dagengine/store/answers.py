@@ -25,7 +25,7 @@ from dagengine.errors import InputError, RecordingMissError
 from dagengine.question import Answer, Judge, Question, durable_identity
 from dagengine.store.file import connect, connect_to_read, explained
 from dagengine.store.misses import difference
-from dagengine.store.rows import Entry, entry_of, find, insert, key_of, revive
+from dagengine.store.rows import DamagedError, Entry, entry_of, find, insert, key_of, revive
 
 T = TypeVar("T", bound=BaseModel)
 _log = logging.getLogger(__name__)
@@ -73,7 +73,7 @@ class Store:
 
 
 def as_store(store: Store | str | os.PathLike[str]) -> Store:
-    """A store from what people pass as `store=`: a path, or a Store."""
+    """A store from what a caller passes as `store=`: a path, or a Store."""
     if isinstance(store, Store):
         return store
     if isinstance(store, str | os.PathLike):
@@ -91,14 +91,21 @@ class OpenStore:
         self._reader = reader
         self._journal = Journal(writer) if writer is not None else None
         self._judges: dict[str, str | None] = {}
+        self._damaged: set[bytes] = set()
         self.scope = anyio.CancelScope()
         self.failure: InputError | None = None
+
+    @property
+    def damaged(self) -> int:
+        """How many stored answers could not be read, and gave way to new ones."""
+        return len(self._damaged)
 
     async def get(
         self, judge: Judge, question: Question[T], ask: Callable[[], Awaitable[Answer[T]]]
     ) -> Answer[T]:
         """The stored answer, or the one that `ask` gets, which is then stored.
 
+        A stored answer that cannot be read counts as none: the new one takes its place.
         Failures of `ask` are not stored. Raises RecordingMissError in a replay.
         """
         name = self._name(judge)
@@ -134,7 +141,11 @@ class OpenStore:
         return self._judges[identity]
 
     def _find(self, key: bytes, question: Question[T]) -> Answer[T] | None:
-        found = find(self._reader, key)
+        try:
+            found = find(self._reader, key)
+        except DamagedError:
+            self._damaged.add(key)
+            return None
         if found is None:
             return None
         return revive(question, found, "cached" if self._journal else "replayed")
@@ -181,7 +192,7 @@ class Journal:
     def __init__(self, db: sqlite3.Connection) -> None:
         self._db = db
         self._turn = anyio.Lock()
-        self._thread = anyio.CapacityLimiter(1)  # people's code may fill the common one
+        self._thread = anyio.CapacityLimiter(1)  # the caller's code may fill the common one
         self._batch = _Batch()
 
     async def add(self, entry: Entry) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sqlite3
 import zlib
 from collections.abc import Iterable, Iterator
@@ -33,13 +32,14 @@ _TABLES = (
     f"PRAGMA application_id = {_APPLICATION}",
     f"PRAGMA user_version = {SCHEMA_VERSION}",
 )
+_DAMAGED = "it is damaged; put back a copy, or move it away and begin a new one"
 _HINTS = {
-    "SQLITE_NOTADB": "this is no store, and no sqlite file at all",
+    "SQLITE_NOTADB": "this is no store, and no sqlite file at all; name another file",
     "SQLITE_BUSY": "another process keeps it locked; wait for it, or use another file",
     "SQLITE_FULL": "the disk is full; what was stored before is kept",
     "SQLITE_READONLY": "it cannot be written; check the permissions of the file and its folder",
     "SQLITE_CANTOPEN": "it cannot be opened; check that its folder exists and can be written",
-    "SQLITE_CORRUPT": "it is damaged; put back a copy, or move it away and begin a new one",
+    "SQLITE_IOERR": "the disk failed; check it, or use another file",
 }
 _NO_PLACE = ("SQLITE_CANTOPEN", "SQLITE_READONLY_DIRECTORY", "SQLITE_READONLY_CANTINIT")
 _PLAIN: dict[str, Any] = {"isolation_level": None, "check_same_thread": False}
@@ -52,9 +52,7 @@ def explained(path: Path) -> Iterator[None]:
         yield
     except sqlite3.Error as error:
         hint = next((text for name, text in _HINTS.items() if _code(error).startswith(name)), None)
-        raise InputError(f"the store {path}: {hint or 'it cannot be used'} ({error})") from error
-    except (zlib.error, UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise InputError(f"the store {path}: a row is damaged ({error})") from error
+        raise InputError(f"the store {path}: {hint or _DAMAGED} ({error})") from error
     except OSError as error:
         raise InputError(f"the store {path}: {error.strerror or error}") from error
 

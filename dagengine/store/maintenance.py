@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -22,6 +21,7 @@ from dagengine.store.file import (
     unpack,
 )
 from dagengine.store.misses import Parts, parts_of
+from dagengine.store.rows import UNREADABLE, DamagedError, fields_of
 
 _PATIENCE = 60.0
 _GROUPS = """SELECT judges.name, nodes.name, answers, first, last
@@ -108,7 +108,10 @@ def _matching(db: sqlite3.Connection, column: str, pattern: str) -> list[int]:
 def reading(path: Path) -> Iterator[sqlite3.Connection]:
     """A store to look into; raises InputError when it cannot be read."""
     with closing(connect_to_read(path, _PATIENCE)) as db, explained(path):
-        yield db
+        try:
+            yield db
+        except DamagedError as error:
+            raise InputError(f"the store {path}: {error}") from error
 
 
 @contextmanager
@@ -149,8 +152,14 @@ def records(db: sqlite3.Connection) -> Iterator[StoredAnswer]:
 
 def _record(row: Sequence[Any]) -> StoredAnswer:
     key, judge, node, created, answer, question = row
-    parts = parts_of(unpack(question))
-    return StoredAnswer(key.hex(), judge, node, _moment(created), parts, json.loads(unpack(answer)))
+    try:
+        parts, fields = parts_of(unpack(question)), fields_of(answer)
+        return StoredAnswer(key.hex(), judge, node, _moment(created), parts, fields)
+    except (*UNREADABLE, DamagedError) as error:
+        raise DamagedError(
+            f"an answer for the node {node!r} is damaged ({error}); a run that needs it asks for "
+            "it anew, and prune removes it"
+        ) from error
 
 
 def _moment(seconds: float) -> datetime:

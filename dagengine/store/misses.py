@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from dagengine.question import Question
 from dagengine.store.file import names, printable, unpack
-from dagengine.store.rows import find, key_of
+from dagengine.store.rows import UNREADABLE, DamagedError, find, holds, key_of
 
 # Stored questions of a node that a missing one is compared with, the latest first.
 _COMPARED = 50
@@ -32,11 +33,11 @@ def parts_of(canonical: str) -> Parts:
 
 
 def difference(db: sqlite3.Connection, judge: str, question: Question[Any]) -> str:
-    """How a question differs from those that have an answer, for somebody who expected one."""
+    """How a question differs from those that have an answer, for a caller who expected one."""
     judges = names(db, "judges")
-    others = [other for other in judges if find(db, key_of(other, question))]
+    others = [other for other in judges if holds(db, key_of(other, question))]
     if judge in others:
-        return "the stored answer does not fit the question any more"
+        return _unusable(db, judge, question)
     if others:
         return f"it was answered by {others[0]!r}, but not by {judge!r}"
     if printable(judge) not in judges:
@@ -47,13 +48,29 @@ def difference(db: sqlite3.Connection, judge: str, question: Question[Any]) -> s
     return _changed(parts_of(question.canonical.decode(errors="surrogatepass")), kept)
 
 
+def _unusable(db: sqlite3.Connection, judge: str, question: Question[Any]) -> str:
+    """Why an answer that is there does not count."""
+    try:
+        find(db, key_of(judge, question))
+    except DamagedError as error:
+        return f"{error}; run once without replay, and it is asked for anew"
+    return "the stored answer does not fit the question any more"
+
+
 def _latest(db: sqlite3.Connection, judge: str, node: str) -> list[Parts]:
     rows = db.execute(
         "SELECT question FROM answers WHERE judge = (SELECT id FROM judges WHERE name = ?) "
         "AND node = (SELECT id FROM nodes WHERE name = ?) ORDER BY created DESC LIMIT ?",
         (printable(judge), printable(node), _COMPARED),
     )
-    return [parts_of(unpack(packed)) for (packed,) in rows.fetchall()]
+    return list(_readable(packed for (packed,) in rows.fetchall()))
+
+
+def _readable(questions: Iterable[Any]) -> Iterator[Parts]:
+    """The questions that can be read; a damaged one explains nothing."""
+    for packed in questions:
+        with suppress(*UNREADABLE):
+            yield parts_of(unpack(packed))
 
 
 def _changed(asked: Parts, kept: Sequence[Parts]) -> str:

@@ -8,9 +8,9 @@ import sqlite3
 import time
 import zlib
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import Annotated, Any, NamedTuple, TypeVar
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ConfigDict, Field, Strict
 
 from dagengine.errors import UnparseableError
 from dagengine.prompts.parsing import read_answer
@@ -20,9 +20,32 @@ from dagengine.store.file import printable, transaction, unpack
 T = TypeVar("T", bound=BaseModel)
 
 _JSON = json.JSONEncoder(ensure_ascii=False)
+# What reading a row raises when its cells are not what they were: of sqlite any cell may hold
+# any type of value, and of a damaged disk any bytes.
+UNREADABLE = (zlib.error, OverflowError, RecursionError, TypeError, ValueError)
 _INSERT = """INSERT OR IGNORE INTO answers (key, judge, node, created, answer, question)
     VALUES (?, (SELECT id FROM judges WHERE name = ?), (SELECT id FROM nodes WHERE name = ?),
             ?, ?, ?)"""
+
+
+class DamagedError(Exception):
+    """Raised for a stored answer that cannot be read; it may be asked for anew."""
+
+
+# JSON has lists for tuples, which a strict model takes for something else.
+_Pair = Annotated[tuple[str, float], Strict(False)]
+_Token = Annotated[tuple[str, list[_Pair]], Strict(False)]
+
+
+class _Fields(BaseModel):
+    """What a stored answer must hold; `value` only where `raw` does not bring it back."""
+
+    model_config = ConfigDict(strict=True, title="the fields of an answer")
+
+    raw: str
+    mode: str
+    usage: Annotated[list[float], Field(min_length=3, max_length=3)]
+    tokens: list[_Token] | None = None
 
 
 class Entry(NamedTuple):
@@ -63,11 +86,26 @@ def _row(entry: Entry) -> tuple[Any, ...]:
     )
 
 
+def holds(db: sqlite3.Connection, key: bytes) -> bool:
+    """Whether there is an answer under a key, readable or not."""
+    return bool(db.execute("SELECT 1 FROM answers WHERE key = ?", (key,)).fetchall())
+
+
 def find(db: sqlite3.Connection, key: bytes) -> dict[str, Any] | None:
-    """The fields of the answer under a key."""
+    """The fields of the answer under a key; raises DamagedError when they cannot be read."""
     rows = db.execute("SELECT answer FROM answers WHERE key = ?", (key,)).fetchall()
-    fields: dict[str, Any] | None = json.loads(unpack(rows[0][0])) if rows else None
-    return fields
+    return fields_of(rows[0][0]) if rows else None
+
+
+def fields_of(packed: Any) -> dict[str, Any]:
+    """The fields of a stored answer; raises DamagedError."""
+    try:
+        fields: dict[str, Any] = json.loads(unpack(packed))
+        _Fields.model_validate(fields)
+        return fields
+    except UNREADABLE as error:
+        why = str(error).splitlines()[0]
+        raise DamagedError(f"the stored answer is damaged ({why})") from error
 
 
 def entry_of(key: bytes, judge: str, question: Question[Any], answer: Answer[Any]) -> Entry | None:

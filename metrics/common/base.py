@@ -16,6 +16,7 @@ from dagengine.graph.node import BaseNode
 from dagengine.graph.values import Ask, Given, NodeValue, QuestionCount
 from dagengine.report.render import Picture, draw
 from dagengine.report.tables import print_steps
+from dagengine.report.terminal import plain
 from dagengine.results import MetricResult
 from dagengine.threads import in_daemon_thread
 
@@ -88,7 +89,7 @@ class BaseMetric:
             print_steps(result)
         if failure is not None or result.score is None:
             kind, node = (str(failure.kind), failure.node) if failure else ("no score", None)
-            raise MetricFailedError(result.metric, node, kind, self.error or "")
+            raise MetricFailedError(result.metric, node, kind, plain(self.error or ""))
         return result.score
 
     def _show(self, result: MetricResult | None, score: float | None, error: str | None) -> None:

@@ -48,8 +48,8 @@ judge = ScriptedJudge(answer, name="remote")
 CASES, IN_FLIGHT = 150, 8
 LONG = 300.0
 QUESTIONS = 2 * CASES
-# Calls under way, and answers on their way to the file: each is the work of one worker.
-UNSTORED = 4 * IN_FLIGHT + 32
+# Calls under way: each holds its place until its answer is in the file.
+UNSTORED = IN_FLIGHT
 
 # What was stored at a kill, and the answers given before it.
 Kept = tuple[set[str], Counter[str]]

@@ -23,6 +23,7 @@ from openai_server import OpenAIServer
 
 from dagengine import Store, a_evaluate, evaluate
 from dagengine.errors import InputError, ProviderError, RecordingMissError, RefusedError
+from dagengine.gateway import Gateway, Limits
 from dagengine.judges import CustomJudge, LexicalJudge, OpenAIJudge, ProviderJudge, ScriptedJudge
 from dagengine.metrics import DAGMetric
 from dagengine.metrics.dag import DAG, BinaryJudgementNode, TaskNode
@@ -640,12 +641,6 @@ def damaged(path: Path) -> None:
     path.write_bytes(data[:100] + b"\xff" * (len(data) - 100))
 
 
-def damaged_row(path: Path) -> None:
-    run(path, Counting().judge())
-    with closing(sqlite3.connect(path)) as db, db:
-        db.execute("UPDATE answers SET answer = x'00'")
-
-
 def folder(path: Path) -> None:
     path.mkdir()
 
@@ -655,7 +650,6 @@ BAD: list[tuple[Callable[[Path], None], str]] = [
     (other_database, "is an sqlite file, but no store of answers"),
     (later_version, "has format 99, this version of dagengine has format 1"),
     (damaged, "it is damaged; put back a copy"),
-    (damaged_row, "a row is damaged"),
 ]
 
 
@@ -751,7 +745,32 @@ def test_a_new_entry_never_changes_one_that_is_there(path: Path) -> None:
     assert entry is not None
     with closing(connect(path, 1.0)) as db:
         assert insert(db, [entry, entry]) == 1
-        assert insert(db, [entry._replace(answer="{}")]) == 0
+        other = entry.answer.replace("json_schema", "tools")
+        assert insert(db, [entry._replace(answer=other)]) == 0
         assert find(db, entry.key) == json.loads(entry.answer)
-        assert insert(db, [entry._replace(answer="{}", over=True)]) == 1
-        assert find(db, entry.key) == {}
+        assert insert(db, [entry._replace(answer=other, over=True)]) == 1
+        assert find(db, entry.key) == json.loads(other)
+
+
+@pytest.mark.anyio
+async def test_no_more_answers_wait_for_the_file_than_calls_may_be_under_way(path: Path) -> None:
+    """What a killed process has to ask again is what waits here."""
+    called = Counter[str]()
+
+    def answer(question: Question[Any]) -> dict[str, Any]:
+        called[question.key] += 1
+        return {"reason": "r", "verdict": True}
+
+    judge = ScriptedJudge(answer, name="x")
+    async with Store(path).open() as answers:
+        gateway = Gateway(Limits(max_in_flight=4), stored=answers)
+        with closing(sqlite3.connect(path)) as other:
+            async with anyio.create_task_group() as tasks:
+                other.execute("BEGIN IMMEDIATE")  # nobody else can write now
+                for number in range(40):
+                    tasks.start_soon(gateway.ask, judge, ask_about(f"text {number}"))
+                await anyio.wait_all_tasks_blocked()
+                assert called.total() == gateway.totals.in_flight == 4
+                other.rollback()
+    assert called.total() == gateway.totals.calls == count(path, Selection()) == 40
+    assert gateway.totals.in_flight == 0

@@ -16,6 +16,7 @@ from dagengine.reliability.card.words import (
     title,
     votes_of,
 )
+from dagengine.report.terminal import plain
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -28,10 +29,10 @@ def print_card(card: JudgeCard, console: Console | None = None) -> None:
     from rich.text import Text
 
     out = console or Console()
-    out.print(Text(f"{' and '.join(card.binding.judges)}: {headline(card)}"))
+    out.print(Text(plain(f"{' and '.join(card.binding.judges)}: {headline(card)}")))
     for metric in card.metrics:
         out.print()
-        out.print(Text(metric.metric, style="bold"))
+        out.print(Text(plain(metric.metric), style="bold"))
         again, blame, price, people = answers(metric)
         for question, answer, table in (
             (QUESTIONS[0], again, _measures(metric.again)),
@@ -39,14 +40,14 @@ def print_card(card: JudgeCard, console: Console | None = None) -> None:
             (QUESTIONS[2], price, None),
             (QUESTIONS[3], people, _measures(metric.people)),
         ):
-            out.print(Text.assemble((f"{question} ", "bold"), answer))
+            out.print(Text.assemble((f"{question} ", "bold"), plain(answer)))
             if table is not None and table.row_count:
                 out.print(table)
         if metric.more:
             out.print(Text("More measures", style="bold"))
             out.print(_measures(metric.more))
         for note in metric.notes:
-            out.print(Text(note, style="dim"))
+            out.print(Text(plain(note), style="dim"))
 
 
 def print_differences(found: Sequence[Difference], console: Console | None = None) -> None:
@@ -60,7 +61,8 @@ def print_differences(found: Sequence[Difference], console: Console | None = Non
         assert shown is not None
         name = f"{one.node}: {title(shown)}" if one.node else title(shown)
         mark = "apart" if one.apart else ""
-        table.add_row(Text(one.metric), Text(name), *_cells(one.old), *_cells(one.new), mark)
+        names = Text(plain(one.metric)), Text(plain(name))
+        table.add_row(*names, *_cells(one.old), *_cells(one.new), mark)
     (console or Console()).print(table)
 
 
@@ -84,7 +86,7 @@ def _measures(measures: Sequence[Figure]) -> Table:
     table = _grid("measure", "value", "95 % interval", "n")
     for one in measures:
         bounds = f"undefined: {one.note}" if one.value is None else interval(one)
-        table.add_row(title(one), number(one), Text(bounds), str(one.items))
+        table.add_row(Text(plain(title(one))), number(one), Text(plain(bounds)), str(one.items))
     return table
 
 
@@ -94,7 +96,7 @@ def _nodes(metric: MetricCard) -> Table:
     table = _grid("node", "of the noise", "95 % interval", "flips", "a flip moves", "votes")
     for node in metric.nodes:
         table.add_row(
-            Text(node.node), number(node.share), interval(node.share), number(node.flip_rate),
-            number(node.effect), votes_of(node),
+            Text(plain(node.node)), number(node.share), interval(node.share),
+            number(node.flip_rate), number(node.effect), votes_of(node),
         )  # fmt: skip
     return table

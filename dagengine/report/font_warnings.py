@@ -1,0 +1,44 @@
+"""Graphviz without the warnings of its font library.
+
+The library inside the pygraphviz package reads the machine's font settings, finds in them what
+is newer than itself, and writes so to the process's standard error, past Python. Nothing turns
+that off: an own settings file would, and would also choose other fonts.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from dagengine.report.terminal import plain
+
+_STDERR = 2
+_NOISE = "Fontconfig "
+
+
+@contextmanager
+def without_font_warnings() -> Iterator[None]:
+    """Hold back what is written to the standard error meanwhile; the rest follows at the end."""
+    try:
+        place = os.dup(_STDERR)
+    except OSError:  # it is closed, and nobody reads it
+        yield
+        return
+    with tempfile.TemporaryFile() as caught:
+        os.dup2(caught.fileno(), _STDERR)
+        try:
+            yield
+        finally:
+            os.dup2(place, _STDERR)
+            os.close(place)
+            caught.seek(0)
+            _tell(caught.read().decode(errors="surrogateescape"))
+
+
+def _tell(said: str) -> None:
+    lines = [line for line in said.splitlines() if not line.startswith(_NOISE)]
+    if lines:
+        print(plain("\n".join(lines)), file=sys.stderr)

@@ -1,0 +1,61 @@
+"""Foreign text on a terminal: every character that hides or gives orders is made visible.
+
+Data, names, paths and the words of a judge may hold characters that a terminal obeys (escape
+sequences move the cursor and rewrite earlier lines), that turn the order of a text around, or
+that nobody sees. What is printed goes through `plain` first. Letters, marks and emoji of every
+script stay as they are, with the invisible joiners that their spelling needs.
+
+The hidden characters are the controls C0 and C1, the bidirectional controls, and what Unicode
+calls Default_Ignorable_Code_Point (The Unicode Standard, sections 5.21, 9.2, 23.1 to 23.9).
+"""
+
+from __future__ import annotations
+
+import re
+
+_SELECTORS = r"\ufe00-\ufe0f\U000e0100-\U000e01ef"
+_HIDDEN = (
+    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f"
+    r"\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ud800-\udfff\ufe00-\ufe0f\ufeff\uffa0"
+    r"\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
+)
+_EMOJI = r"\xa9\xae\u203c-\u3299\U0001f000-\U0001faff"
+_SPELT = (
+    # Scripts from Arabic to the Indic ones: ZWJ and ZWNJ choose the form of a letter.
+    r"[\u0600-\u109f\u1780-\u18af\u1900-\u1cff\ua800-\uabff\U00010a00-\U00011fff]"
+    r"[\u200c\u200d](?![\u200c\u200d])",
+    # Thai, Lao, Tibetan, Burmese, Khmer: a space without width ends a word.
+    r"[\u0e00-\u109f\u1780-\u17ff]\u200b(?!\u200b)",
+    rf"[{_EMOJI}]\ufe0f?\u200d(?=[{_EMOJI}])",
+    # One selector chooses the look of the character before it; a row of them carries data.
+    rf"[#*0-9\xa9\xae\u1000-\u109f\u2000-\U0003ffff][{_SELECTORS}](?![{_SELECTORS}])",
+    r"[\u1820-\u18aa][\u180b-\u180f](?![\u180b-\u180f])",
+    # The flags of England, Scotland and Wales end in tag characters.
+    r"\U0001f3f4\U000e0067\U000e0062(?:\U000e0065\U000e006e\U000e0067"
+    r"|\U000e0073\U000e0063\U000e0074|\U000e0077\U000e006c\U000e0073)\U000e007f",
+)
+_ANY_HIDDEN = re.compile(_HIDDEN)
+_SPELT_OR_HIDDEN = re.compile(f"(?!{_HIDDEN})(?:{'|'.join(_SPELT)})|({_HIDDEN})")
+
+
+def plain(text: str) -> str:
+    r"""The text with every hidden character as its Python escape, such as `\x1b` or `\u202e`.
+
+    Line breaks (`\n`) and tabs stay. Nothing else is done to the text: give the result to a
+    printer that reads no markup (`typer.echo`, or `rich.text.Text`).
+    """
+    if not _ANY_HIDDEN.search(text):
+        return text
+    return _SPELT_OR_HIDDEN.sub(_escaped, text)
+
+
+def one_line(text: str, width: int) -> str:
+    """The text plain and on one line, cut to at most `width` characters."""
+    head = text[: 4 * width]  # a long text costs no more than a short one
+    line = plain(" ".join(head.split()))
+    return line if len(line) <= width and len(head) == len(text) else line[: width - 1] + "…"
+
+
+def _escaped(found: re.Match[str]) -> str:
+    hidden: str | None = found[1]
+    return found[0] if hidden is None else hidden.encode("unicode_escape").decode("ascii")

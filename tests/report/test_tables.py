@@ -1,0 +1,136 @@
+"""Tables, steps, progress and failures: complete for their reader, and harmless on a terminal."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+
+import pytest
+from rich.console import Console
+
+from dagengine import assert_test, evaluate
+from dagengine.errors import MetricFailedError
+from dagengine.judges import ScriptedJudge
+from dagengine.metrics import DAGMetric
+from dagengine.metrics.dag import DAG, BinaryJudgementNode, CodeNode
+from dagengine.report.progress import bar
+from dagengine.report.tables import print_steps, print_table
+from dagengine.report.tally import Tally
+from dagengine.report.terminal import plain
+from dagengine.results import (
+    CaseResult,
+    Failure,
+    MetricResult,
+    OutcomeKind,
+    Step,
+    Totals,
+)
+from dagengine.test_case import LLMTestCase
+
+HOSTILE = (
+    "\x1b[2J\x1b]0;owned\x07\x9b31m\rok\x08\x00 \u202egnp.exe\u2066 \U000e0041 pay\u200bpal "
+    "\ud800 [bold]markup[/bold] [/oops] [link=http://evil]x[/link]"
+)
+OK, FAILED = OutcomeKind.OK, OutcomeKind.PROVIDER_ERROR
+
+
+def step(**said: object) -> Step:
+    return Step(HOSTILE, HOSTILE, **{"outcome": OK, "reason": HOSTILE, **said})  # type: ignore[arg-type]
+
+
+STEPS = (
+    step(verdict=HOSTILE),
+    step(score=0.5, mode=HOSTILE),
+    step(output=HOSTILE),
+    step(output={HOSTILE: [HOSTILE, {"verdict": HOSTILE, "reason": HOSTILE}]}),
+    step(output={HOSTILE: HOSTILE, "b": [HOSTILE]}),
+    step(outcome=FAILED),
+)
+PASSED = MetricResult(HOSTILE, 1.0, True, HOSTILE, steps=STEPS, threshold=0.5)
+DECIDED = MetricResult(HOSTILE + "2", 0.0, False, None, path=((HOSTILE, HOSTILE),), steps=STEPS)
+BROKEN = MetricResult(HOSTILE, None, None, None, failure=Failure(FAILED, HOSTILE, HOSTILE))
+ROWS = [CaseResult(n, HOSTILE, (PASSED, DECIDED, BROKEN)) for n in range(61)]
+
+
+def short_table(console: Console) -> None:
+    print_table(Tally(ROWS[:3]), Totals(), console)
+
+
+def long_table(console: Console) -> None:
+    print_table(Tally(ROWS), Totals(), console)
+
+
+def steps(console: Console) -> None:
+    for result in (PASSED, DECIDED, BROKEN):
+        print_steps(result, console)
+
+
+def progress(console: Console) -> None:
+    with bar(2, Totals, console, every=0.0) as advance:
+        advance(ROWS[0])
+
+
+def printed(show: Callable[[Console], None]) -> str:
+    console = Console(file=io.StringIO(), width=200)
+    show(console)
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+@pytest.mark.parametrize("show", [short_table, long_table, steps, progress])
+def test_hostile_text_gives_no_orders_to_the_terminal(show: Callable[[Console], None]) -> None:
+    shown = printed(show)
+    assert plain(shown) == shown
+    shown.encode()  # a lone surrogate would fail here
+    if show is not progress:
+        assert r"\x1b[2J" in shown
+        assert "[bold]markup[/bold]" in "".join(shown.split("\n"))
+
+
+def hostile_metric(judge: ScriptedJudge) -> DAGMetric:
+    node = BinaryJudgementNode(
+        "Kind?", evaluation_params=["input"], then={True: 10, False: 0}, name=f"kind {HOSTILE}"
+    )
+    return DAGMetric(f"Kind {HOSTILE}", DAG(node), model=judge, verbose_mode=True)
+
+
+CASE = LLMTestCase(name=HOSTILE, input="a")
+NO = ScriptedJudge(lambda question: {"verdict": False, "reason": HOSTILE}, name="no")
+
+
+def failing(_: object) -> float:
+    raise ValueError(HOSTILE)
+
+
+def measured() -> str:
+    hostile_metric(NO).measure(CASE)
+    return ""
+
+
+def evaluated() -> str:
+    evaluate([CASE], [hostile_metric(NO)])
+    return ""
+
+
+def asserted() -> str:
+    with pytest.raises(AssertionError) as caught:
+        assert_test(CASE, [hostile_metric(NO)])
+    return str(caught.value)
+
+
+def failed() -> str:
+    code = CodeNode(failing, evaluation_params=["input"], name="code")
+    with pytest.raises(MetricFailedError) as caught:
+        DAGMetric("Broken", DAG(code)).measure(CASE)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("say", [measured, evaluated, asserted, failed])
+def test_hostile_text_reaches_nobody_raw_through_the_doors(
+    say: Callable[[], str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    message = say()
+    out, err = capsys.readouterr()
+    for text in (message, out, err):
+        assert plain(text) == text
+    assert r"\x1b[2J" in message + out

@@ -89,6 +89,12 @@ class ConversationalTestCase(_Case):
     user_description: str | None = None
     context: list[str] | None = None
 
+    @model_validator(mode="after")
+    def _has_turns(self) -> Self:
+        if not self.turns:
+            raise ValueError("a ConversationalTestCase needs at least one turn in `turns`")
+        return self
+
 
 class ArenaTestCase(_Case):
     """Several contestants that answered the same input, by name."""

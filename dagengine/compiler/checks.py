@@ -62,6 +62,7 @@ def _meaning(scope: Scope, wiring: Wiring, report: Reporter) -> Iterator[Problem
         yield from _reads(slot, report)
         yield from _labels(slot, labels, wiring, report)
         yield from _leaf(slot, slot in read, report)
+    yield from _bypassed_gates(scope, report)
     yield from _roots(scope, report)
     yield from _scores(scope, report)
     yield from _threshold(scope, report)
@@ -125,6 +126,26 @@ def _labels(slot: Slot, known: set[str], wiring: Wiring, report: Reporter) -> It
         elif difflib.get_close_matches(word, [*known, *known_fields()], n=1, cutoff=0.8):
             hint = did_you_mean(word, [*known, *known_fields()])
             yield report("label-unknown", node, f"nothing is called `{word}`", hint)
+
+
+def _bypassed_gates(scope: Scope, report: Reporter) -> Iterator[Problem]:
+    """Nodes that verdicts lead to, and that also run because a parent behind a verdict ran."""
+    verdicts: dict[Slot, list[str]] = {}
+    parents: dict[Slot, list[str]] = {}
+    for slot in scope.slots.values():
+        for verdict, target in slot.branches:
+            verdicts.setdefault(target, []).append(f"{verdict!r} of {slot.name!r}")
+        for target in slot.activates:
+            parents.setdefault(target, []).append(repr(slot.name))
+    for slot, chosen in verdicts.items():
+        if slot in parents and not slot.given:
+            names = " and ".join(parents[slot])
+            message = f"it runs after {' or '.join(chosen)}, and also whenever {names} runs"
+            hint = (
+                f"if only the verdicts are to decide, take it out of the children of {names}; "
+                "what it then still needs to read it can name in inputs="
+            )
+            yield report("gate-bypassed", slot.node, message, hint, "warning")
 
 
 def _reads_field(node: BaseNode, word: str) -> bool:

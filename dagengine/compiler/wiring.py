@@ -8,13 +8,13 @@ knows its scope. Two relations connect slots:
   that hands on to it, a live reader that names it as an input;
 * **sources** are waited for: what a slot reads.
 
-A parent that hands on to a gated node (one that some verdict leads to) only feeds it when
-the parent comes before a decision that gates the node; otherwise it makes it live too.
+A node that some verdict leads to is *gated*. A parent that hands on to a gated node only
+feeds it, unless the parent is itself behind a verdict: see `_connect`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,7 +25,6 @@ from dagengine.compiler.liveness import (
     Start,
     cause_graph,
     circular_waits,
-    find_given,
     find_tangles,
     mark_uncertain,
     only_after,
@@ -67,8 +66,6 @@ def wire(spec: MetricSpec) -> Wiring:
     causes = cause_graph(slots)
     reached = nx.descendants(causes, START)
     idle = [slot for slot in slots if slot not in reached]
-    for scope in scopes:
-        find_given(scope)
     find_tangles(slots)
     mark_uncertain(slots, causes)
     _rank(slots)
@@ -144,21 +141,34 @@ def _metric_slot(scope: Scope, metric: Any) -> Slot:
 
 
 def _connect(scope: Scope) -> None:
+    """Enter who makes whom live, and who reads whom, within one metric.
+
+    Listing a child says two things at once: the child reads the parent, and it runs because
+    the parent ran. For a gated child the second would undo its gate, so it holds only where
+    nothing else can be meant. Of the three parents here each lists `n` as its child:
+
+        steps ─────────────┐    always live: hands on its data, and the gate decides
+        first ─────────────┤    comes before the gate: the same
+          └─ gate ── yes ──┤
+               └─ no ─ detour   behind a verdict, and before no gate of `n`: makes it live
+                           └──> n
+
+    A parent that is always live would make `n` run whatever the gate says. The detour runs
+    only when a verdict chose it, and there `n` is what comes next.
+    """
     graph = as_digraph(scope.spec.graph.nodes())
-    gates: dict[BaseNode, set[BaseNode]] = {}
-    for node in graph:
-        for branch in node.branches():
-            if isinstance(branch.target, BaseNode):
-                gates.setdefault(branch.target, set()).add(node)
+    gates = gates_of(graph)
+    always = _always_live(scope.spec.graph.root_nodes, gates)
     for node in graph:
         slot = scope.slots[node]
+        slot.given = node in always
         for source in node.inputs:
             slot.sources.append(Source(scope.slots[source], label_of(source), pulled=True))
         for child in dict.fromkeys(node.successors()):
             target = scope.slots[child]
             if node not in child.inputs:
                 target.sources.append(Source(slot, label_of(node), pulled=False))
-            if not _comes_before(graph, node, gates.get(child, set())):
+            if child not in gates or not (slot.given or _comes_before(graph, node, gates[child])):
                 slot.activates.append(target)
     for root in scope.spec.graph.root_nodes:
         scope.slots[root].root = scope.owner is None
@@ -167,9 +177,31 @@ def _connect(scope: Scope) -> None:
     scope.terminals = [slot for slot in scope.slots.values() if slot.grades]
 
 
+def gates_of(nodes: Iterable[BaseNode]) -> dict[BaseNode, set[BaseNode]]:
+    """The gated nodes, each with the decisions that have a verdict leading to it."""
+    gates: dict[BaseNode, set[BaseNode]] = {}
+    for node in nodes:
+        for branch in node.branches():
+            if isinstance(branch.target, BaseNode):
+                gates.setdefault(branch.target, set()).add(node)
+    return gates
+
+
+def _always_live(roots: Iterable[BaseNode], gates: Container[BaseNode]) -> set[BaseNode]:
+    """Nodes that are live whenever their metric is: no verdict has a part in it."""
+    found: set[BaseNode] = set()
+    waiting = list(roots)
+    while waiting:
+        node = waiting.pop()
+        if node not in found:
+            found.add(node)
+            waiting += [*node.inputs, *(n for n in node.successors() if n not in gates)]
+    return found
+
+
 def _comes_before(graph: nx.DiGraph[BaseNode], node: BaseNode, decisions: set[BaseNode]) -> bool:
     """Whether a path leads from `node` to one of `decisions`."""
-    seen, waiting = {node}, [node] if decisions else []
+    seen, waiting = {node}, [node]
     while waiting:
         for after in graph.successors(waiting.pop()):
             if after in decisions:

@@ -97,6 +97,8 @@ class _Walk:
         if number not in self.live or number in self.settled:
             return
         awaited = slot.reads if slot.nested < 0 else self.plan.scopes[slot.nested].slots
+        if slot.nested >= 0 and number in self.failures:
+            awaited = ()  # its parts are settled, or never began: there was nothing to judge
         if any(source not in self.settled for source in awaited):
             return
         after = [self.live[number], *(self.settled[source] for source in awaited)]

@@ -28,6 +28,7 @@ from dagengine.execution.run_once import RunOnce
 from dagengine.execution.scheduler import CaseState
 from dagengine.execution.sources import FedSource, PulledSource, Source
 from dagengine.gateway.gateway import Gateway
+from dagengine.graph.judged import nothing_to_judge
 from dagengine.graph.values import Given, NodeValue
 from dagengine.question import Judge
 from dagengine.results import CaseResult, Failure, MetricResult, OutcomeKind
@@ -209,7 +210,7 @@ class Runner:
         return math.inf if limit is None else anyio.current_time() + limit
 
     def _start(self, index: int, case: TestCase, deadline: float) -> None:
-        state = CaseState(self._plan, self._missing(case))
+        state = CaseState(self._plan, self._missing(case), self._nothing_to_judge(case))
         run = _Run(index, case, state, deadline, self._spans.case(index, case))
         self._queue(run)
         if state.finished:
@@ -248,6 +249,15 @@ class Runner:
             if absent:
                 fields = [field for field, _ in absent]
                 failures[metric.index] = Failure.missing_field(fields, absent[0][1])
+        return failures
+
+    def _nothing_to_judge(self, case: TestCase) -> dict[int, Failure]:
+        """Metrics, nested ones too, that find no text to judge in the case; by scope."""
+        failures: dict[int, Failure] = {}
+        for scope in self._plan.scopes:
+            why = nothing_to_judge(scope.spec.judged, case)
+            if why is not None:
+                failures[scope.index] = Failure(OutcomeKind.SKIPPED, scope.spec.name, why)
         return failures
 
     def _queue(self, run: _Run) -> None:

@@ -29,9 +29,18 @@ class CaseState:
     and `cancel` units to stop; the owner takes both lists and empties them.
     """
 
-    def __init__(self, plan: Plan, missing: Mapping[int, Failure] | None = None) -> None:
-        """`missing` holds metrics that cannot run on this case at all, and why."""
+    def __init__(
+        self,
+        plan: Plan,
+        missing: Mapping[int, Failure] | None = None,
+        empty: Mapping[int, Failure] | None = None,
+    ) -> None:
+        """`missing` holds metrics that cannot run on this case at all, and why.
+
+        `empty` holds scopes that find nothing to judge in it: they fail once they are live.
+        """
         self.plan = plan
+        self._empty = empty or {}
         self.ready: list[int] = []
         self.cancel: list[int] = []
         self.values: dict[int, NodeValue] = {}  # by slot
@@ -52,8 +61,8 @@ class CaseState:
         self._cause_lost: list[int] = []
         self._to_kill: list[int] = []  # parts of a nested metric that is dead
         for metric in plan.metrics:
-            if missing and metric.index in missing:
-                why = missing[metric.index]
+            why = (missing or {}).get(metric.index) or self._empty.get(metric.scope)
+            if why is not None:
                 self._results[metric.index] = failed_result(plan, metric.index, why)
                 continue
             self._made_live += [number for number in metric.slots if plan.slots[number].root]
@@ -129,6 +138,9 @@ class CaseState:
             return
         self._live[number] = _LIVE
         slot = self.plan.slots[number]
+        if slot.nested in self._empty:
+            self._fail_slot(number, self._empty[slot.nested])
+            return
         self._made_live += slot.activates
         if slot.kind == "verdict":
             self._take(number, NodeValue(slot.score, score=slot.score))

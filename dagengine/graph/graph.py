@@ -9,6 +9,7 @@ from typing import Any, Literal, Protocol, runtime_checkable
 import networkx as nx
 
 from dagengine.errors import InputError
+from dagengine.graph.judged import Judged
 from dagengine.graph.node import BaseNode
 
 Combine = Literal["last", "min", "max", "mean", "error"]
@@ -73,7 +74,8 @@ class MetricSpec:
     `combine` says which score counts when several terminals fire; `model` names the metric's
     own judge. `judged_reason` has the judge write the reason in one last call, for a perfect
     score only with `reason_if_perfect`; `reason_wording` makes the whole prompt of that call
-    from the score (0 to 1) and the composed reason.
+    from the score (0 to 1) and the composed reason. A case without any text in a group of
+    `judged` fields is skipped before anything is asked.
     """
 
     name: str
@@ -86,6 +88,7 @@ class MetricSpec:
     judged_reason: bool = False
     reason_if_perfect: bool = True
     reason_wording: Callable[[float, str], str] | None = None
+    judged: Judged = ()
 
 
 @runtime_checkable

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from dagengine.compiler.slots import Slot
@@ -30,6 +31,11 @@ def picture_names(wiring: Wiring) -> dict[Slot, str]:
             (only,) = slot.nested.slots.values()
             names[only] = names[slot]
     return names
+
+
+def hands_on_only(slots: Iterable[Slot]) -> bool:
+    """Whether some edge hands on data without making its reader run; pictures then say so."""
+    return any(slot not in source.slot.activates for slot in slots for source in slot.sources)
 
 
 class Design:

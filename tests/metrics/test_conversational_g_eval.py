@@ -116,7 +116,6 @@ def test_further_fields_of_turns_and_conversation_are_shown_when_asked_for() -> 
 @pytest.mark.parametrize(
     ("talk", "params", "message"),
     [
-        (ConversationalTestCase(turns=[]), [], "the conversation has no turns"),
         (TALK, ["retrieval_context"], "no turn of the conversation has `retrieval_context`"),
         (TALK, ["scenario"], "the case has no `scenario`"),
     ],

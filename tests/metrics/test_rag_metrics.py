@@ -276,7 +276,7 @@ def test_without_contexts_there_is_nothing_to_judge_and_no_call(metric: Prebuilt
 
 
 def test_an_expected_output_without_words_has_nothing_to_attribute() -> None:
-    case = CASE.model_copy(update={"expected_output": " \n…"})
+    case = CASE.model_copy(update={"expected_output": "…"})
     result, totals = judged(ContextualRecallMetric(), {}, case)
     assert (result.score, totals.asked) == (0.0, 0)
 

@@ -38,7 +38,8 @@ from dagengine.judges.completions import (
     wire_type,
 )
 from dagengine.judges.identity import durable_name, public_address
-from dagengine.prompts.parsing import read_answer
+from dagengine.prompts.json_values import DoubledKeyError, require_single_keys
+from dagengine.prompts.parsing import is_long, read_aside
 from dagengine.question import Answer, Capabilities, Options, Question
 
 if TYPE_CHECKING:
@@ -245,10 +246,10 @@ class OpenAIJudge:
         body = {**self._body(question.options), "messages": list(question.messages)}
         if question.parser is not None:
             completion = await client.post(body)
-            return self._read(question, completion, "text", None)
+            return await self._read(question, completion, "text", None)
         mode = _MODES[self._mode]
         value, completion = await self._structured(client, mode, body, question)
-        return self._read(question, completion, mode.lower(), value)
+        return await self._read(question, completion, mode.lower(), value)
 
     async def _structured(
         self, client: _Client, mode: str, body: dict[str, Any], question: Question[T]
@@ -261,6 +262,8 @@ class OpenAIJudge:
             response_model=wire_type(question.answer_type), kwargs=body
         )
         completion = await client.post(prepared)
+        if is_long(answer_text(completion.choices[0].message)):
+            return None, completion  # read where it stops nobody
         try:
             value = handlers.response_parser(
                 response=completion, response_model=shape, validation_context=None, strict=False
@@ -283,7 +286,7 @@ class OpenAIJudge:
             body |= {"logprobs": True, "top_logprobs": options.top_logprobs}
         return {**body, **self._parameters}
 
-    def _read(
+    async def _read(
         self, question: Question[T], completion: Completion, mode: str, value: T | None
     ) -> Answer[T]:
         """The answer in a completion; raises RefusedError or UnparseableError."""
@@ -300,11 +303,15 @@ class OpenAIJudge:
             raise UnparseableError(
                 f"the answer was cut off at the token limit; {hint}", raw, tokens
             )
-        if value is None:
-            try:
-                value = read_answer(question, raw)
-            except UnparseableError as error:
-                raise UnparseableError(str(error), raw, tokens) from None
+        try:
+            if value is None:
+                value = await read_aside(question, raw)
+            else:
+                require_single_keys(raw)
+        except UnparseableError as error:
+            raise UnparseableError(str(error), error.raw, tokens) from None
+        except DoubledKeyError as error:
+            raise UnparseableError(str(error), raw, tokens) from None
         return Answer(value, raw, tokens_of(choice, question, raw), usage, mode)
 
     def _failure(self, openai: ModuleType, error: Any) -> JudgeError:

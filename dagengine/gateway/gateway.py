@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from traceback import format_exception
 from typing import Any, TypeVar, cast
 
 import anyio
@@ -23,6 +24,7 @@ from dagengine.gateway.prices import Price
 from dagengine.gateway.prompt_cache import PromptCacheOrder
 from dagengine.gateway.single_flight import SingleFlight
 from dagengine.question import NO_USAGE, Answer, Judge, Question, Usage, durable_identity
+from dagengine.redaction import public_text, secrets_of_environment
 from dagengine.results import Attempt, OutcomeKind, Totals
 from dagengine.store.answers import OpenStore
 from dagengine.tracing import NO_SPANS, NoSpans
@@ -267,7 +269,9 @@ class Gateway:
         except JudgeError:
             raise
         except Exception as error:  # a judge may be anybody's code
-            raise _foreign(error) from error
+            if _is_public(error):
+                raise _foreign(error) from error
+            raise _foreign(error) from None
 
 
 def _weight(answer: Answer[Any]) -> int:
@@ -281,7 +285,7 @@ def _foreign(error: Exception) -> JudgeError:
 
     Client libraries of all kinds carry the HTTP status in `status_code`.
     """
-    text = f"{type(error).__name__}: {error}".rstrip(": ")
+    text = public_text(f"{type(error).__name__}: {error}", secrets_of_environment()).rstrip(": ")
     if isinstance(error, TimeoutError):
         return JudgeTimeoutError(text)
     found = getattr(error, "status_code", None)
@@ -289,6 +293,12 @@ def _foreign(error: Exception) -> JudgeError:
     passing = status is not None and (status in (408, 425, 429) or status >= 500)
     transient = passing or isinstance(error, ConnectionError)
     return ProviderError(text, transient=transient, status=status)
+
+
+def _is_public(error: Exception) -> bool:
+    """Whether all that the traceback of an exception prints may be shown."""
+    shown = "".join(format_exception(error))
+    return public_text(shown, secrets_of_environment()) == shown
 
 
 def _is_transient(error: BaseException) -> bool:

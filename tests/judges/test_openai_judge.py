@@ -721,15 +721,36 @@ async def test_an_answer_may_come_compressed() -> None:
     assert asked.value["verdict"] == "Yes"
 
 
-async def test_a_server_that_has_moved_is_followed() -> None:
+async def test_a_server_that_has_moved_is_followed_to_its_own_origin_only() -> None:
     def moved(body: Json) -> Reply:
-        place = f"{there.base_url}/chat/completions"
-        return Reply(status=307, headers={"Location": place}, body="moved")
+        return Reply(status=307, headers={"Location": places.pop(0)}, body="moved")
 
     with OpenAIServer(lambda body: Reply(OK)) as there, OpenAIServer(moved) as here:
-        answer = await OpenAIJudge("m", base_url=here.base_url).answer(question())
-        assert answer.value.verdict == "Yes"
-        assert there.requests == here.requests
+        judge = OpenAIJudge("m", base_url=here.base_url, api_key="SECRET")
+        own = "/v1/chat/completions"
+        places = [own, own, f"{there.base_url}/chat/completions"]
+        with pytest.raises(ProviderError, match=f"{there.base_url}.*another origin") as caught:
+            await judge.answer(question())
+        assert not caught.value.transient
+        assert (len(here.requests), there.requests, places) == (3, [], [])
+        places = [own] * 10
+        with pytest.raises(ProviderError, match="sends on 5 times"):
+            await judge.answer(question())
+
+
+async def test_a_given_client_is_not_sent_elsewhere_with_its_key() -> None:
+    import openai
+
+    def moved(body: Json) -> Reply:
+        return Reply(status=308, headers={"Location": f"{there.base_url}/x"}, body="moved")
+
+    with OpenAIServer(lambda body: Reply(OK)) as there, OpenAIServer(moved) as here:
+        async with openai.AsyncAzureOpenAI(
+            api_key="SECRET", api_version="1", base_url=here.base_url
+        ) as client:
+            with pytest.raises(ProviderError, match="another origin"):
+                await OpenAIJudge("m", client=client).answer(question())
+        assert (len(here.requests), there.requests) == (1, [])
 
 
 async def test_a_proxy_of_the_environment_is_used(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,8 +14,10 @@ from collections.abc import (
     Sequence,
 )
 from contextlib import asynccontextmanager, contextmanager, nullcontext
+from dataclasses import replace
 from typing import Any, TypedDict
 
+from dagengine.arguments import check_names, names_of
 from dagengine.compiler.lowering import compile_metrics
 from dagengine.compiler.plan import Plan
 from dagengine.data.cases import AsyncCases, Cases, Item, read_cases
@@ -31,7 +33,8 @@ from dagengine.judges import as_judge, open_judges
 from dagengine.question import Judge
 from dagengine.results import CaseResult, Totals
 from dagengine.store.answers import Store, as_store
-from dagengine.tracing import NO_SPANS, Spans
+from dagengine.test_case import CASE_TYPES
+from dagengine.tracing import NO_SPANS, NoSpans, Spans
 
 # What can be evaluated: whatever `read_cases` takes, and data sets.
 Source = Iterable[Any] | AsyncIterable[Any]
@@ -56,6 +59,35 @@ class Settings(TypedDict, total=False):
     tracer: Any
 
 
+def check_settings(door: Callable[..., Any], given: Iterable[str]) -> None:
+    """Raise TypeError for a name that a function taking `**settings` does not have."""
+    names = names_of(door, Settings.__annotations__)
+    check_names(f"{door.__name__}() has no argument", given, names)
+
+
+def _limits_of(given: object) -> Limits:
+    if given is None or isinstance(given, Limits):
+        return given or DEFAULT_LIMITS
+    shown = (
+        ", ".join(f"{name}=…" for name in given) if isinstance(given, Mapping) else "max_calls=…"
+    )
+    raise InputError(f"limits must be a Limits, such as Limits({shown}), got {given!r:.80}")
+
+
+def _sink_of(given: object) -> Sink | None:
+    if given is None or callable(given):
+        return given
+    raise InputError(f"on_attempt must be a function of one Attempt, got {given!r:.80}")
+
+
+def _spans_of(tracer: Any) -> NoSpans:
+    if tracer is None:
+        return NO_SPANS
+    if callable(getattr(tracer, "start_span", None)):
+        return Spans(tracer)
+    raise InputError(f"tracer must be an OpenTelemetry tracer, got {tracer!r:.80}")
+
+
 class Engine:
     """Metrics ready to judge cases; inside `open()` any number of sources may be run.
 
@@ -63,18 +95,21 @@ class Engine:
     Raises GraphError or InputError, before anything is asked, for what cannot work.
     """
 
-    def __init__(self, metrics: Sequence[Metric], settings: Settings) -> None:
-        if not isinstance(metrics, Sequence) or not metrics:
-            raise InputError(f"metrics must be a list of at least one metric, got {metrics!r:.80}")
+    def __init__(
+        self, metrics: Sequence[Metric] | Metric, settings: Settings, *, at_once: bool = True
+    ) -> None:
+        """Without `at_once` one node runs at a time, and asks one question at a time."""
         self.plan = compile_metrics(metrics)
-        model, store, tracer = settings.get("model"), settings.get("store"), settings.get("tracer")
+        model, store = settings.get("model"), settings.get("store")
         self._app = as_app(settings.get("app"))
         self._judges = [as_judge(model if own is None else own) for own in self.plan.models]
         check_judges(self.plan, self._judges)
         self._store = None if store is None else as_store(store)
-        self._limits = settings.get("limits") or DEFAULT_LIMITS
-        self._sink = settings.get("on_attempt")
-        self._spans = NO_SPANS if tracer is None else Spans(tracer)
+        limits = _limits_of(settings.get("limits"))
+        self._limits = limits if at_once else replace(limits, max_in_flight=1)
+        self._at_once = at_once
+        self._sink = _sink_of(settings.get("on_attempt"))
+        self._spans = _spans_of(settings.get("tracer"))
         self._gateway = Gateway(self._limits, self._sink, spans=self._spans)
         self._constants = RunOnce(self.plan)
 
@@ -129,7 +164,7 @@ class Engine:
         """
         runner = Runner(
             self.plan, self._judges, self._gateway, on_row, self._app,
-            spans=self._spans, constants=self._constants, first=first,
+            spans=self._spans, constants=self._constants, first=first, at_once=self._at_once,
         )  # fmt: skip
         try:
             with rare_collections():
@@ -148,12 +183,27 @@ class Engine:
 
 
 def cases_of(source: Any, *, with_goldens: bool) -> Cases | AsyncCases:
-    """The cases of a source; of a data set its test cases, and its goldens for an app."""
+    """The cases of a source; of a data set its test cases, and its goldens for an app.
+
+    A single case is a source of one.
+    """
+    if isinstance(source, (*CASE_TYPES, *GOLDEN_TYPES)):
+        source = [source]
+    _refuse_metrics(source)
     goldens = getattr(source, "goldens", None)
     if goldens and (with_goldens or not len(source)):
         source = [*source, *goldens]
     cases: Cases | AsyncCases = read_cases(source)
     return cases
+
+
+def _refuse_metrics(source: Any) -> None:
+    """Raise InputError when the cases are metrics: both arguments were swapped."""
+    first = source[0] if isinstance(source, list | tuple) and source else source
+    if isinstance(first, Metric):
+        raise InputError(
+            f"{first!r:.60} is a metric, not a test case: test cases come first, then metrics"
+        )
 
 
 def _only(error: BaseException) -> BaseException:

@@ -74,11 +74,12 @@ class Runner:
         spans: NoSpans = NO_SPANS,
         constants: RunOnce | None = None,
         first: int = 0,
+        at_once: bool = True,
     ) -> None:
         """`judges` stand in the order of `plan.models`; `emit` gets rows in order.
 
         `app` completes goldens. `constants` are shared by the sources of one run. `first` is
-        the index of the first case.
+        the index of the first case. Without `at_once` one node runs at a time.
         """
         self._spans = spans
         self._plan = plan
@@ -96,7 +97,7 @@ class Runner:
         self._idle: list[anyio.Event] = []
         self._workers = 0
         # Workers also wait between retries and for shared answers, which hold no call slot.
-        self._max_workers = 4 * gateway.limits.max_in_flight + 32
+        self._max_workers = 4 * gateway.limits.max_in_flight + 32 if at_once else 1
         self._waiting: dict[int, CaseResult] = {}
         self._next_row = first
 

@@ -20,7 +20,7 @@ from pydantic import BaseModel
 from dagengine.compiler.lowering import compile_metrics
 from dagengine.data.cases import Cases
 from dagengine.errors import InputError
-from dagengine.execution.engine import Engine, Settings
+from dagengine.execution.engine import Engine, Settings, check_settings
 from dagengine.execution.evaluation import sync
 from dagengine.graph.graph import Metric
 from dagengine.graph.list_nodes import VerdictListNode
@@ -219,6 +219,7 @@ async def a_repeat(
     Observations keep a digest of what the judge wrote, or with `texts` the text itself.
     Raises what `stream` raises, and InputError for conditions that make no sense.
     """
+    check_settings(a_repeat, settings)
     conditions = conditions_of(times, orders, temperatures, seeds, paraphrases or (), judges or ())
     made = variants(
         metrics,
@@ -255,6 +256,7 @@ def repeat(
     test_cases: Iterable[TestCase], metrics: Sequence[Metric], **settings: Any
 ) -> Observations:
     """`a_repeat` for callers without an event loop (it works inside one, too)."""
+    check_settings(a_repeat, settings)
     return sync(lambda: a_repeat(test_cases, metrics, **settings))
 
 

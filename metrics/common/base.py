@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import copy
-import difflib
 import inspect
 from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, Self
 
+from dagengine.arguments import check_names
 from dagengine.errors import DagengineError, MetricFailedError
-from dagengine.execution.evaluation import a_evaluate, sync
-from dagengine.gateway.limits import DEFAULT_LIMITS, Limits
+from dagengine.execution.evaluation import judged_case, sync
 from dagengine.graph.graph import Graph, MetricSpec
 from dagengine.graph.node import BaseNode
 from dagengine.graph.values import Ask, Given, NodeValue, QuestionCount
@@ -18,8 +17,6 @@ from dagengine.report.render import Picture, draw
 from dagengine.report.tables import print_steps
 from dagengine.results import MetricResult
 from dagengine.threads import in_daemon_thread
-
-_ONE_AT_A_TIME = Limits(max_in_flight=1)
 
 
 class BaseMetric:
@@ -75,13 +72,12 @@ class BaseMetric:
         """`measure` for callers with an event loop."""
         if type(self).measure is not BaseMetric.measure:
             return await in_daemon_thread(lambda: self.measure(test_case))
-        limits = DEFAULT_LIMITS if self.async_mode else _ONE_AT_A_TIME
         try:
-            done = await a_evaluate([test_case], [self], limits=limits, show=False)
+            row = await judged_case(test_case, [self], {}, at_once=bool(self.async_mode))
         except DagengineError as error:
             self._show(None, None, str(error))
             raise
-        result = done.rows[0].metrics[0]
+        result = row.metrics[0]
         failure = result.failure
         self._show(result, result.score, failure.message if failure else None)
         if self.verbose_mode:
@@ -130,14 +126,7 @@ class DrawnMetric(BaseMetric):
 
 def check_settings(kind: type[Any], given: Iterable[str]) -> None:
     """Raise TypeError when a setting is given that `kind` does not have, naming what it has."""
-    known = settings_of(kind)
-    for name in given:
-        if name not in known:
-            near = difflib.get_close_matches(name, known, n=1)
-            hint = f"did you mean {near[0]!r}? " if near else ""
-            raise TypeError(
-                f"{kind.__name__} has no setting {name!r}; {hint}It has {', '.join(known)}"
-            )
+    check_names(f"{kind.__name__} has no setting", given, settings_of(kind))
 
 
 def arguments_of(kind: type[Any]) -> list[inspect.Parameter]:

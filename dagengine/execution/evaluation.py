@@ -12,9 +12,10 @@ import sniffio
 from anyio.from_thread import start_blocking_portal
 
 from dagengine.compiler.plan import Plan
-from dagengine.data.cases import AsyncCases, Cases
+from dagengine.data.cases import Cases
 from dagengine.execution.engine import Engine, Settings, Source, check_settings
 from dagengine.execution.interrupts import has_signals, interruptible
+from dagengine.gateway.host import current_host
 from dagengine.graph.graph import Metric, as_metrics
 from dagengine.report.progress import progress_bar
 from dagengine.report.tables import print_steps, print_table
@@ -28,14 +29,19 @@ R = TypeVar("R")
 def sync(make: Callable[[], Awaitable[R]]) -> R:
     """Run a coroutine function to its end, also from inside a running event loop.
 
-    A running loop is left as it is: the work gets a thread and a loop of its own. An
-    interrupt (Ctrl-C) cancels the work, lets it put its things away, and comes out as
+    A running loop is left as it is: the work gets a thread and a loop of its own. Inside a
+    node's own code the work joins the node's run (see `gateway.host`).
+
+    An interrupt (Ctrl-C) cancels the work, lets it put its things away, and comes out as
     KeyboardInterrupt; another one a second later ends the process at once.
     """
 
     async def main() -> R:
         return await make()
 
+    host = current_host()
+    if host is not None:
+        return host.call(main)
     if not _inside_a_loop():
         return anyio.run(interruptible, main) if has_signals() else anyio.run(main)
     with start_blocking_portal() as portal:
@@ -75,15 +81,8 @@ async def stream(
     """
     check_settings(stream, settings)
     engine = Engine(metrics, settings)
-    await _run(engine, engine.cases(test_cases), on_row)
+    await engine.judge(engine.cases(test_cases), on_row)
     return engine.totals
-
-
-async def _run(
-    engine: Engine, cases: Cases | AsyncCases, on_row: Callable[[CaseResult], None]
-) -> None:
-    async with engine.open():
-        await engine.run(cases, on_row)
 
 
 async def a_evaluate(
@@ -115,7 +114,7 @@ async def a_evaluate(
             if on_row is not None:
                 on_row(row)
 
-        await _run(engine, cases, take)
+        await engine.judge(cases, take)
     if show:
         print_table(Tally(rows), engine.totals)
     return EvaluationResult(tuple(rows), engine.totals)
@@ -139,7 +138,7 @@ async def judged_case(
 ) -> CaseResult:
     """The row of a single case; without `at_once` one node runs at a time."""
     engine, rows = Engine(metrics, settings, at_once=at_once), list[CaseResult]()
-    await _run(engine, engine.cases([test_case]), rows.append)
+    await engine.judge(engine.cases([test_case]), rows.append)
     return rows[0]
 
 

@@ -27,7 +27,7 @@ from dagengine.execution.reasons import reason_question, wants_reason, write_rea
 from dagengine.execution.run_once import RunOnce
 from dagengine.execution.scheduler import CaseState
 from dagengine.execution.sources import FedSource, PulledSource, Source
-from dagengine.gateway.gateway import Gateway
+from dagengine.gateway.host import Asks
 from dagengine.graph.values import Given, NodeValue
 from dagengine.question import Judge
 from dagengine.results import CaseResult, Failure, MetricResult, OutcomeKind
@@ -67,7 +67,7 @@ class Runner:
         self,
         plan: Plan,
         judges: Sequence[Judge],
-        gateway: Gateway,
+        gateway: Asks,
         emit: Emit,
         app: App | None = None,
         *,

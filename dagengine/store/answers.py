@@ -94,6 +94,11 @@ class OpenStore:
         self.scope = anyio.CancelScope()
         self.failure: InputError | None = None
 
+    @property
+    def replays(self) -> bool:
+        """Whether it is only read."""
+        return self._journal is None
+
     async def get(
         self, judge: Judge, question: Question[T], ask: Callable[[], Awaitable[Answer[T]]]
     ) -> Answer[T]:

@@ -5,11 +5,16 @@ from __future__ import annotations
 import copy
 import inspect
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Any, ClassVar, Self
+
+import anyio
+import sniffio
 
 from dagengine.arguments import check_names
 from dagengine.errors import DagengineError, MetricFailedError
 from dagengine.execution.evaluation import judged_case, sync
+from dagengine.gateway.host import current_host
 from dagengine.graph.graph import Graph, MetricSpec
 from dagengine.graph.node import BaseNode
 from dagengine.graph.values import Ask, Given, NodeValue, QuestionCount
@@ -165,12 +170,9 @@ class MeasureNode(BaseNode):
         return QuestionCount(0, 0, None)
 
     async def run(self, given: Given, ask: Ask) -> NodeValue:
-        metric = copy.copy(self.metric)
-        # What an earlier case left behind must not count for this one.
-        metric.score = metric.reason = metric.success = metric.error = None
-        kind = type(metric)
+        metric, kind = self._fresh(), type(self.metric)
         if kind.a_measure is not BaseMetric.a_measure:
-            returned = await metric.a_measure(given.case)
+            metric, returned = await self._awaited(given.case)
         elif kind.measure is not BaseMetric.measure:
             returned = await in_daemon_thread(lambda: metric.measure(given.case))
         else:
@@ -180,3 +182,27 @@ class MeasureNode(BaseNode):
         score = metric.score if returned is None else returned
         success = metric.is_successful() if metric.success is not None else None
         return NodeValue(score, reason=metric.reason, success=success)
+
+    def _fresh(self) -> BaseMetric:
+        """A copy in which nothing of an earlier case is left."""
+        metric = copy.copy(self.metric)
+        metric.score = metric.reason = metric.success = metric.error = None
+        return metric
+
+    async def _awaited(self, case: Any) -> tuple[BaseMetric, float | None]:
+        """The metric after its own `a_measure`, and what that returned.
+
+        Where it waits for another metric without `await`, it would keep the run's event loop
+        from answering: then it begins anew in a thread, on a loop that it may block.
+        """
+        host, metric = current_host(), self._fresh()
+        try:
+            returned: float | None = await metric.a_measure(case)
+        except Exception:
+            if host is None or not host.blocked:
+                raise
+        if host is None or not host.blocked:
+            return metric, returned
+        metric, backend = self._fresh(), sniffio.current_async_library()
+        work = partial(anyio.run, metric.a_measure, case, backend=backend)
+        return metric, await in_daemon_thread(work)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator
 from importlib import import_module
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -159,7 +159,7 @@ def test_what_is_no_metric_is_refused_in_a_sentence(metric: Any, message: str) -
 
 def test_swapped_metrics_and_cases_are_told() -> None:
     with pytest.raises(InputError, match="test cases come first, then metrics"):
-        evaluate([METRIC], [CASE], show=False)
+        evaluate([METRIC], [CASE], show=False)  # type: ignore[list-item]
     with pytest.raises(InputError, match="test cases come first, then metrics"):
         evaluate(METRIC, CASE, show=False)  # type: ignore[arg-type]
 
@@ -172,8 +172,11 @@ def test_a_single_case_and_a_single_metric_are_lists_of_one() -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: DAG([judgement()]), "root_node= takes one node; for a list use root_nodes="),
-        (lambda: TaskNode("Read.", "read", [], [judgement()]), "is no field of a test case"),
+        (
+            lambda: DAG(cast(Any, [judgement()])),
+            "root_node= takes one node; for a list use root_nodes=",
+        ),
+        (lambda: TaskNode("Read.", "read", [], [cast(Any, judgement())]), "is no field"),
     ],
 )
 def test_nodes_in_the_wrong_place_are_told(make: Callable[[], Any], message: str) -> None:
@@ -218,10 +221,11 @@ def test_without_run_async_metrics_run_one_at_a_time() -> None:
 def test_verbose_metrics_print_their_steps_at_every_door(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    loud, quiet = ExactMatchMetric(verbose_mode=True, name="loud"), ExactMatchMetric(name="quiet")
+    loud, quiet = DAGMetric("loud", DAG(root_node=judgement())), ExactMatchMetric()
+    loud.verbose_mode, loud.model = True, ScriptedJudge({"good": True})
     evaluate([CASE], [quiet, loud], show=False)
     shown = capsys.readouterr().out
     assert shown.startswith("loud: ")
-    assert "quiet" not in shown
+    assert quiet.name not in shown
     assert_test(CASE, [quiet, loud])
     assert capsys.readouterr().out == shown

@@ -159,6 +159,20 @@ class Host:
         raise _ended()
 
 
+class _Nobody(Host):
+    """Where code is only looked at: it can ask nothing."""
+
+    def __init__(self) -> None:
+        self._over = True
+
+    def require_open(self) -> None:
+        raise InputError("nothing is asked here: this code is run only to see what it needs")
+
+    def call(self, make: Callable[[], Awaitable[R]]) -> R:
+        self.require_open()
+        raise AssertionError("unreachable")
+
+
 def _ended() -> InputError:
     return InputError("this code belongs to a node that has ended, so it can ask nothing")
 
@@ -169,6 +183,16 @@ _host: ContextVar[Host | None] = ContextVar("dagengine node at work", default=No
 def current_host() -> Host | None:
     """The node that this code belongs to; None outside of a run."""
     return _host.get()
+
+
+@contextmanager
+def asking_nobody() -> Iterator[None]:
+    """Refuse whatever is measured by what is called inside, as in a plan."""
+    token = _host.set(_Nobody())
+    try:
+        yield
+    finally:
+        _host.reset(token)
 
 
 @contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import io
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,8 +13,12 @@ import anyio
 import anyio.to_thread
 import pytest
 from hostile import two_of_each
+from rich.console import Console
 
 from dagengine import Limits, Store, a_evaluate, assert_test, evaluate
+from dagengine.cli.plan_table import Assumptions, as_dict, print_estimate
+from dagengine.compiler.lowering import compile_metrics
+from dagengine.estimate import estimate
 from dagengine.judges import ScriptedJudge
 from dagengine.metrics import AnswerRelevancyMetric, BaseMetric, DAGMetric, FaithfulnessMetric
 from dagengine.metrics.dag import DAG, BinaryJudgementNode, CodeNode
@@ -339,6 +344,31 @@ def test_repetitions_of_a_composite_ask_anew() -> None:
     repeat(CASES[:1], [Waiting()], times=3, model=judge(),
            on_attempt=lambda attempt: ledger.append(attempt.key))  # fmt: skip
     assert len(ledger) == len(set(ledger)) == 3 * once
+
+
+def test_an_estimate_says_that_own_code_may_ask_and_asks_nobody() -> None:
+    asked: list[str] = []
+
+    def note(question: Question[Any]) -> Any:
+        asked.append(question.name)
+        return answered(question)
+
+    def inner(text: str) -> float:
+        return AnswerRelevancyMetric(model=ScriptedJudge(note)).measure(CASES[0])
+
+    read = CodeNode(inner, evaluation_params=["input"], output_label="found")
+    score = CodeNode(lambda found: found, inputs=[read])
+    plain = DAGMetric("plain", DAG(root_nodes=[read, score]))
+    found = estimate(compile_metrics([Waiting(), plain]), CASES)
+    assert asked == []
+    assert found.uncounted == ("Waiting",)
+    budget = Assumptions(("gpt-4o",), {}, 1.0, 64, 10)
+    console = Console(file=io.StringIO(), width=120)
+    print_estimate(found, budget, console)
+    shown = console.file.getvalue()  # type: ignore[attr-defined]
+    assert "Waiting runs code of its own, which may ask" in shown
+    assert "how long a list a judge writes" not in shown
+    assert as_dict(found, budget)["uncounted"] == ["Waiting"]
 
 
 def test_steps_say_what_inner_metrics_used() -> None:

@@ -22,7 +22,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -161,3 +161,14 @@ class OverBudgetError(JudgeError):
 
 class RecordingMissError(JudgeError):
     """Raised for a question that was never recorded, by a recorded judge or in a replay."""
+
+
+def did_you_mean(word: str, known: Iterable[str], *, cutoff: float = 0.6) -> str:
+    """`did you mean 'x'?` for the known name nearest to `word`; empty where none is near.
+
+    `cutoff` (0 to 1) is how alike both have to be, as `difflib` counts it.
+    """
+    import difflib  # only a mistake needs it
+
+    near = difflib.get_close_matches(word, list(known), n=1, cutoff=cutoff)
+    return f"did you mean {str(near[0])!r}?" if near else ""

@@ -6,7 +6,6 @@ the message is enough to fix them all.
 
 from __future__ import annotations
 
-import difflib
 import inspect
 import re
 from collections import Counter
@@ -16,9 +15,9 @@ from typing import Any
 import networkx as nx
 
 from dagengine.compiler.slots import Scope, Slot, label_of
-from dagengine.compiler.syntax import UNWIRABLE, Reporter, did_you_mean, written
+from dagengine.compiler.syntax import UNWIRABLE, Reporter, name_hint, written
 from dagengine.compiler.wiring import Wiring, wire
-from dagengine.errors import Problem
+from dagengine.errors import Problem, did_you_mean
 from dagengine.graph.graph import MetricSpec, as_digraph
 from dagengine.graph.nodes import BaseNode, BinaryJudgementNode, CodeNode, NonBinaryJudgementNode
 from dagengine.test_case import is_known_field, known_fields
@@ -123,8 +122,8 @@ def _labels(slot: Slot, known: set[str], wiring: Wiring, report: Reporter) -> It
             continue
         elif word in known:
             yield from _certain(slot, word, wiring, report)
-        elif difflib.get_close_matches(word, [*known, *known_fields()], n=1, cutoff=0.8):
-            hint = did_you_mean(word, [*known, *known_fields()])
+        elif did_you_mean(word, [*known, *known_fields()], cutoff=0.8):
+            hint = name_hint(word, [*known, *known_fields()])
             yield report("label-unknown", node, f"nothing is called `{word}`", hint)
 
 
@@ -183,7 +182,7 @@ def _placeholders(slot: Slot, wiring: Wiring, report: Reporter) -> Iterator[Prob
         if base in labels & known and (base == name or base in reasoned):
             yield from _certain(slot, base, wiring, report)
         elif name not in known:
-            hint = did_you_mean(name, known)
+            hint = name_hint(name, known)
             yield report("label-unknown", node, f"the prompt refers to {{{name}}}", hint)
     used = {name.removesuffix(".reason") for name in names} | set(names)
     for name in sorted(known - used):

@@ -11,15 +11,18 @@ from dagengine.compiler.plan import Plan, PlanMetric, PlanScope, PlanSlot, Unit
 from dagengine.compiler.slots import Scope, Slot
 from dagengine.compiler.wiring import Wiring
 from dagengine.errors import GraphError, Problem
-from dagengine.graph.graph import Metric
+from dagengine.graph.graph import Metric, as_metrics
 from dagengine.graph.node import BaseNode
 
 
-def compile_metrics(metrics: Sequence[Metric]) -> Plan:
-    """Check metrics and compile them together; raises GraphError listing every problem."""
+def compile_metrics(metrics: Sequence[Metric] | Metric) -> Plan:
+    """Check metrics and compile them together.
+
+    Raises GraphError listing every problem, and InputError for what is no metric.
+    """
     problems: list[Problem] = []
     wirings: list[Wiring] = []
-    specs = [metric.spec() for metric in metrics]
+    specs = [metric.spec() for metric in as_metrics(metrics)]
     problems += _name_problems([spec.name for spec in specs])
     for spec in specs:
         found, wiring = check(spec)

@@ -7,7 +7,6 @@ before anything is asked (`Cases.check`).
 
 from __future__ import annotations
 
-import difflib
 import itertools
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,7 +18,7 @@ from pydantic import BaseModel, ValidationError
 from dagengine.data.golden import GOLDEN_TYPES, ConversationalGolden, Golden
 from dagengine.data.records import Record, Table, table_of
 from dagengine.data.strict_json import FlawError, read_json
-from dagengine.errors import InputError
+from dagengine.errors import InputError, did_you_mean
 from dagengine.test_case import (
     CASE_TYPES,
     ArenaTestCase,
@@ -247,8 +246,8 @@ def _kind(fields: Mapping[str, Any], goldens: bool) -> type[BaseModel]:
 
 
 def _like(name: str, known: Sequence[str]) -> str:
-    near = difflib.get_close_matches(name, known, 1)
-    return f" (did you mean {near[0]!r}?)" if near else ""
+    near = did_you_mean(name, known)
+    return f" ({near})" if near else ""
 
 
 def _explain(error: ValidationError) -> str:

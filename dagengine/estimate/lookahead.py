@@ -17,6 +17,7 @@ from pydantic import BaseModel
 
 from dagengine.compiler.plan import Plan, Unit
 from dagengine.estimate.paths import UnitForecast
+from dagengine.gateway.host import asking_nobody
 from dagengine.graph.values import Ask, Given, NodeValue, QuestionCount
 from dagengine.question import Answer, Question, schema_json, schema_of
 from dagengine.test_case import TestCase, read_field
@@ -225,7 +226,8 @@ def _first_step(unit: Unit, given: Given) -> NodeValue | list[Question[Any]] | E
     catch: Ask = _Catch()
     work = unit.node.work(given, catch)
     try:
-        work.send(None)
+        with asking_nobody():
+            work.send(None)
     except StopIteration as done:
         return done.value if isinstance(done.value, NodeValue) else None
     except _Questions as caught:

@@ -10,8 +10,15 @@ import anyio
 from pydantic import BaseModel
 
 from dagengine.compiler.plan import Unit
-from dagengine.errors import JudgeError, MissingFieldError, NotApplicableError, UnparseableError
-from dagengine.gateway.gateway import Gateway, is_cancelled
+from dagengine.errors import (
+    JudgeError,
+    MetricFailedError,
+    MissingFieldError,
+    NotApplicableError,
+    UnparseableError,
+)
+from dagengine.gateway.gateway import is_cancelled
+from dagengine.gateway.host import Asks, Host
 from dagengine.graph.panel import Ballot, Poll
 from dagengine.graph.values import Given, NodeValue
 from dagengine.question import NO_USAGE, Answer, Judge, Question
@@ -23,7 +30,7 @@ R = TypeVar("R")
 
 
 def judged(
-    unit: Unit, gateway: Gateway, judges: Sequence[Judge], given: Callable[[], Given]
+    unit: Unit, gateway: Asks, judges: Sequence[Judge], given: Callable[[], Given]
 ) -> Coroutine[Any, Any, NodeValue | Failure]:
     """The outcome of one run of a node, or of all that its panel wants."""
     if unit.node.panel is None:
@@ -50,25 +57,41 @@ async def _polled(poll: Poll, cast: Callable[[int, Ballot], Awaitable[Any]]) -> 
 
 async def _isolated(unit: Unit, ask: GatewayAsk, given: Callable[[], Given]) -> NodeValue | Failure:
     """What a unit gave, or how it failed. The one place that isolates a node."""
+    host = ask.host()
     try:
-        value = await unit.node.work(given(), ask)
-        if not ask.answers:
+        with host.at_work():
+            value = await unit.node.work(given(), ask)
+        used = ask.usage + host.usage
+        if used == NO_USAGE and not ask.answers:
             return value
-        return replace(value, usage=ask.usage, answers=tuple(ask.answers))
-    except JudgeError as error:
-        raw = error.raw if isinstance(error, UnparseableError) else None
-        return Failure(OutcomeKind(error.kind), unit.name, str(error), raw)
-    except MissingFieldError as error:
-        return Failure(OutcomeKind.MISSING_FIELD, unit.name, str(error))
-    except NotApplicableError as error:
-        return Failure(OutcomeKind.SKIPPED, unit.name, str(error))
+        return replace(value, usage=used, answers=tuple(ask.answers))
     except anyio.get_cancelled_exc_class():
         if is_cancelled():
             raise
         message = "its own code was cancelled from within"
         return Failure(OutcomeKind.CODE_ERROR, unit.name, message)
     except (Exception, SystemExit) as error:  # noqa: BLE001 - user code may raise anything
-        return Failure.of_code(error, unit.name)
+        return _failure(only(error), unit.name)
+
+
+def _failure(error: BaseException, node: str) -> Failure:
+    """How a node failed that raised an error."""
+    if isinstance(error, JudgeError | MetricFailedError):  # or a metric that its code measured
+        known = [kind for kind in OutcomeKind if kind == error.kind]
+        raw = error.raw if isinstance(error, UnparseableError) else None
+        return Failure(known[0] if known else OutcomeKind.CODE_ERROR, node, str(error), raw)
+    if isinstance(error, MissingFieldError):
+        return Failure(OutcomeKind.MISSING_FIELD, node, str(error))
+    if isinstance(error, NotApplicableError):
+        return Failure(OutcomeKind.SKIPPED, node, str(error))
+    return Failure.of_code(error, node)
+
+
+def only(error: BaseException) -> BaseException:
+    """The exception inside nested groups, if all are of one kind, or the group itself."""
+    while isinstance(error, BaseExceptionGroup) and len(set(map(type, error.exceptions))) == 1:
+        error = error.exceptions[0]
+    return error
 
 
 class GatewayAsk:
@@ -77,12 +100,17 @@ class GatewayAsk:
     With a `ballot` every question is one vote of several.
     """
 
-    def __init__(self, gateway: Gateway, judge: Judge, ballot: Ballot | None = None) -> None:
+    def __init__(self, gateway: Asks, judge: Judge, ballot: Ballot | None = None) -> None:
         self._gateway = gateway
         self._judge = judge
         self._ballot = ballot
         self.usage = NO_USAGE
         self.answers: list[str] = []
+
+    def host(self) -> Host:
+        """What the node's own code asks through: the same gateway, the same kind of vote."""
+        change = None if self._ballot is None else self._ballot.question
+        return Host(self._gateway, self._judge, change)
 
     async def __call__(self, question: Question[T]) -> Answer[T]:
         return self._noted(await self._ask(question))

@@ -27,7 +27,7 @@ from dagengine.execution.reasons import reason_question, wants_reason, write_rea
 from dagengine.execution.run_once import RunOnce
 from dagengine.execution.scheduler import CaseState
 from dagengine.execution.sources import FedSource, PulledSource, Source
-from dagengine.gateway.gateway import Gateway
+from dagengine.gateway.host import Asks
 from dagengine.graph.judged import nothing_to_judge
 from dagengine.graph.values import Given, NodeValue
 from dagengine.question import Judge
@@ -68,18 +68,19 @@ class Runner:
         self,
         plan: Plan,
         judges: Sequence[Judge],
-        gateway: Gateway,
+        gateway: Asks,
         emit: Emit,
         app: App | None = None,
         *,
         spans: NoSpans = NO_SPANS,
         constants: RunOnce | None = None,
         first: int = 0,
+        at_once: bool = True,
     ) -> None:
         """`judges` stand in the order of `plan.models`; `emit` gets rows in order.
 
         `app` completes goldens. `constants` are shared by the sources of one run. `first` is
-        the index of the first case.
+        the index of the first case. Without `at_once` one node runs at a time.
         """
         self._spans = spans
         self._plan = plan
@@ -97,7 +98,7 @@ class Runner:
         self._idle: list[anyio.Event] = []
         self._workers = 0
         # Workers also wait between retries and for shared answers, which hold no call slot.
-        self._max_workers = 4 * gateway.limits.max_in_flight + 32
+        self._max_workers = 4 * gateway.limits.max_in_flight + 32 if at_once else 1
         self._waiting: dict[int, CaseResult] = {}
         self._next_row = first
 

@@ -17,6 +17,7 @@ from pydantic import BaseModel
 
 from dagengine.errors import JudgeError, JudgeTimeoutError, ProviderError, UnparseableError
 from dagengine.gateway.budget import Budget, Estimates
+from dagengine.gateway.host import no_host
 from dagengine.gateway.limiter import Call, Lane, Limiter
 from dagengine.gateway.limits import DEFAULT_LIMITS as DEFAULT_LIMITS
 from dagengine.gateway.limits import Limits as Limits
@@ -65,7 +66,7 @@ class Gateway:
         self.limits = limits
         self._sink = sink
         self._stored = stored
-        self._spans = spans
+        self.spans = spans
         self._cached = 0
         self._flights: SingleFlight[Answer[Any]] = SingleFlight(limits.remembered, _weight)
         # What a store holds it finds again: only the latest answers are worth their memory.
@@ -82,6 +83,11 @@ class Gateway:
         self._estimating = limits.budget is not None or limits.tokens_per_minute is not None
         self._asked = self._calls = self._retried = self._failed = 0
         self._usage = Usage()
+
+    @property
+    def replays(self) -> bool:
+        """Whether every answer comes from a store, and nobody is asked."""
+        return self._stored is not None and self._stored.replays
 
     @property
     def totals(self) -> Totals:
@@ -226,9 +232,9 @@ class Gateway:
         started = time.perf_counter()
         usage, mode, failure = NO_USAGE, None, None
         try:
-            with self._spans.call(desk.lane.name, question, number) as span:
+            with self.spans.call(desk.lane.name, question, number) as span:
                 answer = await self._answer(desk.judge, question)
-                self._spans.answered(span, answer)
+                self.spans.answered(span, answer)
             usage, mode = answer.usage, answer.mode
             return answer
         except JudgeError as error:
@@ -258,7 +264,8 @@ class Gateway:
         """An answer within the deadline; whatever else a judge does is a JudgeError."""
         limit = None if judge.capabilities.batched else self.limits.call_timeout
         try:
-            with anyio.move_on_after(limit):
+            # What a judge's own code measures joins no run: it would wait for its own place.
+            with anyio.move_on_after(limit), no_host():
                 return await judge.answer(question)
             raise JudgeTimeoutError(f"no answer within {limit} s; the call was ended")
         except anyio.get_cancelled_exc_class():

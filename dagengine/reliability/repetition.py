@@ -20,8 +20,9 @@ from pydantic import BaseModel
 from dagengine.compiler.lowering import compile_metrics
 from dagengine.data.cases import Cases
 from dagengine.errors import InputError
-from dagengine.execution.engine import Engine, Settings
+from dagengine.execution.engine import Engine, Settings, check_settings
 from dagengine.execution.evaluation import sync
+from dagengine.gateway.host import asking_with
 from dagengine.graph.graph import Metric
 from dagengine.graph.list_nodes import VerdictListNode
 from dagengine.graph.node import BaseNode
@@ -59,7 +60,9 @@ class Resampling:
     def __call__(self, node: BaseNode) -> None:
         def wrap(work: Work) -> Work:
             async def resampled(given: Given, ask: Ask) -> NodeValue:
-                return await work(given, _Resampled(ask, self.options))
+                asking = _Resampled(ask, self.options)
+                with asking_with(asking.changed):
+                    return await work(given, asking)
 
             return resampled
 
@@ -96,12 +99,13 @@ class _Resampled:
         self._options = options
 
     async def __call__(self, question: Question[T]) -> Answer[T]:
-        return await self._ask(self._changed(question))
+        return await self._ask(self.changed(question))
 
     async def each(self, questions: Sequence[Question[T]]) -> list[Answer[T]]:
-        return await self._ask.each([self._changed(question) for question in questions])
+        return await self._ask.each([self.changed(question) for question in questions])
 
-    def _changed(self, question: Question[T]) -> Question[T]:
+    def changed(self, question: Question[T]) -> Question[T]:
+        """The question with other options."""
         return replace(question, options=self._options(question.options))
 
 
@@ -219,6 +223,7 @@ async def a_repeat(
     Observations keep a digest of what the judge wrote, or with `texts` the text itself.
     Raises what `stream` raises, and InputError for conditions that make no sense.
     """
+    check_settings(a_repeat, settings)
     conditions = conditions_of(times, orders, temperatures, seeds, paraphrases or (), judges or ())
     made = variants(
         metrics,
@@ -246,8 +251,7 @@ async def a_repeat(
     checked = engine.cases(test_cases)
     total = checked.count() if isinstance(checked, Cases) else None
     with progress_bar(total, show, lambda: engine.totals) as advance:
-        async with engine.open():
-            await engine.run(checked, take)
+        await engine.judge(checked, take)
     return Observations(tuple(rows), engine.totals)
 
 
@@ -255,6 +259,7 @@ def repeat(
     test_cases: Iterable[TestCase], metrics: Sequence[Metric], **settings: Any
 ) -> Observations:
     """`a_repeat` for callers without an event loop (it works inside one, too)."""
+    check_settings(a_repeat, settings)
     return sync(lambda: a_repeat(test_cases, metrics, **settings))
 
 

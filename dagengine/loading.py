@@ -14,6 +14,7 @@ from dagengine.data.cases import read_cases, strict
 from dagengine.errors import DagengineError, InputError
 from dagengine.execution.app import App
 from dagengine.graph.graph import Graph
+from dagengine.graph.node import BaseNode
 from dagengine.judges.batch import OpenAIBatchJudge
 from dagengine.judges.resolve import DEFAULT_MODEL, PROVIDERS, as_judge
 from dagengine.metrics.common.base import BaseMetric
@@ -45,7 +46,7 @@ def load_module(path: Path) -> ModuleType:
     return module
 
 
-def _split(target: str) -> tuple[Path, str | None]:
+def split_target(target: str) -> tuple[Path, str | None]:
     """`file.py:name` as its parts (a Windows drive letter is not a name)."""
     path, colon, name = target.rpartition(":")
     if colon and name.isidentifier() and path.endswith(".py"):
@@ -59,22 +60,46 @@ def names_a_file(target: str) -> bool:
 
 
 def load_metrics(target: str) -> list[BaseMetric]:
-    """The metrics of `metrics.py`, or the one called `name` of `metrics.py:name`."""
-    path, name = _split(target)
+    """The metrics of `metrics.py`, or the one or the list called `name` of `metrics.py:name`.
+
+    Raises InputError for a file without metrics and for a name of something else.
+    """
+    path, name = split_target(target)
     module = load_module(path)
-    if name is not None:
-        found = [getattr(module, name, None)]
-        if found[0] is None:
-            raise InputError(f"{path} has no {name!r}; it has {_candidates(module)}")
-    else:
-        found = [value for value in vars(module).values() if isinstance(value, BaseMetric)]
-        found = [v for v in found if not (isinstance(v, BaseMetric) and _is_nested(v, found))]
-        if not found:
-            found = [value for value in vars(module).values() if isinstance(value, Graph)]
+    found = _defined(module) if name is None else _named(module, path, name)
     metrics = [_as_metric(value, path) for value in dict.fromkeys(found)]
     if not metrics:
-        raise InputError(f"{path} defines no metric: make one at module level, `m = DAGMetric(…)`")
+        raise InputError(
+            f"{path} defines no metric: make one at module level, `m = DAGMetric(…)`"
+            f"{_classes_of(module)}"
+        )
     return metrics
+
+
+def _defined(module: ModuleType) -> list[Any]:
+    """The metrics of a file, alone or in lists; of a file without any its DAGs."""
+    values = list(vars(module).values())
+    found: list[Any] = []
+    for value in values:
+        if isinstance(value, BaseMetric):
+            found.append(value)
+        elif isinstance(value, list | tuple) and any(isinstance(one, BaseMetric) for one in value):
+            found += value
+    metrics = [value for value in found if isinstance(value, BaseMetric)]
+    outer = [value for value in found if value not in metrics or not _is_nested(value, metrics)]
+    return outer or [value for value in values if isinstance(value, Graph)]
+
+
+def _named(module: ModuleType, path: Path, name: str) -> list[Any]:
+    value = getattr(module, name, None)
+    if value is None:
+        names = ", ".join(_candidates(module)) or "no metric at all"
+        raise InputError(f"{path} has no {name!r}; it has {names}")
+    if isinstance(value, list | tuple):
+        if not value:
+            raise InputError(f"{path}: the list {name} is empty; put metrics into it")
+        return list(value)
+    return [value]
 
 
 def _is_nested(metric: BaseMetric, metrics: list[Any]) -> bool:
@@ -94,20 +119,40 @@ def _as_metric(value: object, path: Path) -> BaseMetric:
         return value
     if isinstance(value, Graph):
         return DAGMetric(name=path.stem, dag=value)
-    raise InputError(f"{path}: {value!r} is neither a metric nor a DAG")
+    if isinstance(value, type) and issubclass(value, BaseMetric):
+        name = value.__name__
+        raise InputError(f"{path}: {name} is a class; make a metric of it, `{name}(…)`")
+    hint = "; put it into a metric, DAGMetric(name=…, dag=DAG(…))" * isinstance(value, BaseNode)
+    raise InputError(f"{path}: {value!r:.200} is neither a metric nor a DAG{hint}")
 
 
-def _candidates(module: ModuleType) -> str:
+def _candidates(module: ModuleType) -> list[str]:
+    """The names of a file's metrics, DAGs and lists of metrics."""
     kinds = (BaseMetric, Graph)
-    names = [name for name, value in vars(module).items() if isinstance(value, kinds)]
-    return ", ".join(names) or "no metric at all"
+    return [
+        name
+        for name, value in vars(module).items()
+        if isinstance(value, kinds)
+        or (isinstance(value, list | tuple) and any(isinstance(one, kinds) for one in value))
+    ]
+
+
+def _classes_of(module: ModuleType) -> str:
+    """A hint at classes that stand where a metric was meant."""
+    names = [
+        name
+        for name, value in vars(module).items()
+        if isinstance(value, type) and issubclass(value, BaseMetric)
+        if value.__module__ == module.__name__ or name != value.__qualname__
+    ]
+    return f"; {names[0]} is a class, of which `{names[0]}(…)` makes a metric" if names else ""
 
 
 def load_judge(target: str | None, base_url: str | None) -> Judge:
     """The judge for `--judge`: a model's name, `provider/model`, or `file.py:object`."""
     if target is None or not names_a_file(target):
         return as_judge(target, base_url=base_url)
-    path, name = _split(target)
+    path, name = split_target(target)
     module = load_module(path)
     value = getattr(module, name or "judge", None)
     if value is None:
@@ -126,7 +171,7 @@ def load_batch_judge(model: str | None, base_url: str | None) -> Judge:
 
 def load_app(target: str, max_in_flight: int) -> App:
     """The app for `--app file.py:function` (by default the function `app`)."""
-    path, name = _split(target)
+    path, name = split_target(target)
     function = getattr(load_module(path), name or "app", None)
     if function is None:
         raise InputError(f"{path} has no {name or 'app'!r}; write {path}:FUNCTION")

@@ -45,6 +45,11 @@ class Failure:
     def __str__(self) -> str:
         return f"{self.kind} at {self.node}: {self.message}"
 
+    @property
+    def may_pass(self) -> bool:
+        """Whether the same question may get an answer at another time."""
+        return self.kind in (OutcomeKind.PROVIDER_ERROR, OutcomeKind.TIMEOUT)
+
     @classmethod
     def missing_field(cls, paths: Iterable[str], node: str) -> Failure:
         """A case without fields that a node reads."""

@@ -4,109 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import typer
 
 from dagengine.cli.benchmark_job import BenchmarkJob, symmetry_of, ways_of
-from dagengine.cli.options import (
-    EXIT_FAILED,
-    BaseUrl,
-    Delimiters,
-    Mapped,
-    MaxInFlight,
-    StorePath,
-    cases_of,
-)
+from dagengine.cli.benchmark_options import BenchmarkOptions
+from dagengine.cli.files import named
+from dagengine.cli.options import EXIT_FAILED, cases_of
 from dagengine.errors import InputError
 
 if TYPE_CHECKING:
-    from dagengine.metrics import BaseMetric
     from dagengine.reliability.card.conditions import FailIf
     from dagengine.reliability.card.values import JudgeCard
     from dagengine.reliability.fingerprint import Binding
-    from dagengine.test_case import TestCase
 
 
-def benchmark(
-    metrics: Annotated[
-        str | None,
-        typer.Argument(metavar="METRICS.py[:NAME]", help="A Python file with metrics."),
-    ] = None,
-    data: Annotated[
-        Path | None, typer.Option(help="Test cases, as for `run`: JSON lines, CSV, Parquet …")
-    ] = None,
-    mapped: Mapped = None,
-    delimiter: Delimiters = None,
-    judge: Annotated[
-        list[str] | None,
-        typer.Option(metavar="MODEL", help="Who answers, as for `run`; several are compared."),
-    ] = None,
-    base_url: BaseUrl = None,
-    times: Annotated[int, typer.Option(min=2, help="How often every question is asked.")] = 20,
-    orders: Annotated[
-        str, typer.Option(help="Orders of presentation, with commas: given, swapped, reversed.")
-    ] = "given",
-    temperatures: Annotated[
-        str | None,
-        typer.Option(help="Temperatures, with commas between; by default the nodes' own."),
-    ] = None,
-    seeds: Annotated[
-        str | None, typer.Option(help="Seeds that the judge is asked with, with commas between.")
-    ] = None,
-    paraphrases: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE.json",
-            help='Other words for nodes: {"short": {"name of a node": "other words"}, …}.',
-        ),
-    ] = None,
-    swap: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FIRST,SECOND",
-            help="The two fields that the order `swapped` exchanges; by default two contestants.",
-        ),
-    ] = None,
-    probabilities: Annotated[
-        bool,
-        typer.Option(
-            "--probabilities",
-            help="Ask for token probabilities, to see whether the judge knows how sure it is.",
-        ),
-    ] = False,
-    labels: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FIELD",
-            help="The case field with what people say, such as `additional_metadata.label`.",
-        ),
-    ] = None,
-    out: Annotated[Path, typer.Option(help="Folder for the card.")] = Path("benchmark"),
-    fail_if: Annotated[
-        list[str] | None,
-        typer.Option(metavar="MEASURE>NUMBER", help="Exit with 1 when this holds; repeatable."),
-    ] = None,
-    target: Annotated[
-        float, typer.Option(min=0, max=0.5, help="The flip rate that votes are counted for.")
-    ] = 0.05,
-    max_calls: Annotated[
-        int | None,
-        typer.Option(min=0, help="Ask nothing if more calls may be needed; never make more."),
-    ] = None,
-    max_in_flight: MaxInFlight = 64,
-    store: StorePath = None,
-    check: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="CARD.json", help="Only say whether a card still holds; asks nothing."
-        ),
-    ] = None,
-    compare: Annotated[
-        tuple[Path, Path] | None,
-        typer.Option(metavar="OLD.json NEW.json", help="Only compare two cards."),
-    ] = None,
-) -> None:
+def benchmark(options: BenchmarkOptions) -> None:
     """Measure how far a judge can be trusted: would I get this score again?
 
     Asks every question of every case again and again and says how often scores flip, which
@@ -118,49 +32,77 @@ def benchmark(
 
     Exit codes: 0 done, 1 a --fail-if holds or the card is stale, 2 bad input, 130 interrupted.
     """
-    from dagengine.gateway.limits import Limits
     from dagengine.reliability.card.conditions import parse
 
-    if compare is not None:
-        _compare(*compare)
+    if options.compare is not None:
+        _compare(*options.compare)
         return
-    if metrics is None or data is None:
-        raise typer.BadParameter("METRICS.py and --data are needed (but for --compare)")
-    failing = [parse(text) for text in fail_if or ()]
+    failing = [parse(text) for text in options.fail_if or ()]
+    job = _build(options)
+    if options.check is not None:
+        _check(options.check, _binding(job), failing)
+        return
+    _prepare(job, options)
+    card = _ask(job, options)
+    _write(card, options.out)
+    _exit_as(card, failing)
+
+
+def _build(options: BenchmarkOptions) -> BenchmarkJob:
+    """What will be asked; raises BadParameter and InputError for what makes no sense."""
     from dagengine.data.cases import strict
     from dagengine.loading import load_metrics
-    from dagengine.reliability.card.build import make_card
-    from dagengine.reliability.card.labels import labels_of
     from dagengine.test_case import TestCase
 
-    loaded = load_metrics(metrics)
-    source = strict(cases_of(data, mapped, delimiter))
-    cases = list(cast(Iterable[TestCase], source))
-    judges = _judges(judge or (), base_url)
-    if check is not None:
-        _check(check, _binding(loaded, cases, judges), failing)
-        return
-    _require_intervals()
-    if labels is not None:
-        labels_of(range(len(cases)), cases, labels)  # or there is no use in asking
-    symmetry = symmetry_of(swap)
-    ways = ways_of(times, orders, temperatures, seeds, paraphrases)
-    asking = BenchmarkJob(loaded, cases, judges, ways, symmetry, probabilities)
-    most = asking.print_plan(max_in_flight)
-    if max_calls is not None:
-        asking.require_calls(most, max_calls, store)
-    limits = Limits(max_in_flight=max_in_flight, max_calls=max_calls)
-    card = make_card(
-        asking.all(store, limits=limits),
-        loaded,
-        cases,
-        _identities(loaded, judges),
-        labels=labels,
-        target=target,
-        symmetry=symmetry,
+    if options.metrics is None or options.data is None:
+        raise typer.BadParameter("METRICS.py and --data are needed (but for --compare)")
+    return BenchmarkJob(
+        load_metrics(options.metrics),
+        list(
+            cast(
+                Iterable[TestCase],
+                strict(cases_of(options.data, options.mapped, options.delimiter)),
+            )
+        ),
+        _judges(options.judge or (), options.base_url),
+        ways_of(
+            options.times,
+            options.orders,
+            options.temperatures,
+            options.seeds,
+            options.paraphrases,
+        ),
+        symmetry_of(options.swap),
+        options.probabilities,
     )
-    _write(card, out)
-    _exit_as(card, failing)
+
+
+def _prepare(job: BenchmarkJob, options: BenchmarkOptions) -> None:
+    """Raise what can be known before the first call, and print what will be asked."""
+    from dagengine.reliability.card.labels import labels_of
+
+    _require_intervals()
+    if options.labels is not None:
+        labels_of(range(len(job.cases)), job.cases, options.labels)
+    most = job.print_plan(options.max_in_flight)
+    if options.max_calls is not None:
+        job.require_calls(most, options.max_calls, options.store)
+
+
+def _ask(job: BenchmarkJob, options: BenchmarkOptions) -> JudgeCard:
+    from dagengine.gateway.limits import Limits
+    from dagengine.reliability.card.build import make_card
+
+    limits = Limits(max_in_flight=options.max_in_flight, max_calls=options.max_calls)
+    return make_card(
+        job.all(options.store, limits=limits),
+        job.metrics,
+        job.cases,
+        _identities(job),
+        labels=options.labels,
+        target=options.target,
+        symmetry=job.symmetry,
+    )
 
 
 def _require_intervals() -> None:
@@ -183,28 +125,26 @@ def _judges(names: Sequence[str], base_url: str | None) -> dict[str, Any]:
     return {name: load_judge(name, base_url) for name in names}
 
 
-def _identities(loaded: Sequence[BaseMetric], judges: dict[str, Any]) -> list[str]:
+def _identities(job: BenchmarkJob) -> list[str]:
     """Who answers: the name that a judge has in every process, where it has one."""
     from dagengine.compiler.lowering import compile_metrics
     from dagengine.judges import as_judge
     from dagengine.question import durable_identity
 
-    plan = compile_metrics(loaded)
+    plan = compile_metrics(job.metrics)
     asked = sorted({judge for unit in plan.units if unit.node.asks for judge in unit.judges})
     found = [
         as_judge(given if plan.models[place] is None else plan.models[place])
-        for given in judges.values() or [None]
+        for given in job.judges.values() or [None]
         for place in asked
     ]
     return list(dict.fromkeys(durable_identity(judge) or judge.identity for judge in found))
 
 
-def _binding(
-    loaded: Sequence[BaseMetric], cases: Sequence[TestCase], judges: dict[str, Any]
-) -> Binding:
+def _binding(job: BenchmarkJob) -> Binding:
     from dagengine.reliability.fingerprint import bind
 
-    return bind(loaded, _identities(loaded, judges), cases)
+    return bind(job.metrics, _identities(job), job.cases)
 
 
 def _write(card: JudgeCard, out: Path) -> None:
@@ -214,10 +154,11 @@ def _write(card: JudgeCard, out: Path) -> None:
     from dagengine.reliability.card.words import markdown
 
     print_card(card)
-    out.mkdir(parents=True, exist_ok=True)
-    (out / "card.html").write_text(card_page(card), encoding="utf-8", errors="backslashreplace")
-    (out / "card.md").write_text(markdown(card), encoding="utf-8", errors="backslashreplace")
-    write_card(card, out / "card.json")
+    with named(out):
+        out.mkdir(parents=True, exist_ok=True)
+        (out / "card.html").write_text(card_page(card), encoding="utf-8", errors="backslashreplace")
+        (out / "card.md").write_text(markdown(card), encoding="utf-8", errors="backslashreplace")
+        write_card(card, out / "card.json")
     typer.echo(f"card: {out / 'card.html'} (also card.json, card.md)")
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from dagengine.cli.options import EXIT_INTERRUPTED
+from dagengine.cli.options import EXIT_INTERRUPTED, go_on
 from dagengine.cli.plan import LATENCY, judges_of
 from dagengine.errors import InputError
 
@@ -94,12 +94,8 @@ class BenchmarkJob:
         try:
             return self.observations(store=store, show=True, on_row=count, **settings)
         except KeyboardInterrupt:
-            how = (
-                "with --store FILE the next run would not ask again what was answered"
-                if store is None
-                else f"run the same command to go on: what was answered is in {store}"
-            )
-            typer.echo(f"interrupted after {done} of {len(self.cases)} cases; {how}", err=True)
+            what = f"interrupted after {done} of {len(self.cases)} cases"
+            typer.echo(f"{what}; {go_on(store)}", err=True)
             raise typer.Exit(EXIT_INTERRUPTED) from None
 
     def observations(self, **settings: Any) -> Observations:

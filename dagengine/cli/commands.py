@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import errno
+import glob
 import importlib.metadata
 import sys
+from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 
 from dagengine.cli.benchmark import benchmark
+from dagengine.cli.command import Commands
+from dagengine.cli.files import Given, Reads, Writes
 from dagengine.cli.options import (
     EXIT_FAILED,
     EXIT_INPUT,
@@ -21,9 +27,10 @@ from dagengine.cli.options import (
 from dagengine.cli.plan import plan
 from dagengine.cli.run import run
 from dagengine.cli.store import app as store_app
+from dagengine.cli.streams import open_streams
 from dagengine.errors import DagengineError
 
-app = typer.Typer(
+app = Commands(
     name="dagengine",
     help="Judge the output of language models with decision trees.",
     no_args_is_help=True,
@@ -39,15 +46,25 @@ app.command()(plan)
 app.command()(benchmark)
 
 
+def _pictures(out: Path, given: Given) -> Iterable[Path]:
+    """What `render` writes: its file, or one for each metric beside it."""
+    yield out
+    for suffix in (out.suffix, ".dot"):
+        yield from out.parent.glob(f"{glob.escape(out.stem)}-*{glob.escape(suffix)}")
+
+
 @app.command()
 def render(
     metrics: Metrics,
     out: Annotated[
-        Path, typer.Option(help="The file to write: .svg, .png, .pdf, .dot, .mmd or .md.")
+        Path,
+        typer.Option(help="The file to write: .svg, .png, .pdf, .dot, .mmd or .md."),
+        Writes(_pictures),
     ] = Path("tree.svg"),
     results: Annotated[
         Path | None,
         typer.Option(help="The rows of a run: draw how often each edge was taken."),
+        Reads(),
     ] = None,
     case: Annotated[
         int | None, typer.Option(help="With --results: draw the path of the case with this index.")
@@ -66,10 +83,9 @@ def render(
     tally = None if results is None else Tally(read_rows(results), case)
     if case is not None and tally is None:
         raise typer.BadParameter("--case needs --results")
-    loaded = load_metrics(metrics)
-    for metric, stem in zip(loaded, stems(loaded), strict=True):
-        spec = metric.spec()
-        name = out if len(loaded) == 1 else out.with_stem(f"{out.stem}-{stem}")
+    specs = [metric.spec() for metric in load_metrics(metrics)]
+    for spec, stem in zip(specs, stems(specs), strict=True):
+        name = out if len(specs) == 1 else out.with_stem(f"{out.stem}-{stem}")
         if case is None:
             save(draw(spec, rows=tally), name)
             continue
@@ -105,7 +121,9 @@ def about(
 def check(
     metrics: Metrics,
     data: Annotated[
-        Path | None, typer.Option(help="Also check that these test cases have what is read.")
+        Path | None,
+        typer.Option(help="Also check that these test cases have what is read."),
+        Reads(),
     ] = None,
     mapped: Mapped = None,
     delimiter: Delimiters = None,
@@ -140,12 +158,27 @@ def check(
 
 
 def main() -> None:
-    """Entry point: errors of dagengine become one message, never a traceback."""
+    """Entry point: what goes wrong becomes one message and an exit code, never a traceback."""
+    open_streams()
     try:
         app()
     except DagengineError as error:
-        typer.echo(f"error: {error}", err=True)
-        sys.exit(EXIT_INPUT)
+        _fail(str(error))
     except OSError as error:
-        typer.echo(f"error: {error.filename or ''}: {error.strerror or error}", err=True)
-        sys.exit(EXIT_INPUT)
+        # Files are named where they are written; what has no name then is the output.
+        place = error.filename or ("standard output" if error.errno == errno.ENOSPC else None)
+        _fail(f"{place}: {error.strerror}" if place else str(error))
+    except SystemExit as end:
+        try:
+            sys.stdout.flush()
+        except OSError as error:
+            if error.errno != errno.EPIPE:
+                _fail(f"standard output: {error.strerror}")
+        raise end
+
+
+def _fail(message: str) -> NoReturn:
+    typer.echo(f"error: {message}", err=True)
+    with suppress(OSError):
+        sys.stdout.flush()
+    sys.exit(EXIT_INPUT)

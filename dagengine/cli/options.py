@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from dagengine.cli.files import Reads, Writes
 from dagengine.errors import InputError
 
 if TYPE_CHECKING:
@@ -19,8 +20,10 @@ Metrics = Annotated[
     str,
     typer.Argument(
         metavar="METRICS.py[:NAME]",
-        help="A Python file that defines metrics at module level; NAME picks one of them.",
+        help="A Python file that defines metrics at module level; NAME picks one of them, or a "
+        "list of metrics.",
     ),
+    Reads(),
 ]
 Data = Annotated[
     Path,
@@ -28,6 +31,7 @@ Data = Annotated[
         help="Test cases: JSON lines, or a .json, .csv, .tsv or .parquet file, with columns named "
         "like the fields of a test case."
     ),
+    Reads(),
 ]
 Mapped = Annotated[
     list[str] | None,
@@ -53,6 +57,7 @@ JudgeName = Annotated[
         "(`anthropic/claude-sonnet-4-5`), or an object in a Python file (`judge.py:judge`). "
         "By default each metric's own judge, else gpt-4o.",
     ),
+    Reads(),
 ]
 BaseUrl = Annotated[
     str | None,
@@ -64,6 +69,7 @@ StorePath = Annotated[
         "--store",
         help="A file of answers: what it holds is not asked again, what is asked it will hold.",
     ),
+    Writes(opened=True),
 ]
 MaxInFlight = Annotated[
     int, typer.Option(min=1, help="Judge calls under way at the same time, at most.")
@@ -90,6 +96,13 @@ def cases_of(
 
     columns, delimiters = pairs("--map", mapped), pairs("--delimiter", delimiter)
     return read_cases(data, map=columns, delimiters=delimiters, goldens=goldens)
+
+
+def go_on(store: Path | None) -> str:
+    """How a command that was interrupted goes on, said to whoever interrupted it."""
+    if store is None:
+        return "with --store FILE the next run would not ask again what was answered"
+    return f"run the same command to go on: what was answered is in {store}"
 
 
 def pairs(option: str, given: Sequence[str] | None) -> dict[str, str]:

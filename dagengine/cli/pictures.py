@@ -10,21 +10,22 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from dagengine.cli.files import named
 from dagengine.errors import MissingExtraError
 from dagengine.report.render import Picture, draw
 
 if TYPE_CHECKING:
-    from dagengine.metrics import BaseMetric
+    from dagengine.graph.graph import MetricSpec
     from dagengine.report.tally import Tally
 
 _LONGEST = 100  # bytes of a stem; file systems take 255 in a whole name
 
 
-def stems(metrics: Sequence[BaseMetric]) -> list[str]:
+def stems(metrics: Sequence[MetricSpec]) -> list[str]:
     """Parts of file names, one per metric, all different."""
     found: list[str] = []
     for metric in metrics:
-        stem = re.sub(r"\W+", "-", metric.spec().name.lower()).strip("-") or "metric"
+        stem = re.sub(r"\W+", "-", metric.name.lower()).strip("-") or "metric"
         stem = stem.encode()[:_LONGEST].decode(errors="ignore")
         count = next(n for n in itertools.count(1) if _numbered(stem, n) not in found)
         found.append(_numbered(stem, count))
@@ -35,9 +36,8 @@ def _numbered(stem: str, number: int) -> str:
     return stem if number == 1 else f"{stem}-{number}"
 
 
-def draw_views(metric: BaseMetric, tally: Tally, stem: Path) -> None:
+def draw_views(spec: MetricSpec, tally: Tally, stem: Path) -> None:
     """The three pictures of one metric: its tree, one case's path, and the edges' counts."""
-    spec = metric.spec()
     save(draw(spec), stem.with_name(f"{stem.name}-tree.svg"))
     found = tally.metrics.get(spec.name)
     if found is not None and found.shown is not None:
@@ -48,7 +48,8 @@ def draw_views(metric: BaseMetric, tally: Tally, stem: Path) -> None:
 
 def save(picture: Picture, path: Path) -> None:
     """Write a picture; without Graphviz its DOT text, and say how to get the picture."""
-    try:
-        typer.echo(f"picture: {picture.save(str(path))}")
-    except MissingExtraError as error:
-        typer.echo(f"picture: {picture.save(str(path.with_suffix('.dot')))} ({error})")
+    with named(path):
+        try:
+            typer.echo(f"picture: {picture.save(str(path))}")
+        except MissingExtraError as error:
+            typer.echo(f"picture: {picture.save(str(path.with_suffix('.dot')))} ({error})")

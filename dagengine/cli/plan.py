@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
+from dagengine.cli.files import Reads
 from dagengine.cli.options import (
     BaseUrl,
     Data,
@@ -38,11 +39,14 @@ def plan(
     base_url: BaseUrl = None,
     max_in_flight: MaxInFlight = 64,
     store: Annotated[
-        Path | None, typer.Option(help="A file of answers: how many questions it answers.")
+        Path | None,
+        typer.Option(help="A file of answers: how many questions it answers."),
+        Reads(),
     ] = None,
     results: Annotated[
         Path | None,
         typer.Option(help="Rows of an earlier run: how likely each verdict is."),
+        Reads(),
     ] = None,
     items: Annotated[
         int, typer.Option(min=1, help="Assumed length of lists that a judge will write.")
@@ -59,7 +63,7 @@ def plan(
     """
     from dagengine.cli.plan_table import Assumptions, as_dict, print_estimate
     from dagengine.compiler.lowering import compile_metrics
-    from dagengine.data.cases import strict
+    from dagengine.data.cases import read_cases, strict
     from dagengine.data.result_rows import read_rows
     from dagengine.estimate.counting import estimate, verdicts_of
     from dagengine.loading import load_judge, load_metrics
@@ -70,6 +74,8 @@ def plan(
     model = load_judge(judge, base_url) if judge or base_url else None
     names, identities = judges_of(compiled, model)
     cases = cases_of(data, mapped, delimiter)
+    if cases.count() is None and store is not None:
+        cases = read_cases(list(cases))  # of a pipe, which can be read only once
     cases.check()
     found = estimate(
         compiled,

@@ -11,17 +11,22 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from dagengine.cli.command import Commands
+from dagengine.cli.files import Reads, Writes, named
+
 if TYPE_CHECKING:
     from dagengine.store.maintenance import Group, Selection, StoredAnswer
 
-app = typer.Typer(
+app = Commands(
     name="store",
     help="Look after a file of stored answers (`run --store`).",
     no_args_is_help=True,
     rich_markup_mode="markdown",
 )
 
-Path_ = Annotated[Path, typer.Argument(metavar="STORE", help="The file given to `run --store`.")]
+_STORE = typer.Argument(metavar="STORE", help="The file given to `run --store`.")
+ReadStore = Annotated[Path, _STORE, Reads()]
+ChangedStore = Annotated[Path, _STORE, Writes(opened=True)]
 JudgeName = Annotated[
     str | None, typer.Option(metavar="NAME", help="Only this judge's answers; `*` stands for any.")
 ]
@@ -32,7 +37,7 @@ NodeName = Annotated[
 
 @app.command()
 def show(
-    path: Path_,
+    path: ReadStore,
     judge: JudgeName = None,
     node: NodeName = None,
     limit: Annotated[
@@ -88,7 +93,7 @@ def _shown(text: str) -> str:
 
 @app.command()
 def prune(
-    path: Path_,
+    path: ChangedStore,
     judge: JudgeName = None,
     node: NodeName = None,
     older_than: Annotated[
@@ -121,9 +126,11 @@ def _selection(judge: str | None, node: str | None, days: float | None) -> Selec
 
 @app.command()
 def export(
-    path: Path_,
+    path: ReadStore,
     out: Annotated[
-        Path | None, typer.Option(help="The file to write; by default the standard output.")
+        Path | None,
+        typer.Option(help="The file to write; by default the standard output."),
+        Writes(),
     ] = None,
 ) -> None:
     """Write every question and answer as a line of JSON."""
@@ -135,7 +142,7 @@ def export(
             sys.stdout.buffer.writelines(lines)
             sys.stdout.buffer.flush()
             return
-        with out.open("wb") as file:
+        with named(out), out.open("wb") as file:
             file.writelines(lines)
     typer.echo(f"written: {out}")
 
@@ -148,8 +155,10 @@ def _line(row: Any) -> bytes:
 
 @app.command()
 def merge(
-    path: Path_,
-    others: Annotated[list[Path], typer.Argument(metavar="OTHER...", help="Stores to add.")],
+    path: ChangedStore,
+    others: Annotated[
+        list[Path], typer.Argument(metavar="OTHER...", help="Stores to add."), Reads()
+    ],
 ) -> None:
     """Add the answers of other stores; an answer that is there already stays."""
     from dagengine.store.maintenance import merge as add

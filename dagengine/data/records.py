@@ -75,8 +75,10 @@ def _numbered(rows: Iterable[Any], word: str = "row") -> Iterator[Record]:
 
 
 def _file(path: Path) -> Table:
-    if not path.is_file():
+    if not path.exists():
         raise InputError(f"there is no file {path}")
+    if path.is_dir():
+        raise InputError(f"{path} is a folder; name a file in it")
     readers: dict[str, tuple[Callable[[], Iterator[Record]], Callable[[], int | None]]] = {
         ".csv": (lambda: _cells(path, ","), lambda: sum(1 for _ in _cells(path, ","))),
         ".tsv": (lambda: _cells(path, "\t"), lambda: sum(1 for _ in _cells(path, "\t"))),
@@ -85,6 +87,8 @@ def _file(path: Path) -> Table:
     }
     lines = (lambda: _lines(path), lambda: sum(1 for _ in filled_lines(path)))
     read, count = readers.get(path.suffix.lower(), lines)
+    if not path.is_file():  # a pipe can be read only once
+        return Table(read, 0, lambda: None, str(path))
     return Table(read, CHECKED, count, str(path))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -64,15 +65,25 @@ class RowWriter:
 
     def __exit__(self, *_: object) -> None:
         if self._writer is not None:
-            self._writer.close()
+            with self._named():
+                self._writer.close()
 
     def add(self, row: CaseResult) -> None:
-        """Write one row."""
-        if self._writer is None:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            self._writer = _WRITERS[self.path.suffix](self.path)
-        self._writer.write(row.as_dict())
+        """Write one row; raises InputError when the file cannot take it (a full disk)."""
+        with self._named():
+            if self._writer is None:
+                self.path.parent.mkdir(parents=True, exist_ok=True)
+                self._writer = _WRITERS[self.path.suffix](self.path)
+            self._writer.write(row.as_dict())
         self.count += 1
+
+    @contextmanager
+    def _named(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            why = error.strerror or str(error)
+            raise InputError(f"{self.path} cannot be written: {why}") from None
 
 
 class _Lines:

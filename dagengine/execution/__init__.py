@@ -1,5 +1,6 @@
 """A plan run over cases: the laws of who runs and what counts, and the tasks that obey."""
 
+from dagengine.execution.cluster import Workers
 from dagengine.execution.engine import Engine, Settings
 from dagengine.execution.evaluation import (
     a_evaluate,
@@ -13,6 +14,7 @@ from dagengine.execution.evaluation import (
 __all__ = [
     "Engine",
     "Settings",
+    "Workers",
     "a_evaluate",
     "assert_test",
     "evaluate",

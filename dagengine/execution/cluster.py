@@ -1,8 +1,9 @@
 """A run on more than one process or machine, through Dask (needs the extra `cluster`).
 
 The coordinator reads the cases, hands them out in chunks and puts the rows in order; each
-worker process judges its chunks with one engine (`execution.cluster_worker`). A chunk whose
-worker dies is judged by another one, so it may be asked for twice and counts once.
+worker process judges its chunks with one engine (`execution.cluster_worker`). One function
+builds the engines of all processes, the coordinator's included. A chunk whose worker dies is
+judged by another one, so it may be asked for twice and counts once.
 """
 
 from __future__ import annotations
@@ -10,8 +11,8 @@ from __future__ import annotations
 import asyncio
 import itertools
 import os
-import pickle
-from collections.abc import AsyncIterator, Callable, Collection, Iterator
+import uuid
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -19,15 +20,30 @@ from importlib import import_module
 from typing import Any
 
 import anyio
+import sniffio
 
-from dagengine.data.cases import Cases, Item
+from dagengine.compiler.plan import Plan
+from dagengine.data.cases import AsyncCases, Cases, Item
 from dagengine.errors import InputError, MissingExtraError
-from dagengine.execution.chunks import Chunks, RowsInOrder
-from dagengine.execution.cluster_worker import Job, Part, end_run, judge_chunk
-from dagengine.execution.engine import Engine
-from dagengine.execution.sources import PulledSource
-from dagengine.gateway.limits import Limits
-from dagengine.results import CaseResult, Failure, OutcomeKind, Totals
+from dagengine.execution.app import as_app
+from dagengine.execution.cluster_worker import (
+    Build,
+    Job,
+    Objects,
+    Part,
+    end_run,
+    judge_chunk,
+    packed,
+)
+from dagengine.execution.engine import Settings, Source
+from dagengine.execution.row_order import RowsInOrder
+from dagengine.execution.sources import Chunks, PulledSource
+from dagengine.gateway.host import current_host
+from dagengine.gateway.limits import DEFAULT_LIMITS, Limits
+from dagengine.graph.graph import Metric
+from dagengine.question import Judge
+from dagengine.results import CaseResult, Failure, Totals
+from dagengine.store.answers import as_store
 
 LOCAL = "local"
 
@@ -39,9 +55,19 @@ _PLACES = 4
 _UNDER_WAY, _AHEAD = 2, 16
 # Seconds in which a scheduler has to answer, and the workers have to be there.
 _PATIENCE = 15
-# Seconds that the workers get to end what is under way; somebody's code may be stuck.
+# Seconds that the workers get to end what is under way; the code of a metric may be stuck.
 _FAREWELL = 5
-_PASSING = frozenset({OutcomeKind.PROVIDER_ERROR, OutcomeKind.TIMEOUT})
+# What holds for one process, and why a cluster cannot keep it.
+_ONE_COUNT = "the workers would need one count, and the share of a worker that dies would be lost"
+_ELSEWHERE = "judges are called by the workers, which the coordinator does not see"
+_ONE_PROCESS = {
+    "max_calls": _ONE_COUNT,
+    "budget": _ONE_COUNT,
+    "batch": "a batch holds the questions of all cases, and workers get the cases in chunks",
+    "trace": _ELSEWHERE,
+    "tracer": _ELSEWHERE,
+    "on_attempt": _ELSEWHERE,
+}
 # Ctrl-C reaches every process of a terminal; ours are ended by the coordinator, in order.
 _QUIET = ["import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\n"]
 _SETTINGS = {
@@ -55,11 +81,18 @@ class Workers:
     """Where a run works: `local` or a scheduler's address, and how many workers.
 
     Locally `count` processes are started (one per processor by default); elsewhere so many
-    are waited for (1 by default).
+    are waited for (1 by default). `make` is for a judge or an app that cannot be sent to another
+    process, such as a loaded model: a function without arguments that returns these settings
+    (`{"model": judge}`), and which every process calls once.
     """
 
     address: str = LOCAL
     count: int | None = None
+    make: Callable[[], Mapping[str, Any]] | None = None
+
+    def __post_init__(self) -> None:
+        if self.count is not None and self.count < 1:
+            raise InputError(f"the number of workers must be at least 1, got {self.count}")
 
     @property
     def wanted(self) -> int:
@@ -67,19 +100,65 @@ class Workers:
         return self.count or (1 if self.address != LOCAL else os.cpu_count() or 1)
 
 
-class Cluster:
-    """The doors of an engine (`open`, `run`, `totals`), with workers who do the work.
+def require_shareable(given: Mapping[str, object]) -> None:
+    """Raise InputError for settings, or options of the command line, that one process keeps."""
+    for name, value in given.items():
+        reason = _ONE_PROCESS.get(name.rpartition(".")[2].strip("-").replace("-", "_"))
+        if reason is not None and value is not None and value is not False:
+            raise InputError(
+                f"{name} holds for one process: on a cluster {reason}; leave it out, or run "
+                "without a cluster"
+            )
 
-    Raises MissingExtraError without Dask.
+
+def cluster_of(metrics: Sequence[Metric], settings: Settings, cluster: Workers | str) -> Cluster:
+    """A cluster that judges by objects of this process, which are sent to the workers.
+
+    Raises InputError for what cannot be sent, and for settings that hold for one process.
+    """
+    if current_host() is not None:
+        raise InputError("code inside a node joins the run of its node: leave out cluster= here")
+    workers = cluster if isinstance(cluster, Workers) else Workers(cluster)
+    kept = {name: value for name, value in settings.items() if name != "limits"}
+    limits, store = settings.get("limits") or DEFAULT_LIMITS, settings.get("store")
+    spent = {"Limits.max_calls": limits.max_calls, "Limits.budget": limits.budget}
+    require_shareable({**kept, **spent})
+    kept["store"] = None if store is None else as_store(store).absolute()
+    app = as_app(settings.get("app"))
+    app_in_flight = 1 if app is None else app.max_in_flight
+    return Cluster(Objects(metrics, kept, workers.make), limits, app_in_flight, workers)
+
+
+class Cluster:
+    """The doors of an engine (`cases`, `open`, `run`, `totals`), with workers who do the work.
+
+    Raises MissingExtraError without Dask, and InputError for a judge that asks in batches.
     """
 
-    def __init__(self, engine: Engine, job: Job, workers: Workers) -> None:
+    def __init__(self, build: Build, limits: Limits, app_in_flight: int, workers: Workers) -> None:
         self._dask = _library()
-        self._engine = engine
-        self._job = job
+        self._engine = build(limits, app_in_flight)
+        batched = any(judge.capabilities.batched for judge in self._engine.asked_judges)
+        require_shareable({"batch": batched})
+        sent = build.packed() if isinstance(build, Objects) else packed("the run", build)
+        self._job = Job(uuid.uuid4().hex, sent, limits, app_in_flight)
         self._workers = workers
         self._client: Any = None
         self._asked: dict[str, Totals] = {}
+
+    @property
+    def plan(self) -> Plan:
+        """The compiled metrics."""
+        return self._engine.plan
+
+    @property
+    def asked_judges(self) -> list[Judge]:
+        """The judges that the run may call."""
+        return self._engine.asked_judges
+
+    def cases(self, source: Source) -> Cases:
+        """The cases of a source; raises InputError where they cannot be judged."""
+        return _pullable(self._engine.cases(source))
 
     @property
     def totals(self) -> Totals:
@@ -96,6 +175,8 @@ class Cluster:
         So all workers go by the same steps. Raises InputError when there is no scheduler at
         the address, or no worker, or no answer to a question that is the same for all cases.
         """
+        if sniffio.current_async_library() != "asyncio":
+            raise InputError("Dask works on asyncio alone; run a cluster from an asyncio program")
         async with self._connected() as self._client:
             count = await self._present()
             async with self._engine.open():
@@ -131,8 +212,10 @@ class Cluster:
                 n_workers=self._workers.wanted, threads_per_worker=_PLACES, memory_limit=0,
                 host="127.0.0.1", dashboard_address=None, asynchronous=True, preload=_QUIET,
             )  # fmt: skip
-            async with _closing(own), _closing(await self._connect(await own)) as client:
-                yield client
+            async with _closing(own):
+                await _started(own)
+                async with _closing(await self._connect(own)) as client:
+                    yield client
 
     async def _connect(self, address: Any) -> Any:
         try:
@@ -159,23 +242,22 @@ class Cluster:
     async def _constants(self) -> bytes:
         found = await self._engine.constants()
         for outcome in found.values():
-            if isinstance(outcome, Failure) and outcome.kind in _PASSING:
+            if isinstance(outcome, Failure) and outcome.may_pass:
                 raise InputError(f"{outcome} (asked once for all cases); try again later")
-        try:
-            return pickle.dumps(found)
-        except (pickle.PicklingError, AttributeError, TypeError) as error:
-            raise InputError(
-                f"what no case reaches has to travel to the workers and cannot: {error}; give "
-                "such nodes an output type that is defined at the top of a file"
-            ) from None
+        return packed("what nodes say that no case reaches", found)
 
-    async def run(self, cases: Cases, on_row: Callable[[CaseResult], None]) -> None:
+    async def judge(self, cases: Cases | AsyncCases, on_row: Callable[[CaseResult], None]) -> None:
+        """Open, have every case judged, and close; raises what `open` and `run` raise."""
+        async with self.open():
+            await self.run(cases, on_row)
+
+    async def run(self, cases: Cases | AsyncCases, on_row: Callable[[CaseResult], None]) -> None:
         """Have every case judged; rows come in the order of the cases.
 
         Raises InputError when a source breaks off (what came before is handed out first),
         when a worker cannot load the files, and when workers keep dying over the same cases.
         """
-        places = await self._places()
+        cases, places = _pullable(cases), await self._places()
         size = max(1, min(_CHUNK, (cases.count() or 1 << 30) // (_CHUNKS * places)))
         source: PulledSource[Item] = PulledSource(cases)
         chunks, rows = Chunks(source, size), RowsInOrder(on_row)
@@ -194,14 +276,14 @@ class Cluster:
             raise source.error
 
     def _begun(
-        self, chunks: Chunks, rows: RowsInOrder, places: int, waiting: int
+        self, chunks: Chunks[Item], rows: RowsInOrder, places: int, waiting: int
     ) -> set[asyncio.Task[Part]]:
         """Hand out as many chunks more as there is room for."""
-        behind = chunks.begun - rows.chunks
+        behind = chunks.begun - rows.parts
         room = min(places * _UNDER_WAY - waiting, places * _AHEAD - behind)
         return {
-            asyncio.create_task(self._judged(first, data))
-            for first, data in itertools.islice(chunks, max(0, room))
+            asyncio.create_task(self._judged(first, packed(f"the chunk of case {first}", items)))
+            for first, items in itertools.islice(chunks, max(0, room))
         }
 
     async def _judged(self, first: int, data: bytes) -> Part:
@@ -228,6 +310,15 @@ class Cluster:
         return max(1, sum(threads.values()))
 
 
+def _pullable(cases: Cases | AsyncCases) -> Cases:
+    if isinstance(cases, AsyncCases):
+        raise InputError(
+            "a cluster takes its cases from a file, a list or an iterator, and not from an async "
+            "iterator; collect them first, or run without a cluster"
+        )
+    return cases
+
+
 def shared(limits: Limits, workers: int) -> Limits:
     """The limits of one of so many workers: calls at once and rates are divided."""
 
@@ -244,6 +335,17 @@ def shared(limits: Limits, workers: int) -> Limits:
 
 def _part_of(most: int, workers: int) -> int:
     return max(1, most // workers)
+
+
+async def _started(own: Any) -> None:
+    """Wait for the processes of a local cluster; raises InputError when they do not start."""
+    try:
+        await own
+    except RuntimeError as error:
+        raise InputError(
+            f"the worker processes do not start: {error.__cause__ or error}; each of them runs the "
+            'script once more, so put what it does under `if __name__ == "__main__":`'
+        ) from None
 
 
 @asynccontextmanager
@@ -269,7 +371,7 @@ def _library() -> Any:
     try:
         return import_module("distributed")
     except ModuleNotFoundError:
-        raise MissingExtraError('--cluster needs Dask: pip install "dagengine[cluster]"') from None
+        raise MissingExtraError('a cluster needs Dask: pip install "dagengine[cluster]"') from None
 
 
 @contextmanager

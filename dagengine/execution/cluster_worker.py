@@ -1,81 +1,126 @@
-"""A worker's part of a run on a cluster: one engine, and the chunks of cases it judges."""
+"""A worker's part of a run on a cluster: one engine, and the chunks of cases it judges.
+
+The worker knows nothing of files or of the command line: the engine comes from a function that
+the coordinator sends, and by which the coordinator has built its own engine.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import os
 import pickle
 import uuid
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import Any, cast
 
 import anyio
 
 from dagengine.data.cases import Item
 from dagengine.errors import DagengineError, InputError
-from dagengine.execution.engine import Engine
+from dagengine.execution.app import App, as_app
+from dagengine.execution.engine import Engine, Settings
 from dagengine.gateway.limits import Limits
-from dagengine.loading import load_app, load_judge, load_metrics, names_a_file
+from dagengine.graph.graph import Metric
 from dagengine.results import CaseResult, Totals
-from dagengine.store.answers import Store
+
+Build = Callable[[Limits, int], Engine]
+"""Makes the engine of one process, from its share of the limits and of the calls to the app."""
+
+
+def packed(what: str, value: object) -> bytes:
+    """A value as it is sent; raises InputError, naming `what`, when it cannot be."""
+    try:
+        # As Dask has it: functions and classes of the started script are sent whole.
+        data: bytes = import_module("cloudpickle").dumps(value)
+    except Exception as error:  # noqa: BLE001 - it runs the code of the caller's objects
+        raise InputError(
+            f"{what} cannot be sent to the workers: {type(error).__name__}: {error}"
+        ) from None
+    return data
+
+
+@dataclass(frozen=True, slots=True)
+class Objects:
+    """Builds engines from objects that are sent to the workers.
+
+    `settings` are sent, too; those that `make` returns are made in each process instead (an
+    `App` of it has its limit in each process).
+    """
+
+    metrics: Sequence[Metric]
+    settings: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    make: Callable[[], Mapping[str, Any]] | None = None
+
+    def __call__(self, limits: Limits, app_in_flight: int) -> Engine:
+        """The engine of one process; raises InputError and GraphError."""
+        settings = {**self.settings, "limits": limits}
+        app = as_app(self.settings.get("app"))
+        settings["app"] = None if app is None else App(app.function, app_in_flight)
+        return Engine(self.metrics, cast(Settings, {**settings, **self._made()}))
+
+    def _made(self) -> Mapping[str, Any]:
+        made = {} if self.make is None else self.make()
+        twice = [name for name in made if self.settings.get(name) is not None]
+        if twice:
+            raise InputError(f"`{twice[0]}` is given twice: to the run, and by Workers.make")
+        return made
+
+    def packed(self) -> bytes:
+        """The function as it is sent; raises InputError that names what cannot be."""
+        parts = {f"metric {metric.spec().name!r}": metric for metric in self.metrics}
+        named = {f"`{name}`": value for name, value in self.settings.items()}
+        try:
+            return packed("the run", self)
+        except InputError:
+            for what, value in {**parts, **named, "Workers.make": self.make}.items():
+                self._require_sendable(what, value)
+            raise
+
+    def _require_sendable(self, what: str, value: object) -> None:
+        try:
+            packed(what, value)
+        except InputError as error:
+            raise InputError(
+                f"{error}; have it made where it is needed: "
+                'cluster=Workers(make=function), a function that returns {"model": …}'
+            ) from None
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What every worker has to know of a run.
+    """What every worker has to know of a run, whose name is `run`.
 
-    `metrics`, `app` and `judge` are what the command line takes, with absolute paths; those
-    files, and the folder of `store`, have to exist where the worker runs. `limits` are the
-    worker's own. `constants` are what no case reaches (see `Engine.constants`), pickled,
-    because their classes may be of the metrics' file, which has to be loaded first.
+    `build` is a pickled `Build`; `limits` and `app_in_flight` are the worker's own share.
+    `constants` are what no case reaches (see `Engine.constants`), pickled apart: their classes
+    may stand in a file that `build` loads.
     """
 
     run: str
-    metrics: str
-    app: str | None
-    app_in_flight: int
-    judge: str | None
-    base_url: str | None
-    store: Store | None
+    build: bytes
     limits: Limits
+    app_in_flight: int
     constants: bytes = b""
 
     def engine(self) -> Engine:
         """The engine of one worker; raises InputError and GraphError."""
-        metrics = load_metrics(self.metrics)
-        app = None if self.app is None else load_app(self.app, self.app_in_flight)
-        named = self.judge or self.base_url
-        model = load_judge(self.judge, self.base_url) if named else None
-        engine = Engine(
-            metrics, {"app": app, "model": model, "limits": self.limits, "store": self.store}
-        )
-        engine.preload(pickle.loads(self.constants) if self.constants else {})
+        build: Build = _unpacked(self.build)
+        engine = build(self.limits, self.app_in_flight)
+        engine.preload(_unpacked(self.constants) if self.constants else {})
         return engine
 
 
-def job_of(
-    metrics: str,
-    app: str | None,
-    app_in_flight: int,
-    judge: str | None,
-    base_url: str | None,
-    store: Store | None,
-    limits: Limits,
-) -> Job:
-    """A job with a name of its own, and its files named by absolute paths."""
-    if judge is not None and names_a_file(judge):
-        judge = os.path.abspath(judge)
-    return Job(
-        run=uuid.uuid4().hex,
-        metrics=os.path.abspath(metrics),
-        app=None if app is None else os.path.abspath(app),
-        app_in_flight=app_in_flight,
-        judge=judge,
-        base_url=base_url,
-        store=None if store is None else replace(store, path=os.path.abspath(store.path)),
-        limits=limits,
-    )
+def _unpacked(data: bytes) -> Any:
+    """What was pickled; raises InputError where this process lacks a module of it."""
+    try:
+        return pickle.loads(data)
+    except DagengineError:
+        raise
+    except Exception as error:  # noqa: BLE001 - it imports the caller's modules
+        raise InputError(
+            f"what the run sends cannot be loaded: {type(error).__name__}: {error}; every worker "
+            "needs the modules of metrics, judges and cases"
+        ) from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +214,7 @@ async def judge_chunk(job: Job, first: int, cases: bytes) -> Part | None:
     try:
         if job.run not in _hosts:
             _hosts[job.run] = _Host(job)
-        return await _hosts[job.run].part(first, pickle.loads(cases))
+        return await _hosts[job.run].part(first, _unpacked(cases))
     except DagengineError as error:
         raise InputError(f"on a worker: {error}") from None
 

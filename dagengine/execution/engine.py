@@ -138,6 +138,14 @@ class Engine:
         """What was asked and used so far."""
         return self._gateway.totals
 
+    @property
+    def asked_judges(self) -> list[Judge]:
+        """The judges that the run may call, which are none in a replay."""
+        if self._gateway.replays or (self._store is not None and self._store.replay):
+            return []
+        asked = {judge for unit in self.plan.units if unit.node.asks for judge in unit.judges}
+        return [self._judges[index] for index in sorted(asked)]
+
     @asynccontextmanager
     async def open(self) -> AsyncIterator[None]:
         """Open the store and the judges' sessions; inside a node, join the node's run.
@@ -147,7 +155,7 @@ class Engine:
         """
         try:
             async with self._opened() as self._gateway:
-                needed = [] if self._gateway.replays else self._needed()
+                needed = self.asked_judges
                 async with open_judges(needed):
                     self._gateway.check_prices(needed)
                     yield
@@ -163,12 +171,6 @@ class Engine:
             return
         async with self._store.open() if self._store else nullcontext() as stored:
             yield Gateway(self._limits, self._sink, stored, self._spans)
-
-    def _needed(self) -> list[Judge]:
-        """The judges that are asked by nodes, or by a node's own code."""
-        asking = [unit for unit in self.plan.units if unit.node.asks]
-        asked = sorted({judge for unit in asking for judge in unit.judges})
-        return [self._judges[index] for index in asked]
 
     async def constants(self) -> dict[int, Outcome]:
         """What nodes say that no case reaches, asked now, by the number of their unit.

@@ -13,6 +13,7 @@ from anyio.from_thread import start_blocking_portal
 
 from dagengine.compiler.plan import Plan
 from dagengine.data.cases import Cases
+from dagengine.execution.cluster import Cluster, Workers, cluster_of
 from dagengine.execution.engine import Engine, Settings, Source, check_settings
 from dagengine.execution.interrupts import has_signals, interruptible
 from dagengine.gateway.host import current_host
@@ -65,6 +66,8 @@ async def stream(
     test_cases: Source,
     metrics: Sequence[Metric],
     on_row: Callable[[CaseResult], None],
+    *,
+    cluster: Workers | str | None = None,
     **settings: Unpack[Settings],
 ) -> Totals:
     """Run metrics over cases and hand out every row, in data set order.
@@ -72,6 +75,10 @@ async def stream(
     `test_cases` is whatever `read_cases` takes, or a data set; a source that makes one wait
     should be an async iterator, so that earlier cases are judged meanwhile. `settings` are
     those of `Settings`: `model`, `app`, `limits`, `store`, `on_attempt`, `tracer`.
+
+    `cluster` has the workers of Dask judge: `"local"`, the address of a scheduler, or a
+    `Workers`. Metrics and settings are sent to them; what cannot be sent is an InputError
+    before anything is asked.
 
     Rows are not kept, and memory is bounded by what is in flight. Raises GraphError or
     InputError before the first call, InputError later when the store fails, JudgeSetupError
@@ -81,9 +88,16 @@ async def stream(
     the row.
     """
     check_settings(stream, settings)
-    engine = Engine(metrics, settings)
+    engine = _engine(metrics, settings, cluster)
     await engine.judge(engine.cases(test_cases), on_row)
     return engine.totals
+
+
+def _engine(
+    metrics: Sequence[Metric], settings: Settings, cluster: Workers | str | None
+) -> Engine | Cluster:
+    """What judges the cases: this process, or the workers of a cluster."""
+    return Engine(metrics, settings) if cluster is None else cluster_of(metrics, settings, cluster)
 
 
 async def a_evaluate(
@@ -92,6 +106,7 @@ async def a_evaluate(
     *,
     show: bool = True,
     on_row: Callable[[CaseResult], None] | None = None,
+    cluster: Workers | str | None = None,
     **settings: Unpack[Settings],
 ) -> EvaluationResult:
     """Run metrics over cases; one row per case, in order, whatever happened to the others.
@@ -103,7 +118,7 @@ async def a_evaluate(
     check_settings(a_evaluate, settings)
     rows: list[CaseResult] = []
     metrics = as_metrics(metrics)
-    engine = Engine(metrics, settings)
+    engine = _engine(metrics, settings, cluster)
     cases = engine.cases(test_cases)
     total = cases.count() if show and isinstance(cases, Cases) else None
     with progress_bar(total, show, lambda: engine.totals) as advance:
@@ -127,11 +142,16 @@ def evaluate(
     *,
     show: bool = True,
     on_row: Callable[[CaseResult], None] | None = None,
+    cluster: Workers | str | None = None,
     **settings: Unpack[Settings],
 ) -> EvaluationResult:
     """`a_evaluate` for callers without an event loop (it works inside one, too)."""
     check_settings(evaluate, settings)
-    return sync(lambda: a_evaluate(test_cases, metrics, show=show, on_row=on_row, **settings))
+    return sync(
+        lambda: a_evaluate(
+            test_cases, metrics, show=show, on_row=on_row, cluster=cluster, **settings
+        )
+    )
 
 
 async def judged_case(

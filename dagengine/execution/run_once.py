@@ -14,11 +14,9 @@ from dagengine.gateway.host import Asks
 from dagengine.gateway.single_flight import SingleFlight
 from dagengine.graph.values import Given, NodeValue
 from dagengine.question import Judge
-from dagengine.results import Failure, OutcomeKind
+from dagengine.results import Failure
 
 Outcome = NodeValue | Failure
-
-_PASSING = frozenset({OutcomeKind.PROVIDER_ERROR, OutcomeKind.TIMEOUT})
 
 
 class RunOnce:
@@ -79,6 +77,6 @@ class _PassingError(DagengineError):
 
 async def _lasting(make: Callable[[], Awaitable[Outcome]]) -> Outcome:
     outcome = await make()
-    if isinstance(outcome, Failure) and outcome.kind in _PASSING:
+    if isinstance(outcome, Failure) and outcome.may_pass:
         raise _PassingError(outcome)
     return outcome

@@ -24,6 +24,7 @@ from dagengine.errors import MissingFieldError
 from dagengine.execution.app import App, completed
 from dagengine.execution.node_run import GatewayAsk, judged
 from dagengine.execution.reasons import reason_question, wants_reason, write_reason
+from dagengine.execution.row_order import RowsInOrder
 from dagengine.execution.run_once import RunOnce
 from dagengine.execution.scheduler import CaseState
 from dagengine.execution.sources import FedSource, PulledSource, Source
@@ -86,7 +87,6 @@ class Runner:
         self._plan = plan
         self._app = app
         self._gateway = gateway
-        self._emit = emit
         self._judges = judges
         self._constants = constants or RunOnce(plan)
         self._source: Source[Item] = PulledSource(())
@@ -99,8 +99,7 @@ class Runner:
         self._workers = 0
         # Workers also wait between retries and for shared answers, which hold no call slot.
         self._max_workers = 4 * gateway.limits.max_in_flight + 32 if at_once else 1
-        self._waiting: dict[int, CaseResult] = {}
-        self._next_row = first
+        self._rows = RowsInOrder(emit, first)
 
     async def run(self, cases: Iterable[Item] | AsyncIterable[Item]) -> None:
         """Run everything; returns when every case has its row.
@@ -116,12 +115,10 @@ class Runner:
                     self._source = PulledSource(cases)
                 self._spawn()
         except (anyio.get_cancelled_exc_class(), KeyboardInterrupt):
-            # Interrupted: finished rows that wait for an earlier one are kept, too.
-            for index in sorted(self._waiting):
-                self._emit(self._waiting[index])
+            self._rows.rest()
             raise
-        if self._next_row != self._admitted:
-            lost = self._admitted - self._next_row
+        if self._rows.next != self._admitted:
+            lost = self._admitted - self._rows.next
             raise RuntimeError(f"{lost} rows are missing; this is a bug of dagengine")
         if self._source.error is not None:
             raise self._source.error
@@ -167,7 +164,7 @@ class Runner:
     def _next(self) -> Work | None:
         """The most urgent work, admitting cases as long as there is none."""
         while not self._heap and not self._goldens:
-            if len(self._waiting) >= _REORDER or self._app_is_busy() or not self._admit():
+            if self._rows.waiting >= _REORDER or self._app_is_busy() or not self._admit():
                 return None
         self._wake_worker()
         if self._goldens:
@@ -346,10 +343,7 @@ class Runner:
     def _close(self, index: int, label: str, results: tuple[MetricResult, ...]) -> None:
         """Hand out the row, and those that waited for it."""
         self._open -= 1
-        self._waiting[index] = CaseResult(index, label, results)
-        while self._next_row in self._waiting:
-            self._emit(self._waiting.pop(self._next_row))
-            self._next_row += 1
+        self._rows.add(index, (CaseResult(index, label, results),))
         if self._over:
             self._wake_all()
         else:

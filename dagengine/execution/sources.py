@@ -1,13 +1,14 @@
 """Where a run takes its cases from: an iterable that is pulled, or an async one that feeds.
 
-Neither ever ends a run by raising: what went wrong is kept in `error`, the source counts as
-ended, and what came before is finished first.
+A cluster takes them in chunks. No source ever ends a run by raising: what went wrong is kept in
+`error`, the source counts as ended, and what came before is finished first.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections import deque
-from collections.abc import AsyncIterable, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Iterator
 from typing import Any, Generic, Protocol, TypeVar
 
 import anyio
@@ -61,6 +62,30 @@ class PulledSource(Generic[T]):
             return None
         self._taken += 1
         return item
+
+
+class Chunks(Generic[T]):
+    """The items of a source, `size` at a time, each chunk with the index of its first item.
+
+    `begun` counts the chunks that were taken.
+    """
+
+    def __init__(self, source: PulledSource[T], size: int) -> None:
+        self._items: Iterator[T] = iter(source.take, None)
+        self._size = size
+        self._first = 0
+        self.begun = 0
+
+    def __iter__(self) -> Chunks[T]:
+        return self
+
+    def __next__(self) -> tuple[int, list[T]]:
+        items = list(itertools.islice(self._items, self._size))
+        if not items:
+            raise StopIteration
+        first, self._first = self._first, self._first + len(items)
+        self.begun += 1
+        return first, items
 
 
 class FedSource(Generic[T]):

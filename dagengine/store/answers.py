@@ -12,7 +12,7 @@ import os
 import sqlite3
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -48,6 +48,10 @@ class Store:
     path: str | os.PathLike[str]
     replay: bool = False
     patience: float = 60.0
+
+    def absolute(self) -> Store:
+        """The same file for a process in another folder."""
+        return replace(self, path=os.path.abspath(self.path))
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[OpenStore]:

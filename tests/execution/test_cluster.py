@@ -8,21 +8,28 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
 from dagengine.cli import app
 from dagengine.errors import InputError, MissingExtraError
-from dagengine.execution import cluster
-from dagengine.execution.chunks import RowsInOrder
+from dagengine.execution import Workers, a_evaluate, cluster, evaluate, stream, sync
+from dagengine.execution.row_order import RowsInOrder
 from dagengine.gateway import Limits
+from dagengine.judges import OpenAIBatchJudge, ScriptedJudge
+from dagengine.metrics import DAGMetric
+from dagengine.metrics.dag import DAG, BinaryJudgementNode
 from dagengine.question import Usage
 from dagengine.results import CaseResult, Totals
+from dagengine.test_case import LLMTestCase
 
 distributed = pytest.importorskip("distributed")
 
@@ -289,14 +296,123 @@ def test_without_dask_the_extra_is_named(folder: Path, monkeypatch: pytest.Monke
         ("--cluster local --budget 0", "--budget holds for one process"),
         ("--cluster local --batch", "--batch holds for one process"),
         ("--cluster local --trace", "--trace holds for one process"),
-        ("--workers 2", "--workers needs --cluster"),
     ],
 )
-def test_options_that_a_cluster_cannot_keep_are_refused(
+def test_options_that_a_cluster_cannot_keep_are_refused_with_a_reason(
     folder: Path, options: str, says: str
 ) -> None:
-    said = run(folder, *options.split(), code=2)
-    assert says in " ".join(said.replace("│", " ").split())
+    with pytest.raises(InputError, match=f"{says}: on a cluster .*; leave it out"):
+        run(folder, *options.split())
+
+
+def test_workers_without_a_cluster_are_refused(folder: Path) -> None:
+    said = run(folder, "--workers", "2", code=2)
+    assert "--workers needs --cluster" in " ".join(said.replace("│", " ").split())
+
+
+# -- metrics, judges and cases of Python code -------------------------------------------------
+
+
+def manners() -> DAGMetric:
+    kind = BinaryJudgementNode(
+        "Is it kind?", evaluation_params=["actual_output"], then={True: 10, False: 4}, name="kind"
+    )
+    return DAGMetric("Manners", DAG(kind))
+
+
+def pupil() -> ScriptedJudge:
+    """A judge whose function is sent whole, as those of a script are."""
+    return ScriptedJudge(lambda question: "kind" in question.messages[-1]["content"], name="pupil")
+
+
+TEXTS = [LLMTestCase(input="a", actual_output=("kind" if n % 3 else "rude")) for n in range(30)]
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+@pytest.mark.anyio
+async def test_a_cluster_judges_by_objects_of_python_code(address: str, tmp_path: Path) -> None:
+    local = await a_evaluate(TEXTS, [manners()], model=pupil(), show=False)
+    spread = await a_evaluate(
+        TEXTS, [manners()], model=pupil(), show=False, cluster=Workers(address, 2)
+    )
+    assert spread.rows == local.rows
+    assert (spread.totals.asked, local.totals.asked) == (30, 30)
+
+
+def test_a_cluster_serves_code_without_an_event_loop_and_keeps_a_store(
+    address: str, tmp_path: Path
+) -> None:
+    store = tmp_path / "answers.db"
+    given: Any = {"model": pupil(), "store": store, "cluster": address, "show": False}
+    first = evaluate(TEXTS, [manners()], **given)
+    assert store.exists()
+    again = evaluate(TEXTS, [manners()], **given)
+    assert again.rows == first.rows
+    assert (first.totals.calls > 0, again.totals.calls) == (True, 0)
+
+
+def test_a_judge_that_cannot_be_sent_is_made_in_every_process(address: str) -> None:
+    def make() -> dict[str, Any]:
+        judge = ScriptedJudge(lambda question: "kind" in question.messages[-1]["content"])
+        judge.connection = threading.Lock()  # type: ignore[attr-defined]
+        return {"model": judge}
+
+    rows: list[CaseResult] = []
+    workers = Workers(address, make=make)
+    totals = sync(lambda: stream(TEXTS, [manners()], rows.append, cluster=workers))
+    assert [row.metrics[0].score for row in rows] == [0.4 if n % 3 == 0 else 1 for n in range(30)]
+    assert totals.asked == 30
+
+
+def test_a_module_that_the_workers_lack_is_named(address: str) -> None:
+    workers = Workers(address, make=lambda: {"model": pupil()})  # of this module
+    with pytest.raises(InputError, match=r"on a worker: .*No module named .*every worker needs"):
+        evaluate(TEXTS, [manners()], cluster=workers, show=False)
+
+
+def with_a_lock(metric: DAGMetric) -> DAGMetric:
+    metric.lock = threading.Lock()  # type: ignore[attr-defined]
+    return metric
+
+
+async def one_by_one() -> AsyncIterator[LLMTestCase]:
+    yield TEXTS[0]
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"model": threading.Lock()}, "is no judge"),
+        ({"metrics": [with_a_lock(manners())]}, "metric 'Manners' cannot be sent .*make="),
+        ({"app": partial(print, threading.Lock())}, "`app` cannot be sent .*make="),
+        ({"limits": Limits(max_calls=3)}, r"Limits\.max_calls holds for one process"),
+        ({"limits": Limits(budget=3)}, r"Limits\.budget holds for one process"),
+        ({"on_attempt": print}, "on_attempt holds for one process"),
+        ({"tracer": object()}, "tracer holds for one process"),
+        ({"model": OpenAIBatchJudge("gpt-4o")}, "batch holds for one process"),
+        ({"cluster": Workers(make=lambda: {"model": pupil()})}, "`model` is given twice"),
+        ({"test_cases": one_by_one()}, "not from an async iterator"),
+    ],
+)
+def test_what_a_cluster_cannot_do_is_refused_before_a_worker_is_started(
+    change: dict[str, Any], says: str
+) -> None:
+    given = {"test_cases": TEXTS, "metrics": [manners()], "model": pupil(), "cluster": "local"}
+    with pytest.raises(InputError, match=says):
+        evaluate(**{**given, **change}, show=False)
+
+
+@pytest.mark.parametrize("anyio_backend", ["trio"])
+@pytest.mark.anyio
+async def test_a_cluster_says_that_it_needs_asyncio() -> None:
+    with pytest.raises(InputError, match="Dask works on asyncio alone"):
+        await a_evaluate(TEXTS, [manners()], model=pupil(), cluster="local", show=False)
+
+
+def test_a_case_that_cannot_be_sent_is_named(address: str) -> None:
+    case = LLMTestCase(input="a", additional_metadata={"lock": threading.Lock()})
+    with pytest.raises(InputError, match="the chunk of case 0 cannot be sent"):
+        evaluate([case], [manners()], model=pupil(), cluster=address, show=False)
 
 
 WAITS = """
@@ -374,7 +490,7 @@ def test_parts_come_out_in_order_and_the_rest_is_kept_after_an_interrupt() -> No
     rows.add(2, made[2:4])
     assert out == []
     rows.add(0, made[:2])
-    assert (out, rows.chunks) == ([0, 1, 2, 3], 2)
+    assert (out, rows.parts) == ([0, 1, 2, 3], 2)
     rows.add(6, made[6:])
     rows.rest()
     assert out == [0, 1, 2, 3, 6, 7]

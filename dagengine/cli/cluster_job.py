@@ -1,0 +1,85 @@
+"""Engines from the files that the command line names, in this process or in a worker."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from dagengine.execution.engine import Engine
+    from dagengine.gateway.limits import Limits
+    from dagengine.store.answers import Store
+
+
+@dataclass(frozen=True, slots=True)
+class FileJob:
+    """Builds the engine of a run by loading files; can be sent to the workers of a cluster.
+
+    The fields are what the command line takes. Workers need the same files under the same
+    paths (see `absolute`), and the folder of `store`.
+    """
+
+    metrics: str
+    app: str | None = None
+    judge: str | None = None
+    base_url: str | None = None
+    store: Store | None = None
+    batch: bool = False
+    trace: bool = False
+
+    def __call__(self, limits: Limits, app_in_flight: int) -> Engine:
+        """The engine of one process; raises InputError and GraphError."""
+        from dagengine.execution.engine import Engine
+        from dagengine.loading import load_app, load_metrics
+
+        metrics = load_metrics(self.metrics)
+        app = None if self.app is None else load_app(self.app, app_in_flight)
+        tracer = _tracer() if self.trace else None
+        return Engine(
+            metrics,
+            {
+                "app": app,
+                "model": self._judge(),
+                "limits": limits,
+                "store": self.store,
+                "tracer": tracer,
+            },
+        )
+
+    def _judge(self) -> Any:
+        """The judge of metrics that name none; None is the library's own default."""
+        from dagengine.loading import load_batch_judge, load_judge
+
+        if self.batch:
+            return load_batch_judge(self.judge, self.base_url)
+        named = self.judge or self.base_url
+        return load_judge(self.judge, self.base_url) if named else None
+
+    def absolute(self) -> FileJob:
+        """The same for processes in other folders: every file by its absolute path."""
+        from dagengine.loading import names_a_file
+
+        judge = self.judge
+        if judge is not None and names_a_file(judge):
+            judge = os.path.abspath(judge)
+        return replace(
+            self,
+            metrics=os.path.abspath(self.metrics),
+            app=None if self.app is None else os.path.abspath(self.app),
+            judge=judge,
+            store=None if self.store is None else self.store.absolute(),
+        )
+
+
+def _tracer() -> Any:
+    """A tracer of whatever OpenTelemetry was set up with (`opentelemetry-instrument`)."""
+    from dagengine.errors import MissingExtraError
+
+    try:
+        from opentelemetry import trace
+    except ImportError:
+        raise MissingExtraError(
+            '--trace needs OpenTelemetry: pip install "dagengine[otel]"'
+        ) from None
+    return trace.get_tracer("dagengine")

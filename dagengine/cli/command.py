@@ -1,0 +1,78 @@
+"""How a function becomes a command: options in one value, and files that are kept apart."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any, get_type_hints
+
+import typer
+from typer.models import ArgumentInfo, CommandFunctionType, ParameterInfo
+
+from dagengine.cli.files import Reads, Writes, guard
+
+
+class Commands(typer.Typer):
+    """A group of commands, each of which has its files checked before it starts."""
+
+    def command(self, *names: Any, **settings: Any) -> Callable[[Any], Any]:
+        """As Typer's; a function of one dataclass gets an option for each of its fields."""
+        register = super().command(*names, **settings)
+
+        def decorate(function: CommandFunctionType) -> CommandFunctionType:
+            register(_command(function))
+            return function
+
+        return decorate
+
+
+def _command(function: Callable[..., None]) -> Callable[..., None]:
+    """What Typer calls: checks the files of the command, then calls its function."""
+    options = _options_of(function)
+    parameters = inspect.signature(options or function).parameters.values()
+    hints = get_type_hints(options or function, include_extras=True)
+    marks, labels = _marks(hints), _labels(hints)
+
+    @functools.wraps(function)
+    def call(**given: Any) -> None:
+        guard(marks, labels, given)
+        if options is None:
+            function(**given)
+        else:
+            function(options(**given))
+
+    typed = [one.replace(annotation=hints[one.name]) for one in parameters]
+    call.__signature__ = inspect.Signature(typed)  # type: ignore[attr-defined]
+    call.__annotations__ = {one.name: one.annotation for one in typed}
+    return call
+
+
+def _options_of(function: Callable[..., None]) -> type[Any] | None:
+    """The dataclass that a function takes as its only argument, if it does."""
+    hints = list(get_type_hints(function).values())
+    return hints[0] if dataclasses.is_dataclass(hints[0]) and isinstance(hints[0], type) else None
+
+
+def _metadata(hint: Any) -> tuple[Any, ...]:
+    return getattr(hint, "__metadata__", ())
+
+
+def _marks(hints: Mapping[str, Any]) -> dict[str, Reads | Writes]:
+    return {
+        name: mark
+        for name, hint in hints.items()
+        for mark in _metadata(hint)
+        if isinstance(mark, Reads | Writes)
+    }
+
+
+def _labels(hints: Mapping[str, Any]) -> dict[str, str]:
+    """What people type for a parameter: the name of an option, the placeholder of an argument."""
+    labels: dict[str, str] = {}
+    for name, hint in hints.items():
+        info = next((one for one in _metadata(hint) if isinstance(one, ParameterInfo)), None)
+        argument = isinstance(info, ArgumentInfo) and info.metavar
+        labels[name] = argument or f"--{name.replace('_', '-')}"
+    return labels

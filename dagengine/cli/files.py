@@ -1,0 +1,128 @@
+"""The files of a command: none may be read and written at once, and all must be writable.
+
+An option says what it does to its file by a mark in its annotation, `Reads` or `Writes`. The
+guard goes over the marks of a command, so that no pair of options is listed anywhere.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import stat
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dagengine.errors import InputError
+
+Given = Mapping[str, Any]
+"""What a command was given, by the names of its parameters."""
+
+
+def _itself(path: Path, given: Given) -> Iterable[Path]:
+    return (path,)
+
+
+@dataclass(frozen=True, slots=True)
+class Reads:
+    """Marks an option whose file is read: a path, paths, `FILE.py:NAME`, or a judge's name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Writes:
+    """Marks an option whose file is written.
+
+    `files` gives the files of an option that names a folder, or several files. Where a file is
+    also read (`opened`), whoever opens it says what is wrong with it.
+    """
+
+    files: Callable[[Path, Given], Iterable[Path]] = _itself
+    opened: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    option: str
+    path: Path
+    mark: Reads | Writes
+
+
+def guard(marks: Mapping[str, Reads | Writes], labels: Mapping[str, str], given: Given) -> None:
+    """Check the files of a command before it opens any of them.
+
+    `marks` and `labels` (what messages call an option) are by parameter. Raises InputError when
+    a file that is written is also named by another option, and for a file that cannot be
+    written.
+    """
+    files = [
+        _File(labels[name], path, mark)
+        for name, mark in marks.items()
+        for path in _paths(mark, given.get(name), given)
+    ]
+    for one, other in itertools.combinations(files, 2):
+        writes = isinstance(one.mark, Writes) or isinstance(other.mark, Writes)
+        if writes and (one.option, one.mark) != (other.option, other.mark) and _same(one, other):
+            raise InputError(_clash(one, other))
+    for file in files:
+        if isinstance(file.mark, Writes) and not file.mark.opened:
+            require_writable(file.path)
+
+
+def _clash(one: _File, other: _File) -> str:
+    named = f"{one.path}" if one.path == other.path else f"{one.path} and {other.path}"
+    return (
+        f"{one.option} and {other.option} are the same file, {named}: what is in it would be "
+        "destroyed; name another file for one of them"
+    )
+
+
+def _paths(mark: Reads | Writes, value: Any, given: Given) -> Iterator[Path]:
+    """The files that one option names."""
+    if value is None:
+        return
+    if isinstance(value, list | tuple):
+        for part in value:
+            yield from _paths(mark, part, given)
+    elif isinstance(value, str):
+        from dagengine.loading import names_a_file, split_target
+
+        if names_a_file(value):
+            yield split_target(value)[0]
+    elif isinstance(mark, Writes):
+        yield from mark.files(value, given)
+    else:
+        yield value
+
+
+def _same(one: _File, other: _File) -> bool:
+    """Whether two paths lead to one file, also through links; pipes and devices never clash."""
+    with suppress(OSError):
+        kinds = (one.path.stat().st_mode, other.path.stat().st_mode)
+        return all(map(stat.S_ISREG, kinds)) and one.path.samefile(other.path)
+    return os.path.realpath(one.path) == os.path.realpath(other.path)
+
+
+def require_writable(path: Path) -> None:
+    """Raise InputError when a file cannot be written; leaves it, and all folders, as they are."""
+    with named(path):
+        if path.is_dir():
+            raise InputError(f"{path} is a folder, where a file is to be written")
+        if path.exists():
+            with path.open("ab"):
+                return
+    folder = next(above for above in path.absolute().parents if above.exists())
+    if not folder.is_dir():
+        raise InputError(f"{path} cannot be written: {folder} is a file and no folder")
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise InputError(f"{path} cannot be written: nothing can be made in the folder {folder}")
+
+
+@contextmanager
+def named(path: Path) -> Iterator[None]:
+    """Name the file in what the file system raises, which a full disk does not do by itself."""
+    try:
+        yield
+    except OSError as error:
+        raise InputError(f"{path} cannot be written: {error.strerror or error}") from None

@@ -1,0 +1,138 @@
+"""What `dagengine run` can be told."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from dagengine.cli.files import Given, Reads, Writes
+from dagengine.cli.options import (
+    BaseUrl,
+    Data,
+    Delimiters,
+    JudgeName,
+    Mapped,
+    MaxInFlight,
+    Metrics,
+    PriceOf,
+    StorePath,
+    prices,
+)
+
+if TYPE_CHECKING:
+    from dagengine.gateway.limits import Limits
+
+# What one batch of the provider may hold.
+_BATCH = 50_000
+
+
+def _files_in(out: Path, given: Given) -> Iterable[Path]:
+    """What a run writes into its folder: pictures are named after metrics not known yet."""
+    if given.get("results") is None:
+        yield out / "results.jsonl"
+    for view in ("tree", "path", "counts"):
+        yield from out.glob(f"*-{view}.svg")
+        yield from out.glob(f"*-{view}.dot")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunOptions:
+    """The options of one run, as they were typed."""
+
+    metrics: Metrics
+    data: Data
+    out: Annotated[
+        Path, typer.Option(help="Folder for results and pictures."), Writes(_files_in)
+    ] = Path("out")
+    results: Annotated[
+        Path | None,
+        typer.Option(help="File for the rows, .jsonl or .parquet; by default OUT/results.jsonl."),
+        Writes(),
+    ] = None
+    mapped: Mapped = None
+    delimiter: Delimiters = None
+    app: Annotated[
+        str | None,
+        typer.Option(
+            metavar="APP.py[:FUNCTION]",
+            help="Read the data as goldens and have this function make the outputs.",
+        ),
+        Reads(),
+    ] = None
+    app_in_flight: Annotated[
+        int, typer.Option(min=1, help="Calls to the app under way at the same time.")
+    ] = 16
+    judge: JudgeName = None
+    base_url: BaseUrl = None
+    batch: Annotated[
+        bool,
+        typer.Option(
+            "--batch", help="Ask through OpenAI's batch API: half the price, within a day."
+        ),
+    ] = False
+    max_in_flight: MaxInFlight = 64
+    requests_per_minute: Annotated[
+        float | None, typer.Option(help="Judge calls per minute; no limit by default.")
+    ] = None
+    tokens_per_minute: Annotated[
+        float | None, typer.Option(help="Tokens per minute; no limit by default.")
+    ] = None
+    call_timeout: Annotated[float, typer.Option(help="Seconds for one judge call.")] = 120.0
+    case_timeout: Annotated[
+        float | None, typer.Option(help="Seconds for one case; none by default.")
+    ] = None
+    max_calls: Annotated[
+        int | None, typer.Option(min=0, help="Stop asking after so many judge calls.")
+    ] = None
+    budget: Annotated[
+        float | None, typer.Option(help="Stop asking before more US dollars than this are spent.")
+    ] = None
+    price: PriceOf = None
+    case: Annotated[
+        int | None,
+        typer.Option(help="Index of the case whose path is drawn; by default the longest path."),
+    ] = None
+    assert_pass: Annotated[
+        bool, typer.Option("--assert", help="Exit with 1 when a case is below its threshold.")
+    ] = False
+    store: StorePath = None
+    replay: Annotated[
+        bool, typer.Option("--replay", help="Take every answer from --store and ask nobody.")
+    ] = False
+    trace: Annotated[
+        bool, typer.Option("--trace", help="Make OpenTelemetry spans of cases, nodes and calls.")
+    ] = False
+    cluster: Annotated[
+        str | None,
+        typer.Option(
+            metavar="local|ADDRESS",
+            help="Run on the workers of a Dask scheduler, or of one started on this machine.",
+        ),
+    ] = None
+    workers: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="With --cluster: processes to start (by default one per processor), or workers "
+            "of the scheduler to wait for.",
+        ),
+    ] = None
+
+    def limits(self) -> Limits:
+        """The limits of the whole run; raises InputError for values that make no sense."""
+        from dagengine.gateway.limits import Limits
+
+        return Limits(
+            max_in_flight=_BATCH if self.batch else self.max_in_flight,
+            requests_per_minute=self.requests_per_minute,
+            tokens_per_minute=self.tokens_per_minute,
+            call_timeout=self.call_timeout,
+            case_timeout=self.case_timeout,
+            max_calls=self.max_calls,
+            budget=self.budget,
+            prices=prices(self.price),
+        )

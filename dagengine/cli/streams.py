@@ -1,0 +1,31 @@
+"""The standard streams of a command, which the caller may have closed (`2>&-`)."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+
+def open_streams() -> None:
+    """Put something in the place of closed streams.
+
+    Otherwise the next file that is opened gets the number of a closed stream, and what is meant
+    for the terminal ends in it. Messages go to whichever of output and errors is open.
+    """
+    missing = [number for number in range(3) if not _is_open(number)]
+    for number in missing:  # the lowest free number is the one that is opened
+        os.open(os.devnull, os.O_RDONLY if number == 0 else os.O_WRONLY)
+    if 1 in missing:
+        sys.stdout = os.fdopen(1, "w", encoding="utf-8", closefd=False)
+    if 2 in missing:
+        sys.stderr = sys.stdout
+    elif 1 in missing:
+        print("standard output is closed: what is printed is lost", file=sys.stderr)
+
+
+def _is_open(number: int) -> bool:
+    try:
+        os.fstat(number)
+    except OSError:
+        return False
+    return True

@@ -16,6 +16,7 @@ from dagengine.execution.app import App
 from dagengine.graph.graph import Graph
 from dagengine.graph.node import BaseNode
 from dagengine.judges.batch import OpenAIBatchJudge
+from dagengine.judges.lexical import LexicalJudge
 from dagengine.judges.resolve import DEFAULT_MODEL, PROVIDERS, as_judge
 from dagengine.metrics.common.base import BaseMetric
 from dagengine.metrics.dag import DAGMetric
@@ -25,6 +26,8 @@ from dagengine.test_case import TestCase
 
 def load_module(path: Path) -> ModuleType:
     """Run a Python file; raises InputError that names the line when it fails."""
+    if path.is_dir():
+        raise InputError(f"{path} is a folder; name a Python file in it")
     if not path.is_file():
         raise InputError(f"there is no file {path}")
     # Named after the whole path: two files may share their last part.
@@ -139,17 +142,23 @@ def _candidates(module: ModuleType) -> list[str]:
 
 def _classes_of(module: ModuleType) -> str:
     """A hint at classes that stand where a metric was meant."""
-    names = [
-        name
+    classes = {
+        name: value
         for name, value in vars(module).items()
         if isinstance(value, type) and issubclass(value, BaseMetric)
-        if value.__module__ == module.__name__ or name != value.__qualname__
+    }
+    names = [  # an import alone is no mistake
+        name
+        for name, value in classes.items()
+        if value.__module__ == module.__name__ or name != str(value.__name__)
     ]
     return f"; {names[0]} is a class, of which `{names[0]}(…)` makes a metric" if names else ""
 
 
 def load_judge(target: str | None, base_url: str | None) -> Judge:
-    """The judge for `--judge`: a model's name, `provider/model`, or `file.py:object`."""
+    """The judge for `--judge`: a model's name, `provider/model`, `lexical`, or `file.py:object`."""
+    if target == "lexical" and base_url is None:
+        return LexicalJudge()
     if target is None or not names_a_file(target):
         return as_judge(target, base_url=base_url)
     path, name = split_target(target)

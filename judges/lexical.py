@@ -10,8 +10,13 @@ from typing import Any, Literal, TypeVar, get_args
 from pydantic import BaseModel
 
 from dagengine.errors import InputError, UnsupportedError
+from dagengine.graph.list_nodes import MapNode, VerdictListNode
+from dagengine.graph.node import BaseNode
+from dagengine.graph.nodes import TaskNode
 from dagengine.judges.overlap import Overlap, relevant, supported, useful, words_of
+from dagengine.prompts.answer_types import output_type
 from dagengine.prompts.evidence import Evidence, unfenced
+from dagengine.prompts.instructions import list_instructions
 from dagengine.prompts.parsing import validated
 from dagengine.prompts.sentences import sentences
 from dagengine.question import Answer, Capabilities, Question, schema_of
@@ -66,8 +71,9 @@ class LexicalJudge:
     allowed. Words are equal that begin with the same `stem` letters; scripts without spaces
     are compared by pairs of characters. Which of the three is meant is read off what the
     criterion says of `yes`, or given by the caller: `meanings={"requirement": "supported"}`
-    by what items are called. Everything else is refused with UnsupportedError: criteria of
-    one's own, judgements, ratings, opinions, contradictions, bias, toxicity.
+    by what items are called. Everything else is refused, before a run where the node shows it
+    (`refuses`) and otherwise with UnsupportedError: other criteria, judgements, ratings, opinions,
+    contradictions, bias, toxicity.
 
     Words know neither meaning nor negation: `no` says that words are missing and not that
     the evidence contradicts the item, and a negated sentence passes.
@@ -107,6 +113,23 @@ class LexicalJudge:
         settings = (*self._needed.values(), doubt, stem, sorted(self._meanings.items()))
         self.identity = self.durable_identity = f"lexical 2 {settings!r}"
 
+    def refuses(self, node: BaseNode) -> str | None:
+        """Why words answer no question of a node, as far as the node itself tells; else None."""
+        if node.template is not None or getattr(node, "wording", None) is not None:
+            return f"its prompt is worded by a template; {_CANNOT}"
+        if isinstance(node, VerdictListNode):
+            system = list_instructions(node.criteria, node.verdicts, node.item_label, 1)
+            meaning = self._known_meaning(node.item_label, system)
+            if _are_verdicts(node.verdicts) and meaning is not None:
+                return None
+            return f"what its verdicts say of {node.item_label!r} is not known; {_CANNOT}"
+        kind = getattr(node, "output_type", None) or getattr(node, "answer", None)
+        if isinstance(node, TaskNode) or (isinstance(node, MapNode) and node.vote is None):
+            schema = schema_of(output_type(kind))
+            if _is_extraction(schema) or _is_verdict_list(schema):
+                return None
+        return f"it asks for a {node.kind}; {_CANNOT}"
+
     async def answer(self, question: Question[T]) -> Answer[T]:
         """The answer that words give; raises UnsupportedError where they give none."""
         fields = self._fields(question)
@@ -118,13 +141,12 @@ class LexicalJudge:
         schema = schema_of(answer_type)
         properties = schema.get("properties", {})
         system, evidence = _parts(question)
-        if len(properties) == 1:
-            ((name, shape),) = properties.items()
-            if name in EXTRACTED and shape.get("type") == "array":
-                return {name: _extracted(name, shape, schema, evidence)}
+        name, shape = next(iter(properties.items()), ("", {}))
+        if _is_extraction(schema):
+            return {name: _extracted(name, shape, schema, evidence)}
+        if _is_verdict_list(schema):
             item = _item_of(shape, schema)
-            if name == "verdicts" and {"verdict", "reason"} < item.keys():
-                return {name: self._verdicts(question, shape, item, system, evidence)}
+            return {name: self._verdicts(question, shape, item, system, evidence)}
         raise _unsupported(question, f"{answer_type.__name__} has {', '.join(properties)}")
 
     def _verdicts(
@@ -136,7 +158,7 @@ class LexicalJudge:
         evidence: Sequence[Evidence],
     ) -> list[Fields]:
         allowed = tuple(item["verdict"].get("enum", ()))
-        if not {"yes", "no"} <= set(allowed) <= {"yes", "no", "idk"}:
+        if not _are_verdicts(allowed):
             raise _unsupported(question, f"its verdicts are {allowed!r}")
         if item.keys() == {"statement", "reason", "verdict"}:
             label, items, around = _context_statements(question, evidence)
@@ -154,6 +176,13 @@ class LexicalJudge:
         return [{**name, **one} for name, one in zip(names, found, strict=True)]
 
     def _meaning(self, question: Question[Any], label: str, system: str) -> Meaning:
+        meaning = self._known_meaning(label, system)
+        if meaning is None:
+            glosses = _GLOSS.findall(system)
+            raise _unsupported(question, f"what `yes` says of {label!r} is not known: {glosses!r}")
+        return meaning
+
+    def _known_meaning(self, label: str, system: str) -> Meaning | None:
         """What `yes` says of an item: as the caller has it, or as the criterion explains it."""
         if label in self._meanings:
             return self._meanings[label]
@@ -161,7 +190,7 @@ class LexicalJudge:
         for meaning, pattern in _MEANINGS.items():
             if len(glosses) == 1 and pattern.match(glosses[0]) and not _DENIAL.search(glosses[0]):
                 return meaning
-        raise _unsupported(question, f"what `yes` says of {label!r} is not known: {glosses!r}")
+        return None
 
     def _verdict(self, found: Overlap, meaning: Meaning, allowed: Sequence[str]) -> Fields:
         needed = self._needed[meaning]
@@ -217,6 +246,26 @@ def _parts(question: Question[Any]) -> tuple[str, list[Evidence]]:
     if not evidence:
         raise _unsupported(question, "there is no evidence")
     return system, evidence
+
+
+def _are_verdicts(allowed: Sequence[str]) -> bool:
+    return {"yes", "no"} <= set(allowed) <= {"yes", "no", "idk"}
+
+
+def _is_extraction(schema: Fields) -> bool:
+    """Whether an answer is one list of what is taken out of the evidence."""
+    properties = schema.get("properties", {})
+    return len(properties) == 1 and any(
+        name in EXTRACTED and shape.get("type") == "array" for name, shape in properties.items()
+    )
+
+
+def _is_verdict_list(schema: Fields) -> bool:
+    """Whether an answer is one list of verdicts with reasons."""
+    properties = schema.get("properties", {})
+    return properties.keys() == {"verdicts"} and (
+        {"verdict", "reason"} < _item_of(properties["verdicts"], schema).keys()
+    )
 
 
 def _resolved(shape: Fields, schema: Fields) -> Fields:

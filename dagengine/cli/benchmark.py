@@ -12,6 +12,7 @@ from dagengine.cli.benchmark_job import BenchmarkJob, symmetry_of, ways_of
 from dagengine.cli.benchmark_options import BenchmarkOptions
 from dagengine.cli.files import named
 from dagengine.cli.options import EXIT_FAILED, cases_of
+from dagengine.cli.streams import say
 from dagengine.errors import InputError
 
 if TYPE_CHECKING:
@@ -159,7 +160,7 @@ def _write(card: JudgeCard, out: Path) -> None:
         (out / "card.html").write_text(card_page(card), encoding="utf-8", errors="backslashreplace")
         (out / "card.md").write_text(markdown(card), encoding="utf-8", errors="backslashreplace")
         write_card(card, out / "card.json")
-    typer.echo(f"card: {out / 'card.html'} (also card.json, card.md)")
+    say(f"card: {out / 'card.html'} (also card.json, card.md)")
 
 
 def _exit_as(card: JudgeCard, conditions: Sequence[FailIf]) -> None:
@@ -167,7 +168,7 @@ def _exit_as(card: JudgeCard, conditions: Sequence[FailIf]) -> None:
 
     lines = failures(card, conditions)
     for line in lines:
-        typer.echo(f"fails: {line}", err=True)
+        say(f"fails: {line}", err=True)
     if lines:
         raise typer.Exit(EXIT_FAILED)
 
@@ -180,11 +181,11 @@ def _check(path: Path, now: Binding, conditions: Sequence[FailIf]) -> None:
     card = read_card(path)
     found = changes(card.binding, now)
     if found:
-        typer.echo(f"stale: {path} was made of something else")
+        say(f"stale: {path} was made of something else")
         for line in found:
-            typer.echo(f"  {line}")
+            say(f"  {line}")
         raise typer.Exit(EXIT_FAILED)
-    typer.echo(f"holds: {path} ({card.sha256[:16]})")
+    say(f"holds: {path} ({card.sha256[:16]})")
     _exit_as(card, conditions)
 
 
@@ -198,6 +199,6 @@ def _compare(old: Path, new: Path) -> None:
     before, after = read_card(old), read_card(new)
     print_differences(differences(before, after))
     lines = changes(before.binding, after.binding)
-    typer.echo("made of the same" if not lines else "what is not the same:")
+    say("made of the same" if not lines else "what is not the same:")
     for line in lines:
-        typer.echo(f"  {line}")
+        say(f"  {line}")

@@ -11,6 +11,7 @@ import typer
 
 from dagengine.cli.options import EXIT_INTERRUPTED, go_on
 from dagengine.cli.plan import LATENCY, judges_of
+from dagengine.cli.streams import say
 from dagengine.errors import InputError
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ class BenchmarkJob:
         once = estimate(plan, self.cases, judges=identities)
         print_estimate(once, Assumptions(tuple(names), {}, LATENCY, max_in_flight, 10))
         most = None if once.asked.most is None else once.asked.most * self.runs
-        typer.echo(
+        say(
             f"{self.runs} runs of this: about {once.asked.likely * self.runs:,.0f} calls, at most "
             f"{_number(most)} (calls repeated after a failure come on top)"
         )
@@ -95,7 +96,7 @@ class BenchmarkJob:
             return self.observations(store=store, show=True, on_row=count, **settings)
         except KeyboardInterrupt:
             what = f"interrupted after {done} of {len(self.cases)} cases"
-            typer.echo(f"{what}; {go_on(store)}", err=True)
+            say(f"{what}; {go_on(store)}", err=True)
             raise typer.Exit(EXIT_INTERRUPTED) from None
 
     def observations(self, **settings: Any) -> Observations:
@@ -147,15 +148,13 @@ def _paraphrases(path: Path) -> dict[str, dict[str, str]]:
     """Other words for nodes, by name and by the title of the node."""
     from pydantic import TypeAdapter, ValidationError
 
-    from dagengine.prompts.parsing import complaint
-
     try:
         return TypeAdapter(dict[str, dict[str, str]]).validate_json(path.read_bytes())
     except OSError as error:
         raise InputError(f"--paraphrases {path}: {error.strerror}") from None
     except ValidationError as error:
         raise InputError(
-            f"--paraphrases {path}: {complaint(error)}; it has to be JSON such as "
+            f"--paraphrases {path}: {error.errors()[0]['msg']}; it has to be JSON such as "
             '{"short": {"name of a node": "other words"}}'
         ) from None
 

@@ -27,7 +27,7 @@ from dagengine.cli.options import (
 from dagengine.cli.plan import plan
 from dagengine.cli.run import run
 from dagengine.cli.store import app as store_app
-from dagengine.cli.streams import open_streams
+from dagengine.cli.streams import open_streams, say
 from dagengine.errors import DagengineError
 
 app = Commands(
@@ -102,9 +102,9 @@ def recommend() -> None:
     from dagengine.metrics.recommend import recommend as suggest
 
     needs = Needs(**{name: typer.confirm(text, default=False) for name, text in QUESTIONS})
-    typer.echo("\nfrom dagengine.metrics import …")
+    say("\nfrom dagengine.metrics import …")
     for suggestion in suggest(needs):
-        typer.echo(f"  {suggestion.metric:32} {suggestion.why}")
+        say(f"  {suggestion.metric:32} {suggestion.why}")
 
 
 @app.callback()
@@ -113,7 +113,7 @@ def about(
 ) -> None:
     """Judge the output of language models with decision trees."""
     if version:
-        typer.echo(importlib.metadata.version("dagengine"))
+        say(importlib.metadata.version("dagengine"))
         raise typer.Exit
 
 
@@ -143,7 +143,7 @@ def check(
     loaded = load_metrics(metrics)
     problems = [problem for metric in loaded for problem in find_problems(metric.spec())[0]]
     for problem in dict.fromkeys(problems):
-        typer.echo(f"{problem.severity}: {problem}")
+        say(f"{problem.severity}: {problem}")
     errors = [problem for problem in problems if problem.severity == "error"]
     if errors or (strict and problems):
         raise typer.Exit(EXIT_FAILED)
@@ -152,9 +152,9 @@ def check(
         cases = cases_of(data, mapped, delimiter)
         check_cases(compiled, cases.check())
         for line in missing_fields(compiled, valid(cases)):
-            typer.echo(f"warning: {line}")
+            say(f"warning: {line}")
     names = ", ".join(metric.spec().name for metric in loaded)
-    typer.echo(f"ok: {names} ({len(problems)} warnings)")
+    say(f"ok: {names} ({len(problems)} warnings)")
 
 
 def main() -> None:
@@ -178,7 +178,7 @@ def main() -> None:
 
 
 def _fail(message: str) -> NoReturn:
-    typer.echo(f"error: {message}", err=True)
+    say(f"error: {message}", err=True)
     with suppress(OSError):
         sys.stdout.flush()
     sys.exit(EXIT_INPUT)

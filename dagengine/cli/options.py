@@ -54,7 +54,8 @@ JudgeName = Annotated[
     typer.Option(
         metavar="MODEL",
         help="Who answers: a model's name (`gpt-4o`), another provider's model "
-        "(`anthropic/claude-sonnet-4-5`), or an object in a Python file (`judge.py:judge`). "
+        "(`anthropic/claude-sonnet-4-5`), an object in a Python file (`judge.py:judge`), or "
+        "`lexical` (no model: words are compared). "
         "By default each metric's own judge, else gpt-4o.",
     ),
     Reads(),

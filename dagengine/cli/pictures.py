@@ -8,9 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import typer
-
 from dagengine.cli.files import named
+from dagengine.cli.streams import say
 from dagengine.errors import MissingExtraError
 from dagengine.report.render import Picture, draw
 
@@ -50,6 +49,6 @@ def save(picture: Picture, path: Path) -> None:
     """Write a picture; without Graphviz its DOT text, and say how to get the picture."""
     with named(path):
         try:
-            typer.echo(f"picture: {picture.save(str(path))}")
+            say(f"picture: {picture.save(str(path))}")
         except MissingExtraError as error:
-            typer.echo(f"picture: {picture.save(str(path.with_suffix('.dot')))} ({error})")
+            say(f"picture: {picture.save(str(path.with_suffix('.dot')))} ({error})")

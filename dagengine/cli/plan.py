@@ -22,6 +22,7 @@ from dagengine.cli.options import (
     cases_of,
     prices,
 )
+from dagengine.cli.streams import shown
 
 if TYPE_CHECKING:
     from dagengine.compiler.plan import Plan
@@ -89,7 +90,9 @@ def plan(
         None if store is None else _answered(loaded, cases, model, store),
     )  # fmt: skip
     if as_json:
-        typer.echo(json.dumps(as_dict(found, budget), ensure_ascii=False, indent=2))
+        text = json.dumps(as_dict(found, budget), ensure_ascii=False, indent=2)
+        hidden = shown(text) != text  # then every character outside ASCII becomes an escape
+        typer.echo(json.dumps(json.loads(text), indent=2) if hidden else text)
     else:
         print_estimate(found, budget)
 

@@ -16,6 +16,7 @@ from dagengine.estimate.values import (
     NodeEstimate,
     cost,
 )
+from dagengine.report.terminal import plain
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -103,7 +104,7 @@ def print_estimate(estimate: Estimate, budget: Assumptions, console: Console | N
     out.print(_totals(estimate, budget))
     out.print(Padding(_time(estimate, budget), (0, 0, 0, 1)))
     for note in [*_notes(estimate), *assumptions(budget)]:
-        out.print(Padding(Text(note, style="dim"), (0, 0, 0, 1)))
+        out.print(Padding(Text(plain(note), style="dim"), (0, 0, 0, 1)))
 
 
 def _grid(first: str, *others: str) -> Table:
@@ -125,7 +126,7 @@ def _questions(estimate: Estimate) -> Table:
     table = _grid(f"\n{_counted(estimate.cases, 'case')}", *columns)
     for metric in estimate.metrics:
         table.add_row(
-            Text(_headline(metric, estimate.cases)),
+            Text(plain(_headline(metric, estimate.cases))),
             _a_case(metric.case),
             *_span(metric.asked),
             "",
@@ -136,7 +137,7 @@ def _questions(estimate: Estimate) -> Table:
             found = _number(node.equal) if node.equal else ""
             notes = ["once"] if node.constant else []
             notes += [node.panel] if node.panel else []
-            name = Padding(Text(", ".join([node.node, *notes])), (0, 0, 0, 2))
+            name = Padding(Text(plain(", ".join([node.node, *notes]))), (0, 0, 0, 2))
             table.add_row(name, "", *_span(node.asked), found, *_tokens((node,)))
     table.add_section()
     equal = max(estimate.asked.likely - estimate.calls.likely, 0)
@@ -169,8 +170,8 @@ def _worst(estimate: Estimate) -> Iterator[Text]:
         if len(names) > _SHOWN:
             half = _SHOWN // 2
             names = [*names[:half], f"… {len(names) - 2 * half} more …", *names[-half:]]
-        line = Text.assemble(("worst path of ", "dim"), (metric.metric, "bold"), ": ")
-        line.append(" → ".join(names))
+        line = Text.assemble(("worst path of ", "dim"), (plain(metric.metric), "bold"), ": ")
+        line.append(plain(" → ".join(names)))
         asked = "unbounded" if worst.asked is None else _counted(worst.asked, "question")
         line.append(f" ({asked}, {worst.depth} in a row)", style="dim")
         yield line
@@ -178,11 +179,13 @@ def _worst(estimate: Estimate) -> Iterator[Text]:
 
 def _totals(estimate: Estimate, budget: Assumptions) -> Table:
     """Calls, tokens and money by judge, and the time."""
+    from rich.text import Text
+
     table = _grid("judge", "likely calls", "tokens in", "out", "US dollars")
     for name, judge, money in judge_costs(estimate, budget):
         paid = _NO_PRICE if money is None else f"{money:,.2f}"
         tokens = _number(judge.input_tokens, _ROUGH), _number(judge.output_tokens, _ROUGH)
-        table.add_row(name, _number(judge.calls), *tokens, paid)
+        table.add_row(Text(plain(name)), _number(judge.calls), *tokens, paid)
     return table
 
 

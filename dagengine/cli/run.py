@@ -15,6 +15,7 @@ from dagengine.cli.options import (
     go_on,
 )
 from dagengine.cli.run_options import RunOptions
+from dagengine.cli.streams import say, shown
 
 if TYPE_CHECKING:
     from dagengine.data.cases import Cases
@@ -81,7 +82,9 @@ def _cases(options: RunOptions) -> Cases:
     if options.case is not None:
         total = cases.count()
         if options.case < 0 or (total is not None and options.case >= total):
-            raise typer.BadParameter(f"there is no case {options.case}; {options.data} has {total}")
+            raise typer.BadParameter(
+                shown(f"there is no case {options.case}; {options.data} has {total}")
+            )
     return cases
 
 
@@ -113,7 +116,7 @@ def _start(doors: Engine | Cluster, cases: Cases) -> None:
         if reachable is not None:
             sync(reachable)
     for problem in doors.plan.warnings:
-        typer.echo(f"warning: {problem}", err=True)
+        say(f"warning: {problem}", err=True)
 
 
 def _finish(
@@ -139,7 +142,7 @@ def _finish(
         try:
             sync(all_cases)
         except KeyboardInterrupt:
-            typer.echo(f"{_interrupted(rows, total)}; {go_on(options.store)}", err=True)
+            say(f"{_interrupted(rows, total)}; {go_on(options.store)}", err=True)
             raise typer.Exit(EXIT_INTERRUPTED) from None
 
 
@@ -157,7 +160,7 @@ def _report(options: RunOptions, doors: Engine | Cluster, rows: RowWriter, tally
     from dagengine.report.tables import print_table
 
     print_table(tally, doors.totals)
-    typer.echo(f"results: {rows.path}")
+    say(f"results: {rows.path}")
     specs: list[MetricSpec] = [metric.spec for metric in doors.plan.metrics]
     for spec, stem in zip(specs, stems(specs), strict=True):
         draw_views(spec, tally, options.out / stem)

@@ -13,6 +13,8 @@ import typer
 
 from dagengine.cli.command import Commands
 from dagengine.cli.files import Reads, Writes, named
+from dagengine.cli.streams import say, shown
+from dagengine.errors import InputError
 
 if TYPE_CHECKING:
     from dagengine.store.maintenance import Group, Selection, StoredAnswer
@@ -63,32 +65,26 @@ def _print_groups(path: Path, size: int, found: Sequence[Group]) -> None:
 
     out = Console()
     total = sum(group.answers for group in found)
-    out.print(Text(f"{path}: {total:,} answers, {size / 1e6:,.1f} MB"), highlight=False)
+    out.print(Text(shown(f"{path}: {total:,} answers, {size / 1e6:,.1f} MB")), highlight=False)
     table = Table("judge", "node")
     for name in ("answers", "first", "last"):
         table.add_column(name, justify="right", no_wrap=True)
     for group in found:
         dates = (f"{moment:%Y-%m-%d}" for moment in (group.first, group.last))
-        table.add_row(Text(group.judge), Text(group.node), f"{group.answers:,}", *dates)
+        table.add_row(
+            Text(shown(group.judge)), Text(shown(group.node)), f"{group.answers:,}", *dates
+        )
     if found:
         out.print(table)
 
 
 def _print_record(record: StoredAnswer) -> None:
     asked, answered, *_ = record.answer["usage"]
-    typer.echo(f"\n--- {record.node}, {record.created:%Y-%m-%d %H:%M:%S}, {record.judge}")
-    typer.echo(f"    {record.key[:16]}, {record.question.options}, {asked} + {answered} tokens")
+    say(f"\n--- {record.node}, {record.created:%Y-%m-%d %H:%M:%S}, {record.judge}")
+    say(f"    {record.key[:16]}, {record.question.options}, {asked} + {answered} tokens")
     for message in record.question.messages:
-        typer.echo(f"[{message['role']}]\n{_shown(message['content'])}")
-    typer.echo(f"[answer, {record.answer['mode']}]\n{_shown(record.answer['raw'])}")
-
-
-def _shown(text: str) -> str:
-    """Text for a terminal, which would obey control characters and chokes on surrogates."""
-    kept = "\n\t\u00a0\u3000"  # blanks do not count as printable
-    return "".join(
-        c if c.isprintable() or c in kept else c.encode("unicode_escape").decode() for c in text
-    )
+        say(f"[{message['role']}]\n{message['content']}")
+    say(f"[answer, {record.answer['mode']}]\n{record.answer['raw']}")
 
 
 @app.command()
@@ -112,15 +108,18 @@ def prune(
         raise typer.BadParameter("say which answers: --judge, --node or --older-than")
     chosen = _selection(judge, node, older_than)
     if dry_run:
-        typer.echo(f"{count(path, chosen):,} answers would be removed from {path}")
+        say(f"{count(path, chosen):,} answers would be removed from {path}")
     else:
-        typer.echo(f"{remove(path, chosen, compact=compact):,} answers removed from {path}")
+        say(f"{remove(path, chosen, compact=compact):,} answers removed from {path}")
 
 
 def _selection(judge: str | None, node: str | None, days: float | None) -> Selection:
     from dagengine.store.maintenance import Selection
 
-    before = None if days is None else datetime.now(UTC) - timedelta(days=days)
+    try:
+        before = None if days is None else datetime.now(UTC) - timedelta(days=days)
+    except (OverflowError, ValueError):
+        raise InputError(f"--older-than is a number of days, and {days:g} are too many") from None
     return Selection(judge, node, before)
 
 
@@ -142,9 +141,11 @@ def export(
             sys.stdout.buffer.writelines(lines)
             sys.stdout.buffer.flush()
             return
-        with named(out), out.open("wb") as file:
-            file.writelines(lines)
-    typer.echo(f"written: {out}")
+        with named(out):
+            out.parent.mkdir(parents=True, exist_ok=True)
+            with out.open("wb") as file:
+                file.writelines(lines)
+    say(f"written: {out}")
 
 
 def _line(row: Any) -> bytes:
@@ -164,4 +165,4 @@ def merge(
     from dagengine.store.maintenance import merge as add
 
     for other in others:
-        typer.echo(f"{add(path, other):,} answers of {other} added to {path}")
+        say(f"{add(path, other):,} answers of {other} added to {path}")

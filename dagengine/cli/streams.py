@@ -1,9 +1,11 @@
-"""The standard streams of a command, which the caller may have closed (`2>&-`)."""
+"""The standard streams of a command: closed ones (`2>&-`), and what is printed on them."""
 
 from __future__ import annotations
 
 import os
 import sys
+
+import typer
 
 
 def open_streams() -> None:
@@ -21,6 +23,18 @@ def open_streams() -> None:
         sys.stderr = sys.stdout
     elif 1 in missing:
         print("standard output is closed: what is printed is lost", file=sys.stderr)
+
+
+def say(text: str, *, err: bool = False) -> None:
+    """Print a message; hidden characters of names, paths and data are shown as escapes."""
+    typer.echo(shown(text), err=err)
+
+
+def shown(text: str) -> str:
+    """Text as a terminal may have it."""
+    from dagengine.report.terminal import plain
+
+    return plain(text)
 
 
 def _is_open(number: int) -> bool:

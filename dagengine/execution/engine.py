@@ -289,10 +289,12 @@ def check_judges(plan: Plan, judges: Sequence[Judge]) -> None:
         parser = getattr(unit.node, "parser", None)
         for judge in (judges[index] for index in unit.judges):
             able = judge.capabilities.text if parser is not None else judge.capabilities.schema
-            if not unit.node.asks or able:
+            refuses = getattr(judge, "refuses", None)
+            reason = refuses(unit.node) if unit.node.asks and able and refuses else None
+            if not unit.node.asks or (able and reason is None):
                 continue
             what = "plain text for its parser" if parser is not None else "a structured answer"
-            message = f"it needs {what}, which {judge.identity} cannot give"
+            message = reason or f"it needs {what}, which {judge.identity} cannot give"
             hint = "use another judge for this metric, or change the node"
             problems.append(Problem("judge-capability", f"node {unit.name!r}", message, hint))
     if problems:

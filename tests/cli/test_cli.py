@@ -556,3 +556,95 @@ def test_help_says_what_each_command_does(command: tuple[str, ...], words: tuple
     assert code == 0
     for word in words:
         assert word in shown
+
+
+# -- lists of metrics, and the judge without a model --------------------------------------------
+
+LISTS = (
+    METRICS
+    + """
+from dagengine.metrics import ExactMatchMetric
+
+both = [metric, ExactMatchMetric()]
+none = []
+mixed = [metric, kind]
+"""
+)
+
+
+@pytest.mark.parametrize(
+    "command", ["check {}", "plan {} --data cases.jsonl", "render {}", RUN_LIST := "run {}"]
+)
+def test_a_list_of_metrics_is_named_like_a_metric(tmp_path: Path, command: str) -> None:
+    folder = write(tmp_path, {**FILES, "metrics.py": LISTS.replace("mixed", "_ = None\nrest")})
+    (folder / "metrics.py").write_text(
+        (folder / "metrics.py").read_text().replace("rest = [metric, kind]", "")
+    )
+    options = (*RUN[2:],) if command == RUN_LIST else ()
+    for target in ("metrics.py:both", "metrics.py"):
+        done = dagengine(folder, *command.format(target).split(), *options)
+        assert done.returncode in (0, 3), done.stderr
+        assert "Exact Match" in done.stdout or len(list(folder.glob("tree-*.svg"))) == 2
+
+
+@pytest.mark.parametrize(
+    ("target", "says"),
+    [
+        ("lists.py:none", "the list none is empty"),
+        ("lists.py:mixed", "<BinaryJudgementNode 'kind'> is neither a metric nor a DAG"),
+        ("classes.py", "metric is a class, of which `metric(…)` makes a metric"),
+        ("classes.py:metric", "ExactMatchMetric is a class"),
+    ],
+)
+def test_what_is_no_metric_is_a_sentence(tmp_path: Path, target: str, says: str) -> None:
+    classes = "from dagengine.metrics import ExactMatchMetric\n\nmetric = ExactMatchMetric\n"
+    folder = write(tmp_path, {"lists.py": LISTS, "classes.py": classes})
+    done = dagengine(folder, "check", target)
+    assert done.returncode == 2
+    assert says in done.stderr
+
+
+def test_the_lexical_judge_is_refused_where_words_are_no_answer(tmp_path: Path) -> None:
+    relevancy = "from dagengine.metrics import AnswerRelevancyMetric\nm = AnswerRelevancyMetric()\n"
+    folder = write(tmp_path, {**FILES, "relevancy.py": relevancy})
+    lexical = ("--data", "cases.jsonl", "--judge", "lexical")
+    done = dagengine(folder, "run", "relevancy.py", *lexical)
+    assert done.returncode == 0, done.stderr
+    refused = dagengine(folder, "run", "metrics.py", *lexical)
+    assert refused.returncode == 2
+    assert "node 'kind': it asks for a binary judgement" in refused.stderr
+
+
+# -- text that a terminal would obey -----------------------------------------------------------
+
+EVIL = "a\x1b[2Jb\x9bc\u202ed\U000e0041e"
+EVIL_METRICS = METRICS.replace('"Good manners"', repr(EVIL)).replace(
+    'name="kind"', f"name={EVIL!r}"
+)
+
+
+def test_no_command_prints_control_or_bidi_characters_of_names_and_data(tmp_path: Path) -> None:
+    case = json.dumps({"name": EVIL, "input": EVIL, "actual_output": f"kind and short {EVIL}"})
+    judge = JUDGE.replace('"I looked."', repr(EVIL)).replace("(answer)", f"(answer, name={EVIL!r})")
+    folder = write(
+        tmp_path, {"metrics.py": EVIL_METRICS, "judge.py": judge, "cases.jsonl": case * 1 + "\n"}
+    )
+    for command in (
+        (*RUN, "--store", "answers.db", "--results", "a\x1b[2Jb.jsonl"),
+        ("check", "metrics.py", "--data", "cases.jsonl"),
+        ("check", "a\x1b[2J\u202e.py"),
+        RUN_PLAN,
+        (*RUN_PLAN, "--json"),
+        ("render", "metrics.py", "--out", "a\x1b[2Jb.mmd"),
+        ("store", "show", "answers.db", "--limit", "9"),
+        ("benchmark", *RUN[1:], "--times", "2"),
+        ("run", "metrics.py", "--data", "a\x1b[2J\u202e.jsonl"),
+    ):
+        done = dagengine(folder, *command)
+        printed = done.stdout + done.stderr
+        assert "Traceback" not in printed, printed
+        assert not set("\x1b\x9b\u202e\U000e0041") & set(printed), (command, printed)
+        assert printed
+
+
+RUN_PLAN = ("plan", *RUN[1:])

@@ -19,7 +19,7 @@ from pydantic import BaseModel
 from recordings import data_directory
 
 from dagengine import evaluate
-from dagengine.errors import InputError, UnsupportedError
+from dagengine.errors import GraphError, InputError, UnsupportedError
 from dagengine.graph import VerdictListNode
 from dagengine.judges.lexical import LexicalJudge, Meaning
 from dagengine.metrics import DAGMetric
@@ -363,11 +363,9 @@ def test_everything_else_is_refused_with_what_it_can_do(question: Question[Any])
     ],
     ids=lambda metric: str(metric.__name__),
 )
-def test_metrics_that_need_a_model_end_without_a_score(metric: BaseMetric) -> None:
-    result = judged(metric, GOOD)
-    assert result.score is None
-    assert result.failure is not None
-    assert "use a model" in result.failure.message
+def test_metrics_that_need_a_model_are_refused_before_the_run(metric: BaseMetric) -> None:
+    with pytest.raises(GraphError, match=r"judge-capability node .* use a model"):
+        judged(metric, GOOD)
 
 
 def test_prompts_of_ones_own_are_refused() -> None:
@@ -376,9 +374,8 @@ def test_prompts_of_ones_own_are_refused() -> None:
         def generate_truths(retrieval_context: list[str], extraction_limit: int | None) -> str:
             return f"Which of these are lies? {retrieval_context} {extraction_limit}"
 
-    result = judged(FaithfulnessMetric(evaluation_template=Own), GOOD)
-    assert result.failure is not None
-    assert "worded by a template" in result.failure.message
+    with pytest.raises(GraphError, match="worded by a template"):
+        judged(FaithfulnessMetric(evaluation_template=Own), GOOD)
 
 
 @pytest.mark.parametrize("name", ["support", "relevance", "usefulness", "doubt"])

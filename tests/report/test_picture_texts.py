@@ -37,8 +37,7 @@ def test_names_and_reasons_of_any_length_are_drawn(text: str) -> None:
 
 
 def test_a_long_name_of_a_metric_gives_a_name_that_a_file_may_have(tmp_path: Path) -> None:
-    metrics = [metric("ä" * 16_000), metric("ä" * 16_000), metric("Kind")]
-    found = stems([one.spec() for one in metrics])
+    found = stems([metric(name).spec() for name in ("ä" * 16_000, "ä" * 16_000, "Kind")])
     assert found == ["ä" * 50, "ä" * 50 + "-2", "kind"]
     for stem in found:
         (tmp_path / f"{stem}-counts.svg").touch()

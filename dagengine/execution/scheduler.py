@@ -232,12 +232,12 @@ class CaseState:
         owner = self.plan.scopes[scope].owner
         if owner < 0 or self._live[owner] != _LIVE:
             return
-        done, spec = grade(self.plan, scope, self.values), self.plan.scopes[scope].spec
-        if done.failure is not None or done.score is None:
+        done = grade(self.plan, scope, self.values)
+        score = strict_score(self.plan.scopes[scope].spec, done)
+        if score is None:
             assert done.failure is not None
             self._fail_slot(owner, done.failure)
             return
-        score = strict_score(done.score, spec.strict)
         self._take(owner, NodeValue(score, score=score, mode=done.mode))
 
     def _fail_slot(self, number: int, failure: Failure) -> None:

@@ -200,8 +200,8 @@ def _notes(estimate: Estimate) -> Iterator[str]:
         yield "Equal: likely questions that an equal one answers; they cost no call."
     if any(len(node.metrics) > 1 for metric in estimate.metrics for node in metric.nodes):
         yield "Nodes that metrics share run once; they stand with each, and count once in all."
-    for metric in estimate.uncounted:
-        yield f"{metric} runs code of its own, which may ask: its questions are not counted here."
+    for name in estimate.uncounted:
+        yield f"{name} runs code of its own, which may ask: its questions are not counted here."
     bounds = (node.asked for metric in estimate.metrics for node in metric.nodes)
     if any(span.most is None and span.likely for span in bounds):
         yield "?: no upper bound is known, since it depends on how long a list a judge writes."

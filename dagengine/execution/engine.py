@@ -51,8 +51,9 @@ class Settings(TypedDict, total=False):
     `model` is the judge of every metric that names none (see `as_judge`). `app` completes
     goldens (see `App`). `limits` is a `Limits`. `store` is a file of answers (a path or a
     `Store`): what it holds is not asked again, what is asked it will hold. `on_attempt` gets
-    every call to a judge, failed ones included. `tracer` is an OpenTelemetry tracer: there is
-    a span for every case, node and call.
+    every call to a judge, failed ones included; what it raises is raised once, after the last
+    row, and has what `evaluate` would have returned in its attribute `result`. `tracer` is an
+    OpenTelemetry tracer: there is a span for every case, node and call.
     """
 
     model: Any
@@ -132,6 +133,7 @@ class Engine:
         self._spans = _spans_of(settings.get("tracer"))
         self._gateway: Asks = self._host or Gateway(self._limits, self._sink, spans=self._spans)
         self._constants = RunOnce(self.plan)
+        self._sink_error: Exception | None = None
 
     @property
     def totals(self) -> Totals:
@@ -143,7 +145,7 @@ class Engine:
         """Open the store and the judges' sessions; inside a node, join the node's run.
 
         Raises InputError, also later, when the store fails, JudgeSetupError when a judge
-        cannot work at all.
+        cannot work at all; at the end, once, what `on_attempt` raised.
         """
         try:
             async with self._opened() as self._gateway:
@@ -154,6 +156,17 @@ class Engine:
         except BaseExceptionGroup as group:
             raise only(group) from None
 
+    @contextmanager
+    def keeping(self, result: Callable[[], Any]) -> Iterator[None]:
+        """Let an error of `on_attempt`, which comes after all rows, carry them as `result`."""
+        try:
+            yield
+        except Exception as error:
+            if error is self._sink_error:
+                error.add_note("on_attempt raised this; every row is in this error's `result`")
+                error.__dict__["result"] = result()
+            raise
+
     @asynccontextmanager
     async def _opened(self) -> AsyncIterator[Asks]:
         """The gateway of the run that this one is part of, or one of its own."""
@@ -162,7 +175,11 @@ class Engine:
             yield self._host
             return
         async with self._store.open() if self._store else nullcontext() as stored:
-            yield Gateway(self._limits, self._sink, stored, self._spans)
+            gateway = Gateway(self._limits, self._sink, stored, self._spans)
+            yield gateway
+        self._sink_error = gateway.sink_error
+        if self._sink_error is not None:
+            raise self._sink_error
 
     def _needed(self) -> list[Judge]:
         """The judges that are asked by nodes, or by a node's own code."""

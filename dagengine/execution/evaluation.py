@@ -114,7 +114,8 @@ async def a_evaluate(
             if on_row is not None:
                 on_row(row)
 
-        await engine.judge(cases, take)
+        with engine.keeping(lambda: EvaluationResult(tuple(rows), engine.totals)):
+            await engine.judge(cases, take)
     if show:
         print_table(Tally(rows), engine.totals)
     return EvaluationResult(tuple(rows), engine.totals)

@@ -563,3 +563,26 @@ def test_a_collector_that_somebody_has_set_is_left_alone(own: int) -> None:
     finally:
         gc.set_threshold(*before)
     assert set(seen) == {own}
+
+
+@pytest.mark.anyio
+async def test_an_error_of_on_attempt_comes_once_after_every_row() -> None:
+    told: list[str] = []
+    rows: list[Any] = []
+
+    def broken(attempt: Any) -> None:
+        told.append(attempt.key)
+        raise ZeroDivisionError(f"ledger {len(told)}")
+
+    node = BinaryJudgementNode("Good?", evaluation_params=["input"], then={True: 10, False: 0})
+    metric = DAGMetric("m", DAG(root_node=node))
+    cases = [LLMTestCase(input=str(n)) for n in range(5)]
+    judge = ScriptedJudge(lambda question: True)
+    with pytest.raises(ZeroDivisionError, match=r"^ledger 1\s") as caught:
+        await a_evaluate(
+            cases, [metric], model=judge, on_attempt=broken, on_row=rows.append, show=False
+        )
+    assert len(told) == len(rows) == 5
+    assert caught.value.result.scores("m") == [1.0] * 5  # type: ignore[attr-defined]
+    assert caught.value.result.totals.calls == 5  # type: ignore[attr-defined]
+    assert any("every row" in note for note in caught.value.__notes__)

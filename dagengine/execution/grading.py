@@ -138,10 +138,10 @@ def _steps(
 
 
 def _step(name: str, kind: str, value: NodeValue) -> Step:
-    shown = None if value.verdict is not None else step_output(value.value)
     return Step(
-        name, kind, OutcomeKind.OK, shown, value.verdict, value.reason, value.score, value.mode,
-        value.usage, value.votes, value.voters, value.answers, value.confidence,
+        name, kind, OutcomeKind.OK, step_output(value.value), value.verdict, value.reason,
+        value.score, value.mode, value.usage, value.votes, value.voters, value.answers,
+        value.confidence,
     )  # fmt: skip
 
 

@@ -5,6 +5,21 @@ along sources; a slot is ready when it is live and everything it reads is settle
 Results do not depend on the order in which things finish: when a node fails, only what
 takes precedence over it still runs, and the failure with the highest precedence is the
 one reported.
+
+A slot is one place of one metric; a unit is what runs, once, for all slots that share it::
+
+    slot   unknown ──a cause is live──▶ live ──all it reads is settled──▶ its unit is wanted
+              │                           │                                       │
+              │ the last cause is lost    ├──the unit gave a value──▶ settled ◀───┤ value known
+              ▼                           └──the unit failed────────▶ failed      │ already
+            dead ─────────────────────────────────────────────────▶ settled ◀─────┘
+
+    unit   new ──wanted──▶ running ──complete()──▶ done
+            ▲                │  └────fail()──────▶ failed
+            └──cancelled()───┘   no metric wants it any longer
+
+A settled slot tells its readers (`feeds`), takes a cause from each target of a verdict that was
+not chosen, and brings its metric one step nearer to its result.
 """
 
 from __future__ import annotations

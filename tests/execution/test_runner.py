@@ -15,6 +15,7 @@ import pytest
 from dagengine import Limits, a_evaluate, compile_metrics, evaluate, stream
 from dagengine.errors import GraphError, InputError, JudgeSetupError, ProviderError
 from dagengine.execution.evaluation import missing_fields
+from dagengine.graph.values import NodeValue
 from dagengine.judges import OpenAIJudge, ScriptedJudge
 from dagengine.metrics import DAGMetric
 from dagengine.metrics.dag import DAG, BinaryJudgementNode, CodeNode, MapNode, TaskNode
@@ -563,6 +564,22 @@ def test_a_collector_that_somebody_has_set_is_left_alone(own: int) -> None:
     finally:
         gc.set_threshold(*before)
     assert set(seen) == {own}
+
+
+def test_a_step_holds_what_readers_saw_also_of_a_decision() -> None:
+    def decide(text: str) -> NodeValue:
+        return NodeValue([text], verdict="short", reason="few words")
+
+    code = CodeNode(decide, evaluation_params=["input"], then={"short": 10, "long": 0})
+    judged = BinaryJudgementNode("Good?", evaluation_params=["input"], then={True: 10, False: code})
+    metric = DAGMetric("m", DAG(root_node=judged), model=ScriptedJudge(lambda question: False))
+    judgement, decision = (
+        evaluate([LLMTestCase(input="a")], [metric], show=False)[0].metrics[0].steps
+    )
+    assert judgement.output == {"verdict": False, "reason": "scripted"}
+    assert (decision.output, decision.verdict) == (["a"], "short")
+    assert "output" not in judgement.as_dict()  # nothing more than verdict and reason
+    assert decision.as_dict()["output"] == ["a"]
 
 
 @pytest.mark.anyio

@@ -58,10 +58,10 @@ class _Walk:
         0 ──▶ 1 ✗           1 has the precedence (1,): it is met first, and reported
         └───▶ 2 ──▶ 3 ✗     3 has the precedence (3,): it is never met, so 2 need not run
 
-    Something may depend on a slot with a *greater* number, where a verdict leads back up in the
-    numbering. Its own number alone would then put it before what it waits for, so its
-    precedence is that of the latest thing it depends on, followed by its own number: `(5, 2)`
-    comes after `(5,)` and before `(6,)`.
+    A slot may depend on one with a *greater* number: a reader makes live what it reads. Its own
+    number alone would then put it before what it waits for, so its precedence is that of the
+    latest thing it depends on, followed by its own number: `(5, 2)` comes after `(5,)` and
+    before `(6,)`.
 
     The heap holds what becomes known at a precedence: that a slot is live, that a cause of it is
     lost, that it is dead, that it has its value. At one precedence they come in this order, since

@@ -277,22 +277,26 @@ def test_a_code_node_joins_too_and_is_told_what_would_block() -> None:
 
 
 @pytest.mark.anyio
-async def test_an_inner_run_ends_with_its_case() -> None:
+async def test_an_inner_run_is_cancelled_with_the_run() -> None:
     """The thread is left behind; the call that it waits for is not."""
-    ended = anyio.Event()
+    asked, ended = anyio.Event(), anyio.Event()
 
     async def never(question: Question[Any]) -> Any:
+        asked.set()
         try:
             await anyio.sleep_forever()
         finally:
             ended.set()
 
-    limits = Limits(case_timeout=0.05)
-    run = ScriptedJudge(never)
-    done = await a_evaluate(CASES[:1], [Plain()], model=run, limits=limits, show=False)
-    assert failures(done) == [OutcomeKind.TIMEOUT]
-    assert ended.is_set()
-    assert done.totals.in_flight == 0
+    async def run() -> None:
+        await a_evaluate(CASES[:1], [Plain()], model=ScriptedJudge(never), show=False)
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(run)
+        await asked.wait()
+        group.cancel_scope.cancel()
+    with anyio.CancelScope(shield=True):
+        await ended.wait()
 
 
 @pytest.mark.anyio

@@ -79,7 +79,7 @@ def _limits_of(given: object) -> Limits:
     raise InputError(f"limits must be a Limits, such as Limits({shown}), got {given!r:.80}")
 
 
-def _sink_of(given: object) -> Sink | None:
+def _sink_of(given: Any) -> Any:
     if given is None or callable(given):
         return given
     raise InputError(f"on_attempt must be a function of one Attempt, got {given!r:.80}")
@@ -129,7 +129,7 @@ class Engine:
         limits = _limits_of(settings.get("limits"))
         self._limits = limits if at_once else replace(limits, max_in_flight=1)
         self._at_once = at_once
-        self._sink = _sink_of(settings.get("on_attempt"))
+        self._sink: Sink | None = _sink_of(settings.get("on_attempt"))
         self._spans = _spans_of(settings.get("tracer"))
         self._gateway: Asks = self._host or Gateway(self._limits, self._sink, spans=self._spans)
         self._constants = RunOnce(self.plan)

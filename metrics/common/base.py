@@ -209,16 +209,17 @@ class MeasureNode(BaseNode):
         from answering: then it begins anew in a thread, on a loop that it may block.
         """
         host, metric = current_host(), self._fresh()
+        returned: float | None = None
         try:
-            returned: float | None = await metric.a_measure(case)
+            returned = await metric.a_measure(case)
         except Exception:
             if host is None or not host.blocked:
                 raise
         if host is None or not host.blocked:
             return metric, returned
         metric, backend = self._fresh(), sniffio.current_async_library()
-        work = partial(anyio.run, metric.a_measure, case, backend=backend)
-        return metric, await in_daemon_thread(work)
+        again = partial(metric.a_measure, case)
+        return metric, await in_daemon_thread(lambda: anyio.run(again, backend=backend))
 
 
 def _decided(metric: BaseMetric) -> bool | None:

@@ -15,6 +15,7 @@
         ├── RefusedError          the model declined to answer
         ├── UnparseableError      the answer does not fit what was asked
         ├── ProviderError         the endpoint failed (HTTP status, connection)
+        ├── JudgeCodeError        the code of a judge is wrong (TypeError, KeyError and the like)
         ├── JudgeTimeoutError     the call's deadline passed
         ├── OverBudgetError       the run has spent what it may spend
         └── RecordingMissError    a recorded judge, or a store in replay, has no such answer
@@ -145,6 +146,12 @@ class ProviderError(JudgeError):
     ) -> None:
         self.transient, self.status, self.retry_after = transient, status, retry_after
         super().__init__(message)
+
+
+class JudgeCodeError(JudgeError):
+    """Raised for a mistake in the code of a judge, such as a TypeError; never retried."""
+
+    kind = "code_error"
 
 
 class JudgeTimeoutError(JudgeError):

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from dagengine.compiler.checks import check
-from dagengine.compiler.plan import Plan, PlanMetric, PlanScope, PlanSlot, Unit
+from dagengine.compiler.plan import Plan, PlanMetric, PlanScope, PlanSlot, Unit, place_of
 from dagengine.compiler.slots import Scope, Slot
 from dagengine.compiler.wiring import Wiring
 from dagengine.errors import GraphError, Problem
@@ -124,11 +124,11 @@ class _Compiler:
         return tuple(own if model is None else self._number_of(model) for model in models)
 
     def _number_of(self, model: Any) -> int:
-        for index, known in enumerate(self.models):
-            if known is model or (isinstance(model, str) and known == model):
-                return index
-        self.models.append(model)
-        return len(self.models) - 1
+        place = place_of(model, self.models)
+        if place is None:
+            place = len(self.models)
+            self.models.append(model)
+        return place
 
     def _metrics(self) -> Iterable[PlanMetric]:
         start = 0

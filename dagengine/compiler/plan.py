@@ -7,7 +7,7 @@ is all tuples and integers: the scheduler walks it without looking at a node.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -130,10 +130,25 @@ class Plan:
             else:
                 yield from (self.slots[number] for number in target.activates)
 
+    def judge_of(self, model: Any) -> int:
+        """The place in `models` of a judge as a metric names it."""
+        place = place_of(model, self.models)
+        if place is None:
+            raise LookupError(f"no metric of the plan asks {model!r:.80}")
+        return place
+
     @property
     def fields(self) -> tuple[str, ...]:
         """Every case field that some node reads, sorted."""
         return tuple(sorted({path for unit in self.units for path in unit.reads}))
+
+
+def place_of(model: Any, models: Sequence[Any]) -> int | None:
+    """Where a judge stands among others: names are equal, objects have to be the same."""
+    for place, known in enumerate(models):
+        if known is model or (isinstance(model, str) and known == model):
+            return place
+    return None
 
 
 def unsupported(

@@ -193,9 +193,7 @@ class _Counting:
         return JudgeEstimate(self.judges[judge], calls, tokens_in, tokens_out)
 
     def _model(self, scope: int) -> int:
-        model = self.plan.scopes[scope].spec.model
-        same = (i for i, known in enumerate(self.plan.models) if known is model or known == model)
-        return next(same)
+        return self.plan.judge_of(self.plan.scopes[scope].spec.model)
 
 
 @dataclass(slots=True)

@@ -51,8 +51,9 @@ class Settings(TypedDict, total=False):
     `model` is the judge of every metric that names none (see `as_judge`). `app` completes
     goldens (see `App`). `limits` is a `Limits`. `store` is a file of answers (a path or a
     `Store`): what it holds is not asked again, what is asked it will hold. `on_attempt` gets
-    every call to a judge, failed ones included. `tracer` is an OpenTelemetry tracer: there is
-    a span for every case, node and call.
+    every call to a judge, failed ones included; what it raises is raised once, after the last
+    row, and has what `evaluate` would have returned in its attribute `result`. `tracer` is an
+    OpenTelemetry tracer: there is a span for every case, node and call.
     """
 
     model: Any
@@ -78,7 +79,7 @@ def _limits_of(given: object) -> Limits:
     raise InputError(f"limits must be a Limits, such as Limits({shown}), got {given!r:.80}")
 
 
-def _sink_of(given: object) -> Sink | None:
+def _sink_of(given: Any) -> Any:
     if given is None or callable(given):
         return given
     raise InputError(f"on_attempt must be a function of one Attempt, got {given!r:.80}")
@@ -128,10 +129,11 @@ class Engine:
         limits = _limits_of(settings.get("limits"))
         self._limits = limits if at_once else replace(limits, max_in_flight=1)
         self._at_once = at_once
-        self._sink = _sink_of(settings.get("on_attempt"))
+        self._sink: Sink | None = _sink_of(settings.get("on_attempt"))
         self._spans = _spans_of(settings.get("tracer"))
         self._gateway: Asks = self._host or Gateway(self._limits, self._sink, spans=self._spans)
         self._constants = RunOnce(self.plan)
+        self._sink_error: Exception | None = None
 
     @property
     def totals(self) -> Totals:
@@ -151,7 +153,7 @@ class Engine:
         """Open the store and the judges' sessions; inside a node, join the node's run.
 
         Raises InputError, also later, when the store fails, JudgeSetupError when a judge
-        cannot work at all.
+        cannot work at all; at the end, once, what `on_attempt` raised.
         """
         try:
             async with self._opened() as self._gateway:
@@ -162,6 +164,17 @@ class Engine:
         except BaseExceptionGroup as group:
             raise only(group) from None
 
+    @contextmanager
+    def keeping(self, result: Callable[[], Any]) -> Iterator[None]:
+        """Let an error of `on_attempt`, which comes after all rows, carry them as `result`."""
+        try:
+            yield
+        except Exception as error:
+            if error is self._sink_error:
+                error.add_note("on_attempt raised this; every row is in this error's `result`")
+                error.__dict__["result"] = result()
+            raise
+
     @asynccontextmanager
     async def _opened(self) -> AsyncIterator[Asks]:
         """The gateway of the run that this one is part of, or one of its own."""
@@ -170,7 +183,11 @@ class Engine:
             yield self._host
             return
         async with self._store.open() if self._store else nullcontext() as stored:
-            yield Gateway(self._limits, self._sink, stored, self._spans)
+            gateway = Gateway(self._limits, self._sink, stored, self._spans)
+            yield gateway
+        self._sink_error = gateway.sink_error
+        if self._sink_error is not None:
+            raise self._sink_error
 
     async def constants(self) -> dict[int, Outcome]:
         """What nodes say that no case reaches, asked now, by the number of their unit.

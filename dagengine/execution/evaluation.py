@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import atexit
+import os
+import re
+import tempfile
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from pathlib import Path
 from typing import Any, TypeVar, Unpack
 
 import anyio
@@ -130,7 +134,8 @@ async def a_evaluate(
             if on_row is not None:
                 on_row(row)
 
-        await engine.judge(cases, take)
+        with engine.keeping(lambda: EvaluationResult(tuple(rows), engine.totals)):
+            await engine.judge(cases, take)
     if show:
         print_table(Tally(rows), engine.totals)
     return EvaluationResult(tuple(rows), engine.totals)
@@ -197,8 +202,29 @@ def assert_test(
 
 
 def on_test_run_end(function: Callable[[], Any]) -> Callable[[], Any]:
-    """Decorator: call `function` once, when the program (or pytest) ends."""
-    return atexit.register(function)
+    """Decorator: call `function` once, when the program (or pytest) ends.
+
+    Of the processes of one pytest-xdist run the last one to end calls it.
+    """
+    run = os.environ.get("PYTEST_XDIST_TESTRUNUID")
+    if run is None:
+        return atexit.register(function)
+    name = re.sub(r"\W", "-", f"{run}-{function.__module__}.{function.__qualname__}")
+    folder = Path(tempfile.gettempdir(), f"dagengine-{name}")
+    folder.mkdir(exist_ok=True)
+    mark = folder / str(os.getpid())
+    mark.touch()  # every process collects all tests before the first test begins
+
+    def call_if_last() -> None:
+        mark.unlink(missing_ok=True)
+        try:
+            folder.rmdir()
+        except OSError:  # another process is still at work, or has called it
+            return
+        function()
+
+    atexit.register(call_if_last)
+    return function
 
 
 def missing_fields(plan: Plan, test_cases: Iterable[Any]) -> list[str]:

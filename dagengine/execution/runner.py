@@ -332,12 +332,7 @@ class Runner:
         return tuple(results)
 
     def _ask_for(self, scope: int) -> GatewayAsk:
-        model = self._plan.scopes[scope].spec.model
-        place = next(
-            i
-            for i, known in enumerate(self._plan.models)
-            if known is model or (isinstance(model, str) and known == model)
-        )
+        place = self._plan.judge_of(self._plan.scopes[scope].spec.model)
         return GatewayAsk(self._gateway, self._judges[place])
 
     def _close(self, index: int, label: str, results: tuple[MetricResult, ...]) -> None:

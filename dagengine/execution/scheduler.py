@@ -5,6 +5,21 @@ along sources; a slot is ready when it is live and everything it reads is settle
 Results do not depend on the order in which things finish: when a node fails, only what
 takes precedence over it still runs, and the failure with the highest precedence is the
 one reported.
+
+A slot is one place of one metric; a unit is what runs, once, for all slots that share it::
+
+    slot   unknown ──a cause is live──▶ live ──all it reads is settled──▶ its unit is wanted
+              │                           │                                       │
+              │ the last cause is lost    ├──the unit gave a value──▶ settled ◀───┤ value known
+              ▼                           └──the unit failed────────▶ failed      │ already
+            dead ─────────────────────────────────────────────────▶ settled ◀─────┘
+
+    unit   new ──wanted──▶ running ──complete()──▶ done
+            ▲                │  └────fail()──────▶ failed
+            └──cancelled()───┘   no metric wants it any longer
+
+A settled slot tells its readers (`feeds`), takes a cause from each target of a verdict that was
+not chosen, and brings its metric one step nearer to its result.
 """
 
 from __future__ import annotations
@@ -244,12 +259,12 @@ class CaseState:
         owner = self.plan.scopes[scope].owner
         if owner < 0 or self._live[owner] != _LIVE:
             return
-        done, spec = grade(self.plan, scope, self.values), self.plan.scopes[scope].spec
-        if done.failure is not None or done.score is None:
+        done = grade(self.plan, scope, self.values)
+        score = strict_score(self.plan.scopes[scope].spec, done)
+        if score is None:
             assert done.failure is not None
             self._fail_slot(owner, done.failure)
             return
-        score = strict_score(done.score, spec.strict)
         self._take(owner, NodeValue(score, score=score, mode=done.mode))
 
     def _fail_slot(self, number: int, failure: Failure) -> None:

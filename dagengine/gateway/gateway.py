@@ -5,9 +5,11 @@ from __future__ import annotations
 import itertools
 import math
 import time
+import traceback
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from traceback import format_exception
 from typing import Any, TypeVar, cast
 
@@ -15,7 +17,13 @@ import anyio
 import tenacity
 from pydantic import BaseModel
 
-from dagengine.errors import JudgeError, JudgeTimeoutError, ProviderError, UnparseableError
+from dagengine.errors import (
+    JudgeCodeError,
+    JudgeError,
+    JudgeTimeoutError,
+    ProviderError,
+    UnparseableError,
+)
 from dagengine.gateway.budget import Budget, Estimates
 from dagengine.gateway.host import no_host
 from dagengine.gateway.limiter import Call, Lane, Limiter
@@ -35,6 +43,11 @@ Sink = Callable[[Attempt], None]
 
 # Answers that are remembered of a judge whose answers are stored, in kB as `_weight` has it.
 _RECENT = 2_000
+# What code raises that is wrong, and no endpoint.
+_MISTAKES = (
+    ArithmeticError, AssertionError, AttributeError, ImportError, LookupError, NameError,
+    NotImplementedError, TypeError,
+)  # fmt: skip
 _ALTERNATIVE = 150  # bytes that one alternative of a token takes in memory
 
 
@@ -65,6 +78,7 @@ class Gateway:
     ) -> None:
         self.limits = limits
         self._sink = sink
+        self.sink_error: Exception | None = None
         self._stored = stored
         self.spans = spans
         self._cached = 0
@@ -146,13 +160,21 @@ class Gateway:
         if answer.origin != "live":
             self._cached += 1
             if self._sink is not None:
-                self._sink(
+                self._note(
                     Attempt(
                         question.name, judge.identity, question.key, 0, OutcomeKind.OK, 0.0,
                         mode=answer.mode, origin=answer.origin,
                     )
                 )  # fmt: skip
         return answer
+
+    def _note(self, attempt: Attempt) -> None:
+        """Hand an attempt to the ledger; the first error of its code is kept for the end."""
+        assert self._sink is not None
+        try:
+            self._sink(attempt)
+        except Exception as error:  # noqa: BLE001 - what was answered was paid for
+            self.sink_error = self.sink_error or error
 
     async def _settle(self, desk: _Desk, question: Question[T], held: ExitStack) -> Answer[T]:
         """Ask until the answer fits, or the limits are reached."""
@@ -252,7 +274,7 @@ class Gateway:
                 desk.lane.used(call, usage.input_tokens + usage.output_tokens)
             if self._sink is not None:
                 kind = OutcomeKind(failure.kind) if failure else OutcomeKind.OK
-                self._sink(
+                self._note(
                     Attempt(
                         question.name, desk.lane.name, question.key, number, kind,
                         time.perf_counter() - started, usage, mode,
@@ -288,7 +310,7 @@ def _weight(answer: Answer[Any]) -> int:
 
 
 def _foreign(error: Exception) -> JudgeError:
-    """An exception of somebody's judge as one of ours, worth a retry where it may pass.
+    """An exception of a judge's code as one of ours, worth a retry where it may pass.
 
     Client libraries of all kinds carry the HTTP status in `status_code`.
     """
@@ -297,6 +319,8 @@ def _foreign(error: Exception) -> JudgeError:
         return JudgeTimeoutError(text)
     found = getattr(error, "status_code", None)
     status = found if isinstance(found, int) else None
+    if status is None and isinstance(error, _MISTAKES):
+        return JudgeCodeError(f"{text} (in the code of the judge{_line_of(error)})")
     passing = status is not None and (status in (408, 425, 429) or status >= 500)
     transient = passing or isinstance(error, ConnectionError)
     return ProviderError(text, transient=transient, status=status)
@@ -306,6 +330,11 @@ def _is_public(error: Exception) -> bool:
     """Whether all that the traceback of an exception prints may be shown."""
     shown = "".join(format_exception(error))
     return public_text(shown, secrets_of_environment()) == shown
+
+
+def _line_of(error: Exception) -> str:
+    frames = traceback.extract_tb(error.__traceback__)
+    return f", {Path(frames[-1].filename).name} line {frames[-1].lineno}" if frames else ""
 
 
 def _is_transient(error: BaseException) -> bool:

@@ -19,7 +19,6 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar, copy_context
-from functools import partial
 from typing import Any, Protocol, TypeVar
 
 import anyio
@@ -142,7 +141,10 @@ class Host:
                 "this would block the run that the code belongs to: await a_measure() or "
                 "a_evaluate() here, or put the code into a function that is not async"
             )
-        work = partial(anyio.from_thread.run, self._held, make, token=self._token)
+
+        def work() -> R:
+            return anyio.from_thread.run(self._held, make, token=self._token)
+
         # A thread with a loop of its own may not wait for another loop; one beside it may.
         with ThreadPoolExecutor(1) as beside:
             return beside.submit(copy_context().run, work).result()

@@ -108,7 +108,7 @@ def as_metrics(given: Any) -> list[Metric]:
     Raises InputError for an empty list and for what is no metric.
     """
     one = isinstance(given, Metric | type | Graph | BaseNode | str | BaseModel)
-    metrics = [given] if one else list(given) if isinstance(given, Iterable) else []
+    metrics: list[Any] = [given] if one else list(given) if isinstance(given, Iterable) else []
     if not metrics:
         raise InputError(f"metrics must be a list of at least one metric, got {given!r:.80}")
     for metric in metrics:

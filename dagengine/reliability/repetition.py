@@ -250,7 +250,10 @@ async def a_repeat(
     engine = Engine([variant.rewritten for variant in made], cast(Settings, settings))
     checked = engine.cases(test_cases)
     total = checked.count() if isinstance(checked, Cases) else None
-    with progress_bar(total, show, lambda: engine.totals) as advance:
+    with (
+        engine.keeping(lambda: Observations(tuple(rows), engine.totals)),
+        progress_bar(total, show, lambda: engine.totals) as advance,
+    ):
         await engine.judge(checked, take)
     return Observations(tuple(rows), engine.totals)
 

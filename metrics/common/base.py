@@ -28,10 +28,17 @@ from dagengine.threads import in_daemon_thread
 class BaseMetric:
     """Base class of metrics.
 
-    A metric of one's own overrides `measure` (and `a_measure` for concurrency), sets
+    A caller's own metric overrides `measure` (and `a_measure` for concurrency), sets
     `score`, `reason`, `success` and `error` on itself and returns the score; it then works
     in `evaluate` and under a verdict of a decision tree like any other. It runs on a
     shallow copy of itself, so that cases judged at the same time keep apart.
+
+    What its code decides stands: a `success` that it sets, and the score with it. Where it
+    sets only `score`, `threshold` and `strict_mode` decide.
+
+    Metrics that it measures join the run: its judge, limits, store and totals are theirs.
+    They ask the metric's own `model` where they name none. (A thread that the code starts
+    has to take the context along, as `asyncio.to_thread` does.)
 
     `score`, `reason`, `success`, `error` and `result` show the last `measure` only.
     """
@@ -100,8 +107,15 @@ class BaseMetric:
         self.success = result.success if result else None
 
     def is_successful(self) -> bool:
-        """Whether the last `measure` met the threshold."""
-        return self.error is None and self.success is True
+        """Whether the last `measure` met the threshold: 1 in strict mode.
+
+        What the metric's own code set as `success` goes before.
+        """
+        if self.error is not None or self.score is None:
+            return False
+        if self.success is not None or self.threshold is None:
+            return bool(self.success)
+        return bool(self.score >= (1.0 if self.strict_mode else self.threshold))
 
 
 class DrawnMetric(BaseMetric):
@@ -181,8 +195,7 @@ class MeasureNode(BaseNode):
         if metric.error is not None:
             raise RuntimeError(metric.error)
         score = metric.score if returned is None else returned
-        success = metric.is_successful() if metric.success is not None else None
-        return NodeValue(score, reason=metric.reason, success=success)
+        return NodeValue(score, reason=metric.reason, success=_decided(metric))
 
     def _fresh(self) -> BaseMetric:
         """A copy in which nothing of an earlier case is left."""
@@ -197,13 +210,23 @@ class MeasureNode(BaseNode):
         from answering: then it begins anew in a thread, on a loop that it may block.
         """
         host, metric = current_host(), self._fresh()
+        returned: float | None = None
         try:
-            returned: float | None = await metric.a_measure(case)
+            returned = await metric.a_measure(case)
         except Exception:
             if host is None or not host.blocked:
                 raise
         if host is None or not host.blocked:
             return metric, returned
         metric, backend = self._fresh(), sniffio.current_async_library()
-        work = partial(anyio.run, metric.a_measure, case, backend=backend)
-        return metric, await in_daemon_thread(work)
+        again = partial(metric.a_measure, case)
+        return metric, await in_daemon_thread(lambda: anyio.run(again, backend=backend))
+
+
+def _decided(metric: BaseMetric) -> bool | None:
+    """Whether a measured metric passed by its own code; None where that decided nothing."""
+    own = type(metric).is_successful is not BaseMetric.is_successful
+    if metric.success is None and not own:
+        return None
+    passed: bool | None = metric.is_successful()
+    return passed

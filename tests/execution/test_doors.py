@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import inspect
+import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from importlib import import_module
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -229,3 +233,27 @@ def test_verbose_metrics_print_their_steps_at_every_door(
     assert quiet.name not in shown
     assert_test(CASE, [quiet, loud])
     assert capsys.readouterr().out == shown
+
+
+@pytest.mark.parametrize("workers", [["-p", "no:xdist"], ["-n", "2"]])
+def test_what_follows_a_test_run_is_called_once(workers: list[str], tmp_path: Path) -> None:
+    code = """
+import pathlib
+import pytest
+import dagengine
+
+@dagengine.on_test_run_end
+def note():
+    with pathlib.Path("called.txt").open("a") as file:
+        file.write("called\\n")
+
+@pytest.mark.parametrize("number", range(4))
+def test_nothing(number):
+    assert not pathlib.Path("called.txt").exists()
+"""
+    (tmp_path / "test_run.py").write_text(code)
+    outer = {name: value for name, value in os.environ.items() if "XDIST" not in name}
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *workers]
+    done = subprocess.run(command, cwd=tmp_path, env=outer, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert (tmp_path / "called.txt").read_text() == "called\n"

@@ -20,7 +20,7 @@ from pydantic import BaseModel
 from dagengine import a_evaluate
 from dagengine.errors import (
     InputError,
-    ProviderError,
+    JudgeCodeError,
     RecordingMissError,
     RefusedError,
     UnparseableError,
@@ -362,7 +362,7 @@ async def test_a_type_error_inside_the_model_is_neither_swallowed_nor_retried(
             return self.generate(prompt, schema)
 
     model = AsyncModel() if asynchronous else Model()
-    with pytest.raises(ProviderError, match="TypeError: generate") as caught:
+    with pytest.raises(JudgeCodeError, match=r"TypeError: generate.* \(in the code of") as caught:
         await Gateway().ask(CustomJudge(model), question())
     assert isinstance(caught.value.__cause__, TypeError)
     assert calls == 1
@@ -386,6 +386,26 @@ async def test_a_model_that_raises_is_a_provider_error_of_its_case_only() -> Non
     assert failure is not None
     assert failure.kind is OutcomeKind.PROVIDER_ERROR
     assert "RuntimeError: CUDA out of memory" in failure.message
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("mistake", [TypeError("no"), KeyError("no"), AttributeError("no")])
+async def test_a_mistake_in_the_code_of_a_model_is_a_code_error(mistake: Exception) -> None:
+    class Model:
+        def generate(self, prompt: str) -> str:
+            raise mistake
+
+    tree = DAG(
+        NonBinaryJudgementNode("ok?", evaluation_params=["input"], then={"Yes": 10, "No": 0})
+    )
+    metric = DAGMetric("m", tree, model=Model())
+    result = await a_evaluate([LLMTestCase(input="x")], [metric], show=False)
+    failure = result.rows[0].metrics[0].failure
+    assert failure is not None
+    assert failure.kind is OutcomeKind.CODE_ERROR
+    assert type(mistake).__name__ in failure.message
+    assert "test_judges.py line" in failure.message
+    assert result.totals.calls == 1
 
 
 @pytest.mark.anyio

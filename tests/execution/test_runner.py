@@ -149,7 +149,7 @@ async def test_a_failure_stops_the_siblings_that_no_longer_matter() -> None:
 
     roots = [
         BinaryJudgementNode(f"{n}?", [], ["input"], then={True: 10, False: 0}, name=n)
-        for n in ("b", "a")
+        for n in ("a", "b")  # what is declared first takes precedence
     ]
     metric = DAGMetric("m", DAG(root_nodes=roots), combine="min", model=ScriptedJudge(answer))
     with anyio.fail_after(10):

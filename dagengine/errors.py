@@ -16,6 +16,7 @@
         ├── UnparseableError      the answer does not fit what was asked
         ├── ProviderError         the endpoint failed (HTTP status, connection)
         ├── JudgeTimeoutError     the call's deadline passed
+        ├── JudgeCodeError        the code of a judge of the caller's has a mistake
         ├── OverBudgetError       the run has spent what it may spend
         └── RecordingMissError    a recorded judge, or a store in replay, has no such answer
 """
@@ -151,6 +152,12 @@ class JudgeTimeoutError(JudgeError):
     """Raised when one call exceeded its deadline; retried like a transient failure."""
 
     kind = "timeout"
+
+
+class JudgeCodeError(JudgeError):
+    """Raised when the code of a judge or model of the caller's has a mistake; never retried."""
+
+    kind = "code_error"
 
 
 class OverBudgetError(JudgeError):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import anyio.lowlevel
 from pydantic import BaseModel
@@ -12,6 +12,7 @@ from pydantic import BaseModel
 from dagengine.errors import JudgeSetupError, ProviderError, UnparseableError, UnsupportedError
 from dagengine.judges.identity import durable_name
 from dagengine.question import Answer, Capabilities, Question
+from dagengine.redaction import public_text, public_value, secrets_in, secrets_of_environment
 
 T = TypeVar("T", bound=BaseModel)
 
@@ -31,11 +32,20 @@ class ProviderJudge:
         self._options = options
         self._clients: dict[Any, Any] = {}
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Everything but keys and connections, for another process."""
+        return {**vars(self), "_options": public_value(self._options), "_clients": {}}
+
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, memo: object) -> Self:
+        return self
+
     @property
     def identity(self) -> str:
         """The provider string and the options."""
-        shown = {name: value for name, value in self._options.items() if name != "api_key"}
-        return f"{self.model} with {sorted(shown.items())!r}"
+        return f"{self.model} with {sorted(public_value(self._options).items())!r}"
 
     @property
     def durable_identity(self) -> str | None:
@@ -59,7 +69,12 @@ class ProviderJudge:
         try:
             return instructor.from_provider(self.model, async_client=True, **self._options)
         except (InstructorError, ImportError, ValueError) as error:
-            raise JudgeSetupError(f"the judge {self.model!r} cannot be set up: {error}") from None
+            said = self._public(error)
+            raise JudgeSetupError(f"the judge {self.model!r} cannot be set up: {said}") from None
+
+    def _public(self, error: object) -> str:
+        """The text of an error without secrets."""
+        return public_text(str(error), [*secrets_in(self._options), *secrets_of_environment()])
 
     async def answer(self, question: Question[T]) -> Answer[T]:
         """One attempt; raises JudgeError."""
@@ -76,17 +91,18 @@ class ProviderJudge:
                 strict=False,
             )
         except IncompleteOutputException as error:
-            raise UnparseableError("the answer was cut off", str(error.last_completion)) from None
+            said = self._public(error.last_completion)
+            raise UnparseableError("the answer was cut off", said) from None
         except InstructorRetryException as error:
             if error.last_completion is not None:
-                raise UnparseableError(str(error), str(error.last_completion)) from None
-            raise _provider_error(error.__cause__ or error) from None
+                said = self._public(error.last_completion)
+                raise UnparseableError(self._public(error), said) from None
+            raise self._failure(error.__cause__ or error) from None
         return Answer(value, value.model_dump_json(), mode="provider")
 
-
-def _provider_error(error: BaseException) -> ProviderError:
-    """Providers' error classes differ; the HTTP status, where there is one, does not."""
-    status = getattr(error, "status_code", None)
-    transient = status is None or status in (408, 409, 425, 429) or status >= 500
-    text = f"{type(error).__name__}: {error}"
-    return ProviderError(text, transient=transient, status=status)
+    def _failure(self, error: BaseException) -> ProviderError:
+        """Providers' error classes differ; the HTTP status, where there is one, does not."""
+        status = getattr(error, "status_code", None)
+        transient = status is None or status in (408, 409, 425, 429) or status >= 500
+        text = f"{type(error).__name__}: {self._public(error)}"
+        return ProviderError(text, transient=transient, status=status)

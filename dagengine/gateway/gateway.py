@@ -7,13 +7,20 @@ import math
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from traceback import format_exception
 from typing import Any, TypeVar, cast
 
 import anyio
 import tenacity
 from pydantic import BaseModel
 
-from dagengine.errors import JudgeError, JudgeTimeoutError, ProviderError, UnparseableError
+from dagengine.errors import (
+    JudgeCodeError,
+    JudgeError,
+    JudgeTimeoutError,
+    ProviderError,
+    UnparseableError,
+)
 from dagengine.gateway.budget import Budget, Estimates
 from dagengine.gateway.limiter import Call, Lane, Limiter
 from dagengine.gateway.limits import DEFAULT_LIMITS as DEFAULT_LIMITS
@@ -22,7 +29,8 @@ from dagengine.gateway.prices import Price
 from dagengine.gateway.prompt_cache import PromptCacheOrder
 from dagengine.gateway.single_flight import SingleFlight
 from dagengine.question import NO_USAGE, Answer, Judge, Question, Usage, durable_identity
-from dagengine.results import Attempt, OutcomeKind, Totals
+from dagengine.redaction import public_text, secrets_of_environment
+from dagengine.results import Attempt, Failure, OutcomeKind, Totals
 from dagengine.store.answers import OpenStore
 from dagengine.tracing import NO_SPANS, NoSpans
 
@@ -257,7 +265,9 @@ class Gateway:
         except JudgeError:
             raise
         except Exception as error:  # a judge may be anybody's code
-            raise _foreign(error) from error
+            if _is_public(error):
+                raise _foreign(error) from error
+            raise _foreign(error) from None
 
 
 def _weight(answer: Answer[Any]) -> int:
@@ -267,18 +277,37 @@ def _weight(answer: Answer[Any]) -> int:
 
 
 def _foreign(error: Exception) -> JudgeError:
-    """An exception of somebody's judge as one of ours, worth a retry where it may pass.
+    """An exception of a caller's judge as one of ours, worth a retry where it may pass.
 
     Client libraries of all kinds carry the HTTP status in `status_code`.
     """
-    text = f"{type(error).__name__}: {error}".rstrip(": ")
+    secrets = secrets_of_environment()
+    text = public_text(f"{type(error).__name__}: {error}", secrets).rstrip(": ")
     if isinstance(error, TimeoutError):
         return JudgeTimeoutError(text)
     found = getattr(error, "status_code", None)
     status = found if isinstance(found, int) else None
+    if status is None and _is_mistake(error):
+        return JudgeCodeError(public_text(Failure.of_code(error, "").message, secrets))
     passing = status is not None and (status in (408, 425, 429) or status >= 500)
     transient = passing or isinstance(error, ConnectionError)
     return ProviderError(text, transient=transient, status=status)
+
+
+def _is_mistake(error: Exception) -> bool:
+    """Whether Python itself complains about the judge's code.
+
+    Exceptions of libraries, of the network and of the machine (a RuntimeError, when a graphics
+    card has no memory left) tell of the provider.
+    """
+    outside = isinstance(error, OSError | MemoryError) or type(error) is RuntimeError
+    return type(error).__module__ == "builtins" and not outside
+
+
+def _is_public(error: Exception) -> bool:
+    """Whether all that the traceback of an exception prints may be shown."""
+    shown = "".join(format_exception(error))
+    return public_text(shown, secrets_of_environment()) == shown
 
 
 def _is_transient(error: BaseException) -> bool:

@@ -508,7 +508,9 @@ def test_limits_that_make_no_sense_are_refused(limits: dict[str, Any]) -> None:
     [
         (ConnectionError("lost"), 3, OutcomeKind.PROVIDER_ERROR),
         (TimeoutError(), 3, OutcomeKind.TIMEOUT),
-        (ValueError("a bug"), 1, OutcomeKind.PROVIDER_ERROR),
+        (RuntimeError("no memory"), 1, OutcomeKind.PROVIDER_ERROR),
+        (ValueError("a bug"), 1, OutcomeKind.CODE_ERROR),
+        (KeyError("a bug"), 1, OutcomeKind.CODE_ERROR),
     ],
 )
 def test_errors_of_somebodys_judge_are_retried_where_they_may_pass(

@@ -20,7 +20,7 @@ from pydantic import BaseModel
 from dagengine import a_evaluate
 from dagengine.errors import (
     InputError,
-    ProviderError,
+    JudgeCodeError,
     RecordingMissError,
     RefusedError,
     UnparseableError,
@@ -362,7 +362,7 @@ async def test_a_type_error_inside_the_model_is_neither_swallowed_nor_retried(
             return self.generate(prompt, schema)
 
     model = AsyncModel() if asynchronous else Model()
-    with pytest.raises(ProviderError, match="TypeError: generate") as caught:
+    with pytest.raises(JudgeCodeError, match="TypeError: generate") as caught:
         await Gateway().ask(CustomJudge(model), question())
     assert isinstance(caught.value.__cause__, TypeError)
     assert calls == 1
@@ -744,3 +744,45 @@ def test_an_answer_that_is_nested_too_deeply_is_unparseable(depth: int) -> None:
     text = '{"a":' * depth + "1" + "}" * depth
     with pytest.raises(UnparseableError):
         read_answer(question(), text)
+
+
+class Causal:
+    """A causal model as `transformers` has it: what it returns begins with the prompt."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def generate(self, prompt: str) -> str:
+        self.calls += 1
+        return f"<s> {prompt}\n{ANSWER}</s>"
+
+    def get_model_name(self) -> str:
+        return "causal"
+
+
+@pytest.mark.anyio
+async def test_a_model_that_repeats_the_prompt_is_asked_once() -> None:
+    model = Causal()
+    answer = await Gateway().ask(CustomJudge(model), question())
+    assert (answer.raw, model.calls) == (f"\n{ANSWER}</s>", 1)
+
+
+class Fields:
+    """A model that returns the fields of its answer."""
+
+    def __init__(self, fields: dict[str, Any]) -> None:
+        self._fields = fields
+
+    def generate(self, prompt: str) -> dict[str, Any]:
+        return self._fields
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    "verdict",
+    [10**5_000, {("a", "b"): 1}, "x" * 2_000_000],
+    ids=["a long number", "a strange key", "a long text"],
+)
+async def test_fields_without_a_json_form_do_not_fit(verdict: Any) -> None:
+    with pytest.raises(UnparseableError):
+        await CustomJudge(Fields({"reason": "r", "verdict": verdict})).answer(question())

@@ -19,7 +19,7 @@ from pydantic import BaseModel
 
 from dagengine.compiler.lowering import compile_metrics
 from dagengine.data.cases import Cases
-from dagengine.errors import InputError
+from dagengine.errors import InputError, UnparseableError
 from dagengine.execution.engine import Engine, Settings
 from dagengine.execution.evaluation import sync
 from dagengine.graph.graph import Metric
@@ -100,6 +100,11 @@ class _Resampled:
 
     async def each(self, questions: Sequence[Question[T]]) -> list[Answer[T]]:
         return await self._ask.each([self._changed(question) for question in questions])
+
+    async def outcomes(
+        self, questions: Sequence[Question[T]]
+    ) -> list[Answer[T] | UnparseableError]:
+        return await self._ask.outcomes([self._changed(question) for question in questions])
 
     def _changed(self, question: Question[T]) -> Question[T]:
         return replace(question, options=self._options(question.options))

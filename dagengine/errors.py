@@ -17,6 +17,7 @@
         ├── ProviderError         the endpoint failed (HTTP status, connection)
         ├── JudgeCodeError        the code of a judge is wrong (TypeError, KeyError and the like)
         ├── JudgeTimeoutError     the call's deadline passed
+        ├── JudgeCodeError        the code of a judge of the caller's has a mistake
         ├── OverBudgetError       the run has spent what it may spend
         └── RecordingMissError    a recorded judge, or a store in replay, has no such answer
 """
@@ -148,16 +149,16 @@ class ProviderError(JudgeError):
         super().__init__(message)
 
 
-class JudgeCodeError(JudgeError):
-    """Raised for a mistake in the code of a judge, such as a TypeError; never retried."""
-
-    kind = "code_error"
-
-
 class JudgeTimeoutError(JudgeError):
     """Raised when one call exceeded its deadline; retried like a transient failure."""
 
     kind = "timeout"
+
+
+class JudgeCodeError(JudgeError):
+    """Raised for a mistake in the code of a judge, such as a TypeError; never retried."""
+
+    kind = "code_error"
 
 
 class OverBudgetError(JudgeError):

@@ -42,7 +42,7 @@ from dagengine.judges.completions import (
 from dagengine.judges.endpoint import endpoint_of, moved_to
 from dagengine.judges.identity import durable_name
 from dagengine.prompts.json_values import DoubledKeyError, require_single_keys
-from dagengine.prompts.parsing import is_long, read_aside
+from dagengine.prompts.parsing import is_long, read_aside, without_surrogates
 from dagengine.question import Answer, Capabilities, Options, Question
 from dagengine.redaction import (
     public_address,
@@ -206,6 +206,12 @@ class OpenAIJudge:
 
         async def post(body: dict[str, Any]) -> Completion:
             make_strict(body, base_url)
+            try:
+                return await send(body)
+            except UnicodeEncodeError:  # what was judged, or answered, has no UTF-8 form
+                return await send(without_surrogates(body))
+
+        async def send(body: dict[str, Any]) -> Completion:
             place = path
             for _ in range(_REDIRECTS):
                 try:

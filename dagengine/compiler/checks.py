@@ -217,37 +217,45 @@ def _roots(scope: Scope, report: Reporter) -> Iterator[Problem]:
 
 def _scores(scope: Scope, report: Reporter) -> Iterator[Problem]:
     """Whether a score is certain, and whether there may be more than one."""
-    start, end = object(), object()
-    flow: nx.DiGraph[Any] = nx.DiGraph()
-    flow.add_nodes_from((start, end))
+    sure = _sure_of_score(scope)
+    roots = [scope.slots[root] for root in scope.spec.graph.root_nodes]
+    if not any(sure[root] for root in roots):
+        hint = "follow the verdicts from the root: each must lead to a score in the end"
+        dead = [s.name for s in sure if s.node and s.node.branches() and not sure[s]]
+        where = f" (not from {', '.join(sorted(dead))})" if dead else ""
+        yield report("no-score", None, f"not every path ends in a score{where}", hint)
+    elif scope.spec.combine == "last" and _may_fork(*_score_flow(scope, roots)):
+        hint = "say how scores combine: combine='min', 'max', 'mean' or 'error'"
+        message = "several verdicts may be reached at once; the last in the graph counts"
+        yield report("several-terminals", None, message, hint, "warning")
+
+
+def _sure_of_score(scope: Scope) -> dict[Slot, bool]:
+    """Of every slot whether a score is certain once it is live, whatever the verdicts are."""
     sure: dict[Slot, bool] = {}
-    own = set(scope.slots.values())
-    for slot in sorted(own, key=lambda s: -s.generation):
-        after = [t for t in (*slot.activates, *slot.pulls()) if t in own]
+    for slot in sorted(scope.slots.values(), key=lambda s: -s.generation):  # the last ones first
         verdicts = [branch.verdict for branch in slot.node.branches()] if slot.node else []
         reached = dict.fromkeys(verdicts, False)
         for verdict, target in slot.branches:
             reached[verdict] = sure.get(target, False)
-        sure[slot] = (
-            slot.grades
-            or any(sure.get(target, False) for target in slot.activates)
-            or (bool(reached) and all(reached.values()))
-        )
-        flow.add_edges_from((slot, target) for target in after)
+        handed = any(sure.get(target, False) for target in slot.activates)
+        sure[slot] = slot.grades or handed or (bool(reached) and all(reached.values()))
+    return sure
+
+
+def _score_flow(scope: Scope, roots: Iterable[Slot]) -> tuple[nx.DiGraph[Any], object, object]:
+    """The ways from the start to a score, as a graph with its two ends."""
+    start, end = object(), object()
+    flow: nx.DiGraph[Any] = nx.DiGraph()
+    flow.add_nodes_from((start, end))
+    own = set(scope.slots.values())
+    for slot in sorted(own, key=lambda s: -s.generation):
+        flow.add_edges_from((slot, t) for t in (*slot.activates, *slot.pulls()) if t in own)
         flow.add_edges_from((slot, target) for _, target in slot.branches)
         if slot.grades:
             flow.add_edge(slot, end)
-    roots = [scope.slots[root] for root in scope.spec.graph.root_nodes]
     flow.add_edges_from((start, root) for root in roots)
-    if not any(sure[root] for root in roots):
-        hint = "follow the verdicts from the root: each must lead to a score in the end"
-        dead = [s.name for s in own if s.node and s.node.branches() and not sure[s]]
-        where = f" (not from {', '.join(sorted(dead))})" if dead else ""
-        yield report("no-score", None, f"not every path ends in a score{where}", hint)
-    elif scope.spec.combine == "last" and _may_fork(flow, start, end):
-        hint = "say how scores combine: combine='min', 'max', 'mean' or 'error'"
-        message = "several verdicts may be reached at once; the last in the graph counts"
-        yield report("several-terminals", None, message, hint, "warning")
+    return flow, start, end
 
 
 def _may_fork(flow: nx.DiGraph[Any], start: object, end: object) -> bool:

@@ -159,6 +159,17 @@ def unsupported(
 ) -> list[int]:
     """Slots of a tangle that nothing can make live any more but each other.
 
+    A node runs when what hands on to it runs, and also when something that runs reads it, so
+    two nodes may make each other run:
+
+        gate ── yes ──> words ── hands on to ──> last
+                          ^──────── reads ────────┘
+
+    Each of the two is a cause of the other, so neither ever loses its last cause: when the
+    gate says no, counting causes would wait for ever. What counts is a cause from
+    outside of the tangle that is still open. Whatever such a cause supports, directly or in
+    turn, stays; the rest is dead.
+
     `is_open` says whether a slot is neither dead nor has a value, `is_live` whether it is
     live. (In logic programming: the unfounded set; Van Gelder et al. 1991,
     https://doi.org/10.1145/116825.116838.)

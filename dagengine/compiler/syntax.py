@@ -122,7 +122,8 @@ def _misfits(graph: Graph, report: Reporter) -> Iterator[Problem]:
 
 
 def _not_a_node(what: str, role: str, report: Reporter) -> Problem:
-    return report("not-a-node", None, f"{role} contains {what}", "use a node of dagengine")
+    hint = "use a node; fields belong into evaluation_params=, metrics and scores under a verdict"
+    return report("not-a-node", None, f"{role} contains {what}", hint)
 
 
 def _may_have_verdicts(node: BaseNode, role: str) -> bool:

@@ -29,7 +29,7 @@ from dagengine.compiler.liveness import (
     mark_uncertain,
     only_after,
 )
-from dagengine.compiler.slots import Scope, Slot, Source, label_of, order
+from dagengine.compiler.slots import Scope, Slot, Source, declared_order, label_of, order
 from dagengine.graph.graph import MetricSpec, as_digraph
 from dagengine.graph.node import BaseNode
 
@@ -70,7 +70,7 @@ def wire(spec: MetricSpec) -> Wiring:
     mark_uncertain(slots, causes)
     _rank(slots)
     for scope in scopes:
-        scope.terminals.sort(key=lambda slot: slot.generation)
+        scope.terminals.sort(key=declared_order)
     return Wiring(
         scopes[0], sorted(slots, key=lambda s: s.rank), circular_waits(slots), idle, causes
     )
@@ -90,11 +90,12 @@ def _make_slots(scope: Scope) -> list[Slot]:
     names = _unique_names(nodes)
     read = {source for node in nodes for source in node.inputs}
     only = scope.owner is not None and len(nodes) == 1 and not nodes[0].branches()
-    for node in nodes:
+    for place, node in enumerate(nodes):
         leaf = not node.successors() and not node.branches() and node not in read
         # A nested metric of one node needs no second name for it.
         name = scope.owner.name if only and scope.owner else scope.prefix() + names[node]
         slot = Slot(scope, "node", name, node, grades=leaf and node.grades)
+        slot.declared = (place, 0)
         scope.slots[node] = slot
     for node in nodes:
         _add_targets(scope, scope.slots[node], names[node])
@@ -114,27 +115,29 @@ def _unique_names(nodes: Iterable[BaseNode]) -> dict[BaseNode, str]:
 def _add_targets(scope: Scope, slot: Slot, name: str) -> None:
     """Terminals and nested metrics behind the verdicts of one node."""
     assert slot.node is not None
-    for branch in slot.node.branches():
+    for place, branch in enumerate(slot.node.branches(), 1):
+        declared = (slot.declared[0], place)
         target: Slot | None
         if branch.target is None:
             continue
         if isinstance(branch.target, BaseNode):
             target = scope.slots[branch.target]
         elif hasattr(branch.target, "spec"):
-            target = _metric_slot(scope, branch.target)
+            target = _metric_slot(scope, branch.target, declared)
         else:
             label = f"{scope.prefix()}{name} = {branch.verdict}"
             score = branch.target / 10 if isinstance(branch.target, int) else None
-            target = Slot(scope, "verdict", label, score=score, grades=True)
+            target = Slot(scope, "verdict", label, score=score, grades=True, declared=declared)
             scope.slots[slot.node, branch.verdict] = target
         slot.branches.append((branch.verdict, target))
 
 
-def _metric_slot(scope: Scope, metric: Any) -> Slot:
+def _metric_slot(scope: Scope, metric: Any, declared: tuple[int, int]) -> Slot:
     slot = scope.slots.get(id(metric))
     if slot is None:
         spec = metric.spec()
-        slot = Slot(scope, "metric", f"{scope.prefix()}{spec.name}", grades=True)
+        name = f"{scope.prefix()}{spec.name}"
+        slot = Slot(scope, "metric", name, grades=True, declared=declared)
         slot.nested = Scope(spec, owner=slot)
         scope.slots[id(metric)] = slot
     return slot
@@ -237,7 +240,7 @@ def _rank(slots: list[Slot]) -> None:
     """Number the slots in topological order; a nested metric comes after all of its slots.
 
     What asks nothing comes before what asks wherever it may: its failure then needs no
-    answer, and its place does not depend on anybody's name.
+    answer. Otherwise depth decides, and at one depth the order of declaration.
     """
     graph: nx.DiGraph[Any] = _flow(slots)
     for slot in slots:
@@ -258,8 +261,8 @@ class _Done:
     slot: Slot
 
 
-def _free_first(slot: Slot) -> tuple[bool, int, str]:
-    return slot.node is not None and slot.node.asks, *order(slot)
+def _free_first(slot: Slot) -> tuple[bool, int, tuple[int, int]]:
+    return slot.node is not None and slot.node.asks, *declared_order(slot)
 
 
 def _slot_of(item: Slot | _Done) -> Slot:

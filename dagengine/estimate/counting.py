@@ -2,7 +2,8 @@
 
 The bounds hold for the questions of every run in which each metric gets its score: a
 failure that cannot be foreseen ends a metric early. Attempts after transient failures and
-answers asked for again come on top. Cases are looked at one by one and not kept.
+answers asked for again, as a whole or item by item, come on top. Cases are looked at one by
+one and not kept.
 """
 
 from __future__ import annotations

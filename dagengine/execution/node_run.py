@@ -21,7 +21,7 @@ from dagengine.gateway.gateway import is_cancelled
 from dagengine.gateway.host import Asks, Host
 from dagengine.graph.panel import Ballot, Poll
 from dagengine.graph.values import Given, NodeValue
-from dagengine.question import NO_USAGE, Answer, Judge, Question
+from dagengine.question import NO_USAGE, Answer, Judge, Question, Usage
 from dagengine.results import Failure, OutcomeKind
 
 T = TypeVar("T", bound=BaseModel)
@@ -126,7 +126,15 @@ class GatewayAsk:
         return answer
 
     async def each(self, questions: Sequence[Question[T]]) -> list[Answer[T]]:
-        """All at once. The failure reported is that of the first question that failed."""
+        answers = await self.outcomes(questions)
+        for answer in answers:
+            if isinstance(answer, UnparseableError):
+                raise answer
+        return cast("list[Answer[T]]", answers)
+
+    async def outcomes(
+        self, questions: Sequence[Question[T]]
+    ) -> list[Answer[T] | UnparseableError]:
 
         async def one(place: int, question: Question[T]) -> Answer[T] | JudgeError:
             try:
@@ -135,11 +143,17 @@ class GatewayAsk:
                 return error
 
         answers = await together(one, questions)
-        for answer in answers:
-            if isinstance(answer, JudgeError):
-                raise answer
+        fitting = [a for a in answers if isinstance(a, Answer | UnparseableError)]
+        if len(fitting) < len(answers):
+            raise next(answer for answer in answers if isinstance(answer, JudgeError))
         # Noted in the order of the questions, not in that of the answers.
-        return [self._noted(answer) for answer in cast("list[Answer[T]]", answers)]
+        for answer in fitting:
+            if isinstance(answer, Answer):
+                self._noted(answer)
+            else:
+                self.usage += Usage(*answer.tokens)
+                self.answers.append(answer.raw)
+        return fitting
 
 
 async def together(work: Callable[[int, X], Awaitable[R]], things: Sequence[X]) -> list[R]:

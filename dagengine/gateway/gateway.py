@@ -5,11 +5,9 @@ from __future__ import annotations
 import itertools
 import math
 import time
-import traceback
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from traceback import format_exception
 from typing import Any, TypeVar, cast
 
@@ -34,7 +32,7 @@ from dagengine.gateway.prompt_cache import PromptCacheOrder
 from dagengine.gateway.single_flight import SingleFlight
 from dagengine.question import NO_USAGE, Answer, Judge, Question, Usage, durable_identity
 from dagengine.redaction import public_text, secrets_of_environment
-from dagengine.results import Attempt, OutcomeKind, Totals
+from dagengine.results import Attempt, Failure, OutcomeKind, Totals
 from dagengine.store.answers import OpenStore
 from dagengine.tracing import NO_SPANS, NoSpans
 
@@ -43,11 +41,6 @@ Sink = Callable[[Attempt], None]
 
 # Answers that are remembered of a judge whose answers are stored, in kB as `_weight` has it.
 _RECENT = 2_000
-# What code raises that is wrong, and no endpoint.
-_MISTAKES = (
-    ArithmeticError, AssertionError, AttributeError, ImportError, LookupError, NameError,
-    NotImplementedError, TypeError,
-)  # fmt: skip
 _ALTERNATIVE = 150  # bytes that one alternative of a token takes in memory
 
 
@@ -310,31 +303,37 @@ def _weight(answer: Answer[Any]) -> int:
 
 
 def _foreign(error: Exception) -> JudgeError:
-    """An exception of a judge's code as one of ours, worth a retry where it may pass.
+    """An exception of a caller's judge as one of ours, worth a retry where it may pass.
 
     Client libraries of all kinds carry the HTTP status in `status_code`.
     """
-    text = public_text(f"{type(error).__name__}: {error}", secrets_of_environment()).rstrip(": ")
+    secrets = secrets_of_environment()
+    text = public_text(f"{type(error).__name__}: {error}", secrets).rstrip(": ")
     if isinstance(error, TimeoutError):
         return JudgeTimeoutError(text)
     found = getattr(error, "status_code", None)
     status = found if isinstance(found, int) else None
-    if status is None and isinstance(error, _MISTAKES):
-        return JudgeCodeError(f"{text} (in the code of the judge{_line_of(error)})")
+    if status is None and _is_mistake(error):
+        return JudgeCodeError(public_text(Failure.of_code(error, "").message, secrets))
     passing = status is not None and (status in (408, 425, 429) or status >= 500)
     transient = passing or isinstance(error, ConnectionError)
     return ProviderError(text, transient=transient, status=status)
+
+
+def _is_mistake(error: Exception) -> bool:
+    """Whether Python itself complains about the judge's code.
+
+    Exceptions of libraries, of the network and of the machine (a RuntimeError, when a graphics
+    card has no memory left) tell of the provider.
+    """
+    outside = isinstance(error, OSError | MemoryError) or type(error) is RuntimeError
+    return type(error).__module__ == "builtins" and not outside
 
 
 def _is_public(error: Exception) -> bool:
     """Whether all that the traceback of an exception prints may be shown."""
     shown = "".join(format_exception(error))
     return public_text(shown, secrets_of_environment()) == shown
-
-
-def _line_of(error: Exception) -> str:
-    frames = traceback.extract_tb(error.__traceback__)
-    return f", {Path(frames[-1].filename).name} line {frames[-1].lineno}" if frames else ""
 
 
 def _is_transient(error: BaseException) -> bool:

@@ -10,6 +10,7 @@ import networkx as nx
 from pydantic import BaseModel
 
 from dagengine.errors import InputError
+from dagengine.graph.arguments import listed
 from dagengine.graph.judged import Judged
 from dagengine.graph.node import BaseNode
 from dagengine.test_case import CASE_TYPES
@@ -32,9 +33,12 @@ class Graph:
         if isinstance(root_node, list | tuple):
             raise InputError("root_node= takes one node; for a list use root_nodes=")
         given = [] if root_node is None else [root_node]
+        if isinstance(root_node, list | tuple):
+            raise InputError("root_node= takes one node; for a list of nodes use root_nodes=")
         if isinstance(root_nodes, BaseNode):
             raise InputError("root_nodes= takes a list of nodes; for one node use root_node=")
-        self.root_nodes: tuple[BaseNode, ...] = tuple(dict.fromkeys([*given, *(root_nodes or ())]))
+        more = listed("root_nodes", root_nodes or ())
+        self.root_nodes: tuple[BaseNode, ...] = tuple(dict.fromkeys([*given, *more]))
 
     def nodes(self) -> list[BaseNode]:
         """Every node in order of first mention (a parent's children before its inputs)."""

@@ -79,7 +79,7 @@ def _found(question: Question[T], text: str, error: ValidationError) -> T:
     if len(values) != 1:
         several = f"the answer holds {len(values)} different JSON values; " if values else ""
         raise UnparseableError(several + complaint(error), raw=text)
-    return validated(question, _paired(values[0]), text)
+    return validated(question, without_surrogates(values[0]), text)
 
 
 def _candidates(text: str, answer_type: type[BaseModel]) -> list[dict[str, Any]]:
@@ -162,14 +162,14 @@ def validated(question: Question[T], fields: Any, raw: str) -> T:
         raise UnparseableError(complaint(error), raw=raw) from None
 
 
-def _paired(value: Any) -> Any:
+def without_surrogates(value: Any) -> Any:
     """A JSON value without lone surrogates, which have no UTF-8 form; pairs become one sign."""
     if isinstance(value, str):
         return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     if isinstance(value, list):
-        return [_paired(item) for item in value]
+        return [without_surrogates(item) for item in value]
     if isinstance(value, Mapping):
-        return {_paired(key): _paired(item) for key, item in value.items()}
+        return {without_surrogates(key): without_surrogates(item) for key, item in value.items()}
     return value
 
 

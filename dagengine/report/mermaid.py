@@ -6,7 +6,7 @@ from textwrap import wrap
 
 from dagengine.compiler.slots import Slot
 from dagengine.compiler.wiring import Wiring
-from dagengine.report.views import INK, LINES, Design, hands_on_only, picture_names, score_colour
+from dagengine.report.views import INK, LINES, Design, needs_legend, picture_names, score_colour
 
 _LEGEND = "solid arrow: makes it run<br/>dotted arrow: hands on data only"
 
@@ -33,7 +33,7 @@ def mermaid_text(wiring: Wiring, view: Design) -> str:
         for source in slot.sources:
             arrow = "-->" if slot in source.slot.activates else "-.->"
             lines.append(f"  {names[source.slot]} {arrow} {names[slot]}")
-    if hands_on_only(wiring.slots):
+    if needs_legend(wiring.slots):
         place = len(wiring.slots)
         lines.append(f'  n{place}["{_LEGEND}"]')
         lines.append(f"  style n{place} fill:none,stroke:none,color:{INK}")

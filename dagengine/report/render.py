@@ -31,7 +31,7 @@ from dagengine.report.views import (
     Counts,
     Design,
     OnePath,
-    hands_on_only,
+    needs_legend,
     picture_names,
     score_colour,
 )
@@ -151,7 +151,7 @@ def _dot(wiring: Wiring, view: Design) -> str:
     _draw_scope(graph, wiring.scope, names, view, _reached(slots, view))
     for slot in slots:
         _draw_edges(graph, slot, names, view)
-    if hands_on_only(slots):
+    if needs_legend(slots):
         _draw_legend(graph)
     return str(graph.source)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Any
 
 from dagengine.compiler.slots import Slot
@@ -33,9 +33,10 @@ def picture_names(wiring: Wiring) -> dict[Slot, str]:
     return names
 
 
-def hands_on_only(slots: Iterable[Slot]) -> bool:
-    """Whether some edge hands on data without making its reader run; pictures then say so."""
-    return any(slot not in source.slot.activates for slot in slots for source in slot.sources)
+def needs_legend(slots: Sequence[Slot]) -> bool:
+    """Whether edges that make a node run stand beside edges that hand on data only."""
+    runs = any(slot.branches or slot.activates for slot in slots)
+    return runs and any(s not in source.slot.activates for s in slots for source in s.sources)
 
 
 class Design:

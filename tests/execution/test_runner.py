@@ -150,7 +150,7 @@ async def test_a_failure_stops_the_siblings_that_no_longer_matter() -> None:
 
     roots = [
         BinaryJudgementNode(f"{n}?", [], ["input"], then={True: 10, False: 0}, name=n)
-        for n in ("b", "a")
+        for n in ("a", "b")  # what is declared first takes precedence
     ]
     metric = DAGMetric("m", DAG(root_nodes=roots), combine="min", model=ScriptedJudge(answer))
     with anyio.fail_after(10):
@@ -509,7 +509,9 @@ def test_limits_that_make_no_sense_are_refused(limits: dict[str, Any]) -> None:
     [
         (ConnectionError("lost"), 3, OutcomeKind.PROVIDER_ERROR),
         (TimeoutError(), 3, OutcomeKind.TIMEOUT),
-        (ValueError("a bug"), 1, OutcomeKind.PROVIDER_ERROR),
+        (RuntimeError("no memory"), 1, OutcomeKind.PROVIDER_ERROR),
+        (ValueError("a bug"), 1, OutcomeKind.CODE_ERROR),
+        (KeyError("a bug"), 1, OutcomeKind.CODE_ERROR),
     ],
 )
 def test_errors_of_somebodys_judge_are_retried_where_they_may_pass(

@@ -362,7 +362,7 @@ async def test_a_type_error_inside_the_model_is_neither_swallowed_nor_retried(
             return self.generate(prompt, schema)
 
     model = AsyncModel() if asynchronous else Model()
-    with pytest.raises(JudgeCodeError, match=r"TypeError: generate.* \(in the code of") as caught:
+    with pytest.raises(JudgeCodeError, match="TypeError: generate") as caught:
         await Gateway().ask(CustomJudge(model), question())
     assert isinstance(caught.value.__cause__, TypeError)
     assert calls == 1

@@ -113,19 +113,34 @@ class LexicalJudge:
         raw = json.dumps(fields, ensure_ascii=False)
         return Answer(validated(question, fields, raw), raw, mode="rules")
 
-    def _fields(self, question: Question[Any]) -> Fields:
-        answer_type: type[BaseModel] = question.answer_type
+    def why_not(self, answer_type: type[BaseModel]) -> str | None:
+        """Why no question with such an answer can be answered; None where it may be.
+
+        For checks before a run: whether the criterion is one of the three meanings is found
+        out with the question.
+        """
         schema = schema_of(answer_type)
         properties = schema.get("properties", {})
-        system, evidence = _parts(question)
         if len(properties) == 1:
             ((name, shape),) = properties.items()
             if name in EXTRACTED and shape.get("type") == "array":
-                return {name: _extracted(name, shape, schema, evidence)}
-            item = _item_of(shape, schema)
-            if name == "verdicts" and {"verdict", "reason"} < item.keys():
-                return {name: self._verdicts(question, shape, item, system, evidence)}
-        raise _unsupported(question, f"{answer_type.__name__} has {', '.join(properties)}")
+                return None
+            if name == "verdicts" and {"verdict", "reason"} < _item_of(shape, schema).keys():
+                return None
+        return f"{answer_type.__name__} has {', '.join(properties)}; {_CANNOT}"
+
+    def _fields(self, question: Question[Any]) -> Fields:
+        answer_type: type[BaseModel] = question.answer_type
+        system, evidence = _parts(question)
+        why = self.why_not(answer_type)
+        if why is not None:
+            raise UnsupportedError(f"{question.name or 'the question'}: {why}")
+        schema = schema_of(answer_type)
+        ((name, shape),) = schema["properties"].items()
+        if name in EXTRACTED:
+            return {name: _extracted(name, shape, schema, evidence)}
+        item = _item_of(shape, schema)
+        return {name: self._verdicts(question, shape, item, system, evidence)}
 
     def _verdicts(
         self,

@@ -548,3 +548,25 @@ def test_the_figures_in_the_docstring_are_those_of_the_benchmark() -> None:
     passed = round(contradictions.items * (1 - contradictions.accuracy))
     assert f"Of {contradictions.items} sentences" in text
     assert f"it passes {passed} as supported" in " ".join(text.split())
+
+
+@pytest.mark.parametrize(
+    ("shape", "able"),
+    [
+        (output_type(list[str]), False),
+        (list_type(("yes", "no"), 3), True),
+        (judgement_type(None), False),
+        (judgement_type(("yes", "no")), False),
+        (rating_type(0, 10), False),
+        (output_type(str), False),
+    ],
+)
+def test_the_answers_that_words_cannot_give_are_told_before_a_question(
+    shape: type[BaseModel], able: bool
+) -> None:
+    said = LexicalJudge().why_not(shape)
+    assert (said is None) is able
+    if said is not None:
+        with pytest.raises(UnsupportedError) as caught:
+            anyio.run(LexicalJudge().answer, Question(messages_for(SUPPORTED, FACTS), shape))
+        assert said in str(caught.value)

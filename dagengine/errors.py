@@ -15,9 +15,8 @@
         ├── RefusedError          the model declined to answer
         ├── UnparseableError      the answer does not fit what was asked
         ├── ProviderError         the endpoint failed (HTTP status, connection)
-        ├── JudgeCodeError        the code of a judge is wrong (TypeError, KeyError and the like)
+        ├── JudgeCodeError        the code of a judge has a mistake (TypeError, KeyError …)
         ├── JudgeTimeoutError     the call's deadline passed
-        ├── JudgeCodeError        the code of a judge of the caller's has a mistake
         ├── OverBudgetError       the run has spent what it may spend
         └── RecordingMissError    a recorded judge, or a store in replay, has no such answer
 """

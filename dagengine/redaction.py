@@ -98,6 +98,11 @@ def public_text(text: str, secrets: Iterable[str] = ()) -> str:
     return _BEARER.sub(rf"\1 {HIDDEN}", _PAIR.sub(rf"\1{HIDDEN}", text))
 
 
+def shortened(text: str, most: int = 1_000) -> str:
+    """A text, or its beginning and how long it is."""
+    return text if len(text) <= most else f"{text[:most]}… ({len(text):,} characters)"
+
+
 def _public_match(found: re.Match[str]) -> str:
     pairs = parse_qsl((found["query"] or "")[1:], keep_blank_values=True)
     shown = urlencode([(name, value) for name, value in pairs if name in _OPEN])

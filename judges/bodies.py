@@ -51,6 +51,7 @@ class BodyReader:
 
     def _require_short(self, body: bytearray) -> None:
         if len(body) > self.limit:
+            body.clear()  # tracebacks keep it until the collector comes
             raise ProviderError(
                 f"the response is longer than {self.limit:,} bytes and was not read further; "
                 "OpenAIJudge(max_bytes=…) sets the limit",

@@ -52,9 +52,12 @@ def moved_to(response: Any) -> str | None:
     if response.status_code not in _MOVED or not location:
         return None
     here = str(response.request.url)
-    there = urljoin(here, location)
-    if _origin(here) == _origin(there):
-        return there
+    try:
+        there = urljoin(here, location)
+        if _origin(here) == _origin(there):
+            return there
+    except ValueError:  # it is no address
+        there = location
     raise ProviderError(
         f"the endpoint sends requests on to {public_address(there)!r:.200}, which is another "
         "origin: nothing was sent there; give that address as base_url if it is the right one",

@@ -51,6 +51,7 @@ from dagengine.redaction import (
     secrets_in,
     secrets_of_address,
     secrets_of_environment,
+    shortened,
 )
 
 if TYPE_CHECKING:
@@ -252,7 +253,7 @@ class OpenAIJudge:
     def _hidden(self, error: JudgeError) -> JudgeError:
         """An error whose message and raw text hold no secret of this judge."""
         secrets = self._secrets()
-        error.args = tuple(public_text(str(part), secrets) for part in error.args)
+        error.args = tuple(shortened(public_text(str(part), secrets)) for part in error.args)
         if isinstance(error, UnparseableError):
             error.raw = public_text(error.raw, secrets)
         return error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any, Self, TypeVar
@@ -9,12 +10,36 @@ from typing import Any, Self, TypeVar
 import anyio.lowlevel
 from pydantic import BaseModel
 
-from dagengine.errors import JudgeSetupError, ProviderError, UnparseableError, UnsupportedError
+from dagengine.errors import (
+    JudgeError,
+    JudgeSetupError,
+    ProviderError,
+    UnparseableError,
+    UnsupportedError,
+)
 from dagengine.judges.identity import durable_name
 from dagengine.question import Answer, Capabilities, Question
-from dagengine.redaction import public_text, public_value, secrets_in, secrets_of_environment
+from dagengine.redaction import (
+    public_text,
+    public_value,
+    secrets_in,
+    secrets_of_environment,
+    shortened,
+)
 
 T = TypeVar("T", bound=BaseModel)
+_NO_CREDENTIALS = re.compile(
+    r"credential|no ?region|api[_ ]?key\b.{0,80}\b(?:set|missing|provided|required|found)",
+    re.IGNORECASE | re.DOTALL,
+)
+_RAW = 20_000  # characters of an answer that does not fit
+# Where it is not the provider's name with _API_KEY behind it.
+_VARIABLES = {
+    "azure_openai": ("AZURE_OPENAI_API_KEY", "AZURE_OPENAI_ENDPOINT"),
+    "bedrock": ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_DEFAULT_REGION"),
+    "databricks": ("DATABRICKS_TOKEN", "DATABRICKS_HOST"),
+    "vertexai": ("GOOGLE_APPLICATION_CREDENTIALS", "GOOGLE_CLOUD_PROJECT"),
+}
 
 
 class ProviderJudge:
@@ -64,13 +89,17 @@ class ProviderJudge:
 
     def _connect(self) -> Any:
         import instructor
-        from instructor.core.exceptions import InstructorError
 
         try:
             return instructor.from_provider(self.model, async_client=True, **self._options)
-        except (InstructorError, ImportError, ValueError) as error:
-            said = self._public(error)
-            raise JudgeSetupError(f"the judge {self.model!r} cannot be set up: {said}") from None
+        except Exception as error:  # noqa: BLE001 - every client has errors of its own
+            raise self._setup_error(error) from None
+
+    def _setup_error(self, error: BaseException) -> JudgeSetupError:
+        said = shortened(f"{type(error).__name__}: {self._public(error)}")
+        provider = self.model.partition("/")[0]
+        lacks = f"; {_variables(provider)}" if _lacks_credentials(error) else ""
+        return JudgeSetupError(f"the judge {self.model!r} cannot be set up: {said}{lacks}")
 
     def _public(self, error: object) -> str:
         """The text of an error without secrets."""
@@ -91,18 +120,32 @@ class ProviderJudge:
                 strict=False,
             )
         except IncompleteOutputException as error:
-            said = self._public(error.last_completion)
+            said = shortened(self._public(error.last_completion), _RAW)
             raise UnparseableError("the answer was cut off", said) from None
         except InstructorRetryException as error:
             if error.last_completion is not None:
-                said = self._public(error.last_completion)
-                raise UnparseableError(self._public(error), said) from None
+                said = shortened(self._public(error.last_completion), _RAW)
+                raise UnparseableError(shortened(self._public(error)), said) from None
             raise self._failure(error.__cause__ or error) from None
         return Answer(value, value.model_dump_json(), mode="provider")
 
-    def _failure(self, error: BaseException) -> ProviderError:
+    def _failure(self, error: BaseException) -> JudgeError:
         """Providers' error classes differ; the HTTP status, where there is one, does not."""
         status = getattr(error, "status_code", None)
+        if status is None and _lacks_credentials(error):
+            return self._setup_error(error)
         transient = status is None or status in (408, 409, 425, 429) or status >= 500
-        text = f"{type(error).__name__}: {self._public(error)}"
+        text = shortened(f"{type(error).__name__}: {self._public(error)}")
         return ProviderError(text, transient=transient, status=status)
+
+
+def _lacks_credentials(error: BaseException) -> bool:
+    """Whether a client says that it has no key, which no further attempt changes."""
+    return _NO_CREDENTIALS.search(f"{type(error).__name__}: {error}") is not None
+
+
+def _variables(provider: str) -> str:
+    """What to set so that a provider's client finds its credentials."""
+    names = _VARIABLES.get(provider, (f"{provider.upper()}_API_KEY",))
+    key = " or pass api_key=" if names[0].endswith("_API_KEY") else ""
+    return f"set {' and '.join(names)}{key}"

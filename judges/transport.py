@@ -24,6 +24,7 @@ _KEEP_ALIVE = 5.0  # seconds, as in the client's own transports
 
 # Headers that say how a body travelled, not what it is.
 _OF_THE_WIRE = frozenset({b"content-encoding", b"content-length", b"transfer-encoding"})
+_PIECE = 1 << 14  # bytes of a long body that are taken at once
 _parsed = lru_cache(maxsize=64)(httpx2.URL)
 
 
@@ -83,7 +84,7 @@ class AiohttpTransport(httpx2.AsyncBaseTransport):
         if not encoding and (response.content_length or SMALL + 1) <= SMALL:
             return await response.read()
         try:
-            return await self._reader.read(response.content.iter_any(), encoding)
+            return await self._reader.read(response.content.iter_chunked(_PIECE), encoding)
         except ProviderError:
             response.close()  # the rest of the body is on its way
             raise
@@ -98,6 +99,7 @@ class AiohttpTransport(httpx2.AsyncBaseTransport):
             ),
             timeout=self._timeout,
             proxy=proxies.get(url.scheme) or proxies.get("all"),
+            read_bufsize=_PIECE,
             auto_decompress=False,  # the reader does it, up to a limit
             cookie_jar=aiohttp.DummyCookieJar(),
         )

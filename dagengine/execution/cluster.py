@@ -14,7 +14,7 @@ import os
 import uuid
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import Any
@@ -245,6 +245,10 @@ class Cluster:
             if isinstance(outcome, Failure) and outcome.may_pass:
                 raise InputError(f"{outcome} (asked once for all cases); try again later")
         return packed("what nodes say that no case reaches", found)
+
+    def keeping(self, result: Callable[[], Any]) -> AbstractContextManager[None]:
+        """As of an engine; no worker has an `on_attempt`."""
+        return self._engine.keeping(result)
 
     async def judge(self, cases: Cases | AsyncCases, on_row: Callable[[CaseResult], None]) -> None:
         """Open, have every case judged, and close; raises what `open` and `run` raise."""

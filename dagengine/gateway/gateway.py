@@ -31,7 +31,7 @@ from dagengine.gateway.prices import Price
 from dagengine.gateway.prompt_cache import PromptCacheOrder
 from dagengine.gateway.single_flight import SingleFlight
 from dagengine.question import NO_USAGE, Answer, Judge, Question, Usage, durable_identity
-from dagengine.redaction import public_text, secrets_of_environment
+from dagengine.redaction import public_text, secrets_of_environment, shortened
 from dagengine.results import Attempt, Failure, OutcomeKind, Totals
 from dagengine.store.answers import OpenStore
 from dagengine.tracing import NO_SPANS, NoSpans
@@ -308,13 +308,13 @@ def _foreign(error: Exception) -> JudgeError:
     Client libraries of all kinds carry the HTTP status in `status_code`.
     """
     secrets = secrets_of_environment()
-    text = public_text(f"{type(error).__name__}: {error}", secrets).rstrip(": ")
+    text = shortened(public_text(f"{type(error).__name__}: {error}", secrets).rstrip(": "))
     if isinstance(error, TimeoutError):
         return JudgeTimeoutError(text)
     found = getattr(error, "status_code", None)
     status = found if isinstance(found, int) else None
     if status is None and _is_mistake(error):
-        return JudgeCodeError(public_text(Failure.of_code(error, "").message, secrets))
+        return JudgeCodeError(shortened(public_text(Failure.of_code(error, "").message, secrets)))
     passing = status is not None and (status in (408, 425, 429) or status >= 500)
     transient = passing or isinstance(error, ConnectionError)
     return ProviderError(text, transient=transient, status=status)

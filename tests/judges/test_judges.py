@@ -21,6 +21,8 @@ from dagengine import a_evaluate
 from dagengine.errors import (
     InputError,
     JudgeCodeError,
+    JudgeSetupError,
+    ProviderError,
     RecordingMissError,
     RefusedError,
     UnparseableError,
@@ -806,3 +808,67 @@ class Fields:
 async def test_fields_without_a_json_form_do_not_fit(verdict: Any) -> None:
     with pytest.raises(UnparseableError):
         await CustomJudge(Fields({"reason": "r", "verdict": verdict})).answer(question())
+
+
+def test_recordings_are_stored_under_a_name_only() -> None:
+    one, other = RecordedJudge({}, name="may"), RecordedJudge({}, name="may")
+    assert one.durable_identity == other.durable_identity == "recorded may"
+    assert one.identity != other.identity
+    assert RecordedJudge({}).durable_identity is None
+
+
+class NoCredentialsError(Exception):
+    """What the client of a cloud raises, as the cloud's library names it."""
+
+
+class Lost(Exception):
+    """A failure of the network."""
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("model", "variable"),
+    [("bedrock/m", "AWS_ACCESS_KEY_ID"), ("nowhere/m", "NOWHERE_API_KEY")],
+)
+async def test_a_provider_without_credentials_fails_at_once_and_names_the_variable(
+    model: str, variable: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import instructor
+    from instructor.core.exceptions import InstructorRetryException
+
+    asked: list[str] = []
+
+    class Client:
+        def __init__(self, error: Exception) -> None:
+            self._error = error
+
+        async def create(self, **_: Any) -> Any:
+            asked.append(model)
+            raise InstructorRetryException(
+                str(self._error), n_attempts=1, total_usage=0
+            ) from self._error
+
+    lacking = NoCredentialsError("Unable to locate credentials")
+    monkeypatch.setattr(instructor, "from_provider", lambda *_, **__: Client(lacking))
+    limits = Limits(attempts=3, backoff=0.0, max_backoff=0.0)
+    with pytest.raises(JudgeSetupError, match=f"NoCredentialsError: Unable.*{variable}"):
+        await Gateway(limits).ask(ProviderJudge(model), question())
+    assert len(asked) == 1
+    monkeypatch.setattr(instructor, "from_provider", lambda *_, **__: Client(Lost("connection")))
+    with pytest.raises(ProviderError, match="Lost: connection"):
+        await Gateway(limits).ask(ProviderJudge(model), question())
+    assert len(asked) == 4
+
+
+@pytest.mark.anyio
+async def test_a_provider_whose_client_cannot_be_made_is_a_setup_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    import instructor
+
+    def refuse(*_: Any, **__: Any) -> Any:
+        raise NoCredentialsError("no key")
+
+    monkeypatch.setattr(instructor, "from_provider", refuse)
+    with pytest.raises(JudgeSetupError, match="set MISTRAL_API_KEY or pass api_key="):
+        await ProviderJudge("mistral/m").answer(question())

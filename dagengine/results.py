@@ -12,10 +12,14 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from dagengine.errors import InputError, did_you_mean
 from dagengine.prompts.evidence import as_data
 from dagengine.question import NO_USAGE, Origin, Usage
 
 Verdict = str | bool
+
+_REASON = 200  # characters of a failure in a `repr`
+_LISTED = 5  # metrics in the `repr` of a row
 
 
 class OutcomeKind(StrEnum):
@@ -33,14 +37,35 @@ class OutcomeKind(StrEnum):
     CODE_ERROR = "code_error"
 
 
+# Characters of a message, and of the raw answer beside it, that a result keeps.
+LONGEST = 10_000
+
+
+def shortened(text: str) -> str:
+    """At most `LONGEST` characters of a text; where it is cut, how many there were."""
+    if len(text) <= LONGEST:
+        return text
+    note = f"… ({len(text):,} characters in all)"
+    return text[: LONGEST - len(note)] + note
+
+
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Why there is no score: the kind, where it happened, and what to do about it."""
+    """Why there is no score: the kind, where it happened, and what to do about it.
+
+    `raw` is what the judge wrote, where that could not be used. Texts of more than 10,000
+    characters are shortened and end with their length.
+    """
 
     kind: OutcomeKind
     node: str
     message: str
     raw: str | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "message", shortened(self.message))
+        if self.raw is not None:
+            object.__setattr__(self, "raw", shortened(self.raw))
 
     def __str__(self) -> str:
         return f"{self.kind} at {self.node}: {self.message}"
@@ -59,7 +84,7 @@ class Failure:
 
     @classmethod
     def of_code(cls, error: BaseException, node: str) -> Failure:
-        """An exception of somebody's code: what, and where."""
+        """An exception of the caller's code: what, and where."""
         frames = traceback.extract_tb(error.__traceback__)
         place = f" ({Path(frames[-1].filename).name} line {frames[-1].lineno})" if frames else ""
         return cls(OutcomeKind.CODE_ERROR, node, f"{type(error).__name__}: {error}{place}")
@@ -142,6 +167,16 @@ class MetricResult:
     path: tuple[tuple[str, Verdict], ...] = ()
     steps: tuple[Step, ...] = ()
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {_quoted(self.metric)}: {self._said()}>"
+
+    def _said(self) -> str:
+        """The score, and whether that passes; or why there is none."""
+        if self.failure is not None:
+            return _quoted(str(self.failure), _REASON)
+        passed = {True: ", passed", False: ", not passed", None: ""}[self.success]
+        return "no score" if self.score is None else f"score {self.score:.4g}{passed}"
+
     @property
     def outcome(self) -> OutcomeKind:
         """`ok`, or the kind of failure."""
@@ -176,6 +211,12 @@ class CaseResult:
     index: int
     case: str
     metrics: tuple[MetricResult, ...]
+
+    def __repr__(self) -> str:
+        said = [f"{_quoted(metric.metric)} {metric._said()}" for metric in self.metrics]
+        more = [f"{len(said) - _LISTED} more"] if len(said) > _LISTED else []
+        what = "; ".join([*said[:_LISTED], *more]) or "no metric"
+        return f"<{type(self).__name__} {self.index} {_quoted(self.case)}: {what}>"
 
     @property
     def success(self) -> bool:
@@ -254,6 +295,14 @@ class EvaluationResult(Sequence[CaseResult]):
     rows: tuple[CaseResult, ...]
     totals: Totals = field(default_factory=Totals)
 
+    def __repr__(self) -> str:
+        passed = sum(row.success for row in self.rows)
+        unscored = sum(any(metric.failure for metric in row.metrics) for row in self.rows)
+        failed = f", {unscored} without a score" if unscored else ""
+        asked = f"{self.totals.asked} questions, {self.totals.calls} judge calls"
+        counts = f"{len(self.rows)} cases, {passed} passed{failed}; {asked}"
+        return f"<{type(self).__name__}: {counts}>"
+
     def __len__(self) -> int:
         return len(self.rows)
 
@@ -269,14 +318,26 @@ class EvaluationResult(Sequence[CaseResult]):
         return bool(self.rows) and all(row.success for row in self.rows)
 
     def scores(self, metric: str) -> list[float | None]:
-        """The scores of one metric in data set order; None where there is none."""
-        return [
+        """The scores of one metric in data set order; None where there is none.
+
+        Raises InputError when the run had no metric of that name.
+        """
+        found = [
             result.score for row in self.rows for result in row.metrics if result.metric == metric
         ]
+        if self.rows and not found:
+            names = dict.fromkeys(result.metric for row in self.rows for result in row.metrics)
+            hint = did_you_mean(metric, names) or f"it had {', '.join(map(repr, names)) or 'none'}"
+            raise InputError(f"the run had no metric {metric!r:.80}; {hint}")
+        return found
+
+
+def _quoted(text: str, longest: int = 60) -> str:
+    return repr(text if len(text) <= longest else f"{text[: longest - 1]}…")
 
 
 def step_output(value: Any) -> Any:
-    """A node's value as a step shows it; anybody's object, of which a step must not fail."""
+    """A node's value as a step shows it; any object, and a step must not fail of it."""
     try:
         shown = as_data(value)
         if isinstance(shown, int):

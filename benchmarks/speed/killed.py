@@ -8,10 +8,11 @@
 byte, and every answer that reached the store has to be the last one to its question. Exits
 with 1 when it is not so.
 
-Answers are given in vain when a run is killed before they are in the store: those to calls
-under way, and those on their way to the file. With `--processes 2` two runs of the same cases
-share the store, and both are killed. What one has under way the other asks, too: they agree on
-the results, but share little work. Give each its own part of the cases for that.
+Answers are given in vain when a run is killed before they are in the store: at most one for
+every call that may be under way (64), since a call counts until its answer is in the file. With
+`--processes 2` two runs of the same cases share the store, and both are killed. What one has
+under way the other asks, too: they agree on the results, but share little work. Give each its
+own part of the cases for that.
 """
 
 from __future__ import annotations
@@ -198,13 +199,15 @@ def interrupted(cases: int) -> Trial:
         return place.trial([place.stop("interrupted")])
 
 
-def problems(trial: Trial, expected: bytes) -> Iterator[str]:
-    """What is not as it should be."""
+def problems(trial: Trial, expected: bytes, processes: int = 1) -> Iterator[str]:
+    """What is not as it should be; the last stop is the end, at which nothing is lost."""
     last = trial.stops[-1]
     if any(rows != expected for rows in trial.results):
         yield "the results differ from those of an undisturbed run"
     if last.stored != last.given.keys():
         yield f"{len(last.given)} questions were answered and {len(last.stored)} stored"
+    if processes == 1 and max(in_vain(trial.stops)) > IN_FLIGHT:
+        yield f"more answers were given in vain than the {IN_FLIGHT} calls under way"
     for number, stop in enumerate(trial.stops, 1):
         again = sum(last.given[prompt] > stop.given[prompt] for prompt in stop.stored)
         if again:
@@ -240,7 +243,7 @@ def main(
     }
     for title, trial in trials.items():
         Console().print(table_of(title, trial.stops))
-        found += (f"{title}: {what}" for what in problems(trial, expected))
+        found += (f"{title}: {what}" for what in problems(trial, expected, processes))
     print("\n".join(found) or "the same rows as undisturbed; no stored answer was asked again")
     raise typer.Exit(bool(found))
 

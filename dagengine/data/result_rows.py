@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -69,7 +69,7 @@ class RowWriter:
                 self._writer.close()
 
     def add(self, row: CaseResult) -> None:
-        """Write one row; raises InputError when the file cannot take it (a full disk)."""
+        """Write one row; raises InputError naming the file when it cannot be written."""
         with self._named():
             if self._writer is None:
                 self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -79,23 +79,37 @@ class RowWriter:
 
     @contextmanager
     def _named(self) -> Iterator[None]:
+        """The system's errors with the name of the file, which they lack for a full disk."""
         try:
             yield
         except OSError as error:
-            why = error.strerror or str(error)
-            raise InputError(f"{self.path} cannot be written: {why}") from None
+            raise InputError(
+                f"cannot write to the results {self.path}: {error.strerror or error}; "
+                f"{self.count} rows were written before"
+            ) from error
 
 
 class _Lines:
     """One JSON object per case."""
 
     def __init__(self, path: Path) -> None:
-        # A lone surrogate comes out as the JSON escape it needs to be.
-        self._file = path.open("w", encoding="utf-8", errors="backslashreplace")
+        self._file = path.open("wb", buffering=0)
+        self._complete = 0  # bytes of whole rows
 
     def write(self, row: dict[str, Any]) -> None:
-        self._file.write(_JSON.encode(row) + "\n")
-        self._file.flush()
+        # A lone surrogate comes out as the JSON escape it needs to be.
+        line = f"{_JSON.encode(row)}\n".encode(errors="backslashreplace")
+        try:
+            self._write_all(memoryview(line))
+        except OSError:
+            with suppress(OSError):  # a pipe keeps what it was given
+                self._file.truncate(self._complete)
+            raise
+        self._complete += len(line)
+
+    def _write_all(self, rest: memoryview) -> None:
+        while rest:  # the system may take less than it is given
+            rest = rest[self._file.write(rest) :]
 
     def close(self) -> None:
         self._file.close()

@@ -1,4 +1,4 @@
-"""Cases of one shape: what is foreseen of one of them holds for all."""
+"""Classes of cases: what is looked ahead of one case holds for its whole class."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NONE = QuestionCount.exactly(0)
 
 @dataclass(slots=True)
 class CaseClass:
-    """Everything that is equal for cases of one shape."""
+    """Everything that is equal for the cases of one class."""
 
     paths: dict[int, Paths]
     metrics: dict[int, Bounds]  # without what follows
@@ -35,42 +35,44 @@ class CaseClass:
 
 
 class CaseClasses:
-    """The shapes of the cases of a plan; two cases with the same outlook have the same one."""
+    """The classes of the cases of a plan; cases with equal forecasts are of one class."""
 
-    def __init__(self, plan: Plan, walker: Walker, foresight: Lookahead) -> None:
-        self._plan, self._walker, self._foresight = plan, walker, foresight
+    def __init__(self, plan: Plan, walker: Walker, lookahead: Lookahead) -> None:
+        self._plan, self._walker, self._lookahead = plan, walker, lookahead
         self.units_of = [_units(plan, metric) for metric in range(len(plan.metrics))]
         self._known: dict[object, CaseClass] = {}
         self._find_paths = lru_cache(_CLASSES)(self._paths)
         self._wanted_by = lru_cache(_CLASSES)(self._wanted)
 
     def look(self, case: TestCase) -> tuple[CaseClass, Mapping[int, UnitEstimate]]:
-        """The shape of a case, and what is foreseen of its units."""
+        """The class of a case, and the estimates of its units."""
         metrics = tuple(
             metric.index
             for metric in self._plan.metrics
             if all(read_field(case, path) is not None for path, _ in metric.required)
             and nothing_to_judge(metric.spec.judged, case) is None
         )
-        found = self._foresight.look(case, self._wanted_by(metrics))
-        key = metrics, tuple((p.outlook, p.asked, len(p.keys)) for p in found.values())
-        shape = self._known.get(key)
-        if shape is None:
+        found = self._lookahead.look(case, self._wanted_by(metrics))
+        key = metrics, tuple((p.forecast, p.asked, len(p.keys)) for p in found.values())
+        case_class = self._known.get(key)
+        if case_class is None:
             if len(self._known) >= _CLASSES:
                 self._known.clear()
-            shape = self._known[key] = self._shape(metrics, found)
-        return shape, found
+            case_class = self._known[key] = self._case_class(metrics, found)
+        return case_class, found
 
     def _wanted(self, metrics: tuple[int, ...]) -> tuple[int, ...]:
         return tuple(sorted({unit for metric in metrics for unit in self.units_of[metric]}))
 
-    def _paths(self, metric: int, outlooks: tuple[UnitForecast, ...]) -> Paths:
+    def _paths(self, metric: int, forecasts: tuple[UnitForecast, ...]) -> Paths:
         units = self.units_of[metric]
-        return self._walker.paths(metric, dict(zip(units, outlooks, strict=True)))
+        return self._walker.paths(metric, dict(zip(units, forecasts, strict=True)))
 
-    def _shape(self, metrics: tuple[int, ...], found: Mapping[int, UnitEstimate]) -> CaseClass:
+    def _case_class(self, metrics: tuple[int, ...], found: Mapping[int, UnitEstimate]) -> CaseClass:
         paths = {
-            metric: self._find_paths(metric, tuple(found[u].outlook for u in self.units_of[metric]))
+            metric: self._find_paths(
+                metric, tuple(found[u].forecast for u in self.units_of[metric])
+            )
             for metric in metrics
             if self.units_of[metric]
         }
@@ -93,7 +95,7 @@ class CaseClasses:
             reasons=reasons,
             whole=_joint(paths, asked, chances) + sum(reasons.values(), Bounds()),
             worded=_joint(paths, words, chances).least,
-            units={u: _unit_span(p.asked, u in sure, chances.get(u)) for u, p in found.items()},
+            units={u: _unit_bounds(p.asked, u in sure, chances.get(u)) for u, p in found.items()},
             chances=chances,
             sure=sure,
             depth=max((p.depth for one in paths.values() for p in one.found), default=0)
@@ -150,7 +152,7 @@ def _joint(
     return Bounds(least, likely, None if unbounded else most)
 
 
-def _unit_span(asked: QuestionCount, sure: bool, chance: float | None) -> Bounds:
+def _unit_bounds(asked: QuestionCount, sure: bool, chance: float | None) -> Bounds:
     if chance is None:
         return Bounds()
     return Bounds(asked.least * sure, chance * asked.likely, asked.most)

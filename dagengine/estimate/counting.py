@@ -58,8 +58,8 @@ def estimate(
     without them all verdicts of a decision are equally likely.
     """
     names = judges or [str(model or "default") for model in plan.models]
-    shapes = CaseClasses(plan, Walker(plan, odds), Lookahead(plan, names, items))
-    counting = _Counting(plan, shapes, names)
+    classes = CaseClasses(plan, Walker(plan, odds), Lookahead(plan, names, items))
+    counting = _Counting(plan, classes, names)
     for case in cases:
         counting.add(case)
     return counting.estimate()
@@ -68,8 +68,8 @@ def estimate(
 class _Counting:
     """Sums over the cases seen so far."""
 
-    def __init__(self, plan: Plan, shapes: CaseClasses, judges: Sequence[str]) -> None:
-        self.plan, self.shapes, self.judges = plan, shapes, judges
+    def __init__(self, plan: Plan, classes: CaseClasses, judges: Sequence[str]) -> None:
+        self.plan, self.classes, self.judges = plan, classes, judges
         self.cases = self.depth = self.worded = 0
         self.whole = Bounds()
         self.sums = [_MetricSums() for _ in plan.metrics]
@@ -78,49 +78,49 @@ class _Counting:
 
     def add(self, case: TestCase) -> None:
         self.cases += 1
-        self._count(*self.shapes.look(case))
+        self._count(*self.classes.look(case))
 
-    def _count(self, shape: CaseClass, found: Mapping[int, UnitEstimate]) -> None:
-        self.whole += shape.whole
-        self.worded += shape.worded
-        self.depth = max(self.depth, shape.depth)
-        for metric, reason in shape.reasons.items():
-            span = shape.metrics.get(metric, NO_QUESTIONS)
-            self.sums[metric].add(span, reason, shape.paths.get(metric), found)
-        for unit, prospect in found.items():
-            if unit not in shape.chances:
+    def _count(self, case_class: CaseClass, found: Mapping[int, UnitEstimate]) -> None:
+        self.whole += case_class.whole
+        self.worded += case_class.worded
+        self.depth = max(self.depth, case_class.depth)
+        for metric, reason in case_class.reasons.items():
+            bounds = case_class.metrics.get(metric, NO_QUESTIONS)
+            self.sums[metric].add(bounds, reason, case_class.paths.get(metric), found)
+        for unit, estimated in found.items():
+            if unit not in case_class.chances:
                 continue
-            chance, sums = shape.chances[unit], self.nodes[unit]
+            chance, sums = case_class.chances[unit], self.nodes[unit]
             if self.plan.units[unit].constant:
-                self._count_once(unit, shape, prospect)
+                self._count_once(unit, case_class, estimated)
                 continue
-            sums.span += shape.units[unit]
-            sums.input_tokens += chance * prospect.input_tokens
-            sums.output_tokens += chance * prospect.output_tokens
-            for key in prospect.keys:
-                sums.equal += self.equal.meet(key, unit in shape.sure, chance)
-            if prospect.like is not None:
-                sums.equal += self.equal.resemble(prospect.like, chance * prospect.asked.likely)
+            sums.bounds += case_class.units[unit]
+            sums.input_tokens += chance * estimated.input_tokens
+            sums.output_tokens += chance * estimated.output_tokens
+            for key in estimated.keys:
+                sums.equal += self.equal.meet(key, unit in case_class.sure, chance)
+            if estimated.like is not None:
+                sums.equal += self.equal.resemble(estimated.like, chance * estimated.asked.likely)
 
-    def _count_once(self, unit: int, shape: CaseClass, prospect: UnitEstimate) -> None:
+    def _count_once(self, unit: int, case_class: CaseClass, estimated: UnitEstimate) -> None:
         """A constant unit: asked for the first case that needs it."""
-        sums, span = self.nodes[unit], shape.units[unit]
-        chance = 1 - (1 - sums.chance) * (1 - shape.chances[unit])
-        if unit in shape.sure and not sums.sure:
+        sums, bounds = self.nodes[unit], case_class.units[unit]
+        chance = 1 - (1 - sums.chance) * (1 - case_class.chances[unit])
+        if unit in case_class.sure and not sums.sure:
             sums.sure = True
-            self.worded += len(prospect.keys)
-            for key in prospect.keys:
+            self.worded += len(estimated.keys)
+            for key in estimated.keys:
                 sums.equal += self.equal.meet(key, True, 1.0)
         sums.chance = chance
-        least = max(sums.span.least, span.least)
-        most = _greater(sums.span.most, span.most)
-        sums.span = Bounds(least, chance * prospect.asked.likely, most)
-        sums.input_tokens = chance * prospect.input_tokens
-        sums.output_tokens = chance * prospect.output_tokens
+        least = max(sums.bounds.least, bounds.least)
+        most = _greater(sums.bounds.most, bounds.most)
+        sums.bounds = Bounds(least, chance * estimated.asked.likely, most)
+        sums.input_tokens = chance * estimated.input_tokens
+        sums.output_tokens = chance * estimated.output_tokens
 
     def estimate(self) -> Estimate:
         constant = [unit.index for unit in self.plan.units if unit.constant]
-        asked = sum((self.nodes[unit].span for unit in constant), self.whole)
+        asked = sum((self.nodes[unit].bounds for unit in constant), self.whole)
         return Estimate(
             cases=self.cases,
             asked=asked,
@@ -131,14 +131,14 @@ class _Counting:
         )
 
     def _metric_estimate(self, metric: int) -> MetricEstimate:
-        sums, units = self.sums[metric], self.shapes.units_of[metric]
-        own = [u for u in units if self.nodes[u].span.most != 0 or self.plan.units[u].node.asks]
-        once = (self.nodes[unit].span for unit in units if self.plan.units[unit].constant)
-        likely = sums.span.likely / sums.cases if sums.cases else 0.0
+        sums, units = self.sums[metric], self.classes.units_of[metric]
+        own = [u for u in units if self.nodes[u].bounds.most != 0 or self.plan.units[u].node.asks]
+        once = (self.nodes[unit].bounds for unit in units if self.plan.units[unit].constant)
+        likely = sums.bounds.likely / sums.cases if sums.cases else 0.0
         return MetricEstimate(
             metric=self.plan.metrics[metric].spec.name,
             cases=sums.cases,
-            asked=sum(once, sums.span),
+            asked=sum(once, sums.bounds),
             case=Bounds(sums.least, likely, sums.most),
             nodes=(*map(self._node_estimate, own), *self._reason_estimate(metric)),
             worst=self._worst(metric),
@@ -151,17 +151,17 @@ class _Counting:
         names = tuple(self.plan.metrics[metric].spec.name for metric in metrics)
         panel = "" if part.node.panel is None else part.node.panel.label
         return NodeEstimate(
-            part.name, part.node.kind, part.judges[0], sums.span, sums.equal, sums.input_tokens,
+            part.name, part.node.kind, part.judges[0], sums.bounds, sums.equal, sums.input_tokens,
             sums.output_tokens, names, part.constant, panel,
         )  # fmt: skip
 
     def _reason_estimate(self, metric: int) -> Iterator[NodeEstimate]:
-        part, span = self.plan.metrics[metric], self.sums[metric].reason
-        if span.most:
-            tokens = span.likely * _REASON_INPUT, span.likely * _REASON_OUTPUT
+        part, bounds = self.plan.metrics[metric], self.sums[metric].reason
+        if bounds.most:
+            tokens = bounds.likely * _REASON_INPUT, bounds.likely * _REASON_OUTPUT
             judge = self._model(part.scope)
             yield NodeEstimate(
-                "reason", "reason", judge, span, 0.0, *tokens, (part.spec.name,), False
+                "reason", "reason", judge, bounds, 0.0, *tokens, (part.spec.name,), False
             )
 
     def _worst(self, metric: int) -> WorstPath:
@@ -180,9 +180,9 @@ class _Counting:
     def _judge_estimate(self, judge: int) -> JudgeEstimate:
         calls = tokens_in = tokens_out = 0.0
         for unit, sums in zip(self.plan.units, self.nodes, strict=True):
-            if share := _share(unit, judge) if sums.span.likely else 0.0:
-                kept = share * max(0.0, 1 - sums.equal / sums.span.likely)
-                calls += kept * sums.span.likely
+            if share := _share(unit, judge) if sums.bounds.likely else 0.0:
+                kept = share * max(0.0, 1 - sums.equal / sums.bounds.likely)
+                calls += kept * sums.bounds.likely
                 tokens_in += kept * sums.input_tokens
                 tokens_out += kept * sums.output_tokens
         for metric in range(len(self.sums)):
@@ -201,7 +201,7 @@ class _Counting:
 class _UnitSums:
     """One unit over the cases so far; `equal` of its questions another one answers."""
 
-    span: Bounds = NO_QUESTIONS
+    bounds: Bounds = NO_QUESTIONS
     input_tokens: float = 0.0
     output_tokens: float = 0.0
     equal: float = 0.0
@@ -214,7 +214,7 @@ class _MetricSums:
     """One metric over the cases so far."""
 
     cases: int = 0
-    span: Bounds = NO_QUESTIONS
+    bounds: Bounds = NO_QUESTIONS
     reason: Bounds = NO_QUESTIONS
     least: int = 0
     most: int | None = 0
@@ -223,13 +223,13 @@ class _MetricSums:
     exact: bool = True
 
     def add(
-        self, span: Bounds, reason: Bounds, paths: Paths | None, found: Mapping[int, UnitEstimate]
+        self, bounds: Bounds, reason: Bounds, paths: Paths | None, found: Mapping[int, UnitEstimate]
     ) -> None:
-        span += reason
-        self.least = min(self.least, span.least) if self.cases else span.least
-        self.most = _greater(self.most, span.most)
+        bounds += reason
+        self.least = min(self.least, bounds.least) if self.cases else bounds.least
+        self.most = _greater(self.most, bounds.most)
         self.cases += 1
-        self.span += span
+        self.bounds += bounds
         self.reason += reason
         if paths is None:
             return

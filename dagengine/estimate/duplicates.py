@@ -1,4 +1,20 @@
-"""Which of the questions to come an earlier one answers."""
+"""Which of the questions to come an earlier one answers.
+
+A question that is known word for word has a key; a decision on the way may or may not lead to
+it. Three cases that come to one key, ● for sure and ○ perhaps, tell different bounds of the
+calls different things::
+
+    case 1   case 2   case 3
+      ●        ●        ○       one call is certain: `least` is 1 (`_sure`)
+               │        │
+               │        └── only if it comes: lowers `likely`, by its chance
+               └─────────── certain to come, certain to be answered: lowers `most` (`_again`)
+
+With ○ ● ● the first ● is the certain call, and nothing lowers `most` but the second: what may
+never be asked cannot answer another. `_repeats` counts every question that came to a known key
+(or found no room here): without them the known ones still need a call each, the other bound
+below `least`. What is known only to be like another (`resemble`) moves `likely` alone.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +26,7 @@ _SEEN = 1_000_000
 
 
 class EqualQuestions:
-    """Finds equal questions among those known word for word."""
+    """Finds equal questions among those known word for word (see the drawing above)."""
 
     def __init__(self) -> None:
         self._seen: dict[int, bool] = {}  # whether one of them is certain to be asked

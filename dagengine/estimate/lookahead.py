@@ -45,7 +45,7 @@ class UnitEstimate:
     of all likely questions and their answers.
     """
 
-    outlook: UnitForecast = _READY
+    forecast: UnitForecast = _READY
     asked: QuestionCount = _NOTHING
     keys: tuple[int, ...] = ()
     input_tokens: float = 0.0
@@ -69,7 +69,7 @@ class Lookahead:
         self._sizes: dict[int, tuple[float, float]] = {}
 
     def look(self, case: TestCase, wanted: Sequence[int]) -> dict[int, UnitEstimate]:
-        """A prospect for each unit wanted (what they read is wanted, too)."""
+        """An estimate of each unit wanted (what they read is wanted, too)."""
         known: dict[int, NodeValue] = {}
         found: dict[int, UnitEstimate] = {}
         likes: dict[int, int] = {}
@@ -80,7 +80,7 @@ class Lookahead:
                 found[number], value = self._constants[number]
             else:
                 unit = self._plan.units[number]
-                found[number], value = self._prospect(unit, case, fields, known)
+                found[number], value = self._estimate(unit, case, fields, known)
                 if unit.constant:
                     self._constants[number] = found[number], value
             if value is not None:
@@ -99,7 +99,7 @@ class Lookahead:
         sources = [likes[source] for _, source, _ in unit.sources]
         return hash((number, own, *[marks[path] for path in unit.reads], *sources))
 
-    def _prospect(
+    def _estimate(
         self,
         unit: Unit,
         case: TestCase,
@@ -266,12 +266,12 @@ def question_tokens(question: Question[BaseModel], items: int) -> tuple[float, f
     prompt = sum([text_tokens(message["content"]) + _MESSAGE for message in question.messages])
     if question.parser is not None:
         return prompt, _REASON
-    shape, answer = _shape_tokens(question.answer_type, items)
-    return prompt + shape, answer
+    schema, answer = _schema_tokens(question.answer_type, items)
+    return prompt + schema, answer
 
 
 @lru_cache(1_000)
-def _shape_tokens(answer_type: type[BaseModel], items: int) -> tuple[int, float]:
+def _schema_tokens(answer_type: type[BaseModel], items: int) -> tuple[int, float]:
     """Tokens of a schema, and of an answer that follows it."""
     schema = schema_of(answer_type)
     return text_tokens(schema_json(answer_type)), _answer_tokens(schema, schema, items)

@@ -19,7 +19,7 @@ from dagengine.results import Failure, OutcomeKind, Verdict
 
 # Beyond this number of paths bounds are taken from the graph, and likelihoods from a sample.
 MOST_PATHS, SAMPLE = 1_000, 200
-_FORETOLD = Failure(OutcomeKind.SKIPPED, "", "foretold")
+_FORECAST = Failure(OutcomeKind.SKIPPED, "", "forecast")
 
 Odds = Mapping[tuple[str, str], Mapping[Verdict, float]]
 
@@ -98,31 +98,31 @@ class Walker:
         self.plan = replace(plan, scopes=tuple(scopes))
         self.odds = odds or {}
         self.others = [
-            {m.index: _FORETOLD for m in plan.metrics if m is not metric} for metric in plan.metrics
+            {m.index: _FORECAST for m in plan.metrics if m is not metric} for metric in plan.metrics
         ]
 
-    def paths(self, metric: int, outlooks: Mapping[int, UnitForecast]) -> Paths:
-        """All paths of one metric; `outlooks` has every unit of it."""
+    def paths(self, metric: int, forecasts: Mapping[int, UnitForecast]) -> Paths:
+        """All paths of one metric; `forecasts` has every unit of it."""
         merged: dict[tuple[frozenset[int], int, bool], Path] = {}
         waiting: list[tuple[int, ...]] = [()]
         for _ in range(MOST_PATHS):
-            drive = _Drive(self, metric, outlooks, _follow(waiting.pop()))
+            drive = _Drive(self, metric, forecasts, _follow(waiting.pop()))
             _merge(merged, drive.run())
             waiting += drive.turnings()
             if not waiting:
                 return _exact(tuple(merged.values()))
-        return self._sampled(metric, outlooks)
+        return self._sampled(metric, forecasts)
 
-    def _sampled(self, metric: int, outlooks: Mapping[int, UnitForecast]) -> Paths:
+    def _sampled(self, metric: int, forecasts: Mapping[int, UnitForecast]) -> Paths:
         merged: dict[tuple[frozenset[int], int, bool], Path] = {}
         dice = random.Random(0)
         for _ in range(SAMPLE):
-            path = _Drive(self, metric, outlooks, _throw(dice)).run()
+            path = _Drive(self, metric, forecasts, _throw(dice)).run()
             _merge(merged, replace(path, weight=1 / SAMPLE))
-        fails = any(outlook.fails for outlook in outlooks.values())
-        certain = _Drive(self, metric, outlooks, lambda weights: None).run()
+        fails = any(forecast.fails for forecast in forecasts.values())
+        certain = _Drive(self, metric, forecasts, lambda weights: None).run()
         sure = frozenset(() if fails else certain.units)
-        possible = frozenset(unit for unit, outlook in outlooks.items() if outlook.rounds)
+        possible = frozenset(unit for unit, forecast in forecasts.items() if forecast.rounds)
         return Paths(tuple(merged.values()), False, sure, possible)
 
 
@@ -159,7 +159,7 @@ class _Drive:
 
     walker: Walker
     metric: int
-    outlooks: Mapping[int, UnitForecast]
+    forecasts: Mapping[int, UnitForecast]
     choose: Choose
     state: CaseState = field(init=False)
     now: int = 0
@@ -206,21 +206,21 @@ class _Drive:
         self.state.ready.clear()
 
     def _start(self, unit: int) -> None:
-        outlook = self.outlooks[unit]
-        if outlook.fails:
+        forecast = self.forecasts[unit]
+        if forecast.fails:
             self.fails = True
             # Once something was asked, what else starts before the failure depends on timing:
             # then it is left open, and everything that does not read the unit goes on.
             if not self.units:
-                self.state.fail(unit, _FORETOLD)
-        elif outlook.rounds:
+                self.state.fail(unit, _FORECAST)
+        elif forecast.rounds:
             self.units.append(unit)
-            heapq.heappush(self.open, (self.now + outlook.rounds, len(self.units), unit))
+            heapq.heappush(self.open, (self.now + forecast.rounds, len(self.units), unit))
         else:
             self._finish(unit)
 
     def _finish(self, unit: int) -> None:
-        verdict = self.outlooks[unit].verdict
+        verdict = self.forecasts[unit].verdict
         options = [] if verdict is not None else self._options(unit)
         if len(options) > 1:
             weights = [weight for _, weight in options]

@@ -132,7 +132,7 @@ def _make_tables(db: sqlite3.Connection) -> None:
         empty = not db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
         for statement in _TABLES if empty else ():
             db.execute(statement)
-    if _number(db, "application_id") == _APPLICATION:  # other people's files stay as they are
+    if _number(db, "application_id") == _APPLICATION:  # a file of another program stays as it is
         db.execute("PRAGMA journal_mode = WAL")
         db.execute("PRAGMA synchronous = NORMAL")
 

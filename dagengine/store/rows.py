@@ -117,7 +117,7 @@ def entry_of(key: bytes, judge: str, question: Question[Any], answer: Answer[Any
             if not _is_same(revive(question, fields, "live"), answer):
                 return None
         return Entry(key, judge, question, _JSON.encode(fields))
-    except (AttributeError, TypeError, ValueError):  # a judge may be anybody's code
+    except (AttributeError, TypeError, ValueError):  # a judge may be any code
         return None
 
 
@@ -158,4 +158,4 @@ def _is_same(read: Answer[Any] | None, answer: Answer[Any]) -> bool:
 
 
 def _content(value: BaseModel) -> dict[str, Any]:
-    return dict(BaseModel.__iter__(value))  # models of people's own may iterate otherwise
+    return dict(BaseModel.__iter__(value))  # a caller's model may iterate otherwise

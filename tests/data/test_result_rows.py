@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from rich.console import Console
+from typer.testing import CliRunner
 
+from dagengine.cli import app
 from dagengine.data import RowWriter, read_rows
 from dagengine.errors import InputError
 from dagengine.report import Tally, print_table
@@ -196,3 +200,57 @@ def test_a_long_run_is_summed_up_and_a_short_one_listed(
     assert ("Results" in shown) == table
     assert shown.count("first: case") == lines
     assert "51" in shown
+
+
+# -- a disk that takes no more -------------------------------------------------------------
+
+
+@contextmanager
+def files_of_at_most(size: int) -> Iterator[None]:
+    resource = pytest.importorskip("resource")
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_a_full_disk_names_the_file_and_keeps_whole_rows(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+
+    def write() -> None:
+        with files_of_at_most(5000), RowWriter(path) as rows:
+            for index in range(1000):
+                rows.add(row(index))
+
+    with pytest.raises(InputError, match=r"cannot write to the results .*rows\.jsonl: .*rows were"):
+        write()
+    kept = list(read_rows(path))
+    assert kept == [row(index) for index in range(len(kept))]
+    assert 4000 < path.stat().st_size <= 5000
+
+
+@pytest.mark.parametrize("suffix", [".jsonl", ".parquet"])
+def test_a_full_disk_at_the_first_row_names_the_file(tmp_path: Path, suffix: str) -> None:
+    def write() -> None:
+        with files_of_at_most(3), RowWriter(tmp_path / f"rows{suffix}") as rows:
+            rows.add(row(0))
+
+    with pytest.raises(InputError, match="cannot write to the results"):
+        write()
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no full device")
+def test_a_run_on_a_full_device_ends_with_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "rows.jsonl").symlink_to("/dev/full")
+    (tmp_path / "m.py").write_text(
+        "from dagengine.metrics import ExactMatchMetric\nmetric = ExactMatchMetric()\n"
+    )
+    (tmp_path / "a.jsonl").write_text(
+        '{"input": "a", "actual_output": "a", "expected_output": "a"}\n'
+    )
+    command = ["run", str(tmp_path / "m.py"), "--data", str(tmp_path / "a.jsonl")]
+    done = CliRunner().invoke(app, [*command, "--results", str(tmp_path / "rows.jsonl")])
+    assert isinstance(done.exception, InputError)
+    assert str(tmp_path / "rows.jsonl") in str(done.exception)

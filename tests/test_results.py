@@ -1,0 +1,86 @@
+"""Results as a person meets them: short at the prompt, bounded in a file, exact about names."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from dagengine.data import RowWriter, read_rows
+from dagengine.errors import InputError
+from dagengine.results import (
+    CaseResult,
+    EvaluationResult,
+    Failure,
+    MetricResult,
+    OutcomeKind,
+    Step,
+    Totals,
+)
+
+STEPS = tuple(Step(f"node {n}", "task", OutcomeKind.OK, output="x" * 1000) for n in range(20))
+PASSED = MetricResult("Kind", 1.0, True, "why", threshold=0.5, steps=STEPS)
+SHORT = MetricResult("Short", 0.25, False, "why", threshold=0.5, steps=STEPS)
+SCORED = MetricResult("Scored", 0.5, None, "why", steps=STEPS)
+LATE = MetricResult("Late", None, None, None, failure=Failure(OutcomeKind.TIMEOUT, "n", "late"))
+
+
+def test_results_are_shown_in_one_line_that_says_what_matters() -> None:
+    row = CaseResult(3, "refund", (PASSED, LATE))
+    result = EvaluationResult((row, CaseResult(4, "b", (PASSED,))), Totals(asked=7, calls=5))
+    assert repr(PASSED) == "<MetricResult 'Kind': score 1, passed>"
+    assert repr(SHORT) == "<MetricResult 'Short': score 0.25, not passed>"
+    assert repr(SCORED) == "<MetricResult 'Scored': score 0.5>"
+    assert repr(LATE) == "<MetricResult 'Late': 'timeout at n: late'>"
+    assert repr(row) == (
+        "<CaseResult 3 'refund': 'Kind' score 1, passed; 'Late' 'timeout at n: late'>"
+    )
+    assert repr(result) == (
+        "<EvaluationResult: 2 cases, 1 passed, 1 without a score; 7 questions, 5 judge calls>"
+    )
+    assert repr(EvaluationResult(())) == (
+        "<EvaluationResult: 0 cases, 0 passed; 0 questions, 0 judge calls>"
+    )
+
+
+def test_a_repr_stays_short_and_harmless_whatever_names_hold() -> None:
+    long = "\x1b[2J\u202e" + "n" * 16_000
+    failed = MetricResult(long, None, None, None, failure=Failure(OutcomeKind.TIMEOUT, long, long))
+    row = CaseResult(0, long, (failed,) * 50)
+    for shown in (repr(failed), repr(row), repr(EvaluationResult((row,)))):
+        assert len(shown) < 2000
+        assert shown.isprintable()
+    assert "45 more" in repr(row)
+
+
+def test_scores_of_a_metric_that_did_not_run_are_an_error_with_the_near_miss() -> None:
+    result = EvaluationResult((CaseResult(0, "a", (PASSED, LATE)),))
+    assert result.scores("Late") == [None]
+    with pytest.raises(InputError, match=r"no metric 'kind'; did you mean 'Kind'\?"):
+        result.scores("kind")
+    with pytest.raises(InputError, match="no metric 'other'; it had 'Kind', 'Late'"):
+        result.scores("other")
+    assert EvaluationResult(()).scores("Kind") == []
+
+
+def test_texts_of_a_failure_are_shortened_with_their_length_said() -> None:
+    failure = Failure(OutcomeKind.UNPARSEABLE, "n", "m" * 20_000, "{" * 2_000_000)
+    assert failure.raw is not None
+    assert len(failure.raw) == len(failure.message) == 10_000
+    assert failure.raw.endswith("… (2,000,000 characters in all)")
+    assert failure.message.endswith("m… (20,000 characters in all)")
+    whole = Failure(OutcomeKind.UNPARSEABLE, "n", "m" * 10_000, "{" * 10_000)
+    assert whole.raw == "{" * 10_000
+    assert whole.message == "m" * 10_000
+
+
+def test_a_shortened_failure_is_read_back_as_it_was_written(tmp_path: Path) -> None:
+    failure = Failure(OutcomeKind.UNPARSEABLE, "n", "m" * 20_000, "{" * 20_000)
+    row = CaseResult(0, "a", (MetricResult("K", None, None, None, failure=failure),))
+    path = tmp_path / "rows.jsonl"
+    with RowWriter(path) as rows:
+        rows.add(row)
+    assert list(read_rows(path)) == [row]
+    assert re.search(r"20,000 characters in all", json.dumps(row.as_dict()))

@@ -7,6 +7,10 @@ one noise level all questions are alike; in the mixed ones each question has a n
 own. All arms see the same votes. `default` is `voted(metric)`; `designed` is the sequential
 test for the stated noise with the error that 11 fixed votes have there (shown: its lead).
 `diff` is the accuracy in points compared with 11 fixed votes, with its standard error.
+
+The second table is about ratings and `StandardError()`: the real root mean square error of the
+mean at the end of the vote, its bias, the standard error that the rule shows, and how many ratings
+it took, beside the fixed number that has an error of 0.05.
 """
 
 from __future__ import annotations
@@ -14,8 +18,9 @@ from __future__ import annotations
 import hashlib
 import math
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from random import Random
 from typing import Annotated, Any
 
 import typer
@@ -28,7 +33,7 @@ from dagengine.metrics import DAGMetric
 from dagengine.metrics.dag import DAG, BinaryJudgementNode
 from dagengine.question import Question
 from dagengine.test_case import LLMTestCase
-from dagengine.voting import Rule, Sprt, voted
+from dagengine.voting import Rule, Sprt, StandardError, voted
 from dagengine.voting.stopping import Vote
 
 FIXED, LONGEST = 11, 19
@@ -127,6 +132,51 @@ def main(
             row += [str(arm.calls), f"{arm.calls / fixed.calls:.0%}"]
         table.add_row(*row)
     Console(width=130).print(table)
+    Console(width=130).print(ratings_table(10 * cases))
+
+
+MOST_RATINGS = 60
+RATINGS: dict[str, dict[float, int]] = {
+    "half 0.4, half 0.8": {0.4: 1, 0.8: 1},
+    "0.8, one in ten 0.2": {0.8: 9, 0.2: 1},
+    "five points alike": {0.0: 1, 0.25: 1, 0.5: 1, 0.75: 1, 1.0: 1},
+    "half 0.75, half 1": {0.75: 1, 1.0: 1},
+    "always equal": {0.8: 1},
+}
+
+
+def ratings_table(votes: int) -> Table:
+    """`StandardError()` on ratings whose mean is known."""
+    table = Table(title=f"{votes} votes of ratings, at most {MOST_RATINGS} each", pad_edge=False)
+    table.add_column("ratings", no_wrap=True)
+    for name in ("real error", "bias", "shown", "ratings taken", "fixed number"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for label, chances in RATINGS.items():
+        table.add_row(label, *rated(chances, votes))
+    return table
+
+
+def rated(chances: dict[float, int], votes: int) -> Iterator[str]:
+    """One row: what many votes on ratings of this distribution come to."""
+    rule, random = StandardError(), Random(1)
+    truth = math.fsum(value * n for value, n in chances.items()) / sum(chances.values())
+    errors: list[float] = []
+    shown: list[float] = []
+    taken: list[int] = []
+    for _ in range(votes):
+        ratings = random.choices(list(chances), list(chances.values()), k=MOST_RATINGS)
+        count = 0
+        while more := rule.more(ratings[:count], MOST_RATINGS - count):
+            count += more
+        errors.append(statistics.fmean(ratings[:count]) - truth)
+        shown.append(rule.error(ratings[:count]) or 0.0)
+        taken.append(count)
+    variance = math.fsum(n * (v - truth) ** 2 for v, n in chances.items()) / sum(chances.values())
+    yield f"{math.sqrt(statistics.fmean(error**2 for error in errors)):.3f}"
+    yield f"{statistics.fmean(errors):+.3f}"
+    yield f"{statistics.fmean(shown):.3f}"
+    yield f"{statistics.fmean(taken):.1f}"
+    yield str(max(math.ceil(variance / rule.target**2), 1))
 
 
 def _same(level: float) -> Noise:

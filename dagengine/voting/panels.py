@@ -7,6 +7,7 @@ and makes one value of what comes back. It only decides; the runner asks.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,7 +16,7 @@ from dagengine.graph.panel import Ballot, Poll
 from dagengine.graph.values import NodeValue, QuestionCount
 from dagengine.results import Failure
 from dagengine.voting.aggregation import Column, Outcomes, aggregated, columns_of, final, hard
-from dagengine.voting.stopping import Rule, likely_votes
+from dagengine.voting.stopping import Rule, StandardError, likely_votes
 
 # For forecasts: the assumed share of cases on which a cheap judge is unsure.
 _UNSURE = 0.25
@@ -68,7 +69,15 @@ class RepeatVotes:
                 return failure
             columns = [self._until_settled(column) for column in columns_of(outcomes)]
             wanted = [self._wanted(column, len(outcomes)) for column in columns]
-        return aggregated(outcomes, columns, [0] * len(outcomes))
+        found = aggregated(outcomes, columns, [0] * len(outcomes))
+        return found if found.verdict is not None else self._with_error(found, columns)
+
+    def _with_error(self, found: NodeValue, columns: Sequence[Column]) -> NodeValue:
+        """How exactly the rule knows the mean rating, beside it."""
+        error = self.rule.error(columns[0]) if isinstance(self.rule, StandardError) else None
+        if error is None or found.mode is None:
+            return found
+        return replace(found, mode=f"{found.mode}, standard error {error:.3f}")
 
     def _until_settled(self, votes: Column) -> Column:
         """The votes that count: none after those that settled the outcome."""

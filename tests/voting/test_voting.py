@@ -7,6 +7,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import anyio
@@ -124,7 +125,9 @@ def test_rounds_of_ratings_cost_no_more_than_one_after_the_other(
     used = cast(rule, votes, at_once=True)
     assert used == cast(rule, votes, at_once=False)
     if used < len(votes):
-        assert np.std(votes[:used], ddof=1) / math.sqrt(used) <= target + 1e-9
+        achieved = rule.error(votes[:used])
+        assert achieved is not None
+        assert achieved <= target + 1e-9
 
 
 @PROPERTY
@@ -243,8 +246,9 @@ def test_a_provider_that_fails_is_not_outvoted() -> None:
 def test_ratings_are_averaged_until_the_standard_error_is_small() -> None:
     rating = metric(RatingNode("How good?", ["input"], name="rating"))
     same = run(voted(rating, 11), says([8] * 11))
-    assert same.totals.calls == 3
+    assert same.totals.calls == 8
     assert same.rows[0].metrics[0].score == pytest.approx(0.8)
+    assert str(same.rows[0].metrics[0].steps[0].mode).endswith(", standard error 0.050")
     wide = run(voted(rating, 11), says([0, 10] * 6))
     assert wide.totals.calls == 11
     assert wide.rows[0].metrics[0].score == pytest.approx(5 / 11)
@@ -252,6 +256,32 @@ def test_ratings_are_averaged_until_the_standard_error_is_small() -> None:
     assert step.output == pytest.approx(50 / 11)
     assert step.votes == (0, 10) * 5 + (0,)
     assert str(step.mode).startswith("mean of 11 (raw")
+    assert str(step.mode).endswith(", standard error 0.148")
+
+
+def test_the_standard_error_is_that_of_two_more_ratings_with_a_deviation() -> None:
+    rule = StandardError()
+    ratings = [0.2, 0.4, 0.9]
+    squares = 3 * np.var(ratings)
+    assert rule.error([*ratings, None]) == pytest.approx(((2 * 0.09 + squares) / 4 / 3) ** 0.5)
+    assert rule.error([]) is None
+    assert rule.error([0.5]) == pytest.approx(0.3)
+
+
+@pytest.mark.parametrize(
+    ("values", "chances"),
+    [((0.4, 0.8), (1, 1)), ((0.2, 0.8), (1, 9)), ((0, 0.25, 0.5, 0.75, 1), (1, 1, 1, 1, 1))],
+)
+def test_ratings_that_are_equal_by_chance_do_not_end_a_vote(
+    values: tuple[float, ...], chances: tuple[int, ...]
+) -> None:
+    """With three equal ratings as the end the error was up to twice the target."""
+    random, squares = Random(1), []
+    truth = sum(v * c for v, c in zip(values, chances, strict=True)) / sum(chances)
+    for _ in range(600):
+        ratings = random.choices(values, chances, k=60)
+        squares.append((np.mean(ratings[: cast(StandardError(), ratings, True)]) - truth) ** 2)
+    assert np.sqrt(np.mean(squares)) < 0.062
 
 
 def share_of(judged: list[Judgement]) -> float:

@@ -11,8 +11,31 @@ from dagengine.reliability.statistics.bias import (
 from dagengine.reliability.statistics.calibration import (
     brier_score,
     calibration_error,
+    debiased_calibration_error,
     log_loss,
     reliability,
+)
+from dagengine.reliability.statistics.comparisons import (
+    Comparison,
+    cases_needed,
+    compare_means,
+    compare_measures,
+    compare_shares,
+    compare_unpaired,
+    holm,
+    visible_difference,
+)
+from dagengine.reliability.statistics.confusion import (
+    Ceiling,
+    Confusion,
+    LabelRates,
+    ac1_interval,
+    balanced_accuracy_interval,
+    confusion_table,
+    kappa_interval,
+    label_ceiling,
+    label_rates,
+    people_agreement,
 )
 from dagengine.reliability.statistics.consistency import (
     entropy,
@@ -23,8 +46,15 @@ from dagengine.reliability.statistics.consistency import (
     total_agreement,
     unanimity,
 )
+from dagengine.reliability.statistics.corrected import (
+    Corrected,
+    corrected_difference,
+    corrected_mean,
+    corrected_rate,
+)
 from dagengine.reliability.statistics.correlations import (
     classification,
+    group_correlation,
     kendall,
     majority,
     pearson,
@@ -35,9 +65,10 @@ from dagengine.reliability.statistics.correlations import (
 from dagengine.reliability.statistics.inter_rater import (
     cohen_kappa,
     fleiss_kappa,
+    gwet_ac1,
     krippendorff_alpha,
 )
-from dagengine.reliability.statistics.intervals import Interval, bootstrap
+from dagengine.reliability.statistics.intervals import Interval, Unknown, bootstrap
 from dagengine.reliability.statistics.labels import (
     accuracy,
     balanced_accuracy,
@@ -47,34 +78,70 @@ from dagengine.reliability.statistics.labels import (
     score_agreement,
 )
 from dagengine.reliability.statistics.spread import (
+    drift,
     icc,
+    icc_interval,
     icc_of_mean,
     repeatability,
     retest_reliability,
     score_spread,
     worst_spread,
 )
-from dagengine.reliability.statistics.votes import leading_share, votes_needed
+from dagengine.reliability.statistics.votes import (
+    SteadyVotes,
+    flips_of_votes,
+    leading_share,
+    steady_votes,
+    votes_needed,
+)
 
 __all__ = [
+    "Ceiling",
+    "Comparison",
+    "Confusion",
+    "Corrected",
     "Interval",
+    "LabelRates",
+    "SteadyVotes",
+    "Unknown",
+    "ac1_interval",
     "accuracy",
     "balanced_accuracy",
+    "balanced_accuracy_interval",
     "bootstrap",
     "brier_score",
     "calibration_error",
+    "cases_needed",
     "classification",
     "cohen_kappa",
+    "compare_means",
+    "compare_measures",
+    "compare_shares",
+    "compare_unpaired",
+    "confusion_table",
+    "corrected_difference",
+    "corrected_mean",
+    "corrected_rate",
+    "debiased_calibration_error",
+    "drift",
     "entropy",
     "first_wins",
     "fleiss_kappa",
     "flip_rate",
+    "flips_of_votes",
+    "group_correlation",
+    "gwet_ac1",
+    "holm",
     "icc",
+    "icc_interval",
     "icc_of_mean",
+    "kappa_interval",
     "kendall",
     "krippendorff_alpha",
     "label_agreement",
+    "label_ceiling",
     "label_kappa",
+    "label_rates",
     "leading_share",
     "length_bias",
     "list_bias",
@@ -86,6 +153,7 @@ __all__ = [
     "missing_effect",
     "missing_rate",
     "pearson",
+    "people_agreement",
     "position_consistency",
     "position_preference",
     "reliability",
@@ -95,8 +163,10 @@ __all__ = [
     "score_agreement",
     "score_spread",
     "spearman",
+    "steady_votes",
     "total_agreement",
     "unanimity",
+    "visible_difference",
     "votes_needed",
     "win_rate",
     "worst_spread",

@@ -8,14 +8,24 @@ computed over the pooled answers and are None without any. Drop what has no prob
 from __future__ import annotations
 
 import math
+import statistics
 import sys
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
 from dagengine.errors import InputError
+from dagengine.reliability.statistics.intervals import Interval, Unknown, jackknife
 from dagengine.reliability.statistics.sums import Sums, Totals, mean, measure, total
 
-__all__ = ["ReliabilityBin", "brier_score", "calibration_error", "log_loss", "reliability"]
+__all__ = [
+    "ReliabilityBin",
+    "brier_score",
+    "calibration_error",
+    "debiased_calibration_error",
+    "log_loss",
+    "reliability",
+]
 
 Stated = Sequence[tuple[float, bool]]
 
@@ -36,7 +46,7 @@ def log_loss(stated: Stated) -> Sums:
     A certainty that failed would be infinite: probabilities are kept 2⁻⁵² away from 0 and 1,
     so that it costs 36 (Good 1952, https://doi.org/10.1111/j.2517-6161.1952.tb00104.x).
     """
-    return mean((_surprise(p, happened) for p, happened in _checked(stated)), share=False)
+    return mean((_surprise(p, happened) for p, happened in _checked(stated)), most=None)
 
 
 @measure
@@ -46,9 +56,91 @@ def calibration_error(stated: Stated, *, bins: int = 10) -> Sums:
     Σ nᵦ/n · |mean probability - share that happened| over `bins` bins of equal width, the upper
     end belonging to the bin and 0 to the first (Naeini et al. 2015,
     https://doi.org/10.1609/aaai.v29i1.9602). Noise within bins makes it too high with few
-    answers per bin: compare at equal numbers and bins only. Its interval has the same fault.
+    answers per bin: compare at equal numbers and bins only. Its interval has the same fault;
+    `debiased_calibration_error` has not.
     """
     return Sums(_binned(stated, bins), _expected_error)
+
+
+def debiased_calibration_error(
+    stated: Stated,
+    *,
+    cases: Sequence[Hashable] | None = None,
+    bins: int = 10,
+    level: float = 0.95,
+) -> Interval | Unknown:
+    """The root of the mean squared calibration error, from 0 (best) to 1, without its bias.
+
+    √ Σ mᵦ/m · (S² - Σ d²)/(mᵦ(mᵦ - 1)) over bins: d is the mean of stated - happened over one
+    case's answers in the bin, S the sum of d over its mᵦ cases. Products of different cases do
+    not count noise as error (Kumar, Liang & Ma 2019, https://arxiv.org/abs/1909.10155); below 0
+    the square is 0. `cases` says what answers belong together; without it each is its own. The
+    interval of the square is the jackknife's over cases, its variance increased by that of a
+    calibrated judge, so that it begins at 0 when nothing is found. Unknown without a bin of two
+    cases, or with fewer than three cases.
+    """
+    names = list(range(len(stated)) if cases is None else cases)
+    if len(names) != len(stated):
+        raise InputError(f"{len(stated)} answers need as many cases, got {len(names)}")
+    residuals = _residuals(stated, names, bins)
+    items = [_of_case(found) for found in residuals.values()]
+    sums = Sums(items, _squared_error)
+    value = sums.value()
+    if value is None or len(items) < 3:
+        return Unknown("undefined" if value is None else "too few items", len(items), 3)
+    found = jackknife(items, lambda _: sums, level=level, own=_own_variance(total(items)))
+    if found is None:
+        return Unknown("too few items", len(items))
+    root, low, high = (math.sqrt(max(square, 0.0)) for square in (value, *found))
+    return Interval(root, min(low, root), max(high, root), level, "jackknife", len(items))
+
+
+def _residuals(
+    stated: Stated, names: Sequence[Hashable], bins: int
+) -> Mapping[Hashable, Mapping[int, list[float]]]:
+    """By case and bin, how much higher the stated probability is than what happened."""
+    found: defaultdict[Hashable, defaultdict[int, list[float]]] = defaultdict(
+        lambda: defaultdict(list)
+    )
+    for name, place, (p, happened) in zip(names, _places(stated, bins), stated, strict=True):
+        found[name][place].append(p - happened)
+    return found
+
+
+def _of_case(residuals: Mapping[int, list[float]]) -> Totals:
+    means = {place: statistics.fmean(found) for place, found in residuals.items()}
+    return {
+        (place, name): number
+        for place, d in means.items()
+        for name, number in (("cases", 1.0), ("sum", d), ("squares", d * d))
+    }
+
+
+def _squared_error(all_: Totals) -> float | None:
+    several = [place for place, _ in _bins_of(all_) if all_[place, "cases"] > 1]
+    if not several:
+        return None
+    shares = [all_[k, "cases"] * _without_noise(all_, k) for k in several]
+    return math.fsum(shares) / math.fsum(all_[k, "cases"] for k in several)
+
+
+def _without_noise(all_: Totals, k: int) -> float:
+    size = all_[k, "cases"]
+    return (all_[k, "sum"] ** 2 - all_[k, "squares"]) / (size * (size - 1))
+
+
+def _own_variance(all_: Totals) -> float:
+    """Of the square where every bin is calibrated: Σ (mᵦ/m)² · 2(Σ d²/mᵦ)²/(mᵦ(mᵦ - 1))."""
+    sizes = {k: size for k, size in _bins_of(all_) if size > 1}
+    m = math.fsum(sizes.values())
+    return math.fsum(
+        (size / m) ** 2 * 2 * (all_[k, "squares"] / size) ** 2 / (size * (size - 1))
+        for k, size in sizes.items()
+    )
+
+
+def _bins_of(all_: Totals) -> list[tuple[int, float]]:
+    return [(key[0], size) for key, size in all_.items() if key[1] == "cases"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,13 +182,17 @@ def _surprise(p: float, happened: bool) -> float:
 
 
 def _binned(stated: Stated, bins: int) -> list[Totals]:
-    if bins < 1:
-        raise InputError(f"bins={bins}: at least one is needed")
-    places = [(max(math.ceil(p * bins) - 1, 0), p, happened) for p, happened in _checked(stated)]
     return [
         {(k, "answers"): 1.0, (k, "stated"): p, (k, "happened"): float(happened)}
-        for k, p, happened in places
+        for k, (p, happened) in zip(_places(stated, bins), stated, strict=True)
     ]
+
+
+def _places(stated: Stated, bins: int) -> list[int]:
+    """The bin of every answer; 0 belongs to the first."""
+    if bins < 1:
+        raise InputError(f"bins={bins}: at least one is needed")
+    return [max(math.ceil(p * bins) - 1, 0) for p, _ in _checked(stated)]
 
 
 def _expected_error(all_: Totals) -> float:

@@ -52,9 +52,12 @@ def flip_rate(table: Table, *, missing: Missing = "drop") -> Sums:
     """The probability that two independent answers to one question differ, from 0 to 1.
 
     1 - Σ nₖ(nₖ - 1) / n(n - 1) per item with at least two answers: unbiased, whatever n
-    (Simpson 1949, https://doi.org/10.1038/163688a0).
+    (Simpson 1949, https://doi.org/10.1038/163688a0). Of K different answers it is expected to
+    be (K - 1)/K at most, which bounds it where no answers differ.
     """
-    return mean(_differing(counted(row, missing)) for row in table)
+    rows = [counted(row, missing) for row in table]
+    kinds = max(len({vote for row in rows for vote in row}), 2)
+    return mean((_differing(row) for row in rows), most=1 - 1 / kinds)
 
 
 @measure
@@ -99,7 +102,7 @@ def entropy(table: Table, *, missing: Missing = "drop") -> Sums:
     than 1/n go unseen. With few answers a single item may lie above log₂ of the number of
     verdicts.
     """
-    return mean((_entropy(counted(row, missing)) for row in table), share=False)
+    return mean((_entropy(counted(row, missing)) for row in table), most=None)
 
 
 @measure
@@ -109,14 +112,14 @@ def plug_in_entropy(table: Table, *, missing: Missing = "drop") -> Sums:
     -Σ p log₂ p with p = nₖ/n (Shannon 1948). It describes these answers; for the judge behind
     them it is too low, by about (verdicts - 1) / 2N ln 2.
     """
-    return mean((_plug_in(counted(row, missing)) for row in table), share=False)
+    return mean((_plug_in(counted(row, missing)) for row in table), most=None)
 
 
 @measure
 def missing_rate(table: Table) -> Sums:
     """The share of answers that are missing, from 0 to 1, over the pooled table."""
     items = [{"answers": float(len(row)), "missing": float(row.count(None))} for row in table]
-    return Sums(items, lambda all_: all_["missing"] / all_["answers"], share=True)
+    return Sums(items, lambda all_: all_["missing"] / all_["answers"], most=1.0)
 
 
 @measure

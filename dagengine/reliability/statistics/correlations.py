@@ -11,11 +11,12 @@ import math
 import statistics
 from bisect import bisect_left, bisect_right, insort
 from collections import Counter
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
 from dagengine.errors import InputError
+from dagengine.reliability.statistics.sums import Sums, mean, measure
 
 H = TypeVar("H", bound=Hashable)
 
@@ -23,6 +24,7 @@ __all__ = [
     "Classification",
     "Estimate",
     "classification",
+    "group_correlation",
     "kendall",
     "majority",
     "pearson",
@@ -73,6 +75,31 @@ def kendall(first: Sequence[float], second: Sequence[float]) -> float | None:
     ordered = untied_first + untied_second - pairs + _tied(both)
     surplus = ordered - 2 * _inversions(value for _, value in both)
     return surplus / math.sqrt(untied_first * untied_second)
+
+
+@measure
+def group_correlation(
+    groups: Sequence[Sequence[tuple[float | None, float | None]]],
+    *,
+    of: Callable[[Sequence[float], Sequence[float]], float | None] = spearman,
+) -> Sums:
+    """The correlation within groups, averaged over them, from -1 to 1.
+
+    A group (a document, a dialogue) holds pairs of score and label of what was judged in it, as
+    SummEval and Topical-Chat publish: it asks whether the judge puts answers to one input in
+    the right order, and not whether it knows easy inputs from hard ones (Fabbri et al. 2021,
+    https://doi.org/10.1162/tacl_a_00373). Groups where a side is constant have none and are
+    left out. `of` is `spearman`, `kendall` or `pearson`.
+    """
+    return mean((_within(group, of) for group in groups), most=None)
+
+
+def _within(
+    group: Sequence[tuple[float | None, float | None]],
+    of: Callable[[Sequence[float], Sequence[float]], float | None],
+) -> float | None:
+    known = [(x, y) for x, y in group if x is not None and y is not None]
+    return of([x for x, _ in known], [y for _, y in known])
 
 
 def _check_pairs(first: Sequence[float], second: Sequence[float]) -> None:

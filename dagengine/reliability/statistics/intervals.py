@@ -22,11 +22,35 @@ from typing import Any, Literal, TypeVar
 from dagengine.errors import InputError, MissingExtraError
 from dagengine.reliability.statistics.sums import Measure, Sums, Totals, total
 
-__all__ = ["Interval", "bootstrap"]
+__all__ = ["Interval", "Unknown", "bootstrap"]
 
 T = TypeVar("T")
 Statistic = Callable[[Sequence[T]], Sums | float | None]
 
+Method = Literal[
+    "BCa",
+    "Beta posterior",
+    "Dirichlet posterior",
+    "Wilson",
+    "jackknife",
+    "t",
+    "Agresti-Min",
+    "PPI++",
+    "post-stratified posterior",
+    "profile likelihood",
+]
+Reason = Literal[
+    "undefined",
+    "too few items",
+    "too few groups",
+    "no variation within items",
+    "no variation",
+    "too few labels",
+    "labels are not random",
+]
+
+# With fewer groups than this no interval of clustered cases was ever checked.
+LEAST_GROUPS = 8
 # Numbers held at once while resampling.
 _CELLS = 4_000_000
 
@@ -35,16 +59,24 @@ _CELLS = 4_000_000
 class Interval:
     """A measure, and limits that hold its true value in the share `level` of all samples.
 
-    `items` is the number of independent items, `method` how the interval was made: "Wilson"
-    for shares, "BCa" for everything else.
+    `items` is the number of independent items, `method` how the interval was made.
     """
 
     value: float
     low: float
     high: float
     level: float
-    method: Literal["BCa", "Wilson"]
+    method: Method
     items: int
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """Why something has no interval: `items` are there, and `needed` would do (None: not known)."""
+
+    reason: Reason
+    items: int
+    needed: int | None = None
 
 
 def bootstrap(
@@ -87,13 +119,89 @@ def bootstrap(
     return _interval(sample, sample.value, level, _draws(sample.size, resamples, seed))
 
 
+def jackknife(
+    items: Sequence[T],
+    statistic: Statistic[T],
+    *,
+    level: float = 0.95,
+    groups: Sequence[Hashable] | None = None,
+    own: float = 0.0,
+) -> tuple[float, float] | None:
+    """The limits of a statistic that is about normal, from leaving out one group at a time.
+
+    Corrected for bias, n·value - (n - 1)·mean of those with one left out (Quenouille 1956,
+    https://doi.org/10.1093/biomet/43.3-4.353), with quantiles of t (Tukey 1958). `own` is
+    variance that is added. None where the statistic is undefined, of all or with one left out.
+    """
+    function = statistic.sums if isinstance(statistic, Measure) else statistic
+    sample = _sample(items, function, range(len(items)) if groups is None else groups)
+    if sample.value is None or sample.size < 2:
+        return None
+    left_out = _values(sample, _all_but_one(sample.size))
+    if len(left_out) < sample.size:
+        return None
+    size, centre = sample.size, statistics.fmean(left_out)
+    variance = (size - 1) / size * math.fsum((one - centre) ** 2 for one in left_out)
+    half = _quantile_of_t(level, size) * math.sqrt(variance + own)
+    middle = size * sample.value - (size - 1) * centre
+    return middle - half, middle + half
+
+
+def mean_of(
+    values: Sequence[float | None],
+    *,
+    level: float = 0.95,
+    groups: Sequence[Hashable] | None = None,
+) -> Interval | Unknown:
+    """The mean of one value per case, with the interval of t over cases or means of `groups`.
+
+    Cases without a value (None) are left out.
+    """
+    names = range(len(values)) if groups is None else groups
+    members: defaultdict[Hashable, list[float]] = defaultdict(list)
+    for name, value in zip(names, values, strict=True):
+        if value is not None:
+            members[name].append(value)
+    means = [statistics.fmean(group) for group in members.values()]
+    if len(means) < 2:
+        return Unknown("too few items", len(means), 2)
+    if groups is not None and len(means) < LEAST_GROUPS:
+        return Unknown("too few groups", len(means), LEAST_GROUPS)
+    error = statistics.stdev(means) / math.sqrt(len(means))
+    if error <= 1e-12 * max(map(abs, means)):
+        return Unknown("no variation", len(means))
+    value = statistics.fmean(means)
+    half = _quantile_of_t(level, len(means)) * error
+    return Interval(value, value - half, value + half, level, "t", len(means))
+
+
+def design_effect(values: Sequence[float], groups: Sequence[Hashable]) -> float | Unknown:
+    """The variance of the mean of grouped values over that of independent ones, at least 1.
+
+    Cases of one group (a document, a dialogue) err together; so many of them say as much as one
+    by itself (Kish 1965, Survey Sampling). Where nothing varies a group counts as one case.
+    Unknown with fewer than 8 groups.
+    """
+    sums: defaultdict[Hashable, float] = defaultdict(float)
+    centre = statistics.fmean(values) if values else 0.0
+    for value, group in zip(values, groups, strict=True):
+        sums[group] += value - centre
+    size, count = len(values), len(sums)
+    if count < LEAST_GROUPS:
+        return Unknown("too few groups", count, LEAST_GROUPS)
+    alone = math.fsum((value - centre) ** 2 for value in values) * size / (size - 1)
+    together = math.fsum(one * one for one in sums.values()) * count / (count - 1)
+    return max(together / alone if alone > 1e-12 else size / count, 1.0)
+
+
 def _interval(sample: _Sample, value: float, level: float, draws: Iterator[Any]) -> Interval | None:
     left_out = _values(sample, _all_but_one(sample.size))
     if len(left_out) < 2:
         return None
     t = _quantile_of_t(level, len(left_out))
-    if sample.share:
-        return Interval(value, *_wilson(value, left_out, t), level, "Wilson", sample.size)
+    if sample.most is not None:
+        limits = _wilson(value, left_out, t, sample.most)
+        return Interval(value, *limits, level, "Wilson", sample.size)
     found = sorted(_values(sample, draws))
     if not found or found[-1] - found[0] <= 1e-12 * max(1.0, abs(value)):
         return None
@@ -110,7 +218,7 @@ class _Sample:
     size: int
     value: float | None
     of: Callable[[Any], Iterable[float | None]]
-    share: bool = False
+    most: float | None = None
 
 
 def _sample(items: Sequence[T], statistic: Statistic[T], groups: Sequence[Hashable]) -> _Sample:
@@ -131,15 +239,20 @@ def _sample(items: Sequence[T], statistic: Statistic[T], groups: Sequence[Hashab
 
 
 def _of_sums(sums: Sums, clusters: Sequence[Totals]) -> _Sample:
-    numpy = _needs("numpy")
+    numpy = needs("numpy")
     keys = list(dict.fromkeys(key for one in clusters for key in one))
     matrix = numpy.array([[one.get(key, 0.0) for key in keys] for one in clusters])
 
     def of(counts: Any) -> Iterator[float | None]:
-        for row in (counts @ matrix).tolist():
+        totals = counts @ matrix
+        if sums.arrays is not None:
+            found = sums.arrays(dict(zip(keys, totals.T, strict=True))).tolist()
+            yield from (None if math.isnan(value) else value for value in found)
+            return
+        for row in totals.tolist():
             yield sums.of(defaultdict(float, zip(keys, row, strict=True)))
 
-    return _Sample(len(clusters), sums.value(), of, sums.share)
+    return _Sample(len(clusters), sums.value(), of, sums.most)
 
 
 def _number(found: Sums | float | None) -> float | None:
@@ -152,7 +265,7 @@ def _values(sample: _Sample, counts: Iterable[Any]) -> list[float]:
 
 def _draws(size: int, resamples: int, seed: int) -> Iterator[Any]:
     """How often each item is drawn in each resample, a bounded number of resamples at a time."""
-    numpy = _needs("numpy")
+    numpy = needs("numpy")
     random = numpy.random.default_rng(seed)
     rows = max(_CELLS // size, 1)
     for start in range(0, resamples, rows):
@@ -163,7 +276,7 @@ def _draws(size: int, resamples: int, seed: int) -> Iterator[Any]:
 
 
 def _all_but_one(size: int) -> Iterator[Any]:
-    numpy = _needs("numpy")
+    numpy = needs("numpy")
     rows = max(_CELLS // size, 1)
     for start in range(0, size, rows):
         many = min(rows, size - start)
@@ -174,14 +287,14 @@ def _all_but_one(size: int) -> Iterator[Any]:
 
 
 def _quantile_of_t(level: float, size: int) -> float:
-    return float(_needs("scipy.special").stdtrit(size - 1, (1 + level) / 2))
+    return float(needs("scipy.special").stdtrit(size - 1, (1 + level) / 2))
 
 
 def _bca(
     found: Sequence[float], value: float, left_out: Sequence[float], t: float
 ) -> tuple[float, float]:
     """`found` is sorted; ties with the value count half as below it."""
-    numpy, normal = _needs("numpy"), NormalDist()
+    numpy, normal = needs("numpy"), NormalDist()
     z = t * math.sqrt(len(left_out) / (len(left_out) - 1))
     middle = 1e-12 * max(1.0, abs(value))
     below = bisect_left(found, value - middle) + bisect_right(found, value + middle)
@@ -200,19 +313,22 @@ def _acceleration(left_out: Sequence[float]) -> float:
     return cubes / (6 * squares**1.5) if squares else 0.0
 
 
-def _wilson(value: float, left_out: Sequence[float], t: float) -> tuple[float, float]:
-    """Wilson's interval of as many items as would have this error if each said 0 or 1."""
+def _wilson(value: float, left_out: Sequence[float], t: float, most: float) -> tuple[float, float]:
+    """Wilson's interval of as many items as would have this error if each said 0 or `most`."""
     size = len(left_out)
     centre = statistics.fmean(left_out)
     variance = (size - 1) / size * math.fsum((one - centre) ** 2 for one in left_out)
-    effective = value * (1 - value) / variance if variance > 1e-15 else float(size)
-    middle = (value + t * t / (2 * effective)) / (1 + t * t / effective)
-    half = math.sqrt(value * (1 - value) / effective + (t / (2 * effective)) ** 2)
+    share = min(value / most, 1.0)
+    own = most * most * share * (1 - share)
+    effective = own / variance if variance > 1e-15 and own > 0 else float(size)
+    middle = (share + t * t / (2 * effective)) / (1 + t * t / effective)
+    half = math.sqrt(share * (1 - share) / effective + (t / (2 * effective)) ** 2)
     half *= t / (1 + t * t / effective)
-    return max(min(middle - half, value), 0.0), min(max(middle + half, value), 1.0)
+    low, high = max(middle - half, 0.0), min(middle + half, 1.0)
+    return min(most * low, value), max(most * high, value)
 
 
-def _needs(module: str) -> Any:
+def needs(module: str) -> Any:
     try:
         return import_module(module)
     except ModuleNotFoundError as error:

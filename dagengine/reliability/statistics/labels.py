@@ -55,7 +55,7 @@ def accuracy(pairs: Labelled, *, missing: Missing = "own category") -> Sums:
         {"items": 1.0, "right": float(pair[0] == pair[1])} if _counts(pair, missing) else {}
         for pair in pairs
     ]
-    return Sums(items, lambda all_: all_["right"] / all_["items"], share=True)
+    return Sums(items, lambda all_: all_["right"] / all_["items"], most=1.0)
 
 
 @measure

@@ -9,8 +9,18 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Hashable, Sequence
+from functools import partial
+from importlib import import_module
 from itertools import combinations
+from typing import Any
 
+from dagengine.reliability.statistics.intervals import (
+    LEAST_GROUPS,
+    Interval,
+    Unknown,
+    jackknife,
+    mean_of,
+)
 from dagengine.reliability.statistics.sums import (
     ScoreTable,
     Sums,
@@ -20,10 +30,13 @@ from dagengine.reliability.statistics.sums import (
     numbers,
     rectangular,
     squared_deviations,
+    total,
 )
 
 __all__ = [
+    "drift",
     "icc",
+    "icc_interval",
     "icc_of_mean",
     "repeatability",
     "retest_reliability",
@@ -39,7 +52,7 @@ def score_spread(table: ScoreTable) -> Sums:
     sqrt(Σ (x - mean)² / (n - 1)) per item with at least two scores. Few repetitions make it
     too low, by about 1/4n of itself; `repeatability` is not.
     """
-    return mean((_deviation(numbers(row)) for row in table), share=False)
+    return mean((_deviation(numbers(row)) for row in table), most=None)
 
 
 def worst_spread(table: ScoreTable) -> float | None:
@@ -91,6 +104,44 @@ def icc_of_mean(table: ScoreTable) -> Sums:
     return Sums(_anova(table), formula)
 
 
+def icc_interval(
+    table: ScoreTable, *, level: float = 0.95, groups: Sequence[Hashable] | None = None
+) -> Interval | Unknown:
+    """ICC(1,1) with its interval, that of log(MSB/MSW) by the jackknife, mapped back.
+
+    It holds for scores that are not normal, too, where that of F does not (after Arvesen 1969,
+    https://doi.org/10.1214/aoms/1177697287). `groups`, one per row, are left out together.
+    Unknown where scores never vary within items, or too seldom to leave out a single item.
+    """
+    value, sums = icc(table), _anova(table)
+    size = len(table) if groups is None else len(set(groups))
+    if groups is not None and size < LEAST_GROUPS:
+        return Unknown("too few groups", size, LEAST_GROUPS)
+    if value is None:
+        return Unknown("undefined", size)
+    found = jackknife(range(len(table)), lambda _: Sums(sums, _log_ratio), level=level,
+                      groups=groups)  # fmt: skip
+    if found is None:
+        return Unknown("no variation within items", size)
+    repeats = _mean_squares(total(sums))[2]
+    ratios = [math.exp(min(end, 700.0)) for end in found]
+    low, high = ((ratio - 1) / (ratio - 1 + repeats) for ratio in ratios)
+    return Interval(value, min(low, value), max(high, value), level, "jackknife", size)
+
+
+def drift(
+    table: ScoreTable, *, level: float = 0.95, groups: Sequence[Hashable] | None = None
+) -> Interval | Unknown:
+    """How much later runs score above earlier ones, in points of the score from first to last.
+
+    The slope of a case's scores (or 0 and 1) on the place of their run, from -1/2 to 1/2, by
+    least squares; the mean over cases with two scores or more. A row holds the runs in the
+    order in which they were asked. The interval is that of t over cases, or over the means of
+    `groups`. Unknown with fewer than two such cases, or where scores never vary.
+    """
+    return mean_of([_slope(row) for row in table], level=level, groups=groups)
+
+
 @measure
 def retest_reliability(table: ScoreTable) -> Sums:
     """The correlation of one repetition with another, from -1 to 1, over the pooled table.
@@ -103,11 +154,26 @@ def retest_reliability(table: ScoreTable) -> Sums:
         numbers(row)
     columns = zip(*table, strict=True)
     starts = [next((x for x in column if x is not None), 0.0) for column in columns]
-    return Sums([_products(row, starts, pairs) for row in table], _mean_correlation)
+    items = [_products(row, starts, pairs) for row in table]
+    return Sums(items, _mean_correlation, arrays=partial(_mean_correlations, pairs))
 
 
 def _deviation(scores: Sequence[float]) -> float | None:
     return statistics.stdev(scores) if len(scores) > 1 else None
+
+
+def _slope(row: Sequence[float | None]) -> float | None:
+    numbers(row)
+    last = max(len(row) - 1, 1)
+    seen = [(place / last - 0.5, score) for place, score in enumerate(row) if score is not None]
+    if len(seen) < 2:
+        return None
+    return statistics.linear_regression(*zip(*seen, strict=True)).slope
+
+
+def _log_ratio(all_: Totals) -> float | None:
+    between, within, _ = _mean_squares(all_)
+    return math.log(between / within) if between > 0 and within > 0 else None
 
 
 def _anova(table: ScoreTable) -> list[Totals]:
@@ -157,6 +223,19 @@ def _mean_correlation(all_: Totals) -> float | None:
     pairs = [key[:2] for key in all_ if isinstance(key, tuple) and key[2] == "n"]
     found = [correlation({name: all_[(*pair, name)] for name in _TERMS}) for pair in pairs]
     return statistics.fmean(known) if (known := [r for r in found if r is not None]) else None
+
+
+def _mean_correlations(pairs: Sequence[tuple[int, int]], all_: Totals) -> Any:
+    """Of many totals at once, each an array: resamples of the pairs of 20 columns take a while."""
+    numpy = import_module("numpy")
+    terms = [[all_[(*pair, name)] for pair in pairs if (*pair, name) in all_] for name in _TERMS]
+    n, x, y, xx, yy, xy = (numpy.array(term) for term in terms)
+    with numpy.errstate(divide="ignore", invalid="ignore"):
+        squares = [b - a * a / n for a, b in ((x, xx), (y, yy))]
+        known = (n > 0) & (squares[0] > 1e-12 * xx) & (squares[1] > 1e-12 * yy)
+        r = (xy - x * y / n) / numpy.sqrt(squares[0] * squares[1])
+        r = numpy.where(known, numpy.clip(r, -1, 1), 0)
+        return r.sum(0) / known.sum(0)
 
 
 _TERMS = ("n", "x", "y", "xx", "yy", "xy")

@@ -1,11 +1,270 @@
-"""How many votes make a verdict steady."""
+"""How many votes make a verdict steady: what the runs show, and what they leave open.
+
+T runs of a case show how often majorities of up to T/2 votes differ, without any model. Beyond
+that the distribution of the noise over cases has to be known, of which T runs tell T moments:
+the answer is an interval of votes, and often has no upper end.
+"""
 
 from __future__ import annotations
 
 import math
+import statistics
 from collections import Counter
 from collections.abc import Hashable, Sequence
-from functools import cache
+from dataclasses import dataclass
+from functools import cache, cached_property
+from typing import Any, Literal
+
+from dagengine.errors import InputError
+from dagengine.reliability.statistics.intervals import (
+    Interval,
+    Unknown,
+    bootstrap,
+    design_effect,
+    needs,
+)
+from dagengine.reliability.statistics.mixture import Mixture
+from dagengine.reliability.statistics.sums import Sums, Table, Vote, mean
+
+__all__ = ["SteadyVotes", "flips_of_votes", "steady_votes"]
+
+MOST = 99
+# Two odd steps: what is still called one number.
+_NARROW = 4
+# Orders in which the runs of a case with three verdicts or more are split.
+_SPLITS = 200
+
+Kind = Literal["number", "range", "more than", "none", "not known"]
+
+
+@dataclass(frozen=True, slots=True)
+class SteadyVotes:
+    """How many votes a question needs until majorities seldom differ.
+
+    Two majorities of `votes` votes on one question are to differ with the probability `target`
+    at most, on average over cases. Numbers of votes are odd.
+
+    - "number": between `least` and `most` votes, at most two odd steps apart.
+    - "range": between `least` and `most` votes.
+    - "more than": fewer than `least` are too few; how many are enough is not known.
+    - "none": no number up to 99 is enough, and `least` is None.
+    - "not known": even one vote may be enough, or none.
+
+    `least` is the lowest number that may be enough, `most` the lowest that surely is; each is
+    right in 95 of 100 benchmarks. `runs` is how often a case was run (the lower median) and
+    `cases` how many were run twice at least. `one` is the flip rate of a single vote, and `floor`
+    that of `seen` votes, the greatest number that the runs show without a model: half of them.
+    `likely` is the best guess of the number, and `runs_to_tell` are the runs that would show it;
+    None where there is no best guess or the runs do show it.
+    """
+
+    target: float
+    kind: Kind
+    least: int | None
+    most: int | None
+    cases: int
+    runs: int
+    one: Interval
+    seen: int
+    floor: Interval
+    likely: int | None = None
+    runs_to_tell: int | None = None
+
+
+def steady_votes(
+    table: Table, target: float = 0.05, *, groups: Sequence[Hashable] | None = None
+) -> SteadyVotes | None:
+    """How many votes make majorities of a table's verdicts steady; None without repeated ones.
+
+    `table` has a row per case and a column per run; None, a run without a verdict, is dropped.
+    Rows of fewer than two verdicts tell nothing. `target` lies between 0 and 1. Rows of common
+    `groups`, one per row, depend on each other: settings of one case, or cases of one document.
+
+    With two verdicts the ends are those of all distributions of noise over cases that explain
+    the runs (see `mixture`). With more, nothing is said beyond half the runs, and ties are an
+    outcome of their own. The flip rate is never contradicted: above the target a single vote
+    is too few, and it is surely enough only where the interval ends below. Raises InputError
+    for a target outside (0, 1) or lists that do not belong together, MissingExtraError without
+    scipy.
+    """
+    if not 0 < target < 1:
+        raise InputError(f"target={target}: the share of flips lies between 0 and 1")
+    curve = _Curve(table, groups)
+    one = curve.interval(1)
+    if one is None:
+        return None
+    least, most = curve.ends(target)
+    if one.value > target:
+        least = max(least, 3)
+    if one.high > target and most is not None:
+        most = max(most, 3)
+    kind = _kind(least, most)
+    likely = curve.likely(target, least, most)
+    runs_to_tell = None if likely is None or 2 * likely <= curve.runs else 2 * likely
+    return SteadyVotes(
+        target, kind, None if kind == "none" else least, most, len(curve.rows), curve.runs,
+        one, curve.seen, curve.interval(curve.seen) or one, likely, runs_to_tell,
+    )  # fmt: skip
+
+
+def flips_of_votes(
+    table: Table, votes: int, *, groups: Sequence[Hashable] | None = None
+) -> Interval | None:
+    """How often two majorities of `votes` verdicts of one case differ, from 0 to 1.
+
+    The mean over cases of the share of pairs of disjoint subsets of their runs whose majorities
+    differ: unbiased, without a model. Rows with fewer than `2 * votes` verdicts are left out.
+    With two verdicts the sum over all subsets is exact, with more it is taken over 200 orders.
+    Wilson's interval of one and three votes, and profile likelihood of more with two verdicts,
+    since then few cases carry the figure. None without two rows that are long enough. Raises
+    InputError for an even number of votes.
+    """
+    if votes < 1 or votes % 2 == 0:
+        raise InputError(f"votes={votes}: an odd number, so that two verdicts have no tie")
+    return _Curve(table, groups).interval(votes)
+
+
+def _kind(least: int, most: int | None) -> Kind:
+    if least > MOST:
+        return "none"
+    if most is None:
+        return "more than" if least > 1 else "not known"
+    return "number" if most - least <= _NARROW else "range"
+
+
+class _Curve:
+    """The flip rate of majorities by their number of votes."""
+
+    def __init__(self, table: Table, groups: Sequence[Hashable] | None) -> None:
+        names = range(len(table)) if groups is None else groups
+        if len(names) != len(table):
+            raise InputError(f"{len(table)} rows need as many groups, got {len(names)}")
+        rows = [tuple(vote for vote in row if vote is not None) for row in table]
+        kept = [(row, name) for row, name in zip(rows, names, strict=True) if len(row) > 1]
+        self.rows, self.groups = [row for row, _ in kept], [name for _, name in kept]
+        self.verdicts = len({vote for row in self.rows for vote in row})
+        self.runs = statistics.median_low(map(len, self.rows)) if self.rows else 0
+        half = min(self.runs // 2, MOST)
+        self.seen = max(half - (half + 1) % 2, 1)
+
+    def interval(self, votes: int) -> Interval | None:
+        rows = zip(self.rows, self.groups, strict=True)
+        kept = [(row, name) for row, name in rows if len(row) >= 2 * votes]
+        long, names = [row for row, _ in kept], [name for _, name in kept]
+        sums = self._sums(long, votes)
+        found = bootstrap(long, lambda _: sums, groups=names)
+        if found is None or votes < 5 or self.verdicts > 2:
+            return found
+        low, high = self.mixture.limits(votes)
+        low, high = min(low, found.value), max(high, found.value)
+        return Interval(found.value, low, high, 0.95, "profile likelihood", found.items)
+
+    def _sums(self, rows: Sequence[Sequence[Vote]], votes: int) -> Sums:
+        """Flips of two verdicts are at most 1/2, of three 2/3, and so on."""
+        verdicts = max(self.verdicts, 2)
+        return mean((_flips(_counts(row), votes) for row in rows), most=1 - 1 / verdicts)
+
+    @cached_property
+    def mixture(self) -> Mixture:
+        flips = [_flips(_counts(row), 1) for row in self.rows]
+        effect = design_effect(flips, self.groups)
+        # Of too few groups each counts as one case.
+        alone = len(set(self.groups)) / len(self.rows)
+        weight = alone if isinstance(effect, Unknown) else 1 / effect
+        return Mixture([(len(row), _counts(row)[1]) for row in self.rows], weight)
+
+    def ends(self, target: float) -> tuple[int, int | None]:
+        """The lowest number of votes that may be enough, and the lowest that surely is."""
+        if self.verdicts > 2:
+            return self._seen_ends(target)
+        fit = self.mixture
+        least = _first(lambda votes: fit.allows(votes, "at most", target))
+        most = _first(lambda votes: not fit.allows(votes, "at least", target))
+        return MOST + 2 if least is None else least, most
+
+    def _seen_ends(self, target: float) -> tuple[int, int | None]:
+        """More than two verdicts may flip more with more votes: the limit must stay below."""
+        found = [(votes, self.interval(votes)) for votes in range(1, self.seen + 1, 2)]
+        known = [(votes, one) for votes, one in found if one is not None]
+        too_few = [votes for votes, one in known if one.low > target]
+        unsure = [votes for votes, one in known if one.high > target]
+        least = max(too_few, default=-1) + 2
+        most = max(unsure, default=-1) + 2
+        return least, most if most <= self.seen else None
+
+    def likely(self, target: float, least: int, most: int | None) -> int | None:
+        """The best guess, within the ends."""
+        if self.verdicts > 2:
+            return None
+        guess = _first(lambda votes: self.mixture.flips(votes) <= target)
+        return None if guess is None else min(max(guess, least), most or MOST)
+
+
+def _first(enough: Any) -> int | None:
+    """The lowest odd number that is enough, where every greater one is, too."""
+    low, high = 0, MOST // 2 + 1
+    while low < high:
+        middle = (low + high) // 2
+        if enough(2 * middle + 1):
+            high = middle
+        else:
+            low = middle + 1
+    return 2 * low + 1 if 2 * low + 1 <= MOST else None
+
+
+# The share of pairs of disjoint subsets of one case's runs whose majorities differ.
+
+
+def _counts(row: Sequence[Vote]) -> tuple[int, ...]:
+    """How often each verdict was given, the commonest first, two at least."""
+    return (*sorted(Counter(row).values(), reverse=True), 0)
+
+
+def _flips(counts: tuple[int, ...], votes: int) -> float:
+    return _exact(*counts[:2], votes) if sum(counts[2:]) == 0 else _by_orders(counts, votes)
+
+
+@cache
+def _exact(often: int, rare: int, votes: int) -> float:
+    """Of two verdicts: twice the probability that the first is for the rare one alone."""
+    ways = range(votes // 2 + 1, min(votes, rare) + 1)
+    lost = (_drawn(often, rare, votes, won) * _most(often - votes + won, rare - won, votes)
+            for won in ways)  # fmt: skip
+    return min(2 * math.fsum(lost), 1.0)
+
+
+def _drawn(often: int, rare: int, votes: int, won: int) -> float:
+    """The probability of `won` rare ones among this many (hypergeometric)."""
+    ways = math.comb(rare, won) * math.comb(often, votes - won)
+    return ways / math.comb(often + rare, votes)
+
+
+def _most(often: int, rare: int, votes: int) -> float:
+    """The probability that the frequent verdict has the majority."""
+    return math.fsum(_drawn(often, rare, votes, won) for won in range(votes // 2 + 1))
+
+
+@cache
+def _by_orders(counts: tuple[int, ...], votes: int) -> float:
+    """The first votes of an order of the runs against its last ones."""
+    numpy = needs("numpy")
+    runs = numpy.repeat(numpy.arange(len(counts)), counts)
+    orders = numpy.random.default_rng(0).permuted(numpy.tile(runs, (_SPLITS, 1)), axis=1)
+    first, last = (
+        _majorities(part, len(counts)) for part in (orders[:, :votes], orders[:, -votes:])
+    )
+    return float((first != last).mean())
+
+
+def _majorities(orders: Any, verdicts: int) -> Any:
+    """The commonest verdict of every row; a tie is one more."""
+    numpy = needs("numpy")
+    counts = (orders[:, :, None] == numpy.arange(verdicts)).sum(1)
+    tied = (counts == counts.max(1, keepdims=True)).sum(1) > 1
+    return numpy.where(tied, verdicts, counts.argmax(1))
+
+
+# The plug-in of the present card.
 
 
 def leading_share(votes: Sequence[Hashable]) -> float | None:

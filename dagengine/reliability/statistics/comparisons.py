@@ -1,0 +1,265 @@
+"""Two judges, or one before and after a change: differences on the same cases.
+
+Cases differ from each other far more than two judges do on one case, so that two intervals which
+overlap say nothing about the difference. All differences are the second less the first. Values
+are per case: right or wrong, a flip rate, a mean score; a case where either is missing (None) is
+left out.
+
+`numpy` and `scipy` compute it (`pip install dagengine[benchmark]`) and are loaded when used.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from statistics import NormalDist
+from typing import Literal
+
+from dagengine.errors import InputError
+from dagengine.reliability.statistics.intervals import (
+    Interval,
+    Unknown,
+    jackknife,
+    mean_of,
+    needs,
+)
+from dagengine.reliability.statistics.sums import Sums, difference, numbers
+
+__all__ = [
+    "Comparison",
+    "cases_needed",
+    "compare_means",
+    "compare_measures",
+    "compare_shares",
+    "compare_unpaired",
+    "holm",
+    "visible_difference",
+]
+
+# Fewer cases than this are too few for the tails of t: all changes of sign are counted.
+_FEW = 20
+
+Test = Literal["McNemar mid-p", "paired t", "sign permutation", "jackknife t", "Welch t"]
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """The second less the first.
+
+    `p` is two-sided, and not corrected for other comparisons (`holm`). `differing` of `cases`
+    differ at all: with fewer than five, all in one direction, no test finds anything.
+    `visible` is the smallest difference that these cases would have shown in 80 of 100 such
+    benchmarks; None where it is not known.
+    """
+
+    value: float
+    interval: Interval | Unknown
+    p: float
+    test: Test
+    cases: int
+    differing: int
+    visible: float | None = None
+
+
+Pairs = Sequence[tuple[float | None, float | None]]
+
+
+def compare_shares(
+    pairs: Sequence[tuple[bool | None, bool | None]],
+    *,
+    groups: Sequence[Hashable] | None = None,
+    level: float = 0.95,
+) -> Comparison | Unknown:
+    """Two shares of the same cases, as accuracy or the pass rate: one pair per case.
+
+    McNemar's mid-p (Fagerland, Lydersen & Laake 2013, https://doi.org/10.1186/1471-2288-13-91)
+    with the interval of Agresti & Min (2005, https://doi.org/10.1002/sim.1781). Cases of common
+    `groups` are compared by the means of the groups, as scores are. Unknown without any pair.
+    """
+    if groups is not None:
+        return compare_means(pairs, groups=groups, level=level)
+    known = [(one, other) for one, other in pairs if one is not None and other is not None]
+    if not known:
+        return Unknown("too few items", 0, 1)
+    lost = sum(bool(one) and not other for one, other in known)
+    won = sum(bool(other) and not one for one, other in known)
+    size = len(known)
+    value = (won - lost) / size
+    middle, half = _agresti_min(won, lost, size, level)
+    low, high = max(min(middle - half, value), -1.0), min(max(middle + half, value), 1.0)
+    interval = Interval(value, low, high, level, "Agresti-Min", size)
+    visible = visible_difference(size, (won + lost + 1) / (size + 2))
+    p = _mid_p(won, lost)
+    return Comparison(value, interval, p, "McNemar mid-p", size, won + lost, visible)
+
+
+def compare_means(
+    pairs: Pairs, *, groups: Sequence[Hashable] | None = None, level: float = 0.95
+) -> Comparison | Unknown:
+    """Two means of the same cases, as of scores or flip rates: one pair per case.
+
+    The paired t test, over cases or means of `groups`, with its interval; below 20 cases the p of
+    all changes of sign (Fisher 1935) in place of that of t. Unknown with fewer than two pairs, or
+    fewer than eight groups.
+    """
+    changes = _changes(pairs)
+    found = mean_of(changes, level=level, groups=groups)
+    if isinstance(found, Unknown) and found.reason != "no variation":
+        return found
+    each = _by_group(changes, groups)
+    value, differing = statistics.fmean(each), sum(change != 0 for change in each)
+    if len(each) < _FEW or isinstance(found, Unknown):
+        test: Test = "sign permutation"
+        p = _sign_p(each)
+    else:
+        test, p = "paired t", float(needs("scipy.stats").ttest_1samp(each, 0).pvalue)
+    visible = None
+    if isinstance(found, Interval):
+        visible = visible_difference(len(each), statistics.variance(each))
+    return Comparison(value, found, p, test, len(each), differing, visible)
+
+
+def compare_measures(
+    first: Sums, second: Sums, *, groups: Sequence[Hashable] | None = None, level: float = 0.95
+) -> Comparison | Unknown:
+    """Two measures that are no means, as kappa or ICC, over the same items.
+
+    `first` and `second` are the sums of one measure over both judges' items (`icc.sums(table)`),
+    row by row of the same cases. The jackknife of the difference, with t. Unknown where either is
+    undefined for all cases, or with one of them left out.
+    """
+    both = difference(second, first)
+    value, size = both.value(), len(both.items) if groups is None else len(set(groups))
+    if value is None:
+        return Unknown("undefined", size)
+    limits = jackknife(range(len(both.items)), lambda _: both, level=level, groups=groups)
+    if limits is None:
+        return Unknown("too few items", size)
+    low, high = limits
+    interval: Interval | Unknown = Interval(
+        value, min(low, value), max(high, value), level, "jackknife", size
+    )
+    stats = needs("scipy.stats")
+    error = (high - low) / 2 / stats.t.ppf((1 + level) / 2, size - 1)
+    if error <= 1e-12:
+        return Comparison(value, Unknown("no variation", size), 1.0, "jackknife t", size, 0)
+    p = float(2 * stats.t.sf(abs(low + high) / 2 / error, size - 1))
+    return Comparison(value, interval, p, "jackknife t", size, size)
+
+
+def compare_unpaired(
+    first: Sequence[float | None], second: Sequence[float | None], *, level: float = 0.95
+) -> Comparison | Unknown:
+    """Two means of different cases, which show far less: Welch's t test and interval (1947).
+
+    Unknown with fewer than two values on a side, or when neither side varies.
+    """
+    one, other = numbers(first), numbers(second)
+    size = min(len(one), len(other))
+    if size < 2:
+        return Unknown("too few items", size, 2)
+    if len({*one}) < 2 and len({*other}) < 2:
+        return Unknown("no variation", size)
+    value = statistics.fmean(other) - statistics.fmean(one)
+    parts = [(statistics.variance(side) / len(side), len(side) - 1) for side in (one, other)]
+    square = math.fsum(part for part, _ in parts)
+    freedom = square**2 / math.fsum(part**2 / free for part, free in parts)
+    t, error = needs("scipy.stats").t, math.sqrt(square)
+    half = float(t.ppf((1 + level) / 2, freedom)) * error
+    p = float(2 * t.sf(abs(value) / error, freedom))
+    interval = Interval(value, value - half, value + half, level, "t", size)
+    both = len(one) + len(other)
+    return Comparison(value, interval, p, "Welch t", both, both)
+
+
+def holm(ps: Sequence[float]) -> list[float]:
+    """The p values of several comparisons, corrected so that their number does not find things.
+
+    Any that is at most 0.05 is false in at most 5 of 100 families of comparisons (Holm 1979,
+    https://www.jstor.org/stable/4615733). In the order given.
+    """
+    if bad := [p for p in ps if not 0 <= p <= 1]:
+        raise InputError(f"a p value lies between 0 and 1, got {bad[0]}")
+    corrected, worst = [0.0] * len(ps), 0.0
+    for rank, place in enumerate(sorted(range(len(ps)), key=lambda k: ps[k])):
+        worst = max(worst, min((len(ps) - rank) * ps[place], 1.0))
+        corrected[place] = worst
+    return corrected
+
+
+# What could be seen.
+
+
+def visible_difference(
+    cases: int, square: float, *, power: float = 0.8, level: float = 0.95
+) -> float:
+    """The smallest difference that this many cases show with the probability `power`.
+
+    `square` is the mean squared difference of a case: the share of cases that differ, or the
+    variance of the differences of scores. Two means of T runs on one case, of a judge with the
+    flip rate F, differ by chance with a variance of F/T. √(z²·square/(cases + z²)), z² = 7.85 for
+    80 % at 95 % (Connor 1987, https://doi.org/10.2307/2531961).
+    """
+    z = _needed(power, level)
+    return math.sqrt(z * square / (cases + z)) if cases else math.inf
+
+
+def cases_needed(
+    difference: float, square: float, *, power: float = 0.8, level: float = 0.95
+) -> int:
+    """How many cases show a difference of this size; see `visible_difference`."""
+    if difference <= 0:
+        raise InputError(f"difference={difference}: it must be above 0")
+    left = max(square - difference * difference, 0.0)
+    return max(math.ceil(_needed(power, level) * left / difference**2), 2)
+
+
+def _needed(power: float, level: float) -> float:
+    normal = NormalDist()
+    return (normal.inv_cdf((1 + level) / 2) + normal.inv_cdf(power)) ** 2
+
+
+# Paired values.
+
+
+def _changes(pairs: Pairs) -> list[float | None]:
+    for pair in pairs:
+        numbers(pair)
+    return [None if one is None or other is None else other - one for one, other in pairs]
+
+
+def _by_group(changes: Sequence[float | None], groups: Sequence[Hashable] | None) -> list[float]:
+    names = range(len(changes)) if groups is None else groups
+    members: dict[Hashable, list[float]] = {}
+    for name, change in zip(names, changes, strict=True):
+        if change is not None:
+            members.setdefault(name, []).append(change)
+    return [statistics.fmean(group) for group in members.values()]
+
+
+def _mid_p(won: int, lost: int) -> float:
+    binom, few, size = needs("scipy.stats").binom, min(won, lost), won + lost
+    return min(float(2 * binom.cdf(few, size, 0.5) - binom.pmf(few, size, 0.5)), 1.0)
+
+
+def _agresti_min(won: int, lost: int, size: int, level: float) -> tuple[float, float]:
+    """Half a case is added to both kinds of difference, and two to all."""
+    won_, lost_, size_ = won + 0.5, lost + 0.5, size + 2
+    error = math.sqrt(won_ + lost_ - (won_ - lost_) ** 2 / size_) / size_
+    return (won_ - lost_) / size_, NormalDist().inv_cdf((1 + level) / 2) * error
+
+
+def _sign_p(changes: Sequence[float]) -> float:
+    """The share of all changes of sign with a mean as far from 0; cases without change keep it."""
+    moved = [change for change in changes if change]
+    if not moved:
+        return 1.0
+    if len(moved) >= _FEW:  # nothing varies: all signs are equal
+        return float(2.0 ** (1 - len(moved)))
+    numpy, sums = needs("numpy"), needs("numpy").zeros(1)
+    for change in moved:
+        sums = numpy.concatenate((sums + change, sums - change))
+    seen = abs(math.fsum(moved)) * (1 - 1e-9)
+    return float((abs(sums) >= seen).mean())

@@ -1,0 +1,323 @@
+"""Which label is taken for which, and intervals of what tables of labels and verdicts say.
+
+All take pairs of people's label and the judge's verdict, one per case or per run, and treat
+missing ones as `labels` does. `groups` names what does not depend on each other, one per pair:
+the case where pairs are runs, or the document where cases share one.
+
+Balanced accuracy, kappa and AC1 are no means of items, and few cases of a rare label make their
+bootstrap far too short. Their intervals are those of posteriors: plausible tables are drawn
+given the one that was seen, and widened so that they hold the measure itself. The lower end for a
+perfect judge, `kappa_interval([(label, label) for label in labels])`, says what these labels could
+show at best.
+
+`numpy` and `scipy` compute it (`pip install dagengine[benchmark]`) and are loaded when used.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from dagengine.errors import InputError
+from dagengine.reliability.statistics.consistency import flip_rate
+from dagengine.reliability.statistics.intervals import (
+    Interval,
+    Method,
+    Unknown,
+    bootstrap,
+    design_effect,
+    needs,
+)
+from dagengine.reliability.statistics.labels import Labelled
+from dagengine.reliability.statistics.sums import Missing, Sums, Table, Vote, counted, mean, measure
+
+__all__ = [
+    "Ceiling",
+    "Confusion",
+    "LabelRates",
+    "ac1_interval",
+    "balanced_accuracy_interval",
+    "confusion_table",
+    "kappa_interval",
+    "label_ceiling",
+    "label_rates",
+    "people_agreement",
+]
+
+_DRAWS = 4000
+Groups = Sequence[Hashable]
+
+
+@dataclass(frozen=True, slots=True)
+class Confusion:
+    """`counts[i][j]`: how often people said `kinds[i]` and the judge `kinds[j]` (None: nothing)."""
+
+    kinds: tuple[Vote | None, ...]
+    counts: tuple[tuple[int, ...], ...]
+
+    @property
+    def items(self) -> int:
+        """All pairs."""
+        return sum(map(sum, self.counts))
+
+
+def confusion_table(
+    pairs: Labelled, *, kinds: Sequence[Vote] = (), missing: Missing = "own category"
+) -> Confusion:
+    """The table of labels and verdicts; `kinds` are those that are possible, in their order.
+
+    What occurs beside `kinds` follows as it occurs, and a missing verdict comes last. A pair
+    without a label is left out.
+    """
+    used = _used(pairs, missing)
+    seen = dict.fromkeys([*kinds, *(vote for pair in used for vote in pair)])
+    order = [kind for kind in seen if kind is not None] + ([None] if None in seen else [])
+    found = Counter(used)
+    return Confusion(
+        tuple(order), tuple(tuple(found[row, column] for column in order) for row in order)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class LabelRates:
+    """One label: the share of its cases that was met, and of the others that was not given it."""
+
+    label: Vote
+    sensitivity: Interval | Unknown
+    specificity: Interval | Unknown
+
+
+def label_rates(
+    pairs: Labelled, *, missing: Missing = "own category", groups: Groups | None = None
+) -> list[LabelRates]:
+    """Sensitivity and specificity of every label that occurs, from 0 to 1, by Wilson's interval."""
+    used, names = _with_groups(pairs, missing, groups)
+    labels = dict.fromkeys(label for label, _ in used)
+    named = list(zip(used, names, strict=True))
+    return [
+        LabelRates(
+            label,
+            _share([(verdict == label, g) for (x, verdict), g in named if x == label]),
+            _share([(verdict != label, g) for (x, verdict), g in named if x != label]),
+        )
+        for label in labels
+        if label is not None
+    ]
+
+
+def _share(hits: Sequence[tuple[bool, Hashable]]) -> Interval | Unknown:
+    groups = [group for _, group in hits]
+    found = bootstrap([float(hit) for hit, _ in hits], mean, groups=groups)
+    return found or Unknown("too few items", len(set(groups)), 2)
+
+
+def balanced_accuracy_interval(
+    pairs: Labelled,
+    *,
+    kinds: Sequence[Vote] = (),
+    missing: Missing = "own category",
+    groups: Groups | None = None,
+    level: float = 0.95,
+    seed: int = 0,
+) -> Interval | Unknown:
+    """Balanced accuracy, from 0 to 1, with the interval of independent Beta posteriors.
+
+    The mean over labels of Beta(met + 1/2, missed + 1/2) (Brodersen et al. 2010,
+    https://doi.org/10.1109/ICPR.2010.764, with Jeffreys' prior). Unknown where a label of
+    `kinds` has no case, or fewer than two labels occur.
+    """
+    table = confusion_table(pairs, kinds=kinds, missing=missing)
+    rows = dict(zip(table.kinds, table.counts, strict=True))
+    if not all(sum(rows[kind]) for kind in kinds):
+        return Unknown("undefined", table.items)
+    effect = _effect(pairs, missing, groups)
+    return _posterior(table, _balanced, _balanced_draws, "Beta posterior", effect, level, seed)
+
+
+def kappa_interval(
+    pairs: Labelled,
+    *,
+    kinds: Sequence[Vote] = (),
+    missing: Missing = "own category",
+    groups: Groups | None = None,
+    level: float = 0.95,
+    seed: int = 0,
+) -> Interval | Unknown:
+    """Cohen's kappa with the labels, from -1 to 1; of two raters, or runs, as well.
+
+    The interval is that of a Dirichlet posterior of the whole table whose prior weighs as much
+    as two cases; with half a case per cell it would be far off for five kinds.
+    """
+    table = confusion_table(pairs, kinds=kinds, missing=missing)
+    effect = _effect(pairs, missing, groups)
+    return _posterior(table, _kappa, _drawn(_kappa), "Dirichlet posterior", effect, level, seed)
+
+
+def ac1_interval(
+    pairs: Labelled,
+    *,
+    kinds: Sequence[Vote] = (),
+    missing: Missing = "own category",
+    groups: Groups | None = None,
+    level: float = 0.95,
+    seed: int = 0,
+) -> Interval | Unknown:
+    """Gwet's AC1 with the labels, from -1 to 1, with the interval of `kappa_interval`.
+
+    Chance is Σ π(1 - π)/(K - 1), π the mean share of a kind among labels and verdicts, so that
+    a rare kind does not make it collapse as it does kappa (Gwet 2008,
+    https://doi.org/10.1348/000711006X126600). `kinds` are the K possible ones; without them
+    K are those that occur.
+    """
+    table = confusion_table(pairs, kinds=kinds, missing=missing)
+    effect = _effect(pairs, missing, groups)
+    return _posterior(table, _ac1, _drawn(_ac1), "Dirichlet posterior", effect, level, seed)
+
+
+def _used(pairs: Labelled, missing: Missing) -> list[tuple[Vote | None, Vote | None]]:
+    return [pair for pair in pairs if pair[0] is not None and counted(pair[1:], missing)]
+
+
+def _with_groups(
+    pairs: Labelled, missing: Missing, groups: Groups | None
+) -> tuple[list[tuple[Vote | None, Vote | None]], list[Hashable]]:
+    names = list(range(len(pairs)) if groups is None else groups)
+    if len(names) != len(pairs):
+        raise InputError(f"{len(pairs)} pairs need as many groups, got {len(names)}")
+    kept = [(pair, name) for pair, name in zip(pairs, names, strict=True) if _used([pair], missing)]
+    return [pair for pair, _ in kept], [name for _, name in kept]
+
+
+def _effect(pairs: Labelled, missing: Missing, groups: Groups | None) -> float | Unknown:
+    """How many dependent cases say as much as one that is independent."""
+    if groups is None:
+        return 1.0
+    used, names = _with_groups(pairs, missing, groups)
+    return design_effect([float(label == verdict) for label, verdict in used], names)
+
+
+# Posteriors. Tables have labels in rows; before them there may be one more axis, the draws.
+
+Draw = Callable[[Any, Any], Any]
+
+
+def _posterior(
+    seen: Confusion, of: Callable[[Any], Any], draw: Draw, method: Method,
+    effect: float | Unknown, level: float, seed: int,
+) -> Interval | Unknown:  # fmt: skip
+    if not 0 < level < 1:
+        raise InputError(f"level={level} must lie between 0 and 1")
+    numpy = needs("numpy")
+    table = numpy.array(seen.counts, dtype=float).reshape(2 * (len(seen.kinds),))
+    value = float(of(table)) if table.sum() else math.nan
+    if math.isnan(value):
+        return Unknown("undefined", seen.items)
+    if isinstance(effect, Unknown):
+        return effect
+    draws = draw(numpy.random.default_rng(seed), table / effect)
+    low, high = numpy.nanquantile(draws, [(1 - level) / 2, (1 + level) / 2]).tolist()
+    return Interval(value, min(low, value), max(high, value), level, method, seen.items)
+
+
+def _balanced(table: Any) -> float:
+    """Undefined with one label only: nothing is balanced."""
+    labelled = table.sum(1)
+    found = table.diagonal()[labelled > 0] / labelled[labelled > 0]
+    return float(found.mean()) if len(found) > 1 else math.nan
+
+
+def _balanced_draws(random: Any, table: Any) -> Any:
+    labelled, met = table.sum(1), table.diagonal()
+    there = labelled > 0
+    missed = (labelled - met)[there]
+    return random.beta(met[there] + 0.5, missed + 0.5, (_DRAWS, len(missed))).mean(1)
+
+
+def _drawn(of: Callable[[Any], Any]) -> Draw:
+    """A measure of tables drawn by Dirichlet, the prior weighing as much as two cases."""
+
+    def draw(random: Any, table: Any) -> Any:
+        cells = table.ravel() + 2 / table.size
+        return of(random.dirichlet(cells, _DRAWS).reshape(_DRAWS, *table.shape))
+
+    return draw
+
+
+def _kappa(tables: Any) -> Any:
+    shares = tables / tables.sum((-2, -1), keepdims=True)
+    return _beyond_chance(shares, (shares.sum(-1) * shares.sum(-2)).sum(-1))
+
+
+def _ac1(tables: Any) -> Any:
+    shares = tables / tables.sum((-2, -1), keepdims=True)
+    kinds = (shares.sum(-1) + shares.sum(-2)) / 2
+    others = max(tables.shape[-1] - 1, 1)
+    chance = (kinds * (1 - kinds)).sum(-1) / others
+    return _beyond_chance(shares, chance if tables.shape[-1] > 1 else chance + 1)
+
+
+def _beyond_chance(shares: Any, chance: Any) -> Any:
+    """Not a number where chance alone would always agree."""
+    numpy = needs("numpy")
+    agree = numpy.trace(shares, axis1=-2, axis2=-1)
+    left = numpy.where(chance < 1 - 1e-12, 1 - chance, math.nan)
+    return (agree - chance) / left
+
+
+# People among themselves.
+
+
+@measure
+def people_agreement(labels: Table) -> Sums:
+    """The share of people's labels that the other people's majority on the case equals.
+
+    One row per case, one column per person. Of several leading labels each counts in part.
+    Cases with fewer than two labels are left out; from 0 to 1.
+    """
+    return mean(_with_others([vote for vote in row if vote is not None]) for row in labels)
+
+
+def _with_others(votes: Sequence[Vote]) -> float | None:
+    if len(votes) < 2:
+        return None
+    found = []
+    for place, vote in enumerate(votes):
+        counts = Counter([*votes[:place], *votes[place + 1 :]])
+        best = [kind for kind, count in counts.items() if count == max(counts.values())]
+        found.append((vote in best) / len(best))
+    return math.fsum(found) / len(found)
+
+
+@dataclass(frozen=True, slots=True)
+class Ceiling:
+    """The accuracy that no judge exceeds against a single person's label, within these limits."""
+
+    low: Interval
+    high: Interval
+
+
+def label_ceiling(labels: Table, *, groups: Groups | None = None) -> Ceiling | Unknown:
+    """How accurate a judge can be at most, since people differ; from 0 to 1.
+
+    One row per case, one column per person. Who knew what most people say would meet the
+    label of one more person with the probability of the commonest one, p. What the others say
+    meets it no more often (`people_agreement`), and p ≤ (1 + √(2A - 1))/2 where two people of
+    two labels agree with the probability A, p ≤ √A where there are more; both bounds hold for
+    the mean over cases by concavity. Unknown without two cases that several people labelled.
+    """
+    low = bootstrap(labels, people_agreement, groups=groups)
+    differ = bootstrap(labels, flip_rate, groups=groups)
+    if low is None or differ is None:
+        return Unknown("too few items", sum(len(row) - row.count(None) > 1 for row in labels), 2)
+    two = len({vote for row in labels for vote in row if vote is not None}) < 3
+
+    def bound(differing: float) -> float:
+        agree = 1 - differing
+        return (1 + math.sqrt(max(2 * agree - 1, 0.0))) / 2 if two else math.sqrt(agree)
+
+    value, least, most = (bound(x) for x in (differ.value, differ.high, differ.low))
+    high = Interval(value, least, most, differ.level, differ.method, differ.items)
+    return Ceiling(low, high)

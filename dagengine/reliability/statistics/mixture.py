@@ -1,0 +1,139 @@
+"""How the noise of a judge is spread over cases, and what the runs leave open about it.
+
+A case has odds: the probability of its rarer verdict, from 0 to 1/2. The distribution of the odds
+over cases is fitted without assuming its shape (Kiefer & Wolfowitz 1956,
+https://doi.org/10.1214/aoms/1177728066): weights on a grid of odds. Few runs tell its first
+moments only, so what depends on others has an interval that more cases do not shorten. Such
+intervals hold all values that some distribution has which explains the runs nearly as well as
+the best one (profile likelihood; after Ignatiadis & Wager 2022,
+https://doi.org/10.1080/01621459.2021.2008403).
+
+`numpy` and `scipy` compute it (`pip install dagengine[benchmark]`) and are loaded when used.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal
+
+from dagengine.reliability.statistics.intervals import needs
+
+__all__ = ["Mixture"]
+
+_POINTS = 26
+# How exactly limits are found.
+_STEP = 5e-4
+
+Side = Literal["at least", "at most"]
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """The odds of cases, from how often each case gave its rarer verdict.
+
+    `cases` are (runs, runs with the rarer verdict), one per case, at least two. `weight` is
+    what a case counts for, below 1 where cases depend on each other.
+    """
+
+    cases: Sequence[tuple[int, int]]
+    weight: float = 1.0
+
+    def flips(self, votes: int) -> float:
+        """The probability, by the best fit, that two majorities of `votes` votes differ."""
+        return float(self._fitted[0] @ self._differing(votes))
+
+    def allows(self, votes: int, side: Side, rate: float) -> bool:
+        """Whether this flip rate, or one beyond it, explains the runs nearly as well."""
+        sign = 1.0 if side == "at least" else -1.0
+        if sign * (self.flips(votes) - rate) >= 0:
+            return True
+        goal = sign * (self._differing(votes) - rate)
+        return self._fit(goal)[1] >= self._fitted[1] - self._cut
+
+    @cached_property
+    def _cut(self) -> float:
+        """Half the squared 95 % quantile of t, for the likelihood of dependent cases."""
+        size = max(len(self.cases) * self.weight, 2)
+        t = needs("scipy.special").stdtrit(size - 1, 0.975)
+        return float(t * t / 2 / self.weight)
+
+    def limits(self, votes: int) -> tuple[float, float]:
+        """The lowest and the highest flip rate of majorities of `votes` that the runs allow."""
+        own = self.flips(votes)
+        return self._limit(votes, "at most", own, 0.0), self._limit(votes, "at least", own, 0.5)
+
+    def _limit(self, votes: int, side: Side, inside: float, outside: float) -> float:
+        if abs(outside - inside) > _STEP and self.allows(votes, side, outside):
+            return outside
+        while abs(outside - inside) > _STEP:
+            middle = (inside + outside) / 2
+            if self.allows(votes, side, middle):
+                inside = middle
+            else:
+                outside = middle
+        return outside
+
+    @cached_property
+    def _odds(self) -> Any:
+        """Denser near 0, where judges are."""
+        return needs("numpy").linspace(0, 1, _POINTS) ** 1.5 / 2
+
+    def _differing(self, votes: int) -> Any:
+        wrong = needs("scipy.special").bdtrc(votes // 2, votes, self._odds)
+        return 2 * wrong * (1 - wrong)
+
+    @cached_property
+    def _seen(self) -> tuple[Any, Any]:
+        """The probability of every distinct case at each of the odds, and the cases' shares."""
+        numpy, binom = needs("numpy"), needs("scipy.stats").binom
+        found = Counter((runs, min(rare, runs - rare)) for runs, rare in self.cases)
+        rows = []
+        for runs, rare in found:
+            either = binom.pmf(rare, runs, self._odds)
+            if 2 * rare < runs:
+                either = either + binom.pmf(runs - rare, runs, self._odds)
+            rows.append(either)
+        return numpy.array(rows), numpy.array(list(found.values())) / len(self.cases)
+
+    @cached_property
+    def _fitted(self) -> tuple[Any, float]:
+        return self._fit(None)
+
+    def _fit(self, goal: Any | None) -> tuple[Any, float]:
+        """The best weights with a nonnegative mean of `goal`, and their log likelihood."""
+        numpy, optimize = needs("numpy"), needs("scipy.optimize")
+        if goal is not None:
+            goal = goal / abs(goal).max()
+        chances, shares = self._seen
+
+        def cost(weights: Any) -> tuple[float, Any]:
+            mixed = numpy.maximum(chances @ weights, 1e-12)
+            return -float(shares @ numpy.log(mixed)), -((shares / mixed) @ chances)
+
+        limits = [{"type": "eq", "fun": lambda g: g.sum() - 1, "jac": numpy.ones_like}]
+        start = numpy.full(_POINTS, 1 / _POINTS)
+        if goal is not None:
+            limits.append({"type": "ineq", "fun": lambda g: goal @ g, "jac": lambda _: goal})
+            start = self._moved(goal)
+        found = optimize.minimize(
+            cost, start, jac=True, bounds=[(0, 1)] * _POINTS, constraints=limits,
+            method="SLSQP", options={"maxiter": 100, "ftol": 1e-9},
+        )  # fmt: skip
+        weights = numpy.clip(found.x, 0, None)
+        weights = weights / weights.sum()
+        return weights, -cost(weights)[0] * len(self.cases)
+
+    def _moved(self, goal: Any) -> Any:
+        """The best fit, moved towards the best point until the goal is met."""
+        numpy = needs("numpy")
+        start = 0.9 * self._fitted[0] + 0.1 / _POINTS
+        best = goal.argmax()
+        missing = -(goal @ start)
+        if missing > 0 and goal[best] > 0:
+            share = min(missing / (goal[best] + missing), 1.0)
+            start = (1 - share) * start
+            start[best] += share
+        return numpy.asarray(start)

@@ -1,0 +1,153 @@
+"""Labels against verdicts: tables, and intervals that stay honest where labels are rare."""
+
+from __future__ import annotations
+
+import warnings
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.metrics import balanced_accuracy_score, cohen_kappa_score, confusion_matrix
+
+from dagengine.errors import InputError
+from dagengine.reliability.statistics import gwet_ac1, label_kappa
+from dagengine.reliability.statistics.confusion import (
+    Ceiling,
+    ac1_interval,
+    balanced_accuracy_interval,
+    confusion_table,
+    kappa_interval,
+    label_ceiling,
+    label_rates,
+    people_agreement,
+)
+from dagengine.reliability.statistics.intervals import Interval, Unknown, design_effect
+
+Pairs = list[tuple[Any, Any]]
+INTERVALS = (kappa_interval, ac1_interval, balanced_accuracy_interval)
+
+
+def judged(size: int, kinds: str, right: float, seed: int = 1) -> Pairs:
+    random = Random(seed)
+    labels = [random.choice(kinds) for _ in range(size)]
+    return [(x, x if random.random() < right else random.choice(kinds)) for x in labels]
+
+
+def known(found: Interval | Unknown) -> Interval:
+    assert isinstance(found, Interval), found
+    assert -1 <= found.low <= found.value <= found.high <= 1
+    return found
+
+
+def test_the_table_is_that_of_scikit_learn() -> None:
+    pairs = judged(60, "abc", 0.7)
+    table = confusion_table(pairs, kinds="abc")
+    labels, verdicts = zip(*pairs, strict=True)
+    assert table.counts == tuple(map(tuple, confusion_matrix(labels, verdicts).tolist()))
+    assert (table.kinds, table.items) == (("a", "b", "c"), 60)
+
+
+def test_a_missing_verdict_is_the_last_column_or_left_out() -> None:
+    pairs: Pairs = [("a", None), ("a", "b"), (None, "a"), ("b", "b")]
+    assert confusion_table(pairs).kinds == ("a", "b", None)
+    assert confusion_table(pairs).counts == ((0, 1, 1), (0, 1, 0), (0, 0, 0))
+    assert confusion_table(pairs, missing="drop").items == 2
+
+
+def test_values_are_those_of_independent_implementations() -> None:
+    pairs = judged(80, "aaab", 0.8)
+    labels, verdicts = zip(*pairs, strict=True)
+    kappa = known(kappa_interval(pairs)).value
+    assert kappa == pytest.approx(cohen_kappa_score(labels, verdicts))
+    assert kappa == pytest.approx(label_kappa(pairs))
+    balanced = known(balanced_accuracy_interval(pairs)).value
+    assert balanced == pytest.approx(balanced_accuracy_score(labels, verdicts))
+    assert known(ac1_interval(pairs)).value == pytest.approx(gwet_ac1(pairs) or 0)
+
+
+def test_ac1_is_its_closed_form_and_stays_high_where_kappa_collapses() -> None:
+    """Of 125 pairs 118 are both positive, 5 and 2 differ: the paradox of kappa."""
+    pairs: Pairs = [("+", "+")] * 118 + [("+", "-")] * 5 + [("-", "+")] * 2
+    share = (123 + 120) / 250
+    chance = 2 * share * (1 - share)
+    assert gwet_ac1(pairs) == pytest.approx((118 / 125 - chance) / (1 - chance))
+    assert known(kappa_interval(pairs)).value == pytest.approx(-0.0234, abs=1e-3)
+    assert known(ac1_interval(pairs)).low > 0.85
+    assert gwet_ac1([("+", "+")] * 9) is None
+    assert gwet_ac1([("+", "+")] * 9, kinds=2) == 1
+    with pytest.raises(InputError, match="kinds"):
+        gwet_ac1(pairs, kinds=1)
+
+
+@pytest.mark.parametrize(("cases", "low"), [(20, 0.31), (40, 0.53), (60, 0.67), (100, 0.80)])
+def test_a_perfect_judge_shows_as_much_as_its_labels_allow(cases: int, low: float) -> None:
+    rare = cases // 10
+    pairs: Pairs = [(1, 1)] * (cases - rare) + [(0, 0)] * rare
+    found = known(kappa_interval(pairs))
+    assert (found.value, found.high) == (1, 1)
+    assert found.low == pytest.approx(low, abs=0.05)
+
+
+def test_one_label_alone_shows_nothing() -> None:
+    only: Pairs = [("a", "a")] * 30
+    for of in INTERVALS:
+        assert of(only) == Unknown("undefined", 30)
+        assert of([]) == Unknown("undefined", 0)
+        assert of([(None, None)]) == Unknown("undefined", 0)
+    assert balanced_accuracy_interval([*only, ("b", "b")], kinds="abc").items == 31
+    assert isinstance(balanced_accuracy_interval([*only, ("b", "b")], kinds="abc"), Unknown)
+    assert known(ac1_interval(only, kinds="ab")).low > 0.7
+
+
+def test_cases_of_few_groups_have_no_interval_and_of_dependent_ones_a_wider() -> None:
+    pairs = judged(80, "ab", 0.8)
+    few = [k // 20 for k in range(80)]
+    assert kappa_interval(pairs, groups=few) == Unknown("too few groups", 4, 8)
+    twice = [pair for pair in pairs for _ in range(3)]
+    alone = known(kappa_interval(pairs))
+    copies = known(kappa_interval(twice, groups=[k // 3 for k in range(240)]))
+    assert copies.high - copies.low == pytest.approx(alone.high - alone.low, rel=0.1)
+    assert design_effect([0.0, 1.0] * 8, range(16)) == 1.0
+    assert design_effect([1.0] * 16, [k // 2 for k in range(16)]) == 2.0
+    with pytest.raises(InputError, match="groups"):
+        kappa_interval(pairs, groups=[1])
+
+
+def test_rates_of_labels() -> None:
+    pairs: Pairs = [("a", "a")] * 8 + [("a", "b")] * 2 + [("b", "b")] * 9 + [("b", None)]
+    one, other = label_rates(pairs)
+    assert (one.label, known(one.sensitivity).value, known(one.specificity).value) == ("a", 0.8, 1)
+    assert (other.label, known(other.sensitivity).value) == ("b", 0.9)
+    assert known(other.specificity).value == 0.8
+    assert label_rates([]) == []
+    assert isinstance(label_rates([("a", "a")])[0].sensitivity, Unknown)
+
+
+def test_people_set_a_ceiling() -> None:
+    """Each of three people errs in a tenth of the cases: no judge is right more often than .9."""
+    random = Random(5)
+    table = [[random.random() < 0.9 for _ in range(3)] for _ in range(2000)]
+    found = label_ceiling(table)
+    assert isinstance(found, Ceiling)
+    assert found.low.value < 0.91
+    assert found.low.value < found.high.value
+    assert found.high.low < 0.9 < found.high.high + 0.01
+    assert label_ceiling([[True, True]] * 9) != label_ceiling([[True, False]] * 9)
+    assert label_ceiling([[True, None]]) == Unknown("too few items", 0, 2)
+    assert people_agreement([["a", "b", "b"]]) == pytest.approx((0 + 0.5 + 0.5) / 3)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.tuples(st.sampled_from(["a", "b", None]), st.sampled_from(["a", "b", "c", None])))
+)
+def test_nothing_that_users_feed_warns_or_is_not_a_number(pairs: Pairs) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for of in INTERVALS:
+            for groups in (None, [k // 2 for k in range(len(pairs))]):
+                found = of(pairs, groups=groups)
+                assert isinstance(found, Unknown) or known(found)
+        label_rates(pairs)

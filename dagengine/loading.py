@@ -1,4 +1,4 @@
-"""Files that people name on the command line: metrics, judges, apps, cases, results."""
+"""Files that the command line names: metrics, judges, apps, cases, results."""
 
 from __future__ import annotations
 

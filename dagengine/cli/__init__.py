@@ -1,4 +1,4 @@
-"""What people type: one module per command."""
+"""The command line: one module per command."""
 
 from dagengine.cli.commands import app, main
 

@@ -25,7 +25,7 @@ def benchmark(options: BenchmarkOptions) -> None:
     """Measure how far a judge can be trusted: would I get this score again?
 
     Asks every question of every case again and again and says how often scores flip, which
-    node is to blame, how many votes would settle it, and whether people agree. Writes
+    node is to blame, how many votes would settle it, and whether human labels agree. Writes
     `card.html`, `card.json` and `card.md`. Prints the calls it will make before it asks.
 
     With --store a run that was interrupted goes on where it was, and one that was finished

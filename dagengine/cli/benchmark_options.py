@@ -78,7 +78,7 @@ class BenchmarkOptions:
         str | None,
         typer.Option(
             metavar="FIELD",
-            help="The case field with what people say, such as `additional_metadata.label`.",
+            help="The case field with human labels, such as `additional_metadata.label`.",
         ),
     ] = None
     out: Annotated[Path, typer.Option(help="Folder for the card."), Writes(_card_files)] = Path(

@@ -69,7 +69,7 @@ def _marks(hints: Mapping[str, Any]) -> dict[str, Reads | Writes]:
 
 
 def _labels(hints: Mapping[str, Any]) -> dict[str, str]:
-    """What people type for a parameter: the name of an option, the placeholder of an argument."""
+    """What the caller types for a parameter: an option's name, an argument's placeholder."""
     labels: dict[str, str] = {}
     for name, hint in hints.items():
         info = next((one for one in _metadata(hint) if isinstance(one, ParameterInfo)), None)

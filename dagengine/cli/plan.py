@@ -108,7 +108,7 @@ def _answered(metrics: Sequence[Any], cases: Cases, model: Any, path: Path) -> i
 
 
 def judges_of(compiled: Plan, model: Any) -> tuple[list[str], list[str]]:
-    """What people call the judges, and what tells them apart, in the order of the plan."""
+    """The names and the identities of the judges, in the order of the plan."""
     from dagengine.judges import as_judge
 
     judges = [as_judge(model if own is None else own) for own in compiled.models]

@@ -1,4 +1,4 @@
-"""An estimate as people read it, and as JSON."""
+"""An estimate as a table on the terminal, and as JSON."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _ROUNDED, _ROUGH, _SHOWN = 100_000, 10_000, 8
 class Assumptions:
     """What an estimate is held against.
 
-    `names` are what people call the judges, in the order of the estimate's; `prices` US
+    `names` are the names of the judges, in the order of the estimate's; `prices` US
     dollars per million tokens (in, out) by these names, before the public list; `latency`
     seconds per call.
     `learnt` says that the odds of verdicts come from an earlier run, `answered` how many
@@ -198,7 +198,7 @@ def _time(estimate: Estimate, budget: Assumptions) -> Text:
 
 
 def _notes(estimate: Estimate) -> Iterator[str]:
-    """What somebody who reads the numbers should know about these."""
+    """What the reader of the numbers should know."""
     if any(node.equal for metric in estimate.metrics for node in metric.nodes):
         yield "Equal: likely questions that an equal one answers; they cost no call."
     if any(len(node.metrics) > 1 for metric in estimate.metrics for node in metric.nodes):

@@ -101,7 +101,7 @@ class RunOptions:
     ] = False
     store: StorePath = None
     replay: Annotated[
-        bool, typer.Option("--replay", help="Take every answer from --store and ask nobody.")
+        bool, typer.Option("--replay", help="Take every answer from --store and call no judge.")
     ] = False
     trace: Annotated[
         bool, typer.Option("--trace", help="Make OpenTelemetry spans of cases, nodes and calls.")

@@ -39,7 +39,7 @@ class Source(Protocol[T_co]):
 
 
 class PulledSource(Generic[T]):
-    """A source over a plain iterable, which must not wait for long: everybody waits with it."""
+    """A source over a plain iterable, which must not wait for long: the whole run waits with it."""
 
     def __init__(self, items: Iterable[T]) -> None:
         self.ended = False
@@ -57,7 +57,7 @@ class PulledSource(Generic[T]):
         except StopIteration:
             self.ended = True
             return None
-        except Exception as error:  # noqa: BLE001 - somebody's generator may raise anything
+        except Exception as error:  # noqa: BLE001 - the caller's generator may raise anything
             self.error, self.ended = _broken(self._taken, error), True
             return None
         self._taken += 1
@@ -119,7 +119,7 @@ class FedSource(Generic[T]):
                 self._buffer.append(item)
                 news()
                 await self._room()
-        except Exception as error:  # noqa: BLE001 - somebody's generator may raise anything
+        except Exception as error:  # noqa: BLE001 - the caller's generator may raise anything
             self.error = _broken(self._taken, error)
         finally:
             await _close(items)

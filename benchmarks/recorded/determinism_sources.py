@@ -73,7 +73,7 @@ def repeat_pairs(folder: Folder, protocol: str) -> Observations:
     judges = {model: recorded_judge(of) for model, of in texts.items()}
     return repeat(
         list(cases.values()), [pairwise(protocol)],
-        times=3, orders=tuple(ORDERS.values()), judges=judges,
+        times=3, orders=tuple(ORDERS.values()), judges=judges, second_answers=False,
     )  # fmt: skip
 
 
@@ -128,7 +128,8 @@ def _repeat_prompts(
     items: Iterable[Json], rating: DAGMetric, texts: Mapping[str, str], times: int
 ) -> Observations:
     cases = [LLMTestCase(name=item["id"], input=item["prompt"]) for item in items]
-    return repeat(cases, [rating], times=times, model=recorded_judge(texts))
+    judge = recorded_judge(texts)
+    return repeat(cases, [rating], times=times, model=judge, second_answers=False)
 
 
 # Judges against labels.

@@ -75,6 +75,7 @@ def _build(options: BenchmarkOptions) -> BenchmarkJob:
         ),
         symmetry_of(options.swap),
         options.probabilities,
+        options.second_answers,
     )
 
 

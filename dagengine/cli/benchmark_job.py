@@ -15,6 +15,7 @@ from dagengine.cli.streams import say
 from dagengine.errors import InputError
 
 if TYPE_CHECKING:
+    from dagengine.estimate.values import Estimate
     from dagengine.metrics import BaseMetric
     from dagengine.reliability.perturbations import Symmetry
     from dagengine.reliability.repetition import Observations
@@ -29,7 +30,7 @@ class BenchmarkJob:
     """Metrics, cases, judges by name (none: each metric's own), and how often all is asked.
 
     `ways` holds `times`, `orders`, `temperatures`, `seeds` and `paraphrases`, as `repeat` takes
-    them.
+    them; `second_answers` is that of `repeat`, too.
     """
 
     metrics: Sequence[BaseMetric]
@@ -38,6 +39,7 @@ class BenchmarkJob:
     ways: dict[str, Any]
     symmetry: Symmetry
     probabilities: bool = False
+    second_answers: bool = True
 
     @property
     def runs(self) -> int:
@@ -56,12 +58,38 @@ class BenchmarkJob:
         names, identities = judges_of(plan, next(iter(self.judges.values()), None))
         once = estimate(plan, self.cases, judges=identities)
         print_estimate(once, Assumptions(tuple(names), {}, LATENCY, max_in_flight, 10))
-        most = None if once.asked.most is None else once.asked.most * self.runs
+        whole = None if once.asked.most is None else once.asked.most * self.runs
+        second, every = self._most_second_answers(once)
+        # A node has no second answers in a case where every run asked it.
+        both = None if whole is None or second is None else whole + second
+        most = every if both is None else both if every is None else min(both, every)
         say(
             f"{self.runs} runs of this: about {once.asked.likely * self.runs:,.0f} calls, at most "
             f"{_number(most)} (calls repeated after a failure come on top)"
         )
+        if second != 0:
+            typer.echo(
+                f"at most {_number(second)} of these are second answers of nodes that a case "
+                "reaches once only (--no-second-answers leaves them out)"
+            )
         return most
+
+    def _most_second_answers(self, once: Estimate) -> tuple[int | None, int | None]:
+        """The most second answers, and the most calls if every run asked every node.
+
+        Nodes that a case may or may not reach have at most two answers outside of runs.
+        """
+        nodes = [node for metric in once.metrics for node in metric.nodes if node.kind != "reason"]
+        every = _sum([node.asked.most for node in nodes])
+        maybe = [node.asked.most for node in nodes if node.asked.least != node.asked.most]
+        if not self.second_answers or self.ways["times"] < 2:
+            maybe = []
+        second = _sum(maybe)
+        settings = self.runs // self.ways["times"]
+        return (
+            None if second is None else 2 * settings * second,
+            None if every is None else self.runs * every,
+        )
 
     def require_calls(self, most: int | None, allowed: int, store: Path | None) -> None:
         """Raise InputError when more calls may be needed than are allowed."""
@@ -111,9 +139,16 @@ class BenchmarkJob:
             model=None if several else next(iter(self.judges.values()), None),
             symmetry=self.symmetry,
             top_logprobs=_ALTERNATIVES if self.probabilities else 0,
+            second_answers=self.second_answers,
             **self.ways,
             **settings,
         )
+
+
+def _sum(counts: Sequence[int | None]) -> int | None:
+    """The sum of counts; None where one of them is without bound."""
+    known = [count for count in counts if count is not None]
+    return sum(known) if len(known) == len(counts) else None
 
 
 def _number(calls: int | None) -> str:
@@ -148,13 +183,15 @@ def _paraphrases(path: Path) -> dict[str, dict[str, str]]:
     """Other words for nodes, by name and by the title of the node."""
     from pydantic import TypeAdapter, ValidationError
 
+    from dagengine.prompts.parsing import complaint
+
     try:
         return TypeAdapter(dict[str, dict[str, str]]).validate_json(path.read_bytes())
     except OSError as error:
         raise InputError(f"--paraphrases {path}: {error.strerror}") from None
     except ValidationError as error:
         raise InputError(
-            f"--paraphrases {path}: {error.errors()[0]['msg']}; it has to be JSON such as "
+            f"--paraphrases {path}: {complaint(error)}; it has to be JSON such as "
             '{"short": {"name of a node": "other words"}}'
         ) from None
 

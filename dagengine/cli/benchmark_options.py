@@ -41,7 +41,7 @@ class BenchmarkOptions:
         Reads(),
     ] = None
     base_url: BaseUrl = None
-    times: Annotated[int, typer.Option(min=2, help="How often every question is asked.")] = 20
+    times: Annotated[int, typer.Option(min=1, help="How often every question is asked.")] = 20
     orders: Annotated[
         str, typer.Option(help="Orders of presentation, with commas: given, swapped, reversed.")
     ] = "given"
@@ -74,6 +74,10 @@ class BenchmarkOptions:
             help="Ask for token probabilities, to see whether the judge knows how sure it is.",
         ),
     ] = False
+    second_answers: Annotated[
+        bool,
+        typer.Option(help="Ask nodes that a case reached only once a second time, by themselves."),
+    ] = True
     labels: Annotated[
         str | None,
         typer.Option(

@@ -27,7 +27,7 @@ from dagengine.errors import GraphError, InputError, Problem
 from dagengine.execution.app import App, as_app
 from dagengine.execution.node_run import only
 from dagengine.execution.run_once import Outcome, RunOnce
-from dagengine.execution.runner import Runner
+from dagengine.execution.runner import AfterCase, Runner
 from dagengine.gateway.gateway import Gateway, Sink
 from dagengine.gateway.host import Asks, current_host
 from dagengine.gateway.limits import DEFAULT_LIMITS, Limits
@@ -204,7 +204,10 @@ class Engine:
         self._constants.preload(constants)
 
     async def judge(
-        self, cases: Iterable[Item] | AsyncIterable[Item], on_row: Callable[[CaseResult], None]
+        self,
+        cases: Iterable[Item] | AsyncIterable[Item],
+        on_row: Callable[[CaseResult], None],
+        after: AfterCase | None = None,
     ) -> None:
         """Open, judge every case, and close; raises what `open` and `run` raise.
 
@@ -213,7 +216,7 @@ class Engine:
 
         async def work() -> None:
             async with self.open():
-                await self.run(cases, on_row)
+                await self.run(cases, on_row, after=after)
 
         if self._host is None or self._host.is_here:
             await work()
@@ -225,16 +228,18 @@ class Engine:
         cases: Iterable[Item] | AsyncIterable[Item],
         on_row: Callable[[CaseResult], None],
         first: int = 0,
+        after: AfterCase | None = None,
     ) -> None:
         """Judge every case; rows come in the order of the cases, numbered from `first` on.
 
+        `after` is called with every case that was judged, before its row is handed out.
         Raises InputError when the cases cannot have what is read, or when their source breaks
         off: what came before is handed out first.
         """
         runner = Runner(
             self.plan, self._judges, self._gateway, on_row, self._app,
             spans=self._gateway.spans, constants=self._constants, first=first,
-            at_once=self._at_once,
+            at_once=self._at_once, after=after,
         )  # fmt: skip
         try:
             with rare_collections():

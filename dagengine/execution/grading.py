@@ -131,13 +131,14 @@ def _steps(
             continue
         kind = plan.units[slot.unit].node.kind
         if number in values:
-            steps.append(_step(slot.name, kind, values[number]))
+            steps.append(step_of(slot.name, kind, values[number]))
         elif number == failed and failure is not None:
             steps.append(Step(slot.name, kind, failure.kind, reason=failure.message))
     return tuple(steps)
 
 
-def _step(name: str, kind: str, value: NodeValue) -> Step:
+def step_of(name: str, kind: str, value: NodeValue) -> Step:
+    """What a node gave, as a result tells it."""
     return Step(
         name, kind, OutcomeKind.OK, step_output(value.value), value.verdict, value.reason,
         value.score, value.mode, value.usage, value.votes, value.voters, value.answers,

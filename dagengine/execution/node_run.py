@@ -17,16 +17,32 @@ from dagengine.errors import (
     NotApplicableError,
     UnparseableError,
 )
+from dagengine.execution.scheduler import CaseState
 from dagengine.gateway.gateway import is_cancelled
 from dagengine.gateway.host import Asks, Host
 from dagengine.graph.panel import Ballot, Poll
 from dagengine.graph.values import Given, NodeValue
 from dagengine.question import NO_USAGE, Answer, Judge, Question, Usage
 from dagengine.results import Failure, OutcomeKind
+from dagengine.test_case import TestCase, read_field
 
 T = TypeVar("T", bound=BaseModel)
 X = TypeVar("X")
 R = TypeVar("R")
+
+
+def given_of(unit: Unit, case: TestCase, state: CaseState) -> Given:
+    """What a unit reads, all of whose sources are settled; raises MissingFieldError."""
+    fields = tuple((path, read_field(case, path)) for path in unit.reads)
+    absent = [path for path, value in fields if value is None]
+    if absent:
+        raise MissingFieldError(Failure.missing_field(absent, unit.name).message)
+    inputs = tuple(
+        (label, state.output(source).value)
+        for label, source, slot in unit.sources
+        if slot < 0 or state.is_live(slot)
+    )
+    return Given(fields, inputs, case)
 
 
 def judged(

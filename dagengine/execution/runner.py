@@ -12,6 +12,7 @@ import itertools
 import math
 from collections import deque
 from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -20,9 +21,8 @@ import anyio.lowlevel
 
 from dagengine.compiler.plan import Plan, Unit
 from dagengine.data.golden import ConversationalGolden, Golden
-from dagengine.errors import MissingFieldError
 from dagengine.execution.app import App, completed
-from dagengine.execution.node_run import GatewayAsk, judged
+from dagengine.execution.node_run import GatewayAsk, given_of, judged
 from dagengine.execution.reasons import reason_question, wants_reason, write_reason
 from dagengine.execution.row_order import RowsInOrder
 from dagengine.execution.run_once import RunOnce
@@ -37,6 +37,7 @@ from dagengine.test_case import InvalidCase, TestCase, case_label, read_field
 from dagengine.tracing import NO_SPANS, NoSpans
 
 Emit = Callable[[CaseResult], None]
+AskUnit = Callable[[Unit, Callable[[], Given]], Awaitable[NodeValue | Failure]]
 Item = TestCase | Golden | ConversationalGolden | InvalidCase
 Work = Callable[[], Awaitable[None]]
 
@@ -44,6 +45,20 @@ Work = Callable[[], Awaitable[None]]
 _REORDER = 10_000
 # Nodes of plain Python never wait; a worker lets others have a turn this often.
 _TURNS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedCase:
+    """A case that has its results: what its nodes gave, and how to ask a unit once more."""
+
+    index: int
+    case: TestCase
+    state: CaseState
+    ask: AskUnit
+
+
+AfterCase = Callable[[JudgedCase], Awaitable[None]]
+"""What is done about a case when it has its results, before its row is handed out."""
 
 
 class _Run:
@@ -77,12 +92,15 @@ class Runner:
         constants: RunOnce | None = None,
         first: int = 0,
         at_once: bool = True,
+        after: AfterCase | None = None,
     ) -> None:
         """`judges` stand in the order of `plan.models`; `emit` gets rows in order.
 
         `app` completes goldens. `constants` are shared by the sources of one run. `first` is
-        the index of the first case. Without `at_once` one node runs at a time.
+        the index of the first case. Without `at_once` one node runs at a time. `after` may ask
+        more about a case that has its results.
         """
+        self._after = after
         self._spans = spans
         self._plan = plan
         self._app = app
@@ -295,7 +313,18 @@ class Runner:
             run.state.cancelled(unit.index)
         self._queue(run)
         if run.state.finished:
-            self._finish(run, await self._explained(run))
+            results = await self._explained(run)
+            await self._follow_up(run)
+            self._finish(run, results)
+
+    async def _follow_up(self, run: _Run) -> None:
+        """Let `after` ask what it wants, as long as the case has time."""
+        if self._after is not None:
+            with anyio.CancelScope(deadline=run.deadline):
+                await self._after(JudgedCase(run.index, run.case, run.state, self._judged))
+
+    def _judged(self, unit: Unit, given: Callable[[], Given]) -> Awaitable[NodeValue | Failure]:
+        return judged(unit, self._gateway, self._judges, given)
 
     def _tell(self, run: _Run, unit: Unit, outcome: NodeValue | Failure) -> None:
         if isinstance(outcome, Failure):
@@ -305,20 +334,8 @@ class Runner:
 
     def _outcome(self, run: _Run, unit: Unit) -> Awaitable[NodeValue | Failure]:
         """What a unit gave, or how it failed; the same for all cases where it is constant."""
-        make = partial(judged, unit, self._gateway, self._judges, partial(self._given, run, unit))
+        make = partial(self._judged, unit, partial(given_of, unit, run.case, run.state))
         return self._constants.get(unit, make) if unit.constant else make()
-
-    def _given(self, run: _Run, unit: Unit) -> Given:
-        fields = tuple((path, read_field(run.case, path)) for path in unit.reads)
-        absent = [path for path, value in fields if value is None]
-        if absent:
-            raise MissingFieldError(Failure.missing_field(absent, unit.name).message)
-        inputs = tuple(
-            (label, run.state.output(source).value)
-            for label, source, slot in unit.sources
-            if slot < 0 or run.state.is_live(slot)
-        )
-        return Given(fields, inputs, run.case)
 
     async def _explained(self, run: _Run) -> tuple[MetricResult, ...]:
         """The results, with reasons written by the judge where a metric asks for that."""

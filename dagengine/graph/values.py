@@ -38,6 +38,7 @@ class NodeValue:
     that decide themselves whether they passed; `usage` and `answers` (the judge's words) are
     noted by the runner. `confidence` is the probability that the judge's tokens gave the
     verdict, where it is known; `votes` and `voters` are what a panel said (see `Step`).
+    `question` is a digest of what was asked, where somebody notes it.
     """
 
     value: Any
@@ -51,6 +52,7 @@ class NodeValue:
     votes: tuple[Any, ...] = ()
     voters: tuple[int, ...] = ()
     answers: tuple[str, ...] = ()
+    question: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

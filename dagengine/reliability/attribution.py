@@ -1,11 +1,9 @@
-"""Which node a score's noise comes from: flips, what a flip moves, shares of the variance.
+"""Where the noise of a case comes from: flips, what a flip moves, parts of the variance.
 
 The unit is a case, repeated. Its score is a function of what the nodes said (`Counterfactual`);
-each node's answers are taken as independent draws from those that it gave in the case's
-repetitions. The variance of the score within the case then splits into Shapley effects:
-a node's variance with every set of others held fixed, averaged over all orders in which
-nodes can be fixed (Owen 2014, https://doi.org/10.1137/130936233; Song, Nelson and Staum
-2016, https://doi.org/10.1137/15M1048070). They are never negative and add up to all of it.
+the answers of a node are taken as independent draws of what it says about the case. The
+variance of the score within the case then splits into Shapley effects (`shapley_effects`),
+unbiased where each node that the case reached has two answers at least.
 """
 
 from __future__ import annotations
@@ -14,10 +12,10 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from dagengine.reliability.counterfactual import Counterfactual, NoReplyError, Reply
-from dagengine.reliability.statistics import consistency as agreement
+from dagengine.reliability.shapley import shapley_effects
 from dagengine.reliability.statistics.sums import Sums, mean, measure
 from dagengine.test_case import TestCase
 
@@ -28,14 +26,14 @@ __all__ = [
     "flip_effect",
     "flip_rate",
     "independence",
-    "shapley_effects",
-    "variance_share",
 ]
 
 # Combinations of answers looked at per case; beyond it the steadiest nodes are held fixed.
 _COMBINATIONS = 4096
 
-Odds = dict[Reply, float]
+Counts = Mapping[Reply, int]
+Alone = Mapping[int, Sequence[tuple[str, Reply]]]
+"""What nodes said when they were asked by themselves, as (node, reply), by case."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +51,13 @@ class Repetition:
 class CaseNoise:
     """Where the noise of one case comes from.
 
-    `variance` of the score is the unbiased one over the repetitions, `modelled` that of
-    independent answers, which `parts` divide by node. `flips` are, per node that was asked
-    more than once, the shares of its pairs of answers that differ; `moves` sum |Δscore| over
-    pairs of repetitions whose first difference is at the node, and count them. `fixed` nodes
-    vary, but were held at their commonest answer, since there were too many combinations.
+    `variance` of the score is that over the repetitions, `modelled` that of independent
+    answers, which `parts` divide by node; all are unbiased, so those of a single case may be
+    negative. `flips` are, per node with two answers or more, the shares of its pairs of answers
+    that differ; `moves` sum |Δscore| over pairs of repetitions whose first difference is at
+    the node, and count them. `reached` counts the repetitions that asked a node, `answers` its
+    answers in these and alone. `fixed` nodes vary, but were held at their commonest answer,
+    since there were too many combinations.
     """
 
     case: int
@@ -67,6 +67,8 @@ class CaseNoise:
     parts: Mapping[str, float]
     flips: Mapping[str, float]
     moves: Mapping[str, tuple[float, int]]
+    reached: Mapping[str, int] = field(default_factory=dict)
+    answers: Mapping[str, int] = field(default_factory=dict)
     fixed: tuple[str, ...] = ()
 
 
@@ -74,18 +76,23 @@ def attribute(
     replay: Counterfactual,
     repetitions: Mapping[int, Sequence[Repetition]],
     cases: Sequence[TestCase] | None = None,
+    alone: Alone | None = None,
 ) -> list[CaseNoise]:
     """The noise of every case that was repeated, by case number; asks nothing.
 
-    `cases` are needed where code reads fields of the case. A node that other answers would
-    have led to, but that was never asked on a case, answers there as on all cases.
+    `repetitions` are those of one setting. `cases` are needed where code reads fields of the
+    case. `alone` are the answers of nodes that were asked by themselves; they count for their
+    node and are no run. A node with one answer on a case, or none although other answers
+    would have led to it, answers there as on all cases.
     """
-    pooled = _odds(itertools.chain.from_iterable(repetitions.values()))
+    asked = alone or {}
+    pooled = _counts(itertools.chain.from_iterable(repetitions.values()), *asked.values())
     known: dict[object, float | None] = {}
     found: list[CaseNoise] = []
     for number, runs in sorted(repetitions.items()):
         if len(runs) > 1:
-            one = _Case(replay, runs, pooled, None if cases is None else cases[number], known)
+            case = None if cases is None else cases[number]
+            one = _Case(replay, runs, asked.get(number, ()), pooled, case, known)
             found.append(one.noise(number))
     return found
 
@@ -105,70 +112,14 @@ def flip_effect(cases: Sequence[CaseNoise], node: str) -> Sums:
 
 
 @measure
-def variance_share(cases: Sequence[CaseNoise], node: str) -> Sums:
-    """A node's Shapley effect as a share of the variance within cases, from 0 to 1."""
-    items = [{"part": case.parts.get(node, 0.0), "whole": case.modelled} for case in cases]
-    return Sums(items, lambda all_: all_["part"] / all_["whole"])
-
-
-@measure
 def independence(cases: Sequence[CaseNoise]) -> Sums:
     """Variance of independent answers over that observed: near 1 where nodes flip by themselves.
 
     Below 1 nodes err together, above 1 they make up for one another, and shares are those
     of a judge that does neither.
     """
-    # Answers drawn from k repetitions vary by (k - 1) / k of the unbiased variance.
-    items = [
-        {
-            "modelled": case.modelled * case.repetitions / (case.repetitions - 1),
-            "seen": case.variance,
-        }
-        for case in cases
-    ]
+    items = [{"modelled": case.modelled, "seen": case.variance} for case in cases]
     return Sums(items, lambda all_: all_["modelled"] / all_["seen"])
-
-
-def shapley_effects(
-    scores: Sequence[float], weights: Sequence[Sequence[float]]
-) -> tuple[float, list[float]]:
-    """The variance of a function of independent answers, and each one's Shapley effect.
-
-    `weights` are the probabilities of each variable's answers, `scores` the function on
-    their product, the last variable fastest. The effect of a variable is the sum of the
-    components of variance that it is part of, each divided by its number of variables.
-    """
-    values = list(scores)
-    for weight in reversed(weights):  # each turn works on the last axis and puts it first
-        size = len(weight)
-        lines = [
-            _contrasts(values[start : start + size], weight)
-            for start in range(0, len(values), size)
-        ]
-        values = [line[place] for place in range(size) for line in lines]
-    effects = [0.0] * len(weights)
-    variance = 0.0
-    places = itertools.product(*(range(len(weight)) for weight in weights))
-    for place, value in zip(places, values, strict=True):
-        varied = [axis for axis, index in enumerate(place) if index]
-        if varied:
-            variance += value**2
-        for axis in varied:
-            effects[axis] += value**2 / len(varied)
-    return variance, effects
-
-
-def _contrasts(values: Sequence[float], weights: Sequence[float]) -> list[float]:
-    """The mean, then orthonormal contrasts whose squares sum to the variance.
-
-    Each value against the mean of those before it, as in Welford's algorithm.
-    """
-    mean, total, found = values[0], weights[0], [0.0]
-    for value, weight in zip(values[1:], weights[1:], strict=True):
-        found.append(math.sqrt(total * weight / (total + weight)) * (value - mean))
-        total += weight
-        mean += weight / total * (value - mean)
-    return [mean, *found[1:]]
 
 
 class _Case:
@@ -178,23 +129,28 @@ class _Case:
         self,
         replay: Counterfactual,
         runs: Sequence[Repetition],
-        pooled: Mapping[str, Odds],
+        alone: Sequence[tuple[str, Reply]],
+        pooled: Mapping[str, Counts],
         case: TestCase | None,
         known: dict[object, float | None],
     ) -> None:
         self._replay, self._runs, self._pooled, self._case = replay, runs, pooled, case
         self._known = known
+        self._said = _counts(runs, alone)
         self._own = case.content_hash() if case and replay.computes else None
         self._mean = math.fsum(run.score for run in runs) / len(runs)
         self._nodes = [speaker.node for speaker in replay.speakers]
 
     def noise(self, number: int) -> CaseNoise:
-        odds = _odds(self._runs)
-        axes, fixed = _axes(odds)
+        counts = {
+            node: said if said.total() > 1 else self._pooled[node]
+            for node, said in self._said.items()
+        }
+        axes, fixed = _axes(counts)
         # Until every node that some combination leads to has answers.
-        while (scores := self._scores(odds, axes)) is None:
-            axes, fixed = _axes(odds)
-        modelled, parts = shapley_effects(scores, [list(odds[node].values()) for node in axes])
+        while (scores := self._scores(counts, axes)) is None:
+            axes, fixed = _axes(counts)
+        modelled, parts = shapley_effects(scores, [list(counts[node].values()) for node in axes])
         return CaseNoise(
             case=number,
             repetitions=len(self._runs),
@@ -204,20 +160,22 @@ class _Case:
             parts=dict(zip(axes, parts, strict=True)),
             flips=self._flips(),
             moves=self._moves(),
+            reached=Counter(node for run in self._runs for node in run.replies),
+            answers={node: said.total() for node, said in self._said.items()},
             fixed=fixed,
         )
 
-    def _scores(self, odds: dict[str, Odds], axes: Sequence[str]) -> list[float] | None:
+    def _scores(self, counts: dict[str, Counts], axes: Sequence[str]) -> list[float] | None:
         """Scores of all combinations; None after a node that was missing got its answers."""
-        steady = {node: _commonest(found) for node, found in odds.items() if node not in axes}
+        steady = {node: _commonest(found) for node, found in counts.items() if node not in axes}
         scores: list[float] = []
-        for combination in itertools.product(*(odds[node] for node in axes)):
+        for combination in itertools.product(*(counts[node] for node in axes)):
             replies = {**steady, **dict(zip(axes, combination, strict=True))}
             try:
                 scores.append(self._score(replies))
             except NoReplyError as error:
                 if error.node in self._pooled:
-                    odds[error.node] = self._pooled[error.node]
+                    counts[error.node] = self._pooled[error.node]
                     return None
                 scores.append(self._mean)
         return scores
@@ -230,13 +188,8 @@ class _Case:
         return self._mean if found is None else found
 
     def _flips(self) -> dict[str, float]:
-        rates: dict[str, float] = {}
-        for node in self._nodes:
-            said = [run.replies[node] for run in self._runs if node in run.replies]
-            rate = agreement.flip_rate([said])
-            if rate is not None:
-                rates[node] = rate
-        return rates
+        rates = {node: _flip_rate(self._said[node]) for node in self._nodes if node in self._said}
+        return {node: rate for node, rate in rates.items() if rate is not None}
 
     def _moves(self) -> dict[str, tuple[float, int]]:
         """|Δscore| and number of pairs of repetitions, by the node at which they part."""
@@ -260,30 +213,43 @@ class _Case:
         return None
 
 
-def _odds(runs: Iterable[Repetition]) -> dict[str, Odds]:
-    """How likely each answer of each node is, most likely first."""
+def _counts(
+    runs: Iterable[Repetition], *alone: Iterable[tuple[str, Reply]]
+) -> dict[str, Counter[Reply]]:
+    """How often each node gave each answer, the commonest first."""
+    said = itertools.chain(*(run.replies.items() for run in runs), *alone)
     counts: dict[str, Counter[Reply]] = {}
-    for run in runs:
-        for node, reply in run.replies.items():
-            counts.setdefault(node, Counter())[reply] += 1
-    return {
-        node: {reply: count / found.total() for reply, count in found.most_common()}
-        for node, found in counts.items()
-    }
+    for node, reply in said:
+        counts.setdefault(node, Counter())[reply] += 1
+    return {node: Counter(dict(found.most_common())) for node, found in counts.items()}
 
 
-def _axes(odds: Mapping[str, Odds]) -> tuple[list[str], tuple[str, ...]]:
+def _flip_rate(said: Counter[Reply]) -> float | None:
+    """The share of pairs of answers that differ; None without a pair."""
+    answers = said.total()
+    if answers < 2:
+        return None
+    equal = sum(count * (count - 1) for count in said.values())
+    return 1 - equal / (answers * (answers - 1))
+
+
+def _axes(counts: Mapping[str, Counts]) -> tuple[list[str], tuple[str, ...]]:
     """The nodes to vary, and those held fixed because there are too many combinations."""
-    noisy = [node for node, found in odds.items() if len(found) > 1]
-    noisy.sort(key=lambda node: (math.fsum(p * p for p in odds[node].values()), node))
+    noisy = [node for node, found in counts.items() if len(found) > 1]
+    noisy.sort(key=lambda node: (_steadiness(counts[node]), node))
     kept: list[str] = []
     size = 1
     for node in noisy:  # the least steady first
-        if size * len(odds[node]) <= _COMBINATIONS:
+        if size * len(counts[node]) <= _COMBINATIONS:
             kept.append(node)
-            size *= len(odds[node])
+            size *= len(counts[node])
     return kept, tuple(sorted(set(noisy) - set(kept)))
 
 
-def _commonest(odds: Odds) -> Reply:
-    return next(iter(odds))
+def _steadiness(said: Counts) -> float:
+    """The chance that two draws of what was said are equal."""
+    return math.fsum((count / sum(said.values())) ** 2 for count in said.values())
+
+
+def _commonest(said: Counts) -> Reply:
+    return next(iter(said))

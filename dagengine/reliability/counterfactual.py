@@ -1,7 +1,7 @@
-"""What a metric's score would have been had its nodes answered otherwise; asks nothing.
+"""What a metric's score would be if its nodes had answered otherwise; asks no judge.
 
-The score of a case is a function of what its nodes said. `Counterfactual` evaluates
-that function by feeding the scheduler's state machine with given replies, not a judge's.
+The score of a case is a function of the nodes' replies. `Counterfactual` computes it with the
+scheduler's state machine, which takes the given replies in place of a judge's.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ class NoReplyError(Exception):
 class Speaker:
     """A node whose answers decide or score.
 
-    `reads` is empty for nodes that ask a judge. For code that cannot be computed anew it
-    names the nodes whose answers it works on: what it says is theirs, not its own.
+    `reads` is empty for a node that asks a judge. For code that is not computed anew it names
+    the asking nodes whose answers it works on: its noise is theirs.
     """
 
     node: str
@@ -64,9 +64,9 @@ class Speaker:
 class Counterfactual:
     """One metric as a function from replies to its score.
 
-    Code and fields are computed anew wherever everything they read is known (verdicts,
-    ratings, the case, other such code); other code, and coroutine functions, which may wait
-    for something, count as they were recorded.
+    A code node is computed anew where everything that it reads is known: verdicts, ratings,
+    fields of the case, and other code that is computed anew. All other code, and every
+    coroutine function (it may wait for something), keeps the reply that was recorded.
     """
 
     def __init__(self, metric: Metric) -> None:
@@ -100,18 +100,34 @@ class Counterfactual:
         """In topological order."""
         found: dict[str, Speaker] = {}
         for unit in (self.plan.units[slot.unit] for slot in self.plan.slots if slot.unit >= 0):
-            if unit.name not in found and self._speaks(unit):
+            if unit.name not in found and self.speaks(unit):
                 reads = () if unit.node.asks else tuple(sorted(self._asked_before(unit)))
                 found[unit.name] = Speaker(unit.name, unit.node.kind, reads)
         return list(found.values())
 
-    def _speaks(self, unit: Unit) -> bool:
+    def speaks(self, unit: Unit) -> bool:
         """Whether a unit's answer decides or scores, here or in code that is computed anew."""
         if self._computed[unit.index]:
             return False
         slots = (self.plan.slots[number] for number in unit.slots)
         rates = isinstance(unit.node, RatingNode)
         return rates or any(slot.branches or slot.grades for slot in slots)
+
+    def renewed(self, unit: Unit) -> list[int]:
+        """The units that have to run again for another answer of a speaker, sources first.
+
+        A node that asks is asked again on what it read. Code that stands for questions has
+        these asked again; other speakers that it reads keep what they said.
+        """
+        found = {unit.index}
+        waiting = [] if unit.node.asks else [unit]
+        while waiting:
+            for _, number, _ in waiting.pop().sources:
+                source = self.plan.units[number]
+                if number not in found and not self._computed[number] and not self.speaks(source):
+                    found.add(number)
+                    waiting.append(source)
+        return sorted(found)
 
     def _asked_before(self, unit: Unit) -> set[str]:
         """Names of the asking nodes that code works on, through other code."""
@@ -132,9 +148,10 @@ class Counterfactual:
         return step
 
     def score(self, replies: Mapping[str, Reply], case: TestCase | None = None) -> float | None:
-        """The score of these replies, None when they end without one.
+        """The score (0 to 1) of these replies, by node; None where they lead to no score.
 
-        `case` is needed where code reads fields of it. Raises NoReplyError.
+        `case` is needed where code reads fields of it. Raises NoReplyError where the replies
+        lead to a node that has none.
         """
         state = CaseState(self.plan)
         while state.ready:
@@ -150,7 +167,7 @@ class Counterfactual:
     ) -> NodeValue | None:
         if self._computed[unit.index]:
             return _at_once(unit, state, case)
-        if not self._speaks(unit):
+        if not self.speaks(unit):
             return NodeValue(None)
         if unit.name not in replies:
             raise NoReplyError(unit.name)
@@ -190,7 +207,7 @@ def _at_once(unit: Unit, state: CaseState, case: TestCase | None) -> NodeValue |
     except StopIteration as done:
         found: NodeValue = done.value
         return found
-    except Exception:  # noqa: BLE001 - people's code, on inputs that did not occur
+    except Exception:  # noqa: BLE001 - the metric's code, on inputs that did not occur
         return None
     work.close()
     return None

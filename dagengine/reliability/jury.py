@@ -16,12 +16,13 @@ Table = Sequence[Sequence[Vote | None]]
 
 @dataclass(frozen=True, slots=True)
 class JuryReport:
-    """One jury over all items it voted on (items of lists count one by one).
+    """One jury over all items that it voted on; each item of a list counts.
 
-    `agreement` holds, by judge, the share of its votes that are those of the majority (None
-    for ratings and without votes). `correlation` is that between the judges' votes, or between
-    their mistakes where the truth was given; `effective` is the number of independent judges
-    that would be worth as much. None is not defined: fewer than two votes, or all alike.
+    `agreement` holds, by judge, the share (0 to 1) of its votes that are those of the majority;
+    it is None for ratings and without votes. `correlation` (up to 1) is that between the judges'
+    votes, or between their mistakes where the truth was given. `effective` is the number of
+    independent judges that would be worth as much. Both are None where they are undefined: with
+    fewer than two votes on every item, or where all votes are equal.
     """
 
     judges: int
@@ -63,9 +64,10 @@ def jury_report(
 ) -> JuryReport:
     """What the jury of one node was worth over a run.
 
-    Judges that are often right agree because of that; with `truth` (the right verdict per row
-    of `vote_table`, None where unknown) only their mistakes are correlated, which is what
-    limits a jury. Raises InputError when there are no votes, or not as many truths as rows.
+    Judges that are often right agree for that reason. With `truth` (the right verdict per row
+    of `vote_table`, None where it is unknown) the correlation is that of their mistakes, and
+    only mistakes made together limit a jury. Raises InputError when there are no votes, or not
+    as many truths as rows.
     """
     table = vote_table(rows, metric, node)
     if not table:
@@ -97,8 +99,8 @@ def _steps(rows: Iterable[CaseResult], metric: str, node: str) -> Iterable[Step]
 def correlation(table: Table) -> float | None:
     """The intraclass correlation of votes on one item: Krippendorff's alpha.
 
-    Differences are 0 or 1 between verdicts and squares between ratings. Items with fewer than
-    two votes do not count; None when no two votes differ, since then nothing can be told.
+    Verdicts differ by 0 or 1, ratings by the square of their distance. Items with fewer than
+    two votes do not count. None where no two votes differ: then alpha is undefined.
     """
     verdicts = any(isinstance(vote, str | bool) for row in table for vote in row)
     return krippendorff_alpha(table, level="nominal" if verdicts else "interval")

@@ -44,6 +44,9 @@ class Observation:
     `confidence` is the probability that the judge's tokens gave the verdict of a node, where it
     is known; `weighted` says that the metric's score is an expectation over such probabilities.
     `items` are the verdicts about the items of a list, in the order in which they were shown.
+    `alone` nodes were asked by themselves, on what an earlier run showed them: such answers
+    belong to no run, and tables leave them out. `question` tells the questions asked apart:
+    equal ones are one question, of whatever case.
     """
 
     case: int
@@ -58,6 +61,8 @@ class Observation:
     confidence: float | None = None
     weighted: bool = False
     items: tuple[Verdict, ...] = ()
+    alone: bool = False
+    question: str | None = None
 
     @property
     def vote(self) -> Vote | None:
@@ -110,8 +115,8 @@ class Observations(Sequence[Observation]):
 
     @cached_property
     def conditions(self) -> tuple[Condition, ...]:
-        """All conditions in the order in which they were declared."""
-        return tuple(dict.fromkeys(row.condition for row in self.rows))
+        """The conditions of all runs in the order in which they were declared."""
+        return tuple(dict.fromkeys(row.condition for row in self.rows if not row.alone))
 
     def nodes(self, metric: str) -> tuple[str, ...]:
         """The nodes of a metric that ran in some repetition, in the order of first sight."""
@@ -120,7 +125,7 @@ class Observations(Sequence[Observation]):
     @cached_property
     def _index(self) -> dict[tuple[str, str], dict[tuple[int, Condition], Observation]]:
         found: dict[tuple[str, str], dict[tuple[int, Condition], Observation]] = {}
-        for row in self.rows:
+        for row in (row for row in self.rows if not row.alone):
             found.setdefault((row.metric, row.node), {})[row.case, row.condition] = row
         return found
 

@@ -1,4 +1,4 @@
-"""What rewritings change: the order of options, the order of inputs, the words of nodes."""
+"""Changes that a reliable judge ignores: order of options, order of inputs, wording of nodes."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ Wording = str | PromptTemplate
 def reverse_options(node: BaseNode) -> None:
     """Declare a node's verdicts, or the labels of its scale, in reverse order.
 
-    Verdicts among the children and in `then` are reversed each by themselves. Yes and no
-    have no order that a judge would see.
+    The verdict nodes among the children are reversed, and so is `then`. A yes-or-no node stays
+    as it is: the judge sees no order of its verdicts.
     """
     if isinstance(node, BinaryJudgementNode):
         return
@@ -48,7 +48,7 @@ def reverse_options(node: BaseNode) -> None:
 
 @dataclass(frozen=True)
 class Symmetry:
-    """Two things that a metric could be shown in either order.
+    """Two inputs that a metric can be shown in either order.
 
     `first` and `second` are paths of fields (`contestants.A` and `contestants.B`, `context.0`
     and `context.1`, `context` and `retrieval_context`); without them they are the two
@@ -56,8 +56,8 @@ class Symmetry:
     `verdicts` says what a verdict about the swapped pair means for the pair as given:
     `{"first": "second", "second": "first"}`, by default the last parts of both paths. It
     holds for `nodes`, the titles of the decisions that compare the two; None for all.
-    Only verdicts are told apart in this way: scores that Python code makes of a comparison
-    are those of the swapped case.
+    Only verdicts are translated back: a score that Python code makes of a comparison is that
+    of the swapped case.
     """
 
     first: str = ""
@@ -137,7 +137,7 @@ def _with(case: TestCase, path: str, value: Any) -> TestCase:
 
 
 def paraphrase(wordings: Mapping[str, Wording]) -> Change:
-    """Other words for nodes, by title: instructions or criteria, or a prompt of one's own."""
+    """A change of words by title of the node: its instructions or criteria, or a whole prompt."""
 
     def change(node: BaseNode) -> None:
         wording = wordings.get(node.title)

@@ -1,10 +1,10 @@
-"""Evaluations repeated: every question asked again, under conditions of one's choice.
+"""Evaluations repeated: every question is asked again, under the conditions that are given.
 
-Each condition (a repetition in one order, at one temperature, …) is a rewrite of every
-metric, and all rewrites run as one evaluation. What is repeated is everything that asks:
-also questions that do not depend on the case, such as the one for G-Eval's steps, are asked
-once per condition. Pass `evaluation_steps` to keep them fixed. Reasons that a judge would
-write about a result are left out; they come after the score.
+A condition is a repetition in one order, at one temperature and so on. Under each condition
+every metric is rewritten, and all rewritten metrics run as one evaluation. Every question is
+repeated: one that does not depend on the case, such as that for the steps of G-Eval, is asked
+once per condition (pass `evaluation_steps` to keep the steps fixed). A judge writes no reasons
+about results here, since reasons come after the score.
 """
 
 from __future__ import annotations
@@ -18,19 +18,22 @@ from typing import Any, TypeVar, cast
 from pydantic import BaseModel
 
 from dagengine.compiler.lowering import compile_metrics
+from dagengine.compiler.plan import Plan
 from dagengine.data.cases import Cases
-from dagengine.errors import InputError, UnparseableError
+from dagengine.errors import InputError
 from dagengine.execution.engine import Engine, Settings, check_settings
 from dagengine.execution.evaluation import sync
-from dagengine.gateway.host import asking_with
+from dagengine.execution.node_run import together
+from dagengine.execution.runner import JudgedCase
+from dagengine.execution.scheduler import CaseState
 from dagengine.graph.graph import Metric
 from dagengine.graph.list_nodes import VerdictListNode
-from dagengine.graph.node import BaseNode
 from dagengine.graph.rewriting import Change, Rewriting, SpecMetric
-from dagengine.graph.values import Ask, Given, NodeValue, Work
-from dagengine.question import REPETITIONS, Answer, Options, Question
-from dagengine.reliability.observations import Condition, Observation, Observations, Turns
+from dagengine.question import REPETITIONS
+from dagengine.reliability.observations import Condition, Observation, Observations
 from dagengine.reliability.perturbations import Symmetry, Wording, paraphrase, reverse_options
+from dagengine.reliability.resampling import Resampling
+from dagengine.reliability.second_answers import SecondAnswer, SecondAnswers
 from dagengine.report.progress import progress_bar
 from dagengine.results import CaseResult, MetricResult, Step, Verdict
 from dagengine.test_case import CASE_TYPES, TestCase
@@ -47,80 +50,17 @@ _FIELD = "field"
 
 
 @dataclass(frozen=True, slots=True)
-class Resampling:
-    """As a change: has a node ask under a condition.
-
-    The samples of repetition r of the metric as given are r where a node asks for sample 0,
-    so repetition 0 asks what a plain evaluation asks. No sample is shared by two conditions.
-    """
-
-    condition: Condition
-    top_logprobs: int = 0
-
-    def __call__(self, node: BaseNode) -> None:
-        def wrap(work: Work) -> Work:
-            async def resampled(given: Given, ask: Ask) -> NodeValue:
-                asking = _Resampled(ask, self.options)
-                with asking_with(asking.changed):
-                    return await work(given, asking)
-
-            return resampled
-
-        node.around = (*node.around, wrap)
-
-    def options(self, options: Options) -> Options:
-        """The options of a question under the condition."""
-        at = self.condition
-        sample = at.sample + REPETITIONS * (options.sample + REPETITIONS * _space(at))
-        temperature = options.temperature if at.temperature is None else at.temperature
-        seed = options.seed if at.seed is None else at.seed
-        return replace(
-            options,
-            sample=sample,
-            temperature=temperature,
-            seed=seed,
-            top_logprobs=max(options.top_logprobs, self.top_logprobs),
-        )
-
-
-def _space(condition: Condition) -> int:
-    """A number that conditions share when they differ in sample and judge only."""
-    plain = replace(condition, sample=0, judge="")
-    if plain == Condition():
-        return 0
-    return int.from_bytes(hashlib.sha256(repr(plain).encode()).digest()[:3]) + 1
-
-
-class _Resampled:
-    """Asks as another does, but with other options."""
-
-    def __init__(self, ask: Ask, options: Callable[[Options], Options]) -> None:
-        self._ask = ask
-        self._options = options
-
-    async def __call__(self, question: Question[T]) -> Answer[T]:
-        return await self._ask(self.changed(question))
-
-    async def each(self, questions: Sequence[Question[T]]) -> list[Answer[T]]:
-        return await self._ask.each([self.changed(question) for question in questions])
-
-    async def outcomes(
-        self, questions: Sequence[Question[T]]
-    ) -> list[Answer[T] | UnparseableError]:
-        return await self._ask.outcomes([self.changed(question) for question in questions])
-
-    def changed(self, question: Question[T]) -> Question[T]:
-        """The question with other options."""
-        return replace(question, options=self._options(question.options))
-
-
-@dataclass(frozen=True, slots=True)
 class Variant:
     """One metric under one condition, under a name of its own."""
 
     metric: str
     condition: Condition
     rewritten: SpecMetric
+
+    @property
+    def setting(self) -> Condition:
+        """The condition without its sample: what repetitions have in common."""
+        return replace(self.condition, sample=0)
 
 
 def variants(
@@ -205,6 +145,7 @@ async def a_repeat(
     paraphrases: Paraphrases | None = None,
     judges: Mapping[str, Any] | None = None,
     symmetry: Symmetry | None = None,
+    second_answers: bool = True,
     texts: bool = False,
     top_logprobs: int = 0,
     show: bool = False,
@@ -220,6 +161,12 @@ async def a_repeat(
     answer with that of another condition. `settings` are those of `stream`: `model`,
     `limits`, `on_attempt` and the like. `on_row` gets each case's results as they come, one
     per metric and condition; `show` draws a progress bar (on a terminal).
+
+    With `second_answers`, every node that decides or scores and that a case reached only once
+    under a setting is asked once more by itself, on what it read in that run; without, the
+    share of the noise that such nodes cause is not known. These answers are observations that
+    are `alone`; they belong to no run. `times=1` makes one run of each case: scores, paths and
+    the agreement with labels, nothing about noise, and no second answers.
 
     With `top_logprobs` (1 to 20) every question asks for that many alternatives per token, so
     that observations have a `confidence` where the judge gives them; such questions are not
@@ -238,29 +185,25 @@ async def a_repeat(
         judges=judges,
         top_logprobs=top_logprobs,
     )
-    rows: list[Observation] = []
-    keep = _texts if texts else _digest
-    paths: dict[Turns, Turns] = {}
+    if "swapped" in orders and isinstance(test_cases, Sequence):
+        _check_symmetry(test_cases, symmetry or Symmetry())
+    engine = Engine([variant.rewritten for variant in made], cast(Settings, settings))
+    record = _Record(engine.plan, made, texts, second_answers)
 
     def take(row: CaseResult) -> None:
-        for variant, result in zip(made, row.metrics, strict=True):
-            path = paths.setdefault(result.path, result.path)
-            rows.extend(_observed(row.index, variant, result, path, keep))
+        record.take(row)
         advance(row)
         if on_row is not None:
             on_row(row)
 
-    if "swapped" in orders and isinstance(test_cases, Sequence):
-        _check_symmetry(test_cases, symmetry or Symmetry())
-    engine = Engine([variant.rewritten for variant in made], cast(Settings, settings))
     checked = engine.cases(test_cases)
     total = checked.count() if isinstance(checked, Cases) else None
     with (
-        engine.keeping(lambda: Observations(tuple(rows), engine.totals)),
+        engine.keeping(lambda: Observations(tuple(record.rows), engine.totals)),
         progress_bar(total, show, lambda: engine.totals) as advance,
     ):
-        await engine.judge(checked, take)
-    return Observations(tuple(rows), engine.totals)
+        await engine.judge(checked, take, after=record.complete)
+    return Observations(tuple(record.rows), engine.totals)
 
 
 def repeat(
@@ -277,25 +220,92 @@ def _check_symmetry(cases: Sequence[TestCase], symmetry: Symmetry) -> None:
             symmetry.swapped(case)
 
 
-Keep = Callable[[Sequence[str]], str | None]
+class _Record:
+    """Makes observations of results, asking what a case lacks before it is done."""
+
+    def __init__(
+        self, plan: Plan, variants: Sequence[Variant], texts: bool, second_answers: bool
+    ) -> None:
+        self.rows: list[Observation] = []
+        self._plan, self._variants = plan, variants
+        self._keep = _texts if texts else _digest
+        self._settings = list(_settings(plan, variants)) if second_answers else []
+        self._alone: dict[int, list[tuple[Variant, SecondAnswer]]] = {}
+        self._questions: dict[int, dict[tuple[int, str], str]] = {}
+        self._known: dict[Any, Any] = {}  # of equal values one is kept
+
+    async def complete(self, case: JudgedCase) -> None:
+        """Note which questions a case was asked, and ask what it lacks."""
+        self._questions[case.index] = dict(self._asked(case.state))
+        alone = self._alone[case.index] = []
+
+        async def ask(_: int, setting: tuple[Variant, SecondAnswers]) -> list[SecondAnswer]:
+            return await setting[1].ask(case)
+
+        found = await together(ask, self._settings)
+        for (variant, _), answers in zip(self._settings, found, strict=True):
+            alone += [(variant, answer) for answer in answers]
+
+    def _asked(self, state: CaseState) -> Iterator[tuple[tuple[int, str], str]]:
+        """The digests of questions, by the number of the metric and the name of the node."""
+        for metric in self._plan.metrics:
+            for slot in metric.slots:
+                value = state.values.get(slot)
+                if value is not None and value.question is not None:
+                    digest = self._known.setdefault(value.question, value.question)
+                    yield (metric.index, self._plan.slots[slot].name), digest
+
+    def take(self, row: CaseResult) -> None:
+        """The observations of a case: metrics, their nodes, then what was asked alone."""
+        questions = self._questions.pop(row.index, {})
+        for number, (variant, result) in enumerate(zip(self._variants, row.metrics, strict=True)):
+            self.rows.append(self._whole(row.index, variant, result))
+            self.rows += (
+                replace(
+                    self._step(row.index, variant, step, _written(step, result)),
+                    question=questions.get((number, step.node)),
+                )
+                for step in result.steps
+                if step.kind != _FIELD
+            )
+        for variant, answer in self._alone.pop(row.index, ()):
+            self.rows.append(self._second(row.index, variant, answer))
+
+    def _whole(self, case: int, variant: Variant, result: MetricResult) -> Observation:
+        wrote = [text for step in result.steps for text in _written(step, result)]
+        return Observation(
+            case, variant.metric, "", variant.condition, None, result.score, self._keep(wrote),
+            result.outcome, self._known.setdefault(result.path, result.path),
+            weighted=result.mode == "weighted",
+        )  # fmt: skip
+
+    def _step(self, case: int, variant: Variant, step: Step, written: Sequence[str]) -> Observation:
+        return Observation(
+            case, variant.metric, step.node, variant.condition, step.verdict, step.score,
+            self._keep(written), step.outcome, confidence=step.confidence, items=_items(step),
+        )  # fmt: skip
+
+    def _second(self, case: int, variant: Variant, answer: SecondAnswer) -> Observation:
+        """An answer outside of the runs; its sample is one that a longer benchmark would use."""
+        written = answer.step.answers if answer.raw is None else (answer.raw,)
+        condition = replace(variant.condition, sample=answer.sample)
+        return replace(
+            self._step(case, variant, answer.step, written),
+            condition=self._known.setdefault(condition, condition),
+            alone=True,
+            question=answer.question,
+        )
 
 
-def _observed(
-    case: int, variant: Variant, result: MetricResult, path: Turns, keep: Keep
-) -> Iterator[Observation]:
-    """The metric's observation, then those of its nodes that did more than hand on a field."""
-    wrote = [text for step in result.steps for text in _written(step, result)]
-    yield Observation(
-        case, variant.metric, "", variant.condition, None, result.score, keep(wrote),
-        result.outcome, path, weighted=result.mode == "weighted",
-    )  # fmt: skip
-    for step in result.steps:
-        if step.kind != _FIELD:
-            yield Observation(
-                case, variant.metric, step.node, variant.condition, step.verdict, step.score,
-                keep(_written(step, result)), step.outcome, confidence=step.confidence,
-                items=_items(step),
-            )  # fmt: skip
+def _settings(plan: Plan, variants: Sequence[Variant]) -> Iterator[tuple[Variant, SecondAnswers]]:
+    """Every metric under every setting that is repeated."""
+    numbers: dict[tuple[str, Condition], list[int]] = {}
+    for number, variant in enumerate(variants):
+        numbers.setdefault((variant.metric, variant.setting), []).append(number)
+    for found in numbers.values():
+        if len(found) > 1:
+            first = variants[found[0]]
+            yield first, SecondAnswers(plan, found, first.rewritten)
 
 
 def _items(step: Step) -> tuple[Verdict, ...]:

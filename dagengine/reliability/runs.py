@@ -56,6 +56,9 @@ class Runs:
 
     metric: str
     cases: Mapping[int, Mapping[Condition, Sequence[Run]]]
+    asked_alone: Mapping[int, Mapping[Condition, Sequence[tuple[str, Reply]]]] = field(
+        default_factory=dict
+    )
 
     def each(self) -> Iterator[tuple[int, Run]]:
         """Every run, after the number of its case."""
@@ -97,16 +100,27 @@ class Runs:
             for case, settings in self.cases.items()
         }
 
+    def alone(self, setting: Condition) -> dict[int, Sequence[tuple[str, Reply]]]:
+        """What nodes said outside of runs under one setting, as attribution takes it."""
+        return {case: found.get(setting, ()) for case, found in self.asked_alone.items()}
+
 
 def runs_of(observations: Iterable[Observation], replay: Counterfactual) -> Runs:
     """The runs of one metric."""
     name = replay.spec.name
     speakers = {speaker.node for speaker in replay.speakers}
     found: dict[int, dict[Condition, dict[int, Run]]] = {}
+    alone: dict[int, dict[Condition, list[tuple[str, Reply]]]] = {}
     for seen in observations:
         if seen.metric != name:
             continue
         setting = replace(seen.condition, sample=0)
+        if seen.alone:
+            node = replay.name_of(seen.node)
+            if node in speakers and seen.outcome is OutcomeKind.OK:
+                said = alone.setdefault(seen.case, {}).setdefault(setting, [])
+                said.append((node, Reply(seen.verdict, seen.score)))
+            continue
         samples = found.setdefault(seen.case, {}).setdefault(setting, {})
         run = samples.setdefault(seen.condition.sample, Run(seen.condition))
         if not seen.node:
@@ -131,4 +145,5 @@ def runs_of(observations: Iterable[Observation], replay: Counterfactual) -> Runs
             }
             for case, settings in sorted(found.items())
         },
+        alone,
     )

@@ -89,13 +89,30 @@ def benchmark(*arguments: str) -> Result:
     return CliRunner().invoke(app, ["benchmark", *arguments])
 
 
+def test_second_answers_are_asked_unless_left_out(folder: Path) -> None:
+    done = benchmark(*MINE, "--times", "2")  # the wavering half goes on once
+    assert done.exit_code == 0, done.output
+    assert (folder / "asked").read_text().count("\n") == 16 + 12 + 4
+    (folder / "asked").unlink()
+    less = benchmark(*MINE, "--times", "2", "--no-second-answers")
+    assert "second answers" not in less.output.partition("Would I")[0]
+    assert (folder / "asked").read_text().count("\n") == 16 + 12
+
+
+def test_one_run_of_each_case_has_a_card(folder: Path) -> None:
+    done = benchmark(*MINE, "--times", "1", "--labels", "additional_metadata.good")
+    assert done.exit_code == 0, done.output
+    assert json.loads((folder / "benchmark/card.json").read_text())["times"] == 1
+
+
 def test_a_benchmark_prints_its_plan_first_and_leaves_a_card(folder: Path) -> None:
     done = benchmark(*MINE, "--times", "4", "--labels", "additional_metadata.good")
     assert done.exit_code == 0, done.output
     assert (folder / "asked").read_text().count("\n") == 32 + 24  # half of them go on half the time
     output = " ".join(done.output.split())
     assert output.index("at most 64") < output.index("Would I get this score again?")
-    assert "“kind” causes 100.0 %" in output
+    assert "at most 16 of these are second answers" in output
+    assert "reached in 8 of 8 cases in 4 runs: its share is not known" in output
     card = json.loads((folder / "benchmark/card.json").read_text())
     assert card["times"] == 4
     assert card["binding"]["judges"] == ["wavering"]

@@ -16,9 +16,9 @@ from dagengine.reliability.attribution import (
     attribute,
     flip_effect,
     independence,
-    variance_share,
 )
 from dagengine.reliability.attribution import flip_rate as node_flips
+from dagengine.reliability.blame import Blame, blame
 from dagengine.reliability.card.agreement import agreement_of_judges, agreement_of_runs, outcome
 from dagengine.reliability.card.bias import bias_by_length, bias_by_place, position_bias
 from dagengine.reliability.card.calibration import stated
@@ -227,7 +227,7 @@ def _noise(runs: Runs, replay: Counterfactual, cases: Sequence[TestCase]) -> lis
     return [
         noise
         for setting in runs.settings
-        for noise in attribute(replay, runs.repetitions(setting), cases)
+        for noise in attribute(replay, runs.repetitions(setting), cases, runs.alone(setting))
     ]
 
 
@@ -245,9 +245,17 @@ def _node_card(speaker: Speaker, runs: Runs, noise: Sequence[CaseNoise], target:
         speaker.reads,
         over("node-flip-rate", node_flips.sums, asked, "never asked twice"),
         over("flip-effect", flip_effect.sums, part, "no two runs part here"),
-        over("variance-share", variance_share.sums, "variance within cases", "it never varied"),
+        _share(blame(noise, node)),
         _votes(node, runs, target),
     )
+
+
+def _share(found: Blame) -> Figure:
+    level = "variance within cases"
+    return Figure(
+        "variance-share", found.share, found.low, found.high,
+        items=found.cases, level=level, note=found.why,
+    )  # fmt: skip
 
 
 def _votes(node: str, runs: Runs, target: float) -> VoteCost | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from dagengine.reliability.blame import Unknown
 from dagengine.reliability.card.values import Figure, JudgeCard, MetricCard, NodeCard
 
 QUESTIONS = (
@@ -139,7 +140,10 @@ def _again(metric: MetricCard) -> str:
 def _blame(metric: MetricCard) -> str:
     worst = noisiest(metric)
     if worst is None:
-        return "None: the score never varied within a case."
+        why = next((node.share.note for node in metric.nodes), "")
+        if why == Unknown.STEADY:
+            return "None: the score never varied within a case."
+        return f"Not known: {why or 'no node decides or scores'}."
     whose = f" (it works on {', '.join(worst.reads)})" if worst.reads else ""
     return f"“{worst.node}”{whose} causes {_bounded(worst.share)} of the noise."
 

@@ -142,7 +142,7 @@ def jackknife(
         return None
     size, centre = sample.size, statistics.fmean(left_out)
     variance = (size - 1) / size * math.fsum((one - centre) ** 2 for one in left_out)
-    half = _quantile_of_t(level, size) * math.sqrt(variance + own)
+    half = quantile_of_t(level, size) * math.sqrt(variance + own)
     middle = size * sample.value - (size - 1) * centre
     return middle - half, middle + half
 
@@ -171,7 +171,7 @@ def mean_of(
     if error <= 1e-12 * max(map(abs, means)):
         return Unknown("no variation", len(means))
     value = statistics.fmean(means)
-    half = _quantile_of_t(level, len(means)) * error
+    half = quantile_of_t(level, len(means)) * error
     return Interval(value, value - half, value + half, level, "t", len(means))
 
 
@@ -198,7 +198,7 @@ def _interval(sample: _Sample, value: float, level: float, draws: Iterator[Any])
     left_out = _values(sample, _all_but_one(sample.size))
     if len(left_out) < 2:
         return None
-    t = _quantile_of_t(level, len(left_out))
+    t = quantile_of_t(level, len(left_out))
     if sample.most is not None:
         limits = _wilson(value, left_out, t, sample.most)
         return Interval(value, *limits, level, "Wilson", sample.size)
@@ -286,7 +286,8 @@ def _all_but_one(size: int) -> Iterator[Any]:
 # Intervals of what was found.
 
 
-def _quantile_of_t(level: float, size: int) -> float:
+def quantile_of_t(level: float, size: int) -> float:
+    """How many standard errors an interval of `size` items reaches to either side."""
     return float(needs("scipy.special").stdtrit(size - 1, (1 + level) / 2))
 
 

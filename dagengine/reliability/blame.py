@@ -1,0 +1,202 @@
+"""Which node is to blame: shares of the noise with intervals, or "not known" and why.
+
+A share is a node's part of the variance within cases: a ratio of sums over cases, both of them
+unbiased. Its interval leaves out one case at a time (the jackknife of the ratio's logit, with
+quantiles of Student's t).
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections import Counter, defaultdict
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from dagengine.reliability.attribution import CaseNoise
+from dagengine.reliability.statistics.intervals import quantile_of_t
+
+LEAST_REACHED = 10
+"""Cases that must have reached a node before its share is told."""
+
+MOST_ONCE = 0.2
+"""The most cases, as a share, that may have only one answer of a node they reached."""
+
+
+_LEVEL = 0.95
+# What is nearer to 0, or to 1, is so but for rounding.
+_EDGE = 1e-9
+
+
+class Unknown(StrEnum):
+    """Why the share of a node is not known."""
+
+    STEADY = "the score never varied"
+    NOT_REPEATED = "no case has two runs with a score"
+    REACHED_IN_FEW = "too few cases reached the node"
+    ONE_CASE = "one case has all of the noise"
+    ASKED_ONCE = "too many cases have only one answer of a node that they reached"
+
+
+@dataclass(frozen=True, slots=True)
+class Blame:
+    """The share of the noise that one node causes.
+
+    `share` lies from 0 to 1 and `low` to `high` holds it in 95 % of samples; all three are None
+    where the share is not known, and `unknown` then says why. `varied` is False where the node
+    moved no score in any case: its share is 0 and `high` a bound from above. `reached` of
+    `cases` cases (groups, where there are any) reached the node, in `runs` runs each. `needed`
+    is how many runs of each case would tell, None where more runs are not what is missing.
+    `once` is the largest share of cases with one answer only of a node among those that
+    reached that node.
+    """
+
+    node: str
+    share: float | None
+    low: float | None
+    high: float | None
+    unknown: Unknown | None
+    varied: bool
+    reached: int
+    cases: int
+    runs: int
+    needed: int | None = None
+    once: float = 0.0
+
+    @property
+    def why(self) -> str:
+        """A sentence that says why the share is not known; empty where it is."""
+        if self.unknown is Unknown.REACHED_IN_FEW:
+            return (
+                f"reached in {self.reached} of {self.cases} cases in {self.runs} runs: its share "
+                f"is not known; {self._needed()}"
+            )
+        if self.unknown is Unknown.ASKED_ONCE:
+            return (
+                f"{100 * self.once:.0f} % of the cases that reached a node have one answer of it "
+                "only: shares are not known without second answers"
+            )
+        return "" if self.unknown is None else str(self.unknown)
+
+    def _needed(self) -> str:
+        if self.needed is None:
+            return f"it takes {LEAST_REACHED} cases that reach it"
+        return f"about {self.needed} runs would reach it in {LEAST_REACHED}"
+
+
+def blame(
+    noise: Sequence[CaseNoise], node: str, groups: Mapping[int, Hashable] | None = None
+) -> Blame:
+    """The share of the noise that a node causes, over all cases of `noise`.
+
+    `noise` is what `attribute` found, under one setting or several. Cases of equal `groups` (by
+    case number), such as those made of one dialogue, are left out together; without an entry a
+    case is its own group. Raises MissingExtraError without scipy.
+    """
+    units = _units(noise, node, groups or {})
+    reached = sum(unit.reached for unit in units)
+    runs = max((one.repetitions for one in noise), default=0)
+    once = asked_once(noise)
+    others = {other for one in noise for other in one.answers} - {node}
+    unknown = _unknown(units, reached, once, bool(others))
+    share = low = high = needed = None
+    varied = any(abs(unit.part) > _EDGE for unit in units)
+    if unknown is Unknown.REACHED_IN_FEW and reached and len(units) >= LEAST_REACHED:
+        needed = math.ceil(runs * LEAST_REACHED / reached)
+    elif unknown is None:
+        share, low, high = _interval(units) if varied else (0.0, 0.0, _bound(units))
+        if (
+            low > 1 - _EDGE and others
+        ):  # no other node moved a score: what they may be to blame for is left
+            low = max(1 - sum(_bound(_units(noise, one, groups or {})) for one in others), 0.0)
+    return Blame(node, share, low, high, unknown, varied, reached, len(units), runs, needed, once)
+
+
+def asked_once(noise: Iterable[CaseNoise]) -> float:
+    """Of the cases that reached a node, the share with one answer of it: the largest of all."""
+    reached: Counter[str] = Counter()
+    once: Counter[str] = Counter()
+    for case in noise:
+        reached.update(case.answers.keys())
+        once.update(node for node, answers in case.answers.items() if answers == 1)
+    return max((once[node] / reached[node] for node in reached), default=0.0)
+
+
+@dataclass(slots=True)
+class _Unit:
+    """What one case, or one group of cases, adds up to; `seen` sums shares of runs."""
+
+    part: float = 0.0
+    whole: float = 0.0
+    reached: bool = False
+    seen: float = 0.0
+
+
+def _units(noise: Iterable[CaseNoise], node: str, groups: Mapping[int, Hashable]) -> list[_Unit]:
+    units: defaultdict[Hashable, _Unit] = defaultdict(_Unit)
+    for one in noise:
+        unit = units[("group", groups[one.case]) if one.case in groups else one.case]
+        unit.part += one.parts.get(node, 0.0)
+        unit.whole += one.modelled
+        unit.reached |= node in one.answers
+        unit.seen += one.reached.get(node, 0) / one.repetitions
+    return list(units.values())
+
+
+def _unknown(units: Sequence[_Unit], reached: int, once: float, others: bool) -> Unknown | None:
+    if not units:
+        return Unknown.NOT_REPEATED
+    if not any(abs(unit.whole) > _EDGE for unit in units):
+        return Unknown.STEADY
+    if reached and not others:
+        return None  # all of the noise is its own
+    if reached < LEAST_REACHED:
+        return Unknown.REACHED_IN_FEW
+    if once > MOST_ONCE:
+        return Unknown.ASKED_ONCE
+    # Without any one of the cases there has to be noise left that can be shared out.
+    whole = math.fsum(unit.whole for unit in units)
+    return None if whole > max(0.0, *(unit.whole for unit in units)) else Unknown.ONE_CASE
+
+
+def _interval(units: Sequence[_Unit]) -> tuple[float, float, float]:
+    """The share and its jackknife interval, on the logit wherever there is one."""
+    part = math.fsum(unit.part for unit in units)
+    whole = math.fsum(unit.whole for unit in units)
+    ratio = part / whole
+    share = min(max(ratio, 0.0), 1.0)
+    if all(unit.part == unit.whole for unit in units):
+        return 1.0, 1.0, 1.0
+    left_out = [(part - unit.part) / (whole - unit.whole) for unit in units]
+    if all(_EDGE < one < 1 - _EDGE for one in (ratio, *left_out)):
+        half = _half_width([_logit(one) for one in left_out])
+        return share, _share(_logit(ratio) - half), _share(_logit(ratio) + half)
+    half = _half_width(left_out)
+    return share, max(share - half, 0.0), min(share + half, 1.0)
+
+
+def _half_width(left_out: Sequence[float]) -> float:
+    size, centre = len(left_out), statistics.fmean(left_out)
+    variance = (size - 1) / size * math.fsum((one - centre) ** 2 for one in left_out)
+    return quantile_of_t(_LEVEL, size) * math.sqrt(variance)
+
+
+def _bound(units: Sequence[_Unit]) -> float:
+    """The largest share of a node that moved no score, from how seldom it can then flip.
+
+    None of n cases flipped: Wilson's interval with quantiles of t ends at t²/(n + t²). A flip
+    moves the score by 1 at most, and adds half its square to the variance.
+    """
+    reached = [unit.seen for unit in units if unit.reached]
+    t = quantile_of_t(_LEVEL, len(reached)) ** 2
+    most = math.fsum(reached) * t / (len(reached) + t) / 2
+    return most / (most + math.fsum(unit.whole for unit in units))
+
+
+def _logit(share: float) -> float:
+    return math.log(share / (1 - share))
+
+
+def _share(logit: float) -> float:
+    return 1 / (1 + math.exp(-logit))

@@ -1,0 +1,118 @@
+"""Nodes that ask under a condition: samples of their own, another temperature or seed.
+
+The samples of repetition r of the metric as given are r where a node asks for sample 0, so
+repetition 0 asks what a plain evaluation asks. No sample is shared by two conditions.
+"""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from pydantic import BaseModel
+
+from dagengine.errors import UnparseableError
+from dagengine.gateway.host import asking_with
+from dagengine.graph.node import BaseNode
+from dagengine.graph.values import Ask, Given, NodeValue, Work
+from dagengine.question import REPETITIONS, Answer, Options, Question
+from dagengine.reliability.observations import Condition
+
+T = TypeVar("T", bound=BaseModel)
+
+
+@dataclass(frozen=True, slots=True)
+class Resampling:
+    """As a change: has a node ask under a condition, and note a digest of what it asks."""
+
+    condition: Condition
+    top_logprobs: int = 0
+
+    def __call__(self, node: BaseNode) -> None:
+        def wrap(work: Work) -> Work:
+            async def resampled(given: Given, ask: Ask) -> NodeValue:
+                asking = _Resampled(ask, self.options)
+                with asking_with(asking.changed):
+                    value = await work(given, asking)
+                return replace(value, question=asking.digest) if asking.digest else value
+
+            return resampled
+
+        node.around = (*node.around, wrap)
+
+    def options(self, options: Options) -> Options:
+        """The options of a question under the condition."""
+        at = self.condition
+        sample = at.sample + REPETITIONS * (options.sample + REPETITIONS * _space(at))
+        temperature = options.temperature if at.temperature is None else at.temperature
+        seed = options.seed if at.seed is None else at.seed
+        return replace(
+            options,
+            sample=sample,
+            temperature=temperature,
+            seed=seed,
+            top_logprobs=max(options.top_logprobs, self.top_logprobs),
+        )
+
+
+def later(node: BaseNode, repetitions: int) -> BaseNode:
+    """A copy of a resampled node that asks what it would ask so many repetitions later."""
+
+    def wrap(work: Work) -> Work:
+        async def resampled(given: Given, ask: Ask) -> NodeValue:
+            asking = _Resampled(ask, postponed)
+            with asking_with(asking.changed):
+                return await work(given, asking)
+
+        return resampled
+
+    def postponed(options: Options) -> Options:
+        return replace(options, sample=options.sample + repetitions)
+
+    found = copy.copy(node)
+    found.around = (*node.around, wrap)
+    return found
+
+
+def _space(condition: Condition) -> int:
+    """A number that conditions share when they differ in sample and judge only."""
+    plain = replace(condition, sample=0, judge="")
+    if plain == Condition():
+        return 0
+    return int.from_bytes(hashlib.sha256(repr(plain).encode()).digest()[:3]) + 1
+
+
+class _Resampled:
+    """Asks as another does, but with other options, and remembers what was asked."""
+
+    def __init__(self, ask: Ask, options: Callable[[Options], Options]) -> None:
+        self._ask = ask
+        self._options = options
+        self._asked: list[bytes] = []
+
+    async def __call__(self, question: Question[T]) -> Answer[T]:
+        return await self._ask(self.changed(question))
+
+    async def each(self, questions: Sequence[Question[T]]) -> list[Answer[T]]:
+        return await self._ask.each([self.changed(question) for question in questions])
+
+    async def outcomes(
+        self, questions: Sequence[Question[T]]
+    ) -> list[Answer[T] | UnparseableError]:
+        return await self._ask.outcomes([self.changed(question) for question in questions])
+
+    def changed(self, question: Question[T]) -> Question[T]:
+        """The question with other options."""
+        changed = replace(question, options=self._options(question.options))
+        self._asked.append(changed.canonical.rpartition(b"\n")[0])  # all but the options
+        return changed
+
+    @property
+    def digest(self) -> str | None:
+        """64 bits of SHA-256 of the questions asked, whatever their options; None without any."""
+        if not self._asked:
+            return None
+        return hashlib.sha256(b"\0".join(self._asked)).hexdigest()[:16]

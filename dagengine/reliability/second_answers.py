@@ -1,0 +1,192 @@
+"""Second answers: what a case reached only once is asked again, by itself.
+
+How much a node flips on a case cannot be told from one answer. A node behind a decision may
+have run once in all runs of a case; whole runs would have to be many to reach it again. So it
+is asked by itself, on what it read in the run that reached it: the recorded answers of the
+nodes before it are not asked again. An answer that leads to a node that no run reached has
+that node asked twice, and so on, until every node that the answers lead to has two.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+from dagengine.compiler.plan import Plan, Unit
+from dagengine.execution.grading import step_of
+from dagengine.execution.node_run import given_of, together
+from dagengine.execution.runner import JudgedCase
+from dagengine.execution.scheduler import CaseState
+from dagengine.graph.graph import Metric
+from dagengine.graph.values import NodeValue
+from dagengine.reliability.counterfactual import Counterfactual
+from dagengine.reliability.resampling import later
+from dagengine.results import Failure, Step
+
+_ANSWERS = 2
+
+Values = Mapping[int, NodeValue]
+
+
+@dataclass(frozen=True, slots=True)
+class SecondAnswer:
+    """What one node said when it was asked by itself.
+
+    `sample` is that of its condition, beyond those of the runs; `raw` is what could not be
+    read, `question` the digest of what was asked.
+    """
+
+    step: Step
+    sample: int
+    raw: str | None = None
+    question: str | None = None
+
+
+class SecondAnswers:
+    """The runs of one metric under one setting, in the plan of all runs.
+
+    `metrics` are the numbers that its repetitions have in the plan, `metric` is the first of
+    them. Only repetitions with a score count.
+    """
+
+    def __init__(self, plan: Plan, metrics: Sequence[int], metric: Metric) -> None:
+        self.replay = Counterfactual(metric)
+        self.plan = self.replay.plan
+        self.speaking = [unit for unit in self.plan.units if self.replay.speaks(unit)]
+        self._metrics = metrics
+        self._starts = [plan.metrics[number].slots.start for number in metrics]
+        # The same metric compiled alone has its slots in the same order.
+        self._units = [
+            plan.units[plan.slots[self._starts[0] + unit.slots[0]].unit] for unit in self.plan.units
+        ]
+
+    async def ask(self, case: JudgedCase) -> list[SecondAnswer]:
+        """Ask what a case lacks."""
+        return await _Asking(self, case).answers()
+
+    def runs(self, state: CaseState) -> Iterator[dict[int, NodeValue]]:
+        """What the units said in each run with a score."""
+        results = state.results()
+        for number, start in zip(self._metrics, self._starts, strict=True):
+            if results[number].score is not None:
+                values = state.values
+                yield {
+                    unit.index: values[start + slot]
+                    for unit in self.plan.units
+                    for slot in unit.slots
+                    if start + slot in values
+                }
+
+    @property
+    def times(self) -> int:
+        """How often each case is run."""
+        return len(self._metrics)
+
+    def again(self, unit: int, sample: int) -> Unit:
+        """A unit as another run would ask it."""
+        found = self._units[unit]
+        return replace(found, node=later(found.node, sample))
+
+
+class _Asking:
+    """One case under way: how many answers each unit has, and in which run it was reached."""
+
+    def __init__(self, setting: SecondAnswers, case: JudgedCase) -> None:
+        self._setting, self._case = setting, case
+        self._heard: Counter[int] = Counter()
+        self._alone: Counter[int] = Counter()
+        self._reached: dict[int, Values] = {}
+        for values in setting.runs(case.state):
+            for unit in setting.speaking:
+                if unit.index in values:
+                    self._heard[unit.index] += 1
+                    self._reached.setdefault(unit.index, values)
+            if all(self._heard[unit.index] >= _ANSWERS for unit in setting.speaking):
+                break
+
+    async def answers(self) -> list[SecondAnswer]:
+        """Every answer, in an order that does not depend on which came first."""
+        answers: list[SecondAnswer] = []
+        while lacking := list(self._lacking()):
+            for found, values in await together(self._again, lacking):
+                answers += found
+                await self._follow(values)
+        return answers
+
+    def _lacking(self) -> Iterator[tuple[int, int]]:
+        """Units with fewer than two answers, and the sample of the next one; counts them in."""
+        for unit in sorted(self._reached):
+            while self._heard[unit] < _ANSWERS:
+                yield unit, self._setting.times + self._alone[unit]
+                self._heard[unit] += 1
+                self._alone[unit] += 1
+
+    async def _again(
+        self, _: int, lacking: tuple[int, int]
+    ) -> tuple[list[SecondAnswer], dict[int, NodeValue]]:
+        """A unit's next answer, and everything said in its run with that in place."""
+        unit, sample = lacking
+        reached = self._reached[unit]
+        renewed = [
+            one
+            for one in self._setting.replay.renewed(self._setting.plan.units[unit])
+            if one == unit or one in reached  # what the run did not reach is not read
+        ]
+        values = {one: said for one, said in reached.items() if one not in renewed}
+        found: list[SecondAnswer] = []
+        for one in renewed:
+            outcome = await self._ask(one, sample, values)
+            if isinstance(outcome, Failure):
+                return [*found, self._told(one, sample, outcome)], {}
+            values[one] = outcome
+            values[one] = self._taken(one, values)
+            found.append(self._told(one, sample, values[one]))
+        return found, values
+
+    async def _follow(self, values: dict[int, NodeValue]) -> None:
+        """Note which units an answer leads to that no run reached."""
+        if not values:
+            return
+        speaks = {unit.index for unit in self._setting.speaking}
+        while waiting := [unit for unit in self._walk(values)[1] if unit not in speaks]:
+            for unit in waiting:
+                outcome = await self._ask(unit, self._setting.times, values)
+                if isinstance(outcome, Failure):
+                    return
+                values[unit] = outcome
+        for unit in self._walk(values)[1]:
+            self._reached.setdefault(unit, values)
+
+    async def _ask(self, unit: int, sample: int, values: Values) -> NodeValue | Failure:
+        given = partial(
+            given_of, self._setting.plan.units[unit], self._case.case, self._walk(values)[0]
+        )
+        return await self._case.ask(self._setting.again(unit, sample), given)
+
+    def _walk(self, values: Values) -> tuple[CaseState, list[int]]:
+        """The state that these values lead to, and the units that would run then."""
+        state = CaseState(self._setting.plan)
+        waiting: list[int] = []
+        while state.ready:
+            unit = state.ready.pop()
+            if unit in values:
+                state.complete(unit, values[unit])
+            else:
+                waiting.append(unit)
+        return state, sorted(waiting)
+
+    def _taken(self, unit: int, values: Values) -> NodeValue:
+        """A unit's value as the metric takes it: with its score, where it gives one."""
+        taken = self._walk(values)[0].values
+        slots = self._setting.plan.units[unit].slots
+        return next((taken[slot] for slot in slots if slot in taken), values[unit])
+
+    def _told(self, unit: int, sample: int, outcome: NodeValue | Failure) -> SecondAnswer:
+        found = self._setting.plan.units[unit]
+        if isinstance(outcome, Failure):
+            step = Step(found.name, found.node.kind, outcome.kind, reason=outcome.message)
+            return SecondAnswer(step, sample, outcome.raw)
+        step = step_of(found.name, found.node.kind, outcome)
+        return SecondAnswer(step, sample, question=outcome.question)

@@ -41,7 +41,7 @@ __all__ = [
 # Fewer cases than this are too few for the tails of t: all changes of sign are counted.
 _FEW = 20
 
-Test = Literal["McNemar mid-p", "paired t", "sign permutation", "jackknife t", "Welch t"]
+Test = Literal["McNemar mid-p", "paired t", "sign permutation mid-p", "jackknife t", "Welch t"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,9 +100,10 @@ def compare_means(
 ) -> Comparison | Unknown:
     """Two means of the same cases, as of scores or flip rates: one pair per case.
 
-    The paired t test, over cases or means of `groups`, with its interval; below 20 cases the p of
-    all changes of sign (Fisher 1935) in place of that of t. Unknown with fewer than two pairs, or
-    fewer than eight groups.
+    The paired t test, over cases or means of `groups`, with its interval. Below 20 cases the p is
+    the mid-p of all changes of sign (Fisher 1935, The Design of Experiments, 21): that of t is
+    too low there, and half of the outcomes as far keep what Wilcoxon's test finds. Unknown
+    with fewer than two pairs, or fewer than eight groups.
     """
     changes = _changes(pairs)
     found = mean_of(changes, level=level, groups=groups)
@@ -111,7 +112,7 @@ def compare_means(
     each = _by_group(changes, groups)
     value, differing = statistics.fmean(each), sum(change != 0 for change in each)
     if len(each) < _FEW or isinstance(found, Unknown):
-        test: Test = "sign permutation"
+        test: Test = "sign permutation mid-p"
         p = _sign_p(each)
     else:
         test, p = "paired t", float(needs("scipy.stats").ttest_1samp(each, 0).pvalue)
@@ -252,14 +253,15 @@ def _agresti_min(won: int, lost: int, size: int, level: float) -> tuple[float, f
 
 
 def _sign_p(changes: Sequence[float]) -> float:
-    """The share of all changes of sign with a mean as far from 0; cases without change keep it."""
+    """The share of all changes of sign with a mean farther from 0, and half of those as far."""
     moved = [change for change in changes if change]
     if not moved:
         return 1.0
     if len(moved) >= _FEW:  # nothing varies: all signs are equal
-        return float(2.0 ** (1 - len(moved)))
+        return float(2.0 ** -len(moved))
     numpy, sums = needs("numpy"), needs("numpy").zeros(1)
     for change in moved:
         sums = numpy.concatenate((sums + change, sums - change))
-    seen = abs(math.fsum(moved)) * (1 - 1e-9)
-    return float((abs(sums) >= seen).mean())
+    surplus = abs(sums) - abs(math.fsum(moved))
+    slack = 1e-9 * max(map(abs, moved))
+    return float((surplus > slack).mean() + (abs(surplus) <= slack).mean() / 2)

@@ -134,7 +134,7 @@ def lock() -> int:
     # A judge card needs numbers; everything else in the extras is left to those who want it.
     for target, *wanted in (
         (RUNTIME, "--group", "build", "--extra", "benchmark"),
-        (DEVELOPMENT, "--group", "dev"),
+        (DEVELOPMENT, "--group", "dev", "--extra", "benchmark"),
     ):
         must(BIN / "uv", *common.split(), "pyproject.toml", *wanted, "-o", target)
     return 0

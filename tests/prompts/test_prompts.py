@@ -109,9 +109,10 @@ def test_reading_a_fenced_prompt_back_gives_exactly_the_texts(texts: list[str]) 
 @given(TEXTS)
 def test_no_text_contains_the_fence_around_it(text: str) -> None:
     prompt = fenced([Evidence("a", text)])
-    width = len(prompt) - len(prompt.lstrip("<"))
-    assert "<" * width not in text
-    assert prompt.count("<" * width) == 2
+    begin, end = prompt.partition("\n")[0], prompt.rpartition("\n")[2]
+    for fence in (begin, end):
+        assert fence not in text
+        assert prompt.count(fence) == 1
 
 
 def test_a_fence_is_also_longer_than_any_in_a_label() -> None:

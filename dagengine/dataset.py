@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from dagengine.data.cases import read_cases, strict
 from dagengine.data.golden import ConversationalGolden, Golden
 from dagengine.execution.app import App
+from dagengine.execution.engine import Settings
 from dagengine.execution.evaluation import evaluate
 from dagengine.graph.graph import Metric
-from dagengine.results import EvaluationResult
+from dagengine.results import CaseResult, EvaluationResult
 from dagengine.test_case import TestCase
 
 AnyGolden = Golden | ConversationalGolden
@@ -53,9 +54,16 @@ class EvaluationDataset(Sequence[Any]):
         """Append one golden."""
         self.goldens.append(golden)
 
-    def evaluate(self, metrics: Sequence[Metric], **options: Any) -> EvaluationResult:
-        """`evaluate(self, metrics, **options)`; `app=` completes the goldens."""
-        return evaluate(self, metrics, **options)
+    def evaluate(
+        self,
+        metrics: Sequence[Metric],
+        *,
+        show: bool = True,
+        on_row: Callable[[CaseResult], None] | None = None,
+        **settings: Unpack[Settings],
+    ) -> EvaluationResult:
+        """`evaluate(self, metrics, …)` with the same arguments; `app=` completes the goldens."""
+        return evaluate(self, metrics, show=show, on_row=on_row, **settings)
 
     def add_test_cases_from_json_file(
         self,

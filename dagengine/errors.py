@@ -15,6 +15,7 @@
         ├── RefusedError          the model declined to answer
         ├── UnparseableError      the answer does not fit what was asked
         ├── ProviderError         the endpoint failed (HTTP status, connection)
+        ├── JudgeCodeError        the code of a judge has a mistake (TypeError, KeyError …)
         ├── JudgeTimeoutError     the call's deadline passed
         ├── OverBudgetError       the run has spent what it may spend
         └── RecordingMissError    a recorded judge, or a store in replay, has no such answer
@@ -151,6 +152,12 @@ class JudgeTimeoutError(JudgeError):
     """Raised when one call exceeded its deadline; retried like a transient failure."""
 
     kind = "timeout"
+
+
+class JudgeCodeError(JudgeError):
+    """Raised for a mistake in the code of a judge, such as a TypeError; never retried."""
+
+    kind = "code_error"
 
 
 class OverBudgetError(JudgeError):

@@ -12,6 +12,8 @@ from typing import Any, Generic, Literal, Protocol, TypedDict, TypeVar, runtime_
 
 from pydantic import BaseModel
 
+from dagengine.errors import UnparseableError
+
 T = TypeVar("T", bound=BaseModel, covariant=True)
 _JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
@@ -55,6 +57,8 @@ class Options:
 
 
 DEFAULT_OPTIONS = Options()
+REPEATED = 50_000
+"""How many characters of an answer that does not fit are shown to the judge again."""
 
 
 Span = tuple[int, int]
@@ -122,9 +126,7 @@ class EveryMatch:
         return {self.field: [match.group(min(match.re.groups, 1)) for match in found]}
 
 
-def _unparseable(patterns: Iterable[str], text: str) -> Exception:
-    from dagengine.errors import UnparseableError
-
+def _unparseable(patterns: Iterable[str], text: str) -> UnparseableError:
     tried = ", ".join(map(repr, patterns))
     return UnparseableError(f"none of the patterns {tried} is in the answer", raw=text)
 
@@ -159,9 +161,12 @@ class Question(Generic[T]):
         return hashlib.sha256(self.canonical).hexdigest()
 
     def again(self, raw: str, complaint: str) -> Question[T]:
-        """The same question after an answer that did not fit, with what was wrong with it."""
+        """The same question after an answer that did not fit, with what was wrong with it.
+
+        Of a very long answer the judge is shown the beginning.
+        """
         more: tuple[Message, ...] = (
-            {"role": "assistant", "content": raw},
+            {"role": "assistant", "content": raw[:REPEATED]},
             {"role": "user", "content": complaint},
         )
         return replace(self, messages=(*self.messages, *more))

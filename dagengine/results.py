@@ -132,9 +132,12 @@ class Step:
         return sum((type(vote), vote) == mine for vote in self.votes)
 
     def as_dict(self) -> dict[str, Any]:
-        """JSON-ready form without the absent entries."""
+        """JSON-ready form without the absent entries, and without what stands there twice."""
         names = ("node", "kind", "output", "verdict", "confidence", "reason", "score", "mode")
         row = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
+        told = (self.verdict, {"verdict": self.verdict, "reason": self.reason})
+        if self.verdict is not None and self.output in told:
+            row.pop("output", None)
         if self.usage != NO_USAGE:
             # Not what a provider had in its cache: that depends on the timing.
             used = self.usage

@@ -14,6 +14,8 @@ from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from dagengine.errors import InputError
+
 
 class LLMTestCaseParams(StrEnum):
     """The fields of a test case that a node may read."""
@@ -89,6 +91,12 @@ class ConversationalTestCase(_Case):
     user_description: str | None = None
     context: list[str] | None = None
 
+    @model_validator(mode="after")
+    def _has_turns(self) -> Self:
+        if not self.turns:
+            raise ValueError("a ConversationalTestCase needs at least one turn in `turns`")
+        return self
+
 
 class ArenaTestCase(_Case):
     """Several contestants that answered the same input, by name."""
@@ -125,8 +133,18 @@ def known_fields() -> tuple[str, ...]:
 
 
 def field_name(param: str | LLMTestCaseParams) -> str:
-    """The plain field path of `param` (an enum member or a string such as `"input"`)."""
-    return str(param.value) if isinstance(param, LLMTestCaseParams) else param
+    """The plain field path of `param` (an enum member or a string such as `"input"`).
+
+    Raises InputError for anything else, for instance a node.
+    """
+    if isinstance(param, LLMTestCaseParams):
+        return str(param.value)
+    if not isinstance(param, str):
+        raise InputError(
+            f"{param!r:.80} is no field of a test case: evaluation_params takes names such as "
+            "'input'; what a node reads of other nodes stands in inputs="
+        )
+    return param
 
 
 def is_known_field(path: str) -> bool:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 import time
+from contextlib import suppress
 from email.utils import parsedate_to_datetime
 from functools import cache
 from typing import (
@@ -14,7 +16,7 @@ from typing import (
 )
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from typing_extensions import TypedDict
 
 from dagengine.errors import JudgeError, ProviderError, RefusedError
@@ -23,6 +25,9 @@ from dagengine.prompts.tokens import telling
 from dagengine.question import Question, TokenChoice, Usage, schema_of
 
 _HOSTED = ("api.openai.com", "openai.azure.com")
+_SECONDS = re.compile(r"\s*[0-9]{1,12}(\.[0-9]{0,12})?\s*")
+_MOST_TOKENS = 10**12
+_MOST_DIGITS = 4_000
 # Statuses that say "later" rather than "no".
 TRANSIENT = frozenset({408, 409, 425, 429})
 
@@ -131,18 +136,32 @@ class Choice(_Wire):
     logprobs: Annotated[Logprobs | _Wire | None, Field(union_mode="left_to_right")] = None
 
 
+def _count(value: Any) -> int:
+    """A number of tokens; none is counted where a server sends something else."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return 0
+    return int(value) if 0 < value <= _MOST_TOKENS else 0  # NaN is not
+
+
+def _part(value: Any) -> Any:
+    return value if isinstance(value, dict) else {}
+
+
+Count = Annotated[int, BeforeValidator(_count)]
+
+
 class PromptDetails(_Wire):
     """Which tokens of the prompt were in the provider's cache."""
 
-    cached_tokens: int | None = None
+    cached_tokens: Count = 0
 
 
 class Counts(_Wire):
     """Tokens as the provider counted them."""
 
-    prompt_tokens: int | None = None
-    completion_tokens: int | None = None
-    prompt_tokens_details: PromptDetails | None = None
+    prompt_tokens: Count = 0
+    completion_tokens: Count = 0
+    prompt_tokens_details: Annotated[PromptDetails, BeforeValidator(_part)] = PromptDetails()
 
 
 class Completion(_Wire):
@@ -152,7 +171,7 @@ class Completion(_Wire):
     """
 
     choices: list[Choice] = Field(min_length=1)
-    usage: Counts | None = None
+    usage: Annotated[Counts, BeforeValidator(_part)] = Counts()
 
 
 def read_completion(content: bytes) -> Completion:
@@ -163,10 +182,22 @@ def read_completion(content: bytes) -> Completion:
     try:
         return Completion.model_validate_json(content)
     except ValidationError as error:
+        with suppress(ValueError, RecursionError):
+            return Completion.model_validate_json(_readable(content))
         shown = f"{content[:120].decode(errors='replace')!r}: {complaint(error)}"
         raise ProviderError(
             f"the endpoint sent no chat completion: {shown}", transient=False
         ) from None
+
+
+def _readable(content: bytes) -> bytes:
+    """A JSON text whose lone surrogates, bytes that are no text and long numbers are replaced."""
+    found = json.loads(content.decode(errors="replace"), parse_int=_whole)
+    return json.dumps(found, ensure_ascii=False).encode(errors="replace")
+
+
+def _whole(digits: str) -> int | None:
+    return int(digits) if len(digits) <= _MOST_DIGITS else None
 
 
 def answer_text(message: ReplyMessage) -> str:
@@ -179,11 +210,9 @@ def answer_text(message: ReplyMessage) -> str:
 def usage_of(completion: Completion) -> Usage:
     """What a completion used."""
     counts = completion.usage
-    if counts is None:
-        return Usage()
-    details = counts.prompt_tokens_details
-    cached = (details.cached_tokens if details else None) or 0
-    return Usage(counts.prompt_tokens or 0, counts.completion_tokens or 0, cached)
+    cached = counts.prompt_tokens_details.cached_tokens
+    asked = counts.prompt_tokens
+    return Usage(asked, counts.completion_tokens, min(cached, asked))
 
 
 def tokens_of(choice: Choice, question: Question[Any], raw: str) -> tuple[TokenChoice, ...] | None:
@@ -230,12 +259,13 @@ def error_message(error: Any) -> str:
 
 
 def _retry_after(headers: Any) -> float | None:
+    """Seconds to wait, where a header says so in one of the forms of RFC 9110, 10.2.3."""
     for name, unit in (("retry-after-ms", 1000.0), ("retry-after", 1.0)):
         value = str(headers.get(name, ""))
-        if value.replace(".", "", 1).isdigit():
+        if _SECONDS.fullmatch(value):
             return float(value) / unit
     try:
         date = parsedate_to_datetime(str(headers.get("retry-after", "")))
-    except ValueError:
+        return max(0.0, date.timestamp() - time.time())
+    except (ValueError, OverflowError, OSError):  # no date, or one that no clock shows
         return None
-    return max(0.0, date.timestamp() - time.time())

@@ -15,7 +15,8 @@ from typing import Any, TypeVar, cast
 from pydantic import BaseModel
 
 from dagengine.errors import InputError, UnparseableError
-from dagengine.prompts.parsing import read_answer, validated
+from dagengine.prompts.echo import without_echo
+from dagengine.prompts.parsing import read_aside, require_readable, validated
 from dagengine.question import Answer, Capabilities, Question, schema_json
 from dagengine.threads import in_daemon_thread
 
@@ -154,7 +155,7 @@ class CustomJudge:
             given = await in_daemon_thread(lambda: self._call(prompt, **extra))
         if isinstance(given, tuple) and len(given) == 2:
             given = given[0]  # some models return (answer, cost)
-        return self._read(question, given)
+        return await self._read(question, prompt, given)
 
     def _prompt(self, question: Question[BaseModel], structured: bool) -> str:
         """The messages as one text; the schema is written out when it cannot be passed."""
@@ -164,12 +165,22 @@ class CustomJudge:
             parts.append(f"Answer with one JSON object that follows this schema:\n{schema}")
         return "\n\n".join(parts)
 
-    def _read(self, question: Question[T], given: Any) -> Answer[T]:
+    async def _read(self, question: Question[T], prompt: str, given: Any) -> Answer[T]:
         if isinstance(given, str):
-            return Answer(read_answer(question, given), given, mode="text")
+            said = without_echo(prompt, given)
+            return Answer(await read_aside(question, said), said, mode="text")
         if isinstance(given, BaseModel):
             given = given.model_dump()
         if isinstance(given, dict):
-            raw = json.dumps(given, ensure_ascii=False, default=str)
+            raw = _json(given)
+            require_readable(raw)
             return Answer(validated(question, given, raw), raw, mode="schema")
         raise UnparseableError(f"the model returned {type(given).__name__}, not text", repr(given))
+
+
+def _json(given: dict[Any, Any]) -> str:
+    """The fields as text; raises UnparseableError for those that have no JSON form."""
+    try:
+        return json.dumps(given, ensure_ascii=False, default=str)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise UnparseableError(f"the model returned what has no JSON form: {error}") from None

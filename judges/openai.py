@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from functools import cache, cached_property
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar, cast
 
 import anyio
 import anyio.lowlevel
@@ -20,12 +20,14 @@ import sniffio
 from pydantic import BaseModel, ValidationError
 
 from dagengine.errors import (
+    InputError,
     JudgeError,
     JudgeSetupError,
     ProviderError,
     RefusedError,
     UnparseableError,
 )
+from dagengine.judges.bodies import BodyReader
 from dagengine.judges.completions import (
     Completion,
     answer_text,
@@ -37,9 +39,20 @@ from dagengine.judges.completions import (
     usage_of,
     wire_type,
 )
-from dagengine.judges.identity import durable_name, public_address
-from dagengine.prompts.parsing import read_answer
+from dagengine.judges.endpoint import endpoint_of, moved_to
+from dagengine.judges.identity import durable_name
+from dagengine.prompts.json_values import DoubledKeyError, require_single_keys
+from dagengine.prompts.parsing import is_long, read_aside, without_surrogates
 from dagengine.question import Answer, Capabilities, Options, Question
+from dagengine.redaction import (
+    public_address,
+    public_text,
+    public_value,
+    secrets_in,
+    secrets_of_address,
+    secrets_of_environment,
+    shortened,
+)
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
@@ -50,6 +63,7 @@ T = TypeVar("T", bound=BaseModel)
 # paste the schema into the prompt.
 _MODES = ("JSON_SCHEMA", "TOOLS", "JSON")
 _CONNECT_TIMEOUT = 30.0
+_REDIRECTS = 5
 _NO_KEY = "not-needed"
 _DEFAULT_URL = "https://api.openai.com/v1"
 
@@ -70,6 +84,14 @@ class OpenAIJudge:
     is a ready `AsyncOpenAI` or `AsyncAzureOpenAI` to use instead. `parameters` go into
     every request body. Without any of them the OpenAI client's own environment variables
     hold, looked up when the first question is asked.
+
+    A user and a password in `base_url` are sent as basic authentication, in place of the key,
+    and its query goes with every request. Neither is shown or written anywhere, nor is a key or
+    a parameter that is secret by its name. A judge that was pickled has lost them: it takes the
+    key from the environment.
+
+    A response is read up to `max_bytes` (4 MB; log-probabilities of a long answer take several),
+    and followed to another address of the same origin only.
     """
 
     capabilities = Capabilities(logprobs=True, caches_prefixes=True)
@@ -82,16 +104,40 @@ class OpenAIJudge:
         api_key: str | None = None,
         client: AsyncOpenAI | None = None,
         parameters: dict[str, Any] | None = None,
+        max_bytes: int = 4_000_000,
     ) -> None:
+        if not isinstance(max_bytes, int) or max_bytes < 1:
+            raise InputError(f"max_bytes must be a whole number from 1 on, got {max_bytes!r}")
         self.model = model
-        self.base_url = base_url
+        self.max_bytes = max_bytes
+        self._address = base_url
         self._api_key = api_key
         self._given = client
         self._parameters = dict(parameters or {})
+        self._pickled = False
         self._clients: dict[Any, tuple[_Client, int]] = {}
         self._mode = 0
         self._logprobs = True
         self._temperature = True
+
+    @property
+    def base_url(self) -> str | None:
+        """The address that was given, without secrets."""
+        return self._address and public_text(self._address)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Everything but keys, passwords and connections, for another process."""
+        if self._given is not None:
+            raise TypeError("a judge with a client of its caller's cannot be pickled")
+        shown = {"_parameters": public_value(self._parameters), "_address": self.base_url}
+        keyless: dict[str, Any] = {"_api_key": None, "_clients": {}, "_pickled": True}
+        return {**vars(self), **shown, **keyless}
+
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, memo: object) -> Self:
+        return self
 
     @property
     def identity(self) -> str:
@@ -100,15 +146,15 @@ class OpenAIJudge:
 
     @cached_property
     def _identity(self) -> str:
-        where = self.base_url or (str(self._given.base_url) if self._given else "default")
-        parameters = json.dumps(self._parameters, sort_keys=True, default=str)
-        return f"openai {self.model} at {where} with {parameters}"
+        given = public_text(str(self._given.base_url)) if self._given else "default"
+        parameters = json.dumps(public_value(self._parameters), sort_keys=True, default=str)
+        return f"openai {self.model} at {self.base_url or given} with {parameters}"
 
     @property
     def durable_identity(self) -> str | None:
         """`identity` with the endpoint that holds now, which may come from the environment."""
         given = str(self._given.base_url) if self._given else None
-        where = self.base_url or given or os.environ.get("OPENAI_BASE_URL") or _DEFAULT_URL
+        where = self._address or given or os.environ.get("OPENAI_BASE_URL") or _DEFAULT_URL
         return durable_name(f"openai {self.model} at {public_address(where)}", self._parameters)
 
     @asynccontextmanager
@@ -152,41 +198,81 @@ class OpenAIJudge:
         # Whole, it need not be put together every time; a given client may change the path.
         path = "/chat/completions" if self._given else f"{base_url}chat/completions"
         # The gateway retries, and counts. What is not given here is copied for every request.
-        options: Any = {"max_retries": 0, "timeout": api.timeout, "headers": {}}
+        options: Any = {
+            "max_retries": 0,
+            "timeout": api.timeout,
+            "headers": {},
+            "follow_redirects": False,
+        }
 
         async def post(body: dict[str, Any]) -> Completion:
             make_strict(body, base_url)
-            response = await api.post(path, cast_to=httpx2.Response, body=body, options=options)
-            return read_completion(response.content)
+            try:
+                return await send(body)
+            except UnicodeEncodeError:  # what was judged, or answered, has no UTF-8 form
+                return await send(without_surrogates(body))
+
+        async def send(body: dict[str, Any]) -> Completion:
+            place = path
+            for _ in range(_REDIRECTS):
+                try:
+                    response = await api.post(
+                        place, cast_to=httpx2.Response, body=body, options=options
+                    )
+                except openai.APIStatusError as error:
+                    moved = moved_to(error.response)
+                    if moved is None:
+                        raise
+                    place = moved
+                else:
+                    return read_completion(response.content)
+            raise ProviderError(f"the endpoint sends on {_REDIRECTS} times", transient=False)
 
         return post
 
     def _new_client(self, openai: ModuleType) -> AsyncOpenAI:
-        key = self._api_key or (_NO_KEY if self.base_url else None)
-        options: dict[str, Any] = {
-            "api_key": key,
-            "base_url": self.base_url,
-            "timeout": openai.Timeout(None, connect=_CONNECT_TIMEOUT),
-        }
-        if sniffio.current_async_library() == "asyncio":
-            from dagengine.judges.transport import AiohttpTransport, LeanClient
-
-            # A third of the processor time of the default transport; it does not run on trio.
-            transport = AiohttpTransport(connect_timeout=_CONNECT_TIMEOUT)
-            options["http_client"] = LeanClient(transport)
+        address = self._address or os.environ.get("OPENAI_BASE_URL")
+        options: dict[str, Any] = {"timeout": openai.Timeout(None, connect=_CONNECT_TIMEOUT)}
+        endpoint = endpoint_of(address) if address else None
+        if endpoint is not None:
+            options["base_url"] = endpoint.url
+            options["default_headers"] = endpoint.headers
+            options["default_query"] = endpoint.query
+        needless = (self._address and not self._pickled) or (endpoint and endpoint.headers)
+        options["api_key"] = self._api_key or (_NO_KEY if needless else None)
+        options["http_client"] = _http_client(BodyReader(self.max_bytes))
         try:
             return cast("AsyncOpenAI", openai.AsyncOpenAI(**options))
         except openai.OpenAIError as error:
+            lost = "; keys are not pickled" if self._pickled else ""
             raise JudgeSetupError(
                 f"no key for the model {self.model!r}: set OPENAI_API_KEY, or pass base_url= "
-                f"(--base-url) for a server that needs none ({error})"
+                f"(--base-url) for a server that needs none ({error}){lost}"
             ) from None
+
+    def _hidden(self, error: JudgeError) -> JudgeError:
+        """An error whose message and raw text hold no secret of this judge."""
+        secrets = self._secrets()
+        error.args = tuple(shortened(public_text(str(part), secrets)) for part in error.args)
+        if isinstance(error, UnparseableError):
+            error.raw = public_text(error.raw, secrets)
+        return error
+
+    def _secrets(self) -> list[str]:
+        found = [self._api_key or "", *secrets_in(self._parameters), *secrets_of_environment()]
+        for address in (self._address, os.environ.get("OPENAI_BASE_URL")):
+            found += secrets_of_address(address) if address else []
+        if self._given is not None:
+            headers = {str(k): str(v) for k, v in self._given._custom_headers.items()}
+            found += [str(self._given.api_key), *secrets_in({"headers": headers})]
+            found += secrets_of_address(str(self._given.base_url))
+        return found
 
     async def require_reachable(self) -> None:
         """Raise JudgeSetupError when there is no key, or nothing listens at `base_url`."""
         async with self.session() as client:
             url = client.api.base_url
-            if self.base_url is None:
+            if self._address is None:
                 return
             port = url.port or (443 if url.scheme == "https" else 80)
             try:
@@ -206,15 +292,17 @@ class OpenAIJudge:
                 demands = self._demands()
                 try:
                     return await self._ask(client, question)
+                except JudgeError as error:
+                    raise self._hidden(error) from None
                 except (
                     openai.BadRequestError,
                     openai.PermissionDeniedError,
                     openai.UnprocessableEntityError,
                 ) as error:
                     if not self._lower_demands(error, demands):
-                        raise status_error(error) from None
+                        raise self._hidden(status_error(error)) from None
                 except openai.OpenAIError as error:
-                    raise self._failure(openai, error) from None
+                    raise self._hidden(self._failure(openai, error)) from None
 
     def _demands(self) -> tuple[int, bool, bool]:
         return self._mode, self._logprobs, self._temperature
@@ -245,10 +333,10 @@ class OpenAIJudge:
         body = {**self._body(question.options), "messages": list(question.messages)}
         if question.parser is not None:
             completion = await client.post(body)
-            return self._read(question, completion, "text", None)
+            return await self._read(question, completion, "text", None)
         mode = _MODES[self._mode]
         value, completion = await self._structured(client, mode, body, question)
-        return self._read(question, completion, mode.lower(), value)
+        return await self._read(question, completion, mode.lower(), value)
 
     async def _structured(
         self, client: _Client, mode: str, body: dict[str, Any], question: Question[T]
@@ -261,6 +349,8 @@ class OpenAIJudge:
             response_model=wire_type(question.answer_type), kwargs=body
         )
         completion = await client.post(prepared)
+        if is_long(answer_text(completion.choices[0].message)):
+            return None, completion  # read where it stops nobody
         try:
             value = handlers.response_parser(
                 response=completion, response_model=shape, validation_context=None, strict=False
@@ -283,7 +373,7 @@ class OpenAIJudge:
             body |= {"logprobs": True, "top_logprobs": options.top_logprobs}
         return {**body, **self._parameters}
 
-    def _read(
+    async def _read(
         self, question: Question[T], completion: Completion, mode: str, value: T | None
     ) -> Answer[T]:
         """The answer in a completion; raises RefusedError or UnparseableError."""
@@ -300,16 +390,22 @@ class OpenAIJudge:
             raise UnparseableError(
                 f"the answer was cut off at the token limit; {hint}", raw, tokens
             )
-        if value is None:
-            try:
-                value = read_answer(question, raw)
-            except UnparseableError as error:
-                raise UnparseableError(str(error), raw, tokens) from None
+        try:
+            if value is None:
+                value = await read_aside(question, raw)
+            else:
+                require_single_keys(raw)
+        except UnparseableError as error:
+            raise UnparseableError(str(error), error.raw, tokens) from None
+        except DoubledKeyError as error:
+            raise UnparseableError(str(error), raw, tokens) from None
         return Answer(value, raw, tokens_of(choice, question, raw), usage, mode)
 
     def _failure(self, openai: ModuleType, error: Any) -> JudgeError:
         """A provider's error as one of ours."""
         where = self.base_url or "the provider"
+        if isinstance(error.__cause__, JudgeError):
+            return error.__cause__
         if isinstance(error, openai.APIConnectionError):
             # The aiohttp transport calls a refused connection a timeout; its cause tells.
             cause = str(error.__cause__ or "") or str(error)
@@ -320,6 +416,16 @@ class OpenAIJudge:
         if isinstance(error, openai.APIStatusError):
             return status_error(error)
         return ProviderError(f"{type(error).__name__}: {error}", transient=False)
+
+
+def _http_client(reader: BodyReader) -> Any:
+    """How requests travel on the event loop that runs."""
+    from dagengine.judges.transport import AiohttpTransport, BoundedClient, LeanClient
+
+    if sniffio.current_async_library() == "asyncio":
+        # A third of the processor time of the default transport; it does not run on trio.
+        return LeanClient(AiohttpTransport(reader, connect_timeout=_CONNECT_TIMEOUT))
+    return BoundedClient(reader)
 
 
 @cache

@@ -2,18 +2,44 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import anyio.lowlevel
 from pydantic import BaseModel
 
-from dagengine.errors import JudgeSetupError, ProviderError, UnparseableError, UnsupportedError
+from dagengine.errors import (
+    JudgeError,
+    JudgeSetupError,
+    ProviderError,
+    UnparseableError,
+    UnsupportedError,
+)
 from dagengine.judges.identity import durable_name
 from dagengine.question import Answer, Capabilities, Question
+from dagengine.redaction import (
+    public_text,
+    public_value,
+    secrets_in,
+    secrets_of_environment,
+    shortened,
+)
 
 T = TypeVar("T", bound=BaseModel)
+_NO_CREDENTIALS = re.compile(
+    r"credential|no ?region|api[_ ]?key\b.{0,80}\b(?:set|missing|provided|required|found)",
+    re.IGNORECASE | re.DOTALL,
+)
+_RAW = 20_000  # characters of an answer that does not fit
+# Where it is not the provider's name with _API_KEY behind it.
+_VARIABLES = {
+    "azure_openai": ("AZURE_OPENAI_API_KEY", "AZURE_OPENAI_ENDPOINT"),
+    "bedrock": ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_DEFAULT_REGION"),
+    "databricks": ("DATABRICKS_TOKEN", "DATABRICKS_HOST"),
+    "vertexai": ("GOOGLE_APPLICATION_CREDENTIALS", "GOOGLE_CLOUD_PROJECT"),
+}
 
 
 class ProviderJudge:
@@ -31,11 +57,20 @@ class ProviderJudge:
         self._options = options
         self._clients: dict[Any, Any] = {}
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Everything but keys and connections, for another process."""
+        return {**vars(self), "_options": public_value(self._options), "_clients": {}}
+
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, memo: object) -> Self:
+        return self
+
     @property
     def identity(self) -> str:
         """The provider string and the options."""
-        shown = {name: value for name, value in self._options.items() if name != "api_key"}
-        return f"{self.model} with {sorted(shown.items())!r}"
+        return f"{self.model} with {sorted(public_value(self._options).items())!r}"
 
     @property
     def durable_identity(self) -> str | None:
@@ -54,12 +89,21 @@ class ProviderJudge:
 
     def _connect(self) -> Any:
         import instructor
-        from instructor.core.exceptions import InstructorError
 
         try:
             return instructor.from_provider(self.model, async_client=True, **self._options)
-        except (InstructorError, ImportError, ValueError) as error:
-            raise JudgeSetupError(f"the judge {self.model!r} cannot be set up: {error}") from None
+        except Exception as error:  # noqa: BLE001 - every client has errors of its own
+            raise self._setup_error(error) from None
+
+    def _setup_error(self, error: BaseException) -> JudgeSetupError:
+        said = shortened(f"{type(error).__name__}: {self._public(error)}")
+        provider = self.model.partition("/")[0]
+        lacks = f"; {_variables(provider)}" if _lacks_credentials(error) else ""
+        return JudgeSetupError(f"the judge {self.model!r} cannot be set up: {said}{lacks}")
+
+    def _public(self, error: object) -> str:
+        """The text of an error without secrets."""
+        return public_text(str(error), [*secrets_in(self._options), *secrets_of_environment()])
 
     async def answer(self, question: Question[T]) -> Answer[T]:
         """One attempt; raises JudgeError."""
@@ -76,17 +120,32 @@ class ProviderJudge:
                 strict=False,
             )
         except IncompleteOutputException as error:
-            raise UnparseableError("the answer was cut off", str(error.last_completion)) from None
+            said = shortened(self._public(error.last_completion), _RAW)
+            raise UnparseableError("the answer was cut off", said) from None
         except InstructorRetryException as error:
             if error.last_completion is not None:
-                raise UnparseableError(str(error), str(error.last_completion)) from None
-            raise _provider_error(error.__cause__ or error) from None
+                said = shortened(self._public(error.last_completion), _RAW)
+                raise UnparseableError(shortened(self._public(error)), said) from None
+            raise self._failure(error.__cause__ or error) from None
         return Answer(value, value.model_dump_json(), mode="provider")
 
+    def _failure(self, error: BaseException) -> JudgeError:
+        """Providers' error classes differ; the HTTP status, where there is one, does not."""
+        status = getattr(error, "status_code", None)
+        if status is None and _lacks_credentials(error):
+            return self._setup_error(error)
+        transient = status is None or status in (408, 409, 425, 429) or status >= 500
+        text = shortened(f"{type(error).__name__}: {self._public(error)}")
+        return ProviderError(text, transient=transient, status=status)
 
-def _provider_error(error: BaseException) -> ProviderError:
-    """Providers' error classes differ; the HTTP status, where there is one, does not."""
-    status = getattr(error, "status_code", None)
-    transient = status is None or status in (408, 409, 425, 429) or status >= 500
-    text = f"{type(error).__name__}: {error}"
-    return ProviderError(text, transient=transient, status=status)
+
+def _lacks_credentials(error: BaseException) -> bool:
+    """Whether a client says that it has no key, which no further attempt changes."""
+    return _NO_CREDENTIALS.search(f"{type(error).__name__}: {error}") is not None
+
+
+def _variables(provider: str) -> str:
+    """What to set so that a provider's client finds its credentials."""
+    names = _VARIABLES.get(provider, (f"{provider.upper()}_API_KEY",))
+    key = " or pass api_key=" if names[0].endswith("_API_KEY") else ""
+    return f"set {' and '.join(names)}{key}"

@@ -80,7 +80,8 @@ class RecordedJudge:
 
     `recordings` maps keys to what a model once wrote, as a text or as a `Recording`; `key`
     makes the key of a question (its SHA-256 by default). Token probabilities are given to
-    questions that ask for some.
+    questions that ask for some. Answers are stored, and cards name the judge, only under a
+    `name`, which stands for what was recorded.
     """
 
     capabilities = Capabilities(repeatable=False, logprobs=True, elastic=True)
@@ -90,11 +91,12 @@ class RecordedJudge:
         recordings: Mapping[str, str | Recording],
         *,
         key: Callable[[Question[Any]], str] = lambda question: question.key,
-        name: str = "recorded",
+        name: str | None = None,
     ) -> None:
         self._recordings = recordings
         self._key = key
-        self.identity = f"{name} {id(self):x}"
+        self.identity = f"{name or 'recorded'} {id(self):x}"
+        self.durable_identity = f"recorded {name}" if name else None
 
     async def answer(self, question: Question[T]) -> Answer[T]:
         """The recorded answer; raises RecordingMissError when there is none."""

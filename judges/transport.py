@@ -7,23 +7,31 @@ sending does.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
 import httpx2
+from openai import DefaultAsyncHttpxClient
+
+from dagengine.errors import ProviderError
+from dagengine.judges.bodies import ENCODINGS, SMALL, BodyReader
 
 _KEEP_ALIVE = 5.0  # seconds, as in the client's own transports
 
 
+# Headers that say how a body travelled, not what it is.
+_OF_THE_WIRE = frozenset({b"content-encoding", b"content-length", b"transfer-encoding"})
+_PIECE = 1 << 14  # bytes of a long body that are taken at once
 _parsed = lru_cache(maxsize=64)(httpx2.URL)
 
 
 class LeanClient(httpx2.AsyncClient):
     """Takes requests as the openai client makes them, which has merged everything in already.
 
-    Redirects, credentials in the address and the like are left to aiohttp.
+    Redirects are not followed: they are for the one who asked.
     """
 
     def __init__(self, transport: AiohttpTransport) -> None:
@@ -49,8 +57,9 @@ class AiohttpTransport(httpx2.AsyncBaseTransport):
     Failures are aiohttp's own errors, which the openai client wraps.
     """
 
-    def __init__(self, *, connect_timeout: float) -> None:
+    def __init__(self, reader: BodyReader, *, connect_timeout: float) -> None:
         """`connect_timeout` is in seconds; there is no other time limit."""
+        self._reader = reader
         self._timeout = aiohttp.ClientTimeout(total=None, sock_connect=connect_timeout)
         self._session: aiohttp.ClientSession | None = None
 
@@ -61,12 +70,24 @@ class AiohttpTransport(httpx2.AsyncBaseTransport):
             request.method,
             str(request.url),
             data=await request.aread() or None,
-            headers=[(name.decode(), value.decode()) for name, value in request.headers.raw],
+            headers=[
+                *((name.decode(), value.decode()) for name, value in request.headers.raw),
+                ("Accept-Encoding", ENCODINGS),
+            ],
+            allow_redirects=False,
         ) as response:
-            body = await response.read()
-        return httpx2.Response(
-            response.status, headers=response.raw_headers, content=body, request=request
-        )
+            body = await self._body(response)
+        return _response(response.status, response.raw_headers, body, request)
+
+    async def _body(self, response: aiohttp.ClientResponse) -> bytes:
+        encoding = response.headers.get("Content-Encoding", "")
+        if not encoding and (response.content_length or SMALL + 1) <= SMALL:
+            return await response.read()
+        try:
+            return await self._reader.read(response.content.iter_chunked(_PIECE), encoding)
+        except ProviderError:
+            response.close()  # the rest of the body is on its way
+            raise
 
     def _open(self, url: httpx2.URL) -> aiohttp.ClientSession:
         proxies = {} if proxy_bypass(url.host) else getproxies()
@@ -78,7 +99,8 @@ class AiohttpTransport(httpx2.AsyncBaseTransport):
             ),
             timeout=self._timeout,
             proxy=proxies.get(url.scheme) or proxies.get("all"),
-            auto_decompress=False,  # httpx2 does it
+            read_bufsize=_PIECE,
+            auto_decompress=False,  # the reader does it, up to a limit
             cookie_jar=aiohttp.DummyCookieJar(),
         )
         return self._session
@@ -87,3 +109,30 @@ class AiohttpTransport(httpx2.AsyncBaseTransport):
         """Close all connections."""
         if self._session is not None:
             await self._session.close()
+
+
+class BoundedClient(DefaultAsyncHttpxClient):
+    """The openai client's own way of sending, with answers read up to a limit; for trio."""
+
+    def __init__(self, reader: BodyReader) -> None:
+        super().__init__()
+        self._reader = reader
+        self.headers["Accept-Encoding"] = ENCODINGS
+
+    async def send(self, request: httpx2.Request, **given: Any) -> httpx2.Response:
+        """Send a request, and read the whole answer, streamed or not."""
+        response = await super().send(request, **{**given, "stream": True})
+        try:
+            encoding = response.headers.get("Content-Encoding", "")
+            body = await self._reader.read(response.aiter_raw(), encoding)
+        finally:
+            await response.aclose()
+        return _response(response.status_code, response.headers.raw, body, request)
+
+
+def _response(
+    status: int, headers: Sequence[tuple[bytes, bytes]], body: bytes, request: httpx2.Request
+) -> httpx2.Response:
+    """A response whose body is decoded and complete."""
+    kept = [pair for pair in headers if pair[0].lower() not in _OF_THE_WIRE]
+    return httpx2.Response(status, headers=kept, content=body, request=request)

@@ -11,12 +11,13 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar, cast
 
 from pydantic import BaseModel, ConfigDict
 
 from dagengine.errors import InputError, MissingFieldError
-from dagengine.graph.graph import Graph
+from dagengine.graph.graph import Graph, MetricSpec
 from dagengine.graph.node import AskingNode, BaseNode
 from dagengine.graph.nodes import CodeNode
 from dagengine.graph.values import Ask, Given, NodeValue, QuestionCount
@@ -310,6 +311,10 @@ class ArenaGEval(StepwiseMetric):
                 f"{name}: evaluation_params must name what the contestants differ in, for "
                 "instance ['input', 'actual_output']"
             )
+
+    def spec(self) -> MetricSpec:
+        judged = ((_CONTESTANTS,),) if "actual_output" in self.evaluation_params else ()
+        return replace(super().spec(), judged=judged)
 
     def graph(self) -> Graph:
         fields, seed = self.evaluation_params, self.seed

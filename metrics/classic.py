@@ -55,6 +55,7 @@ class ExactMatchMetric(_ClassicMetric):
     """1 if the answer equals the expected one but for whitespace around it, else 0."""
 
     title = "Exact Match"
+    judged = ()  # a blank output may be the right one
 
     def __init__(self, threshold: float | None = 0.5, **settings: Unpack[Settings]) -> None:
         super().__init__(threshold, **settings)
@@ -70,6 +71,7 @@ class PatternMatchMetric(_ClassicMetric):
     """1 if a regular expression matches the whole answer (`anywhere`: a part), else 0."""
 
     title = "Pattern Match"
+    judged = ()  # a pattern may want a blank output
     reads: ClassVar[tuple[str, ...]] = ("actual_output",)
 
     def __init__(

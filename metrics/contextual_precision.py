@@ -42,6 +42,7 @@ class ContextualPrecisionMetric(PrebuiltMetric):
     """
 
     title = "Contextual Precision"
+    judged = (("retrieval_context",),)
 
     def graph(self) -> Graph:
         read = ("input", "expected_output", "retrieval_context")

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dagengine.graph.graph import Graph
+from dagengine.graph.judged import is_blank
 from dagengine.graph.list_nodes import VerdictListNode
 from dagengine.graph.nodes import CodeNode
 from dagengine.graph.values import Judgement, NodeValue
 from dagengine.metrics.common.default_prompts import verdicts_prompt
-from dagengine.metrics.common.extraction import is_blank
 from dagengine.metrics.common.prebuilt import PrebuiltMetric, share
 from dagengine.prompts.sentences import sentences
 
@@ -40,6 +40,7 @@ class ContextualRecallMetric(PrebuiltMetric):
     """
 
     title = "Contextual Recall"
+    judged = (("expected_output",),)
 
     def graph(self) -> Graph:
         read = ("sentences", "retrieval_context", "input")

@@ -8,11 +8,11 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from dagengine.graph.graph import Graph
+from dagengine.graph.judged import is_blank
 from dagengine.graph.node import AskingNode
 from dagengine.graph.nodes import CodeNode
 from dagengine.graph.values import Ask, Given, Judgement, NodeValue, QuestionCount
 from dagengine.metrics.common.default_prompts import task_prompt
-from dagengine.metrics.common.extraction import is_blank
 from dagengine.metrics.common.prebuilt import PrebuiltMetric, share
 from dagengine.prompts.answer_types import Reason, nearest
 from dagengine.prompts.instructions import task_instructions
@@ -61,6 +61,7 @@ class ContextualRelevancyMetric(PrebuiltMetric):
     """
 
     title = "Contextual Relevancy"
+    judged = (("retrieval_context",),)
 
     def graph(self) -> Graph:
         wording = self.wording(ContextualRelevancyTemplate, "generate_verdicts", "input", "context")

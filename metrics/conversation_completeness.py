@@ -8,10 +8,10 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from dagengine.graph.graph import Graph
+from dagengine.graph.judged import is_blank
 from dagengine.graph.list_nodes import numbered
 from dagengine.graph.nodes import CodeNode
 from dagengine.graph.values import Ask, Given, Judgement, NodeValue, QuestionCount
-from dagengine.metrics.common.extraction import is_blank
 from dagengine.metrics.common.prebuilt import PrebuiltMetric, share
 from dagengine.metrics.common.turns import (
     ConversationTask,
@@ -65,6 +65,7 @@ class ConversationCompletenessMetric(PrebuiltMetric):
     """
 
     title = "Conversation Completeness"
+    judged = (("turns",),)
 
     def graph(self) -> Graph:
         template = ConversationCompletenessTemplate

@@ -51,6 +51,7 @@ class ConversationRelevancyMetric(PrebuiltMetric):
     """
 
     title = "Conversation Relevancy"
+    judged = (("turns",),)
 
     def __init__(
         self,

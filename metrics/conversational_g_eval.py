@@ -42,6 +42,7 @@ class ConversationalGEval(RatedMetric):
     """
 
     template = ConversationalGEvalTemplate
+    judged = (("turns",),)
 
     def fields_read(self, named: tuple[str, ...]) -> tuple[str, ...]:
         fields = tuple(dict.fromkeys(("role", "content", *named)))
@@ -78,10 +79,8 @@ class ConversationalGEval(RatedMetric):
 def turn_evidence(turns: Sequence[Turn], fields: Sequence[str]) -> list[Evidence]:
     """Every turn as evidence blocks of its own, called as everywhere.
 
-    Raises MissingFieldError when there are no turns, or no turn has one of the fields.
+    Raises MissingFieldError when no turn has one of the fields.
     """
-    if not turns:
-        raise MissingFieldError("the conversation has no turns; add `turns` to the test case")
     for field in fields:
         if all(getattr(turn, field) is None for turn in turns):
             raise MissingFieldError(

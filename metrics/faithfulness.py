@@ -6,6 +6,7 @@ from typing import Any
 
 from dagengine.errors import NotApplicableError
 from dagengine.graph.graph import Graph
+from dagengine.graph.judged import is_blank
 from dagengine.graph.list_nodes import VerdictListNode
 from dagengine.graph.node import BaseNode
 from dagengine.graph.nodes import CodeNode
@@ -14,7 +15,6 @@ from dagengine.metrics.common.default_prompts import task_prompt, verdicts_promp
 from dagengine.metrics.common.extraction import (
     STATEMENTS,
     claims_of,
-    is_blank,
     truths_of,
     truths_prompt,
 )
@@ -52,8 +52,8 @@ class FaithfulnessMetric(PrebuiltMetric):
     """The share of the answer's claims that the retrieved context does not contradict.
 
     Reads `input`, `actual_output` and `retrieval_context`; 3 calls, the first two at the
-    same time. Score: not contradicted / claims, 1 when the answer claims nothing (without a
-    call when it is blank); without context it is not applicable. `truths_extraction_limit`
+    same time. Score: not contradicted / claims, 1 when the answer claims nothing; without
+    context it is not applicable. `truths_extraction_limit`
     bounds the facts taken from the context; `penalize_ambiguous_claims` counts claims that it
     neither supports nor contradicts as failing.
     """

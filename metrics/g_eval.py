@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from dagengine.errors import InputError
-from dagengine.graph.graph import Graph
+from dagengine.graph.graph import Graph, MetricSpec
 from dagengine.graph.node import BaseNode
 from dagengine.graph.nodes import RatingNode
 from dagengine.graph.values import Ask, Given, NodeValue
@@ -192,6 +192,12 @@ class GEval(RatedMetric):
         if not named:
             raise InputError(f"{self.name}: evaluation_params must name the fields that are judged")
         return named
+
+    def spec(self) -> MetricSpec:
+        """The actual output is judged where it is shown, else all that is shown."""
+        shown = self.evaluation_params
+        judged = ("actual_output",) if "actual_output" in shown else shown
+        return replace(super().spec(), judged=(judged,))
 
     def graph(self) -> Graph:
         return Graph(StepRatingNode(self.form(), self.evaluation_params, self.steps_nodes()))

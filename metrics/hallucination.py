@@ -35,6 +35,7 @@ class HallucinationMetric(PrebuiltMetric):
     """
 
     title = "Hallucination"
+    judged = (("actual_output",), ("context",))
 
     def graph(self) -> Graph:
         verdicts = VerdictListNode(

@@ -25,6 +25,7 @@ class JsonCorrectnessMetric(PrebuiltMetric):
     """
 
     title = "Json Correctness"
+    judged = ()  # a blank output is no JSON
 
     def __init__(
         self,

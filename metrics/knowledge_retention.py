@@ -10,11 +10,11 @@ from typing import Annotated, Any, cast
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from dagengine.graph.graph import Graph
+from dagengine.graph.judged import is_blank
 from dagengine.graph.list_nodes import judgement_of, numbered
 from dagengine.graph.node import AskingNode
 from dagengine.graph.nodes import CodeNode
 from dagengine.graph.values import Ask, Given, Judgement, NodeValue, QuestionCount
-from dagengine.metrics.common.extraction import is_blank
 from dagengine.metrics.common.prebuilt import PrebuiltMetric, share
 from dagengine.metrics.common.turns import conversation_prompt, flat, quoted, replies, turn_blocks
 from dagengine.prompts.answer_types import judgement_type
@@ -71,6 +71,7 @@ class KnowledgeRetentionMetric(PrebuiltMetric):
     """
 
     title = "Knowledge Retention"
+    judged = (("turns",),)
 
     def graph(self) -> Graph:
         template = KnowledgeRetentionTemplate

@@ -25,6 +25,7 @@ class RagasMetric(PrebuiltMetric):
     """
 
     title = "Ragas"
+    judged = (("actual_output",), ("expected_output",))
 
     def __init__(
         self,

@@ -49,6 +49,7 @@ class RoleAdherenceMetric(PrebuiltMetric):
     """
 
     title = "Role Adherence"
+    judged = (("turns",),)
 
     def graph(self) -> Graph:
         spoken = CodeNode(names_of_replies, evaluation_params=["turns"], output_label="replies")

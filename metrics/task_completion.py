@@ -77,6 +77,7 @@ class TaskCompletionMetric(PrebuiltMetric):
     """
 
     title = "Task Completion"
+    judged = (("actual_output", "tools_called"),)
 
     def __init__(
         self,

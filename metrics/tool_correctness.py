@@ -49,6 +49,7 @@ class ToolCorrectnessMetric(PrebuiltMetric):
     """
 
     title = "Tool Correctness"
+    judged = ()  # calls, not text: none expected and none made is right
 
     def __init__(
         self,

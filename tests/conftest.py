@@ -6,6 +6,11 @@ import signal
 from typing import Any
 
 import pytest
+from hypothesis import settings
+
+# No example fails because the machine is busy.
+settings.register_profile("dagengine", deadline=None)
+settings.load_profile("dagengine")
 
 
 def pytest_configure() -> None:

@@ -12,7 +12,6 @@ import pytest
 from openai_server import OpenAIServer, Reply
 from places import SEEDS
 
-from dagengine.errors import InputError
 from dagengine.test_case import LLMTestCase
 
 # Where the names live; of other import lines only the package's name changes.
@@ -104,11 +103,12 @@ def test_g_eval_runs_as_published_without_the_criteria_that_it_forbids_itself(
     assert len(server.requests) == 1
 
 
-def test_criteria_and_steps_together_are_refused_as_the_same_document_says() -> None:
+def test_of_criteria_and_steps_together_the_steps_are_used() -> None:
     code = published_g_eval()
     assert "you can only provide either criteria or evaluation_steps, and not both" in code
-    with pytest.raises(InputError, match="both given"):
-        run(code, {})
+    with pytest.warns(UserWarning, match="both given; only the steps are used"):
+        metric = run(code, {})["correctness_metric"]
+    assert metric.generate_steps() == metric.evaluation_steps
 
 
 def test_the_steps_for_headings_run_with_the_comma_that_is_missing(server: OpenAIServer) -> None:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
+import pkgutil
+import re
 import subprocess
 import sys
 import tomllib
+from collections.abc import Iterable
 
 import pytest
 from places import ROOT
@@ -38,6 +42,55 @@ def test_every_public_name_can_be_loaded(package: object) -> None:
     for name in names:
         assert getattr(package, name) is not None
     assert set(names) <= set(dir(package))
+
+
+ROOMS = sorted(
+    name
+    for name in SETTINGS["tool"]["setuptools"]["packages"]
+    if name.count(".") and name not in {"dagengine.judges", "dagengine.metrics.common"}
+)
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_the_face_of_a_room_has_a_sentence_and_sorted_names(room: str) -> None:
+    face = importlib.import_module(room)
+    assert (face.__doc__ or "").strip().endswith((".", "?"))
+    names: list[str] = face.__all__
+    assert names == sorted(names)
+    modules = {module.name for module in pkgutil.iter_modules(face.__path__)}
+    assert not modules & set(names), "a module is called like a name that the face exports"
+    assert all(hasattr(face, name) for name in names)
+
+
+def test_a_room_holds_at_most_fifteen_modules() -> None:
+    for room in ROOMS:
+        if room != "dagengine.metrics":  # the catalogue has one file per metric
+            found = [module.name for module in pkgutil.iter_modules(_path_of(room))]
+            assert len([name for name in found if f"{room}.{name}" not in ROOMS]) <= 15, room
+
+
+def _path_of(room: str) -> Iterable[str]:
+    return importlib.import_module(room).__path__
+
+
+def test_the_wishes_of_the_architecture_lead_to_files_that_exist() -> None:
+    if not (ROOT / "ARCHITECTURE.md").exists():
+        pytest.skip("the documents are not beside the tests: an installed copy is tested")
+    text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    table = text[text.index("## I want to") : text.index("## Adding things")]
+    paths = re.findall(r"^\| .+? \| `([^`]+)`.*\|$", table, re.MULTILINE)
+    assert len(paths) >= 20
+    assert [path for path in paths if not (ROOT / path).is_file()] == []
+
+
+def test_the_architecture_names_every_room_with_the_sentence_of_its_face() -> None:
+    if not (ROOT / "ARCHITECTURE.md").exists():
+        pytest.skip("the documents are not beside the tests: an installed copy is tested")
+    text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    for room in set(ROOMS) - {"dagengine.metrics"}:
+        folder = room.removeprefix("dagengine.").replace(".", "/")
+        sentence = (importlib.import_module(room).__doc__ or "").strip().splitlines()[0]
+        assert f"| `{folder}/` | {sentence} |" in text
 
 
 def test_an_unknown_name_is_an_attribute_error() -> None:

@@ -19,6 +19,7 @@ import json
 import re
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -27,8 +28,12 @@ from contract import _example as valid_for
 from openai_server import OpenAIServer, Reply, asked_schema
 from places import SEEDS
 
-from dagengine import evaluate
+from dagengine import Limits, Store, evaluate
 from dagengine.errors import InputError
+from dagengine.judges import ScriptedJudge
+from dagengine.metrics import DAGMetric
+from dagengine.metrics.dag import DAG, CodeNode, TaskNode
+from dagengine.results import Attempt, OutcomeKind
 from dagengine.test_case import LLMTestCase
 
 CASE = LLMTestCase(
@@ -481,6 +486,33 @@ def test_the_composite_metric_runs_with_the_names_it_means(server: OpenAIServer)
     assert {body["model"] for body in server.requests} == {"gpt-4-turbo"}
     done = evaluate([CASE], [metric], show=False)
     assert done.scores("Composite Relevancy Faithfulness Metric") == [1.0]
+
+
+def test_the_composite_metric_as_published_never_escapes_its_run(
+    server: OpenAIServer, tmp_path: Path
+) -> None:
+    metric = composite()["FaithfulRelevancyMetric"]()
+    refused = evaluate([CASE], [metric], show=False, limits=Limits(max_calls=0))
+    replayed = evaluate([CASE], [metric], show=False, store=Store(empty(tmp_path), replay=True))
+    assert server.requests == []
+    assert refused.rows[0].metrics[0].outcome == OutcomeKind.OVER_BUDGET
+    assert replayed.rows[0].metrics[0].outcome == OutcomeKind.PROVIDER_ERROR
+    ledger: list[Attempt] = []
+    path = tmp_path / "answers.db"
+    done = evaluate([CASE], [metric], show=False, store=path, on_attempt=ledger.append)
+    assert done.totals.calls == len(ledger) == len(server.requests) > 0
+    again = evaluate([CASE], [metric], show=False, store=Store(path, replay=True))
+    assert again.scores(metric.__name__) == done.scores(metric.__name__) == [1.0]
+    assert done.totals.calls == len(server.requests)
+
+
+def empty(folder: Path) -> Path:
+    """A store that has the answer to no question of the metric."""
+    path = folder / "empty.db"
+    judge = ScriptedJudge(lambda question: {"output": "words"}, "other")
+    node = TaskNode("Read.", "read", evaluation_params=["input"], children=[CodeNode(len)])
+    evaluate([CASE], [DAGMetric("m", DAG(root_node=node))], model=judge, store=path, show=False)
+    return path
 
 
 def test_the_composite_metric_is_asserted_as_published(server: OpenAIServer) -> None:

@@ -57,11 +57,16 @@ def test_a_case_cannot_be_changed() -> None:
     assert CASE.input == "What is the capital of France?"
 
 
+def test_a_conversation_without_turns_is_refused_when_it_is_made() -> None:
+    with pytest.raises(ValidationError, match="needs at least one turn in `turns`"):
+        ConversationalTestCase(turns=[])
+
+
 @pytest.mark.parametrize(
     ("kind", "fields"),
     [
         (LLMTestCase, {"input": "a"}),
-        (ConversationalTestCase, {"turns": []}),
+        (ConversationalTestCase, {"turns": [{"role": "user", "content": "a"}]}),
         (ArenaTestCase, {"contestants": {}}),
         (Turn, {"role": "user", "content": "a"}),
         (ToolCall, {"name": "a"}),

@@ -1,6 +1,6 @@
 """What the engine costs beside the judge's own time.
 
-    python benchmarks/speed/overhead.py [--nodes 1000000] [--cases 640]
+    python benchmarks/speed/overhead.py [--nodes 1000000] [--slow-cases 640]
 
 Three tables: processor time per node with nodes that really suspend (plain Python nodes,
 then questions to a judge that answers at once), peak memory of the whole run, and wall

@@ -68,7 +68,7 @@ class BenchmarkJob:
             f"{_number(most)} (calls repeated after a failure come on top)"
         )
         if second != 0:
-            say(
+            typer.echo(
                 f"at most {_number(second)} of these are second answers of nodes that a case "
                 "reaches once only (--no-second-answers leaves them out)"
             )
@@ -183,15 +183,15 @@ def _paraphrases(path: Path) -> dict[str, dict[str, str]]:
     """Other words for nodes, by name and by the title of the node."""
     from pydantic import TypeAdapter, ValidationError
 
+    from dagengine.prompts.parsing import complaint
+
     try:
         return TypeAdapter(dict[str, dict[str, str]]).validate_json(path.read_bytes())
     except OSError as error:
         raise InputError(f"--paraphrases {path}: {error.strerror}") from None
     except ValidationError as error:
-        first = error.errors()[0]
-        where = "".join(f"{step}: " for step in first["loc"])
         raise InputError(
-            f"--paraphrases {path}: {where}{first['msg']}; it has to be JSON such as "
+            f"--paraphrases {path}: {complaint(error)}; it has to be JSON such as "
             '{"short": {"name of a node": "other words"}}'
         ) from None
 

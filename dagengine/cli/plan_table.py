@@ -84,6 +84,7 @@ def as_dict(estimate: Estimate, budget: Assumptions) -> dict[str, Any]:
             {**dataclasses.asdict(judge), "judge": name, "usd": money}
             for name, judge, money in judge_costs(estimate, budget)
         ],
+        "uncounted": list(estimate.uncounted),
         "answered": budget.answered,
         "seconds": estimate.seconds(budget.latency, budget.max_in_flight),
         "assumptions": assumptions(budget),
@@ -202,7 +203,10 @@ def _notes(estimate: Estimate) -> Iterator[str]:
         yield "Equal: likely questions that an equal one answers; they cost no call."
     if any(len(node.metrics) > 1 for metric in estimate.metrics for node in metric.nodes):
         yield "Nodes that metrics share run once; they stand with each, and count once in all."
-    if estimate.asked.most is None:
+    for name in estimate.uncounted:
+        yield f"{name} runs code of its own, which may ask: its questions are not counted here."
+    bounds = (node.asked for metric in estimate.metrics for node in metric.nodes)
+    if any(span.most is None and span.likely for span in bounds):
         yield "?: no upper bound is known, since it depends on how long a list a judge writes."
     for metric in estimate.metrics:
         if not metric.exact:

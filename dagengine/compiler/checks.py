@@ -6,7 +6,6 @@ the message is enough to fix them all.
 
 from __future__ import annotations
 
-import difflib
 import inspect
 import re
 from collections import Counter
@@ -16,9 +15,9 @@ from typing import Any
 import networkx as nx
 
 from dagengine.compiler.slots import Scope, Slot, label_of
-from dagengine.compiler.syntax import UNWIRABLE, Reporter, did_you_mean, written
+from dagengine.compiler.syntax import UNWIRABLE, Reporter, name_hint, written
 from dagengine.compiler.wiring import Wiring, wire
-from dagengine.errors import Problem
+from dagengine.errors import Problem, did_you_mean
 from dagengine.graph.graph import MetricSpec, as_digraph
 from dagengine.graph.nodes import BaseNode, BinaryJudgementNode, CodeNode, NonBinaryJudgementNode
 from dagengine.test_case import is_known_field, known_fields
@@ -62,6 +61,7 @@ def _meaning(scope: Scope, wiring: Wiring, report: Reporter) -> Iterator[Problem
         yield from _reads(slot, report)
         yield from _labels(slot, labels, wiring, report)
         yield from _leaf(slot, slot in read, report)
+    yield from _bypassed_gates(scope, report)
     yield from _roots(scope, report)
     yield from _scores(scope, report)
     yield from _threshold(scope, report)
@@ -122,9 +122,29 @@ def _labels(slot: Slot, known: set[str], wiring: Wiring, report: Reporter) -> It
             continue
         elif word in known:
             yield from _certain(slot, word, wiring, report)
-        elif difflib.get_close_matches(word, [*known, *known_fields()], n=1, cutoff=0.8):
-            hint = did_you_mean(word, [*known, *known_fields()])
+        elif did_you_mean(word, [*known, *known_fields()], cutoff=0.8):
+            hint = name_hint(word, [*known, *known_fields()])
             yield report("label-unknown", node, f"nothing is called `{word}`", hint)
+
+
+def _bypassed_gates(scope: Scope, report: Reporter) -> Iterator[Problem]:
+    """Nodes that verdicts lead to, and that also run because a parent behind a verdict ran."""
+    verdicts: dict[Slot, list[str]] = {}
+    parents: dict[Slot, list[str]] = {}
+    for slot in scope.slots.values():
+        for verdict, target in slot.branches:
+            verdicts.setdefault(target, []).append(f"{verdict!r} of {slot.name!r}")
+        for target in slot.activates:
+            parents.setdefault(target, []).append(repr(slot.name))
+    for slot, chosen in verdicts.items():
+        if slot in parents and not slot.given:
+            names = " and ".join(parents[slot])
+            message = f"it runs after {' or '.join(chosen)}, and also whenever {names} runs"
+            hint = (
+                f"if only the verdicts are to decide, take it out of the children of {names}; "
+                "what it then still needs to read it can name in inputs="
+            )
+            yield report("gate-bypassed", slot.node, message, hint, "warning")
 
 
 def _reads_field(node: BaseNode, word: str) -> bool:
@@ -162,7 +182,7 @@ def _placeholders(slot: Slot, wiring: Wiring, report: Reporter) -> Iterator[Prob
         if base in labels & known and (base == name or base in reasoned):
             yield from _certain(slot, base, wiring, report)
         elif name not in known:
-            hint = did_you_mean(name, known)
+            hint = name_hint(name, known)
             yield report("label-unknown", node, f"the prompt refers to {{{name}}}", hint)
     used = {name.removesuffix(".reason") for name in names} | set(names)
     for name in sorted(known - used):
@@ -197,37 +217,45 @@ def _roots(scope: Scope, report: Reporter) -> Iterator[Problem]:
 
 def _scores(scope: Scope, report: Reporter) -> Iterator[Problem]:
     """Whether a score is certain, and whether there may be more than one."""
-    start, end = object(), object()
-    flow: nx.DiGraph[Any] = nx.DiGraph()
-    flow.add_nodes_from((start, end))
+    sure = _sure_of_score(scope)
+    roots = [scope.slots[root] for root in scope.spec.graph.root_nodes]
+    if not any(sure[root] for root in roots):
+        hint = "follow the verdicts from the root: each must lead to a score in the end"
+        dead = [s.name for s in sure if s.node and s.node.branches() and not sure[s]]
+        where = f" (not from {', '.join(sorted(dead))})" if dead else ""
+        yield report("no-score", None, f"not every path ends in a score{where}", hint)
+    elif scope.spec.combine == "last" and _may_fork(*_score_flow(scope, roots)):
+        hint = "say how scores combine: combine='min', 'max', 'mean' or 'error'"
+        message = "several verdicts may be reached at once; the last in the graph counts"
+        yield report("several-terminals", None, message, hint, "warning")
+
+
+def _sure_of_score(scope: Scope) -> dict[Slot, bool]:
+    """Of every slot whether a score is certain once it is live, whatever the verdicts are."""
     sure: dict[Slot, bool] = {}
-    own = set(scope.slots.values())
-    for slot in sorted(own, key=lambda s: -s.generation):
-        after = [t for t in (*slot.activates, *slot.pulls()) if t in own]
+    for slot in sorted(scope.slots.values(), key=lambda s: -s.generation):  # the last ones first
         verdicts = [branch.verdict for branch in slot.node.branches()] if slot.node else []
         reached = dict.fromkeys(verdicts, False)
         for verdict, target in slot.branches:
             reached[verdict] = sure.get(target, False)
-        sure[slot] = (
-            slot.grades
-            or any(sure.get(target, False) for target in slot.activates)
-            or (bool(reached) and all(reached.values()))
-        )
-        flow.add_edges_from((slot, target) for target in after)
+        handed = any(sure.get(target, False) for target in slot.activates)
+        sure[slot] = slot.grades or handed or (bool(reached) and all(reached.values()))
+    return sure
+
+
+def _score_flow(scope: Scope, roots: Iterable[Slot]) -> tuple[nx.DiGraph[Any], object, object]:
+    """The ways from the start to a score, as a graph with its two ends."""
+    start, end = object(), object()
+    flow: nx.DiGraph[Any] = nx.DiGraph()
+    flow.add_nodes_from((start, end))
+    own = set(scope.slots.values())
+    for slot in sorted(own, key=lambda s: -s.generation):
+        flow.add_edges_from((slot, t) for t in (*slot.activates, *slot.pulls()) if t in own)
         flow.add_edges_from((slot, target) for _, target in slot.branches)
         if slot.grades:
             flow.add_edge(slot, end)
-    roots = [scope.slots[root] for root in scope.spec.graph.root_nodes]
     flow.add_edges_from((start, root) for root in roots)
-    if not any(sure[root] for root in roots):
-        hint = "follow the verdicts from the root: each must lead to a score in the end"
-        dead = [s.name for s in own if s.node and s.node.branches() and not sure[s]]
-        where = f" (not from {', '.join(sorted(dead))})" if dead else ""
-        yield report("no-score", None, f"not every path ends in a score{where}", hint)
-    elif scope.spec.combine == "last" and _may_fork(flow, start, end):
-        hint = "say how scores combine: combine='min', 'max', 'mean' or 'error'"
-        message = "several verdicts may be reached at once; the last in the graph counts"
-        yield report("several-terminals", None, message, hint, "warning")
+    return flow, start, end
 
 
 def _may_fork(flow: nx.DiGraph[Any], start: object, end: object) -> bool:

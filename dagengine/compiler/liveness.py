@@ -11,7 +11,7 @@ from typing import Literal
 
 import networkx as nx
 
-from dagengine.compiler.slots import Scope, Slot, order
+from dagengine.compiler.slots import Slot, order
 
 Start = Literal["start"]
 START: Start = "start"  # where liveness comes from; networkx has no use for None
@@ -27,16 +27,6 @@ def cause_graph(slots: Iterable[Slot]) -> nx.DiGraph[Slot | Start]:
             graph.add_edge(START, slot)
         graph.add_edges_from((slot, target) for target in slot.leads_to())
     return graph
-
-
-def find_given(scope: Scope) -> None:
-    """Mark the slots that are live whenever their metric is, whatever its verdicts are."""
-    waiting = [scope.slots[root] for root in scope.spec.graph.root_nodes]
-    while waiting:
-        slot = waiting.pop()
-        if not slot.given:
-            slot.given = True
-            waiting += [*slot.activates, *slot.pulls()]
 
 
 def find_tangles(slots: Iterable[Slot]) -> None:

@@ -7,19 +7,22 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from dagengine.compiler.checks import check
-from dagengine.compiler.plan import Plan, PlanMetric, PlanScope, PlanSlot, Unit
+from dagengine.compiler.plan import Plan, PlanMetric, PlanScope, PlanSlot, Unit, place_of
 from dagengine.compiler.slots import Scope, Slot
 from dagengine.compiler.wiring import Wiring
 from dagengine.errors import GraphError, Problem
-from dagengine.graph.graph import Metric
+from dagengine.graph.graph import Metric, as_metrics
 from dagengine.graph.node import BaseNode
 
 
-def compile_metrics(metrics: Sequence[Metric]) -> Plan:
-    """Check metrics and compile them together; raises GraphError listing every problem."""
+def compile_metrics(metrics: Sequence[Metric] | Metric) -> Plan:
+    """Check metrics and compile them together.
+
+    Raises GraphError listing every problem, and InputError for what is no metric.
+    """
     problems: list[Problem] = []
     wirings: list[Wiring] = []
-    specs = [metric.spec() for metric in metrics]
+    specs = [metric.spec() for metric in as_metrics(metrics)]
     problems += _name_problems([spec.name for spec in specs])
     for spec in specs:
         found, wiring = check(spec)
@@ -121,11 +124,11 @@ class _Compiler:
         return tuple(own if model is None else self._number_of(model) for model in models)
 
     def _number_of(self, model: Any) -> int:
-        for index, known in enumerate(self.models):
-            if known is model or (isinstance(model, str) and known == model):
-                return index
-        self.models.append(model)
-        return len(self.models) - 1
+        place = place_of(model, self.models)
+        if place is None:
+            place = len(self.models)
+            self.models.append(model)
+        return place
 
     def _metrics(self) -> Iterable[PlanMetric]:
         start = 0

@@ -7,7 +7,7 @@ is all tuples and integers: the scheduler walks it without looking at a node.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -130,10 +130,25 @@ class Plan:
             else:
                 yield from (self.slots[number] for number in target.activates)
 
+    def judge_of(self, model: Any) -> int:
+        """The place in `models` of a judge as a metric names it."""
+        place = place_of(model, self.models)
+        if place is None:
+            raise LookupError(f"no metric of the plan asks {model!r:.80}")
+        return place
+
     @property
     def fields(self) -> tuple[str, ...]:
         """Every case field that some node reads, sorted."""
         return tuple(sorted({path for unit in self.units for path in unit.reads}))
+
+
+def place_of(model: Any, models: Sequence[Any]) -> int | None:
+    """Where a judge stands among others: names are equal, objects have to be the same."""
+    for place, known in enumerate(models):
+        if known is model or (isinstance(model, str) and known == model):
+            return place
+    return None
 
 
 def unsupported(
@@ -143,6 +158,17 @@ def unsupported(
     is_live: Callable[[int], bool],
 ) -> list[int]:
     """Slots of a tangle that nothing can make live any more but each other.
+
+    A node runs when what hands on to it runs, and also when something that runs reads it, so
+    two nodes may make each other run:
+
+        gate ── yes ──> words ── hands on to ──> last
+                          ^──────── reads ────────┘
+
+    Each of the two is a cause of the other, so neither ever loses its last cause: when the
+    gate says no, counting causes would wait for ever. What counts is a cause from
+    outside of the tangle that is still open. Whatever such a cause supports, directly or in
+    turn, stays; the rest is dead.
 
     `is_open` says whether a slot is neither dead nor has a value, `is_live` whether it is
     live. (In logic programming: the unfounded set; Van Gelder et al. 1991,

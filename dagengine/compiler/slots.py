@@ -38,7 +38,11 @@ class Scope:
 
 @dataclass(slots=True, eq=False)
 class Slot:
-    """One place of a metric; `rank` is its place in the metric's topological order."""
+    """One place of a metric; `rank` is its place in the metric's topological order.
+
+    `declared` is its place in the order of declaration: the node's in its graph, then the
+    verdict's in its node.
+    """
 
     scope: Scope
     kind: SlotKind
@@ -53,6 +57,7 @@ class Slot:
     activates: list[Slot] = field(default_factory=list)
     sources: list[Source] = field(default_factory=list)
     tangle: frozenset[Slot] = frozenset()  # slots that may make each other live, if any
+    declared: tuple[int, int] = (0, 0)
     generation: int = 0
     rank: int = 0
 
@@ -78,5 +83,10 @@ def label_of(node: BaseNode) -> str:
 
 
 def order(slot: Slot) -> tuple[int, str]:
-    """A place that depends on the graph alone, not on the order of declaration."""
+    """A place that depends on the graph alone: prompts do not change with the declaration."""
     return slot.generation, slot.name
+
+
+def declared_order(slot: Slot) -> tuple[int, tuple[int, int]]:
+    """A place by depth, and at one depth as declared."""
+    return slot.generation, slot.declared

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import typing
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -11,7 +10,7 @@ from typing import Any
 
 import networkx as nx
 
-from dagengine.errors import Problem, Severity
+from dagengine.errors import Problem, Severity, did_you_mean
 from dagengine.graph.graph import Graph, Metric, MetricSpec, as_digraph
 from dagengine.graph.node import Branch
 from dagengine.graph.nodes import (
@@ -123,7 +122,8 @@ def _misfits(graph: Graph, report: Reporter) -> Iterator[Problem]:
 
 
 def _not_a_node(what: str, role: str, report: Reporter) -> Problem:
-    return report("not-a-node", None, f"{role} contains {what}", "use a node of dagengine")
+    hint = "use a node; fields belong into evaluation_params=, metrics and scores under a verdict"
+    return report("not-a-node", None, f"{role} contains {what}", hint)
 
 
 def _may_have_verdicts(node: BaseNode, role: str) -> bool:
@@ -161,14 +161,14 @@ def _node_problems(node: BaseNode, report: Reporter) -> Iterator[Problem]:
 def _fields(node: BaseNode, report: Reporter) -> Iterator[Problem]:
     for path in node.evaluation_params:
         if not is_known_field(path):
-            hint = did_you_mean(path, known_fields())
+            hint = name_hint(path, known_fields())
             yield report("field-unknown", node, f"no test case has a field {path!r}", hint)
 
 
-def did_you_mean(word: str, known: Iterable[str]) -> str:
+def name_hint(word: str, known: Iterable[str]) -> str:
+    """The known name that was probably meant, else all of them."""
     names = sorted(set(known))
-    close = difflib.get_close_matches(word, names, n=1, cutoff=0.6)
-    return f"did you mean {close[0]!r}?" if close else f"known are {', '.join(names) or 'none'}"
+    return did_you_mean(word, names) or f"known are {', '.join(names) or 'none'}"
 
 
 def _verdicts(node: BaseNode, report: Reporter) -> Iterator[Problem]:

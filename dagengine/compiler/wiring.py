@@ -8,13 +8,13 @@ knows its scope. Two relations connect slots:
   that hands on to it, a live reader that names it as an input;
 * **sources** are waited for: what a slot reads.
 
-A parent that hands on to a gated node (one that some verdict leads to) only feeds it when
-the parent comes before a decision that gates the node; otherwise it makes it live too.
+A node that some verdict leads to is *gated*. A parent that hands on to a gated node only
+feeds it, unless the parent is itself behind a verdict: see `_connect`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,12 +25,11 @@ from dagengine.compiler.liveness import (
     Start,
     cause_graph,
     circular_waits,
-    find_given,
     find_tangles,
     mark_uncertain,
     only_after,
 )
-from dagengine.compiler.slots import Scope, Slot, Source, label_of, order
+from dagengine.compiler.slots import Scope, Slot, Source, declared_order, label_of, order
 from dagengine.graph.graph import MetricSpec, as_digraph
 from dagengine.graph.node import BaseNode
 
@@ -67,13 +66,11 @@ def wire(spec: MetricSpec) -> Wiring:
     causes = cause_graph(slots)
     reached = nx.descendants(causes, START)
     idle = [slot for slot in slots if slot not in reached]
-    for scope in scopes:
-        find_given(scope)
     find_tangles(slots)
     mark_uncertain(slots, causes)
     _rank(slots)
     for scope in scopes:
-        scope.terminals.sort(key=lambda slot: slot.generation)
+        scope.terminals.sort(key=declared_order)
     return Wiring(
         scopes[0], sorted(slots, key=lambda s: s.rank), circular_waits(slots), idle, causes
     )
@@ -93,11 +90,12 @@ def _make_slots(scope: Scope) -> list[Slot]:
     names = _unique_names(nodes)
     read = {source for node in nodes for source in node.inputs}
     only = scope.owner is not None and len(nodes) == 1 and not nodes[0].branches()
-    for node in nodes:
+    for place, node in enumerate(nodes):
         leaf = not node.successors() and not node.branches() and node not in read
         # A nested metric of one node needs no second name for it.
         name = scope.owner.name if only and scope.owner else scope.prefix() + names[node]
         slot = Slot(scope, "node", name, node, grades=leaf and node.grades)
+        slot.declared = (place, 0)
         scope.slots[node] = slot
     for node in nodes:
         _add_targets(scope, scope.slots[node], names[node])
@@ -117,48 +115,63 @@ def _unique_names(nodes: Iterable[BaseNode]) -> dict[BaseNode, str]:
 def _add_targets(scope: Scope, slot: Slot, name: str) -> None:
     """Terminals and nested metrics behind the verdicts of one node."""
     assert slot.node is not None
-    for branch in slot.node.branches():
+    for place, branch in enumerate(slot.node.branches(), 1):
+        declared = (slot.declared[0], place)
         target: Slot | None
         if branch.target is None:
             continue
         if isinstance(branch.target, BaseNode):
             target = scope.slots[branch.target]
         elif hasattr(branch.target, "spec"):
-            target = _metric_slot(scope, branch.target)
+            target = _metric_slot(scope, branch.target, declared)
         else:
             label = f"{scope.prefix()}{name} = {branch.verdict}"
             score = branch.target / 10 if isinstance(branch.target, int) else None
-            target = Slot(scope, "verdict", label, score=score, grades=True)
+            target = Slot(scope, "verdict", label, score=score, grades=True, declared=declared)
             scope.slots[slot.node, branch.verdict] = target
         slot.branches.append((branch.verdict, target))
 
 
-def _metric_slot(scope: Scope, metric: Any) -> Slot:
+def _metric_slot(scope: Scope, metric: Any, declared: tuple[int, int]) -> Slot:
     slot = scope.slots.get(id(metric))
     if slot is None:
         spec = metric.spec()
-        slot = Slot(scope, "metric", f"{scope.prefix()}{spec.name}", grades=True)
+        name = f"{scope.prefix()}{spec.name}"
+        slot = Slot(scope, "metric", name, grades=True, declared=declared)
         slot.nested = Scope(spec, owner=slot)
         scope.slots[id(metric)] = slot
     return slot
 
 
 def _connect(scope: Scope) -> None:
+    """Enter who makes whom live, and who reads whom, within one metric.
+
+    Listing a child says two things at once: the child reads the parent, and it runs because
+    the parent ran. For a gated child the second would undo its gate, so it holds only where
+    nothing else can be meant. Of the three parents here each lists `n` as its child:
+
+        steps ─────────────┐    always live: hands on its data, and the gate decides
+        first ─────────────┤    comes before the gate: the same
+          └─ gate ── yes ──┤
+               └─ no ─ detour   behind a verdict, and before no gate of `n`: makes it live
+                           └──> n
+
+    A parent that is always live would make `n` run whatever the gate says. The detour runs
+    only when a verdict chose it, and there `n` is what comes next.
+    """
     graph = as_digraph(scope.spec.graph.nodes())
-    gates: dict[BaseNode, set[BaseNode]] = {}
-    for node in graph:
-        for branch in node.branches():
-            if isinstance(branch.target, BaseNode):
-                gates.setdefault(branch.target, set()).add(node)
+    gates = gates_of(graph)
+    always = _always_live(scope.spec.graph.root_nodes, gates)
     for node in graph:
         slot = scope.slots[node]
+        slot.given = node in always
         for source in node.inputs:
             slot.sources.append(Source(scope.slots[source], label_of(source), pulled=True))
         for child in dict.fromkeys(node.successors()):
             target = scope.slots[child]
             if node not in child.inputs:
                 target.sources.append(Source(slot, label_of(node), pulled=False))
-            if not _comes_before(graph, node, gates.get(child, set())):
+            if child not in gates or not (slot.given or _comes_before(graph, node, gates[child])):
                 slot.activates.append(target)
     for root in scope.spec.graph.root_nodes:
         scope.slots[root].root = scope.owner is None
@@ -167,9 +180,31 @@ def _connect(scope: Scope) -> None:
     scope.terminals = [slot for slot in scope.slots.values() if slot.grades]
 
 
+def gates_of(nodes: Iterable[BaseNode]) -> dict[BaseNode, set[BaseNode]]:
+    """The gated nodes, each with the decisions that have a verdict leading to it."""
+    gates: dict[BaseNode, set[BaseNode]] = {}
+    for node in nodes:
+        for branch in node.branches():
+            if isinstance(branch.target, BaseNode):
+                gates.setdefault(branch.target, set()).add(node)
+    return gates
+
+
+def _always_live(roots: Iterable[BaseNode], gates: Container[BaseNode]) -> set[BaseNode]:
+    """Nodes that are live whenever their metric is: no verdict has a part in it."""
+    found: set[BaseNode] = set()
+    waiting = list(roots)
+    while waiting:
+        node = waiting.pop()
+        if node not in found:
+            found.add(node)
+            waiting += [*node.inputs, *(n for n in node.successors() if n not in gates)]
+    return found
+
+
 def _comes_before(graph: nx.DiGraph[BaseNode], node: BaseNode, decisions: set[BaseNode]) -> bool:
     """Whether a path leads from `node` to one of `decisions`."""
-    seen, waiting = {node}, [node] if decisions else []
+    seen, waiting = {node}, [node]
     while waiting:
         for after in graph.successors(waiting.pop()):
             if after in decisions:
@@ -205,7 +240,7 @@ def _rank(slots: list[Slot]) -> None:
     """Number the slots in topological order; a nested metric comes after all of its slots.
 
     What asks nothing comes before what asks wherever it may: its failure then needs no
-    answer, and its place does not depend on anybody's name.
+    answer. Otherwise depth decides, and at one depth the order of declaration.
     """
     graph: nx.DiGraph[Any] = _flow(slots)
     for slot in slots:
@@ -226,8 +261,8 @@ class _Done:
     slot: Slot
 
 
-def _free_first(slot: Slot) -> tuple[bool, int, str]:
-    return slot.node is not None and slot.node.asks, *order(slot)
+def _free_first(slot: Slot) -> tuple[bool, int, tuple[int, int]]:
+    return slot.node is not None and slot.node.asks, *declared_order(slot)
 
 
 def _slot_of(item: Slot | _Done) -> Slot:

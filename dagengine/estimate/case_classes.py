@@ -10,6 +10,7 @@ from dagengine.compiler.plan import Plan
 from dagengine.estimate.lookahead import Lookahead, UnitEstimate
 from dagengine.estimate.paths import Paths, UnitForecast, Walker
 from dagengine.estimate.values import Bounds
+from dagengine.graph.judged import nothing_to_judge
 from dagengine.graph.values import QuestionCount
 from dagengine.test_case import TestCase, read_field
 
@@ -49,6 +50,7 @@ class CaseClasses:
             metric.index
             for metric in self._plan.metrics
             if all(read_field(case, path) is not None for path, _ in metric.required)
+            and nothing_to_judge(metric.spec.judged, case) is None
         )
         found = self._lookahead.look(case, self._wanted_by(metrics))
         key = metrics, tuple((p.forecast, p.asked, len(p.keys)) for p in found.values())

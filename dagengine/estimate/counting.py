@@ -2,7 +2,8 @@
 
 The bounds hold for the questions of every run in which each metric gets its score: a
 failure that cannot be foreseen ends a metric early. Attempts after transient failures and
-answers asked for again come on top. Cases are looked at one by one and not kept.
+answers asked for again, as a whole or item by item, come on top. Cases are looked at one by
+one and not kept.
 """
 
 from __future__ import annotations
@@ -193,9 +194,7 @@ class _Counting:
         return JudgeEstimate(self.judges[judge], calls, tokens_in, tokens_out)
 
     def _model(self, scope: int) -> int:
-        model = self.plan.scopes[scope].spec.model
-        same = (i for i, known in enumerate(self.plan.models) if known is model or known == model)
-        return next(same)
+        return self.plan.judge_of(self.plan.scopes[scope].spec.model)
 
 
 @dataclass(slots=True)

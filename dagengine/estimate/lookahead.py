@@ -16,7 +16,9 @@ from typing import Any, NoReturn, TypeVar
 from pydantic import BaseModel
 
 from dagengine.compiler.plan import Plan, Unit
+from dagengine.errors import UnparseableError
 from dagengine.estimate.paths import UnitForecast
+from dagengine.gateway.host import asking_nobody
 from dagengine.graph.values import Ask, Given, NodeValue, QuestionCount
 from dagengine.question import Answer, Question, schema_json, schema_of
 from dagengine.test_case import TestCase, read_field
@@ -216,6 +218,11 @@ class _Catch:
     async def each(self, questions: Sequence[Question[T]]) -> list[Answer[T]]:
         return self._stop(list(questions)) if questions else []
 
+    async def outcomes(
+        self, questions: Sequence[Question[T]]
+    ) -> list[Answer[T] | UnparseableError]:
+        return self._stop(list(questions)) if questions else []
+
     def _stop(self, questions: list[Question[Any]]) -> NoReturn:
         raise _Questions(questions)
 
@@ -225,7 +232,8 @@ def _first_step(unit: Unit, given: Given) -> NodeValue | list[Question[Any]] | E
     catch: Ask = _Catch()
     work = unit.node.work(given, catch)
     try:
-        work.send(None)
+        with asking_nobody():
+            work.send(None)
     except StopIteration as done:
         return done.value if isinstance(done.value, NodeValue) else None
     except _Questions as caught:

@@ -107,6 +107,15 @@ class Estimate:
     metrics: tuple[MetricEstimate, ...]
     judges: tuple[JudgeEstimate, ...]
 
+    @property
+    def uncounted(self) -> tuple[str, ...]:
+        """The metrics whose own code may ask, by name: how often cannot be told before."""
+        return tuple(
+            metric.metric
+            for metric in self.metrics
+            if any(node.asked.most is None and not node.asked.likely for node in metric.nodes)
+        )
+
     def seconds(self, latency: float, max_in_flight: int) -> float:
         """About how long a run takes when every call takes `latency` seconds."""
         return latency * max(self.depth, self.calls.likely / max_in_flight)

@@ -14,7 +14,7 @@ import os
 import uuid
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import Any
@@ -38,6 +38,7 @@ from dagengine.execution.cluster_worker import (
 from dagengine.execution.engine import Settings, Source
 from dagengine.execution.row_order import RowsInOrder
 from dagengine.execution.sources import Chunks, PulledSource
+from dagengine.gateway.host import current_host
 from dagengine.gateway.limits import DEFAULT_LIMITS, Limits
 from dagengine.graph.graph import Metric
 from dagengine.question import Judge
@@ -115,6 +116,8 @@ def cluster_of(metrics: Sequence[Metric], settings: Settings, cluster: Workers |
 
     Raises InputError for what cannot be sent, and for settings that hold for one process.
     """
+    if current_host() is not None:
+        raise InputError("code inside a node joins the run of its node: leave out cluster= here")
     workers = cluster if isinstance(cluster, Workers) else Workers(cluster)
     kept = {name: value for name, value in settings.items() if name != "limits"}
     limits, store = settings.get("limits") or DEFAULT_LIMITS, settings.get("store")
@@ -242,6 +245,15 @@ class Cluster:
             if isinstance(outcome, Failure) and outcome.may_pass:
                 raise InputError(f"{outcome} (asked once for all cases); try again later")
         return packed("what nodes say that no case reaches", found)
+
+    def keeping(self, result: Callable[[], Any]) -> AbstractContextManager[None]:
+        """As of an engine; no worker has an `on_attempt`."""
+        return self._engine.keeping(result)
+
+    async def judge(self, cases: Cases | AsyncCases, on_row: Callable[[CaseResult], None]) -> None:
+        """Open, have every case judged, and close; raises what `open` and `run` raise."""
+        async with self.open():
+            await self.run(cases, on_row)
 
     async def run(self, cases: Cases | AsyncCases, on_row: Callable[[CaseResult], None]) -> None:
         """Have every case judged; rows come in the order of the cases.

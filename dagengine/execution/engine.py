@@ -14,24 +14,31 @@ from collections.abc import (
     Sequence,
 )
 from contextlib import asynccontextmanager, contextmanager, nullcontext
+from dataclasses import replace
+from functools import partial
 from typing import Any, TypedDict
 
+from dagengine.arguments import check_names, names_of
 from dagengine.compiler.lowering import compile_metrics
 from dagengine.compiler.plan import Plan
 from dagengine.data.cases import AsyncCases, Cases, Item, read_cases
 from dagengine.data.golden import CASE_OF, GOLDEN_TYPES
 from dagengine.errors import GraphError, InputError, Problem
 from dagengine.execution.app import App, as_app
+from dagengine.execution.node_run import only
 from dagengine.execution.run_once import Outcome, RunOnce
 from dagengine.execution.runner import AfterCase, Runner
 from dagengine.gateway.gateway import Gateway, Sink
+from dagengine.gateway.host import Asks, current_host
 from dagengine.gateway.limits import DEFAULT_LIMITS, Limits
 from dagengine.graph.graph import Metric
 from dagengine.judges import as_judge, open_judges
 from dagengine.question import Judge
 from dagengine.results import CaseResult, Totals
 from dagengine.store.answers import Store, as_store
-from dagengine.tracing import NO_SPANS, Spans
+from dagengine.test_case import CASE_TYPES
+from dagengine.threads import in_daemon_thread
+from dagengine.tracing import NO_SPANS, NoSpans, Spans
 
 # What can be evaluated: whatever `read_cases` takes, and data sets.
 Source = Iterable[Any] | AsyncIterable[Any]
@@ -44,8 +51,9 @@ class Settings(TypedDict, total=False):
     `model` is the judge of every metric that names none (see `as_judge`). `app` completes
     goldens (see `App`). `limits` is a `Limits`. `store` is a file of answers (a path or a
     `Store`): what it holds is not asked again, what is asked it will hold. `on_attempt` gets
-    every call to a judge, failed ones included. `tracer` is an OpenTelemetry tracer: there is
-    a span for every case, node and call.
+    every call to a judge, failed ones included; what it raises is raised once, after the last
+    row, and has what `evaluate` would have returned in its attribute `result`. `tracer` is an
+    OpenTelemetry tracer: there is a span for every case, node and call.
     """
 
     model: Any
@@ -56,6 +64,46 @@ class Settings(TypedDict, total=False):
     tracer: Any
 
 
+def check_settings(door: Callable[..., Any], given: Iterable[str]) -> None:
+    """Raise TypeError for a name that a function taking `**settings` does not have."""
+    names = names_of(door, Settings.__annotations__)
+    check_names(f"{door.__name__}() has no argument", given, names)
+
+
+def _limits_of(given: object) -> Limits:
+    if given is None or isinstance(given, Limits):
+        return given or DEFAULT_LIMITS
+    shown = (
+        ", ".join(f"{name}=…" for name in given) if isinstance(given, Mapping) else "max_calls=…"
+    )
+    raise InputError(f"limits must be a Limits, such as Limits({shown}), got {given!r:.80}")
+
+
+def _sink_of(given: Any) -> Any:
+    if given is None or callable(given):
+        return given
+    raise InputError(f"on_attempt must be a function of one Attempt, got {given!r:.80}")
+
+
+def _refuse_own(settings: Settings) -> None:
+    """Raise InputError for what an evaluation inside a node cannot have for itself."""
+    own = ("limits", "store", "on_attempt", "tracer")
+    given = [name for name in own if settings.get(name) is not None]
+    if given:
+        raise InputError(
+            f"{given[0]}= is the business of the run that this code belongs to: what it measures "
+            f"joins that run, so leave out {given[0]}= here and give it to the run"
+        )
+
+
+def _spans_of(tracer: Any) -> NoSpans:
+    if tracer is None:
+        return NO_SPANS
+    if callable(getattr(tracer, "start_span", None)):
+        return Spans(tracer)
+    raise InputError(f"tracer must be an OpenTelemetry tracer, got {tracer!r:.80}")
+
+
 class Engine:
     """Metrics ready to judge cases; inside `open()` any number of sources may be run.
 
@@ -63,20 +111,29 @@ class Engine:
     Raises GraphError or InputError, before anything is asked, for what cannot work.
     """
 
-    def __init__(self, metrics: Sequence[Metric], settings: Settings) -> None:
-        if not isinstance(metrics, Sequence) or not metrics:
-            raise InputError(f"metrics must be a list of at least one metric, got {metrics!r:.80}")
+    def __init__(
+        self, metrics: Sequence[Metric] | Metric, settings: Settings, *, at_once: bool = True
+    ) -> None:
+        """Without `at_once` one node runs at a time, and asks one question at a time."""
         self.plan = compile_metrics(metrics)
-        model, store, tracer = settings.get("model"), settings.get("store"), settings.get("tracer")
+        self._host = current_host()
+        if self._host is not None:
+            _refuse_own(settings)
+        model, store = settings.get("model"), settings.get("store")
+        if model is None and self._host is not None:
+            model = self._host.judge
         self._app = as_app(settings.get("app"))
         self._judges = [as_judge(model if own is None else own) for own in self.plan.models]
         check_judges(self.plan, self._judges)
         self._store = None if store is None else as_store(store)
-        self._limits = settings.get("limits") or DEFAULT_LIMITS
-        self._sink = settings.get("on_attempt")
-        self._spans = NO_SPANS if tracer is None else Spans(tracer)
-        self._gateway = Gateway(self._limits, self._sink, spans=self._spans)
+        limits = _limits_of(settings.get("limits"))
+        self._limits = limits if at_once else replace(limits, max_in_flight=1)
+        self._at_once = at_once
+        self._sink: Sink | None = _sink_of(settings.get("on_attempt"))
+        self._spans = _spans_of(settings.get("tracer"))
+        self._gateway: Asks = self._host or Gateway(self._limits, self._sink, spans=self._spans)
         self._constants = RunOnce(self.plan)
+        self._sink_error: Exception | None = None
 
     @property
     def totals(self) -> Totals:
@@ -86,26 +143,51 @@ class Engine:
     @property
     def asked_judges(self) -> list[Judge]:
         """The judges that the run may call, which are none in a replay."""
-        if self._store is not None and self._store.replay:
+        if self._gateway.replays or (self._store is not None and self._store.replay):
             return []
         asked = {judge for unit in self.plan.units if unit.node.asks for judge in unit.judges}
         return [self._judges[index] for index in sorted(asked)]
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[None]:
-        """Open the store and the judges' sessions.
+        """Open the store and the judges' sessions; inside a node, join the node's run.
 
         Raises InputError, also later, when the store fails, JudgeSetupError when a judge
-        cannot work at all.
+        cannot work at all; at the end, once, what `on_attempt` raised.
         """
-        store, needed = self._store, self.asked_judges
         try:
-            async with store.open() if store else nullcontext() as stored, open_judges(needed):
-                self._gateway = Gateway(self._limits, self._sink, stored, self._spans)
-                self._gateway.check_prices(needed)
-                yield
+            async with self._opened() as self._gateway:
+                needed = self.asked_judges
+                async with open_judges(needed):
+                    self._gateway.check_prices(needed)
+                    yield
         except BaseExceptionGroup as group:
-            raise _only(group) from None
+            raise only(group) from None
+
+    @contextmanager
+    def keeping(self, result: Callable[[], Any]) -> Iterator[None]:
+        """Let an error of `on_attempt`, which comes after all rows, carry them as `result`."""
+        try:
+            yield
+        except Exception as error:
+            if error is self._sink_error:
+                error.add_note("on_attempt raised this; every row is in this error's `result`")
+                error.__dict__["result"] = result()
+            raise
+
+    @asynccontextmanager
+    async def _opened(self) -> AsyncIterator[Asks]:
+        """The gateway of the run that this one is part of, or one of its own."""
+        if self._host is not None:
+            self._host.require_open()
+            yield self._host
+            return
+        async with self._store.open() if self._store else nullcontext() as stored:
+            gateway = Gateway(self._limits, self._sink, stored, self._spans)
+            yield gateway
+        self._sink_error = gateway.sink_error
+        if self._sink_error is not None:
+            raise self._sink_error
 
     async def constants(self) -> dict[int, Outcome]:
         """What nodes say that no case reaches, asked now, by the number of their unit.
@@ -113,13 +195,33 @@ class Engine:
         For `preload` in an engine of the same metrics, elsewhere. In a replay it is nothing: the
         file of answers says the same to everybody.
         """
-        if self._store is not None and self._store.replay:
+        if self._gateway.replays:
             return {}
         return await self._constants.every(self._judges, self._gateway)
 
     def preload(self, constants: Mapping[int, Outcome]) -> None:
         """Take what `constants` gave as one's own."""
         self._constants.preload(constants)
+
+    async def judge(
+        self,
+        cases: Iterable[Item] | AsyncIterable[Item],
+        on_row: Callable[[CaseResult], None],
+        after: AfterCase | None = None,
+    ) -> None:
+        """Open, judge every case, and close; raises what `open` and `run` raise.
+
+        Inside a node it works on the event loop of the node's run, from whatever loop.
+        """
+
+        async def work() -> None:
+            async with self.open():
+                await self.run(cases, on_row, after=after)
+
+        if self._host is None or self._host.is_here:
+            await work()
+        else:
+            await in_daemon_thread(partial(self._host.call, work))
 
     async def run(
         self,
@@ -136,13 +238,14 @@ class Engine:
         """
         runner = Runner(
             self.plan, self._judges, self._gateway, on_row, self._app,
-            spans=self._spans, constants=self._constants, first=first, after=after,
+            spans=self._gateway.spans, constants=self._constants, first=first,
+            at_once=self._at_once, after=after,
         )  # fmt: skip
         try:
             with rare_collections():
                 await runner.run(cases)
         except BaseExceptionGroup as group:
-            raise _only(group) from None
+            raise only(group) from None
 
     def cases(self, source: Source) -> Cases | AsyncCases:
         """The cases of a source; raises InputError where they cannot be judged."""
@@ -155,7 +258,13 @@ class Engine:
 
 
 def cases_of(source: Any, *, with_goldens: bool) -> Cases | AsyncCases:
-    """The cases of a source; of a data set its test cases, and its goldens for an app."""
+    """The cases of a source; of a data set its test cases, and its goldens for an app.
+
+    A single case is a source of one.
+    """
+    if isinstance(source, (*CASE_TYPES, *GOLDEN_TYPES)):
+        source = [source]
+    _refuse_metrics(source)
     goldens = getattr(source, "goldens", None)
     if goldens and (with_goldens or not len(source)):
         source = [*source, *goldens]
@@ -163,11 +272,13 @@ def cases_of(source: Any, *, with_goldens: bool) -> Cases | AsyncCases:
     return cases
 
 
-def _only(error: BaseException) -> BaseException:
-    """The exception inside nested groups, if all are of one kind, or the group itself."""
-    while isinstance(error, BaseExceptionGroup) and len(set(map(type, error.exceptions))) == 1:
-        error = error.exceptions[0]
-    return error
+def _refuse_metrics(source: Any) -> None:
+    """Raise InputError when the cases are metrics: both arguments were swapped."""
+    first = source[0] if isinstance(source, list | tuple) and source else source
+    if isinstance(first, Metric):
+        raise InputError(
+            f"{first!r:.60} is a metric, not a test case: test cases come first, then metrics"
+        )
 
 
 def _check_goldens(items: Sequence[Item], app: App | None) -> None:

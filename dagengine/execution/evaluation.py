@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import atexit
+import os
+import re
+import tempfile
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from pathlib import Path
 from typing import Any, TypeVar, Unpack
 
 import anyio
@@ -12,15 +16,14 @@ import sniffio
 from anyio.from_thread import start_blocking_portal
 
 from dagengine.compiler.plan import Plan
-from dagengine.data.cases import AsyncCases, Cases
-from dagengine.errors import InputError
+from dagengine.data.cases import Cases
 from dagengine.execution.cluster import Cluster, Workers, cluster_of
-from dagengine.execution.engine import Engine, Settings, Source
+from dagengine.execution.engine import Engine, Settings, Source, check_settings
 from dagengine.execution.interrupts import has_signals, interruptible
-from dagengine.gateway.limits import DEFAULT_LIMITS, Limits
-from dagengine.graph.graph import Metric
+from dagengine.gateway.host import current_host
+from dagengine.graph.graph import Metric, as_metrics
 from dagengine.report.progress import progress_bar
-from dagengine.report.tables import print_table
+from dagengine.report.tables import print_steps, print_table
 from dagengine.report.tally import Tally
 from dagengine.report.terminal import plain
 from dagengine.results import CaseResult, EvaluationResult, Totals
@@ -32,14 +35,19 @@ R = TypeVar("R")
 def sync(make: Callable[[], Awaitable[R]]) -> R:
     """Run a coroutine function to its end, also from inside a running event loop.
 
-    A running loop is left as it is: the work gets a thread and a loop of its own. An
-    interrupt (Ctrl-C) cancels the work, lets it put its things away, and comes out as
+    A running loop is left as it is: the work gets a thread and a loop of its own. Inside a
+    node's own code the work joins the node's run (see `gateway.host`).
+
+    An interrupt (Ctrl-C) cancels the work, lets it put its things away, and comes out as
     KeyboardInterrupt; another one a second later ends the process at once.
     """
 
     async def main() -> R:
         return await make()
 
+    host = current_host()
+    if host is not None:
+        return host.call(main)
     if not _inside_a_loop():
         return anyio.run(interruptible, main) if has_signals() else anyio.run(main)
     with start_blocking_portal() as portal:
@@ -83,8 +91,9 @@ async def stream(
     fails half-way, what came before is finished and handed out, and then InputError names
     the row.
     """
+    check_settings(stream, settings)
     engine = _engine(metrics, settings, cluster)
-    await _run(engine, engine.cases(test_cases), on_row)
+    await engine.judge(engine.cases(test_cases), on_row)
     return engine.totals
 
 
@@ -93,13 +102,6 @@ def _engine(
 ) -> Engine | Cluster:
     """What judges the cases: this process, or the workers of a cluster."""
     return Engine(metrics, settings) if cluster is None else cluster_of(metrics, settings, cluster)
-
-
-async def _run(
-    engine: Engine | Cluster, cases: Cases | AsyncCases, on_row: Callable[[CaseResult], None]
-) -> None:
-    async with engine.open():
-        await engine.run(cases, on_row)
 
 
 async def a_evaluate(
@@ -117,7 +119,9 @@ async def a_evaluate(
     progress bar (on a terminal) and prints the result table. See `stream` for the other
     arguments and for what is raised. Metrics are left untouched.
     """
+    check_settings(a_evaluate, settings)
     rows: list[CaseResult] = []
+    metrics = as_metrics(metrics)
     engine = _engine(metrics, settings, cluster)
     cases = engine.cases(test_cases)
     total = cases.count() if show and isinstance(cases, Cases) else None
@@ -126,10 +130,12 @@ async def a_evaluate(
         def take(row: CaseResult) -> None:
             rows.append(row)
             advance(row)
+            print_verbose(metrics, row)
             if on_row is not None:
                 on_row(row)
 
-        await _run(engine, cases, take)
+        with engine.keeping(lambda: EvaluationResult(tuple(rows), engine.totals)):
+            await engine.judge(cases, take)
     if show:
         print_table(Tally(rows), engine.totals)
     return EvaluationResult(tuple(rows), engine.totals)
@@ -145,6 +151,7 @@ def evaluate(
     **settings: Unpack[Settings],
 ) -> EvaluationResult:
     """`a_evaluate` for callers without an event loop (it works inside one, too)."""
+    check_settings(evaluate, settings)
     return sync(
         lambda: a_evaluate(
             test_cases, metrics, show=show, on_row=on_row, cluster=cluster, **settings
@@ -152,21 +159,36 @@ def evaluate(
     )
 
 
+async def judged_case(
+    test_case: Any, metrics: Sequence[Metric], settings: Settings, *, at_once: bool = True
+) -> CaseResult:
+    """The row of a single case; without `at_once` one node runs at a time."""
+    engine, rows = Engine(metrics, settings, at_once=at_once), list[CaseResult]()
+    await engine.judge(engine.cases([test_case]), rows.append)
+    return rows[0]
+
+
+def print_verbose(metrics: Sequence[Metric], row: CaseResult) -> None:
+    """Print the steps of the metrics that have `verbose_mode`."""
+    for metric, result in zip(metrics, row.metrics, strict=True):
+        if getattr(metric, "verbose_mode", False):
+            print_steps(result)
+
+
 def assert_test(
     test_case: TestCase,
     metrics: Sequence[Metric],
     run_async: bool = True,
-    *,
-    model: Any = None,
+    **settings: Unpack[Settings],
 ) -> None:
     """Raise AssertionError, naming metric, score and reason, unless every metric passes.
 
-    Without `run_async` the judge is asked one question at a time.
+    Without `run_async` one node runs at a time and asks one question at a time. `settings`
+    are those of `Settings`. What `evaluate` raises is raised here, too.
     """
-    if not metrics:
-        raise InputError("assert_test needs at least one metric")
-    limits = DEFAULT_LIMITS if run_async else Limits(max_in_flight=1)
-    row = evaluate([test_case], metrics, model=model, limits=limits, show=False).rows[0]
+    check_settings(assert_test, settings)
+    row = sync(lambda: judged_case(test_case, metrics, settings, at_once=run_async))
+    print_verbose(as_metrics(metrics), row)
     failed = [m for m in row.metrics if m.failure is not None or m.success is False]
     if failed:
         lines = [
@@ -180,8 +202,29 @@ def assert_test(
 
 
 def on_test_run_end(function: Callable[[], Any]) -> Callable[[], Any]:
-    """Decorator: call `function` once, when the program (or pytest) ends."""
-    return atexit.register(function)
+    """Decorator: call `function` once, when the program (or pytest) ends.
+
+    Of the processes of one pytest-xdist run the last one to end calls it.
+    """
+    run = os.environ.get("PYTEST_XDIST_TESTRUNUID")
+    if run is None:
+        return atexit.register(function)
+    name = re.sub(r"\W", "-", f"{run}-{function.__module__}.{function.__qualname__}")
+    folder = Path(tempfile.gettempdir(), f"dagengine-{name}")
+    folder.mkdir(exist_ok=True)
+    mark = folder / str(os.getpid())
+    mark.touch()  # every process collects all tests before the first test begins
+
+    def call_if_last() -> None:
+        mark.unlink(missing_ok=True)
+        try:
+            folder.rmdir()
+        except OSError:  # another process is still at work, or has called it
+            return
+        function()
+
+    atexit.register(call_if_last)
+    return function
 
 
 def missing_fields(plan: Plan, test_cases: Iterable[Any]) -> list[str]:

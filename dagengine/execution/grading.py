@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from dagengine.compiler.plan import Plan, PlanSlot
+from dagengine.graph.graph import MetricSpec
 from dagengine.graph.values import NodeValue
 from dagengine.results import Failure, MetricResult, OutcomeKind, Step, Verdict, step_output
 
@@ -15,7 +16,10 @@ Values = Mapping[int, NodeValue]
 
 @dataclass(frozen=True, slots=True)
 class Grade:
-    """The score of one scope, or why there is none, and the terminals that were reached."""
+    """The score of one scope, or why there is none, and the terminals that were reached.
+
+    `success` is what the metric's own code decided (None: it decided nothing).
+    """
 
     score: float | None
     failure: Failure | None
@@ -49,7 +53,7 @@ def grade(plan: Plan, scope: int, values: Values) -> Grade:
             )
         scores.append(score)
     last = values[reached[-1].index]
-    # One's own word on success goes with one's own score, not with a combined one.
+    # A node's own `success` counts only with its own score, not with a combined one.
     own = last.success if len(reached) == 1 or part.spec.combine == "last" else None
     return Grade(_combined(scores, part.spec.combine), None, last.mode, tuple(reached), own)
 
@@ -69,9 +73,16 @@ def _combined(scores: Sequence[float], how: str) -> float:
     return scores[-1]  # terminals stand in topological order
 
 
-def strict_score(score: float, strict: bool) -> float:
-    """1 if perfect and 0 otherwise, when strict."""
-    return (1.0 if score >= 1.0 else 0.0) if strict else score
+def is_strict(spec: MetricSpec, done: Grade) -> bool:
+    """Whether only a perfect score counts; what a metric's own code decided stands as it is."""
+    return spec.strict and done.success is None
+
+
+def strict_score(spec: MetricSpec, done: Grade) -> float | None:
+    """The score; when strict, 1 if it is perfect and 0 otherwise."""
+    if done.score is None or not is_strict(spec, done):
+        return done.score
+    return 1.0 if done.score >= 1.0 else 0.0
 
 
 def _success(score: float, threshold: float | None, own: bool | None) -> bool | None:
@@ -128,10 +139,10 @@ def _steps(
 
 def step_of(name: str, kind: str, value: NodeValue) -> Step:
     """What a node gave, as a result tells it."""
-    shown = None if value.verdict is not None else step_output(value.value)
     return Step(
-        name, kind, OutcomeKind.OK, shown, value.verdict, value.reason, value.score, value.mode,
-        value.usage, value.votes, value.voters, value.answers, value.confidence,
+        name, kind, OutcomeKind.OK, step_output(value.value), value.verdict, value.reason,
+        value.score, value.mode, value.usage, value.votes, value.voters, value.answers,
+        value.confidence,
     )  # fmt: skip
 
 
@@ -140,11 +151,11 @@ def metric_result(plan: Plan, metric: int, values: Values) -> MetricResult:
     part = plan.metrics[metric]
     spec = part.spec
     done = grade(plan, part.scope, values)
-    if done.failure is not None or done.score is None:
+    score = strict_score(spec, done)
+    if score is None:
         assert done.failure is not None
         return failed_result(plan, metric, done.failure, values)
-    threshold = 1.0 if spec.strict else spec.threshold
-    score = strict_score(done.score, spec.strict)
+    threshold = 1.0 if is_strict(spec, done) else spec.threshold
     return MetricResult(
         metric=spec.name,
         score=score,

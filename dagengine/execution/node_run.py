@@ -10,12 +10,19 @@ import anyio
 from pydantic import BaseModel
 
 from dagengine.compiler.plan import Unit
-from dagengine.errors import JudgeError, MissingFieldError, NotApplicableError, UnparseableError
+from dagengine.errors import (
+    JudgeError,
+    MetricFailedError,
+    MissingFieldError,
+    NotApplicableError,
+    UnparseableError,
+)
 from dagengine.execution.scheduler import CaseState
-from dagengine.gateway.gateway import Gateway, is_cancelled
+from dagengine.gateway.gateway import is_cancelled
+from dagengine.gateway.host import Asks, Host
 from dagengine.graph.panel import Ballot, Poll
 from dagengine.graph.values import Given, NodeValue
-from dagengine.question import NO_USAGE, Answer, Judge, Question
+from dagengine.question import NO_USAGE, Answer, Judge, Question, Usage
 from dagengine.results import Failure, OutcomeKind
 from dagengine.test_case import TestCase, read_field
 
@@ -39,7 +46,7 @@ def given_of(unit: Unit, case: TestCase, state: CaseState) -> Given:
 
 
 def judged(
-    unit: Unit, gateway: Gateway, judges: Sequence[Judge], given: Callable[[], Given]
+    unit: Unit, gateway: Asks, judges: Sequence[Judge], given: Callable[[], Given]
 ) -> Coroutine[Any, Any, NodeValue | Failure]:
     """The outcome of one run of a node, or of all that its panel wants."""
     if unit.node.panel is None:
@@ -66,25 +73,41 @@ async def _polled(poll: Poll, cast: Callable[[int, Ballot], Awaitable[Any]]) -> 
 
 async def _isolated(unit: Unit, ask: GatewayAsk, given: Callable[[], Given]) -> NodeValue | Failure:
     """What a unit gave, or how it failed. The one place that isolates a node."""
+    host = ask.host()
     try:
-        value = await unit.node.work(given(), ask)
-        if not ask.answers:
+        with host.at_work():
+            value = await unit.node.work(given(), ask)
+        used = ask.usage + host.usage
+        if used == NO_USAGE and not ask.answers:
             return value
-        return replace(value, usage=ask.usage, answers=tuple(ask.answers))
-    except JudgeError as error:
-        raw = error.raw if isinstance(error, UnparseableError) else None
-        return Failure(OutcomeKind(error.kind), unit.name, str(error), raw)
-    except MissingFieldError as error:
-        return Failure(OutcomeKind.MISSING_FIELD, unit.name, str(error))
-    except NotApplicableError as error:
-        return Failure(OutcomeKind.SKIPPED, unit.name, str(error))
+        return replace(value, usage=used, answers=tuple(ask.answers))
     except anyio.get_cancelled_exc_class():
         if is_cancelled():
             raise
         message = "its own code was cancelled from within"
         return Failure(OutcomeKind.CODE_ERROR, unit.name, message)
     except (Exception, SystemExit) as error:  # noqa: BLE001 - user code may raise anything
-        return Failure.of_code(error, unit.name)
+        return _failure(only(error), unit.name)
+
+
+def _failure(error: BaseException, node: str) -> Failure:
+    """How a node failed that raised an error."""
+    if isinstance(error, JudgeError | MetricFailedError):  # or a metric that its code measured
+        known = [kind for kind in OutcomeKind if kind == error.kind]
+        raw = error.raw if isinstance(error, UnparseableError) else None
+        return Failure(known[0] if known else OutcomeKind.CODE_ERROR, node, str(error), raw)
+    if isinstance(error, MissingFieldError):
+        return Failure(OutcomeKind.MISSING_FIELD, node, str(error))
+    if isinstance(error, NotApplicableError):
+        return Failure(OutcomeKind.SKIPPED, node, str(error))
+    return Failure.of_code(error, node)
+
+
+def only(error: BaseException) -> BaseException:
+    """The exception inside nested groups, if all are of one kind, or the group itself."""
+    while isinstance(error, BaseExceptionGroup) and len(set(map(type, error.exceptions))) == 1:
+        error = error.exceptions[0]
+    return error
 
 
 class GatewayAsk:
@@ -93,12 +116,17 @@ class GatewayAsk:
     With a `ballot` every question is one vote of several.
     """
 
-    def __init__(self, gateway: Gateway, judge: Judge, ballot: Ballot | None = None) -> None:
+    def __init__(self, gateway: Asks, judge: Judge, ballot: Ballot | None = None) -> None:
         self._gateway = gateway
         self._judge = judge
         self._ballot = ballot
         self.usage = NO_USAGE
         self.answers: list[str] = []
+
+    def host(self) -> Host:
+        """What the node's own code asks through: the same gateway, the same kind of vote."""
+        change = None if self._ballot is None else self._ballot.question
+        return Host(self._gateway, self._judge, change)
 
     async def __call__(self, question: Question[T]) -> Answer[T]:
         return self._noted(await self._ask(question))
@@ -114,7 +142,15 @@ class GatewayAsk:
         return answer
 
     async def each(self, questions: Sequence[Question[T]]) -> list[Answer[T]]:
-        """All at once. The failure reported is that of the first question that failed."""
+        answers = await self.outcomes(questions)
+        for answer in answers:
+            if isinstance(answer, UnparseableError):
+                raise answer
+        return cast("list[Answer[T]]", answers)
+
+    async def outcomes(
+        self, questions: Sequence[Question[T]]
+    ) -> list[Answer[T] | UnparseableError]:
 
         async def one(place: int, question: Question[T]) -> Answer[T] | JudgeError:
             try:
@@ -123,11 +159,17 @@ class GatewayAsk:
                 return error
 
         answers = await together(one, questions)
-        for answer in answers:
-            if isinstance(answer, JudgeError):
-                raise answer
+        fitting = [a for a in answers if isinstance(a, Answer | UnparseableError)]
+        if len(fitting) < len(answers):
+            raise next(answer for answer in answers if isinstance(answer, JudgeError))
         # Noted in the order of the questions, not in that of the answers.
-        return [self._noted(answer) for answer in cast("list[Answer[T]]", answers)]
+        for answer in fitting:
+            if isinstance(answer, Answer):
+                self._noted(answer)
+            else:
+                self.usage += Usage(*answer.tokens)
+                self.answers.append(answer.raw)
+        return fitting
 
 
 async def together(work: Callable[[int, X], Awaitable[R]], things: Sequence[X]) -> list[R]:

@@ -49,7 +49,26 @@ def rule(
 
 @dataclass(slots=True)
 class _Walk:
-    """A walk over everything known, lowest precedence first."""
+    """A walk over everything known, lowest precedence first.
+
+    It goes through the case as if nodes ran one by one in the order of the plan, and stops at
+    the first failure that it meets. Whatever the real order was, it meets the same one. In this
+    graph (slots numbered in topological order) both 1 and 3 have failed::
+
+        0 ──▶ 1 ✗           1 has the precedence (1,): it is met first, and reported
+        └───▶ 2 ──▶ 3 ✗     3 has the precedence (3,): it is never met, so 2 need not run
+
+    A slot may depend on one with a *greater* number: a reader makes live what it reads. Its own
+    number alone would then put it before what it waits for, so its precedence is that of the
+    latest thing it depends on, followed by its own number: `(5, 2)` comes after `(5,)` and
+    before `(6,)`.
+
+    The heap holds what becomes known at a precedence: that a slot is live, that a cause of it is
+    lost, that it is dead, that it has its value. At one precedence they come in this order, since
+    what becomes live may still support a tangle that has lost a cause. A slot that is met
+    without a value or failure is `pending`: it comes before the failure, so it has to run
+    before the ruling can be final.
+    """
 
     plan: Plan
     metric: int
@@ -97,6 +116,8 @@ class _Walk:
         if number not in self.live or number in self.settled:
             return
         awaited = slot.reads if slot.nested < 0 else self.plan.scopes[slot.nested].slots
+        if slot.nested >= 0 and number in self.failures:
+            awaited = ()  # its parts are settled, or never began: there was nothing to judge
         if any(source not in self.settled for source in awaited):
             return
         after = [self.live[number], *(self.settled[source] for source in awaited)]

@@ -10,7 +10,7 @@ import anyio
 from dagengine.compiler.plan import Plan, Unit
 from dagengine.errors import DagengineError
 from dagengine.execution.node_run import judged
-from dagengine.gateway.gateway import Gateway
+from dagengine.gateway.host import Asks
 from dagengine.gateway.single_flight import SingleFlight
 from dagengine.graph.values import Given, NodeValue
 from dagengine.question import Judge
@@ -41,7 +41,7 @@ class RunOnce:
         except _PassingError as error:
             return error.failure
 
-    async def every(self, judges: Sequence[Judge], gateway: Gateway) -> dict[int, Outcome]:
+    async def every(self, judges: Sequence[Judge], gateway: Asks) -> dict[int, Outcome]:
         """The outcomes of all constant units, failed ones included, by their number.
 
         What would read the output of a unit that failed is left out.

@@ -28,7 +28,8 @@ from dagengine.execution.row_order import RowsInOrder
 from dagengine.execution.run_once import RunOnce
 from dagengine.execution.scheduler import CaseState
 from dagengine.execution.sources import FedSource, PulledSource, Source
-from dagengine.gateway.gateway import Gateway
+from dagengine.gateway.host import Asks
+from dagengine.graph.judged import nothing_to_judge
 from dagengine.graph.values import Given, NodeValue
 from dagengine.question import Judge
 from dagengine.results import CaseResult, Failure, MetricResult, OutcomeKind
@@ -83,19 +84,21 @@ class Runner:
         self,
         plan: Plan,
         judges: Sequence[Judge],
-        gateway: Gateway,
+        gateway: Asks,
         emit: Emit,
         app: App | None = None,
         *,
         spans: NoSpans = NO_SPANS,
         constants: RunOnce | None = None,
         first: int = 0,
+        at_once: bool = True,
         after: AfterCase | None = None,
     ) -> None:
         """`judges` stand in the order of `plan.models`; `emit` gets rows in order.
 
         `app` completes goldens. `constants` are shared by the sources of one run. `first` is
-        the index of the first case. `after` may ask more about a case that has its results.
+        the index of the first case. Without `at_once` one node runs at a time. `after` may ask
+        more about a case that has its results.
         """
         self._after = after
         self._spans = spans
@@ -113,7 +116,7 @@ class Runner:
         self._idle: list[anyio.Event] = []
         self._workers = 0
         # Workers also wait between retries and for shared answers, which hold no call slot.
-        self._max_workers = 4 * gateway.limits.max_in_flight + 32
+        self._max_workers = 4 * gateway.limits.max_in_flight + 32 if at_once else 1
         self._rows = RowsInOrder(emit, first)
 
     async def run(self, cases: Iterable[Item] | AsyncIterable[Item]) -> None:
@@ -223,7 +226,7 @@ class Runner:
         return math.inf if limit is None else anyio.current_time() + limit
 
     def _start(self, index: int, case: TestCase, deadline: float) -> None:
-        state = CaseState(self._plan, self._missing(case))
+        state = CaseState(self._plan, self._missing(case), self._nothing_to_judge(case))
         run = _Run(index, case, state, deadline, self._spans.case(index, case))
         self._queue(run)
         if state.finished:
@@ -262,6 +265,15 @@ class Runner:
             if absent:
                 fields = [field for field, _ in absent]
                 failures[metric.index] = Failure.missing_field(fields, absent[0][1])
+        return failures
+
+    def _nothing_to_judge(self, case: TestCase) -> dict[int, Failure]:
+        """Metrics, nested ones too, that find no text to judge in the case; by scope."""
+        failures: dict[int, Failure] = {}
+        for scope in self._plan.scopes:
+            why = nothing_to_judge(scope.spec.judged, case)
+            if why is not None:
+                failures[scope.index] = Failure(OutcomeKind.SKIPPED, scope.spec.name, why)
         return failures
 
     def _queue(self, run: _Run) -> None:
@@ -337,12 +349,7 @@ class Runner:
         return tuple(results)
 
     def _ask_for(self, scope: int) -> GatewayAsk:
-        model = self._plan.scopes[scope].spec.model
-        place = next(
-            i
-            for i, known in enumerate(self._plan.models)
-            if known is model or (isinstance(model, str) and known == model)
-        )
+        place = self._plan.judge_of(self._plan.scopes[scope].spec.model)
         return GatewayAsk(self._gateway, self._judges[place])
 
     def _close(self, index: int, label: str, results: tuple[MetricResult, ...]) -> None:

@@ -5,6 +5,21 @@ along sources; a slot is ready when it is live and everything it reads is settle
 Results do not depend on the order in which things finish: when a node fails, only what
 takes precedence over it still runs, and the failure with the highest precedence is the
 one reported.
+
+A slot is one place of one metric; a unit is what runs, once, for all slots that share it::
+
+    slot   unknown ──a cause is live──▶ live ──all it reads is settled──▶ its unit is wanted
+              │                           │                                       │
+              │ the last cause is lost    ├──the unit gave a value──▶ settled ◀───┤ value known
+              ▼                           └──the unit failed────────▶ failed      │ already
+            dead ─────────────────────────────────────────────────▶ settled ◀─────┘
+
+    unit   new ──wanted──▶ running ──complete()──▶ done
+            ▲                │  └────fail()──────▶ failed
+            └──cancelled()───┘   no metric wants it any longer
+
+A settled slot tells its readers (`feeds`), takes a cause from each target of a verdict that was
+not chosen, and brings its metric one step nearer to its result.
 """
 
 from __future__ import annotations
@@ -29,9 +44,18 @@ class CaseState:
     and `cancel` units to stop; the owner takes both lists and empties them.
     """
 
-    def __init__(self, plan: Plan, missing: Mapping[int, Failure] | None = None) -> None:
-        """`missing` holds metrics that cannot run on this case at all, and why."""
+    def __init__(
+        self,
+        plan: Plan,
+        missing: Mapping[int, Failure] | None = None,
+        empty: Mapping[int, Failure] | None = None,
+    ) -> None:
+        """`missing` holds metrics that cannot run on this case at all, and why.
+
+        `empty` holds scopes that find nothing to judge in it: they fail once they are live.
+        """
         self.plan = plan
+        self._empty = empty or {}
         self.ready: list[int] = []
         self.cancel: list[int] = []
         self.values: dict[int, NodeValue] = {}  # by slot
@@ -52,8 +76,8 @@ class CaseState:
         self._cause_lost: list[int] = []
         self._to_kill: list[int] = []  # parts of a nested metric that is dead
         for metric in plan.metrics:
-            if missing and metric.index in missing:
-                why = missing[metric.index]
+            why = (missing or {}).get(metric.index) or self._empty.get(metric.scope)
+            if why is not None:
                 self._results[metric.index] = failed_result(plan, metric.index, why)
                 continue
             self._made_live += [number for number in metric.slots if plan.slots[number].root]
@@ -129,6 +153,9 @@ class CaseState:
             return
         self._live[number] = _LIVE
         slot = self.plan.slots[number]
+        if slot.nested in self._empty:
+            self._fail_slot(number, self._empty[slot.nested])
+            return
         self._made_live += slot.activates
         if slot.kind == "verdict":
             self._take(number, NodeValue(slot.score, score=slot.score))
@@ -232,12 +259,12 @@ class CaseState:
         owner = self.plan.scopes[scope].owner
         if owner < 0 or self._live[owner] != _LIVE:
             return
-        done, spec = grade(self.plan, scope, self.values), self.plan.scopes[scope].spec
-        if done.failure is not None or done.score is None:
+        done = grade(self.plan, scope, self.values)
+        score = strict_score(self.plan.scopes[scope].spec, done)
+        if score is None:
             assert done.failure is not None
             self._fail_slot(owner, done.failure)
             return
-        score = strict_score(done.score, spec.strict)
         self._take(owner, NodeValue(score, score=score, mode=done.mode))
 
     def _fail_slot(self, number: int, failure: Failure) -> None:

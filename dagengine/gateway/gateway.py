@@ -8,14 +8,22 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from traceback import format_exception
 from typing import Any, TypeVar, cast
 
 import anyio
 import tenacity
 from pydantic import BaseModel
 
-from dagengine.errors import JudgeError, JudgeTimeoutError, ProviderError, UnparseableError
+from dagengine.errors import (
+    JudgeCodeError,
+    JudgeError,
+    JudgeTimeoutError,
+    ProviderError,
+    UnparseableError,
+)
 from dagengine.gateway.budget import Budget, Estimates
+from dagengine.gateway.host import no_host
 from dagengine.gateway.limiter import Call, Lane, Limiter
 from dagengine.gateway.limits import DEFAULT_LIMITS as DEFAULT_LIMITS
 from dagengine.gateway.limits import Limits as Limits
@@ -23,7 +31,8 @@ from dagengine.gateway.prices import Price
 from dagengine.gateway.prompt_cache import PromptCacheOrder
 from dagengine.gateway.single_flight import SingleFlight
 from dagengine.question import NO_USAGE, Answer, Judge, Question, Usage, durable_identity
-from dagengine.results import Attempt, OutcomeKind, Totals
+from dagengine.redaction import public_text, secrets_of_environment, shortened
+from dagengine.results import Attempt, Failure, OutcomeKind, Totals
 from dagengine.store.answers import OpenStore
 from dagengine.tracing import NO_SPANS, NoSpans
 
@@ -62,8 +71,9 @@ class Gateway:
     ) -> None:
         self.limits = limits
         self._sink = sink
+        self.sink_error: Exception | None = None
         self._stored = stored
-        self._spans = spans
+        self.spans = spans
         self._cached = 0
         self._flights: SingleFlight[Answer[Any]] = SingleFlight(limits.remembered, _weight)
         # What a store holds it finds again: only the latest answers are worth their memory.
@@ -80,6 +90,11 @@ class Gateway:
         self._estimating = limits.budget is not None or limits.tokens_per_minute is not None
         self._asked = self._calls = self._retried = self._failed = 0
         self._usage = Usage()
+
+    @property
+    def replays(self) -> bool:
+        """Whether every answer comes from a store, and nobody is asked."""
+        return self._stored is not None and self._stored.replays
 
     @property
     def totals(self) -> Totals:
@@ -138,13 +153,21 @@ class Gateway:
         if answer.origin != "live":
             self._cached += 1
             if self._sink is not None:
-                self._sink(
+                self._note(
                     Attempt(
                         question.name, judge.identity, question.key, 0, OutcomeKind.OK, 0.0,
                         mode=answer.mode, origin=answer.origin,
                     )
                 )  # fmt: skip
         return answer
+
+    def _note(self, attempt: Attempt) -> None:
+        """Hand an attempt to the ledger; the first error of its code is kept for the end."""
+        assert self._sink is not None
+        try:
+            self._sink(attempt)
+        except Exception as error:  # noqa: BLE001 - what was answered was paid for
+            self.sink_error = self.sink_error or error
 
     async def _settle(self, desk: _Desk, question: Question[T], held: ExitStack) -> Answer[T]:
         """Ask until the answer fits, or the limits are reached."""
@@ -224,9 +247,9 @@ class Gateway:
         started = time.perf_counter()
         usage, mode, failure = NO_USAGE, None, None
         try:
-            with self._spans.call(desk.lane.name, question, number) as span:
+            with self.spans.call(desk.lane.name, question, number) as span:
                 answer = await self._answer(desk.judge, question)
-                self._spans.answered(span, answer)
+                self.spans.answered(span, answer)
             usage, mode = answer.usage, answer.mode
             return answer
         except JudgeError as error:
@@ -244,7 +267,7 @@ class Gateway:
                 desk.lane.used(call, usage.input_tokens + usage.output_tokens)
             if self._sink is not None:
                 kind = OutcomeKind(failure.kind) if failure else OutcomeKind.OK
-                self._sink(
+                self._note(
                     Attempt(
                         question.name, desk.lane.name, question.key, number, kind,
                         time.perf_counter() - started, usage, mode,
@@ -256,7 +279,8 @@ class Gateway:
         """An answer within the deadline; whatever else a judge does is a JudgeError."""
         limit = None if judge.capabilities.batched else self.limits.call_timeout
         try:
-            with anyio.move_on_after(limit):
+            # What a judge's own code measures joins no run: it would wait for its own place.
+            with anyio.move_on_after(limit), no_host():
                 return await judge.answer(question)
             raise JudgeTimeoutError(f"no answer within {limit} s; the call was ended")
         except anyio.get_cancelled_exc_class():
@@ -267,7 +291,9 @@ class Gateway:
         except JudgeError:
             raise
         except Exception as error:  # a judge may be anybody's code
-            raise _foreign(error) from error
+            if _is_public(error):
+                raise _foreign(error) from error
+            raise _foreign(error) from None
 
 
 def _weight(answer: Answer[Any]) -> int:
@@ -277,18 +303,37 @@ def _weight(answer: Answer[Any]) -> int:
 
 
 def _foreign(error: Exception) -> JudgeError:
-    """An exception of somebody's judge as one of ours, worth a retry where it may pass.
+    """An exception of a caller's judge as one of ours, worth a retry where it may pass.
 
     Client libraries of all kinds carry the HTTP status in `status_code`.
     """
-    text = f"{type(error).__name__}: {error}".rstrip(": ")
+    secrets = secrets_of_environment()
+    text = shortened(public_text(f"{type(error).__name__}: {error}", secrets).rstrip(": "))
     if isinstance(error, TimeoutError):
         return JudgeTimeoutError(text)
     found = getattr(error, "status_code", None)
     status = found if isinstance(found, int) else None
+    if status is None and _is_mistake(error):
+        return JudgeCodeError(shortened(public_text(Failure.of_code(error, "").message, secrets)))
     passing = status is not None and (status in (408, 425, 429) or status >= 500)
     transient = passing or isinstance(error, ConnectionError)
     return ProviderError(text, transient=transient, status=status)
+
+
+def _is_mistake(error: Exception) -> bool:
+    """Whether Python itself complains about the judge's code.
+
+    Exceptions of libraries, of the network and of the machine (a RuntimeError, when a graphics
+    card has no memory left) tell of the provider.
+    """
+    outside = isinstance(error, OSError | MemoryError) or type(error) is RuntimeError
+    return type(error).__module__ == "builtins" and not outside
+
+
+def _is_public(error: Exception) -> bool:
+    """Whether all that the traceback of an exception prints may be shown."""
+    shown = "".join(format_exception(error))
+    return public_text(shown, secrets_of_environment()) == shown
 
 
 def _is_transient(error: BaseException) -> bool:

@@ -1,7 +1,8 @@
 """What models cost: the public list of the `genai-prices` package, and prices of one's own.
 
 US dollars per million tokens of input, output and cached input; standard (not batch or
-priority) processing, short prompts.
+priority) processing, short prompts. Where a provider is cheaper at some hours the highest price
+of the day counts, so that a budget holds and an estimate is the same at every hour.
 
 **Providers change their prices without notice.** The list is as old as the installed package;
 give `Limits.prices` when it matters.
@@ -12,6 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from contextlib import suppress
+from datetime import UTC, datetime
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -88,5 +90,17 @@ def _per_million(model: str, provider: str | None, **tokens: int) -> float:
     """US dollars per million of such tokens; raises LookupError."""
     import genai_prices  # a tenth of a second, and only models with a name need it
 
-    found = genai_prices.calc_price(genai_prices.Usage(**tokens), model, provider_id=provider)
-    return float(found.total_price * 1_000_000 / _SHORT)
+    usage, today = genai_prices.Usage(**tokens), datetime.now(UTC)
+
+    def price(moment: datetime) -> genai_prices.types.PriceCalculation:
+        return genai_prices.calc_price(
+            usage, model, provider_id=provider, genai_request_timestamp=moment
+        )
+
+    found = price(today)
+    prices = found.model.prices
+    steps = prices if isinstance(prices, list) else []
+    by_hour = any(hasattr(step.constraint, "start_time") for step in steps)
+    hours = [today.replace(hour=hour, minute=0) for hour in range(24)] if by_hour else []
+    most = max([found.total_price, *(price(hour).total_price for hour in hours)])
+    return float(most * 1_000_000 / _SHORT)

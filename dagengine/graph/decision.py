@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dagengine.graph.arguments import verdict_target
 from dagengine.graph.graph import Metric
 from dagengine.graph.node import BaseNode, Branch
 from dagengine.results import Verdict
@@ -23,7 +24,7 @@ class VerdictNode(BaseNode):
         super().__init__(name=name)
         self.verdict = verdict
         self.score = score
-        self.child = child
+        self.child = verdict_target(child)
 
     @property
     def title(self) -> str:

@@ -7,9 +7,13 @@ from dataclasses import dataclass
 from typing import Any, Literal, Protocol, runtime_checkable
 
 import networkx as nx
+from pydantic import BaseModel
 
 from dagengine.errors import InputError
+from dagengine.graph.arguments import listed
+from dagengine.graph.judged import Judged
 from dagengine.graph.node import BaseNode
+from dagengine.test_case import CASE_TYPES
 
 Combine = Literal["last", "min", "max", "mean", "error"]
 
@@ -26,10 +30,15 @@ class Graph:
         root_node: BaseNode | None = None,
         root_nodes: Iterable[BaseNode] | None = None,
     ) -> None:
+        if isinstance(root_node, list | tuple):
+            raise InputError("root_node= takes one node; for a list use root_nodes=")
         given = [] if root_node is None else [root_node]
+        if isinstance(root_node, list | tuple):
+            raise InputError("root_node= takes one node; for a list of nodes use root_nodes=")
         if isinstance(root_nodes, BaseNode):
             raise InputError("root_nodes= takes a list of nodes; for one node use root_node=")
-        self.root_nodes: tuple[BaseNode, ...] = tuple(dict.fromkeys([*given, *(root_nodes or ())]))
+        more = listed("root_nodes", root_nodes or ())
+        self.root_nodes: tuple[BaseNode, ...] = tuple(dict.fromkeys([*given, *more]))
 
     def nodes(self) -> list[BaseNode]:
         """Every node in order of first mention (a parent's children before its inputs)."""
@@ -73,7 +82,8 @@ class MetricSpec:
     `combine` says which score counts when several terminals fire; `model` names the metric's
     own judge. `judged_reason` has the judge write the reason in one last call, for a perfect
     score only with `reason_if_perfect`; `reason_wording` makes the whole prompt of that call
-    from the score (0 to 1) and the composed reason.
+    from the score (0 to 1) and the composed reason. A case without any text in a group of
+    `judged` fields is skipped before anything is asked.
     """
 
     name: str
@@ -86,6 +96,7 @@ class MetricSpec:
     judged_reason: bool = False
     reason_if_perfect: bool = True
     reason_wording: Callable[[float, str], str] | None = None
+    judged: Judged = ()
 
 
 @runtime_checkable
@@ -93,3 +104,31 @@ class Metric(Protocol):
     """Anything that can say what it is made of."""
 
     def spec(self) -> MetricSpec: ...
+
+
+def as_metrics(given: Any) -> list[Metric]:
+    """What `metrics=` names, as a list; a single metric is a list of one.
+
+    Raises InputError for an empty list and for what is no metric.
+    """
+    one = isinstance(given, Metric | type | Graph | BaseNode | str | BaseModel)
+    metrics: list[Any] = [given] if one else list(given) if isinstance(given, Iterable) else []
+    if not metrics:
+        raise InputError(f"metrics must be a list of at least one metric, got {given!r:.80}")
+    for metric in metrics:
+        if isinstance(metric, type) or not isinstance(metric, Metric):
+            raise InputError(_no_metric(metric))
+    return metrics
+
+
+def _no_metric(given: object) -> str:
+    if isinstance(given, type):
+        return f"{given.__name__} is a class, not a metric: make one of it, {given.__name__}(…)"
+    what = f"{type(given).__name__} {given!r:.60}"
+    if isinstance(given, CASE_TYPES):
+        return f"{what} is a test case, not a metric: test cases come first, then metrics"
+    if isinstance(given, Graph):
+        return f"{what} is a graph, not a metric: put it into one, DAGMetric(name, dag)"
+    if isinstance(given, BaseNode):
+        return f"{what} is a node, not a metric: DAGMetric(name, DAG(root_node=node))"
+    return f"{what} is no metric: it has no `spec`"

@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeVar, cast
 
 from pydantic import BaseModel
 
-from dagengine.errors import InputError
+from dagengine.errors import InputError, UnparseableError
 from dagengine.graph.node import AskingNode, BaseNode
 from dagengine.graph.values import Ask, Given, Judgement, NodeValue, QuestionCount
 from dagengine.prompts.answer_types import judgement_type, list_type, output_of, output_type
@@ -19,6 +19,7 @@ from dagengine.prompts.instructions import (
     list_instructions,
     task_instructions,
 )
+from dagengine.prompts.parsing import readable_items
 from dagengine.prompts.template import PromptTemplate
 from dagengine.question import DEFAULT_OPTIONS, Options, Parser, Question, schema_of
 from dagengine.test_case import LLMTestCaseParams, field_name
@@ -180,8 +181,9 @@ class VerdictListNode(_OverNode):
     With `per_call` a question is about so many items at most, numbered from 1, and all
     questions are asked at once; a `wording` then sees the items of its question only. The
     judge numbers its verdicts: an answer with a missing, doubled or additional number is
-    asked for again. Readers see a list of `Judgement` in the order of the items; an empty
-    list costs no call. Raises InputError when `per_call` is below 1.
+    asked for again, and what then still is missing or doubled is asked item by item. Neither
+    counts in `questions`. Readers see a list of `Judgement` in the order of the items; an
+    empty list costs no call. Raises InputError when `per_call` is below 1.
     """
 
     kind = "verdict list"
@@ -244,8 +246,31 @@ class VerdictListNode(_OverNode):
         items, rest = self._split(given)
         size = self.per_call or max(1, len(items))
         chunks = [items[start : start + size] for start in range(0, len(items), size)]
-        answers = await ask.each([self._about(chunk, given, rest) for chunk in chunks])
-        return NodeValue([one for answer in answers for one in _in_order(answer.value)])
+        questions = [self._about(chunk, given, rest) for chunk in chunks]
+        judged: list[Judgement] = []
+        outcomes = await ask.outcomes(questions)
+        for chunk, question, outcome in zip(chunks, questions, outcomes, strict=True):
+            if isinstance(outcome, UnparseableError):
+                known = _usable(question, outcome, len(chunk))
+                judged += await self._completed(chunk, known, given, rest, ask)
+            else:
+                judged += _in_order(outcome.value)
+        return NodeValue(judged)
+
+    async def _completed(
+        self,
+        items: list[Any],
+        known: Mapping[int, Judgement],
+        given: Given,
+        rest: Given,
+        ask: Ask,
+    ) -> list[Judgement]:
+        """The judgements of all items: those known by number, the others asked one by one."""
+        missing = [number for number in range(1, len(items) + 1) if number not in known]
+        asked = [self._about([items[number - 1]], given, rest) for number in missing]
+        answers = await ask.each(asked)
+        found = {n: _in_order(a.value)[0] for n, a in zip(missing, answers, strict=True)}
+        return [judgement for _, judgement in sorted({**known, **found}.items())]
 
     def _about(self, items: list[Any], given: Given, rest: Given) -> Question[BaseModel]:
         """The question about some of the items."""
@@ -262,6 +287,19 @@ class VerdictListNode(_OverNode):
             return replace(given, inputs=((label, items), *others))
         (label, _), *others = given.fields
         return replace(given, fields=((label, items), *others))
+
+
+def _usable(
+    question: Question[BaseModel], error: UnparseableError, count: int
+) -> dict[int, Judgement]:
+    """The judgements in an answer that does not fit, by number; raises `error` when there are none.
+
+    Of a list that is too long it is not known which items it is about: nothing of it is used.
+    """
+    found = readable_items(question, error.raw)
+    if count == 1 or not found:
+        raise error
+    return {} if len(found) == count else {n: judgement_of(one) for n, one in found.items()}
 
 
 def _in_order(answer: BaseModel) -> list[Judgement]:

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal, TypeVar
 
 from pydantic import BaseModel
 
-from dagengine.errors import InputError
+from dagengine.graph.arguments import field_paths, listed, verdict_targets
 from dagengine.graph.panel import Panel
 from dagengine.graph.values import Ask, Given, NodeValue, QuestionCount, Work
 from dagengine.prompts.evidence import Evidence
@@ -21,7 +21,7 @@ from dagengine.question import (
     Parser,
     Question,
 )
-from dagengine.test_case import LLMTestCaseParams, field_name
+from dagengine.test_case import LLMTestCaseParams
 
 T = TypeVar("T", bound=BaseModel)
 
@@ -76,13 +76,10 @@ class BaseNode:
     ) -> None:
         self.name = name
         self.output_label = output_label
-        self.children: list[BaseNode] = list(children)
-        if isinstance(evaluation_params, str):
-            raise InputError(f"evaluation_params takes a list: [{str(evaluation_params)!r}]")
-        read = [field_name(param) for param in evaluation_params or ()]
-        self.evaluation_params: tuple[str, ...] = tuple(dict.fromkeys(read))
-        self.inputs: tuple[BaseNode, ...] = tuple(inputs)
-        self.then: dict[Any, Any] = dict(then or {})
+        self.children: list[BaseNode] = listed("children", children)
+        self.evaluation_params: tuple[str, ...] = field_paths(evaluation_params or ())
+        self.inputs: tuple[BaseNode, ...] = tuple(listed("inputs", inputs))
+        self.then: dict[Any, Any] = verdict_targets(then or {})
 
     @property
     def title(self) -> str:

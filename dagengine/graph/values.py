@@ -9,6 +9,7 @@ from typing import Any, Protocol, TypeVar
 
 from pydantic import BaseModel, ConfigDict
 
+from dagengine.errors import UnparseableError
 from dagengine.prompts.evidence import Evidence, as_text, evidence_of
 from dagengine.question import (
     NO_USAGE,
@@ -101,7 +102,16 @@ class Ask(Protocol):
     async def __call__(self, question: Question[T], /) -> Answer[T]: ...
 
     async def each(self, questions: Sequence[Question[T]], /) -> list[Answer[T]]:
-        """Ask all questions at once; answers in the order of the questions."""
+        """Ask all questions at once; answers in the order of the questions.
+
+        The failure raised is that of the first question that failed.
+        """
+        ...
+
+    async def outcomes(
+        self, questions: Sequence[Question[T]], /
+    ) -> list[Answer[T] | UnparseableError]:
+        """As `each`, with the answers that do not fit in their places instead of raised."""
         ...
 
 

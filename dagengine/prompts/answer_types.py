@@ -45,7 +45,7 @@ def _to_bool(value: Any) -> Any:
     if isinstance(value, str):
         plain = _plain(value)
         return True if plain in _TRUE else False if plain in _FALSE else value
-    return value
+    return bool(value) if type(value) is int and value in (0, 1) else value
 
 
 def nearest(value: Any, verdicts: Iterable[str]) -> Any:
@@ -94,7 +94,11 @@ def labelled_type(labels: tuple[str, ...], parsed: bool = False) -> type[BaseMod
 
 @cache
 def list_type(verdicts: tuple[str, ...], count: int) -> type[BaseModel]:
-    """Answer type of one verdict per item: `count` numbered verdicts, each number once."""
+    """Answer type of one verdict per item: `count` numbered verdicts, each number once.
+
+    Verdicts without any numbers are taken in their order when there are `count` of them. What
+    can be used of an answer that does not fit tells `parsing.readable_items`.
+    """
     number = Annotated[int, Field(ge=1, le=count)]
     item = create_model("Item", __base__=judgement_type(verdicts), number=(number, ...))
 
@@ -107,9 +111,19 @@ def list_type(verdicts: tuple[str, ...], count: int) -> type[BaseModel]:
     items: Any = Annotated[
         list[item],  # type: ignore[valid-type]
         Field(min_length=count, max_length=count),
+        BeforeValidator(lambda found: _numbered(found, count)),
         AfterValidator(all_there),
     ]
     return create_model("Verdicts", __base__=_Strict, verdicts=(items, ...))
+
+
+def _numbered(found: Any, count: int) -> Any:
+    """Items with numbers, where none has one and there are as many as there should be."""
+    if not isinstance(found, list) or len(found) != count:
+        return found
+    if any(not isinstance(item, dict) or item.get("number") is not None for item in found):
+        return found
+    return [{**item, "number": place} for place, item in enumerate(found, 1)]
 
 
 def output_of(answer: BaseModel) -> Any:

@@ -2,23 +2,45 @@
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Iterable
-from typing import Any, TypeVar, get_origin
+from collections import Counter
+from collections.abc import Mapping
+from functools import partial
+from itertools import islice
+from typing import Any, Final, TypeVar, get_args, get_origin
 
-import json_repair
 from pydantic import BaseModel, ValidationError
 
 from dagengine.errors import UnparseableError
-from dagengine.question import Question
+from dagengine.prompts.json_values import (
+    DoubledKeyError,
+    lists_in,
+    objects_in,
+    require_single_keys,
+)
+from dagengine.question import Question, schema_of
+from dagengine.threads import in_daemon_thread
 
 T = TypeVar("T", bound=BaseModel)
 
-V = TypeVar("V", dict[str, Any], list[Any])
-
-_BEFORE_LIST = re.compile(r"(?:^|:)[ \t]*(?=\[)", re.MULTILINE)
+LONGEST: Final = 1_000_000
+"""Characters of an answer; a longer one is not read."""
+# What takes longer to read than an event loop may stand still for.
+_LONG: Final = 4_000
+_SHOWN, _COMPLAINTS = 80, 10
 _THINKING = re.compile(r"^\s*<(think|thinking|reasoning)>.*?</\1>", re.DOTALL | re.IGNORECASE)
+
+
+def is_long(text: str) -> bool:
+    """Whether a text is read in a worker thread rather than in the event loop."""
+    return len(text) > _LONG
+
+
+async def read_aside(question: Question[T], text: str) -> T:
+    """`read_answer`, in a worker thread where the text is long, so that deadlines are kept."""
+    if not is_long(text):
+        return read_answer(question, text)
+    return await in_daemon_thread(partial(read_answer, question, text))
 
 
 def read_answer(question: Question[T], text: str) -> T:
@@ -26,74 +48,110 @@ def read_answer(question: Question[T], text: str) -> T:
 
     A question with a parser is read by it. Otherwise the text is JSON, possibly after a
     think-block, in a code fence, or with prose around it; where a list is asked for it may
-    also stand alone, without the object around it.
+    also stand alone, without the object around it. A text of more than `LONGEST` characters
+    is not read.
     """
+    require_readable(text)
     if question.parser is not None:
         return validated(question, dict(question.parser(text)), text)
     try:
-        return question.answer_type.model_validate_json(text)
+        value = question.answer_type.model_validate_json(text)
+        require_single_keys(text)
     except ValidationError as error:
-        try:
-            found = _candidates(_THINKING.sub("", text), question.answer_type)
-        except RecursionError:
-            raise UnparseableError("the answer is nested too deeply", raw=text) from None
-        if len(found) != 1:
-            several = f"the answer holds {len(found)} different JSON values; " if found else ""
-            raise UnparseableError(several + complaint(error), raw=text) from None
-    return validated(question, found[0], text)
+        return _found(question, text, error)
+    except DoubledKeyError as error:
+        raise UnparseableError(str(error), raw=text) from None
+    return value
+
+
+def require_readable(text: str) -> None:
+    """Raise UnparseableError, without most of the text, when it is too long to be read."""
+    if len(text) > LONGEST:
+        raise UnparseableError(
+            f"the answer has {len(text):,} characters, and at most {LONGEST:,} are read",
+            raw=text[:_LONG],
+        )
+
+
+def _found(question: Question[T], text: str, error: ValidationError) -> T:
+    """The answer somewhere in a text that is not JSON that fits, for the reason `error`."""
+    values = _candidates(text, question.answer_type)
+    if len(values) != 1:
+        several = f"the answer holds {len(values)} different JSON values; " if values else ""
+        raise UnparseableError(several + complaint(error), raw=text)
+    return validated(question, without_surrogates(values[0]), text)
 
 
 def _candidates(text: str, answer_type: type[BaseModel]) -> list[dict[str, Any]]:
-    """The different JSON values in a text that may be meant as the answer."""
-    objects = _objects(text)
-    if not _asks_for_list(answer_type):
-        return objects
-    # Other objects are items of the list.
-    whole = [value for value in objects if "output" in value]
-    return whole or [{"output": value} for value in _lists(text)]
+    """The different JSON values in a text that may be meant as the answer.
 
-
-def _objects(text: str) -> list[dict[str, Any]]:
-    """The different JSON objects in a text, with prose or fences around them."""
-    return _values(text, (found.start() for found in re.finditer(r"\{", text)), dict, ("{", "}"))
-
-
-def _lists(text: str) -> list[list[Any]]:
-    """The different JSON lists in a text, each at the start of a line or after a colon.
-
-    Brackets inside a sentence are remarks and references.
+    Raises UnparseableError for a text with a value that nothing can read.
     """
-    return _values(text, (found.end() for found in _BEFORE_LIST.finditer(text)), list, ("[", "]"))
+    said = _THINKING.sub("", text)
+    try:
+        objects = _answers(objects_in(said), answer_type)
+        if not _asks_for_list(answer_type):
+            return objects
+        # Other objects are items of the list.
+        whole = [value for value in objects if "output" in value]
+        return whole or [{"output": value} for value in lists_in(said)]
+    except RecursionError:
+        raise UnparseableError("the answer is nested too deeply", raw=text) from None
+    except DoubledKeyError as error:
+        raise UnparseableError(str(error), raw=text) from None
+    except ValueError:
+        raise UnparseableError("the answer holds a number that is too long", raw=text) from None
 
 
-def _values(text: str, starts: Iterable[int], kind: type[V], brackets: tuple[str, str]) -> list[V]:
-    """The different JSON values of one kind that begin at such places, one after the other.
-
-    Small mistakes (quotes, commas) are repaired, but a value that was cut off is none: the
-    last thing in it may have been cut, too.
-    """
-    decoder, found, broken, place = json.JSONDecoder(), list[V](), list[int](), 0
-    for start in starts:
-        if start < place:
-            continue  # inside the value before
-        try:
-            value, place = decoder.raw_decode(text, start)
-        except json.JSONDecodeError:
-            broken.append(start)
-        else:
-            found += [value] if value not in found else []
-    opening, closing = brackets
-    if not found and broken and text.count(opening) <= text.count(closing):
-        piece = text[broken[0] : text.rfind(closing) + 1]
-        repaired = json_repair.loads(piece, skip_json_loads=True)
-        found = [repaired] if isinstance(repaired, kind) and repaired else []
-    return found
+def _answers(values: list[dict[str, Any]], answer_type: type[BaseModel]) -> list[dict[str, Any]]:
+    """The values without the schema, and its examples, that an echoed prompt repeats."""
+    schema = schema_of(answer_type)
+    said = [value for value in values if value != schema]
+    echoed = said != values
+    return [value for value in said if not echoed or value not in schema.get("examples", ())]
 
 
 def _asks_for_list(answer_type: type[BaseModel]) -> bool:
     """Whether an answer is a list in the field `output` and nothing else."""
     fields = answer_type.model_fields
     return set(fields) == {"output"} and get_origin(fields["output"].annotation) is list
+
+
+def readable_items(question: Question[Any], text: str) -> dict[int, BaseModel]:
+    """The verdicts in a list answer that can be used, by their number from 1 on.
+
+    For an answer to a question of `list_type` that does not fit as a whole, typically the `raw`
+    of its UnparseableError: the numbers up to the count of items that are missing here are to
+    be asked for again, one by one. An item counts when it is complete, valid, and the only one
+    with its number, also in a list that was cut off. Items without numbers do not count: it
+    is not known which of them is missing. Raises nothing: a text that holds no list, several
+    different ones or none that can be read gives no items.
+    """
+    item = get_args(question.answer_type.model_fields["verdicts"].annotation)[0]
+    try:
+        require_readable(text)
+        values = _candidates(text, question.answer_type)
+    except UnparseableError:
+        return {}
+    valid = [one for value in _item_values(values) if (one := _fitting(item, value)) is not None]
+    times = Counter(one.number for one in valid)
+    return {one.number: one for one in valid if times[one.number] == 1}
+
+
+def _item_values(values: list[dict[str, Any]]) -> list[Any]:
+    """The items of the one list among the values; of a broken list those that are whole."""
+    lists = [value["verdicts"] for value in values if "verdicts" in value]
+    if len(lists) > 1:
+        return []
+    found = lists[0] if lists else values
+    return found if isinstance(found, list) else []
+
+
+def _fitting(item: Any, value: Any) -> Any:
+    try:
+        return item.model_validate(value)
+    except ValidationError:
+        return None
 
 
 def validated(question: Question[T], fields: Any, raw: str) -> T:
@@ -104,12 +162,34 @@ def validated(question: Question[T], fields: Any, raw: str) -> T:
         raise UnparseableError(complaint(error), raw=raw) from None
 
 
+def without_surrogates(value: Any) -> Any:
+    """A JSON value without lone surrogates, which have no UTF-8 form; pairs become one sign."""
+    if isinstance(value, str):
+        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    if isinstance(value, list):
+        return [without_surrogates(item) for item in value]
+    if isinstance(value, Mapping):
+        return {without_surrogates(key): without_surrogates(item) for key, item in value.items()}
+    return value
+
+
 def complaint(error: ValidationError) -> str:
     """What is wrong with an answer, in one line."""
-    parts: list[str] = []
-    for item in error.errors(include_url=False):
-        place = ".".join(str(step) for step in item["loc"])
-        given = repr(item.get("input"))
-        shown = f" (given: {given[:80]})" if item["type"] != "missing" else ""
-        parts.append(f"{place or 'the answer'}: {item['msg']}{shown}")
-    return "; ".join(parts)
+    found = error.errors(include_url=False, include_context=False)
+    parts = [_said(item) for item in islice(found, _COMPLAINTS)]
+    more = len(found) - len(parts)
+    return "; ".join(parts + ([f"and {more} more"] if more > 0 else []))
+
+
+def _said(item: Any) -> str:
+    place = ".".join(str(step)[:_SHOWN] for step in item["loc"])
+    shown = f" (given: {_shown(item.get('input'))})" if item["type"] != "missing" else ""
+    return f"{place or 'the answer'}: {item['msg']}{shown}"
+
+
+def _shown(value: Any) -> str:
+    """The beginning of a value's text."""
+    try:
+        return repr(value)[:_SHOWN]
+    except (ValueError, RecursionError):  # a number of too many digits, lists nested too deeply
+        return f"a {type(value).__name__} that cannot be shown"

@@ -15,6 +15,7 @@ from typing import Any
 from dagengine.compiler.lowering import compile_metrics
 from dagengine.compiler.plan import Unit
 from dagengine.execution.scheduler import CaseState
+from dagengine.gateway.host import asking_nobody
 from dagengine.graph.graph import Metric, MetricSpec
 from dagengine.graph.node import BaseNode
 from dagengine.graph.nodes import (
@@ -201,7 +202,8 @@ def _at_once(unit: Unit, state: CaseState, case: TestCase | None) -> NodeValue |
     )
     work: Coroutine[Any, Any, NodeValue] = unit.node.run(Given(fields, inputs, case), _no_ask)
     try:
-        work.send(None)
+        with asking_nobody():
+            work.send(None)
     except StopIteration as done:
         found: NodeValue = done.value
         return found

@@ -21,7 +21,7 @@ from dagengine.compiler.lowering import compile_metrics
 from dagengine.compiler.plan import Plan
 from dagengine.data.cases import Cases
 from dagengine.errors import InputError
-from dagengine.execution.engine import Engine, Settings
+from dagengine.execution.engine import Engine, Settings, check_settings
 from dagengine.execution.evaluation import sync
 from dagengine.execution.node_run import together
 from dagengine.execution.runner import JudgedCase
@@ -175,6 +175,7 @@ async def a_repeat(
     Observations keep a digest of what the judge wrote, or with `texts` the text itself.
     Raises what `stream` raises, and InputError for conditions that make no sense.
     """
+    check_settings(a_repeat, settings)
     conditions = conditions_of(times, orders, temperatures, seeds, paraphrases or (), judges or ())
     made = variants(
         metrics,
@@ -197,9 +198,11 @@ async def a_repeat(
 
     checked = engine.cases(test_cases)
     total = checked.count() if isinstance(checked, Cases) else None
-    with progress_bar(total, show, lambda: engine.totals) as advance:
-        async with engine.open():
-            await engine.run(checked, take, after=record.complete)
+    with (
+        engine.keeping(lambda: Observations(tuple(record.rows), engine.totals)),
+        progress_bar(total, show, lambda: engine.totals) as advance,
+    ):
+        await engine.judge(checked, take, after=record.complete)
     return Observations(tuple(record.rows), engine.totals)
 
 
@@ -207,6 +210,7 @@ def repeat(
     test_cases: Iterable[TestCase], metrics: Sequence[Metric], **settings: Any
 ) -> Observations:
     """`a_repeat` for callers without an event loop (it works inside one, too)."""
+    check_settings(a_repeat, settings)
     return sync(lambda: a_repeat(test_cases, metrics, **settings))
 
 

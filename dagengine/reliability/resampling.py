@@ -14,6 +14,8 @@ from typing import TypeVar
 
 from pydantic import BaseModel
 
+from dagengine.errors import UnparseableError
+from dagengine.gateway.host import asking_with
 from dagengine.graph.node import BaseNode
 from dagengine.graph.values import Ask, Given, NodeValue, Work
 from dagengine.question import REPETITIONS, Answer, Options, Question
@@ -33,7 +35,8 @@ class Resampling:
         def wrap(work: Work) -> Work:
             async def resampled(given: Given, ask: Ask) -> NodeValue:
                 asking = _Resampled(ask, self.options)
-                value = await work(given, asking)
+                with asking_with(asking.changed):
+                    value = await work(given, asking)
                 return replace(value, question=asking.digest) if asking.digest else value
 
             return resampled
@@ -60,7 +63,9 @@ def later(node: BaseNode, repetitions: int) -> BaseNode:
 
     def wrap(work: Work) -> Work:
         async def resampled(given: Given, ask: Ask) -> NodeValue:
-            return await work(given, _Resampled(ask, postponed))
+            asking = _Resampled(ask, postponed)
+            with asking_with(asking.changed):
+                return await work(given, asking)
 
         return resampled
 
@@ -89,12 +94,18 @@ class _Resampled:
         self._asked: list[bytes] = []
 
     async def __call__(self, question: Question[T]) -> Answer[T]:
-        return await self._ask(self._changed(question))
+        return await self._ask(self.changed(question))
 
     async def each(self, questions: Sequence[Question[T]]) -> list[Answer[T]]:
-        return await self._ask.each([self._changed(question) for question in questions])
+        return await self._ask.each([self.changed(question) for question in questions])
 
-    def _changed(self, question: Question[T]) -> Question[T]:
+    async def outcomes(
+        self, questions: Sequence[Question[T]]
+    ) -> list[Answer[T] | UnparseableError]:
+        return await self._ask.outcomes([self.changed(question) for question in questions])
+
+    def changed(self, question: Question[T]) -> Question[T]:
+        """The question with other options."""
         changed = replace(question, options=self._options(question.options))
         self._asked.append(changed.canonical.rpartition(b"\n")[0])  # all but the options
         return changed

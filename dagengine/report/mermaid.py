@@ -6,7 +6,9 @@ from textwrap import wrap
 
 from dagengine.compiler.slots import Slot
 from dagengine.compiler.wiring import Wiring
-from dagengine.report.views import INK, LINES, Design, picture_names, score_colour
+from dagengine.report.views import INK, LINES, Design, needs_legend, picture_names, score_colour
+
+_LEGEND = "solid arrow: makes it run<br/>dotted arrow: hands on data only"
 
 
 def mermaid_text(wiring: Wiring, view: Design) -> str:
@@ -31,6 +33,10 @@ def mermaid_text(wiring: Wiring, view: Design) -> str:
         for source in slot.sources:
             arrow = "-->" if slot in source.slot.activates else "-.->"
             lines.append(f"  {names[source.slot]} {arrow} {names[slot]}")
+    if needs_legend(wiring.slots):
+        place = len(wiring.slots)
+        lines.append(f'  n{place}["{_LEGEND}"]')
+        lines.append(f"  style n{place} fill:none,stroke:none,color:{INK}")
     return "\n".join(lines) + "\n"
 
 

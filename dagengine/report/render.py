@@ -31,6 +31,7 @@ from dagengine.report.views import (
     Counts,
     Design,
     OnePath,
+    needs_legend,
     picture_names,
     score_colour,
 )
@@ -150,7 +151,15 @@ def _dot(wiring: Wiring, view: Design) -> str:
     _draw_scope(graph, wiring.scope, names, view, _reached(slots, view))
     for slot in slots:
         _draw_edges(graph, slot, names, view)
+    if needs_legend(slots):
+        _draw_legend(graph)
     return str(graph.source)
+
+
+def _draw_legend(graph: Any) -> None:
+    lines = ("solid arrow: makes it run", "dashed arrow: hands on data only")
+    with graph.subgraph(graph_attr={"rank": "sink"}) as last:
+        last.node("legend", label=_html([_small(line, _PALE) for line in lines]), shape="plain")
 
 
 def _reached(slots: Iterable[Slot], view: Design) -> dict[Slot, bool | None]:

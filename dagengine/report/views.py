@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from dagengine.compiler.slots import Slot
@@ -30,6 +31,12 @@ def picture_names(wiring: Wiring) -> dict[Slot, str]:
             (only,) = slot.nested.slots.values()
             names[only] = names[slot]
     return names
+
+
+def needs_legend(slots: Sequence[Slot]) -> bool:
+    """Whether edges that make a node run stand beside edges that hand on data only."""
+    runs = any(slot.branches or slot.activates for slot in slots)
+    return runs and any(s not in source.slot.activates for s in slots for source in s.sources)
 
 
 class Design:

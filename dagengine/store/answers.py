@@ -104,6 +104,11 @@ class OpenStore:
         """How many stored answers could not be read, and gave way to new ones."""
         return len(self._damaged)
 
+    @property
+    def replays(self) -> bool:
+        """Whether it is only read."""
+        return self._journal is None
+
     async def get(
         self, judge: Judge, question: Question[T], ask: Callable[[], Awaitable[Answer[T]]]
     ) -> Answer[T]:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import copy
-import difflib
 import inspect
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Any, ClassVar, Self
 
+import anyio
+import sniffio
+
+from dagengine.arguments import check_names
 from dagengine.errors import DagengineError, MetricFailedError
-from dagengine.execution.evaluation import a_evaluate, sync
-from dagengine.gateway.limits import DEFAULT_LIMITS, Limits
+from dagengine.execution.evaluation import judged_case, sync
+from dagengine.gateway.host import current_host
 from dagengine.graph.graph import Graph, MetricSpec
 from dagengine.graph.node import BaseNode
 from dagengine.graph.values import Ask, Given, NodeValue, QuestionCount
@@ -20,16 +24,21 @@ from dagengine.report.terminal import plain
 from dagengine.results import MetricResult
 from dagengine.threads import in_daemon_thread
 
-_ONE_AT_A_TIME = Limits(max_in_flight=1)
-
 
 class BaseMetric:
     """Base class of metrics.
 
-    A metric of one's own overrides `measure` (and `a_measure` for concurrency), sets
+    A caller's own metric overrides `measure` (and `a_measure` for concurrency), sets
     `score`, `reason`, `success` and `error` on itself and returns the score; it then works
     in `evaluate` and under a verdict of a decision tree like any other. It runs on a
     shallow copy of itself, so that cases judged at the same time keep apart.
+
+    What its code decides stands: a `success` that it sets, and the score with it. Where it
+    sets only `score`, `threshold` and `strict_mode` decide.
+
+    Metrics that it measures join the run: its judge, limits, store and totals are theirs.
+    They ask the metric's own `model` where they name none. (A thread that the code starts
+    has to take the context along, as `asyncio.to_thread` does.)
 
     `score`, `reason`, `success`, `error` and `result` show the last `measure` only.
     """
@@ -76,13 +85,12 @@ class BaseMetric:
         """`measure` for callers with an event loop."""
         if type(self).measure is not BaseMetric.measure:
             return await in_daemon_thread(lambda: self.measure(test_case))
-        limits = DEFAULT_LIMITS if self.async_mode else _ONE_AT_A_TIME
         try:
-            done = await a_evaluate([test_case], [self], limits=limits, show=False)
+            row = await judged_case(test_case, [self], {}, at_once=bool(self.async_mode))
         except DagengineError as error:
             self._show(None, None, str(error))
             raise
-        result = done.rows[0].metrics[0]
+        result = row.metrics[0]
         failure = result.failure
         self._show(result, result.score, failure.message if failure else None)
         if self.verbose_mode:
@@ -99,8 +107,15 @@ class BaseMetric:
         self.success = result.success if result else None
 
     def is_successful(self) -> bool:
-        """Whether the last `measure` met the threshold."""
-        return self.error is None and self.success is True
+        """Whether the last `measure` met the threshold: 1 in strict mode.
+
+        What the metric's own code set as `success` goes before.
+        """
+        if self.error is not None or self.score is None:
+            return False
+        if self.success is not None or self.threshold is None:
+            return bool(self.success)
+        return bool(self.score >= (1.0 if self.strict_mode else self.threshold))
 
 
 class DrawnMetric(BaseMetric):
@@ -131,14 +146,7 @@ class DrawnMetric(BaseMetric):
 
 def check_settings(kind: type[Any], given: Iterable[str]) -> None:
     """Raise TypeError when a setting is given that `kind` does not have, naming what it has."""
-    known = settings_of(kind)
-    for name in given:
-        if name not in known:
-            near = difflib.get_close_matches(name, known, n=1)
-            hint = f"did you mean {near[0]!r}? " if near else ""
-            raise TypeError(
-                f"{kind.__name__} has no setting {name!r}; {hint}It has {', '.join(known)}"
-            )
+    check_names(f"{kind.__name__} has no setting", given, settings_of(kind))
 
 
 def arguments_of(kind: type[Any]) -> list[inspect.Parameter]:
@@ -177,12 +185,9 @@ class MeasureNode(BaseNode):
         return QuestionCount(0, 0, None)
 
     async def run(self, given: Given, ask: Ask) -> NodeValue:
-        metric = copy.copy(self.metric)
-        # What an earlier case left behind must not count for this one.
-        metric.score = metric.reason = metric.success = metric.error = None
-        kind = type(metric)
+        metric, kind = self._fresh(), type(self.metric)
         if kind.a_measure is not BaseMetric.a_measure:
-            returned = await metric.a_measure(given.case)
+            metric, returned = await self._awaited(given.case)
         elif kind.measure is not BaseMetric.measure:
             returned = await in_daemon_thread(lambda: metric.measure(given.case))
         else:
@@ -190,5 +195,38 @@ class MeasureNode(BaseNode):
         if metric.error is not None:
             raise RuntimeError(metric.error)
         score = metric.score if returned is None else returned
-        success = metric.is_successful() if metric.success is not None else None
-        return NodeValue(score, reason=metric.reason, success=success)
+        return NodeValue(score, reason=metric.reason, success=_decided(metric))
+
+    def _fresh(self) -> BaseMetric:
+        """A copy in which nothing of an earlier case is left."""
+        metric = copy.copy(self.metric)
+        metric.score = metric.reason = metric.success = metric.error = None
+        return metric
+
+    async def _awaited(self, case: Any) -> tuple[BaseMetric, float | None]:
+        """The metric after its own `a_measure`, and what that returned.
+
+        Where it waits for another metric without `await`, it would keep the run's event loop
+        from answering: then it begins anew in a thread, on a loop that it may block.
+        """
+        host, metric = current_host(), self._fresh()
+        returned: float | None = None
+        try:
+            returned = await metric.a_measure(case)
+        except Exception:
+            if host is None or not host.blocked:
+                raise
+        if host is None or not host.blocked:
+            return metric, returned
+        metric, backend = self._fresh(), sniffio.current_async_library()
+        again = partial(metric.a_measure, case)
+        return metric, await in_daemon_thread(lambda: anyio.run(again, backend=backend))
+
+
+def _decided(metric: BaseMetric) -> bool | None:
+    """Whether a measured metric passed by its own code; None where that decided nothing."""
+    own = type(metric).is_successful is not BaseMetric.is_successful
+    if metric.success is None and not own:
+        return None
+    passed: bool | None = metric.is_successful()
+    return passed

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable, Sequence
 from typing import Annotated, Any, ClassVar
 
@@ -19,6 +20,8 @@ from dagengine.question import Message, Question
 from dagengine.test_case import LLMTestCaseParams, field_name
 
 STEPS_LABEL = "evaluation steps"
+# Frames between a warning about settings and whoever makes the metric.
+_CALLER = 4
 
 
 def _stated(step: str) -> str:
@@ -75,10 +78,10 @@ def one_message(prompt: str) -> tuple[Message, ...]:
 class StepwiseMetric(PrebuiltMetric):
     """What metrics by evaluation steps share: criterion or steps, and what they look at.
 
-    Exactly one of `criteria` and `evaluation_steps` is given. From a criterion the judge
-    writes the steps once per run, before the first case; `generate_steps` gives them back
-    as a list to pass as `evaluation_steps`, which saves the question and makes runs
-    comparable. Raises InputError when the settings do not fit together.
+    `criteria` or `evaluation_steps` is given; of both the steps are used, and a warning says
+    so. From a criterion the judge writes the steps once per run, before the first case;
+    `generate_steps` gives them back as a list to pass as `evaluation_steps`, which saves the
+    question and makes runs comparable. Raises InputError when the settings do not fit together.
     """
 
     template: ClassVar[type[GEvalTemplate]] = GEvalTemplate
@@ -104,11 +107,10 @@ class StepwiseMetric(PrebuiltMetric):
         )
 
     def _checked_steps(self, steps: Sequence[str] | None) -> list[str] | None:
-        if (self.criteria is None) == (steps is None):
-            which = "neither" if steps is None else "both"
+        if self.criteria is None and steps is None:
             raise InputError(
-                f"{self.name}: give either criteria or evaluation_steps ({which} given); the "
-                "steps are what is judged by, and without any they are made from the criteria"
+                f"{self.name}: give criteria or evaluation_steps (neither given); the steps are "
+                "what is judged by, and without any they are made from the criteria"
             )
         if isinstance(steps, str):
             raise InputError(f"{self.name}: evaluation_steps is a list with one text per step")
@@ -116,6 +118,9 @@ class StepwiseMetric(PrebuiltMetric):
         if not texts or not all(isinstance(text, str) and text.strip() for text in texts):
             which = "criteria" if steps is None else "evaluation_steps"
             raise InputError(f"{self.name}: {which} must not be empty, and each step is a text")
+        if steps is not None and self.criteria is not None:
+            message = "criteria and evaluation_steps are both given; only the steps are used"
+            warnings.warn(f"{self.name}: {message}", stacklevel=_CALLER)
         return None if steps is None else texts
 
     @property
@@ -129,8 +134,9 @@ class StepwiseMetric(PrebuiltMetric):
 
     @property
     def text(self) -> str:
-        """The metric's words: its criterion, or its steps."""
-        return self.criteria or numbered(self.evaluation_steps or ())
+        """The metric's words: its steps, or the criterion that they are made from."""
+        steps = self.evaluation_steps
+        return (self.criteria or "") if steps is None else numbered(steps)
 
     def own_prompt(self, method: str) -> Callable[..., str] | None:
         """The method of `evaluation_template` where it replaces the built-in one."""

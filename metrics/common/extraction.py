@@ -8,10 +8,10 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, create_model
 
+from dagengine.graph.judged import is_blank
 from dagengine.graph.node import BaseNode
 from dagengine.graph.nodes import CodeNode, TaskNode
 from dagengine.graph.values import Ask, Given, NodeValue
-from dagengine.prompts.evidence import as_text
 
 STATEMENTS = (
     "List every statement that the text makes, each as one short self-contained sentence in "
@@ -110,11 +110,6 @@ class ExtractionNode(TaskNode):
         if not wanted or is_blank(given.fields[0][1]):
             return NodeValue(self.output_type.model_validate({self._list: []}))
         return await super().run(Given(given.fields, (), given.case), ask)
-
-
-def is_blank(value: str | Sequence[str]) -> bool:
-    """Whether a text, or each of several, has nothing in it but white space."""
-    return not as_text(value).strip()
 
 
 def statements_of(

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 from dagengine.errors import InputError
 from dagengine.graph.graph import Graph, MetricSpec
+from dagengine.graph.judged import Judged
 from dagengine.graph.values import Given, Judgement, NodeValue
 from dagengine.metrics.common.base import DrawnMetric
 
@@ -28,6 +29,9 @@ class PrebuiltMetric(DrawnMetric):
     """
 
     title: ClassVar[str] = ""
+
+    # The fields whose text the metric judges: a case without any is skipped, never passed.
+    judged: Judged = (("actual_output",),)
 
     def __init__(
         self,
@@ -68,6 +72,7 @@ class PrebuiltMetric(DrawnMetric):
             include_reason=self.include_reason,
             judged_reason=self.judged_reason,
             reason_wording=getattr(self.evaluation_template, "generate_reason", None),
+            judged=self.judged,
         )
 
     def wording(

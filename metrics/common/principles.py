@@ -6,14 +6,13 @@ All wording is our own.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Literal
 
-from dagengine.errors import InputError
+from dagengine.errors import InputError, did_you_mean
 from dagengine.graph.node import shorten
 
 Letter = Literal["Y", "N"]
@@ -202,12 +201,12 @@ def _criterion(given: OneCriterion) -> Criterion:
     if not isinstance(given, str):
         raise _no_criterion(given)
     if given not in [*Criteria]:
-        close = difflib.get_close_matches(given, [*Criteria], n=1)
-        if len(given.split()) > 2 and not close:
+        near = did_you_mean(given, [*Criteria])
+        if len(given.split()) > 2 and not near:
             return Criterion(shorten(given, _TITLE), given)
-        hint = f"did you mean {str(close[0])!r}" if close else f"known are {', '.join(Criteria)}"
+        hint = near or f"known are {', '.join(Criteria)}."
         raise InputError(
-            f"no criterion is called {given!r}; {hint}? For one's own use a sentence, or "
+            f"no criterion is called {given!r}; {hint} For another criterion use a sentence, or "
             "{'name': 'description'}"
         )
     named = Criteria(given)

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from dagengine.errors import InputError, NotApplicableError
+from dagengine.graph.judged import is_blank
 from dagengine.graph.list_nodes import VerdictListNode
 from dagengine.graph.node import AskingNode, shorten
 from dagengine.graph.nodes import CodeNode, TaskNode
@@ -101,8 +102,9 @@ class ConversationVerdicts(_ByRole, VerdictListNode):
 
 
 def replies(turns: Sequence[Turn]) -> list[int]:
-    """The places of the assistant's turns."""
-    return [place for place, turn in enumerate(turns) if turn.role == "assistant"]
+    """The places of the assistant's turns; none when all of them are blank."""
+    places = [place for place, turn in enumerate(turns) if turn.role == "assistant"]
+    return [] if is_blank([turns[place] for place in places]) else places
 
 
 def quoted(turns: Sequence[Turn], places: Iterable[int]) -> list[str]:
@@ -114,10 +116,12 @@ def quoted(turns: Sequence[Turn], places: Iterable[int]) -> list[str]:
 def reply_share(turns: Sequence[Turn], verdicts: Sequence[Judgement], passed: str) -> NodeValue:
     """The share of the assistant's turns with the verdict yes.
 
-    Raises InputError when the assistant never spoke: neither 0 nor 1 would be true then.
+    Raises NotApplicableError when the assistant never spoke: neither 0 nor 1 would be true then.
     """
     places = replies(turns)
     if not places:
-        raise NotApplicableError("nothing to judge: the conversation has no assistant turn")
+        raise NotApplicableError(
+            "nothing to judge: the conversation has no assistant turn with text"
+        )
     items = quoted(turns, places)
     return share(items, verdicts, ("yes",), what="assistant turns", passed=passed, empty=0.0)

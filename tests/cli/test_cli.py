@@ -398,7 +398,7 @@ BAD: dict[str, Bad] = {
     ),
     "check of cases of another kind": Bad(
         ("`actual_output`", "ConversationalTestCase"),
-        {"cases.jsonl": '{"turns": []}'},
+        {"cases.jsonl": '{"turns": [{"role": "user", "content": "Hi"}]}'},
         ("check", "metrics.py", "--data", "cases.jsonl"),
     ),
 }

@@ -610,9 +610,16 @@ def a_decision_that_would_have_to_know_what_follows_it(broken: bool) -> DAGMetri
     detour = task("detour")
     last = yes_no("last", inputs=[detour] if broken else [])
     second = yes_no("second", yes=last)
-    detour.children.append(second)
+    detour.children.append(second if broken else yes_no("other"))
     first = yes_no("first", yes=second, no=detour)
     return metric(first)
+
+
+@example("gate-bypassed", "node 'last'", "warning")
+def a_branch_that_also_runs_after_a_detour(broken: bool) -> DAGMetric:
+    last = yes_no("last")
+    detour = task("detour", last if broken else yes_no("other"))
+    return metric(yes_no("first", yes=last, no=detour))
 
 
 @example("nested-too-deep", "")
@@ -953,6 +960,21 @@ def test_a_map_whose_items_are_judged_is_no_decision() -> None:
     judged = MapNode("Is it true?", claims, "truths", answer=bool)
     share = CodeNode(lambda all_of_them: 0.5, inputs=[judged], name="share")
     assert problems_of(metric(share)) == []
+
+
+def test_a_second_way_into_a_branch_is_named_with_the_first() -> None:
+    (problem,) = problems_of(a_branch_that_also_runs_after_a_detour(True))
+    ways = "it runs after True of 'first', and also whenever 'detour' runs"
+    assert (problem.where, problem.message) == ("metric 'Tested', node 'last'", ways)
+    assert "out of the children of 'detour'" in problem.hint
+
+
+def test_data_from_what_always_runs_is_no_second_way_into_a_branch() -> None:
+    last = yes_no("last")
+    assert problems_of(metric(yes_no("first", yes=last), task("words", last))) == []
+    # A parent that comes before the gate hands on data, too, wherever it stands itself.
+    gate = yes_no("gate", yes=(end := yes_no("end")))
+    assert problems_of(metric(yes_no("start", yes=task("prepare", gate, end)))) == []
 
 
 # -- size ----------------------------------------------------------------------------------

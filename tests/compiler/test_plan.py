@@ -118,21 +118,21 @@ def test_what_a_metric_always_runs_lives_and_dies_with_it(verdict: bool) -> None
 
 
 def test_what_a_metric_always_runs_is_known_to_run_under_a_verdict_too() -> None:
-    # `end` always runs, so that a verdict leads to it says nothing new; else `gate` would
-    # wait to learn whether `extra` runs, which `end` brings about by reading `first`.
+    # `end` always runs, as `last` reads it, so that a verdict leads to it says nothing new; else
+    # `gate` would wait to learn whether `extra` runs, which `end` brings about by reading `first`.
     end = yes_no("end", yes=9, no=3)
     gate = yes_no("gate", yes=end, no=2)
     extra = TaskNode("List more.", "extra", children=[gate], evaluation_params=["input"])
     first = yes_no("first", yes=extra, no=1)
     end.inputs = (first,)
-    start = TaskNode("List some.", "some", children=[end], evaluation_params=["input"])
+    last = CodeNode(lambda ended: 1.0, inputs=[end], name="last")
     choose = yes_no("choose", yes=gate, no=4)
-    inner = DAGMetric("inner", DAG(root_nodes=[start, choose]), combine="min")
+    inner = DAGMetric("inner", DAG(root_nodes=[last, choose]), combine="min")
     outer = DAGMetric("outer", DAG(root_node=yes_no("o", yes=inner, no=1)))
     names = ("first", "gate", "end", "choose")
     for verdicts in itertools.product((True, False), repeat=len(names)):
         known = dict(zip(names, verdicts, strict=True))
-        judge = ScriptedJudge({"o": True, "some": "this", "extra": "that", **known})
+        judge = ScriptedJudge({"o": True, "extra": "that", **known})
         done = evaluate([CASE], [inner, outer], model=judge, show=False)
         alone, under = done.rows[0].metrics
         assert alone.failure is None

@@ -162,8 +162,10 @@ def test_a_file_that_is_only_called_parquet_is_refused(tmp_path: Path) -> None:
 
 def test_dicts_and_cases_may_be_mixed() -> None:
     case = LLMTestCase(input="b")
-    found = read_cases([{"input": "a", "context": None}, case, {"turns": []}])
-    assert list(found) == [LLMTestCase(input="a"), case, ConversationalTestCase(turns=[])]
+    turns = [{"role": "user", "content": "c"}]
+    found = read_cases([{"input": "a", "context": None}, case, {"turns": turns}])
+    talk = ConversationalTestCase.model_validate({"turns": turns})
+    assert list(found) == [LLMTestCase(input="a"), case, talk]
 
 
 def test_a_data_frame_is_read_with_what_is_missing_left_out() -> None:

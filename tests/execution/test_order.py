@@ -12,7 +12,7 @@ from dagengine.errors import MissingFieldError, ProviderError
 from dagengine.graph import NodeValue
 from dagengine.judges import ScriptedJudge
 from dagengine.metrics import DAGMetric
-from dagengine.metrics.dag import DAG, CodeNode, RatingNode, TaskNode
+from dagengine.metrics.dag import DAG, BinaryJudgementNode, CodeNode, RatingNode, TaskNode
 from dagengine.question import Question
 from dagengine.results import OutcomeKind
 from dagengine.test_case import LLMTestCase
@@ -128,6 +128,41 @@ def test_nodes_that_ask_nothing_come_first_in_the_topological_order() -> None:
     plan = compile_metrics([checked("m", question, last)])
     names = [slot.name for slot in plan.slots]
     assert names == ["y first", "z last", "a question", "rating"]
+
+
+def decision(name: str, yes: int) -> BinaryJudgementNode:
+    return BinaryJudgementNode(f"{name}?", (), ["input"], then={True: yes, False: 0}, name=name)
+
+
+@pytest.mark.parametrize("names", [("zebra", "apple", "mango"), ("mango", "zebra", "apple")])
+def test_steps_and_reasons_of_independent_nodes_come_as_declared(names: tuple[str, ...]) -> None:
+    roots = [decision(name, yes) for yes, name in enumerate(names, 7)]
+    judge = ScriptedJudge(lambda question: {"reason": "so", "verdict": True})
+    done = evaluate(CASES, [DAGMetric("m", DAG(root_nodes=roots))], model=judge, show=False)
+    result = done.rows[0].metrics[0]
+    assert [step.node for step in result.steps] == list(names)
+    assert [node for node, _ in result.path] == list(names)
+    assert result.reason == "\n".join(f"{name} → True: so" for name in names)
+    assert result.score == 0.9  # of the one declared last
+
+
+def test_branches_of_one_depth_come_as_their_parents_are_declared() -> None:
+    first, second = decision("z", 10), decision("y", 10)
+    first.then[True], second.then[True] = decision("b", 3), decision("a", 4)
+    metric = DAGMetric("m", DAG(root_nodes=[first, second]))
+    done = evaluate(CASES, [metric], model=ScriptedJudge(lambda question: True), show=False)
+    result = done.rows[0].metrics[0]
+    assert [step.node for step in result.steps] == ["z", "y", "b", "a"]
+    assert result.score == 0.4
+
+
+def test_of_scores_at_one_depth_the_last_declared_counts_whatever_gives_it() -> None:
+    text = TaskNode("Count.", "text", evaluation_params=["input"])
+    rating = RatingNode("Good?", inputs=[text], name="rating")
+    for roots, score in (([decision("d", 2), rating], 0.5), ([rating, decision("d", 2)], 0.2)):
+        judge = ScriptedJudge({"text": "some", "d": True, "rating": 5})
+        done = evaluate(CASES, [DAGMetric("m", DAG(root_nodes=roots))], model=judge, show=False)
+        assert done.scores("m") == [score, score]
 
 
 def test_a_verdict_of_any_kind_from_what_decides_nothing_ends_no_run() -> None:

@@ -15,6 +15,7 @@ import pytest
 from dagengine import Limits, a_evaluate, compile_metrics, evaluate, stream
 from dagengine.errors import GraphError, InputError, JudgeSetupError, ProviderError
 from dagengine.execution.evaluation import missing_fields
+from dagengine.graph.values import NodeValue
 from dagengine.judges import OpenAIJudge, ScriptedJudge
 from dagengine.metrics import DAGMetric
 from dagengine.metrics.dag import DAG, BinaryJudgementNode, CodeNode, MapNode, TaskNode
@@ -149,7 +150,7 @@ async def test_a_failure_stops_the_siblings_that_no_longer_matter() -> None:
 
     roots = [
         BinaryJudgementNode(f"{n}?", [], ["input"], then={True: 10, False: 0}, name=n)
-        for n in ("b", "a")
+        for n in ("a", "b")  # what is declared first takes precedence
     ]
     metric = DAGMetric("m", DAG(root_nodes=roots), combine="min", model=ScriptedJudge(answer))
     with anyio.fail_after(10):
@@ -508,7 +509,9 @@ def test_limits_that_make_no_sense_are_refused(limits: dict[str, Any]) -> None:
     [
         (ConnectionError("lost"), 3, OutcomeKind.PROVIDER_ERROR),
         (TimeoutError(), 3, OutcomeKind.TIMEOUT),
-        (ValueError("a bug"), 1, OutcomeKind.PROVIDER_ERROR),
+        (RuntimeError("no memory"), 1, OutcomeKind.PROVIDER_ERROR),
+        (ValueError("a bug"), 1, OutcomeKind.CODE_ERROR),
+        (KeyError("a bug"), 1, OutcomeKind.CODE_ERROR),
     ],
 )
 def test_errors_of_somebodys_judge_are_retried_where_they_may_pass(
@@ -563,3 +566,42 @@ def test_a_collector_that_somebody_has_set_is_left_alone(own: int) -> None:
     finally:
         gc.set_threshold(*before)
     assert set(seen) == {own}
+
+
+def test_a_step_holds_what_readers_saw_also_of_a_decision() -> None:
+    def decide(text: str) -> NodeValue:
+        return NodeValue([text], verdict="short", reason="few words")
+
+    code = CodeNode(decide, evaluation_params=["input"], then={"short": 10, "long": 0})
+    judged = BinaryJudgementNode("Good?", evaluation_params=["input"], then={True: 10, False: code})
+    metric = DAGMetric("m", DAG(root_node=judged), model=ScriptedJudge(lambda question: False))
+    judgement, decision = (
+        evaluate([LLMTestCase(input="a")], [metric], show=False)[0].metrics[0].steps
+    )
+    assert judgement.output == {"verdict": False, "reason": "scripted"}
+    assert (decision.output, decision.verdict) == (["a"], "short")
+    assert "output" not in judgement.as_dict()  # nothing more than verdict and reason
+    assert decision.as_dict()["output"] == ["a"]
+
+
+@pytest.mark.anyio
+async def test_an_error_of_on_attempt_comes_once_after_every_row() -> None:
+    told: list[str] = []
+    rows: list[Any] = []
+
+    def broken(attempt: Any) -> None:
+        told.append(attempt.key)
+        raise ZeroDivisionError(f"ledger {len(told)}")
+
+    node = BinaryJudgementNode("Good?", evaluation_params=["input"], then={True: 10, False: 0})
+    metric = DAGMetric("m", DAG(root_node=node))
+    cases = [LLMTestCase(input=str(n)) for n in range(5)]
+    judge = ScriptedJudge(lambda question: True)
+    with pytest.raises(ZeroDivisionError, match=r"^ledger 1\s") as caught:
+        await a_evaluate(
+            cases, [metric], model=judge, on_attempt=broken, on_row=rows.append, show=False
+        )
+    assert len(told) == len(rows) == 5
+    assert caught.value.result.scores("m") == [1.0] * 5  # type: ignore[attr-defined]
+    assert caught.value.result.totals.calls == 5  # type: ignore[attr-defined]
+    assert any("every row" in note for note in caught.value.__notes__)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime, tzinfo
 from typing import Any
 
 import anyio
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 from dagengine import a_evaluate
 from dagengine.errors import InputError, OverBudgetError
-from dagengine.gateway import Gateway, Limits
+from dagengine.gateway import Gateway, Limits, prices
 from dagengine.gateway.budget import Estimates
 from dagengine.gateway.prices import Price, find_price
 from dagengine.gateway.rate_limit import RateLimit
@@ -187,3 +188,21 @@ async def test_what_a_run_cost_is_told_where_prices_are_known() -> None:
     assert done.totals.cost == pytest.approx(2 * (1000 * 2.5 + 100 * 10) / 1e6)
     done = await a_evaluate(cases(2), [tree()], model=unknown, show=False)
     assert done.totals.cost is None
+
+
+def test_prices_are_the_highest_of_the_day_at_every_hour(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = set()
+    for hour in range(24):
+
+        class Clock(datetime):
+            @classmethod
+            def now(cls, tz: tzinfo | None = None) -> Clock:
+                return cls(2025, 3, 1, hour, 30, tzinfo=tz)  # noqa: B023 - used at once
+
+        monkeypatch.setattr(prices, "datetime", Clock)
+        prices._listed.cache_clear()
+        found.add(find_price("deepseek-chat", {}))
+    prices._listed.cache_clear()
+    (price,) = found
+    assert price is not None
+    assert price.input > 0

@@ -12,6 +12,7 @@ from trio.testing import MockClock
 
 from dagengine.errors import (
     InputError,
+    JudgeCodeError,
     JudgeError,
     JudgeSetupError,
     JudgeTimeoutError,
@@ -390,13 +391,13 @@ async def test_a_failure_after_a_transient_one_ends_the_attempts() -> None:
 
 
 @pytest.mark.anyio
-async def test_a_bug_in_a_judge_is_a_final_provider_error_with_its_cause() -> None:
+async def test_a_mistake_in_a_judges_code_is_final_and_has_its_cause() -> None:
     bug = TypeError("generate() got an unexpected keyword argument 'schema'")
     judge = Steps(bug)
-    with pytest.raises(ProviderError, match="TypeError: generate") as caught:
+    with pytest.raises(JudgeCodeError, match=r"TypeError: generate.*line \d+") as caught:
         await Gateway().ask(judge, ask_about("a"))
     assert caught.value.__cause__ is bug
-    assert not caught.value.transient
+    assert caught.value.kind == "code_error"
     assert len(judge.asked) == 1
 
 

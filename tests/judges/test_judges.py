@@ -20,6 +20,8 @@ from pydantic import BaseModel
 from dagengine import a_evaluate
 from dagengine.errors import (
     InputError,
+    JudgeCodeError,
+    JudgeSetupError,
     ProviderError,
     RecordingMissError,
     RefusedError,
@@ -362,7 +364,7 @@ async def test_a_type_error_inside_the_model_is_neither_swallowed_nor_retried(
             return self.generate(prompt, schema)
 
     model = AsyncModel() if asynchronous else Model()
-    with pytest.raises(ProviderError, match="TypeError: generate") as caught:
+    with pytest.raises(JudgeCodeError, match="TypeError: generate") as caught:
         await Gateway().ask(CustomJudge(model), question())
     assert isinstance(caught.value.__cause__, TypeError)
     assert calls == 1
@@ -386,6 +388,26 @@ async def test_a_model_that_raises_is_a_provider_error_of_its_case_only() -> Non
     assert failure is not None
     assert failure.kind is OutcomeKind.PROVIDER_ERROR
     assert "RuntimeError: CUDA out of memory" in failure.message
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("mistake", [TypeError("no"), KeyError("no"), AttributeError("no")])
+async def test_a_mistake_in_the_code_of_a_model_is_a_code_error(mistake: Exception) -> None:
+    class Model:
+        def generate(self, prompt: str) -> str:
+            raise mistake
+
+    tree = DAG(
+        NonBinaryJudgementNode("ok?", evaluation_params=["input"], then={"Yes": 10, "No": 0})
+    )
+    metric = DAGMetric("m", tree, model=Model())
+    result = await a_evaluate([LLMTestCase(input="x")], [metric], show=False)
+    failure = result.rows[0].metrics[0].failure
+    assert failure is not None
+    assert failure.kind is OutcomeKind.CODE_ERROR
+    assert type(mistake).__name__ in failure.message
+    assert "test_judges.py line" in failure.message
+    assert result.totals.calls == 1
 
 
 @pytest.mark.anyio
@@ -744,3 +766,109 @@ def test_an_answer_that_is_nested_too_deeply_is_unparseable(depth: int) -> None:
     text = '{"a":' * depth + "1" + "}" * depth
     with pytest.raises(UnparseableError):
         read_answer(question(), text)
+
+
+class Causal:
+    """A causal model as `transformers` has it: what it returns begins with the prompt."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def generate(self, prompt: str) -> str:
+        self.calls += 1
+        return f"<s> {prompt}\n{ANSWER}</s>"
+
+    def get_model_name(self) -> str:
+        return "causal"
+
+
+@pytest.mark.anyio
+async def test_a_model_that_repeats_the_prompt_is_asked_once() -> None:
+    model = Causal()
+    answer = await Gateway().ask(CustomJudge(model), question())
+    assert (answer.raw, model.calls) == (f"\n{ANSWER}</s>", 1)
+
+
+class Fields:
+    """A model that returns the fields of its answer."""
+
+    def __init__(self, fields: dict[str, Any]) -> None:
+        self._fields = fields
+
+    def generate(self, prompt: str) -> dict[str, Any]:
+        return self._fields
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    "verdict",
+    [10**5_000, {("a", "b"): 1}, "x" * 2_000_000],
+    ids=["a long number", "a strange key", "a long text"],
+)
+async def test_fields_without_a_json_form_do_not_fit(verdict: Any) -> None:
+    with pytest.raises(UnparseableError):
+        await CustomJudge(Fields({"reason": "r", "verdict": verdict})).answer(question())
+
+
+def test_recordings_are_stored_under_a_name_only() -> None:
+    one, other = RecordedJudge({}, name="may"), RecordedJudge({}, name="may")
+    assert one.durable_identity == other.durable_identity == "recorded may"
+    assert one.identity != other.identity
+    assert RecordedJudge({}).durable_identity is None
+
+
+class NoCredentialsError(Exception):
+    """What the client of a cloud raises, as the cloud's library names it."""
+
+
+class Lost(Exception):
+    """A failure of the network."""
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("model", "variable"),
+    [("bedrock/m", "AWS_ACCESS_KEY_ID"), ("nowhere/m", "NOWHERE_API_KEY")],
+)
+async def test_a_provider_without_credentials_fails_at_once_and_names_the_variable(
+    model: str, variable: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import instructor
+    from instructor.core.exceptions import InstructorRetryException
+
+    asked: list[str] = []
+
+    class Client:
+        def __init__(self, error: Exception) -> None:
+            self._error = error
+
+        async def create(self, **_: Any) -> Any:
+            asked.append(model)
+            raise InstructorRetryException(
+                str(self._error), n_attempts=1, total_usage=0
+            ) from self._error
+
+    lacking = NoCredentialsError("Unable to locate credentials")
+    monkeypatch.setattr(instructor, "from_provider", lambda *_, **__: Client(lacking))
+    limits = Limits(attempts=3, backoff=0.0, max_backoff=0.0)
+    with pytest.raises(JudgeSetupError, match=f"NoCredentialsError: Unable.*{variable}"):
+        await Gateway(limits).ask(ProviderJudge(model), question())
+    assert len(asked) == 1
+    monkeypatch.setattr(instructor, "from_provider", lambda *_, **__: Client(Lost("connection")))
+    with pytest.raises(ProviderError, match="Lost: connection"):
+        await Gateway(limits).ask(ProviderJudge(model), question())
+    assert len(asked) == 4
+
+
+@pytest.mark.anyio
+async def test_a_provider_whose_client_cannot_be_made_is_a_setup_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    import instructor
+
+    def refuse(*_: Any, **__: Any) -> Any:
+        raise NoCredentialsError("no key")
+
+    monkeypatch.setattr(instructor, "from_provider", refuse)
+    with pytest.raises(JudgeSetupError, match="set MISTRAL_API_KEY or pass api_key="):
+        await ProviderJudge("mistral/m").answer(question())

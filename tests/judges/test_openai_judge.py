@@ -16,7 +16,7 @@ from typing import Any
 import anyio
 import pytest
 from aiohttp import web
-from openai_server import Json, OpenAIServer, Reply, valid_reply
+from openai_server import Json, OpenAIServer, Reply, completion_of, valid_reply
 
 from dagengine import Limits, a_evaluate
 from dagengine.errors import (
@@ -316,6 +316,14 @@ async def test_a_failure_that_does_not_pass_ends_after_the_attempts_allowed(fail
         ({"Retry-After": "1.5"}, 1.5),
         ({"retry-after-ms": "250", "Retry-After": "1"}, 0.25),
         ({"Retry-After": "soon"}, None),
+        ({"Retry-After": "²"}, None),
+        ({"Retry-After": "٣"}, None),
+        ({"Retry-After": "-1"}, None),
+        ({"Retry-After": "1e3"}, None),
+        ({"Retry-After": "inf"}, None),
+        ({"Retry-After": "."}, None),
+        ({"Retry-After": "9" * 400}, None),
+        ({"Retry-After": "Thu, 99 Foo 99999 99:99:99 GMT"}, None),
         ({}, None),
     ],
 )
@@ -721,15 +729,36 @@ async def test_an_answer_may_come_compressed() -> None:
     assert asked.value["verdict"] == "Yes"
 
 
-async def test_a_server_that_has_moved_is_followed() -> None:
+async def test_a_server_that_has_moved_is_followed_to_its_own_origin_only() -> None:
     def moved(body: Json) -> Reply:
-        place = f"{there.base_url}/chat/completions"
-        return Reply(status=307, headers={"Location": place}, body="moved")
+        return Reply(status=307, headers={"Location": places.pop(0)}, body="moved")
 
     with OpenAIServer(lambda body: Reply(OK)) as there, OpenAIServer(moved) as here:
-        answer = await OpenAIJudge("m", base_url=here.base_url).answer(question())
-        assert answer.value.verdict == "Yes"
-        assert there.requests == here.requests
+        judge = OpenAIJudge("m", base_url=here.base_url, api_key="SECRET")
+        own = "/v1/chat/completions"
+        places = [own, own, f"{there.base_url}/chat/completions"]
+        with pytest.raises(ProviderError, match=f"{there.base_url}.*another origin") as caught:
+            await judge.answer(question())
+        assert not caught.value.transient
+        assert (len(here.requests), there.requests, places) == (3, [], [])
+        places = [own] * 10
+        with pytest.raises(ProviderError, match="sends on 5 times"):
+            await judge.answer(question())
+
+
+async def test_a_given_client_is_not_sent_elsewhere_with_its_key() -> None:
+    import openai
+
+    def moved(body: Json) -> Reply:
+        return Reply(status=308, headers={"Location": f"{there.base_url}/x"}, body="moved")
+
+    with OpenAIServer(lambda body: Reply(OK)) as there, OpenAIServer(moved) as here:
+        async with openai.AsyncAzureOpenAI(
+            api_key="SECRET", api_version="1", base_url=here.base_url
+        ) as client:
+            with pytest.raises(ProviderError, match="another origin"):
+                await OpenAIJudge("m", client=client).answer(question())
+        assert (len(here.requests), there.requests) == (1, [])
 
 
 async def test_a_proxy_of_the_environment_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -848,10 +877,41 @@ async def test_the_ledger_of_a_run_has_every_attempt_in_it() -> None:
     assert totals.usage == sum((attempt.usage for attempt in ledger), Usage())
 
 
-async def test_text_that_has_no_utf8_form_is_a_typed_outcome() -> None:
+async def test_text_that_has_no_utf8_form_is_sent_with_a_sign_in_its_place() -> None:
     asked = await ask(Reply(OK), question("lone \ud800 surrogate"))
-    assert isinstance(asked.error, ProviderError)
-    assert asked.outcomes == ["provider_error"]
+    assert asked.value["verdict"] == "Yes"
+    assert "lone \ufffd surrogate" in str(asked.requests[0]["messages"])
+
+
+_USAGES: list[tuple[Any, Usage]] = [
+    ("abc", Usage()),
+    ([1], Usage()),
+    (None, Usage()),
+    (7, Usage()),
+    ({"prompt_tokens": 5.0, "completion_tokens": 2.0}, Usage(5, 2)),
+    ({"prompt_tokens": 5.5, "completion_tokens": "2"}, Usage(5, 0)),
+    ({"prompt_tokens": -5, "completion_tokens": True}, Usage()),
+    ({"prompt_tokens": [5], "completion_tokens": {}}, Usage()),
+    ({"prompt_tokens": 10**30, "completion_tokens": float("nan")}, Usage()),
+    ({"prompt_tokens": 5, "prompt_tokens_details": "x"}, Usage(5)),
+    ({"prompt_tokens": 5, "prompt_tokens_details": {"cached_tokens": 9}}, Usage(5, 0, 5)),
+    ("\ud800", Usage()),
+    ({"prompt_tokens": 5, "\udfff": "\ud800"}, Usage(5)),
+]
+
+
+@pytest.mark.parametrize(("usage", "counted"), _USAGES, ids=repr)
+async def test_a_valid_answer_survives_a_strange_usage(usage: Any, counted: Usage) -> None:
+    body = completion_of({"messages": []}, Reply(OK)) | {"usage": usage}
+    asked = await ask(Reply(body=json.dumps(body)))
+    assert asked.value["verdict"] == "Yes"
+    assert asked.gateway.totals.usage == counted
+
+
+async def test_a_number_of_five_thousand_digits_beside_an_answer_is_passed_over() -> None:
+    body = json.dumps(completion_of({"messages": []}, Reply(OK)))
+    asked = await ask(Reply(body=body.replace('"created": 0', '"created": ' + "1" * 5_000)))
+    assert asked.value["verdict"] == "Yes"
 
 
 async def test_an_answer_does_not_keep_the_completion_it_was_read_from() -> None:

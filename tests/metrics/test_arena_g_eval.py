@@ -388,10 +388,15 @@ def test_an_ordinary_case_is_no_arena() -> None:
         friendly(model=Referee("tie")).measure(LLMTestCase(input="x"))
 
 
+def test_of_criteria_and_steps_the_steps_are_used_and_a_warning_says_so() -> None:
+    with pytest.warns(UserWarning, match="both given; only the steps are used"):
+        metric = friendly(criteria="x")
+    assert metric.text == friendly().text
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"criteria": "x"}, "both given"),
         ({"evaluation_steps": None}, "neither given"),
         ({"evaluation_params": ["input"]}, "must name what the contestants differ in"),
         ({"evaluation_params": None}, "must name what the contestants differ in"),

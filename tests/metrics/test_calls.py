@@ -255,7 +255,7 @@ async def test_cases_do_not_wait_for_each_other() -> None:
 # Nothing to judge.
 
 SILENT = ConversationalTestCase(chatbot_role="a guide", turns=[Turn(role="user", content="Hi")])
-MUTE = ConversationalTestCase(chatbot_role="a guide", turns=[])
+MUTE = ConversationalTestCase(chatbot_role="a guide", turns=[Turn(role="user", content=" ")])
 BARE = FULL.model_copy(
     update={"retrieval_context": [], "context": [], "tools_called": [], "expected_tools": []}
 )
@@ -270,9 +270,9 @@ NOTHING: list[tuple[str, dict[str, Any], Any, float | None]] = [
     ("PromptAlignmentMetric", {"prompt_instructions": []}, FULL, 1.0),
     ("ToolCorrectnessMetric", {}, BARE, 1.0),
     ("KnowledgeRetentionMetric", {}, SILENT, 1.0),
-    ("KnowledgeRetentionMetric", {}, MUTE, 1.0),
+    ("KnowledgeRetentionMetric", {}, MUTE, None),
     ("RoleAdherenceMetric", {}, SILENT, None),
-    ("ConversationCompletenessMetric", {}, MUTE, 1.0),
+    ("ConversationCompletenessMetric", {}, MUTE, None),
     ("ConversationRelevancyMetric", {}, SILENT, None),
     ("ConversationalGEval", {}, MUTE, None),
 ]

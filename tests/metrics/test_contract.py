@@ -23,14 +23,18 @@ from dagengine.metrics import (
     ContextualRelevancyMetric,
     ConversationCompletenessMetric,
     DAGMetric,
+    ExactMatchMetric,
     FaithfulnessMetric,
+    GEval,
     HallucinationMetric,
     JsonCorrectnessMetric,
     KnowledgeRetentionMetric,
+    PatternMatchMetric,
     PromptAlignmentMetric,
     RagasMetric,
+    RoleAdherenceMetric,
+    TaskCompletionMetric,
     ToolCorrectnessMetric,
-    ToxicityMetric,
 )
 from dagengine.metrics.bias import BiasTemplate
 from dagengine.metrics.common.base import settings_of
@@ -41,7 +45,7 @@ from dagengine.metrics.hallucination import HallucinationTemplate
 from dagengine.prompts.evidence import unfenced
 from dagengine.question import Question, schema_of
 from dagengine.results import MetricResult, OutcomeKind
-from dagengine.test_case import ConversationalTestCase, Turn
+from dagengine.test_case import ConversationalTestCase, LLMTestCase, Turn
 
 KINDS = metric_classes()
 every_metric = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
@@ -378,40 +382,127 @@ SILENT = {"turns": [Turn(role="user", content=" "), Turn(role="assistant", conte
 @pytest.mark.parametrize(
     ("kind", "update", "score"),
     [
-        (AnswerRelevancyMetric, BLANK, 1.0),
-        (FaithfulnessMetric, BLANK, 1.0),
-        (FaithfulnessMetric, NOTHING, None),
-        (FaithfulnessMetric, {"retrieval_context": [" ", ""]}, None),
-        (FaithfulnessMetric, BLANK | NOTHING, None),
         (ContextualPrecisionMetric, NOTHING, 0.0),
         (ContextualRecallMetric, NOTHING, 0.0),
         (ContextualRecallMetric, {"retrieval_context": [" "]}, 0.0),
-        (ContextualRecallMetric, {"expected_output": " "}, 0.0),
         (ContextualRelevancyMetric, NOTHING, 0.0),
-        (ContextualRelevancyMetric, {"retrieval_context": ["", "\n"]}, 0.0),
-        (RagasMetric, NOTHING, None),
         (HallucinationMetric, NOTHING, 1.0),
-        (BiasMetric, BLANK, 1.0),
-        (ToxicityMetric, BLANK, 1.0),
         (JsonCorrectnessMetric, BLANK, 0.0),
+        (ExactMatchMetric, BLANK, 0.0),
+        (PatternMatchMetric, BLANK, 0.0),
         (ToolCorrectnessMetric, NO_TOOLS, 1.0),
         (KnowledgeRetentionMetric, SILENT, 1.0),
         (ConversationCompletenessMetric, SILENT, 1.0),
     ],
 )
 def test_nothing_to_judge_has_a_known_outcome_and_costs_no_call(
-    kind: type[PrebuiltMetric], update: dict[str, Any], score: float | None
+    kind: type[PrebuiltMetric], update: dict[str, Any], score: float
 ) -> None:
     metric, asked = make(kind), list[str]()
     case = case_for(metric).model_copy(update=update)
     result = result_of(metric, judge(0, asked), case)
-    assert asked == []
-    assert result.score == score
-    if score is None:
-        assert result.outcome == OutcomeKind.SKIPPED
-        assert "nothing to compare with" in str(result.failure)
-    else:
-        assert result.reason
+    assert (result.score, asked) == (score, [])
+    assert result.reason
+
+
+# Metrics whose formula holds for blank text, too: it may be what is wanted, or is no JSON.
+OF_ANY_TEXT = {ExactMatchMetric, PatternMatchMetric, JsonCorrectnessMetric, ToolCorrectnessMetric}
+
+
+def emptied(case: Any, field: str, white: str) -> Any:
+    """The case with a field in which every text is `white`."""
+    blank: dict[str, Any] = {
+        "turns": [Turn(role="user", content=white), Turn(role="assistant", content=white)],
+        "contestants": {
+            name: LLMTestCase(input="Hi", actual_output=white) for name in ("one", "two")
+        },
+        "tools_called": [],
+    }
+    plain = [white, white] if isinstance(getattr(case, field), list) else white
+    return case.model_copy(update={field: blank.get(field, plain)})
+
+
+@every_metric
+@pytest.mark.parametrize("white", ["", " \n\t"], ids=["empty", "white space"])
+@pytest.mark.parametrize("nested", [False, True], ids=["alone", "under a verdict"])
+def test_blank_text_is_skipped_before_any_call_and_never_passes(
+    kind: type[PrebuiltMetric], white: str, nested: bool
+) -> None:
+    metric = make(kind)
+    judged = metric.spec().judged
+    assert bool(judged) == (kind not in OF_ANY_TEXT)
+    for group in judged:
+        case = case_for(metric)
+        for field in group:
+            case = emptied(case, field, white)
+        asked: list[str] = []
+        tested: Any = under_a_verdict(metric) if nested else metric
+        result = result_of(tested, judge(0, asked), case)
+        assert asked == []
+        assert (result.score, result.success, result.outcome) == (None, None, OutcomeKind.SKIPPED)
+        fields = " and ".join(f"`{field}`" for field in group)
+        assert f"nothing to judge: {fields} " in str(result.failure)
+        assert str(result.failure).endswith("empty")
+
+
+def under_a_verdict(metric: PrebuiltMetric) -> DAGMetric:
+    start = CodeNode(lambda: 1, name="start")
+    return DAGMetric(
+        "outer", DAG(CodeNode(lambda one: one == 1, inputs=[start], then={True: metric, False: 0}))
+    )
+
+
+@pytest.mark.parametrize("kind", [FaithfulnessMetric, RagasMetric])
+@pytest.mark.parametrize("contexts", [[], [" ", ""]])
+def test_without_contexts_there_is_nothing_to_compare_with(
+    kind: type[PrebuiltMetric], contexts: list[str]
+) -> None:
+    metric, asked = make(kind), list[str]()
+    case = case_for(metric).model_copy(update={"retrieval_context": contexts})
+    result = result_of(metric, judge(0, asked), case)
+    assert (result.outcome, asked) == (OutcomeKind.SKIPPED, [])
+    assert "nothing to compare with" in str(result.failure)
+
+
+@pytest.mark.parametrize("kind", [AnswerRelevancyMetric, BiasMetric, FaithfulnessMetric])
+def test_text_that_claims_nothing_keeps_the_value_of_the_formula(
+    kind: type[PrebuiltMetric],
+) -> None:
+    lists = ("statements", "claims", "opinions", "truths")
+
+    def answer(question: Question[Any]) -> Any:
+        found = valid(question, 0)
+        return {name: [] if name in lists else part for name, part in found.items()}
+
+    assert result_of(make(kind), ScriptedJudge(answer)).score == 1.0
+
+
+def test_an_agent_that_only_called_tools_is_judged() -> None:
+    asked: list[str] = []
+    metric = make(TaskCompletionMetric)
+    case = case_for(metric).model_copy(update={"actual_output": " "})
+    assert result_of(metric, judge(0, asked), case).score is not None
+    assert len(asked) == 2
+
+
+def test_a_rating_of_other_fields_needs_one_of_them() -> None:
+    metric = make(GEval, evaluation_params=["input", "expected_output"])
+    case = LLMTestCase(input=" ", expected_output="\n")
+    result = result_of(metric, judge(0), case)
+    assert "nothing to judge: `input` and `expected_output` are empty" in str(result.failure)
+    assert result_of(metric, judge(0), LLMTestCase(input="Hi", expected_output="")).score == 1.0
+    no_reference = result_of(metric, judge(0), LLMTestCase(input=" "))
+    assert no_reference.outcome == OutcomeKind.MISSING_FIELD
+
+
+def test_an_assistant_that_says_nothing_has_kept_to_no_role() -> None:
+    asked: list[str] = []
+    case = ConversationalTestCase(
+        chatbot_role="a guide",
+        turns=[Turn(role="user", content="Hello?"), Turn(role="assistant", content=" ")],
+    )
+    result = result_of(make(RoleAdherenceMetric), judge(0, asked), case)
+    assert (result.outcome, asked) == (OutcomeKind.SKIPPED, [])
 
 
 def test_no_instructions_are_followed_without_a_call() -> None:

@@ -268,7 +268,7 @@ def test_the_same_answers_give_the_same_bytes_on_every_run(make: Any) -> None:
 
 
 @pytest.mark.parametrize("make", [RoleAdherenceMetric, ConversationRelevancyMetric])
-@pytest.mark.parametrize("case", [talk(), talk("u: anybody?")])
+@pytest.mark.parametrize("case", [talk("u: anybody?"), talk("u: anybody?", "a: ")])
 def test_no_score_is_made_up_when_the_assistant_never_spoke(make: Any, case: Any) -> None:
     done = run(case, make(), anything)
     result = done.rows[0].metrics[0]
@@ -278,9 +278,8 @@ def test_no_score_is_made_up_when_the_assistant_never_spoke(make: Any, case: Any
 
 
 @pytest.mark.parametrize("make", [KnowledgeRetentionMetric, ConversationCompletenessMetric])
-@pytest.mark.parametrize("case", [talk(), talk("a: welcome")])
-def test_nothing_to_judge_is_perfect_and_costs_no_call(make: Any, case: Any) -> None:
-    done = run(case, make(), anything)
+def test_a_user_who_says_nothing_leaves_nothing_to_fail_at(make: Any) -> None:
+    done = run(talk("a: welcome"), make(), anything)
     result = done.rows[0].metrics[0]
     assert result.score == 1.0
     assert result.reason is not None

@@ -116,7 +116,6 @@ def test_further_fields_of_turns_and_conversation_are_shown_when_asked_for() -> 
 @pytest.mark.parametrize(
     ("talk", "params", "message"),
     [
-        (ConversationalTestCase(turns=[]), [], "the conversation has no turns"),
         (TALK, ["retrieval_context"], "no turn of the conversation has `retrieval_context`"),
         (TALK, ["scenario"], "the case has no `scenario`"),
     ],
@@ -138,10 +137,16 @@ def test_one_exchange_is_no_conversation() -> None:
         polite(model=Listener()).measure(LLMTestCase(input="x"))
 
 
+def test_of_criteria_and_steps_the_steps_are_used_and_a_warning_says_so() -> None:
+    with pytest.warns(UserWarning, match="both given; only the steps are used"):
+        metric = polite(evaluation_steps=STEPS, model=(judge := Listener()))
+    metric.measure(TALK)
+    assert len(judge.asked) == 1
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"evaluation_steps": STEPS}, "both given"),
         ({"criteria": None}, "neither given"),
         ({"evaluation_params": ["tone", "turns"]}, "nothing is called tone, turns"),
         ({"rubric": [Rubric((1, 1), "x")]}, "at least two"),

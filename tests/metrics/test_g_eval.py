@@ -231,10 +231,22 @@ def test_a_measure_inside_an_event_loop_may_generate_steps_the_synchronous_way()
     assert anyio.run(inside) == anyio.run(inside, backend="trio") == STEPS
 
 
+def test_of_criteria_and_steps_the_steps_are_used_and_a_warning_says_so() -> None:
+    params = ["input", "actual_output"]
+    with pytest.warns(UserWarning, match="^Both: .* both given; only the steps are used$") as seen:
+        both = GEval("Both", CRITERIA, STEPS, params, model=(judge := Rater()))
+    assert [warning.filename for warning in seen] == [__file__]
+    both.measure(CASE)
+    alone = GEval("Both", None, STEPS, params, model=(other := Rater()))
+    alone.measure(CASE)
+    assert [q.canonical for q in judge.asked] == [q.canonical for q in other.asked]
+    assert both.picture() == alone.picture()
+    assert both.generate_steps() == STEPS
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"criteria": CRITERIA, "evaluation_steps": STEPS}, "both given"),
         ({}, "neither given"),
         ({"criteria": "  "}, "criteria must not be empty"),
         ({"evaluation_steps": []}, "evaluation_steps must not be empty"),

@@ -228,6 +228,58 @@ def test_a_metric_may_decide_its_success_itself() -> None:
     assert (result.score, result.success) == (0.1, True)
 
 
+class Own(BaseMetric):
+    """Scores 0.7, and decides whether that passes if it is told to."""
+
+    def __init__(self, threshold: float | None, strict_mode: bool, decides: bool) -> None:
+        self.threshold, self.strict_mode, self.decides = threshold, strict_mode, decides
+
+    def measure(self, test_case: LLMTestCase) -> float:
+        self.score = 0.7
+        if self.decides:
+            self.success = self.score >= self.threshold
+        return self.score
+
+
+@pytest.mark.parametrize(
+    ("threshold", "strict", "decides", "score", "success"),
+    [
+        (0.5, True, True, 0.7, True),  # what its code decided stands
+        (0.9, True, True, 0.7, False),
+        (0.5, False, True, 0.7, True),
+        (0.5, False, False, 0.7, True),  # otherwise threshold and strictness decide
+        (0.9, False, False, 0.7, False),
+        (0.5, True, False, 0.0, False),
+    ],
+)
+def test_success_of_an_own_metric_is_the_same_at_both_doors(
+    threshold: float, strict: bool, decides: bool, score: float, success: bool
+) -> None:
+    metric = Own(threshold, strict, decides)
+    metric.measure(CASE)
+    assert metric.is_successful() is success
+    result = evaluate([CASE], [metric], show=False).rows[0].metrics[0]
+    assert (result.score, result.raw_score, result.success) == (score, 0.7, success)
+    assert result.threshold == (1.0 if strict and not decides else threshold)
+    tree = DAG(root_node=BinaryJudgementNode(
+        "Good?", evaluation_params=["input"], then={True: metric, False: 0}
+    ))  # fmt: skip
+    under = evaluate([CASE], [DAGMetric("m", tree)], model=said(True), show=False)
+    assert under.scores("m") == [score]
+
+
+def test_an_own_metric_may_decide_only_when_asked() -> None:
+    class Lazy(Own):
+        def is_successful(self) -> bool:
+            return self.score is not None and self.score <= 0.8
+
+    metric = Lazy(0.9, True, False)
+    metric.measure(CASE)
+    assert metric.is_successful()
+    result = evaluate([CASE], [metric], show=False).rows[0].metrics[0]
+    assert (result.score, result.success) == (0.7, True)
+
+
 def test_a_metric_that_measures_nothing_says_so() -> None:
     class Empty(BaseMetric):
         pass

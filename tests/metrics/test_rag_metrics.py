@@ -276,7 +276,7 @@ def test_without_contexts_there_is_nothing_to_judge_and_no_call(metric: Prebuilt
 
 
 def test_an_expected_output_without_words_has_nothing_to_attribute() -> None:
-    case = CASE.model_copy(update={"expected_output": " \n…"})
+    case = CASE.model_copy(update={"expected_output": "…"})
     result, totals = judged(ContextualRecallMetric(), {}, case)
     assert (result.score, totals.asked) == (0.0, 0)
 
@@ -287,6 +287,7 @@ MISFITS = {
     "doubled": verdicts("yes", "no", numbers=(1, 1)),
     "misnumbered": verdicts("yes", "no", numbers=(0, 1)),
     "unknown verdict": verdicts("yes", "perhaps"),
+    "unreadable": {"verdicts": "yes and no"},
 }
 
 
@@ -300,7 +301,7 @@ MISFITS = {
     ],
     ids=["faithfulness", "precision", "recall"],
 )
-def test_a_list_that_does_not_fit_is_asked_again_and_never_scored(
+def test_a_list_that_does_not_fit_is_asked_again(
     metric: PrebuiltMetric, node: str, calls: int, misfit: Any
 ) -> None:
     answers = [misfit, verdicts("yes", "no")]
@@ -312,11 +313,14 @@ def test_a_list_that_does_not_fit_is_asked_again_and_never_scored(
     assert result.raw_score == (1.0 if node == "usefulness" else 0.5)
     assert totals.calls == calls + 2
 
-    result, totals = judged(metric, {**FULL, node: misfit})
+
+@pytest.mark.parametrize("misfit", ["doubled", "unreadable"])
+def test_a_list_of_which_nothing_can_be_used_is_never_scored(misfit: str) -> None:
+    result, totals = judged(FaithfulnessMetric(), {**FULL, "support": MISFITS[misfit]})
     assert (result.score, result.outcome) == (None, OutcomeKind.UNPARSEABLE)
     assert result.failure is not None
     assert result.failure.raw is not None
-    assert totals.calls == calls + 1 + Limits().reasks
+    assert totals.calls == 2 + 1 + Limits().reasks
 
 
 def test_ragas_is_the_mean_of_its_four_parts_and_shows_them() -> None:

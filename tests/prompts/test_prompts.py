@@ -109,9 +109,10 @@ def test_reading_a_fenced_prompt_back_gives_exactly_the_texts(texts: list[str]) 
 @given(TEXTS)
 def test_no_text_contains_the_fence_around_it(text: str) -> None:
     prompt = fenced([Evidence("a", text)])
-    width = len(prompt) - len(prompt.lstrip("<"))
-    assert "<" * width not in text
-    assert prompt.count("<" * width) == 2
+    begin, end = prompt.partition("\n")[0], prompt.rpartition("\n")[2]
+    for fence in (begin, end):
+        assert fence not in text
+        assert prompt.count(fence) == 1
 
 
 def test_a_fence_is_also_longer_than_any_in_a_label() -> None:
@@ -446,6 +447,7 @@ def test_what_is_no_text_is_no_near_miss(value: Any) -> None:
 _BOOLS: list[tuple[Any, bool]] = [
     (True, True), (False, False), ("true", True), ("Yes.", True), (" no ", False), ("N", False),
     ("y", True), ("1", True), ("0", False), ("**False**", False),
+    (1, True), (0, False),
 ]  # fmt: skip
 
 
@@ -455,7 +457,9 @@ def test_a_near_miss_becomes_true_or_false(given_: Any, verdict: bool) -> None:
     assert answer.model_dump()["verdict"] is verdict
 
 
-@pytest.mark.parametrize("given_", ["maybe", "", "true or false", "not true", "2", 1, 0, 1.0, None])
+@pytest.mark.parametrize(
+    "given_", ["maybe", "", "true or false", "not true", "2", 2, -1, 1.0, None]
+)
 def test_what_is_neither_true_nor_false_does_not_fit(given_: Any) -> None:
     with pytest.raises(ValidationError):
         judgement_type(None).model_validate({"reason": "", "verdict": given_})

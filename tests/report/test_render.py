@@ -172,6 +172,28 @@ def test_the_design_shows_names_kinds_words_fields_verdicts_and_scores() -> None
     assert sorted(scores) == [f"score {score} of 10" for score in (0, 10, 2, 4)]
 
 
+def test_edges_that_make_a_node_run_look_unlike_those_that_hand_on_data() -> None:
+    last = BinaryJudgementNode("Good?", [VerdictNode(True, 10), VerdictNode(False, 0)], name="last")
+    gate = BinaryJudgementNode("Long?", (), ["input"], then={True: last, False: 1}, name="gate")
+    words = TaskNode("List the words.", "words", [last], ["input"])
+    picture = draw(DAGMetric("m", DAG(root_nodes=[gate, words])).spec())
+    drawn = read(picture)
+    ends = [drawn.find(name) for name in ("gate", "words", "last")]
+    looks = {line.split(" [")[0].strip(): line for line in picture.dot.splitlines() if "->" in line}
+    assert "dashed" not in looks[f"{ends[0]} -> {ends[2]}"]
+    assert "style=dashed" in looks[f"{ends[1]} -> {ends[2]}"]
+    assert f"  {ends[1]} -.-> {ends[2]}" in picture.mermaid.splitlines()
+    for text in (" ".join(drawn.nodes.values()), mermaid_text(picture)):
+        assert "solid arrow: makes it run" in text
+        assert "arrow: hands on data only" in text
+
+
+def test_a_picture_without_edges_that_hand_on_data_only_needs_no_legend() -> None:
+    judgement = BinaryJudgementNode("Good?", (), ["input"], then={True: 1, False: 0})
+    picture = DAGMetric("m", DAG(judgement)).picture()
+    assert "data only" not in picture.dot + picture.mermaid
+
+
 def test_the_design_says_when_there_is_no_threshold() -> None:
     metric = headings_metric()
     metric.threshold = None

@@ -118,7 +118,7 @@ def empty_case(case: TestCase) -> TestCase:
     if isinstance(case, LLMTestCase):
         return LLMTestCase(input=case.input)
     if isinstance(case, ConversationalTestCase):
-        return ConversationalTestCase(turns=[])
+        return ConversationalTestCase(turns=[Turn(role="user", content="")])
     return ArenaTestCase(contestants={})
 
 

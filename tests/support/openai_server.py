@@ -117,6 +117,8 @@ class OpenAIServer:
         """Requests beyond `capacity` at the same time are rejected with 429."""
         self.base_url = ""
         self.requests: list[Json] = []
+        self.queries: list[str] = []
+        """The query of each request's address, decoded."""
         self.headers: list[Mapping[str, str]] = []
         """The headers of each request; their names match in any case."""
         self.in_flight = 0
@@ -159,7 +161,7 @@ class OpenAIServer:
             await runner.cleanup()
 
     def add_routes(self, app: web.Application) -> None:
-        app.router.add_post("/v1/chat/completions", self._chat)
+        app.router.add_post("/v1{deployment:.*}/chat/completions", self._chat)
         app.router.add_get("/v1/models", _models)
 
     async def _chat(self, request: web.Request) -> web.Response:
@@ -169,6 +171,7 @@ class OpenAIServer:
             body: Json = await request.json()
             self.requests.append(body)
             self.headers.append(request.headers)
+            self.queries.append(request.query_string)
             if self.in_flight > self._capacity:
                 self.rejected += 1
                 return _response(body, Reply("too many requests at once", status=429))

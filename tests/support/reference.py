@@ -49,6 +49,7 @@ def output_of(name: str, reads: dict[str, Any], oracle: Oracle, decides: bool) -
 
 def _live(graph: Graph, nodes: list[BaseNode], oracle: Oracle) -> set[BaseNode]:
     gates = {node: [d for d in nodes if node in _targets(d)] for node in nodes}
+    certain = _certain(graph, nodes)
     live: set[BaseNode] = set(graph.root_nodes)
     while True:
         more = set(live)
@@ -61,11 +62,25 @@ def _live(graph: Graph, nodes: list[BaseNode], oracle: Oracle) -> set[BaseNode]:
                     if branch.verdict == oracle(node.title) and isinstance(branch.target, BaseNode)
                 }
             for child in _after(node):
-                if not any(_reaches(node, decision, nodes) for decision in gates[child]):
+                if not gates[child] or not (
+                    node in certain or any(_reaches(node, gate, nodes) for gate in gates[child])
+                ):
                     more.add(child)
         if more == live:
             return live
         live = more
+
+
+def _certain(graph: Graph, nodes: list[BaseNode]) -> set[BaseNode]:
+    """Nodes that are live in every case, as no verdict has a say in it."""
+    gated = {target for node in nodes for target in _targets(node)}
+    found: set[BaseNode] = set(graph.root_nodes)
+    while True:
+        handed = {child for node in found for child in _after(node)} - gated
+        more = found | handed | {source for node in found for source in node.inputs}
+        if more == found:
+            return found
+        found = more
 
 
 def _after(node: BaseNode) -> list[BaseNode]:

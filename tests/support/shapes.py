@@ -86,6 +86,19 @@ def one_verdict_object_twice() -> DAG:
     return DAG(root_node=first)
 
 
+def steps_for_a_branch() -> DAG:
+    """A second root prepares what one branch of the first reads."""
+    next_step = final("next_step")
+    steps = task("steps", next_step)
+    kind = NonBinaryJudgementNode(
+        "What is it?", evaluation_params=READ, then={"help": next_step, "chat": 2}, name="kind"
+    )
+    length = NonBinaryJudgementNode(
+        "How long?", evaluation_params=READ, then={"too short": 0, "fine": kind}, name="length"
+    )
+    return DAG(root_nodes=[length, steps])
+
+
 def deep_chain(length: int = 50) -> DAG:
     node: Any = 10
     for number in reversed(range(length)):
@@ -163,6 +176,14 @@ SHAPES = {
             ({"first": True}, 1.0, frozenset({"second"})),
             ({"first": False, "second": True}, 1.0, NONE),
             ({"first": False, "second": False}, 0.5, NONE),
+        ),
+    ),
+    "data for a branch from a second root": Shape(
+        steps_for_a_branch,
+        (
+            ({"length": "too short"}, 0.0, frozenset({"kind", "next_step"})),
+            ({"length": "fine", "kind": "chat"}, 0.2, frozenset({"next_step"})),
+            ({"length": "fine", "kind": "help", "next_step": True}, 1.0, NONE),
         ),
     ),
     "a deep chain": Shape(

@@ -1,0 +1,219 @@
+"""The running node that code belongs to: what this code measures joins the node's own run.
+
+A metric's own code may measure other metrics. Their questions then go to the gateway of the
+run that the code is part of, under its limits, its budget and its store::
+
+    run ── node at work ── own code ── metric.measure(case) ──┐
+     ▲                                                        │ a thread, a task, another loop
+     └────────────── Host: same gateway, same loop ◀──────────┘
+
+The host is found by a context variable, which tasks inherit and `in_daemon_thread` hands to
+its thread. A thread started without that context does not know its run and begins one of its
+own: `asyncio.to_thread` and `contextvars.copy_context().run` keep the context.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from contextvars import ContextVar, copy_context
+from typing import Any, Protocol, TypeVar
+
+import anyio
+import anyio.from_thread
+import anyio.lowlevel
+from pydantic import BaseModel
+
+from dagengine.errors import InputError
+from dagengine.gateway.limits import Limits
+from dagengine.question import NO_USAGE, Answer, Judge, Question, Usage
+from dagengine.results import Totals
+from dagengine.tracing import NoSpans
+
+T = TypeVar("T", bound=BaseModel)
+R = TypeVar("R")
+Change = Callable[[Question[Any]], Question[Any]]
+
+
+class Asks(Protocol):
+    """What a run needs of its gateway."""
+
+    @property
+    def limits(self) -> Limits: ...
+
+    @property
+    def totals(self) -> Totals: ...
+
+    @property
+    def replays(self) -> bool: ...
+
+    @property
+    def spans(self) -> NoSpans: ...
+
+    def check_prices(self, judges: Iterable[Judge]) -> None: ...
+
+    async def ask(self, judge: Judge, question: Question[T]) -> Answer[T]: ...
+
+
+class Host:
+    """A node at work, as the gateway of whatever its own code measures.
+
+    `judge` is the node's own. `change` is what the run does to the node's questions, for
+    instance another sample for each vote. `blocked` is set once the code has waited, in the
+    thread of the run's event loop, for something that needs this loop.
+    """
+
+    def __init__(self, gateway: Asks, judge: Judge, change: Change | None = None) -> None:
+        self.judge = judge
+        self.usage: Usage = NO_USAGE
+        self.blocked = False
+        self._gateway = gateway
+        self._change = change
+        self._token = anyio.lowlevel.current_token()
+        self._thread = threading.get_ident()
+        self._scopes: set[anyio.CancelScope] = set()
+        self._over = False
+
+    @property
+    def limits(self) -> Limits:
+        """The limits of the whole run."""
+        return self._gateway.limits
+
+    @property
+    def totals(self) -> Totals:
+        """What the whole run asked and used so far."""
+        return self._gateway.totals
+
+    @property
+    def replays(self) -> bool:
+        """Whether the run takes every answer from a store."""
+        return self._gateway.replays
+
+    @property
+    def spans(self) -> NoSpans:
+        """The run's tracing."""
+        return self._gateway.spans
+
+    @property
+    def is_here(self) -> bool:
+        """Whether this thread is that of the run's event loop."""
+        return threading.get_ident() == self._thread
+
+    def check_prices(self, judges: Iterable[Judge]) -> None:
+        """Raise InputError when the run's budget cannot be kept."""
+        self._gateway.check_prices(judges)
+
+    async def ask(self, judge: Judge, question: Question[T]) -> Answer[T]:
+        """A valid answer through the run's gateway; raises JudgeError."""
+        self.require_open()
+        asked = question if self._change is None else self._change(question)
+        answer = await self._gateway.ask(judge, asked)
+        self.usage += answer.usage
+        return answer
+
+    def require_open(self) -> None:
+        """Raise InputError when the node has ended: there is no run to join any more."""
+        if self._over:
+            raise _ended()
+
+    @contextmanager
+    def at_work(self) -> Iterator[None]:
+        """Let what is called inside belong to this node; at the end all of it is stopped."""
+        token = _host.set(self)
+        try:
+            yield
+        finally:
+            _host.reset(token)
+            self._over = True
+            for scope in self._scopes:
+                scope.cancel()
+
+    def call(self, make: Callable[[], Awaitable[R]]) -> R:
+        """What a coroutine function gives on the run's event loop, for code in a thread.
+
+        Raises InputError in the thread of that loop, which would wait for itself.
+        """
+        if self.is_here:
+            self.blocked = True
+            raise InputError(
+                "this would block the run that the code belongs to: await a_measure() or "
+                "a_evaluate() here, or put the code into a function that is not async"
+            )
+
+        def work() -> R:
+            return anyio.from_thread.run(self._held, make, token=self._token)
+
+        # A thread with a loop of its own may not wait for another loop; one beside it may.
+        with ThreadPoolExecutor(1) as beside:
+            return beside.submit(copy_context().run, work).result()
+
+    async def _held(self, make: Callable[[], Awaitable[R]]) -> R:
+        """What `make` gives, unless the node ends first."""
+        self.require_open()
+        with anyio.CancelScope() as scope:
+            self._scopes.add(scope)
+            try:
+                return await make()
+            finally:
+                self._scopes.discard(scope)
+        raise _ended()
+
+
+class _Nobody(Host):
+    """Where code is only looked at: it can ask nothing."""
+
+    def __init__(self) -> None:
+        self._over = True
+
+    def require_open(self) -> None:
+        raise InputError("nothing is asked here: this code is run only to see what it needs")
+
+    def call(self, make: Callable[[], Awaitable[R]]) -> R:
+        self.require_open()
+        raise AssertionError("unreachable")
+
+
+def _ended() -> InputError:
+    return InputError("this code belongs to a node that has ended, so it can ask nothing")
+
+
+_host: ContextVar[Host | None] = ContextVar("dagengine node at work", default=None)
+
+
+def current_host() -> Host | None:
+    """The node that this code belongs to; None outside of a run."""
+    return _host.get()
+
+
+@contextmanager
+def asking_nobody() -> Iterator[None]:
+    """Refuse whatever is measured by what is called inside, as in a plan."""
+    token = _host.set(_Nobody())
+    try:
+        yield
+    finally:
+        _host.reset(token)
+
+
+@contextmanager
+def no_host() -> Iterator[None]:
+    """Let what is called inside belong to no run, as a judge's own code."""
+    token = _host.set(None)
+    try:
+        yield
+    finally:
+        _host.reset(token)
+
+
+@contextmanager
+def asking_with(change: Change) -> Iterator[None]:
+    """Have `change` made to every question of metrics that a node's own code measures."""
+    host = _host.get()
+    if host is None:
+        yield
+        return
+    inner = Host(host, host.judge, change)
+    with inner.at_work():
+        yield

@@ -1,0 +1,45 @@
+"""Whether a case has any text that a metric could judge."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from dagengine.test_case import LLMTestCase, TestCase, Turn, read_field
+
+Judged = tuple[tuple[str, ...], ...]
+"""Paths of the fields that a metric judges: of each group one at least must hold something."""
+
+_NONE: tuple[Any, ...] = (None, [], {})
+
+
+def nothing_to_judge(judged: Judged, case: TestCase) -> str | None:
+    """Why there is nothing to judge in a case; None when every group of fields holds something.
+
+    Blank means that there is a text with nothing in it. A field that is missing is another
+    failure, and for a list without items metrics have a formula.
+    """
+    for group in judged:
+        values = [read_field(case, path) for path in group]
+        if all(map(is_blank, values)) and any(value not in _NONE for value in values):
+            names = " and ".join(f"`{path}`" for path in group)
+            return f"nothing to judge: {names} {'is' if len(group) == 1 else 'are'} empty"
+    return None
+
+
+def is_blank(value: Any) -> bool:
+    """Whether there is no text: nothing but white space in it and all its parts.
+
+    Of a turn the content counts, of a contestant the actual output. A number is something.
+    """
+    if value is None:
+        return True
+    if isinstance(value, str):
+        return not value.strip()
+    if isinstance(value, Turn):
+        return is_blank(value.content)
+    if isinstance(value, LLMTestCase):
+        return is_blank(value.actual_output)
+    if isinstance(value, Mapping):
+        return all(map(is_blank, value.values()))
+    return isinstance(value, Sequence) and all(map(is_blank, value))

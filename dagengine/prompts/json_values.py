@@ -1,0 +1,126 @@
+"""JSON values in a text that a model wrote, found in time that grows with its length only.
+
+A model puts prose, code fences and remarks around its answer, and may end in the middle of it.
+Every bracket might begin the answer, so the obvious search reads the rest of the text once for
+every bracket: minutes for a megabyte of them. What does not parse is therefore first looked at
+through a short window, and only so many failures may read on to the end of the text.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from typing import Any, Final, TypeVar
+
+import json_repair
+
+V = TypeVar("V", dict[str, Any], list[Any])
+
+_BEFORE_LIST: Final = re.compile(r"(?:^|:)[ \t]*(?=\[)", re.MULTILINE)
+# What begins an object; other braces are code, formulas or damage.
+_OBJECT: Final = re.compile(r"\{(?=[ \t\r\n]*[\"}])")
+
+WINDOW: Final = 4_096
+"""Characters that a place in a text is given at first."""
+FAR: Final = 20
+"""How many values that do not parse may be read beyond the window."""
+DIFFERENT: Final = 100
+"""How many different values are told apart."""
+# A repair looks again at what is nested: it is for slips, not for heaps of brackets.
+_REPAIRED: Final = 50_000
+_REPAIRED_BRACKETS: Final = 500
+# A value that the end of the window cut off fails there, or where its last text began.
+_CUT: Final = 16
+
+
+class DoubledKeyError(ValueError):
+    """Raised for an object that gives one key two different values."""
+
+    def __init__(self, key: str) -> None:
+        super().__init__(f"the key {key!r:.80} stands there twice, with different values")
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        for key, value in pairs:
+            if found[key] != value:
+                raise DoubledKeyError(key)
+    return found
+
+
+_DECODER: Final = json.JSONDecoder(object_pairs_hook=_object)
+
+
+def require_single_keys(text: str) -> None:
+    """Raise DoubledKeyError when an object in a JSON text gives one key two values."""
+    _DECODER.decode(text)
+
+
+def objects_in(text: str) -> list[dict[str, Any]]:
+    """The different JSON objects in a text, with prose or fences around them."""
+    starts = (found.start() for found in _OBJECT.finditer(text))
+    return _values(text, starts, dict) or _repaired(text, text.find("{"), dict, ("{", "}"))
+
+
+def lists_in(text: str) -> list[list[Any]]:
+    """The different JSON lists in a text, each at the start of a line or after a colon.
+
+    Brackets inside a sentence are remarks and references.
+    """
+    starts = [found.end() for found in _BEFORE_LIST.finditer(text)]
+    return _values(text, starts, list) or _repaired(
+        text, starts[0] if starts else -1, list, ("[", "]")
+    )
+
+
+def _values(text: str, starts: Iterable[int], kind: type[V]) -> list[V]:
+    """The different JSON values that begin at such places, one after the other.
+
+    Raises DoubledKeyError, RecursionError for a value that is nested too deeply, and ValueError
+    for a number with more digits than Python reads.
+    """
+    found, place, far = list[V](), 0, 0
+    for start in starts:
+        if start < place:
+            continue  # inside the value before
+        value, end = _decoded(text[start : start + WINDOW], whole=len(text) <= start + WINDOW)
+        if end < 0:
+            continue
+        if end == 0:
+            value, end = _decoded(text[start:], whole=True)
+            far += end < 0
+        if end > 0:
+            place = start + end
+            found += [value] if isinstance(value, kind) and value not in found else []
+        if far == FAR or len(found) == DIFFERENT:
+            break
+    return found
+
+
+def _decoded(text: str, *, whole: bool) -> tuple[Any, int]:
+    """The value at the start of a text and its end: 0 where it may only be cut off, -1 if none."""
+    try:
+        return _DECODER.raw_decode(text)
+    except json.JSONDecodeError as error:
+        cut = error.msg.startswith("Unterminated") or error.pos > len(text) - _CUT
+        return None, 0 if cut and not whole else -1
+
+
+def _repaired(text: str, start: int, kind: type[V], brackets: tuple[str, str]) -> list[V]:
+    """The value from `start` to the last bracket, with small mistakes (quotes, commas) repaired.
+
+    A value that was cut off is none: the last thing in it may have been cut, too.
+    """
+    opening, closing = brackets
+    piece = text[start : text.rfind(closing) + 1] if start >= 0 else ""
+    if not piece or len(piece) > _REPAIRED or text.count(opening) > text.count(closing):
+        return []
+    if sum(map(piece.count, "[{")) > _REPAIRED_BRACKETS:
+        return []
+    try:
+        value = json_repair.loads(piece, skip_json_loads=True)
+    except ValueError:  # nested too deeply for it
+        return []
+    return [value] if isinstance(value, kind) and value else []

@@ -1,0 +1,124 @@
+"""What may be shown and written down of addresses, options and messages: everything but secrets.
+
+Results, tables, pictures, spans and stores outlive a run and travel; keys must not be in them.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
+from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
+
+HIDDEN: Final = "…"
+_SECRET: Final = re.compile(
+    r"api[_-]?key|secret|passw|passphrase|credential|authorization|bearer|cookie|signature|token$"
+    r"|(?:access|private|subscription|signing|account|client|master)[_-]?key|^(?:key|auth|sig|code)$",
+    re.IGNORECASE,
+)
+_HEADERS: Final = re.compile(r"headers$", re.IGNORECASE)
+_SECRET_HEADER: Final = re.compile(r"key|token|auth|secret|cookie|sig|pass|cred", re.IGNORECASE)
+# What of an address' query may be shown; anything else may be a key.
+_OPEN: Final = frozenset({"api-version", "api_version", "version", "deployment", "model"})
+_ADDRESS: Final = re.compile(
+    r"(?P<scheme>\b[a-z][a-z0-9+.-]{0,20}://)(?:[^\s/?#'\"<>]*@)?"
+    r"(?P<place>[^\s?#'\"<>]*)(?P<query>\?[^\s#'\"<>)]*)?",
+    re.IGNORECASE,
+)
+_PAIR: Final = re.compile(
+    r"([?&][\w.-]{0,40}(?:key|token|secret|sig|auth|passw|code)[\w.-]{0,40}=)[^&\s'\")<>]+",
+    re.IGNORECASE,
+)
+_BEARER: Final = re.compile(r"\b(Bearer|Basic)\s+[\w.~+/=-]{6,}")
+# Shorter ones are part of ordinary words.
+_SHORTEST: Final = 4
+_KEY: Final = 8  # of a key in the environment
+
+
+def is_secret(name: str) -> bool:
+    """Whether an option or a variable of this name holds a secret."""
+    return _SECRET.search(name) is not None
+
+
+def public_address(url: str) -> str:
+    """An endpoint without a user, a password, a query or a slash at its end."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:  # it is none; the first call says so
+        return public_text(url)
+    host = parts.netloc.rpartition("@")[2]
+    return parts._replace(netloc=host, query="", fragment="").geturl().rstrip("/")
+
+
+def public_value(value: Any) -> Any:
+    """Plain data without what is secret by its name, and without secrets in addresses."""
+    if isinstance(value, str):
+        return public_text(value)
+    if isinstance(value, Mapping):
+        return {key: public_value(item) for key, item, hidden in _items(value) if not hidden}
+    if type(value) in (list, tuple):
+        return type(value)(map(public_value, value))
+    return value
+
+
+def secrets_in(value: Any, *, hidden: bool = False) -> list[str]:
+    """The texts in plain data that are secret by their names, and those in addresses."""
+    if isinstance(value, Mapping):
+        items = ((item, hidden or secret) for _, item, secret in _items(value))
+        return [text for item, secret in items for text in secrets_in(item, hidden=secret)]
+    if isinstance(value, list | tuple):
+        return [text for item in value for text in secrets_in(item, hidden=hidden)]
+    if not isinstance(value, str):
+        return []
+    return [value] if hidden else secrets_of_address(value) if "://" in value else []
+
+
+def _items(given: Mapping[Any, Any]) -> Iterator[tuple[Any, Any, bool]]:
+    """Names and values, and whether a value is secret by its name; headers are flattened."""
+    for key, value in given.items():
+        name = str(key)
+        if _HEADERS.search(name) and isinstance(value, Mapping):
+            shown = {k: v for k, v in value.items() if not _SECRET_HEADER.search(str(k))}
+            yield key, shown, False
+            for k, v in value.items():
+                if k not in shown:
+                    yield k, v, True
+        else:
+            yield key, value, is_secret(name)
+
+
+def public_text(text: str, secrets: Iterable[str] = ()) -> str:
+    """A text without these secrets, and without those in addresses and headers in it."""
+    for secret in sorted(set(secrets), key=len, reverse=True):
+        if len(secret) >= _SHORTEST:
+            text = text.replace(secret, HIDDEN)
+    if "://" in text:
+        text = _ADDRESS.sub(_public_match, text)
+    return _BEARER.sub(rf"\1 {HIDDEN}", _PAIR.sub(rf"\1{HIDDEN}", text))
+
+
+def shortened(text: str, most: int = 1_000) -> str:
+    """A text, or its beginning and how long it is."""
+    return text if len(text) <= most else f"{text[:most]}… ({len(text):,} characters)"
+
+
+def _public_match(found: re.Match[str]) -> str:
+    pairs = parse_qsl((found["query"] or "")[1:], keep_blank_values=True)
+    shown = urlencode([(name, value) for name, value in pairs if name in _OPEN])
+    return f"{found['scheme']}{found['place']}{'?' if shown else ''}{shown}"
+
+
+def secrets_of_address(url: str) -> list[str]:
+    """The user, the password and the values of the query, as they stand and as they are meant."""
+    place, _, query = url.partition("://")[2].partition("?")
+    user = place.rpartition("@")[0]
+    values = [value for name, value in parse_qsl(query) if name not in _OPEN]
+    raw = [user, *user.split(":", 1), *values]
+    return [*filter(None, raw), *(unquote(text) for text in raw if text)]
+
+
+def secrets_of_environment() -> list[str]:
+    """The values of all variables that are secret by their names, as they are now."""
+    found = os.environ.items()
+    return [value for name, value in found if is_secret(name) and len(value) >= _KEY]

@@ -1,0 +1,72 @@
+"""Addresses of endpoints: what goes into requests, what may be shown, and where they may lead."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any, Final, NamedTuple
+from urllib.parse import parse_qsl, unquote, urljoin, urlsplit
+
+from dagengine.errors import JudgeSetupError, ProviderError
+from dagengine.redaction import public_address, secrets_of_address
+
+_MOVED: Final = frozenset({301, 302, 303, 307, 308})
+
+
+class Endpoint(NamedTuple):
+    """An address as a client wants it: the user becomes a header, the query goes with each call."""
+
+    url: str
+    headers: dict[str, str]
+    query: dict[str, object]
+    secrets: list[str]
+
+
+def endpoint_of(address: str) -> Endpoint:
+    """The parts of an address; raises JudgeSetupError for what is none."""
+    try:
+        parts = urlsplit(address)
+        _ = parts.port
+    except ValueError:
+        raise JudgeSetupError(
+            "base_url is no address: it is http:// or https://, a host, perhaps a port (a whole "
+            "number), and a path; signs like @ : / in a password are written as %40 %3A %2F"
+        ) from None
+    user, at, host = parts.netloc.rpartition("@")
+    headers = {}
+    if at:
+        name, _, password = (unquote(text) for text in user.partition(":"))
+        token = base64.b64encode(f"{name}:{password}".encode()).decode()
+        headers["Authorization"] = f"Basic {token}"
+    query: dict[str, object] = dict(parse_qsl(parts.query, keep_blank_values=True))
+    url = parts._replace(netloc=host, query="", fragment="").geturl()
+    secrets = [*secrets_of_address(address), *(text[6:] for text in headers.values())]
+    return Endpoint(url, headers, query, secrets)
+
+
+def moved_to(response: Any) -> str | None:
+    """Where a response sends its request on to, or None; raises ProviderError for elsewhere.
+
+    A request holds the judged texts and a key: they go to no origin that nobody named.
+    """
+    location: str | None = response.headers.get("location")
+    if response.status_code not in _MOVED or not location:
+        return None
+    here = str(response.request.url)
+    try:
+        there = urljoin(here, location)
+        if _origin(here) == _origin(there):
+            return there
+    except ValueError:  # it is no address
+        there = location
+    raise ProviderError(
+        f"the endpoint sends requests on to {public_address(there)!r:.200}, which is another "
+        "origin: nothing was sent there; give that address as base_url if it is the right one",
+        transient=False,
+        status=response.status_code,
+    )
+
+
+def _origin(url: str) -> tuple[str, str | None, int | None]:
+    parts = urlsplit(url)
+    port = parts.port or {"http": 80, "https": 443}.get(parts.scheme)
+    return parts.scheme, parts.hostname, port

@@ -1,0 +1,103 @@
+"""One question about the items of a list: what is missing is asked item by item."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from dagengine import Limits, a_evaluate
+from dagengine.graph import VerdictListNode
+from dagengine.judges import ScriptedJudge
+from dagengine.metrics import DAGMetric
+from dagengine.metrics.dag import DAG, CodeNode, Judgement
+from dagengine.prompts.evidence import unfenced
+from dagengine.question import Question
+from dagengine.results import EvaluationResult, OutcomeKind
+from dagengine.test_case import LLMTestCase
+
+pytestmark = pytest.mark.anyio
+
+ITEMS = ["one", "two", "three", "four"]
+CASE = LLMTestCase(input="Which are even?", context=ITEMS)
+EVEN = {"one": "no", "two": "yes", "three": "no", "four": "yes"}
+
+
+def item(number: int, verdict: str) -> dict[str, Any]:
+    return {"reason": f"{number}", "verdict": verdict, "number": number}
+
+
+def texts(question: Question[Any]) -> list[str]:
+    """The items that a question is about."""
+    return [piece.text for piece in unfenced(question.messages[1]["content"])]
+
+
+class Sloppy:
+    """Answers about single items as it should, and about several with `said`."""
+
+    def __init__(self, *said: dict[str, Any], only: frozenset[str] = frozenset(ITEMS)) -> None:
+        self.said = {"verdicts": list(said)}
+        self.only = only
+        self.asked: list[list[str]] = []
+
+    def __call__(self, question: Question[Any]) -> Any:
+        about = texts(question)
+        self.asked.append(about)
+        if len(about) > 1 and set(about) & self.only:
+            return self.said
+        return {"verdicts": [item(n, EVEN[text]) for n, text in enumerate(about, 1)]}
+
+
+async def judged(script: Any, **more: Any) -> tuple[EvaluationResult, list[str]]:
+    """A run of one case, and the verdicts that readers saw."""
+    seen: list[str] = []
+
+    def score(verdicts: list[Judgement]) -> float:
+        seen.extend(str(one.verdict) for one in verdicts)
+        return 1.0
+
+    even = VerdictListNode("Is it even?", "context", "even", verdicts=("yes", "no"), **more)
+    metric = DAGMetric("m", DAG(CodeNode(score, inputs=[even], name="score")))
+    judge = ScriptedJudge(script)
+    done = await a_evaluate([CASE], [metric], model=judge, limits=Limits(reasks=1), show=False)
+    return done, seen
+
+
+@pytest.mark.parametrize(
+    ("said", "singly"),
+    [
+        ([item(1, "no"), item(2, "yes"), item(4, "yes")], ["three"]),
+        ([item(1, "no"), item(2, "yes"), item(2, "no"), item(4, "yes")], ["two", "three"]),
+        ([item(1, "no"), item(2, "yes"), item(3, "perhaps"), item(4, "yes")], ["three"]),
+        ([item(n, "yes") for n in range(1, 6)], ITEMS),
+    ],
+    ids=["missing", "doubled", "not a verdict", "too many"],
+)
+async def test_what_is_missing_after_the_list_was_asked_again_is_asked_item_by_item(
+    said: list[Any], singly: list[str]
+) -> None:
+    script = Sloppy(*said)
+    done, seen = await judged(script)
+    assert seen == ["no", "yes", "no", "yes"]
+    assert script.asked[:2] == [ITEMS, ITEMS]
+    assert sorted(script.asked[2:]) == sorted([text] for text in singly)
+    step = done.rows[0].metrics[0].steps[0]
+    assert json.loads(step.answers[0]) == script.said  # the raw text stays on record
+    assert len(step.answers) == 1 + len(singly)
+
+
+async def test_one_sloppy_part_of_a_list_leaves_the_other_parts_alone() -> None:
+    script = Sloppy(item(2, "yes"), only=frozenset(["one", "two"]))
+    _, seen = await judged(script, per_call=2)
+    assert seen == ["no", "yes", "no", "yes"]
+    assert script.asked.count(["three", "four"]) == 1
+    assert script.asked[-1] == ["one"]
+
+
+async def test_a_list_of_which_nothing_can_be_used_costs_no_further_questions() -> None:
+    script = Sloppy()
+    done, seen = await judged(script)
+    assert seen == []
+    assert done.rows[0].metrics[0].outcome == OutcomeKind.UNPARSEABLE
+    assert script.asked == [ITEMS, ITEMS]

@@ -1,0 +1,254 @@
+"""Secrets of judges: they reach the endpoint that they are for, and nothing that outlives a run."""
+
+from __future__ import annotations
+
+import base64
+import pickle
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from openai_server import OpenAIServer, Reply
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+from dagengine import a_evaluate
+from dagengine.errors import DagengineError, JudgeSetupError
+from dagengine.gateway import Limits
+from dagengine.judges import CustomJudge, OpenAIBatchJudge, OpenAIJudge, ProviderJudge, as_judge
+from dagengine.metrics.dag import DAG, BinaryJudgementNode, DAGMetric
+from dagengine.question import Judge
+from dagengine.redaction import public_text, public_value
+from dagengine.test_case import LLMTestCase
+
+pytestmark = pytest.mark.anyio
+SECRET = "hush-6B1xQ"
+OK = '{"reason": "because", "verdict": true}'
+HOST = "127.0.0.1"
+
+
+def at(base_url: str, user: str = "", query: str = "") -> str:
+    return base_url.replace(HOST, f"{user}@{HOST}" if user else HOST) + query
+
+
+def nested(value: Any, depth: int) -> Any:
+    return value if depth == 0 else {"a": [nested(value, depth - 1)]}
+
+
+def with_client(url: str) -> OpenAIJudge:
+    import openai
+
+    client = openai.AsyncOpenAI(
+        base_url=at(url, f"u:{SECRET}"), api_key=SECRET, default_headers={"x-api-key": SECRET}
+    )
+    return OpenAIJudge("m", client=client)
+
+
+def in_parameter(name: str, depth: int) -> Callable[[str], OpenAIJudge]:
+    return lambda url: OpenAIJudge("m", base_url=url, parameters=nested({name: SECRET}, depth))
+
+
+PLACES: dict[str, Callable[[str], OpenAIJudge]] = {
+    "key": lambda url: OpenAIJudge("m", base_url=url, api_key=SECRET),
+    "password": lambda url: OpenAIJudge("m", base_url=at(url, f"user:{SECRET}")),
+    "user": lambda url: OpenAIJudge("m", base_url=at(url, SECRET)),
+    "escaped": lambda url: OpenAIJudge("m", base_url=at(url, f"user:%68{SECRET[1:]}")),
+    "query": lambda url: OpenAIJudge("m", base_url=at(url, query=f"?key={SECRET}&api-version=1")),
+    "any query": lambda url: OpenAIJudge("m", base_url=at(url, query=f"?x={SECRET}")),
+    "everywhere": lambda url: OpenAIJudge(
+        "m", base_url=at(url, f"{SECRET}:{SECRET}", f"?k={SECRET}"), api_key=SECRET
+    ),
+    "client": with_client,
+    "headers": lambda url: OpenAIJudge(
+        "m", base_url=url, parameters={"extra_headers": {"X-My-Key": SECRET}}
+    ),
+    "address in a parameter": lambda url: OpenAIJudge(
+        "m", base_url=url, parameters={"proxy": f"http://u:{SECRET}@p:1/?a={SECRET}"}
+    ),
+}  # fmt: skip
+NAMES = ("api_key", "api-key", "password", "Authorization", "client_secret", "token")
+PLACES |= {
+    f"parameter {name} at depth {depth}": in_parameter(name, depth)
+    for name in NAMES
+    for depth in (0, 1, 3)
+}
+REPLIES: dict[str, Reply] = {
+    "an answer": Reply(OK),
+    "a refusal that names it": Reply(f"bad key {SECRET}", status=401),
+    "a page": Reply(body=f"<html>{SECRET}</html>"),
+    "an answer that does not fit": Reply(f"{SECRET} is wrong"),
+    "a redirection": Reply(status=307, headers={"Location": f"http://u:{SECRET}@x.invalid/?{SECRET}"}),
+    "no answer": Reply(drop=True),
+}  # fmt: skip
+
+
+class Spans:
+    """The spans of a run, as text."""
+
+    def __init__(self) -> None:
+        self._kept = InMemorySpanExporter()
+        provider = TracerProvider()
+        provider.add_span_processor(SimpleSpanProcessor(self._kept))
+        self.tracer = provider.get_tracer("test")
+
+    def __str__(self) -> str:
+        return "".join(span.to_json() for span in self._kept.get_finished_spans())
+
+
+async def written(judge: Judge, folder: Path, output: Callable[[], str]) -> dict[str, str]:
+    """Everything that a run with a judge shows and writes down."""
+    node = BinaryJudgementNode("ok?", evaluation_params=["input"], then={True: 10, False: 0})
+    spans, attempts = Spans(), list[Any]()
+    try:
+        result: Any = await a_evaluate(
+            [LLMTestCase(input="i")],
+            [DAGMetric("m", DAG(node))],
+            model=judge,
+            store=folder / "answers.db",
+            limits=Limits(attempts=1, reasks=1),
+            on_attempt=attempts.append,
+            tracer=spans.tracer,
+        )
+    except DagengineError as error:
+        result = f"{error} {error!r}"
+    files = [path.read_bytes().decode(errors="replace") for path in folder.iterdir()]
+    return {
+        "result": f"{result} {result!r}",
+        "attempts": f"{attempts}",
+        "spans": f"{spans}",
+        "files": "".join(files),
+        "judge": f"{judge} {judge!r} {judge.identity} {getattr(judge, 'durable_identity', '')}",
+        "output": output(),
+    }
+
+
+@pytest.mark.parametrize("reply", REPLIES)
+@pytest.mark.parametrize("place", PLACES)
+async def test_a_secret_is_in_nothing_that_outlives_a_run(
+    place: str, reply: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with OpenAIServer(lambda body: REPLIES[reply]) as server:
+        judge = PLACES[place](server.base_url)
+        found = await written(judge, tmp_path, lambda: "".join(capfd.readouterr()))
+        if judge._given is not None:
+            await judge._given.close()
+    assert [name for name, text in found.items() if SECRET in text] == []
+    assert server.requests
+
+
+@pytest.mark.parametrize("place", [place for place in PLACES if place != "client"])
+async def test_a_pickled_judge_carries_no_secret(place: str) -> None:
+    judge = PLACES[place]("http://127.0.0.1:1/v1")
+    assert SECRET.encode() not in pickle.dumps(judge)
+    assert pickle.loads(pickle.dumps(judge)).durable_identity == judge.durable_identity
+
+
+async def test_a_pickled_judge_takes_its_key_from_the_environment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "another")
+    with OpenAIServer(lambda body: Reply(OK)) as server:
+        judge = OpenAIJudge("m", base_url=server.base_url, api_key=SECRET)
+        await as_judge(pickle.loads(pickle.dumps(judge))).answer(asked())
+        assert server.headers[0]["Authorization"] == "Bearer another"
+        monkeypatch.delenv("OPENAI_API_KEY")
+        with pytest.raises(JudgeSetupError, match="keys are not pickled"):
+            await pickle.loads(pickle.dumps(judge)).answer(asked())
+
+
+def asked() -> Any:
+    from dagengine.prompts import Evidence, messages_for
+    from dagengine.prompts.answer_types import judgement_type
+    from dagengine.question import Question
+
+    return Question(messages_for("s", [Evidence("a", "t")]), judgement_type(None), name="q")
+
+
+async def test_a_judge_with_a_given_client_cannot_be_pickled() -> None:
+    judge = with_client("http://127.0.0.1:1/v1")
+    with pytest.raises(TypeError, match="cannot be pickled"):
+        pickle.dumps(judge)
+
+
+@pytest.mark.parametrize("source", ["base_url", "environment"])
+async def test_a_user_and_a_query_in_the_address_are_sent_as_they_are_meant(
+    source: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    with OpenAIServer(lambda body: Reply(OK)) as server:
+        address = at(server.base_url, "me:p%40ss%3A", "?key=a%20b&api-version=1")
+        monkeypatch.setenv("OPENAI_BASE_URL", address)
+        judge = OpenAIJudge("m", base_url=address if source == "base_url" else None)
+        await judge.answer(asked())
+        await judge.require_reachable()
+    token = base64.b64encode(b"me:p@ss:").decode()
+    assert server.headers[0].getall("Authorization") == [f"Basic {token}"]  # type: ignore[attr-defined]
+    assert server.queries == ["key=a b&api-version=1"]
+
+
+@pytest.mark.parametrize("address", [f"http://[{SECRET}", f"http://h:{SECRET}/v1"])
+async def test_what_is_no_address_is_a_setup_error_without_it(address: str) -> None:
+    judge = OpenAIJudge("m", base_url=address)
+    with pytest.raises(JudgeSetupError) as caught:
+        await judge.answer(asked())
+    assert SECRET not in str(caught.value)
+
+
+async def test_the_options_of_another_provider_show_no_secret(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("SOME_API_KEY", "environment-secret")
+    options: Mapping[str, Any] = {
+        "api_key": SECRET,
+        "default_headers": {"x-auth": SECRET, "x-tenant": "t"},
+        "nested": [{"deeper": {"client_secret": SECRET}}],
+        "base_url": f"https://u:{SECRET}@host/v1?sig={SECRET}",
+        "max_tokens": 5,
+    }
+    judge = ProviderJudge("nowhere/m", **options)
+    with pytest.raises(JudgeSetupError) as caught:
+        await judge.answer(asked())
+    shown = f"{judge.identity} {judge.durable_identity} {judge!r} {caught.value}"
+    assert SECRET not in shown
+    assert SECRET.encode() not in pickle.dumps(judge)
+    assert all(kept in judge.identity for kept in ("max_tokens", "x-tenant", "https://host/v1"))
+    assert judge._public("environment-secret") == "…"
+
+
+class Leaking:
+    """A model whose HTTP library tells everything in its errors."""
+
+    def generate(self, prompt: str) -> str:
+        raise ConnectionError(f"POST https://u:{SECRET}@h/v1?key={SECRET}: Bearer {SECRET}")
+
+
+async def test_the_message_of_a_models_own_library_shows_no_secret(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    judge = CustomJudge(Leaking())
+    found = await written(judge, tmp_path, lambda: "".join(capfd.readouterr()))
+    assert "https://h/v1" in found["result"]
+    assert [name for name, text in found.items() if SECRET in text] == []
+
+
+def test_judges_without_secrets_are_called_as_before() -> None:
+    at_home = OpenAIJudge(
+        "m", base_url="http://h:1/v1/", parameters={"top_p": 0.5, "b": [{"c": 1}]}
+    )
+    wanted = 'openai m at http://h:1/v1{} with {{"b": [{{"c": 1}}], "top_p": 0.5}}'
+    assert at_home.durable_identity == wanted.format("")
+    assert at_home.identity == wanted.format("/")
+    batch = OpenAIBatchJudge("m", base_url="http://h:1/v1", parameters={"max_tokens": 5})
+    assert batch.durable_identity == 'openai m at http://h:1/v1 with {"max_tokens": 5}'
+    other = ProviderJudge("anthropic/m", max_tokens=5, stop=("a", "b"))
+    assert other.identity == "anthropic/m with [('max_tokens', 5), ('stop', ('a', 'b'))]"
+    assert other.durable_identity == 'anthropic/m with {"max_tokens": 5, "stop": ["a", "b"]}'
+
+
+def test_ordinary_texts_and_data_stay_as_they_are() -> None:
+    for text in ("Tokens: 5", "see https://h.example/a-b_c/d, or ask", "a://", "5 > 3? yes", ""):
+        assert public_text(text) == text
+    data = {"max_tokens": 5, "prompt_cache_key": "k", "stop": ("a",), "n": [1, None, 2.5, True]}
+    assert public_value(data) == data

@@ -1,0 +1,168 @@
+"""From a text to an answer: near misses, lists with gaps, damage of every kind and size."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import json_repair
+import pytest
+from pydantic import BaseModel
+
+from dagengine.errors import UnparseableError
+from dagengine.prompts import Evidence, json_values, messages_for, parsing, read_answer
+from dagengine.prompts.answer_types import judgement_type, list_type, output_type, rating_type
+from dagengine.prompts.parsing import readable_items
+from dagengine.question import Question, schema_of
+
+BINARY = judgement_type(None)
+LISTED = output_type(list[str])
+THREE = list_type(("yes", "no"), 3)
+
+
+def about(shape: type[BaseModel]) -> Question[Any]:
+    return Question(messages_for("s", [Evidence("a", "t")]), shape, name="q")
+
+
+def refusal(text: str, shape: type[BaseModel] = BINARY) -> UnparseableError:
+    """Why a text holds no answer."""
+    with pytest.raises(UnparseableError) as caught:
+        read_answer(about(shape), text)
+    return caught.value
+
+
+def item(verdict: str, number: object = None) -> dict[str, Any]:
+    return {"reason": "r", "verdict": verdict} | ({} if number is None else {"number": number})
+
+
+def text_of(*items: Any) -> str:
+    return json.dumps({"verdicts": items})
+
+
+def test_verdicts_without_numbers_are_taken_in_order_when_their_count_fits() -> None:
+    found = read_answer(about(THREE), text_of(item("yes"), item("no"), item("yes")))
+    assert [(one.number, one.verdict) for one in found.verdicts] == [
+        (1, "yes"), (2, "no"), (3, "yes"),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "items",
+    [
+        (item("yes"), item("no")),
+        (item("yes"), item("no"), item("yes"), item("no")),
+        (item("yes", 1), item("no"), item("yes")),
+    ],
+)
+def test_verdicts_are_not_taken_in_order_when_some_are_missing_or_numbered(items: Any) -> None:
+    assert "verdicts" in str(refusal(text_of(*items), THREE))
+
+
+@pytest.mark.parametrize(
+    ("text", "numbers"),
+    [
+        (text_of(item("yes", 1), item("no", 3)), [1, 3]),
+        (text_of(item("yes", 1), item("no", 2), item("yes", 2)), [1]),
+        (text_of(item("yes", 1), item("maybe", 2), item("no", 3)), [1, 3]),
+        (text_of(item("yes", 1), item("no", 4), "no", None, {}), [1]),
+        (text_of(item("yes"), item("no")), []),
+        (text_of(item("yes", 1), item("no", 2), item("no", 3))[:-20], [1, 2]),
+        (f"First:\n{text_of(item('yes', 1))}\nNo:\n{text_of(item('no', 1))}", []),
+        ('{"verdicts": 5}', []),
+        ("I cannot tell.", []),
+        ("{" * 2_000_000, []),
+    ],
+)
+def test_what_can_be_used_of_a_list_is_told_by_number(text: str, numbers: list[int]) -> None:
+    with pytest.raises(UnparseableError):
+        read_answer(about(THREE), text)
+    found: Any = readable_items(about(THREE), text)
+    assert sorted(found) == numbers
+    assert all(found[number].number == number for number in numbers)
+
+
+def test_a_key_with_two_values_is_told_wherever_it_stands() -> None:
+    for around in ("{}", "So: {} That is all."):
+        said = refusal(around.replace("{}", '{"reason": "r", "verdict": true, "verdict": false}'))
+        assert "'verdict' stands there twice" in str(said)
+    same = '{"reason": "r", "verdict": true, "verdict": true}'
+    assert read_answer(about(BINARY), same).verdict is True
+
+
+@pytest.mark.parametrize("shape", [BINARY, rating_type(0, 10), output_type(int), LISTED, THREE])
+@pytest.mark.parametrize("around", ["{}", "So:\n{} That is all.", '{"extra": {}}'])
+def test_a_number_of_five_thousand_digits_does_not_fit(shape: Any, around: str) -> None:
+    name = next(reversed(shape.model_fields))
+    digits = "1" * 5_000
+    broken = f'{{"reason": "r", "{name}": {digits}}}'
+    assert digits[:4_000] not in str(refusal(around.replace("{}", broken), shape))
+    refusal(around.replace("{}", f"[{digits}]"), shape)
+
+
+def test_lone_surrogates_in_an_answer_become_the_sign_for_what_cannot_be_shown() -> None:
+    text = '{"reason": "a \\ud800 b \\ud83d\\ude00", "verdict": true}'
+    assert read_answer(about(BINARY), text).reason == "a \ufffd b 😀"
+    assert read_answer(about(LISTED), 'So:\n["\\udfff"]').output == ["\ufffd"]
+
+
+def test_the_schema_in_an_echoed_prompt_is_no_answer() -> None:
+    schema = json.dumps(schema_of(BINARY))
+    said = '{"reason": "r", "verdict": true}'
+    assert read_answer(about(BINARY), f"Follow this:\n{schema}\n\n{said}").verdict is True
+    refusal(f"Follow this:\n{schema}")
+
+
+N = 200_000
+PIECES = [
+    "{", "[", '"', "\\", "```", "<think>", '{"', '{"a":', '{"a":[', '{"a":"x" ', ":[", "\n[",
+    '{"a":1}', '{"a":"{\\"', "{}", '{"verdict": true,', "\ud800", "}", '{"a":"b', "[[1],",
+]  # fmt: skip
+
+
+class CountingDecoder:
+    """Counts the characters that the JSON decoder is shown."""
+
+    def __init__(self) -> None:
+        self._decoder, self.shown, self.far = json_values._DECODER, 0, 0
+
+    def raw_decode(self, text: str) -> Any:
+        self.shown += len(text)
+        self.far += len(text) > json_values.WINDOW
+        return self._decoder.raw_decode(text)
+
+
+@pytest.mark.parametrize("shape", [BINARY, LISTED, THREE])
+@pytest.mark.parametrize("piece", PIECES)
+def test_a_long_broken_answer_is_looked_at_through_a_window(
+    piece: str, shape: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    decoder = CountingDecoder()
+    monkeypatch.setattr(json_values, "_DECODER", decoder)
+    monkeypatch.setattr(json_repair, "loads", lambda *_, **__: pytest.fail("repaired"))
+    text = (piece * (N // len(piece) + 1))[:N]
+    said = refusal(text, shape)
+    assert len(str(said)) < 1_000
+    assert decoder.far <= 2 * json_values.FAR
+    assert decoder.shown <= 2 * (json_values.WINDOW + json_values.FAR) * N
+
+
+def test_an_answer_behind_many_braces_and_quotes_is_found() -> None:
+    text = "\\frac{a}{b} {x: 1} {'y'} " * 2_000 + '{"reason": "r", "verdict": true}'
+    assert read_answer(about(BINARY), text).verdict is True
+
+
+def test_an_answer_longer_than_the_window_is_found() -> None:
+    said = json.dumps({"reason": "r" * 3 * json_values.WINDOW, "verdict": True})
+    assert read_answer(about(BINARY), f"So:\n{said}\nThat is all.").verdict is True
+
+
+def test_a_text_that_is_too_long_is_not_read_and_not_kept() -> None:
+    said = refusal('{"reason": "r", "verdict": true}' + " " * parsing.LONGEST)
+    assert "1,000,032 characters, and at most 1,000,000" in str(said)
+    assert len(said.raw) < 10_000
+
+
+def test_a_complaint_names_the_first_of_many_mistakes() -> None:
+    said = refusal(json.dumps({"output": [1] * 5_000}), LISTED)
+    assert "and 4990 more" in str(said)
+    assert len(str(said)) < 2_000

@@ -423,7 +423,9 @@ def emptied(case: Any, field: str, white: str) -> Any:
 
 
 @every_metric
-@pytest.mark.parametrize("white", ["", " \n\t"], ids=["empty", "white space"])
+@pytest.mark.parametrize(
+    "white", ["", " \n\t", "\u200b\ufeff "], ids=["empty", "white space", "zero width"]
+)
 @pytest.mark.parametrize("nested", [False, True], ids=["alone", "under a verdict"])
 def test_blank_text_is_skipped_before_any_call_and_never_passes(
     kind: type[PrebuiltMetric], white: str, nested: bool

@@ -139,8 +139,8 @@ def test_the_store_commands_name_a_damaged_time(path: Path, command: list[str], 
     run(path, Counting().judge)
     with closing(sqlite3.connect(path)) as db, db:
         db.execute("UPDATE answers SET created = ? WHERE id = 3", (when,))
+    name, *options = command
     with pytest.raises(InputError, match="time of an answer is damaged"):
-        name, *options = command
         CliRunner().invoke(app, ["store", name, str(path), *options], catch_exceptions=False)
 
 

@@ -47,7 +47,9 @@ def check_names(what: str, given: Iterable[str], known: Iterable[str]) -> None:
     names = list(known)
     for name in given:
         if name not in names:
-            raise TypeError(f"{what} {name!r}; {_meant(name, names)}It has {', '.join(names)}")
+            meant = _meant(name, names)
+            sign = "; " if meant else ". "
+            raise TypeError(f"{what} {name!r}{sign}{meant}It has {', '.join(names)}")
 
 
 def _meant(name: str, known: list[str]) -> str:

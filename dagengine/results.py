@@ -101,10 +101,10 @@ class Step:
 
     `output` is what readers of the node saw, as plain data (text, numbers, lists, dicts);
     `verdict` is set for decisions, `score` (0 to 1) for ratings and scoring code. `mode`
-    says how a rating was read (`weighted` or `raw`, and why), `confidence` the probability that
-    the judge's tokens gave the verdict, where it is known. `usage` are the tokens of the
-    answers that the node rests on, whoever paid for them, and `answers` their texts as the
-    judge wrote them, in the order of the questions; files of results leave them out.
+    says how a rating was read (`weighted` or `raw`, and why), `confidence` the probability (0 to
+    1) that the judge's tokens gave the verdict, where it is known. `usage` counts the tokens of
+    the answers that the node rests on, shared and stored answers included. `answers` are their
+    texts as the judge wrote them, in the order of the questions; files of results leave them out.
 
     `votes` are what the node's panel said, in the order of asking: verdicts, ratings, or a
     list of verdicts for each vote; None is an answer that could not be read (in a list also an
@@ -234,7 +234,9 @@ class CaseResult:
 class Attempt:
     """One call to a judge, as the ledger keeps it; failed ones included.
 
-    An answer out of a store is in the ledger, too: its `origin` says so, and it used nothing.
+    `key` is the SHA-256 (hex) of the question, `number` counts its calls, from 1 on, and
+    `seconds` is how long this call took. An answer out of a store is in the ledger, too: its
+    `origin` says so, and it used nothing.
     """
 
     node: str

@@ -79,13 +79,13 @@ class Scorer:
 
         `score_type` is rouge1 to rouge9, rougeL or rougeLsum; `use_stemmer` compares English
         words by their stems. The package's tokenizer knows ASCII letters and digits only;
-        other languages need a `tokenizer` of their own. Raises InputError where nothing of
+        for other languages give a `tokenizer`. Raises InputError where nothing of
         the target would be left to compare.
         """
         _texts(prediction=prediction, target=target)
         if tokenizer is None and _is_foreign(target):
             raise InputError(
-                "the target has no ASCII letter or digit, all that ROUGE's own tokenizer knows; "
+                "the target has no ASCII letter or digit, all that the tokenizer of ROUGE knows; "
                 "pass tokenizer=, for instance str.split"
             )
         own = _Tokenizer(tokenizer) if tokenizer else None

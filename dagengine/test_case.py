@@ -53,12 +53,18 @@ class _Case(_Value):
         """SHA-256 (hex) of the case's content, equal in every process."""
         content = self.model_dump(exclude_none=True)
         text = json.dumps(content, ensure_ascii=False, sort_keys=True, default=str)
-        # Real text may hold lone surrogates, which have no UTF-8 form of their own.
+        # Real text may hold lone surrogates, which have no UTF-8 form.
         return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
 
 
 class LLMTestCase(_Case):
-    """One exchange with the application under test."""
+    """One exchange with the application under test.
+
+    `input` and `actual_output` are what went in and came out, `expected_output` is a good
+    answer. `context` is what is true, as the data set says; `retrieval_context` is what the
+    application found, in its order. `token_cost` is in US dollars, `completion_time` in
+    seconds. Raises pydantic's ValidationError for unknown fields and wrong types.
+    """
 
     input: str
     actual_output: str | None = None
@@ -82,7 +88,10 @@ class Turn(_Value):
 
 
 class ConversationalTestCase(_Case):
-    """A whole conversation."""
+    """A whole conversation, of one turn at least.
+
+    Raises pydantic's ValidationError without a turn, for unknown fields and wrong types.
+    """
 
     turns: list[Turn]
     chatbot_role: str | None = None
@@ -99,7 +108,10 @@ class ConversationalTestCase(_Case):
 
 
 class ArenaTestCase(_Case):
-    """Several contestants that answered the same input, by name."""
+    """Several contestants that answered the same input, by name.
+
+    Raises pydantic's ValidationError when their inputs differ.
+    """
 
     contestants: dict[str, LLMTestCase]
 

@@ -1,4 +1,4 @@
-"""A metric of one's own: alone in `evaluate`, and under a verdict of a tree.
+"""A custom metric: alone in `evaluate`, and under a verdict of a tree.
 
 Overriding `measure` is all it takes. The judge of the tree follows a script, so the
 example runs without a model.

@@ -16,7 +16,14 @@ from dagengine.graph.node import AskingNode
 from dagengine.graph.nodes import CodeNode
 from dagengine.graph.values import Ask, Given, Judgement, NodeValue, QuestionCount
 from dagengine.metrics.common.prebuilt import PrebuiltMetric, share
-from dagengine.metrics.common.turns import conversation_prompt, flat, quoted, replies, turn_blocks
+from dagengine.metrics.common.turns import (
+    conversation_prompt,
+    flat,
+    given_replies,
+    quoted,
+    replies,
+    turn_blocks,
+)
 from dagengine.prompts.answer_types import judgement_type
 from dagengine.prompts.evidence import Evidence
 from dagengine.prompts.instructions import judgement_instructions, task_instructions
@@ -66,8 +73,8 @@ class KnowledgeRetentionMetric(PrebuiltMetric):
     Facts are taken from one user turn after the other, since a turn may correct an earlier
     one; the replies before a user turn are judged while that turn is read. Replies before the
     first fact are not judged. Reads `turns`; 1 call per user turn that says something and that
-    a reply follows, and 1 per reply judged. Score: retained / replies judged, 1 when there are
-    none.
+    a reply follows, and 1 per reply judged. Score: retained / replies judged, 1 when no reply
+    follows a fact; without any reply the case is `skipped`.
     """
 
     title = "Knowledge Retention"
@@ -195,6 +202,11 @@ def _updated(known: Sequence[str], answer: BaseModel) -> list[str]:
 
 
 def retained_share(turns: list[Turn], judged: list[Reply]) -> NodeValue:
+    """The share of the judged replies that keep to the facts known before them.
+
+    Raises NotApplicableError when the assistant never spoke.
+    """
+    given_replies(turns)
     return share(
         quoted(turns, [reply.place for reply in judged]),
         [reply.judgement for reply in judged],

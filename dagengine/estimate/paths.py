@@ -1,6 +1,6 @@
 """The paths that one metric may take through a case, found by driving the scheduler. Pure.
 
-What a unit will do is foretold by its `UnitForecast`; only verdicts that nobody can know yet
+What a unit will do is foretold by its `UnitForecast`; only verdicts that are not known yet
 fork a path. Verdicts that lead to the same nodes are one fork: which score they end in
 makes no difference to what is asked.
 """
@@ -28,7 +28,7 @@ Odds = Mapping[tuple[str, str], Mapping[Verdict, float]]
 class UnitForecast:
     """What a unit will do when it runs: fail, decide, or keep its readers waiting.
 
-    `rounds` counts the questions put one after the other (0: it waits for nobody);
+    `rounds` counts the questions put one after the other (0: it asks nothing);
     `verdict` is None where it is not known beforehand.
     """
 

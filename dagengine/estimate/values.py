@@ -39,7 +39,8 @@ class NodeEstimate:
     """One node over all cases: its questions, and about how many tokens they take.
 
     Equal questions answer `equal` of the likely ones. `metrics` are all that share it; a
-    `constant` node is asked once per run; `panel` says who else is asked, or how often.
+    `constant` node is asked once per run; `panel` names its other judges, or says how often
+    it is asked.
     """
 
     node: str
@@ -117,12 +118,15 @@ class Estimate:
         )
 
     def seconds(self, latency: float, max_in_flight: int) -> float:
-        """About how long a run takes when every call takes `latency` seconds."""
+        """About how many seconds a run takes when every call takes `latency` seconds."""
         return latency * max(self.depth, self.calls.likely / max_in_flight)
 
 
 def cost(model: str, input_tokens: float, output_tokens: float, prices: Prices) -> float | None:
-    """US dollars, by own prices per million tokens or the public ones; None without a price."""
+    """US dollars; None where the model has no price.
+
+    `prices` of the caller, in US dollars per million tokens, go before the public ones.
+    """
     found = find_price(model, prices)
     if found is None:
         return None

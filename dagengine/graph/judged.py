@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -28,14 +29,14 @@ def nothing_to_judge(judged: Judged, case: TestCase) -> str | None:
 
 
 def is_blank(value: Any) -> bool:
-    """Whether there is no text: nothing but white space in it and all its parts.
+    """Whether there is no text: nothing to see in it and all its parts.
 
     Of a turn the content counts, of a contestant the actual output. A number is something.
     """
     if value is None:
         return True
     if isinstance(value, str):
-        return not value.strip()
+        return not value.strip() or all(map(_is_unseen, value))
     if isinstance(value, Turn):
         return is_blank(value.content)
     if isinstance(value, LLMTestCase):
@@ -43,3 +44,8 @@ def is_blank(value: Any) -> bool:
     if isinstance(value, Mapping):
         return all(map(is_blank, value.values()))
     return isinstance(value, Sequence) and all(map(is_blank, value))
+
+
+def _is_unseen(character: str) -> bool:
+    """Whether a character is white space, a control or a format character (zero width space)."""
+    return character.isspace() or unicodedata.category(character) in ("Cc", "Cf")

@@ -58,7 +58,7 @@ class Store:
         """The store in use by one run; raises InputError for a file that cannot be used.
 
         When the file fails later (a full disk), everything inside is cancelled and then
-        InputError raised: answers that nobody keeps would be paid for again.
+        InputError raised: answers that are not kept would be paid for again.
         """
         path, writer = Path(self.path), None
         if not self.replay:

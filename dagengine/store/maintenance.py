@@ -162,8 +162,12 @@ def _record(row: Sequence[Any]) -> StoredAnswer:
         ) from error
 
 
-def _moment(seconds: float) -> datetime:
-    return datetime.fromtimestamp(seconds, UTC)
+def _moment(seconds: Any) -> datetime:
+    """A time out of the file; raises DamagedError."""
+    try:
+        return datetime.fromtimestamp(seconds, UTC)
+    except (*UNREADABLE, OSError) as error:
+        raise DamagedError(f"the time of an answer is damaged ({seconds!r:.40})") from error
 
 
 def count(path: Path, chosen: Selection) -> int:

@@ -41,10 +41,10 @@ def difference(db: sqlite3.Connection, judge: str, question: Question[Any]) -> s
     if others:
         return f"it was answered by {others[0]!r}, but not by {judge!r}"
     if printable(judge) not in judges:
-        return f"nothing of the judge {judge!r} is stored, only of {_listed(judges)}"
+        return f"nothing of the judge {judge!r} is stored{_only('of', judges)}"
     kept = _latest(db, judge, question.name)
     if not kept:
-        return f"nothing is stored for this node, only for {_listed(names(db, 'nodes'))}"
+        return f"nothing is stored for this node{_only('for', names(db, 'nodes'))}"
     return _changed(parts_of(question.canonical.decode(errors="surrogatepass")), kept)
 
 
@@ -86,6 +86,7 @@ def _changed(asked: Parts, kept: Sequence[Parts]) -> str:
     return f"its {what} differs from what is stored"
 
 
-def _listed(found: Sequence[str]) -> str:
+def _only(word: str, found: Sequence[str]) -> str:
+    """What there is instead; empty where there is nothing."""
     more = f" and {len(found) - _LISTED} more" if len(found) > _LISTED else ""
-    return ", ".join(map(repr, found[:_LISTED])) + more or "nobody"
+    return f", only {word} {', '.join(map(repr, found[:_LISTED]))}{more}" if found else ""

@@ -152,7 +152,7 @@ def _pairs(alternatives: Sequence[Sequence[Any]]) -> tuple[tuple[str, float], ..
 def _is_same(read: Answer[Any] | None, answer: Answer[Any]) -> bool:
     """Whether a value was read back, field by field.
 
-    Judges may give it a class of their own beneath the one asked for, and private attributes.
+    A judge may return a subclass of the answer type, also with private attributes.
     """
     return read is not None and _content(read.value) == _content(answer.value)
 

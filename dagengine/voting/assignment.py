@@ -31,13 +31,13 @@ class AssignPanels(Rewriting):
         self._seated: dict[BaseNode, None] = {}
 
     def spec(self, spec: MetricSpec) -> MetricSpec:
-        """The specification with panels; raises InputError when there is nobody to seat."""
+        """The specification with panels; raises InputError when no node can be voted on."""
         found = super().spec(spec)
         self._check(spec.name)
         return found
 
     def graph(self, graph: G) -> G:
-        """A copy of a graph with panels; raises InputError when there is nobody to seat."""
+        """A copy of a graph with panels; raises InputError when no node can be voted on."""
         found = super().graph(graph)
         self._check(type(graph).__name__)
         return found

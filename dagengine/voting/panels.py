@@ -1,6 +1,6 @@
 """Several answers in place of one: votes, juries, and a better judge where the first is unsure.
 
-A panel runs a node several times, each time under a sample index or with a judge of its own,
+A panel runs a node several times, each time under another sample index or with another judge,
 and makes one value of what comes back. It only decides; the runner asks.
 """
 
@@ -130,10 +130,10 @@ class Jury:
 
 @dataclass(frozen=True, slots=True)
 class Escalation:
-    """Another judge where the metric's own is unsure; then the verdict is the other's.
+    """A second judge where the metric's judge is unsure; then the second one decides alone.
 
-    It is unsure when its `votes` differ, when it gives one of the verdicts `unsure`, when its
-    answer cannot be read, or when the probability of its verdict is less than `below` (or
+    The first is unsure when its `votes` differ, when it gives one of the verdicts `unsure`, when
+    its answer cannot be read, or when the probability of its verdict is less than `below` (or
     not known, since the judge gives no token probabilities).
     """
 

@@ -89,8 +89,8 @@ class StandardError:
     """Stops when the standard error of the mean rating is at most `target`.
 
     `target` is in the unit of the votes (scores from 0 to 1); at least `least` ratings are
-    asked for. A few ratings are often equal by chance, and their own deviation of 0 would end
-    the vote: so the deviation is estimated as if two earlier ratings had deviated by 0.3
+    asked for. A few ratings are often equal by chance, and their deviation of 0 would end the
+    vote: so the deviation is estimated as if two earlier ratings had deviated by 0.3
     (a scaled inverse chi-squared prior; Gelman et al. 2013, Bayesian Data Analysis, 2.6).
     Where ratings are skewed any rule that looks at them ends early a little more often when
     they are equal; only a fixed number of votes has no bias.

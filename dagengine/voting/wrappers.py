@@ -109,12 +109,13 @@ def escalated(
     nodes: Nodes = None,
     temperature: float | None = None,
 ) -> T:
-    """A copy in which the judge `to` answers where the metric's own judge is unsure.
+    """A copy in which the judge `to` answers where the metric's judge is unsure.
 
-    Unsure is a verdict whose probability is less than `below` or not known, one of several
-    `votes` that differ, one of the verdicts `unsure`, and an answer that cannot be read; at
-    least one of the first three must be given. Only judgements escalate. Raises InputError
-    when there is none.
+    `to` is whatever `model=` takes. The metric's judge is unsure when the probability of its
+    verdict is less than `below` (above 0, up to 1) or not known, when its `votes` differ, when
+    it gives one of the verdicts `unsure`, or when its answer cannot be read; one of `below`,
+    `votes` and `unsure` must be given. Only judgements escalate: raises InputError when the
+    target has none.
     """
     if isinstance(unsure, str):
         raise InputError(f"unsure takes a list of verdicts: [{unsure!r}]")

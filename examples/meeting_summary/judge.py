@@ -1,6 +1,6 @@
 """A toy judge: plain rules for headings in place of a model. No key, no network.
 
-It knows headings that fill a line of their own (markdown, bold, a colon at the end,
+It knows headings that fill a whole line (markdown, bold, a colon at the end,
 underlined, numbered, upper case, HTML) and goes by their first word. So it misses headings
 with text behind them on the same line, and it takes a heading such as "Body language" for
 "Body". Nothing in the text can instruct it: rules do not read orders.

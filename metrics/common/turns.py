@@ -107,6 +107,19 @@ def replies(turns: Sequence[Turn]) -> list[int]:
     return [] if is_blank([turns[place] for place in places]) else places
 
 
+def given_replies(turns: Sequence[Turn]) -> list[int]:
+    """The places of the assistant's turns.
+
+    Raises NotApplicableError when the assistant never spoke: neither 0 nor 1 would be true then.
+    """
+    places = replies(turns)
+    if not places:
+        raise NotApplicableError(
+            "nothing to judge: the conversation has no assistant turn with text"
+        )
+    return places
+
+
 def quoted(turns: Sequence[Turn], places: Iterable[int]) -> list[str]:
     """The turns at these places as reasons quote them."""
     names = turn_names(turns)
@@ -116,12 +129,7 @@ def quoted(turns: Sequence[Turn], places: Iterable[int]) -> list[str]:
 def reply_share(turns: Sequence[Turn], verdicts: Sequence[Judgement], passed: str) -> NodeValue:
     """The share of the assistant's turns with the verdict yes.
 
-    Raises NotApplicableError when the assistant never spoke: neither 0 nor 1 would be true then.
+    Raises NotApplicableError when the assistant never spoke.
     """
-    places = replies(turns)
-    if not places:
-        raise NotApplicableError(
-            "nothing to judge: the conversation has no assistant turn with text"
-        )
-    items = quoted(turns, places)
+    items = quoted(turns, given_replies(turns))
     return share(items, verdicts, ("yes",), what="assistant turns", passed=passed, empty=0.0)

@@ -520,6 +520,15 @@ def test_retention_is_the_share_of_replies_true_to_the_facts_before_them(
     assert (len(memory.seen("facts")), len(memory.seen("retention"))) == (read, judged)
 
 
+@pytest.mark.parametrize("lines", [("u: [I am Ann]",), ("u: [I am Ann]", "a: ")])
+def test_an_assistant_that_never_speaks_has_retained_nothing(lines: tuple[str, ...]) -> None:
+    memory = Memory()
+    result = only(talk(*lines), KnowledgeRetentionMetric(), memory)
+    assert (result.score, result.success, result.outcome) == (None, None, OutcomeKind.SKIPPED)
+    assert "no assistant turn with text" in str(result.failure)
+    assert memory.asked == []
+
+
 def test_questions_about_a_turn_show_known_facts_and_the_turn_before() -> None:
     memory = Memory()
     only(

@@ -133,6 +133,17 @@ def test_the_store_commands_say_which_row_is_damaged(path: Path) -> None:
         CliRunner().invoke(app, ["store", "export", str(path)], catch_exceptions=False)
 
 
+@pytest.mark.parametrize("command", [["show"], ["show", "--limit", "99"], ["export"]])
+@pytest.mark.parametrize("when", ["text", 2**62, b"bytes"], ids=["text", "too late", "bytes"])
+def test_the_store_commands_name_a_damaged_time(path: Path, command: list[str], when: Any) -> None:
+    run(path, Counting().judge)
+    with closing(sqlite3.connect(path)) as db, db:
+        db.execute("UPDATE answers SET created = ? WHERE id = 3", (when,))
+    name, *options = command
+    with pytest.raises(InputError, match="time of an answer is damaged"):
+        CliRunner().invoke(app, ["store", name, str(path), *options], catch_exceptions=False)
+
+
 @pytest.mark.parametrize("seed", range(60))
 def test_a_damaged_file_is_used_or_named_with_what_to_do(path: Path, seed: int) -> None:
     first, pick = run(path, Counting().judge), random.Random(seed)

@@ -16,7 +16,6 @@ from typing import Any, NoReturn, TypeVar
 from pydantic import BaseModel
 
 from dagengine.compiler.plan import Plan, Unit
-from dagengine.errors import UnparseableError
 from dagengine.estimate.paths import UnitForecast
 from dagengine.gateway.host import asking_nobody
 from dagengine.graph.values import Ask, Given, NodeValue, QuestionCount
@@ -216,11 +215,6 @@ class _Catch:
         self._stop([question])
 
     async def each(self, questions: Sequence[Question[T]]) -> list[Answer[T]]:
-        return self._stop(list(questions)) if questions else []
-
-    async def outcomes(
-        self, questions: Sequence[Question[T]]
-    ) -> list[Answer[T] | UnparseableError]:
         return self._stop(list(questions)) if questions else []
 
     def _stop(self, questions: list[Question[Any]]) -> NoReturn:

@@ -30,8 +30,6 @@ class Graph:
         root_node: BaseNode | None = None,
         root_nodes: Iterable[BaseNode] | None = None,
     ) -> None:
-        if isinstance(root_node, list | tuple):
-            raise InputError("root_node= takes one node; for a list use root_nodes=")
         given = [] if root_node is None else [root_node]
         if isinstance(root_node, list | tuple):
             raise InputError("root_node= takes one node; for a list of nodes use root_nodes=")

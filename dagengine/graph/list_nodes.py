@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeVar, cast
 
 from pydantic import BaseModel
 
-from dagengine.errors import InputError, UnparseableError
+from dagengine.errors import InputError
 from dagengine.graph.node import AskingNode, BaseNode
 from dagengine.graph.values import Ask, Given, Judgement, NodeValue, QuestionCount
 from dagengine.prompts.answer_types import judgement_type, list_type, output_of, output_type
@@ -19,7 +19,6 @@ from dagengine.prompts.instructions import (
     list_instructions,
     task_instructions,
 )
-from dagengine.prompts.parsing import readable_items
 from dagengine.prompts.template import PromptTemplate
 from dagengine.question import DEFAULT_OPTIONS, Options, Parser, Question, schema_of
 from dagengine.test_case import LLMTestCaseParams, field_name
@@ -178,12 +177,12 @@ class MapNode(_OverNode):
 class VerdictListNode(_OverNode):
     """One question about all items of a list; every item gets a verdict of its own.
 
-    With `per_call` a question is about so many items at most, numbered from 1, and all
+    With `per_call` a question is about that many items at most, numbered from 1, and all
     questions are asked at once; a `wording` then sees the items of its question only. The
     judge numbers its verdicts: an answer with a missing, doubled or additional number is
-    asked for again, and what then still is missing or doubled is asked item by item. Neither
-    counts in `questions`. Readers see a list of `Judgement` in the order of the items; an
-    empty list costs no call. Raises InputError when `per_call` is below 1.
+    asked for again, and the items whose verdicts are then still missing or doubled are asked
+    one by one. Neither counts in `questions`. Readers see a list of `Judgement` in the order
+    of the items; an empty list costs no call. Raises InputError when `per_call` is below 1.
     """
 
     kind = "verdict list"
@@ -247,30 +246,17 @@ class VerdictListNode(_OverNode):
         size = self.per_call or max(1, len(items))
         chunks = [items[start : start + size] for start in range(0, len(items), size)]
         questions = [self._about(chunk, given, rest) for chunk in chunks]
-        judged: list[Judgement] = []
-        outcomes = await ask.outcomes(questions)
-        for chunk, question, outcome in zip(chunks, questions, outcomes, strict=True):
-            if isinstance(outcome, UnparseableError):
-                known = _usable(question, outcome, len(chunk))
-                judged += await self._completed(chunk, known, given, rest, ask)
-            else:
-                judged += _in_order(outcome.value)
-        return NodeValue(judged)
-
-    async def _completed(
-        self,
-        items: list[Any],
-        known: Mapping[int, Judgement],
-        given: Given,
-        rest: Given,
-        ask: Ask,
-    ) -> list[Judgement]:
-        """The judgements of all items: those known by number, the others asked one by one."""
-        missing = [number for number in range(1, len(items) + 1) if number not in known]
-        asked = [self._about([items[number - 1]], given, rest) for number in missing]
-        answers = await ask.each(asked)
-        found = {n: _in_order(a.value)[0] for n, a in zip(missing, answers, strict=True)}
-        return [judgement for _, judgement in sorted({**known, **found}.items())]
+        answers = await ask.each(questions)
+        found = {
+            chunk * size + one.number - 1: judgement_of(one)
+            for chunk, answer in enumerate(answers)
+            for one in cast(Any, answer.value).verdicts
+        }
+        missing = [place for place in range(len(items)) if place not in found]
+        singly = [self._about([items[place]], given, rest) for place in missing]
+        for place, answer in zip(missing, await ask.each(singly), strict=True):
+            found[place] = judgement_of(cast(Any, answer.value).verdicts[0])
+        return NodeValue([found[place] for place in range(len(items))])
 
     def _about(self, items: list[Any], given: Given, rest: Given) -> Question[BaseModel]:
         """The question about some of the items."""
@@ -287,22 +273,3 @@ class VerdictListNode(_OverNode):
             return replace(given, inputs=((label, items), *others))
         (label, _), *others = given.fields
         return replace(given, fields=((label, items), *others))
-
-
-def _usable(
-    question: Question[BaseModel], error: UnparseableError, count: int
-) -> dict[int, Judgement]:
-    """The judgements in an answer that does not fit, by number; raises `error` when there are none.
-
-    Of a list that is too long it is not known which items it is about: nothing of it is used.
-    """
-    found = readable_items(question, error.raw)
-    if count == 1 or not found:
-        raise error
-    return {} if len(found) == count else {n: judgement_of(one) for n, one in found.items()}
-
-
-def _in_order(answer: BaseModel) -> list[Judgement]:
-    """The judgements of an answer in the order of their numbers."""
-    found = sorted(cast(Any, answer).verdicts, key=lambda item: item.number)
-    return [judgement_of(item) for item in found]

@@ -9,7 +9,6 @@ from typing import Any, Protocol, TypeVar
 
 from pydantic import BaseModel, ConfigDict
 
-from dagengine.errors import UnparseableError
 from dagengine.prompts.evidence import Evidence, as_text, evidence_of
 from dagengine.question import (
     NO_USAGE,
@@ -104,12 +103,6 @@ class Ask(Protocol):
 
         The failure raised is that of the first question that failed.
         """
-        ...
-
-    async def outcomes(
-        self, questions: Sequence[Question[T]], /
-    ) -> list[Answer[T] | UnparseableError]:
-        """As `each`, with the answers that do not fit in their places instead of raised."""
         ...
 
 

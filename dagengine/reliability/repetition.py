@@ -19,7 +19,7 @@ from pydantic import BaseModel
 
 from dagengine.compiler.lowering import compile_metrics
 from dagengine.data.cases import Cases
-from dagengine.errors import InputError, UnparseableError
+from dagengine.errors import InputError
 from dagengine.execution.engine import Engine, Settings, check_settings
 from dagengine.execution.evaluation import sync
 from dagengine.gateway.host import asking_with
@@ -103,11 +103,6 @@ class _Resampled:
 
     async def each(self, questions: Sequence[Question[T]]) -> list[Answer[T]]:
         return await self._ask.each([self.changed(question) for question in questions])
-
-    async def outcomes(
-        self, questions: Sequence[Question[T]]
-    ) -> list[Answer[T] | UnparseableError]:
-        return await self._ask.outcomes([self.changed(question) for question in questions])
 
     def changed(self, question: Question[T]) -> Question[T]:
         """The question with other options."""

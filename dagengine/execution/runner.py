@@ -18,7 +18,7 @@ from typing import Any
 import anyio
 import anyio.lowlevel
 
-from dagengine.compiler.plan import Plan, Unit
+from dagengine.compiler.plan import ALWAYS, Plan, Unit
 from dagengine.data.golden import ConversationalGolden, Golden
 from dagengine.errors import MissingFieldError
 from dagengine.execution.app import App, completed
@@ -316,7 +316,7 @@ class Runner:
         inputs = tuple(
             (label, run.state.output(source).value)
             for label, source, slot in unit.sources
-            if slot < 0 or run.state.is_live(slot)
+            if slot == ALWAYS or run.state.is_live(slot)
         )
         return Given(fields, inputs, run.case)
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from typing import Any, Literal, TypeVar, cast
+from typing import Any, Literal, TypeVar, Unpack, cast
 
 from pydantic import BaseModel
 
 from dagengine.errors import InputError
 from dagengine.graph.node import AskingNode, BaseNode
+from dagengine.graph.settings import AskingSettings, NodeSettings, takes
 from dagengine.graph.values import Ask, Given, Judgement, NodeValue, QuestionCount
 from dagengine.prompts.answer_types import judgement_type, list_type, output_of, output_type
 from dagengine.prompts.evidence import Evidence, as_text
@@ -19,8 +20,7 @@ from dagengine.prompts.instructions import (
     list_instructions,
     task_instructions,
 )
-from dagengine.prompts.template import PromptTemplate
-from dagengine.question import DEFAULT_OPTIONS, Options, Parser, Question, schema_of
+from dagengine.question import DEFAULT_OPTIONS, Options, Question, schema_of
 from dagengine.test_case import LLMTestCaseParams, field_name
 
 T = TypeVar("T", bound=BaseModel)
@@ -93,6 +93,7 @@ class MapNode(_OverNode):
 
     kind = "map"
 
+    @takes(AskingSettings)
     def __init__(
         self,
         instructions: str,
@@ -103,24 +104,18 @@ class MapNode(_OverNode):
         item_label: str = "item",
         children: Iterable[BaseNode] = (),
         evaluation_params: Iterable[str | LLMTestCaseParams] | None = None,
-        inputs: Iterable[BaseNode] = (),
-        name: str | None = None,
-        prompt: PromptTemplate | None = None,
-        parser: Parser | None = None,
         options: Options = DEFAULT_OPTIONS,
         wording: Callable[[Given], str] | None = None,
+        **settings: Unpack[AskingSettings],
     ) -> None:
         super().__init__(
             over,
-            name=name,
             output_label=output_label,
             children=children,
             evaluation_params=evaluation_params,
-            inputs=inputs,
-            prompt=prompt,
-            parser=parser,
             options=options,
             wording=wording,
+            **settings,
         )
         self.instructions = instructions
         self.answer = answer
@@ -187,6 +182,7 @@ class VerdictListNode(_OverNode):
 
     kind = "verdict list"
 
+    @takes(NodeSettings)
     def __init__(
         self,
         criteria: str,
@@ -197,21 +193,19 @@ class VerdictListNode(_OverNode):
         item_label: str = "item",
         children: Iterable[BaseNode] = (),
         evaluation_params: Iterable[str | LLMTestCaseParams] | None = None,
-        inputs: Iterable[BaseNode] = (),
-        name: str | None = None,
         options: Options = DEFAULT_OPTIONS,
         wording: Callable[[Given], str] | None = None,
         per_call: int | None = None,
+        **settings: Unpack[NodeSettings],
     ) -> None:
         super().__init__(
             over,
-            name=name,
             output_label=output_label,
             children=children,
             evaluation_params=evaluation_params,
-            inputs=inputs,
             options=options,
             wording=wording,
+            **settings,
         )
         if per_call is not None and per_call < 1:
             raise InputError(f"per_call must be at least 1, got {per_call}")

@@ -10,26 +10,25 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Literal, TypeVar, cast
+from typing import Any, Literal, TypeVar, Unpack, cast
 
 from pydantic import BaseModel
 
 from dagengine.errors import UnparseableError
 from dagengine.graph.decision import DecisionNode, VerdictNode
 from dagengine.graph.node import AskingNode, BaseNode, Branch
+from dagengine.graph.settings import AskingSettings, NodeSettings, takes
 from dagengine.graph.values import Ask, Given, Judgement, NodeValue
 from dagengine.prompts.answer_types import judgement_type, output_of, output_type
 from dagengine.prompts.instructions import judgement_instructions, task_instructions
 from dagengine.prompts.logprobs import expected_score, stated_probability
 from dagengine.prompts.scales import GivenScale, scale_of
-from dagengine.prompts.template import PromptTemplate
 from dagengine.prompts.tokens import value_span
 from dagengine.question import (
     DEFAULT_OPTIONS,
     Answer,
     LocatingParser,
     Options,
-    Parser,
     Span,
 )
 from dagengine.results import Verdict
@@ -59,6 +58,7 @@ class TaskNode(AskingNode):
 
     kind = "task"
 
+    @takes(AskingSettings)
     def __init__(
         self,
         instructions: str,
@@ -66,24 +66,18 @@ class TaskNode(AskingNode):
         children: Iterable[BaseNode] = (),
         evaluation_params: Iterable[str | LLMTestCaseParams] | None = None,
         *,
-        inputs: Iterable[BaseNode] = (),
         output_type: Any = str,
-        name: str | None = None,
-        prompt: PromptTemplate | None = None,
-        parser: Parser | None = None,
         options: Options = DEFAULT_OPTIONS,
         wording: Callable[[Given], str] | None = None,
+        **settings: Unpack[AskingSettings],
     ) -> None:
         super().__init__(
-            name=name,
             output_label=output_label,
             children=children,
             evaluation_params=evaluation_params,
-            inputs=inputs,
-            prompt=prompt,
-            parser=parser,
             options=options,
             wording=wording,
+            **settings,
         )
         self.instructions = instructions
         self.output_type = output_type
@@ -102,30 +96,25 @@ class TaskNode(AskingNode):
 class _JudgementNode(AskingNode, DecisionNode):
     """A criterion and its verdicts; the judge gives its reason before its verdict."""
 
+    @takes(AskingSettings)
     def __init__(
         self,
         criteria: str,
         children: Iterable[BaseNode] = (),
         evaluation_params: Iterable[str | LLMTestCaseParams] | None = None,
         *,
-        inputs: Iterable[BaseNode] = (),
         then: Mapping[Any, Any] | None = None,
-        name: str | None = None,
         output_label: str | None = None,
-        prompt: PromptTemplate | None = None,
-        parser: Parser | None = None,
         options: Options = DEFAULT_OPTIONS,
+        **settings: Unpack[AskingSettings],
     ) -> None:
         super().__init__(
-            name=name,
             output_label=output_label,
             children=children,
             evaluation_params=evaluation_params,
-            inputs=inputs,
             then=then,
-            prompt=prompt,
-            parser=parser,
             options=options,
+            **settings,
         )
         self.criteria = criteria
 
@@ -200,31 +189,26 @@ class RatingNode(AskingNode):
     kind = "rating"
     grades = True
 
+    @takes(AskingSettings)
     def __init__(
         self,
         criteria: str,
         evaluation_params: Iterable[str | LLMTestCaseParams] | None = None,
         *,
         scale: GivenScale = (0, 10),
-        inputs: Iterable[BaseNode] = (),
         children: Iterable[BaseNode] = (),
-        name: str | None = None,
         output_label: str | None = None,
-        prompt: PromptTemplate | None = None,
-        parser: Parser | None = None,
         options: Options = Options(top_logprobs=20),  # noqa: B008 - a frozen value
         wording: Callable[[Given], str] | None = None,
+        **settings: Unpack[AskingSettings],
     ) -> None:
         super().__init__(
-            name=name,
             output_label=output_label,
             children=children,
             evaluation_params=evaluation_params,
-            inputs=inputs,
-            prompt=prompt,
-            parser=parser,
             options=options,
             wording=wording,
+            **settings,
         )
         self.criteria = criteria
         self.scale = scale
@@ -273,24 +257,23 @@ class CodeNode(DecisionNode):
     kind = "code"
     grades = True
 
+    @takes(NodeSettings)
     def __init__(
         self,
         function: Callable[..., Any],
         children: Iterable[BaseNode] = (),
         evaluation_params: Iterable[str | LLMTestCaseParams] | None = None,
         *,
-        inputs: Iterable[BaseNode] = (),
         then: Mapping[Any, Any] | None = None,
-        name: str | None = None,
         output_label: str | None = None,
+        **settings: Unpack[NodeSettings],
     ) -> None:
         super().__init__(
-            name=name,
             output_label=output_label,
             children=children,
             evaluation_params=evaluation_params,
-            inputs=inputs,
             then=then,
+            **settings,
         )
         self.function = function
 

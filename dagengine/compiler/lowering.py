@@ -44,7 +44,7 @@ def compile_metrics(metrics: Sequence[Metric] | Metric) -> Plan:
 
 
 def _name_problems(names: Sequence[str]) -> list[Problem]:
-    """Results are told apart by the names of the metrics."""
+    """Names that are empty or shared: results are told apart by the names of the metrics."""
     hint = "give every metric a name of its own"
     repeated = [name for name, count in Counter(names).items() if count > 1 or not name.strip()]
     return [

@@ -118,7 +118,7 @@ class Plan:
 
     @property
     def graph(self) -> nx.DiGraph[int]:
-        """All metrics as one graph: units, with an edge from what comes first."""
+        """All metrics as one graph of unit numbers; an edge leads to what comes later."""
         graph: nx.DiGraph[int] = nx.DiGraph()
         for unit in self.units:
             graph.add_node(unit.index, name=unit.name, kind=unit.node.kind)
@@ -153,7 +153,7 @@ class Plan:
 
 
 def place_of(model: Any, models: Sequence[Any]) -> int | None:
-    """Where a judge stands among others: names are equal, objects have to be the same."""
+    """The place in `models` of an equal name or of the very same object; None without one."""
     for place, known in enumerate(models):
         if known is model or (isinstance(model, str) and known == model):
             return place

@@ -57,7 +57,7 @@ class _OverNode(AskingNode):
         self.over = over
 
     def _split(self, given: Given) -> tuple[list[Any], Given]:
-        """The items, and what is read besides them."""
+        """The items, and everything else that is read; raises InputError without a list."""
         if isinstance(self.over, BaseNode):
             items, rest = given.inputs[0][1], Given(given.fields, given.inputs[1:])
         else:
@@ -74,7 +74,7 @@ class _OverNode(AskingNode):
         return len(known[name]) if isinstance(known.get(name), list | tuple) else None
 
     def _most_items(self) -> int | None:
-        """The bound that the type of the list sets, if it sets one."""
+        """The largest number of items that the type of the list allows; None without a bound."""
         kind = getattr(self.over, "output_type", str)
         parts = schema_of(output_type(kind)).get("properties", {})
         most = parts.get("output", {}).get("maxItems")
@@ -84,11 +84,12 @@ class _OverNode(AskingNode):
 class MapNode(_OverNode):
     """One question per item of a list, all at once.
 
-    The list is the output of `over` when that is a node, or the case field it names.
-    `answer` is what each item gets: `bool` or a tuple of strings for a verdict with its
-    reason (readers see a list of `Judgement`), any other type for an output of it.
-    A `prompt` or `wording` of one's own has the item under its label `item_label`, and what
-    else the node reads by name; the list as a whole is not shown.
+    `over` is the list: a node whose output is a list, or the name of a case field. `answer` is
+    what each item gets: `bool`, or a tuple of strings, for a verdict with its reason (readers
+    see a list of `Judgement`); any other type for an output of that type (readers see a list
+    of these). A `prompt` or `wording` names the item by `item_label`, and everything else that
+    the node reads by its name; the whole list is not shown. Raises InputError when a run gives
+    something other than a list.
     """
 
     kind = "map"
@@ -170,7 +171,7 @@ class MapNode(_OverNode):
 
 
 class VerdictListNode(_OverNode):
-    """One question about all items of a list; every item gets a verdict of its own.
+    """One question about all items of a list; every item gets its own verdict.
 
     With `per_call` a question is about that many items at most, numbered from 1, and all
     questions are asked at once; a `wording` then sees the items of its question only. The

@@ -147,7 +147,7 @@ class _JudgementNode(AskingNode, DecisionNode):
 class BinaryJudgementNode(_JudgementNode):
     """A yes/no criterion; its verdicts are True and False.
 
-    A bare node among the children is the branch of the one verdict nobody declared.
+    A bare node among the children belongs to the one verdict that no other child declares.
     """
 
     kind = "binary judgement"
@@ -175,15 +175,15 @@ class RatingNode(AskingNode):
     """A rating on a scale; its score is (value - lowest) / (highest - lowest).
 
     `scale` is the worst and the best whole number, or a mapping of labels to the numbers
-    that they stand for, such as {"poor": 1, "fair": 2, "good": 3}; InputError is raised for
-    labels of one number. Readers see the number.
+    that they stand for, such as {"poor": 1, "fair": 2, "good": 3}. Readers see the number.
+    Raises InputError when all labels stand for one number.
 
-    Where the judge gives token probabilities the score is their expectation over the
-    scale (Liu et al. 2023, G-Eval, https://arxiv.org/abs/2303.16634), else the rating as
-    it stands; the step's `mode` says which, and why. With a `parser` that says where it
-    found the rating, as `FirstMatch` does, this holds for answers in prose, too; the word
-    there may then be none of the labels, as long as some of its alternatives are. Choose
-    labels that are one token each: a rating of several tokens counts as it stands.
+    Where the judge gives token probabilities the score is their expectation over the scale
+    (Liu et al. 2023, G-Eval, https://arxiv.org/abs/2303.16634), otherwise the stated rating;
+    the step's `mode` says which of the two, and why. This holds for answers in prose, too,
+    with a `parser` that says where it found the rating, as `FirstMatch` does; the word at that
+    place need not be a label as long as one of its alternatives is. Choose labels of one token
+    each: a rating of several tokens counts as stated.
     """
 
     kind = "rating"
@@ -239,7 +239,7 @@ class RatingNode(AskingNode):
         return NodeValue(rating, reason=found.reason, score=score, mode=mode)
 
     def _place(self, raw: str) -> Span | None:
-        """Where an answer states the rating, if that can be told."""
+        """Where an answer states the rating; None where that is not known."""
         if self.parser is None:
             return value_span(raw, "score")
         return self.parser.span(raw) if isinstance(self.parser, LocatingParser) else None
@@ -248,10 +248,10 @@ class RatingNode(AskingNode):
 class CodeNode(DecisionNode):
     """Plain Python in a graph: prepares a value, decides, or scores.
 
-    `function` is called with the case fields it reads, then its inputs, in the order
-    given; it may be a coroutine function. With `then` (or verdict children) what it
-    returns is its verdict; at the end of a path it is the score, from 0 to 1. It may also
-    return a `NodeValue`, to give a reason with its score.
+    `function` takes the case fields that the node reads, then its inputs, in the order given;
+    it may be a coroutine function. With `then` (or verdict children) its result is the
+    verdict; at the end of a path the result is the score, from 0 to 1. A `NodeValue` as the
+    result gives a reason with the score.
     """
 
     kind = "code"

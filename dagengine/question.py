@@ -215,11 +215,13 @@ class TokenChoice:
 
 
 Origin = Literal["live", "cached", "replayed"]
+PART = "part"
+"""The mode of an answer that does not fit as a whole, and of which a part is used."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer(Generic[T]):
-    """A valid answer.
+    """A valid answer, or the valid part of one (`mode` is then `PART`).
 
     `tokens` are present when the provider gave log-probabilities; joined they are `raw`. Their
     alternatives may be left out where they tell nothing, as in the middle of a reason.

@@ -110,8 +110,8 @@ class ArenaOutcome(_Value):
 def line_up(contestants: Mapping[str, LLMTestCase], fields: Sequence[str], seed: int) -> list[str]:
     """The contestants' names in an order drawn by lot from `seed` and what they wrote.
 
-    Names and the order in which they were given have no part in it. Raises InputError for
-    fewer than two contestants, MissingFieldError when one of them lacks a field.
+    The order depends neither on the names nor on the order in which they were given. Raises
+    InputError for fewer than two contestants, MissingFieldError when one of them lacks a field.
     """
     if len(contestants) < 2:
         raise InputError(f"an arena needs at least two contestants, not {len(contestants)}")
@@ -227,7 +227,7 @@ def _ballot(found: Any, order: list[str]) -> OrderVote:
 
 
 def outcome_of(names: Sequence[str], ballots: Sequence[OrderVote]) -> ArenaOutcome:
-    """Count ballots: the winner is who wins more than half of them, otherwise it is a tie."""
+    """Count ballots: a contestant with more than half of them wins, otherwise it is a tie."""
     count = len(ballots)
     votes = {name: sum(ballot.winner == name for ballot in ballots) for name in names}
     winner = next((name for name in names if 2 * votes[name] > count), None)
@@ -268,9 +268,9 @@ class ArenaGEval(StepwiseMetric):
     `criteria` or `evaluation_steps`, and `evaluation_params` (fields of the contestants'
     test cases), are as for `GEval`. The judge knows contestants as Contestant 1, 2, … only;
     it is asked once per rotation of an order drawn by lot from `seed`, all at once (both
-    orders of two contestants). The winner is who wins more than half of the rotations,
-    otherwise it is a tie. The score is the share of the rotations that the winner won, 0
-    for a tie; there is no threshold.
+    orders of two contestants). A contestant that wins more than half of the rotations is the
+    winner, otherwise it is a tie. Score: the share of the rotations that the winner won, 0 for
+    a tie; there is no threshold.
 
     `winner` (None for a tie) and `outcome` show the last `measure` only; results of a run
     hold the same as JSON in the output of the step `winner` (see `outcome_in`).

@@ -76,7 +76,7 @@ def mean_precision(verdicts: list[Judgement]) -> NodeValue:
 
 
 def _failing(verdicts: list[Judgement], last: int) -> list[str]:
-    """What was said of the irrelevant contexts that cost something: those up to rank `last`."""
+    """The reasons of the irrelevant contexts that lower the score: those up to rank `last`."""
     return [
         f"Not: rank {rank} ({found.reason})"
         for rank, found in enumerate(verdicts[:last], 1)

@@ -35,8 +35,8 @@ class ContextualRecallTemplate:
 class ContextualRecallMetric(PrebuiltMetric):
     """The share of the expected output's sentences that the context can be the source of.
 
-    Reads `input`, `expected_output` and `retrieval_context`; 1 call (sentences are told
-    apart without one). Score: attributable / sentences, 0 without sentences or context.
+    Reads `input`, `expected_output` and `retrieval_context`; 1 call (the text is split into
+    sentences without one). Score: attributable / sentences, 0 without sentences or context.
     """
 
     title = "Contextual Recall"
@@ -63,7 +63,7 @@ class ContextualRecallMetric(PrebuiltMetric):
 
 
 def sentences_to_find(expected_output: str, contexts: list[str]) -> list[str]:
-    """What there is to judge: nothing can be attributed to no context at all."""
+    """The sentences to judge; none without context, which can be the source of nothing."""
     return [] if is_blank(contexts) else sentences(expected_output)
 
 

@@ -77,7 +77,7 @@ class ConversationalGEval(RatedMetric):
 
 
 def turn_evidence(turns: Sequence[Turn], fields: Sequence[str]) -> list[Evidence]:
-    """Every turn as evidence blocks of its own, called as everywhere.
+    """Every turn as separate evidence blocks, under the same names as in other metrics.
 
     Raises MissingFieldError when no turn has one of the fields.
     """

@@ -53,7 +53,7 @@ _RULES = (
 _REFERENCE = (
     "`expected_output` is the reference: take it as true, even where it contradicts what you know."
 )
-# What a prompt of one's own calls the fields of a case.
+# The case fields behind the placeholders of a caller's prompt.
 _PLACES = {"input": "input", "output": "actual_output", "reference": "expected_output"}
 
 
@@ -77,7 +77,7 @@ class LastLine:
         word = re.split(r"\W+", plain)[-1]
         head = plain.removesuffix(word).rstrip()
         alone = not head or head.rstrip(" \"'`*_([{<")[-1:] in _STOPS
-        # Somebody's y in the middle of a line is no verdict.
+        # A single y in the middle of a line is no verdict.
         verdict = _WORDS.get(word if head and len(word) == 1 else word.upper())
         if verdict is None or not alone:
             raise UnparseableError(f"the last line is {line!r:.80}, not Y or N", raw=text)
@@ -87,7 +87,7 @@ class LastLine:
 class CriterionNode(AskingNode):
     """Asks whether an answer meets one criterion; its score is 1 for the wanted letter.
 
-    With a prompt of one's own the answer is text that ends in the letter.
+    With a caller's `prompt` the answer is text that ends in the letter.
     """
 
     kind = "criterion"
@@ -137,8 +137,9 @@ class CriteriaMetric(PrebuiltMetric):
 
     `criteria` is a name or member of `Criteria`, `{"name": "description"}`, a sentence, a
     `Criterion`, a `ConstitutionalPrinciple`, or several of them. One call per criterion,
-    all at once; each is a step with its own verdict, reason and score. Of faults, such as
-    harmfulness, the answer must be free: the judge's Y scores 0.
+    all at once; each is a step with its own verdict, reason and score. For a fault, such as
+    harmfulness, the judge's Y scores 0. Raises InputError for a criterion or `prompt` that
+    cannot be used.
 
     Reads `input` and `actual_output`; with `reference=True` also `expected_output`, which
     is never shown otherwise. `prompt` takes the place of the built-in wording: a
@@ -183,7 +184,7 @@ class CriteriaMetric(PrebuiltMetric):
 
 
 def _usable(prompt: PromptTemplate | str, labelled: bool) -> PromptTemplate:
-    """A prompt of one's own as a template; raises InputError when it cannot be asked."""
+    """A caller's prompt as a template; raises InputError when it cannot be used."""
     template = PromptTemplate(user=prompt) if isinstance(prompt, str) else prompt
     if not isinstance(template, PromptTemplate):
         raise InputError(f"the prompt is {prompt!r:.80}, neither a PromptTemplate nor a text")

@@ -42,9 +42,9 @@ _STRICT_MODE = "raw (strict mode asks for 0 or 1)"
 
 @dataclass(frozen=True, slots=True)
 class RatingForm:
-    """What a rating goes by.
+    """What a rating is based on: steps, scale and prompt.
 
-    `steps` are None where a node brings them; `own` makes a prompt in place of the built-in.
+    `steps` are None where a node brings them; `own` replaces the built-in prompt.
     """
 
     work: str
@@ -156,11 +156,11 @@ class RatedMetric(StepwiseMetric):
         self.evaluation_params = self.fields_read(self.evaluation_params)
 
     def fields_read(self, named: tuple[str, ...]) -> tuple[str, ...]:
-        """What the judge sees; raises InputError when that cannot be what is named."""
+        """The case fields that the judge sees; raises InputError for names that cannot be used."""
         return named
 
     def form(self) -> RatingForm:
-        """What the rating goes by."""
+        """What the rating is based on."""
         steps = self.evaluation_steps
         kind = "strict_evaluation" if self.strict_mode else "evaluation"
         return RatingForm(
@@ -178,14 +178,15 @@ class RatedMetric(StepwiseMetric):
 class GEval(RatedMetric):
     """A rating of one case by any criterion.
 
-    `criteria` says in everyday words what is judged, or `evaluation_steps` how, step by
-    step; `evaluation_params` names the fields of the case that the judge sees. The judge
-    writes steps from the criterion once per run, then rates each case with one call, on the
-    scale from 0 to 10 or the one that `rubric` spans: score = (rating - lowest) / (highest
-    - lowest), where the rating is the expectation over the token probabilities if the judge
-    gives them (the result's `mode` tells). `strict_mode` asks for 0 or 1 only. `parser`
-    reads the rating of a judge that answers in prose (`FirstMatch(..., field="score")`); the
-    prompt is then yours to word, by `evaluation_template`.
+    `criteria` says in everyday words what is judged, or `evaluation_steps` says how, step by
+    step. `evaluation_params` names the case fields that the judge sees. The judge writes the
+    steps from the criterion once per run, then rates each case with one call, on the scale
+    from 0 to 10 or the one that `rubric` spans. Score: (rating - lowest) / (highest - lowest),
+    from 0 to 1; the rating is the expectation over the token probabilities where the judge
+    gives them (the result's `mode` says so). `strict_mode` asks for 0 or 1 only. `parser`
+    reads the rating of a judge that answers in prose (`FirstMatch(..., field="score")`); an
+    `evaluation_template` then has to word the prompt. Raises InputError when the settings do
+    not fit together. Source: Liu et al. 2023, https://arxiv.org/abs/2303.16634.
     """
 
     def fields_read(self, named: tuple[str, ...]) -> tuple[str, ...]:

@@ -19,9 +19,9 @@ _TOLD = 5
 class JsonCorrectnessMetric(PrebuiltMetric):
     """Whether the whole answer is JSON that `expected_schema`, a pydantic model, accepts.
 
-    Reads `actual_output`; no call. Score: 1 if it validates, else 0, with what is wrong as
-    the reason. `judged_reason` has the judge tell it, of an output that is not valid only.
-    There is nothing else to ask, so there is no template.
+    Reads `actual_output`; no call. Score: 1 if it validates, else 0; the reason lists what is
+    wrong. With `judged_reason` the judge writes the reason of an output that is not valid, in
+    one call. The metric has no other question, so it has no template.
     """
 
     title = "Json Correctness"

@@ -21,7 +21,7 @@ class RagasMetric(PrebuiltMetric):
 
     Reads what its parts read (`input`, `actual_output`, `expected_output`,
     `retrieval_context`); 6 calls, in two rounds. Score: the mean of the four; the result's
-    steps and reason show each of them. Its parts have templates, it has none of its own.
+    steps and reason show each of them. Templates belong to the four parts.
     """
 
     title = "Ragas"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """What somebody says about an application and its data."""
+    """What an application does and which data it has."""
 
     conversation: bool = False
     compares: bool = False

@@ -167,7 +167,7 @@ def best_in_order(credits: Credits) -> list[Pair]:
 
 @dataclass(frozen=True, slots=True)
 class Matching:
-    """Two lists of calls, and who was matched with whom."""
+    """Expected calls, calls made, and the pairs that were matched."""
 
     called: Sequence[ToolCall]
     expected: Sequence[ToolCall]

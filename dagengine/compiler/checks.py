@@ -53,7 +53,7 @@ def _scope_name(scope: Scope) -> str:
 
 
 def _meaning(scope: Scope, wiring: Wiring, report: Reporter) -> Iterator[Problem]:
-    """Problems that show only when the graph is wired."""
+    """Problems that only a wired graph shows."""
     nodes = [slot for slot in scope.slots.values() if slot.node is not None]
     labels = {label_of(slot.node) for slot in nodes if slot.node and slot.node.output_label}
     read = {source.slot for slot in nodes for source in slot.sources}
@@ -231,7 +231,7 @@ def _scores(scope: Scope, report: Reporter) -> Iterator[Problem]:
 
 
 def _sure_of_score(scope: Scope) -> dict[Slot, bool]:
-    """Of every slot whether a score is certain once it is live, whatever the verdicts are."""
+    """For every slot: whether a score is certain once the slot is live, whatever the verdicts."""
     sure: dict[Slot, bool] = {}
     for slot in sorted(scope.slots.values(), key=lambda s: -s.generation):  # the last ones first
         verdicts = [branch.verdict for branch in slot.node.branches()] if slot.node else []

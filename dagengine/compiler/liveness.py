@@ -1,4 +1,4 @@
-"""What can be known before a run about who will be live.
+"""What is known before a run about which slots will be live.
 
 Everything here walks the graph of causes, from the start along verdicts, hand-overs and
 reads. The walks are iterative.
@@ -32,8 +32,8 @@ def cause_graph(slots: Iterable[Slot]) -> nx.DiGraph[Slot | Start]:
 def find_tangles(slots: Iterable[Slot]) -> None:
     """Find slots that may make each other live: a node, say, and a later one that reads it.
 
-    Counting lost causes would never tell that such slots are dead. What is live whenever
-    its metric is dies with it.
+    Counting lost causes would never show that such slots are dead. A slot that is live
+    whenever its metric is live is in no tangle: it dies with its metric.
     """
     graph: nx.DiGraph[Slot] = nx.DiGraph()
     for slot in slots:
@@ -47,10 +47,10 @@ def find_tangles(slots: Iterable[Slot]) -> None:
 def circular_waits(slots: Iterable[Slot]) -> list[Slot]:
     """Slots that would wait for ever, each to learn what only the others can decide.
 
-    In the graph, (slot, False) is knowing whether a slot is live, (slot, True) its value.
-    Only readers of something that may be dead have to know the former. Every metric is
-    looked at by itself: nothing outside waits for a part of a nested one, and its parts
-    wait for nothing outside once it is live.
+    In the graph, (slot, False) stands for knowing whether a slot is live, (slot, True) for its
+    value. Only readers of a slot that may be dead wait for the former. Every metric is checked
+    by itself: nothing outside waits for a part of a nested metric, and its parts wait for
+    nothing outside once it is live.
     """
     graph: nx.DiGraph[tuple[Slot, bool]] = nx.DiGraph()
     for slot in slots:

@@ -7,7 +7,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from dagengine.compiler.checks import check
-from dagengine.compiler.plan import Plan, PlanMetric, PlanScope, PlanSlot, Unit, place_of
+from dagengine.compiler.plan import (
+    ALWAYS,
+    NONE,
+    Plan,
+    PlanMetric,
+    PlanScope,
+    PlanSlot,
+    Unit,
+    place_of,
+)
 from dagengine.compiler.slots import Scope, Slot
 from dagengine.compiler.wiring import Wiring
 from dagengine.errors import GraphError, Problem
@@ -35,7 +44,7 @@ def compile_metrics(metrics: Sequence[Metric] | Metric) -> Plan:
 
 
 def _name_problems(names: Sequence[str]) -> list[Problem]:
-    """Results are told apart by the names of the metrics."""
+    """Names that are empty or shared: results are told apart by the names of the metrics."""
     hint = "give every metric a name of its own"
     repeated = [name for name, count in Counter(names).items() if count > 1 or not name.strip()]
     return [
@@ -103,7 +112,7 @@ class _Compiler:
             judges=self._panel(first.node, key[1]),
             reads=first.node.evaluation_params,
             sources=tuple(
-                (s.label, numbers[s.slot], -1 if s.certain else self.number[s.slot])
+                (s.label, numbers[s.slot], ALWAYS if s.certain else self.number[s.slot])
                 for s in first.sources
             ),
             slots=tuple(self.number[slot] for slot in slots),
@@ -143,7 +152,7 @@ class _Compiler:
         return PlanScope(
             index=self.scope_number[scope],
             spec=scope.spec,
-            owner=-1 if scope.owner is None else self.number[scope.owner],
+            owner=NONE if scope.owner is None else self.number[scope.owner],
             slots=tuple(sorted(self.number[slot] for slot in scope.slots.values())),
             terminals=tuple(self.number[slot] for slot in scope.terminals),
         )
@@ -168,10 +177,10 @@ class _Compiler:
                 scope=self.scope_number[slot.scope],
                 kind=slot.kind,
                 name=slot.name,
-                unit=unit_of.get(index, -1),
+                unit=unit_of.get(index, NONE),
                 score=slot.score,
                 grades=slot.grades,
-                nested=-1 if slot.nested is None else self.scope_number[slot.nested],
+                nested=NONE if slot.nested is None else self.scope_number[slot.nested],
                 root=slot.root,
                 branches=branches,
                 targets=tuple(self.number[target] for _, target in slot.branches),

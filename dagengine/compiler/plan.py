@@ -18,6 +18,11 @@ from dagengine.errors import Problem
 from dagengine.graph.graph import MetricSpec
 from dagengine.graph.node import BaseNode
 
+NONE = -1
+"""In the place of a number: there is no such unit, scope or slot."""
+ALWAYS = -1
+"""In the place of a source's slot: the source is there whenever its reader runs."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Unit:
@@ -25,7 +30,7 @@ class Unit:
 
     `judges` are those that it asks: the metric's own, or its panel's. `sources` are
     (label, unit, slot) of what it reads; where a source may be dead its slot
-    says whether it is there (-1: it always is). `constant` units are equal for every case.
+    says whether it is there (`ALWAYS`: it always is). `constant` units are equal for every case.
     Of a case's units that are ready the one with the least `urgency` starts first: those
     that ask nothing, then by place.
     """
@@ -47,7 +52,8 @@ class PlanSlot:
 
     Numbers follow the topological order within a metric. `reads` are the slots waited for.
     Slots of a `tangle` (this one among them) may make each other live; `made_by` are all
-    the causes of such a slot.
+    the causes of such a slot. `unit` is `NONE` for a slot that runs nothing, `nested` is the
+    scope of a nested metric, else `NONE`.
     """
 
     index: int
@@ -72,7 +78,10 @@ class PlanSlot:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PlanScope:
-    """A metric or a nested metric: its settings, slots and terminals (in order)."""
+    """A metric or a nested metric: its settings, slots and terminals (in order).
+
+    `owner` is the slot that a nested metric stands in, `NONE` for a metric at the top.
+    """
 
     index: int
     spec: MetricSpec
@@ -109,23 +118,23 @@ class Plan:
 
     @property
     def graph(self) -> nx.DiGraph[int]:
-        """All metrics as one graph: units, with an edge from what comes first."""
+        """All metrics as one graph of unit numbers; an edge leads to what comes later."""
         graph: nx.DiGraph[int] = nx.DiGraph()
         for unit in self.units:
             graph.add_node(unit.index, name=unit.name, kind=unit.node.kind)
             graph.add_edges_from((source, unit.index) for _, source, _ in unit.sources)
-        for slot in (slot for slot in self.slots if slot.unit >= 0):
+        for slot in (slot for slot in self.slots if slot.unit != NONE):
             reads = {source for _, source, _ in self.units[slot.unit].sources}
             for target in self._entered(slot):
                 # A pull runs from reader to source; its edge is there already.
-                if target.unit >= 0 and target.unit not in reads:
+                if target.unit != NONE and target.unit not in reads:
                     graph.add_edge(slot.unit, target.unit)
         return graph
 
     def _entered(self, slot: PlanSlot) -> Iterable[PlanSlot]:
         """Where liveness goes from a slot; into a nested metric it goes by its roots."""
         for target in (self.slots[number] for number in (*slot.targets, *slot.activates)):
-            if target.nested < 0:
+            if target.nested == NONE:
                 yield target
             else:
                 yield from (self.slots[number] for number in target.activates)
@@ -144,7 +153,7 @@ class Plan:
 
 
 def place_of(model: Any, models: Sequence[Any]) -> int | None:
-    """Where a judge stands among others: names are equal, objects have to be the same."""
+    """The place in `models` of an equal name or of the very same object; None without one."""
     for place, known in enumerate(models):
         if known is model or (isinstance(model, str) and known == model):
             return place

@@ -67,7 +67,7 @@ class Slot:
         return self.given and self.scope.owner is None
 
     def pulls(self) -> Iterator[Slot]:
-        """Inputs: this slot's liveness makes them live."""
+        """The inputs, which become live with this slot."""
         return (source.slot for source in self.sources if source.pulled)
 
     def leads_to(self) -> Iterator[Slot]:
@@ -78,7 +78,7 @@ class Slot:
 
 
 def label_of(node: BaseNode) -> str:
-    """Under which name readers of a node refer to its output."""
+    """The name by which readers of a node refer to its output."""
     return node.output_label or node.title
 
 

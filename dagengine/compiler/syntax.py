@@ -23,7 +23,7 @@ from dagengine.graph.nodes import (
 )
 from dagengine.test_case import is_known_field, known_fields
 
-# With one of these the graph cannot be expanded, so what depends on that must wait.
+# A graph with one of these cannot be expanded; the checks of the wired graph are left out.
 UNWIRABLE = frozenset(
     {"cycle", "metric-cycle", "not-a-node", "no-root", "verdict-misplaced", "verdict-root"}
     | {"bare-child", "verdict-target", "verdict-duplicate", "verdict-type"}
@@ -82,7 +82,7 @@ def written(
         for branch in node.branches():
             if hasattr(branch.target, "spec"):
                 inner = branch.target.spec()
-                # A metric that is still open is a cycle; one that is done needs no second look.
+                # A metric that contains itself is still open here; one that is done is skipped.
                 if inner.graph in (*above, spec.graph) or inner.graph not in seen:
                     yield from written(inner, (*above, spec.graph), seen)
                     seen.add(inner.graph)
@@ -166,7 +166,7 @@ def _fields(node: BaseNode, report: Reporter) -> Iterator[Problem]:
 
 
 def name_hint(word: str, known: Iterable[str]) -> str:
-    """The known name that was probably meant, else all of them."""
+    """A hint: the known name that was probably meant, else all known names."""
     names = sorted(set(known))
     return did_you_mean(word, names) or f"known are {', '.join(names) or 'none'}"
 

@@ -1,4 +1,4 @@
-"""Who makes whom live, and who waits for whom: one metric's graph as slots.
+"""One metric's graph as slots: what makes each of them live, and what each of them waits for.
 
 A *slot* is one place in a metric where something can happen: a node, the terminal behind
 a verdict, or a metric nested under one. Nested metrics are expanded in place, so a slot
@@ -144,7 +144,7 @@ def _metric_slot(scope: Scope, metric: Any, declared: tuple[int, int]) -> Slot:
 
 
 def _connect(scope: Scope) -> None:
-    """Enter who makes whom live, and who reads whom, within one metric.
+    """Connect the slots of one metric: what makes each of them live, and what each reads.
 
     Listing a child says two things at once: the child reads the parent, and it runs because
     the parent ran. For a gated child the second would undo its gate, so it holds only where
@@ -237,7 +237,7 @@ def _generations(scope: Scope) -> None:
 
 
 def _rank(slots: list[Slot]) -> None:
-    """Number the slots in topological order; a nested metric comes after all of its slots.
+    """Number the slots in topological order; a nested metric comes after all its slots.
 
     What asks nothing comes before what asks wherever it may: its failure then needs no
     answer. Otherwise depth decides, and at one depth the order of declaration.

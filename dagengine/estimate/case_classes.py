@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
-from dagengine.compiler.plan import Plan
+from dagengine.compiler.plan import NONE, Plan
 from dagengine.estimate.lookahead import Lookahead, UnitEstimate
 from dagengine.estimate.paths import Paths, UnitForecast, Walker
 from dagengine.estimate.values import Bounds
@@ -116,7 +116,7 @@ class CaseClasses:
 def _units(plan: Plan, metric: int) -> tuple[int, ...]:
     """The units of a metric in order; none when it puts no question."""
     slots = (plan.slots[number] for number in plan.metrics[metric].slots)
-    units = sorted({slot.unit for slot in slots if slot.unit >= 0})
+    units = sorted({slot.unit for slot in slots if slot.unit != NONE})
     nodes = [plan.units[unit].node for unit in units]
     return tuple(units) if any(n.asks or (n.whole_case and n.grades) for n in nodes) else ()
 
@@ -124,7 +124,7 @@ def _units(plan: Plan, metric: int) -> tuple[int, ...]:
 def _may_turn_away(plan: Plan, metric: int) -> bool:
     """Whether code at the end may find that there is nothing to judge, and give no score."""
     slots = [plan.slots[number] for number in plan.metrics[metric].slots]
-    ends = [plan.units[slot.unit].node for slot in slots if slot.grades and slot.unit >= 0]
+    ends = [plan.units[slot.unit].node for slot in slots if slot.grades and slot.unit != NONE]
     return any(not node.asks for node in ends)
 
 

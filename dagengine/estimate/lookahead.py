@@ -15,8 +15,7 @@ from typing import Any, NoReturn, TypeVar
 
 from pydantic import BaseModel
 
-from dagengine.compiler.plan import Plan, Unit
-from dagengine.errors import UnparseableError
+from dagengine.compiler.plan import ALWAYS, Plan, Unit
 from dagengine.estimate.paths import UnitForecast
 from dagengine.gateway.host import asking_nobody
 from dagengine.graph.values import Ask, Given, NodeValue, QuestionCount
@@ -113,7 +112,7 @@ class Lookahead:
         inputs = {
             label: known[source].value
             for label, source, slot in unit.sources
-            if slot < 0 and source in known
+            if slot == ALWAYS and source in known
         }
         given = Given(fields, tuple(inputs.items()), case)
         if len(inputs) == len(unit.sources):
@@ -216,11 +215,6 @@ class _Catch:
         self._stop([question])
 
     async def each(self, questions: Sequence[Question[T]]) -> list[Answer[T]]:
-        return self._stop(list(questions)) if questions else []
-
-    async def outcomes(
-        self, questions: Sequence[Question[T]]
-    ) -> list[Answer[T] | UnparseableError]:
         return self._stop(list(questions)) if questions else []
 
     def _stop(self, questions: list[Question[Any]]) -> NoReturn:

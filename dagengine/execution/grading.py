@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from dagengine.compiler.plan import Plan, PlanSlot
+from dagengine.compiler.plan import NONE, Plan, PlanSlot
 from dagengine.graph.graph import MetricSpec
 from dagengine.graph.values import NodeValue
 from dagengine.results import Failure, MetricResult, OutcomeKind, Step, Verdict, step_output
@@ -121,13 +121,13 @@ def composed_reason(plan: Plan, slots: Sequence[int], values: Values) -> str | N
 
 
 def _steps(
-    plan: Plan, metric: int, values: Values, failed: int = -1, failure: Failure | None = None
+    plan: Plan, metric: int, values: Values, failed: int = NONE, failure: Failure | None = None
 ) -> tuple[Step, ...]:
     """One step per node that ran, in topological order."""
     steps: list[Step] = []
     for number in plan.metrics[metric].slots:
         slot = plan.slots[number]
-        if slot.unit < 0:
+        if slot.unit == NONE:
             continue
         kind = plan.units[slot.unit].node.kind
         if number in values:
@@ -174,7 +174,7 @@ def failed_result(
     metric: int,
     failure: Failure,
     values: Values | None = None,
-    failed: int = -1,
+    failed: int = NONE,
 ) -> MetricResult:
     """The result of a metric that ended without a score.
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import replace
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import anyio
 from pydantic import BaseModel
 
-from dagengine.compiler.plan import Unit
+from dagengine.compiler.plan import ALWAYS, Unit
 from dagengine.errors import (
     JudgeError,
     MetricFailedError,
@@ -22,7 +22,7 @@ from dagengine.gateway.gateway import is_cancelled
 from dagengine.gateway.host import Asks, Host
 from dagengine.graph.panel import Ballot, Poll
 from dagengine.graph.values import Given, NodeValue
-from dagengine.question import NO_USAGE, Answer, Judge, Question, Usage
+from dagengine.question import NO_USAGE, Answer, Judge, Question
 from dagengine.results import Failure, OutcomeKind
 from dagengine.test_case import TestCase, read_field
 
@@ -40,7 +40,7 @@ def given_of(unit: Unit, case: TestCase, state: CaseState) -> Given:
     inputs = tuple(
         (label, state.output(source).value)
         for label, source, slot in unit.sources
-        if slot < 0 or state.is_live(slot)
+        if slot == ALWAYS or state.is_live(slot)
     )
     return Given(fields, inputs, case)
 
@@ -142,16 +142,6 @@ class GatewayAsk:
         return answer
 
     async def each(self, questions: Sequence[Question[T]]) -> list[Answer[T]]:
-        answers = await self.outcomes(questions)
-        for answer in answers:
-            if isinstance(answer, UnparseableError):
-                raise answer
-        return cast("list[Answer[T]]", answers)
-
-    async def outcomes(
-        self, questions: Sequence[Question[T]]
-    ) -> list[Answer[T] | UnparseableError]:
-
         async def one(place: int, question: Question[T]) -> Answer[T] | JudgeError:
             try:
                 return await self._ask(question, place)
@@ -159,17 +149,11 @@ class GatewayAsk:
                 return error
 
         answers = await together(one, questions)
-        fitting = [a for a in answers if isinstance(a, Answer | UnparseableError)]
-        if len(fitting) < len(answers):
-            raise next(answer for answer in answers if isinstance(answer, JudgeError))
+        for answer in answers:
+            if isinstance(answer, JudgeError):
+                raise answer
         # Noted in the order of the questions, not in that of the answers.
-        for answer in fitting:
-            if isinstance(answer, Answer):
-                self._noted(answer)
-            else:
-                self.usage += Usage(*answer.tokens)
-                self.answers.append(answer.raw)
-        return fitting
+        return [self._noted(answer) for answer in answers if isinstance(answer, Answer)]
 
 
 async def together(work: Callable[[int, X], Awaitable[R]], things: Sequence[X]) -> list[R]:

@@ -12,7 +12,7 @@ import heapq
 from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 
-from dagengine.compiler.plan import Plan, unsupported
+from dagengine.compiler.plan import NONE, Plan, unsupported
 from dagengine.graph.values import NodeValue
 
 Precedence = tuple[int, ...]
@@ -115,8 +115,8 @@ class _Walk:
         slot = self.plan.slots[number]
         if number not in self.live or number in self.settled:
             return
-        awaited = slot.reads if slot.nested < 0 else self.plan.scopes[slot.nested].slots
-        if slot.nested >= 0 and number in self.failures:
+        awaited = slot.reads if slot.nested == NONE else self.plan.scopes[slot.nested].slots
+        if slot.nested != NONE and number in self.failures:
             awaited = ()  # its parts are settled, or never began: there was nothing to judge
         if any(source not in self.settled for source in awaited):
             return
@@ -159,7 +159,7 @@ class _Walk:
         self.settled[number] = precedence
         for target in (*slot.activates, *slot.targets):
             heapq.heappush(self.heap, (precedence, _LOST, target))
-        for part in self.plan.scopes[slot.nested].slots if slot.nested >= 0 else ():
+        for part in self.plan.scopes[slot.nested].slots if slot.nested != NONE else ():
             heapq.heappush(self.heap, (precedence, _DEAD, part))
         self._tell_readers(number)
 
@@ -168,7 +168,7 @@ class _Walk:
         for reader in slot.feeds:
             self._look(reader)
         owner = self.plan.scopes[slot.scope].owner
-        if owner >= 0:
+        if owner != NONE:
             self._look(owner)
 
 

@@ -27,7 +27,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from dagengine.compiler.plan import Plan, PlanSlot, unsupported
+from dagengine.compiler.plan import NONE, Plan, PlanSlot, unsupported
 from dagengine.execution.grading import failed_result, grade, metric_result, strict_score
 from dagengine.execution.precedence import Ruling, rule
 from dagengine.graph.values import NodeValue
@@ -185,7 +185,7 @@ class CaseState:
         slot = self.plan.slots[number]
         self._live[number] = _DEAD
         self._cause_lost += (*slot.activates, *slot.targets)
-        if slot.nested >= 0:
+        if slot.nested != NONE:
             self._to_kill += self.plan.scopes[slot.nested].slots
         self._settle(number)
 
@@ -257,7 +257,7 @@ class CaseState:
     def _close(self, scope: int) -> None:
         """All slots of a nested metric are settled: its result is its owner's value."""
         owner = self.plan.scopes[scope].owner
-        if owner < 0 or self._live[owner] != _LIVE:
+        if owner == NONE or self._live[owner] != _LIVE:
             return
         done = grade(self.plan, scope, self.values)
         score = strict_score(self.plan.scopes[scope].spec, done)
@@ -282,7 +282,7 @@ class CaseState:
                 for number in self.plan.metrics[metric].slots
                 if self._live[number] == _LIVE
                 and not self._sources[number]
-                and self.plan.slots[number].unit >= 0
+                and self.plan.slots[number].unit != NONE
                 and number not in self.values
                 and number not in self._failures
             }

@@ -30,7 +30,8 @@ from dagengine.gateway.limits import Limits as Limits
 from dagengine.gateway.prices import Price
 from dagengine.gateway.prompt_cache import PromptCacheOrder
 from dagengine.gateway.single_flight import SingleFlight
-from dagengine.question import NO_USAGE, Answer, Judge, Question, Usage, durable_identity
+from dagengine.prompts.parsing import read_part
+from dagengine.question import NO_USAGE, PART, Answer, Judge, Question, Usage, durable_identity
 from dagengine.redaction import public_text, secrets_of_environment, shortened
 from dagengine.results import Attempt, Failure, OutcomeKind, Totals
 from dagengine.store.answers import OpenStore
@@ -118,7 +119,11 @@ class Gateway:
             self._desk(judge)
 
     async def ask(self, judge: Judge, question: Question[T]) -> Answer[T]:
-        """A valid answer, from an equal question when there is one; raises JudgeError."""
+        """A valid answer, from an equal question when there is one; raises JudgeError.
+
+        Of a list of verdicts that does not fit after all re-asks the answer holds the verdicts
+        that can be used.
+        """
         self._asked += 1
         desk = self._desk(judge)
         key = (desk.lane.name, question.key)
@@ -177,7 +182,7 @@ class Gateway:
                 return await self._persist(desk, asked, numbers, held)
             except UnparseableError as error:
                 if reasks >= self.limits.reasks or not desk.judge.capabilities.repeatable:
-                    raise
+                    return _part(question, error)
                 reasks += 1
                 asked = question.again(error.raw, _complaint(error))
 
@@ -294,6 +299,14 @@ class Gateway:
             if _is_public(error):
                 raise _foreign(error) from error
             raise _foreign(error) from None
+
+
+def _part(question: Question[T], error: UnparseableError) -> Answer[T]:
+    """What can be used of the last answer; raises `error` where that is nothing."""
+    value = read_part(question, error.raw)
+    if value is None:
+        raise error
+    return Answer(value, error.raw, usage=Usage(*error.tokens), mode=PART)
 
 
 def _weight(answer: Answer[Any]) -> int:

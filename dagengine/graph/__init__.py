@@ -1,4 +1,4 @@
-"""What people build graphs from: nodes, what they read, where verdicts lead."""
+"""The nodes that graphs are built from: what they read and where their verdicts lead."""
 
 from dagengine.graph.decision import VerdictNode
 from dagengine.graph.graph import Graph, MetricSpec

@@ -1,4 +1,4 @@
-"""Arguments of nodes and graphs, checked where they are given: what to write instead."""
+"""Checks of the arguments of nodes and graphs; each error says what to write instead."""
 
 from __future__ import annotations
 

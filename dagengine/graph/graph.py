@@ -1,4 +1,4 @@
-"""Graphs as people write them: root nodes, everything reachable from them, and metrics."""
+"""Graphs as they are written: root nodes, everything reachable from them, and metrics."""
 
 from __future__ import annotations
 
@@ -30,8 +30,6 @@ class Graph:
         root_node: BaseNode | None = None,
         root_nodes: Iterable[BaseNode] | None = None,
     ) -> None:
-        if isinstance(root_node, list | tuple):
-            raise InputError("root_node= takes one node; for a list use root_nodes=")
         given = [] if root_node is None else [root_node]
         if isinstance(root_node, list | tuple):
             raise InputError("root_node= takes one node; for a list of nodes use root_nodes=")
@@ -79,11 +77,12 @@ def as_digraph(nodes: Iterable[BaseNode]) -> nx.DiGraph[BaseNode]:
 class MetricSpec:
     """A metric as the compiler takes it.
 
-    `combine` says which score counts when several terminals fire; `model` names the metric's
-    own judge. `judged_reason` has the judge write the reason in one last call, for a perfect
-    score only with `reason_if_perfect`; `reason_wording` makes the whole prompt of that call
-    from the score (0 to 1) and the composed reason. A case without any text in a group of
-    `judged` fields is skipped before anything is asked.
+    `combine` says which score counts when several terminals are reached. `model` is the
+    metric's judge (None: the run's judge). With `judged_reason` the judge writes the reason in
+    one last call; for a perfect score it does so only with `reason_if_perfect`.
+    `reason_wording` makes the whole prompt of that call from the score (0 to 1) and the
+    composed reason. A case without any text in a group of `judged` fields is skipped before
+    anything is asked.
     """
 
     name: str
@@ -101,7 +100,7 @@ class MetricSpec:
 
 @runtime_checkable
 class Metric(Protocol):
-    """Anything that can say what it is made of."""
+    """Anything with a specification that the compiler takes."""
 
     def spec(self) -> MetricSpec: ...
 

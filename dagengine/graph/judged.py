@@ -17,8 +17,8 @@ _NONE: tuple[Any, ...] = (None, [], {})
 def nothing_to_judge(judged: Judged, case: TestCase) -> str | None:
     """Why there is nothing to judge in a case; None when every group of fields holds something.
 
-    Blank means that there is a text with nothing in it. A field that is missing is another
-    failure, and for a list without items metrics have a formula.
+    A text of white space only is nothing to judge. A field that is missing is another failure
+    (`missing_field`). A list without items is not a failure: metrics have a formula for it.
     """
     for group in judged:
         values = [read_field(case, path) for path in group]
@@ -31,7 +31,7 @@ def nothing_to_judge(judged: Judged, case: TestCase) -> str | None:
 def is_blank(value: Any) -> bool:
     """Whether there is no text: nothing to see in it and all its parts.
 
-    Of a turn the content counts, of a contestant the actual output. A number is something.
+    For a turn the content counts, for a contestant the actual output. A number is never blank.
     """
     if value is None:
         return True

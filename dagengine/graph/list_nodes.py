@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from typing import Any, Literal, TypeVar, cast
+from typing import Any, Literal, TypeVar, Unpack, cast
 
 from pydantic import BaseModel
 
-from dagengine.errors import InputError, UnparseableError
+from dagengine.errors import InputError
 from dagengine.graph.node import AskingNode, BaseNode
+from dagengine.graph.settings import AskingSettings, NodeSettings, takes
 from dagengine.graph.values import Ask, Given, Judgement, NodeValue, QuestionCount
 from dagengine.prompts.answer_types import judgement_type, list_type, output_of, output_type
 from dagengine.prompts.evidence import Evidence, as_text
@@ -19,9 +20,7 @@ from dagengine.prompts.instructions import (
     list_instructions,
     task_instructions,
 )
-from dagengine.prompts.parsing import readable_items
-from dagengine.prompts.template import PromptTemplate
-from dagengine.question import DEFAULT_OPTIONS, Options, Parser, Question, schema_of
+from dagengine.question import DEFAULT_OPTIONS, Options, Question, schema_of
 from dagengine.test_case import LLMTestCaseParams, field_name
 
 T = TypeVar("T", bound=BaseModel)
@@ -58,7 +57,7 @@ class _OverNode(AskingNode):
         self.over = over
 
     def _split(self, given: Given) -> tuple[list[Any], Given]:
-        """The items, and what is read besides them."""
+        """The items, and everything else that is read; raises InputError without a list."""
         if isinstance(self.over, BaseNode):
             items, rest = given.inputs[0][1], Given(given.fields, given.inputs[1:])
         else:
@@ -75,7 +74,7 @@ class _OverNode(AskingNode):
         return len(known[name]) if isinstance(known.get(name), list | tuple) else None
 
     def _most_items(self) -> int | None:
-        """The bound that the type of the list sets, if it sets one."""
+        """The largest number of items that the type of the list allows; None without a bound."""
         kind = getattr(self.over, "output_type", str)
         parts = schema_of(output_type(kind)).get("properties", {})
         most = parts.get("output", {}).get("maxItems")
@@ -85,15 +84,17 @@ class _OverNode(AskingNode):
 class MapNode(_OverNode):
     """One question per item of a list, all at once.
 
-    The list is the output of `over` when that is a node, or the case field it names.
-    `answer` is what each item gets: `bool` or a tuple of strings for a verdict with its
-    reason (readers see a list of `Judgement`), any other type for an output of it.
-    A `prompt` or `wording` of one's own has the item under its label `item_label`, and what
-    else the node reads by name; the list as a whole is not shown.
+    `over` is the list: a node whose output is a list, or the name of a case field. `answer` is
+    what each item gets: `bool`, or a tuple of strings, for a verdict with its reason (readers
+    see a list of `Judgement`); any other type for an output of that type (readers see a list
+    of these). A `prompt` or `wording` names the item by `item_label`, and everything else that
+    the node reads by its name; the whole list is not shown. Raises InputError when a run gives
+    something other than a list.
     """
 
     kind = "map"
 
+    @takes(AskingSettings)
     def __init__(
         self,
         instructions: str,
@@ -104,24 +105,18 @@ class MapNode(_OverNode):
         item_label: str = "item",
         children: Iterable[BaseNode] = (),
         evaluation_params: Iterable[str | LLMTestCaseParams] | None = None,
-        inputs: Iterable[BaseNode] = (),
-        name: str | None = None,
-        prompt: PromptTemplate | None = None,
-        parser: Parser | None = None,
         options: Options = DEFAULT_OPTIONS,
         wording: Callable[[Given], str] | None = None,
+        **settings: Unpack[AskingSettings],
     ) -> None:
         super().__init__(
             over,
-            name=name,
             output_label=output_label,
             children=children,
             evaluation_params=evaluation_params,
-            inputs=inputs,
-            prompt=prompt,
-            parser=parser,
             options=options,
             wording=wording,
+            **settings,
         )
         self.instructions = instructions
         self.answer = answer
@@ -176,18 +171,19 @@ class MapNode(_OverNode):
 
 
 class VerdictListNode(_OverNode):
-    """One question about all items of a list; every item gets a verdict of its own.
+    """One question about all items of a list; every item gets its own verdict.
 
-    With `per_call` a question is about so many items at most, numbered from 1, and all
+    With `per_call` a question is about that many items at most, numbered from 1, and all
     questions are asked at once; a `wording` then sees the items of its question only. The
     judge numbers its verdicts: an answer with a missing, doubled or additional number is
-    asked for again, and what then still is missing or doubled is asked item by item. Neither
-    counts in `questions`. Readers see a list of `Judgement` in the order of the items; an
-    empty list costs no call. Raises InputError when `per_call` is below 1.
+    asked for again, and the items whose verdicts are then still missing or doubled are asked
+    one by one. Neither counts in `questions`. Readers see a list of `Judgement` in the order
+    of the items; an empty list costs no call. Raises InputError when `per_call` is below 1.
     """
 
     kind = "verdict list"
 
+    @takes(NodeSettings)
     def __init__(
         self,
         criteria: str,
@@ -198,21 +194,19 @@ class VerdictListNode(_OverNode):
         item_label: str = "item",
         children: Iterable[BaseNode] = (),
         evaluation_params: Iterable[str | LLMTestCaseParams] | None = None,
-        inputs: Iterable[BaseNode] = (),
-        name: str | None = None,
         options: Options = DEFAULT_OPTIONS,
         wording: Callable[[Given], str] | None = None,
         per_call: int | None = None,
+        **settings: Unpack[NodeSettings],
     ) -> None:
         super().__init__(
             over,
-            name=name,
             output_label=output_label,
             children=children,
             evaluation_params=evaluation_params,
-            inputs=inputs,
             options=options,
             wording=wording,
+            **settings,
         )
         if per_call is not None and per_call < 1:
             raise InputError(f"per_call must be at least 1, got {per_call}")
@@ -247,30 +241,17 @@ class VerdictListNode(_OverNode):
         size = self.per_call or max(1, len(items))
         chunks = [items[start : start + size] for start in range(0, len(items), size)]
         questions = [self._about(chunk, given, rest) for chunk in chunks]
-        judged: list[Judgement] = []
-        outcomes = await ask.outcomes(questions)
-        for chunk, question, outcome in zip(chunks, questions, outcomes, strict=True):
-            if isinstance(outcome, UnparseableError):
-                known = _usable(question, outcome, len(chunk))
-                judged += await self._completed(chunk, known, given, rest, ask)
-            else:
-                judged += _in_order(outcome.value)
-        return NodeValue(judged)
-
-    async def _completed(
-        self,
-        items: list[Any],
-        known: Mapping[int, Judgement],
-        given: Given,
-        rest: Given,
-        ask: Ask,
-    ) -> list[Judgement]:
-        """The judgements of all items: those known by number, the others asked one by one."""
-        missing = [number for number in range(1, len(items) + 1) if number not in known]
-        asked = [self._about([items[number - 1]], given, rest) for number in missing]
-        answers = await ask.each(asked)
-        found = {n: _in_order(a.value)[0] for n, a in zip(missing, answers, strict=True)}
-        return [judgement for _, judgement in sorted({**known, **found}.items())]
+        answers = await ask.each(questions)
+        found = {
+            chunk * size + one.number - 1: judgement_of(one)
+            for chunk, answer in enumerate(answers)
+            for one in cast(Any, answer.value).verdicts
+        }
+        missing = [place for place in range(len(items)) if place not in found]
+        singly = [self._about([items[place]], given, rest) for place in missing]
+        for place, answer in zip(missing, await ask.each(singly), strict=True):
+            found[place] = judgement_of(cast(Any, answer.value).verdicts[0])
+        return NodeValue([found[place] for place in range(len(items))])
 
     def _about(self, items: list[Any], given: Given, rest: Given) -> Question[BaseModel]:
         """The question about some of the items."""
@@ -287,22 +268,3 @@ class VerdictListNode(_OverNode):
             return replace(given, inputs=((label, items), *others))
         (label, _), *others = given.fields
         return replace(given, fields=((label, items), *others))
-
-
-def _usable(
-    question: Question[BaseModel], error: UnparseableError, count: int
-) -> dict[int, Judgement]:
-    """The judgements in an answer that does not fit, by number; raises `error` when there are none.
-
-    Of a list that is too long it is not known which items it is about: nothing of it is used.
-    """
-    found = readable_items(question, error.raw)
-    if count == 1 or not found:
-        raise error
-    return {} if len(found) == count else {n: judgement_of(one) for n, one in found.items()}
-
-
-def _in_order(answer: BaseModel) -> list[Judgement]:
-    """The judgements of an answer in the order of their numbers."""
-    found = sorted(cast(Any, answer).verdicts, key=lambda item: item.number)
-    return [judgement_of(item) for item in found]

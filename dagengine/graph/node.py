@@ -44,8 +44,8 @@ def shorten(text: str, width: int) -> str:
 class BaseNode:
     """Base of all nodes.
 
-    `evaluation_params` are the case fields read, `inputs` the nodes read (each becomes
-    live when this node does), `children` the nodes that this one hands on to.
+    `evaluation_params` are the case fields that the node reads, `inputs` the nodes that it
+    reads (each of them runs when this node does), `children` the nodes that it hands on to.
     """
 
     kind: ClassVar[str] = "node"
@@ -58,9 +58,10 @@ class BaseNode:
 
     @property
     def vote(self) -> Literal["verdict", "verdicts", "items", "rating", None]:
-        """What a vote on the node is, if there can be any.
+        """What several judges vote on; None when there is nothing to vote on.
 
-        A verdict, the verdicts of a list, those of items that have a question each, or a rating.
+        A verdict, the verdicts of a list, the verdicts of items with one question each, or a
+        rating.
         """
         return None
 
@@ -88,16 +89,16 @@ class BaseNode:
 
     @property
     def text(self) -> str:
-        """The words of the node: instructions, criteria, or the name of its function."""
+        """The node's words: its instructions, its criteria, or the name of its function."""
         return ""
 
     @property
     def template(self) -> PromptTemplate | None:
-        """The node's own prompt, if it has one."""
+        """The prompt that the node was given; None for the built-in one."""
         return None
 
     def shown(self, read: Iterable[str]) -> set[str]:
-        """The names that the node's own prompt has for what it reads."""
+        """The names by which the node's prompt may show what it reads."""
         return set(read)
 
     def branches(self) -> tuple[Branch, ...]:
@@ -109,10 +110,10 @@ class BaseNode:
         return tuple(child for child in self.children if getattr(child, "kind", "") != "verdict")
 
     def questions(self, known: Mapping[str, Any], items: int) -> QuestionCount:
-        """How many questions the node puts once it runs, as far as that can be told before.
+        """How many questions the node puts once it runs, as far as is known before the run.
 
-        `known` holds what it reads, by field path and by label; what only the run brings is
-        not in it. A list that is not known is taken to have `items` items.
+        `known` holds what the node reads, by field path and by label, without the values that
+        only the run brings. A list that is not in it counts as `items` items.
         """
         return QuestionCount.exactly(int(self.asks))
 
@@ -122,12 +123,12 @@ class BaseNode:
         return asked if self.panel is None else self.panel.asked(asked)
 
     async def run(self, given: Given, ask: Ask) -> NodeValue:
-        """Do the node's work for one case; raises JudgeError, or whatever user code does."""
+        """Do the node's work for one case; raises JudgeError, and what a caller's code raises."""
         raise TypeError(f"{type(self).__name__} nodes do not run")
 
     @property
     def work(self) -> Work:
-        """`run` with everything that stands around it."""
+        """`run` inside everything in `around`."""
         work: Work = self.run
         for wrap in self.around:
             work = wrap(work)
@@ -138,10 +139,11 @@ class BaseNode:
 
 
 class AskingNode(BaseNode):
-    """A node that asks its judge; `prompt`, `parser` and `options` change how.
+    """A node that asks its judge.
 
-    `wording` is a function that makes the whole prompt of what the node reads; it takes the
-    place of the built-in wording, as `prompt` does, but is trusted to guard the text itself.
+    `prompt` replaces the built-in prompt, `parser` reads the answer out of plain text, and
+    `options` say how the judge samples. `wording` is a function from what the node reads to
+    the whole prompt: it also replaces the built-in prompt, and has to fence the text itself.
     """
 
     asks = True
@@ -173,7 +175,7 @@ class AskingNode(BaseNode):
     def messages(
         self, given: Given, instructions: str, evidence: Sequence[Evidence]
     ) -> tuple[Message, ...]:
-        """The prompt: one's own where there is one, else instructions and fenced evidence."""
+        """The prompt: `wording` or `prompt` where given, else instructions and fenced evidence."""
         if self.wording is not None:
             return ({"role": "user", "content": self.wording(given)},)
         if self.prompt is not None:

@@ -10,26 +10,25 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Literal, TypeVar, cast
+from typing import Any, Literal, TypeVar, Unpack, cast
 
 from pydantic import BaseModel
 
 from dagengine.errors import UnparseableError
 from dagengine.graph.decision import DecisionNode, VerdictNode
 from dagengine.graph.node import AskingNode, BaseNode, Branch
+from dagengine.graph.settings import AskingSettings, NodeSettings, takes
 from dagengine.graph.values import Ask, Given, Judgement, NodeValue
 from dagengine.prompts.answer_types import judgement_type, output_of, output_type
 from dagengine.prompts.instructions import judgement_instructions, task_instructions
 from dagengine.prompts.logprobs import expected_score, stated_probability
 from dagengine.prompts.scales import GivenScale, scale_of
-from dagengine.prompts.template import PromptTemplate
 from dagengine.prompts.tokens import value_span
 from dagengine.question import (
     DEFAULT_OPTIONS,
     Answer,
     LocatingParser,
     Options,
-    Parser,
     Span,
 )
 from dagengine.results import Verdict
@@ -59,6 +58,7 @@ class TaskNode(AskingNode):
 
     kind = "task"
 
+    @takes(AskingSettings)
     def __init__(
         self,
         instructions: str,
@@ -66,24 +66,18 @@ class TaskNode(AskingNode):
         children: Iterable[BaseNode] = (),
         evaluation_params: Iterable[str | LLMTestCaseParams] | None = None,
         *,
-        inputs: Iterable[BaseNode] = (),
         output_type: Any = str,
-        name: str | None = None,
-        prompt: PromptTemplate | None = None,
-        parser: Parser | None = None,
         options: Options = DEFAULT_OPTIONS,
         wording: Callable[[Given], str] | None = None,
+        **settings: Unpack[AskingSettings],
     ) -> None:
         super().__init__(
-            name=name,
             output_label=output_label,
             children=children,
             evaluation_params=evaluation_params,
-            inputs=inputs,
-            prompt=prompt,
-            parser=parser,
             options=options,
             wording=wording,
+            **settings,
         )
         self.instructions = instructions
         self.output_type = output_type
@@ -102,30 +96,25 @@ class TaskNode(AskingNode):
 class _JudgementNode(AskingNode, DecisionNode):
     """A criterion and its verdicts; the judge gives its reason before its verdict."""
 
+    @takes(AskingSettings)
     def __init__(
         self,
         criteria: str,
         children: Iterable[BaseNode] = (),
         evaluation_params: Iterable[str | LLMTestCaseParams] | None = None,
         *,
-        inputs: Iterable[BaseNode] = (),
         then: Mapping[Any, Any] | None = None,
-        name: str | None = None,
         output_label: str | None = None,
-        prompt: PromptTemplate | None = None,
-        parser: Parser | None = None,
         options: Options = DEFAULT_OPTIONS,
+        **settings: Unpack[AskingSettings],
     ) -> None:
         super().__init__(
-            name=name,
             output_label=output_label,
             children=children,
             evaluation_params=evaluation_params,
-            inputs=inputs,
             then=then,
-            prompt=prompt,
-            parser=parser,
             options=options,
+            **settings,
         )
         self.criteria = criteria
 
@@ -158,7 +147,7 @@ class _JudgementNode(AskingNode, DecisionNode):
 class BinaryJudgementNode(_JudgementNode):
     """A yes/no criterion; its verdicts are True and False.
 
-    A bare node among the children is the branch of the one verdict nobody declared.
+    A bare node among the children belongs to the one verdict that no other child declares.
     """
 
     kind = "binary judgement"
@@ -186,45 +175,40 @@ class RatingNode(AskingNode):
     """A rating on a scale; its score is (value - lowest) / (highest - lowest).
 
     `scale` is the worst and the best whole number, or a mapping of labels to the numbers
-    that they stand for, such as {"poor": 1, "fair": 2, "good": 3}; InputError is raised for
-    labels of one number. Readers see the number.
+    that they stand for, such as {"poor": 1, "fair": 2, "good": 3}. Readers see the number.
+    Raises InputError when all labels stand for one number.
 
-    Where the judge gives token probabilities the score is their expectation over the
-    scale (Liu et al. 2023, G-Eval, https://arxiv.org/abs/2303.16634), else the rating as
-    it stands; the step's `mode` says which, and why. With a `parser` that says where it
-    found the rating, as `FirstMatch` does, this holds for answers in prose, too; the word
-    there may then be none of the labels, as long as some of its alternatives are. Choose
-    labels that are one token each: a rating of several tokens counts as it stands.
+    Where the judge gives token probabilities the score is their expectation over the scale
+    (Liu et al. 2023, G-Eval, https://arxiv.org/abs/2303.16634), otherwise the stated rating;
+    the step's `mode` says which of the two, and why. This holds for answers in prose, too,
+    with a `parser` that says where it found the rating, as `FirstMatch` does; the word at that
+    place need not be a label as long as one of its alternatives is. Choose labels of one token
+    each: a rating of several tokens counts as stated.
     """
 
     kind = "rating"
     grades = True
 
+    @takes(AskingSettings)
     def __init__(
         self,
         criteria: str,
         evaluation_params: Iterable[str | LLMTestCaseParams] | None = None,
         *,
         scale: GivenScale = (0, 10),
-        inputs: Iterable[BaseNode] = (),
         children: Iterable[BaseNode] = (),
-        name: str | None = None,
         output_label: str | None = None,
-        prompt: PromptTemplate | None = None,
-        parser: Parser | None = None,
         options: Options = Options(top_logprobs=20),  # noqa: B008 - a frozen value
         wording: Callable[[Given], str] | None = None,
+        **settings: Unpack[AskingSettings],
     ) -> None:
         super().__init__(
-            name=name,
             output_label=output_label,
             children=children,
             evaluation_params=evaluation_params,
-            inputs=inputs,
-            prompt=prompt,
-            parser=parser,
             options=options,
             wording=wording,
+            **settings,
         )
         self.criteria = criteria
         self.scale = scale
@@ -255,7 +239,7 @@ class RatingNode(AskingNode):
         return NodeValue(rating, reason=found.reason, score=score, mode=mode)
 
     def _place(self, raw: str) -> Span | None:
-        """Where an answer states the rating, if that can be told."""
+        """Where an answer states the rating; None where that is not known."""
         if self.parser is None:
             return value_span(raw, "score")
         return self.parser.span(raw) if isinstance(self.parser, LocatingParser) else None
@@ -264,33 +248,32 @@ class RatingNode(AskingNode):
 class CodeNode(DecisionNode):
     """Plain Python in a graph: prepares a value, decides, or scores.
 
-    `function` is called with the case fields it reads, then its inputs, in the order
-    given; it may be a coroutine function. With `then` (or verdict children) what it
-    returns is its verdict; at the end of a path it is the score, from 0 to 1. It may also
-    return a `NodeValue`, to give a reason with its score.
+    `function` takes the case fields that the node reads, then its inputs, in the order given;
+    it may be a coroutine function. With `then` (or verdict children) its result is the
+    verdict; at the end of a path the result is the score, from 0 to 1. A `NodeValue` as the
+    result gives a reason with the score.
     """
 
     kind = "code"
     grades = True
 
+    @takes(NodeSettings)
     def __init__(
         self,
         function: Callable[..., Any],
         children: Iterable[BaseNode] = (),
         evaluation_params: Iterable[str | LLMTestCaseParams] | None = None,
         *,
-        inputs: Iterable[BaseNode] = (),
         then: Mapping[Any, Any] | None = None,
-        name: str | None = None,
         output_label: str | None = None,
+        **settings: Unpack[NodeSettings],
     ) -> None:
         super().__init__(
-            name=name,
             output_label=output_label,
             children=children,
             evaluation_params=evaluation_params,
-            inputs=inputs,
             then=then,
+            **settings,
         )
         self.function = function
 

@@ -1,4 +1,4 @@
-"""One vote among several: whom it asks, and how its questions are sampled."""
+"""One vote among several: the judge that it asks, and how its questions are sampled."""
 
 from __future__ import annotations
 
@@ -54,25 +54,25 @@ Poll = Generator[Sequence[Ballot], "Sequence[NodeValue | Failure]", "NodeValue |
 
 
 class Panel(Protocol):
-    """Who answers the questions of a node, and how often; plain data and no I/O."""
+    """The judges that answer a node's questions, and how often each does; no I/O."""
 
     @property
     def models(self) -> tuple[Any, ...]:
-        """The judges as people name them; None is the metric's own."""
+        """The judges as the caller names them; None is the metric's judge."""
         ...
 
     @property
     def label(self) -> str:
-        """What pictures say about it."""
+        """The panel's name in pictures."""
         ...
 
     @property
     def shares(self) -> tuple[float, ...]:
-        """The share of the likely questions that each judge gets."""
+        """The share of the likely questions that each judge gets, from 0 to 1."""
         ...
 
     def asked(self, asked: QuestionCount) -> QuestionCount:
-        """How many questions become of those of one run of the node."""
+        """How many questions all votes put, given those of one run of the node."""
         ...
 
     def poll(self) -> Poll: ...

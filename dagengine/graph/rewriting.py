@@ -22,13 +22,13 @@ Change = Callable[[BaseNode], None]
 
 # Attributes of nodes that hold what verdicts lead to.
 _TARGETS = ("then", "child")
-# Metrics under verdicts that are looked at before a run; one may bring more without end.
+# How many metrics under verdicts are rewritten before a run: each may contain further ones.
 _NESTED = 100
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SpecMetric:
-    """A metric that is nothing but its specification."""
+    """A metric that consists of its specification only."""
 
     given: MetricSpec
 
@@ -74,7 +74,7 @@ class Rewriting:
                 change(self.copies[node])
 
     def _look(self) -> None:
-        """Rewrite the metrics under verdicts, so that what is wrong with them shows now."""
+        """Rewrite the metrics under verdicts now: their errors are then raised before the run."""
         for seen in range(_NESTED):
             if len(self._nested) <= seen:
                 break

@@ -1,4 +1,4 @@
-"""What flows between nodes: what one reads, asks and gives, and how many questions it puts."""
+"""What a node reads, asks and gives, and how many questions it puts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import Any, Protocol, TypeVar
 
 from pydantic import BaseModel, ConfigDict
 
-from dagengine.errors import UnparseableError
 from dagengine.prompts.evidence import Evidence, as_text, evidence_of
 from dagengine.question import (
     NO_USAGE,
@@ -23,7 +22,7 @@ T = TypeVar("T", bound=BaseModel)
 
 
 class Judgement(BaseModel):
-    """What readers of a judgement node see."""
+    """A verdict and its reason, as readers of a judgement node see them."""
 
     model_config = ConfigDict(frozen=True)
     verdict: Verdict
@@ -102,21 +101,15 @@ class Ask(Protocol):
     async def __call__(self, question: Question[T], /) -> Answer[T]: ...
 
     async def each(self, questions: Sequence[Question[T]], /) -> list[Answer[T]]:
-        """Ask all questions at once; answers in the order of the questions.
+        """Ask all questions at once; returns the answers in the order of the questions.
 
-        The failure raised is that of the first question that failed.
+        Raises the JudgeError of the first question that has no valid answer.
         """
-        ...
-
-    async def outcomes(
-        self, questions: Sequence[Question[T]], /
-    ) -> list[Answer[T] | UnparseableError]:
-        """As `each`, with the answers that do not fit in their places instead of raised."""
         ...
 
 
 Work = Callable[[Given, Ask], Coroutine[Any, Any, NodeValue]]
-"""What a node does for one case: its `run`, perhaps with something around it."""
+"""What a node does for one case: its `run`, or a wrapper of it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from functools import cache
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, create_model
 
@@ -92,12 +92,20 @@ def labelled_type(labels: tuple[str, ...], parsed: bool = False) -> type[BaseMod
     return create_model("Rating", __base__=_Strict, reason=(Reason, ...), score=(fitted, ...))
 
 
+class VerdictList(_Strict):
+    """Base of all types of `list_type`: `verdicts` of the type `item`, one per item of a list."""
+
+    item: ClassVar[type[BaseModel]]
+    count: ClassVar[int]
+    verdicts: list[Any]
+
+
 @cache
-def list_type(verdicts: tuple[str, ...], count: int) -> type[BaseModel]:
+def list_type(verdicts: tuple[str, ...], count: int) -> type[VerdictList]:
     """Answer type of one verdict per item: `count` numbered verdicts, each number once.
 
-    Verdicts without any numbers are taken in their order when there are `count` of them. What
-    can be used of an answer that does not fit tells `parsing.readable_items`.
+    Verdicts without any numbers are taken in their order when there are `count` of them.
+    `parsing.read_part` reads what can be used of an answer that does not fit.
     """
     number = Annotated[int, Field(ge=1, le=count)]
     item = create_model("Item", __base__=judgement_type(verdicts), number=(number, ...))
@@ -114,7 +122,9 @@ def list_type(verdicts: tuple[str, ...], count: int) -> type[BaseModel]:
         BeforeValidator(lambda found: _numbered(found, count)),
         AfterValidator(all_there),
     ]
-    return create_model("Verdicts", __base__=_Strict, verdicts=(items, ...))
+    made = create_model("Verdicts", __base__=VerdictList, verdicts=(items, ...))
+    made.item, made.count = item, count
+    return made
 
 
 def _numbered(found: Any, count: int) -> Any:

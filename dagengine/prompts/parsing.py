@@ -7,11 +7,12 @@ from collections import Counter
 from collections.abc import Mapping
 from functools import partial
 from itertools import islice
-from typing import Any, Final, TypeVar, get_args, get_origin
+from typing import Any, Final, TypeVar, cast, get_origin
 
 from pydantic import BaseModel, ValidationError
 
 from dagengine.errors import UnparseableError
+from dagengine.prompts.answer_types import VerdictList
 from dagengine.prompts.json_values import (
     DoubledKeyError,
     lists_in,
@@ -117,25 +118,40 @@ def _asks_for_list(answer_type: type[BaseModel]) -> bool:
     return set(fields) == {"output"} and get_origin(fields["output"].annotation) is list
 
 
-def readable_items(question: Question[Any], text: str) -> dict[int, BaseModel]:
+def read_part(question: Question[T], text: str) -> T | None:
+    """What can be used of an answer that does not fit as a whole; None where that is nothing.
+
+    Only a list of verdicts (`list_type`) has parts. The result is of the question's type with
+    fewer verdicts than it asks for: whoever reads it asks for the missing numbers one by one.
+    Of a list that is too long it is not known which items it is about: no verdict is used.
+    """
+    shape: type[BaseModel] = question.answer_type
+    if not issubclass(shape, VerdictList) or shape.count == 1:
+        return None
+    items = readable_items(shape, text)
+    if not items:
+        return None
+    kept = list(items.values()) if len(items) < shape.count else []
+    return cast("T", shape.model_construct(verdicts=kept))
+
+
+def readable_items(shape: type[VerdictList], text: str) -> dict[int, BaseModel]:
     """The verdicts in a list answer that can be used, by their number from 1 on.
 
-    For an answer to a question of `list_type` that does not fit as a whole, typically the `raw`
-    of its UnparseableError: the numbers up to the count of items that are missing here are to
-    be asked for again, one by one. An item counts when it is complete, valid, and the only one
-    with its number, also in a list that was cut off. Items without numbers do not count: it
-    is not known which of them is missing. Raises nothing: a text that holds no list, several
-    different ones or none that can be read gives no items.
+    An item counts when it is complete, valid, and the only one with its number, also in a list
+    that was cut off. Items without numbers do not count: it is not known which of them is
+    missing. Raises nothing: a text that holds no list, several different ones or none that can
+    be read gives no items.
     """
-    item = get_args(question.answer_type.model_fields["verdicts"].annotation)[0]
     try:
         require_readable(text)
-        values = _candidates(text, question.answer_type)
+        values = _candidates(text, shape)
     except UnparseableError:
         return {}
-    valid = [one for value in _item_values(values) if (one := _fitting(item, value)) is not None]
-    times = Counter(one.number for one in valid)
-    return {one.number: one for one in valid if times[one.number] == 1}
+    fitting = (_fitting(shape.item, value) for value in _item_values(values))
+    valid = [item for item in fitting if item is not None]
+    times = Counter(item.number for item in valid)
+    return {item.number: item for item in valid if times[item.number] == 1}
 
 
 def _item_values(values: list[dict[str, Any]]) -> list[Any]:

@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Any
 
 from dagengine.compiler.lowering import compile_metrics
-from dagengine.compiler.plan import Unit
+from dagengine.compiler.plan import ALWAYS, NONE, Unit
 from dagengine.execution.scheduler import CaseState
 from dagengine.gateway.host import asking_nobody
 from dagengine.graph.graph import Metric, MetricSpec
@@ -99,7 +99,7 @@ class Counterfactual:
     def _speakers(self) -> list[Speaker]:
         """In topological order."""
         found: dict[str, Speaker] = {}
-        for unit in (self.plan.units[slot.unit] for slot in self.plan.slots if slot.unit >= 0):
+        for unit in (self.plan.units[slot.unit] for slot in self.plan.slots if slot.unit != NONE):
             if unit.name not in found and self.speaks(unit):
                 reads = () if unit.node.asks else tuple(sorted(self._asked_before(unit)))
                 found[unit.name] = Speaker(unit.name, unit.node.kind, reads)
@@ -143,7 +143,7 @@ class Counterfactual:
     def name_of(self, step: str) -> str:
         """The speaker behind a step; a node in several places of a metric is one speaker."""
         for slot in self.plan.slots:
-            if slot.name == step and slot.unit >= 0:
+            if slot.name == step and slot.unit != NONE:
                 return self.plan.units[slot.unit].name
         return step
 
@@ -198,7 +198,7 @@ def _at_once(unit: Unit, state: CaseState, case: TestCase | None) -> NodeValue |
     inputs = tuple(
         (label, state.output(source).value)
         for label, source, slot in unit.sources
-        if slot < 0 or state.is_live(slot)
+        if slot == ALWAYS or state.is_live(slot)
     )
     work: Coroutine[Any, Any, NodeValue] = unit.node.run(Given(fields, inputs, case), _no_ask)
     try:

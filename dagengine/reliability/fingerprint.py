@@ -14,6 +14,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from dagengine.compiler.lowering import compile_metrics
+from dagengine.compiler.plan import NONE
 from dagengine.graph.graph import Metric
 from dagengine.graph.node import BaseNode
 from dagengine.question import schema_json
@@ -94,7 +95,7 @@ def _nodes(metric: Metric) -> dict[str, str]:
     plan = compile_metrics([metric])
     found = {"": _digest([[getattr(scope.spec, n) for n in _STEADY] for scope in plan.scopes])}
     for slot in plan.slots:
-        if slot.unit >= 0:
+        if slot.unit != NONE:
             leads = [
                 [verdict, [_target(plan.slots[number]) for number in targets]]
                 for verdict, targets in slot.branches.items()

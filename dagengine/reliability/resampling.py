@@ -14,7 +14,6 @@ from typing import TypeVar
 
 from pydantic import BaseModel
 
-from dagengine.errors import UnparseableError
 from dagengine.gateway.host import asking_with
 from dagengine.graph.node import BaseNode
 from dagengine.graph.values import Ask, Given, NodeValue, Work
@@ -98,11 +97,6 @@ class _Resampled:
 
     async def each(self, questions: Sequence[Question[T]]) -> list[Answer[T]]:
         return await self._ask.each([self.changed(question) for question in questions])
-
-    async def outcomes(
-        self, questions: Sequence[Question[T]]
-    ) -> list[Answer[T] | UnparseableError]:
-        return await self._ask.outcomes([self.changed(question) for question in questions])
 
     def changed(self, question: Question[T]) -> Question[T]:
         """The question with other options."""

@@ -13,8 +13,8 @@ from typing import Annotated, Any, NamedTuple, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, Strict
 
 from dagengine.errors import UnparseableError
-from dagengine.prompts.parsing import read_answer
-from dagengine.question import Answer, Origin, Question, TokenChoice, Usage
+from dagengine.prompts.parsing import read_answer, read_part
+from dagengine.question import PART, Answer, Origin, Question, TokenChoice, Usage
 from dagengine.store.file import printable, transaction, unpack
 
 T = TypeVar("T", bound=BaseModel)
@@ -136,10 +136,14 @@ def revive(question: Question[T], fields: Mapping[str, Any], origin: Origin) -> 
     raw, tokens = fields["raw"], fields.get("tokens")
     try:
         if "value" in fields:
-            value = question.answer_type.model_validate(fields["value"])
+            value: T | None = question.answer_type.model_validate(fields["value"])
+        elif fields["mode"] == PART:
+            value = read_part(question, raw)
         else:
             value = read_answer(question, raw)
     except (UnparseableError, ValueError):  # pydantic's own is a ValueError, too
+        value = None
+    if value is None:
         return None
     choices = None if tokens is None else tuple(TokenChoice(t, _pairs(a)) for t, a in tokens)
     return Answer(value, raw, choices, Usage(*fields["usage"]), fields["mode"], origin)

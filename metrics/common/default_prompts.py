@@ -1,7 +1,7 @@
 """The built-in prompts as one text each: what a template's method gives unless overridden.
 
-Whoever overrides one can call it and add a sentence: material, allowed verdicts, numbering
-and scale are all in it.
+A method that overrides one may call it and add a sentence: material, allowed verdicts,
+numbering and scale are all in it.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from dagengine.question import Message, Question
 from dagengine.test_case import LLMTestCaseParams, field_name
 
 STEPS_LABEL = "evaluation steps"
-# Frames between a warning about settings and whoever makes the metric.
+# Frames between a warning about settings and the caller who makes the metric.
 _CALLER = 4
 
 
@@ -61,7 +61,7 @@ class StepsNode(TaskNode):
 
 
 def given_steps(given: Given, own: Sequence[str] | None) -> Sequence[str]:
-    """The steps that a node brings, else a metric's own."""
+    """The steps that a node brings, else those given to the metric."""
     return dict(given.inputs).get(STEPS_LABEL) or own or ()
 
 
@@ -71,7 +71,7 @@ def without_backticks(text: str) -> str:
 
 
 def one_message(prompt: str) -> tuple[Message, ...]:
-    """A whole prompt, as templates of people's own give it, as messages."""
+    """The whole prompt that a caller's template gives, as messages."""
     return ({"role": "user", "content": prompt},)
 
 

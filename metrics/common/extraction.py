@@ -38,7 +38,7 @@ class _Extracted(BaseModel):
 
 
 def _marked(value: Any) -> Any:
-    """A bare sentence, as own templates ask for, counts as a factual statement."""
+    """A bare sentence, which a caller's template may ask for, counts as a factual statement."""
     return {"text": value, "factual": True} if isinstance(value, str) else value
 
 
@@ -133,7 +133,7 @@ def claims_of(
 ) -> CodeNode:
     """The claims of a case field: of its statements those that are factual.
 
-    With a wording of one's own they are asked for by themselves, as `Claims`.
+    With `wording` a separate question asks for them, as `Claims`.
     """
     if wording is not None:
         asked = ExtractionNode(STATEMENTS, f"claims of {field}", field, Claims, wording, when)

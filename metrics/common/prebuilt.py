@@ -21,11 +21,12 @@ class PrebuiltMetric(DrawnMetric):
     `threshold` is the lowest score from 0 to 1 that passes (None: no pass or fail).
     `strict_mode` turns every score below 1 into 0 and the threshold into 1. `model` is the
     metric's judge (the run's judge or gpt-4o by default). `evaluation_template` is a class
-    whose methods replace prompts of the metric. `judged_reason` has the judge write the
-    reason in one last call (in the words of the template's `generate_reason(score, path)`,
-    if it has one); by default it is composed from the verdicts' own reasons without a call.
-    `verdicts_per_call` bounds how many items of a list one question is about (None: all of
-    them; 1: every item by itself). `name` tells apart two metrics of one kind in one run.
+    whose methods replace prompts of the metric. With `judged_reason` the judge writes the
+    reason in one last call (by the template's `generate_reason(score, path)`, if it has one);
+    by default the reason is composed from the reasons of the verdicts without a call.
+    `verdicts_per_call` is the largest number of items that one question is about (None: all
+    items; 1: every item by itself); InputError is raised when it is below 1. `name` tells
+    apart two metrics of one kind in one run.
     """
 
     title: ClassVar[str] = ""

@@ -17,7 +17,7 @@ from dagengine.graph.node import shorten
 
 Letter = Literal["Y", "N"]
 LETTERS: tuple[Letter, Letter] = ("Y", "N")
-# A sentence without a name is called by its beginning.
+# A sentence without a name is named by its beginning.
 _TITLE = 60
 
 _CRITIQUE = (

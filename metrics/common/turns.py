@@ -53,7 +53,7 @@ def turn_names(turns: Iterable[Turn]) -> list[str]:
 
 
 def turn_blocks(turns: Sequence[Turn]) -> list[list[Evidence]]:
-    """Each turn as evidence of its own: what was said, then the tools called, if any.
+    """Each turn as separate evidence: what was said, then the tools called, if any.
 
     The role stands in the label, which no content can forge.
     """
@@ -81,7 +81,7 @@ def conversation_prompt(
 
 
 class _ByRole(AskingNode):
-    """Shows the case's `turns` by role, each in a block of its own, before everything else."""
+    """Shows the case's `turns` by role, each in a separate block, before everything else."""
 
     def messages(
         self, given: Given, instructions: str, evidence: Sequence[Evidence]

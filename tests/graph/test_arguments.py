@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from dagengine.errors import InputError
+from dagengine.graph import VerdictListNode
 from dagengine.metrics import BiasMetric
-from dagengine.metrics.dag import DAG, BinaryJudgementNode, MapNode, TaskNode, VerdictNode
+from dagengine.metrics.dag import (
+    DAG,
+    BinaryJudgementNode,
+    CodeNode,
+    MapNode,
+    NonBinaryJudgementNode,
+    RatingNode,
+    TaskNode,
+    VerdictNode,
+)
 
 
 def node(**more: Any) -> BinaryJudgementNode:
@@ -69,3 +80,32 @@ def test_a_misplaced_argument_is_told_with_what_to_write_instead(
 ) -> None:
     with pytest.raises(InputError, match=message):
         make()
+
+
+@pytest.mark.parametrize(
+    ("node", "names"),
+    [
+        (TaskNode, {"instructions", "output_type", "inputs", "name", "prompt", "parser"}),
+        (BinaryJudgementNode, {"criteria", "then", "inputs", "name", "prompt", "parser"}),
+        (NonBinaryJudgementNode, {"criteria", "then", "inputs", "name", "prompt", "parser"}),
+        (RatingNode, {"criteria", "scale", "inputs", "name", "prompt", "parser"}),
+        (MapNode, {"over", "answer", "inputs", "name", "prompt", "parser"}),
+        (CodeNode, {"function", "then", "inputs", "name"}),
+        (VerdictListNode, {"over", "verdicts", "inputs", "name"}),
+    ],
+)
+def test_the_signature_of_a_node_shows_every_argument(node: Any, names: set[str]) -> None:
+    shown = inspect.signature(node).parameters
+    assert names <= set(shown)
+    assert not any(one.kind is one.VAR_KEYWORD for one in shown.values())
+    assert (shown["inputs"].default, shown["name"].default) == ((), None)
+
+
+def test_an_unknown_argument_of_a_node_is_told_with_the_nearest_known_one() -> None:
+    build: Any = CodeNode
+    with pytest.raises(TypeError, match=r"^CodeNode has no argument 'input'; did you mean 'input"):
+        build(str, input=[])
+    for one, more in (("then", TaskNode), ("prompt", CodeNode), ("wording", BinaryJudgementNode)):
+        build = more
+        with pytest.raises(TypeError, match=rf"^{more.__name__} has no argument '{one}'; .*it has"):
+            build(str, **{one: None})

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from dagengine import Limits, a_evaluate
+from dagengine import Limits, Store, a_evaluate
 from dagengine.graph import VerdictListNode
 from dagengine.judges import ScriptedJudge
 from dagengine.metrics import DAGMetric
@@ -101,3 +102,63 @@ async def test_a_list_of_which_nothing_can_be_used_costs_no_further_questions() 
     assert seen == []
     assert done.rows[0].metrics[0].outcome == OutcomeKind.UNPARSEABLE
     assert script.asked == [ITEMS, ITEMS]
+
+
+TWO_LEFT_OUT = [item(1, "no"), item(2, "yes"), item(2, "no"), item(5, "yes")]
+
+
+async def scored(
+    script: Any, store: Store | None, metrics: tuple[str, ...] = ("m",)
+) -> EvaluationResult:
+    """Metrics that put the same questions, over one case, and share of even items as score."""
+
+    def share(verdicts: list[Judgement]) -> float:
+        return sum(one.verdict == "yes" for one in verdicts) / len(verdicts)
+
+    made = []
+    for name in metrics:
+        even = VerdictListNode("Is it even?", "context", "even", verdicts=("yes", "no"), name=name)
+        made.append(DAGMetric(name, DAG(CodeNode(share, inputs=[even], name="share"))))
+    judge = ScriptedJudge(script, name="sloppy")
+    return await a_evaluate(
+        [CASE], made, model=judge, limits=Limits(reasks=1), store=store, show=False
+    )
+
+
+def rows(done: EvaluationResult) -> list[bytes]:
+    """The rows as they are written to a file."""
+    return [json.dumps(row.as_dict(), sort_keys=True).encode() for row in done.rows]
+
+
+@pytest.mark.parametrize(
+    "said",
+    [TWO_LEFT_OUT, [item(n, "yes") for n in range(1, 6)]],
+    ids=["missing and doubled", "too many"],
+)
+async def test_a_list_completed_item_by_item_is_found_again_in_the_store(
+    said: list[Any], tmp_path: Path
+) -> None:
+    script, path = Sloppy(*said), tmp_path / "answers.db"
+    first = await scored(script, Store(path))
+    asked = len(script.asked)
+    second = await scored(script, Store(path))
+    replayed = await scored(script, Store(path, replay=True))
+    assert first.rows[0].metrics[0].score == 0.5
+    assert len(script.asked) == asked
+    assert second.totals.calls == replayed.totals.calls == 0
+    assert rows(first) == rows(second) == rows(replayed)
+
+
+async def test_equal_sloppy_lists_of_two_metrics_are_asked_once(tmp_path: Path) -> None:
+    for store in (None, Store(tmp_path / "answers.db")):
+        script = Sloppy(*TWO_LEFT_OUT)
+        done = await scored(script, store, ("one", "two"))
+        assert [metric.score for metric in done.rows[0].metrics] == [0.5, 0.5]
+        assert sorted(script.asked) == sorted([ITEMS, ITEMS, ["three"], ["two"], ["four"]])
+
+
+async def test_a_list_of_which_nothing_can_be_used_is_not_stored(tmp_path: Path) -> None:
+    store = Store(tmp_path / "answers.db")
+    assert (await scored(Sloppy(), store)).rows[0].metrics[0].score is None
+    done = await scored(Sloppy(*(item(n, "no") for n in range(1, 5))), store)
+    assert (done.totals.calls, done.rows[0].metrics[0].score) == (1, 0.0)

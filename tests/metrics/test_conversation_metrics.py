@@ -350,7 +350,7 @@ def test_a_list_that_does_not_fit_the_turns_is_asked_for_again(wrong: Any) -> No
 def test_a_list_that_never_fits_is_unparseable_and_no_score(make: Any) -> None:
     def script(question: Question[Any]) -> Any:
         given = anything(question)
-        return doubled(1) if "verdicts" in given else given
+        return doubled(99) if "verdicts" in given else given
 
     result = only(CASE, make(), script)
     assert (result.score, result.outcome) == (None, OutcomeKind.UNPARSEABLE)

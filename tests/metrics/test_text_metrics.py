@@ -231,10 +231,10 @@ def test_the_reason_of_a_summary_shows_both_parts() -> None:
     script = summary_script(("yes", "idk"), ("yes", "yes", "no"), ("no", "yes", "no"))
     result, _ = judged(SummarizationMetric(), script)
     assert result.reason == (
-        "coverage → 0.5: 1 of 2 questions that the source answers with yes are so answered by "
-        "the summary: 1/2 = 0.5.\nNot: 'question 0?' (why 1)\n"
         "alignment → 0.5: 1 of 2 claims are borne out by the source: 1/2 = 0.5.\n"
         "Not: 'claim 1' (why 2)\n"
+        "coverage → 0.5: 1 of 2 questions that the source answers with yes are so answered by "
+        "the summary: 1/2 = 0.5.\nNot: 'question 0?' (why 1)\n"
         "score → 0.5: min(alignment 0.5, coverage 0.5) = 0.5."
     )
     partly, _ = judged(SummarizationMetric(), summary_script(("yes",), (), ()))

@@ -76,7 +76,7 @@ def test_verdicts_are_not_taken_in_order_when_some_are_missing_or_numbered(items
 def test_what_can_be_used_of_a_list_is_told_by_number(text: str, numbers: list[int]) -> None:
     with pytest.raises(UnparseableError):
         read_answer(about(THREE), text)
-    found: Any = readable_items(about(THREE), text)
+    found: Any = readable_items(THREE, text)
     assert sorted(found) == numbers
     assert all(found[number].number == number for number in numbers)
 

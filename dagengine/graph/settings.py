@@ -1,0 +1,74 @@
+"""Settings that most constructors of nodes share, declared once."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable
+from functools import wraps
+from typing import Any, TypedDict, TypeVar, cast, get_type_hints
+
+from dagengine.errors import did_you_mean
+from dagengine.graph.node import AskingNode, BaseNode
+from dagengine.prompts.template import PromptTemplate
+from dagengine.question import Parser
+
+F = TypeVar("F", bound=Callable[..., None])
+
+
+class NodeSettings(TypedDict, total=False):
+    """What most nodes take: the nodes that they read, and a name."""
+
+    inputs: Iterable[BaseNode]
+    name: str | None
+
+
+class AskingSettings(NodeSettings, total=False):
+    """What nodes that ask a judge take besides: a prompt, and a parser of the answers."""
+
+    prompt: PromptTemplate | None
+    parser: Parser | None
+
+
+def takes(settings: type[Any]) -> Callable[[F], F]:
+    """Limit a constructor's `**settings` to the keys of the TypedDict `settings`.
+
+    The signature then shows every key, with the default that the base classes give it. Any
+    other name raises TypeError, which names the nearest argument that the constructor has.
+    """
+
+    def decorated(constructor: F) -> F:
+        shown = _signature(constructor, settings)
+
+        @wraps(constructor)
+        def checked(self: BaseNode, *given: Any, **named: Any) -> None:
+            for name in named:
+                if name not in shown.parameters:
+                    raise TypeError(_unknown(type(self).__name__, name, shown))
+            constructor(self, *given, **named)
+
+        made: Any = checked
+        made.__signature__ = shown
+        return cast("F", made)
+
+    return decorated
+
+
+def _signature(constructor: Callable[..., None], settings: type[Any]) -> inspect.Signature:
+    """The constructor's signature with the keys of `settings` in the place of `**settings`."""
+    own = inspect.signature(constructor)
+    named = [one for one in own.parameters.values() if one.kind is not one.VAR_KEYWORD]
+    bases = [inspect.signature(base.__init__).parameters for base in (BaseNode, AskingNode)]
+    defaults = {name: one.default for base in bases for name, one in base.items()}
+    more = [
+        inspect.Parameter(
+            name, inspect.Parameter.KEYWORD_ONLY, default=defaults[name], annotation=hint
+        )
+        for name, hint in get_type_hints(settings).items()
+    ]
+    return own.replace(parameters=[*named, *more])
+
+
+def _unknown(node: str, name: str, shown: inspect.Signature) -> str:
+    known = [parameter for parameter in shown.parameters if parameter != "self"]
+    near = did_you_mean(name, known)
+    return f"{node} has no argument {name!r}; {near and f'{near} '}it has {', '.join(known)}"

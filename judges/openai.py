@@ -356,7 +356,7 @@ class OpenAIJudge:
         )
         completion = await client.post(prepared)
         if is_long(answer_text(completion.choices[0].message)):
-            return None, completion  # read where it stops nobody
+            return None, completion  # read in a thread, where it holds up no other call
         try:
             value = handlers.response_parser(
                 response=completion, response_model=shape, validation_context=None, strict=False

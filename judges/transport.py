@@ -42,7 +42,7 @@ _parsed = lru_cache(maxsize=64)(httpx2.URL)
 class LeanClient(httpx2.AsyncClient):
     """Takes requests as the openai client makes them, which has merged everything in already.
 
-    Redirects are not followed: they are for the one who asked.
+    Redirects are not followed: the judge decides about them.
     """
 
     def __init__(self, transport: AiohttpTransport) -> None:

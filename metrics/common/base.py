@@ -181,7 +181,7 @@ class MeasureNode(BaseNode):
         self.metric = metric
 
     def questions(self, known: Mapping[str, Any], items: int) -> QuestionCount:
-        """Unknown: the metric's code decides whom it asks, and how often."""
+        """Unknown: the metric's code decides which judge it asks, and how often."""
         return QuestionCount(0, 0, None)
 
     async def run(self, given: Given, ask: Ask) -> NodeValue:

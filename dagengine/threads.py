@@ -1,4 +1,4 @@
-"""Blocking code of others, in threads that never keep a finished program alive."""
+"""Runs a caller's blocking code in threads that never keep a finished program alive."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ async def in_daemon_thread(function: Callable[[], T]) -> T:
     def work() -> None:
         try:
             outcome.append(context.run(function))
-        except BaseException as error:  # noqa: BLE001 - handed to the one who waits
+        except BaseException as error:  # noqa: BLE001 - raised in the task that waits
             outcome.append(error)
         try:
             anyio.from_thread.run_sync(done.set, token=token)
-        except RuntimeError:  # the event loop has ended meanwhile: nobody waits any more
+        except RuntimeError:  # the event loop has ended meanwhile: no task waits any more
             return
 
     threading.Thread(target=work, daemon=True, name="dagengine blocking call").start()

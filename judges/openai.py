@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar, cast
 
 import anyio
 import anyio.lowlevel
-import sniffio
 from pydantic import BaseModel, ValidationError
 
 from dagengine.errors import (
@@ -81,7 +80,8 @@ class OpenAIJudge:
     """Answers with a model behind the OpenAI chat completions protocol.
 
     `base_url` points to a compatible server (Ollama, vLLM, LM Studio, llama.cpp); `client`
-    is a ready `AsyncOpenAI` or `AsyncAzureOpenAI` to use instead. `parameters` go into
+    is a ready `AsyncOpenAI` or `AsyncAzureOpenAI` to use instead; an `http_client` that it was
+    given is used as well, and serves one event loop at a time. `parameters` go into
     every request body. Without any of them the OpenAI client's own environment variables
     hold, looked up when the first question is asked.
 
@@ -167,6 +167,8 @@ class OpenAIJudge:
         client, users = self._clients.get(loop) or (self._connect(), 0)
         self._clients[loop] = client, users + 1
         try:
+            if not client.owned:
+                await _transport().disconnect_with_the_loop(client.api._client)
             yield client
         finally:
             client, users = self._clients[loop]
@@ -180,13 +182,15 @@ class OpenAIJudge:
 
     def _connect(self) -> _Client:
         openai, instructor = _libraries()
-        api = self._given or self._new_client(openai)
-
+        if self._given is None:
+            api, owned = self._new_client(openai), True
+        else:
+            api, owned = _transport().of_this_loop(self._given, BodyReader(self.max_bytes))
         registry, provider = instructor.v2.mode_registry, instructor.Provider.OPENAI
         handlers = {
             mode: registry.get_handlers(provider, getattr(instructor.Mode, mode)) for mode in _MODES
         }
-        return _Client(api, self._poster(openai, api), handlers, owned=self._given is None)
+        return _Client(api, self._poster(openai, api), handlers, owned)
 
     def _poster(
         self, openai: ModuleType, api: AsyncOpenAI
@@ -240,7 +244,9 @@ class OpenAIJudge:
             options["default_query"] = endpoint.query
         needless = (self._address and not self._pickled) or (endpoint and endpoint.headers)
         options["api_key"] = self._api_key or (_NO_KEY if needless else None)
-        options["http_client"] = _http_client(BodyReader(self.max_bytes))
+        options["http_client"] = _transport().http_client(
+            BodyReader(self.max_bytes), connect_timeout=_CONNECT_TIMEOUT
+        )
         try:
             return cast("AsyncOpenAI", openai.AsyncOpenAI(**options))
         except openai.OpenAIError as error:
@@ -350,7 +356,7 @@ class OpenAIJudge:
         )
         completion = await client.post(prepared)
         if is_long(answer_text(completion.choices[0].message)):
-            return None, completion  # read where it stops nobody
+            return None, completion  # read in a thread, where it holds up no other call
         try:
             value = handlers.response_parser(
                 response=completion, response_model=shape, validation_context=None, strict=False
@@ -409,6 +415,8 @@ class OpenAIJudge:
         if isinstance(error, openai.APIConnectionError):
             # The aiohttp transport calls a refused connection a timeout; its cause tells.
             cause = str(error.__cause__ or "") or str(error)
+            if self._given is not None and _transport().is_of_another_loop(cause):
+                return ProviderError(_transport().ANOTHER_LOOP, transient=False)
             return ProviderError(
                 f"no answer from {where}: {cause}; is the server running and the address right?",
                 transient=True,
@@ -416,16 +424,6 @@ class OpenAIJudge:
         if isinstance(error, openai.APIStatusError):
             return status_error(error)
         return ProviderError(f"{type(error).__name__}: {error}", transient=False)
-
-
-def _http_client(reader: BodyReader) -> Any:
-    """How requests travel on the event loop that runs."""
-    from dagengine.judges.transport import AiohttpTransport, BoundedClient, LeanClient
-
-    if sniffio.current_async_library() == "asyncio":
-        # A third of the processor time of the default transport; it does not run on trio.
-        return LeanClient(AiohttpTransport(reader, connect_timeout=_CONNECT_TIMEOUT))
-    return BoundedClient(reader)
 
 
 @cache
@@ -436,3 +434,10 @@ def _libraries() -> tuple[ModuleType, ModuleType]:
     import openai
 
     return openai, instructor
+
+
+def _transport() -> ModuleType:
+    """How requests travel; it needs the libraries above."""
+    from dagengine.judges import transport
+
+    return transport

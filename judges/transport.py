@@ -7,18 +7,29 @@ sending does.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import copy
+from collections.abc import AsyncGenerator, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, Final
 from urllib.request import getproxies, proxy_bypass
+from weakref import WeakKeyDictionary
 
 import aiohttp
+import anyio
 import httpx2
-from openai import DefaultAsyncHttpxClient
+import sniffio
+from anyio.lowlevel import RunVar
+from openai import AsyncOpenAI, DefaultAsyncHttpxClient
+from openai._base_client import AsyncHttpxClientWrapper
 
 from dagengine.errors import ProviderError
 from dagengine.judges.bodies import ENCODINGS, SMALL, BodyReader
 
+ANOTHER_LOOP: Final = (
+    "the http_client of the judge's client has connections of another event loop, for instance "
+    "of a notebook's: make the client without http_client=, or one client for each loop"
+)
+_OF_ANOTHER_LOOP = ("Event loop is closed", "different loop", "Session is closed")
 _KEEP_ALIVE = 5.0  # seconds, as in the client's own transports
 
 
@@ -31,7 +42,7 @@ _parsed = lru_cache(maxsize=64)(httpx2.URL)
 class LeanClient(httpx2.AsyncClient):
     """Takes requests as the openai client makes them, which has merged everything in already.
 
-    Redirects are not followed: they are for the one who asked.
+    Redirects are not followed: the judge decides about them.
     """
 
     def __init__(self, transport: AiohttpTransport) -> None:
@@ -136,3 +147,73 @@ def _response(
     """A response whose body is decoded and complete."""
     kept = [pair for pair in headers if pair[0].lower() not in _OF_THE_WIRE]
     return httpx2.Response(status, headers=kept, content=body, request=request)
+
+
+def http_client(reader: BodyReader, *, connect_timeout: float) -> httpx2.AsyncClient:
+    """How requests travel on the event loop that runs; `connect_timeout` is in seconds."""
+    if sniffio.current_async_library() == "asyncio":
+        # A third of the processor time of the default transport; it does not run on trio.
+        return LeanClient(AiohttpTransport(reader, connect_timeout=connect_timeout))
+    return BoundedClient(reader)
+
+
+def of_this_loop(given: AsyncOpenAI, reader: BodyReader) -> tuple[AsyncOpenAI, bool]:
+    """A caller's client for the event loop that runs, and whether it is to be closed.
+
+    Connections belong to one loop, and each `measure` may run on another one. An HTTP client
+    that the caller gave has to stay: only its caller knows how it reaches the provider.
+    """
+    if not isinstance(given._client, AsyncHttpxClientWrapper):
+        return given, False
+    # with_options() makes the client anew, which a subclass may not be able to do.
+    api = copy.copy(given)
+    api._client = BoundedClient(reader)
+    return api, True
+
+
+def is_of_another_loop(cause: str) -> bool:
+    """Whether an error says that a connection belongs to another event loop."""
+    return any(sign in cause for sign in _OF_ANOTHER_LOOP)
+
+
+class _InUse:
+    """The callers' HTTP clients that are used on one event loop."""
+
+    def __init__(self) -> None:
+        self._found = WeakKeyDictionary[Any, list[tuple[Any, dict[str, Any]]]]()
+        self._end = self._disconnecting()
+
+    async def wait(self) -> None:
+        """Begin to wait for the loop's end, which closes the generators that are left on it."""
+        await anext(self._end)
+
+    def add(self, client: Any) -> None:
+        """Disconnect a client at the end."""
+        if client not in self._found:
+            transports = {client._transport, *client._mounts.values()} - {None}
+            self._found[client] = [(each, dict(vars(each))) for each in transports]
+
+    async def _disconnecting(self) -> AsyncGenerator[None, None]:
+        try:
+            yield
+        finally:
+            with anyio.CancelScope(shield=True):
+                for transport, before in [pair for found in self._found.values() for pair in found]:
+                    await transport.aclose()
+                    vars(transport).update(before)  # one of aiohttp keeps its closed session
+
+
+_in_use: RunVar[_InUse] = RunVar("HTTP clients in use")
+
+
+async def disconnect_with_the_loop(client: Any) -> None:
+    """Have a caller's HTTP client keep no connection when the event loop that runs ends.
+
+    It stays open: on the next loop it connects anew.
+    """
+    in_use = _in_use.get(None)
+    if in_use is None:
+        in_use = _InUse()
+        _in_use.set(in_use)
+        await in_use.wait()
+    in_use.add(client)

@@ -1,4 +1,4 @@
-"""Completing a golden with somebody's app, whatever that does."""
+"""Completes a golden with the caller's app, whatever the app does."""
 
 from __future__ import annotations
 

@@ -160,7 +160,7 @@ class _Host:
     async def part(self, first: int, cases: Sequence[Item]) -> Part | None:
         """Judge a chunk; raises what ends the engine, such as a store that fails.
 
-        None when the run was ended meanwhile: nobody waits for the rows any more.
+        None when the run was ended meanwhile: its rows are not wanted any more.
         """
         while not self._opened.is_set():
             if not await self._comes(asyncio.create_task(self._opened.wait())):

@@ -192,15 +192,15 @@ class Engine:
     async def constants(self) -> dict[int, Outcome]:
         """What nodes say that no case reaches, asked now, by the number of their unit.
 
-        For `preload` in an engine of the same metrics, elsewhere. In a replay it is nothing: the
-        file of answers says the same to everybody.
+        For `preload` in an engine of the same metrics in another process. Nothing in a replay:
+        every process reads the same answers from the file.
         """
         if self._gateway.replays:
             return {}
         return await self._constants.every(self._judges, self._gateway)
 
     def preload(self, constants: Mapping[int, Outcome]) -> None:
-        """Take what `constants` gave as one's own."""
+        """Take over what `constants` gave in another process."""
         self._constants.preload(constants)
 
     async def judge(
@@ -330,7 +330,7 @@ _MANY = 50_000
 
 @contextmanager
 def rare_collections() -> Iterator[None]:
-    """Have the collector work rarely, unless somebody has set it to that already.
+    """Have the collector work rarely, unless the program has set that already.
 
     It holds for the whole process, so it is taken back at the end. Of several runs at the
     same time the first one to begin sets it, and takes it back when it ends.

@@ -19,7 +19,7 @@ _MOMENT = 1.0
 
 
 def has_signals() -> bool:
-    """Whether interrupts come to this thread, and nobody else has taken care of them."""
+    """Whether interrupts come to this thread, and the program has no handler of its own."""
     here = threading.current_thread() is threading.main_thread()
     unclaimed = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     # On Windows event loops do not take signals.

@@ -19,7 +19,7 @@ from dagengine.errors import (
 )
 from dagengine.execution.scheduler import CaseState
 from dagengine.gateway.gateway import is_cancelled
-from dagengine.gateway.host import Asks, Host
+from dagengine.gateway.host import Asks, Host, join_threads
 from dagengine.graph.panel import Ballot, Poll
 from dagengine.graph.values import Given, NodeValue
 from dagengine.question import NO_USAGE, Answer, Judge, Question
@@ -74,6 +74,8 @@ async def _polled(poll: Poll, cast: Callable[[int, Ballot], Awaitable[Any]]) -> 
 async def _isolated(unit: Unit, ask: GatewayAsk, given: Callable[[], Given]) -> NodeValue | Failure:
     """What a unit gave, or how it failed. The one place that isolates a node."""
     host = ask.host()
+    if _is_foreign(unit.node):
+        join_threads()
     try:
         with host.at_work():
             value = await unit.node.work(given(), ask)
@@ -88,6 +90,12 @@ async def _isolated(unit: Unit, ask: GatewayAsk, given: Callable[[], Given]) -> 
         return Failure(OutcomeKind.CODE_ERROR, unit.name, message)
     except (Exception, SystemExit) as error:  # noqa: BLE001 - user code may raise anything
         return _failure(only(error), unit.name)
+
+
+def _is_foreign(node: Any) -> bool:
+    """Whether a node runs code that is not this library's, which may start threads."""
+    code = getattr(node, "function", None) or type(getattr(node, "metric", node))
+    return not str(getattr(code, "__module__", "")).startswith("dagengine.")
 
 
 def _failure(error: BaseException, node: str) -> Failure:

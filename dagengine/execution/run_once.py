@@ -22,7 +22,7 @@ Outcome = NodeValue | Failure
 class RunOnce:
     """Outcomes of the constant units of one plan, each made when it is first wanted.
 
-    A failure that may pass is handed to those who waited for it, and not kept.
+    A failure that may pass goes to the cases that waited for it, and is not kept.
     """
 
     def __init__(self, plan: Plan) -> None:

@@ -89,7 +89,7 @@ class Chunks(Generic[T]):
 
 
 class FedSource(Generic[T]):
-    """A source over an async iterable; `feed` runs as a task beside those who take."""
+    """A source over an async iterable; `feed` runs as a task beside the readers."""
 
     def __init__(self, items: AsyncIterable[T]) -> None:
         self.ended = False

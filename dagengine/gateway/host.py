@@ -7,9 +7,10 @@ run that the code is part of, under its limits, its budget and its store::
      ▲                                                        │ a thread, a task, another loop
      └────────────── Host: same gateway, same loop ◀──────────┘
 
-The host is found by a context variable, which tasks inherit and `in_daemon_thread` hands to
-its thread. A thread started without that context does not know its run and begins one of its
-own: `asyncio.to_thread` and `contextvars.copy_context().run` keep the context.
+The host is found by a context variable. Tasks inherit it; `in_daemon_thread` and
+`asyncio.to_thread` hand it on. A plain thread and a job of a pool get it from `join_threads`:
+whoever starts them decides, so a thread of a web server, or a pool that nodes and other code
+share, keeps its other work to itself.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar, copy_context
+from functools import cache, partial, wraps
 from typing import Any, Protocol, TypeVar
 
 import anyio
@@ -133,8 +135,10 @@ class Host:
     def call(self, make: Callable[[], Awaitable[R]]) -> R:
         """What a coroutine function gives on the run's event loop, for code in a thread.
 
-        Raises InputError in the thread of that loop, which would wait for itself.
+        Raises InputError in the thread of that loop, which would wait for itself, and when the
+        node has ended.
         """
+        self.require_open()
         if self.is_here:
             self.blocked = True
             raise InputError(
@@ -185,6 +189,53 @@ _host: ContextVar[Host | None] = ContextVar("dagengine node at work", default=No
 def current_host() -> Host | None:
     """The node that this code belongs to; None outside of a run."""
     return _host.get()
+
+
+@cache
+def join_threads() -> None:
+    """Have threads and pools work for the node whose code starts a thread or submits a job.
+
+    It holds for the whole process from the first node on that runs a caller's code; outside
+    of nodes nothing changes. `Thread.start` and `ThreadPoolExecutor.submit` are wrapped, as
+    tracers do it: Python 3.11 has no event for a thread that starts, and no version has one
+    for a job of a pool.
+    """
+    for kind, name, joined in (
+        (threading.Thread, "start", _joined_start),
+        (ThreadPoolExecutor, "submit", _joined_submit),
+    ):
+        setattr(kind, name, joined(getattr(kind, name)))
+
+
+def _joined_start(start: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(start)
+    def joined(thread: threading.Thread) -> None:
+        host = _host.get()
+        if host is not None:
+            vars(thread)["run"] = partial(_working_for, host, thread.run)
+        start(thread)
+
+    return joined
+
+
+def _joined_submit(submit: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(submit)
+    def joined(pool: Any, function: Callable[..., Any], /, *given: Any, **named: Any) -> Any:
+        host = _host.get()
+        if host is None:
+            return submit(pool, function, *given, **named)
+        with no_host():  # a thread that the pool starts now works for others later
+            return submit(pool, _working_for, host, function, *given, **named)
+
+    return joined
+
+
+def _working_for(host: Host, function: Callable[..., R], /, *given: Any, **named: Any) -> R:
+    token = _host.set(host)
+    try:
+        return function(*given, **named)
+    finally:
+        _host.reset(token)
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""What people see of a graph and of a run: pictures, tables, progress."""
+"""What a reader sees of a graph and of a run: pictures, tables, progress."""
 
 from dagengine.report.progress import progress_bar
 from dagengine.report.render import Picture, draw

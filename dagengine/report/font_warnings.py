@@ -24,7 +24,7 @@ def without_font_warnings() -> Iterator[None]:
     """Hold back what is written to the standard error meanwhile; the rest follows at the end."""
     try:
         place = os.dup(_STDERR)
-    except OSError:  # it is closed, and nobody reads it
+    except OSError:  # its reader has closed it
         yield
         return
     with tempfile.TemporaryFile() as caught:

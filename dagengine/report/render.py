@@ -1,4 +1,4 @@
-"""Pictures of a metric's graph, for people who review it.
+"""Pictures of a metric's graph, for a reviewer.
 
 Three views of one graph: as designed, with the path of one case, and with how often a
 data set took each edge. Graphviz lays them out: the `dot` program when it is there, else

@@ -2,7 +2,7 @@
 
 Data, names, paths and the words of a judge may hold characters that a terminal obeys (escape
 sequences move the cursor and rewrite earlier lines), that turn the order of a text around, or
-that nobody sees. What is printed goes through `plain` first. Letters, marks and emoji of every
+that stay invisible. What is printed goes through `plain` first. Letters, marks and emoji of every
 script stay as they are, with the invisible joiners that their spelling needs.
 
 The hidden characters are the controls C0 and C1, the bidirectional controls, and what Unicode

@@ -1,4 +1,4 @@
-"""What every metric shares, and the base of people's own."""
+"""What every metric shares, and the base class of a caller's metrics."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ class BaseMetric:
     sets only `score`, `threshold` and `strict_mode` decide.
 
     Metrics that it measures join the run: its judge, limits, store and totals are theirs.
-    They ask the metric's own `model` where they name none. (A thread that the code starts
-    has to take the context along, as `asyncio.to_thread` does.)
+    They ask the metric's own `model` where they name none. That holds in threads that the
+    code starts and in jobs that it gives to a thread pool, until the case is judged.
 
     `score`, `reason`, `success`, `error` and `result` show the last `measure` only.
     """
 
-    # A number, or None for no pass or fail; people's metrics compare with it freely.
+    # A number, or None for no pass or fail; a caller's metric may compare with it as it likes.
     threshold: Any = 0.5
     model: Any = None
     include_reason: bool = True
@@ -72,7 +72,7 @@ class BaseMetric:
             include_reason=bool(self.include_reason),
         )
 
-    # Any: people's own metrics narrow the parameter to the kind of case they judge.
+    # Any: a caller's metric narrows the parameter to the kind of case they judge.
     def measure(self, test_case: Any) -> float:
         """Judge one case and return its score in [0, 1].
 
@@ -109,7 +109,7 @@ class BaseMetric:
     def is_successful(self) -> bool:
         """Whether the last `measure` met the threshold: 1 in strict mode.
 
-        What the metric's own code set as `success` goes before.
+        A `success` that the metric's own code set decides instead.
         """
         if self.error is not None or self.score is None:
             return False
@@ -181,7 +181,7 @@ class MeasureNode(BaseNode):
         self.metric = metric
 
     def questions(self, known: Mapping[str, Any], items: int) -> QuestionCount:
-        """Whom a metric of one's own asks, and how often, cannot be told from outside."""
+        """Unknown: the metric's code decides which judge it asks, and how often."""
         return QuestionCount(0, 0, None)
 
     async def run(self, given: Given, ask: Ask) -> NodeValue:

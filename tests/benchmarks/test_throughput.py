@@ -167,13 +167,13 @@ def test_a_malformed_answer_is_half_of_one() -> None:
 
 
 def test_a_hanging_call_is_in_flight_until_its_client_hangs_up() -> None:
-    settings = replace(QUICK, hanging=1.0, capacity=1)
+    settings = replace(QUICK, hanging=60.0, capacity=1)
     with client(settings) as api:
         with pytest.raises(openai.APITimeoutError):
-            ask(api.with_options(timeout=0.2))
+            ask(api.with_options(timeout=1.0))
         # Had the first not ended, the capacity of one would be taken.
         with pytest.raises(openai.APITimeoutError):
-            ask(api.with_options(timeout=0.2))
+            ask(api.with_options(timeout=1.0))
         assert stats(api)["outcomes"] == {"hanging": 2}
 
 
@@ -194,7 +194,7 @@ def test_calls_beyond_the_capacity_are_refused() -> None:
                 group.start_soon(one)
             return results
 
-    with running(replace(QUICK, hanging=1.0, capacity=1)) as url:
+    with running(replace(QUICK, hanging=60.0, capacity=1)) as url:
         (error,) = anyio.run(both, url)
     assert isinstance(error, openai.RateLimitError)
 

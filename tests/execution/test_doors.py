@@ -180,7 +180,10 @@ def test_a_single_case_and_a_single_metric_are_lists_of_one() -> None:
             lambda: DAG(cast(Any, [judgement()])),
             "root_node= takes one node; for a list use root_nodes=",
         ),
-        (lambda: TaskNode("Read.", "read", [], [cast(Any, judgement())]), "is no field"),
+        (
+            lambda: TaskNode("Read.", "read", [], [cast(Any, judgement())]),
+            "nodes are read by inputs=",
+        ),
     ],
 )
 def test_nodes_in_the_wrong_place_are_told(make: Callable[[], Any], message: str) -> None:

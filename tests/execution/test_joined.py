@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import io
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,7 @@ from rich.console import Console
 from dagengine import Limits, Store, a_evaluate, assert_test, evaluate
 from dagengine.cli.plan_table import Assumptions, as_dict, print_estimate
 from dagengine.compiler.lowering import compile_metrics
+from dagengine.errors import InputError
 from dagengine.estimate import estimate
 from dagengine.judges import ScriptedJudge
 from dagengine.metrics import AnswerRelevancyMetric, BaseMetric, DAGMetric, FaithfulnessMetric
@@ -96,6 +99,19 @@ class Waiting(Composite):
         return self.decide(parts)
 
 
+def in_bare_thread(metric: BaseMetric, case: Any) -> None:
+    done = Future[float]()
+
+    def work() -> None:
+        try:
+            done.set_result(metric.measure(case))
+        except Exception as error:  # noqa: BLE001 - raised where the thread is waited for
+            done.set_exception(error)
+
+    threading.Thread(target=work).start()
+    done.result()
+
+
 class Plain(Composite):
     """With a `measure` of its own, which runs in a thread."""
 
@@ -108,6 +124,14 @@ class Plain(Composite):
             asyncio.run(self.together(parts, test_case))
         elif self.how == "evaluate":
             return worst(evaluate([test_case], parts, show=False))
+        elif self.how == "bare thread":
+            for part in parts:
+                in_bare_thread(part, test_case)
+        elif self.how == "pool":
+            with ThreadPoolExecutor(2) as pool:
+                list(pool.map(lambda part: part.measure(test_case), parts))
+        elif self.how == "executor":
+            asyncio.run(self.in_executor(parts, test_case))
         elif self.how == "own threads":
             for part in parts:
                 contextvars.copy_context().run(part.measure, test_case)
@@ -115,6 +139,10 @@ class Plain(Composite):
             for part in parts:
                 part.measure(test_case)
         return self.decide(parts)
+
+    async def in_executor(self, parts: Sequence[BaseMetric], case: Any) -> None:
+        loop = asyncio.get_running_loop()
+        await asyncio.gather(*(loop.run_in_executor(None, part.measure, case) for part in parts))
 
     async def together(self, parts: Sequence[BaseMetric], case: Any) -> None:
         await asyncio.gather(*(part.a_measure(case) for part in parts))
@@ -134,10 +162,30 @@ class Outer(BaseMetric):
 WAYS: list[Composite | Outer] = [
     *(Waiting(how) for how in ("await", "group", "thread", "blocking", "evaluate")),
     *(Plain(how) for how in ("measure", "asyncio.run", "gather", "evaluate", "own threads")),
+    *(Plain(how) for how in ("bare thread", "pool", "executor")),
     *(Outer(deep, how) for deep, how in ((0, "await"), (3, "thread"), (2, "blocking"))),
 ]
 NAMES = [f"{type(m).__name__} {m.how}" for m in WAYS]
 every_way = pytest.mark.parametrize("metric", WAYS, ids=NAMES)
+
+
+class Pooled(Composite):
+    """With a pool of threads that every case uses."""
+
+    def __init__(self, pool: ThreadPoolExecutor, model: Any = None) -> None:
+        super().__init__(model=model)
+        self.pool = pool
+
+    def measure(self, test_case: Any) -> float:
+        parts = self.parts()
+        list(self.pool.map(lambda part: part.measure(test_case), parts))
+        return self.decide(parts)
+
+
+@pytest.fixture
+def pool() -> Iterator[ThreadPoolExecutor]:
+    with ThreadPoolExecutor(2) as pool:
+        yield pool
 
 
 def failures(done: EvaluationResult) -> list[OutcomeKind]:
@@ -386,3 +434,138 @@ def test_steps_say_what_inner_metrics_used() -> None:
 def test_the_limits_of_assert_test_hold_inside() -> None:
     with pytest.raises(AssertionError, match="max_calls"):
         assert_test(CASES[0], [Waiting()], model=judge(), limits=Limits(max_calls=0))
+
+
+@pytest.mark.anyio
+async def test_a_pool_that_cases_share_belongs_to_the_run(
+    pool: ThreadPoolExecutor, tmp_path: Path
+) -> None:
+    """Its threads work for one node after another."""
+    path, ledger = tmp_path / "answers.db", list[str]()
+    settings: dict[str, Any] = {"limits": Limits(max_in_flight=1), "store": path}
+    done = await a_evaluate(CASES, [Pooled(pool)], model=judge(), show=False, **settings,
+                            on_attempt=lambda one: ledger.append(one.judge.split()[0]))  # fmt: skip
+    assert failures(done) == [OutcomeKind.OK] * len(CASES)
+    assert ledger == ["joined"] * CALLS * len(CASES)
+    with ThreadPoolExecutor(2) as another:
+        again = await a_evaluate(CASES, [Pooled(another)], model=judge(), show=False,
+                                 store=Store(path, replay=True))  # fmt: skip
+    assert [row.as_dict() for row in again] == [row.as_dict() for row in done]
+    assert again.totals.calls == 0
+
+
+@pytest.mark.anyio
+async def test_a_pool_inside_a_composite_that_cases_share_belongs_to_the_run(
+    pool: ThreadPoolExecutor,
+) -> None:
+    class Deep(BaseMetric):
+        async def a_measure(self, test_case: Any) -> float:
+            return await Pooled(pool).a_measure(test_case)
+
+    limits = Limits(max_in_flight=1)
+    done = await a_evaluate(CASES, [Deep()], model=judge(), limits=limits, show=False)
+    assert failures(done) == [OutcomeKind.OK] * len(CASES)
+    assert done.totals.calls == CALLS * len(CASES)
+
+
+@pytest.mark.anyio
+async def test_a_pool_serves_one_run_after_the_other_and_what_belongs_to_none(
+    pool: ThreadPoolExecutor,
+) -> None:
+    """Its threads were started by a node of the first run, or before it."""
+    alone: dict[str, Any] = {"model": judge("alone"), "show": False}
+    for _ in range(2):
+        done = await a_evaluate(CASES, [Pooled(pool)], model=judge(), show=False)
+        assert failures(done) == [OutcomeKind.OK] * len(CASES)
+        assert done.totals.calls == CALLS * len(CASES)
+        refused = await a_evaluate(
+            CASES, [Pooled(pool)], model=judge(), limits=Limits(max_calls=0), show=False
+        )
+        assert refused.totals.calls == 0
+        work = pool.submit(evaluate, CASES[:1], [AnswerRelevancyMetric()], **alone)
+        assert failures(work.result()) == [OutcomeKind.OK]
+
+
+@pytest.mark.anyio
+async def test_a_job_that_goes_on_after_its_node_can_ask_nothing(
+    pool: ThreadPoolExecutor,
+) -> None:
+    over = threading.Event()
+    jobs: list[Future[float]] = []
+
+    class Leaving(BaseMetric):
+        def measure(self, test_case: Any) -> float:
+            def late() -> float:
+                over.wait()
+                return AnswerRelevancyMetric(model=judge()).measure(test_case)
+
+            jobs.append(pool.submit(late))
+            return 1.0
+
+    await a_evaluate(CASES[:1], [Leaving()], model=judge(), show=False)
+    over.set()
+    with pytest.raises(InputError, match="has ended"):
+        jobs[0].result()
+
+
+def test_the_default_executor_of_the_runs_own_loop_joins() -> None:
+    class Own(Composite):
+        async def a_measure(self, test_case: Any) -> float:
+            loop, parts = asyncio.get_running_loop(), self.parts()
+            await asyncio.gather(
+                *(loop.run_in_executor(None, part.measure, test_case) for part in parts)
+            )
+            return self.decide(parts)
+
+    done = evaluate(CASES, [Own()], model=judge(), limits=Limits(max_in_flight=1), show=False)
+    assert failures(done) == [OutcomeKind.OK] * len(CASES)
+    assert done.totals.calls == CALLS * len(CASES)
+    refused = evaluate(CASES, [Own()], model=judge(), limits=Limits(max_calls=0), show=False)
+    assert refused.totals.calls == 0
+    assert all("max_calls" in str(row.metrics[0].failure) for row in refused)
+
+
+@pytest.mark.anyio
+async def test_a_thread_that_no_node_started_keeps_its_own_run(tmp_path: Path) -> None:
+    """As of a web server: neither limits nor store nor judge of the other run are its own."""
+    inside, done = threading.Event(), threading.Event()
+    found: list[EvaluationResult] = []
+    path = tmp_path / "answers.db"
+
+    def serve() -> None:
+        inside.wait()
+        metrics = [AnswerRelevancyMetric()]
+        found.append(evaluate(CASES[:1], metrics, model=judge("web"), store=path, show=False))
+        with ThreadPoolExecutor(1) as workers:
+            work = workers.submit(evaluate, CASES[:1], metrics, model=judge("pool"), show=False)
+            found.append(work.result())
+        done.set()
+
+    class Held(BaseMetric):
+        def measure(self, test_case: Any) -> float:
+            inside.set()
+            done.wait()
+            return 1.0
+
+    server = threading.Thread(target=serve)
+    server.start()
+    limits = Limits(max_calls=0)
+    held = await a_evaluate(CASES[:1], [Held()], model=judge(), limits=limits, show=False)
+    server.join()
+    assert failures(held) == [OutcomeKind.OK]
+    assert held.totals.calls == 0
+    assert [failures(each) for each in found] == [[OutcomeKind.OK]] * 2
+    assert all(each.totals.calls for each in found)
+    assert path.exists()
+
+
+def test_votes_in_threads_differ() -> None:
+    ledger: list[str] = []
+    repeat(CASES[:1], [Plain("pool")], times=3, model=judge(),
+           on_attempt=lambda attempt: ledger.append(attempt.key))  # fmt: skip
+    assert len(ledger) == len(set(ledger)) == 3 * CALLS
+
+
+def test_what_threads_used_is_part_of_the_steps() -> None:
+    done = evaluate(CASES[:1], [Plain("pool")], model=judge(), show=False)
+    assert done[0].metrics[0].usage == done.totals.usage

@@ -11,6 +11,7 @@ from typing import Any, cast
 
 import anyio
 import pytest
+from trio.testing import MockClock
 
 from dagengine import Limits, a_evaluate, compile_metrics, evaluate, stream
 from dagengine.errors import GraphError, InputError, JudgeSetupError, ProviderError
@@ -108,7 +109,7 @@ async def test_independent_nodes_of_one_case_are_asked_at_once() -> None:
         for n in names
     ]
     metric = DAGMetric("m", DAG(root_nodes=roots), combine="mean", model=ScriptedJudge(answer))
-    with anyio.fail_after(10):
+    with anyio.fail_after(60):
         assert await metric.a_measure(LLMTestCase(input="x")) == 1.0
 
 
@@ -153,7 +154,7 @@ async def test_a_failure_stops_the_siblings_that_no_longer_matter() -> None:
         for n in ("a", "b")  # what is declared first takes precedence
     ]
     metric = DAGMetric("m", DAG(root_nodes=roots), combine="min", model=ScriptedJudge(answer))
-    with anyio.fail_after(10):
+    with anyio.fail_after(60):
         done = await a_evaluate([LLMTestCase(input="x")], [metric], show=False)
     assert done.rows[0].metrics[0].outcome == OutcomeKind.PROVIDER_ERROR
     assert stopped in ([], ["b"])  # b may not have been asked yet
@@ -161,13 +162,14 @@ async def test_a_failure_stops_the_siblings_that_no_longer_matter() -> None:
 
 
 @pytest.mark.anyio
+@pytest.mark.parametrize("anyio_backend", [("trio", {"clock": MockClock(autojump_threshold=0)})])
 async def test_a_case_has_a_deadline_of_its_own() -> None:
     async def answer(question: Question[Any]) -> Any:
         if about(question, 3):
             await anyio.sleep_forever()
         return True if "judgement" in question.name else "facts"
 
-    limits = Limits(case_timeout=0.2, call_timeout=None)
+    limits = Limits(case_timeout=100, call_timeout=None)
     done = await a_evaluate(
         numbered(8), [tree()], model=ScriptedJudge(answer), limits=limits, show=False
     )

@@ -331,7 +331,7 @@ async def test_a_blocking_call_over_its_deadline_does_not_hold_up_the_run() -> N
 
     class Stuck:
         def generate(self, prompt: str) -> str:
-            release.wait(2.0)  # then it answers after all, and this is no timeout
+            release.wait(LIMIT)  # then it answers after all, and this is no timeout
             return ANSWER
 
     tree = DAG(

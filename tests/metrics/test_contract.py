@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
+from dataclasses import replace
 from typing import Any, cast
 
 import anyio
@@ -50,11 +51,13 @@ from dagengine.test_case import ConversationalTestCase, LLMTestCase, Turn
 KINDS = metric_classes()
 every_metric = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 # Once without a second chance: a failure is a failure at once.
-FIRST = Limits(attempts=1, reasks=0, call_timeout=0.2)
+FIRST = Limits(attempts=1, reasks=0)
 
 
-def result_of(metric: PrebuiltMetric, model: Any, case: Any = None) -> MetricResult:
-    done = evaluate([case or case_for(metric)], [metric], model=model, show=False, limits=FIRST)
+def result_of(
+    metric: PrebuiltMetric, model: Any, case: Any = None, limits: Limits = FIRST
+) -> MetricResult:
+    done = evaluate([case or case_for(metric)], [metric], model=model, show=False, limits=limits)
     result: MetricResult = done.rows[0].metrics[0]
     return result
 
@@ -153,7 +156,9 @@ def test_a_judge_that_never_answers_is_a_timeout(kind: type[PrebuiltMetric]) -> 
     async def answer(question: Any) -> None:
         await anyio.sleep_forever()
 
-    assert result_of(make(kind), ScriptedJudge(answer)).outcome == OutcomeKind.TIMEOUT
+    limits = replace(FIRST, call_timeout=0.05)
+    result = result_of(make(kind), ScriptedJudge(answer), limits=limits)
+    assert result.outcome == OutcomeKind.TIMEOUT
 
 
 @every_metric
@@ -340,7 +345,7 @@ async def test_all_chunks_are_asked_at_once() -> None:
         return valid(question, 0)
 
     metric = make(HallucinationMetric, verdicts_per_call=2)
-    with anyio.fail_after(10):
+    with anyio.fail_after(60):
         done = await a_evaluate(
             [many(case_for(metric))], [metric], model=ScriptedJudge(answer), show=False
         )

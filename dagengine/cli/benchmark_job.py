@@ -153,8 +153,10 @@ def _paraphrases(path: Path) -> dict[str, dict[str, str]]:
     except OSError as error:
         raise InputError(f"--paraphrases {path}: {error.strerror}") from None
     except ValidationError as error:
+        found = error.errors()[0]
+        place = "".join(f" at {name!r}" for name in found["loc"])
         raise InputError(
-            f"--paraphrases {path}: {error.errors()[0]['msg']}; it has to be JSON such as "
+            f"--paraphrases {path}{place}: {found['msg']}; it has to be JSON such as "
             '{"short": {"name of a node": "other words"}}'
         ) from None
 

@@ -37,7 +37,7 @@ class _Trial:
     last: bool = False
 
 
-class Concurrency:
+class AdaptiveConcurrency:
     """The number of calls that one judge may have under way: `limit`, from 1 to `ceiling`.
 
     `start` gives every call a serial number; `succeeded` and `rejected` take it back, so

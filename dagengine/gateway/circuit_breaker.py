@@ -19,7 +19,7 @@ _LONGEST_WAIT = 5.0
 _FOR_GOOD = frozenset({401, 402, 403, 404, 429})
 
 
-class Breaker:
+class CircuitBreaker:
     """One judge's circuit breaker; times are seconds on any one clock.
 
     While the circuit is open nobody calls, except one probe at a time from `opens_at` on.

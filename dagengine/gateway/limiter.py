@@ -11,8 +11,8 @@ import anyio
 import anyio.lowlevel
 
 from dagengine.errors import JudgeTimeoutError, ProviderError, RefusedError, UnparseableError
-from dagengine.gateway.adaptive_concurrency import START, Concurrency
-from dagengine.gateway.circuit_breaker import Breaker
+from dagengine.gateway.adaptive_concurrency import START, AdaptiveConcurrency
+from dagengine.gateway.circuit_breaker import CircuitBreaker
 from dagengine.gateway.limits import Limits
 from dagengine.gateway.rate_limit import RateLimit
 
@@ -37,8 +37,8 @@ class Lane:
         """`name` is the judge's identity; an elastic one needs no careful start."""
         self.name = name
         ceiling = limits.max_in_flight
-        self.concurrency = Concurrency(ceiling, ceiling if elastic else START)
-        self.breaker = Breaker(name, limits.patience)
+        self.concurrency = AdaptiveConcurrency(ceiling, ceiling if elastic else START)
+        self.breaker = CircuitBreaker(name, limits.patience)
         self.in_flight = 0
         self.waiting: deque[Call] = deque()
         self._paused_until = -math.inf

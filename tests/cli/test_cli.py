@@ -398,7 +398,7 @@ BAD: dict[str, Bad] = {
     ),
     "check of cases of another kind": Bad(
         ("`actual_output`", "ConversationalTestCase"),
-        {"cases.jsonl": '{"turns": []}'},
+        {"cases.jsonl": '{"turns": [{"role": "user", "content": "Hi"}]}'},
         ("check", "metrics.py", "--data", "cases.jsonl"),
     ),
 }
@@ -612,7 +612,7 @@ def test_the_lexical_judge_is_refused_where_words_are_no_answer(tmp_path: Path) 
     assert done.returncode == 0, done.stderr
     refused = dagengine(folder, "run", "metrics.py", *lexical)
     assert refused.returncode == 2
-    assert "node 'kind': it asks for a binary judgement" in refused.stderr
+    assert "node 'kind': it asks for Judgement(reason, verdict)" in refused.stderr
 
 
 # -- text that a terminal would obey -----------------------------------------------------------

@@ -41,10 +41,11 @@ class Caught:
     async def __call__(self, question: Question[Any], /) -> Answer[Any]:
         raise Asked(question)
 
-    async def each(self, questions: Any, /) -> list[Answer[Any]]:
+    async def each(self, questions: Any, /) -> list[Any]:
         raise Asked(questions[0])
 
-    outcomes = each
+    async def outcomes(self, questions: Any, /) -> list[Any]:
+        raise Asked(questions[0])
 
 
 @pytest.mark.anyio

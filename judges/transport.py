@@ -8,6 +8,7 @@ sending does.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import lru_cache
 from typing import Any
 from urllib.request import getproxies, proxy_bypass
@@ -122,9 +123,15 @@ class BoundedClient(DefaultAsyncHttpxClient):
     async def send(self, request: httpx2.Request, **given: Any) -> httpx2.Response:
         """Send a request, and read the whole answer, streamed or not."""
         response = await super().send(request, **{**given, "stream": True})
+        chunks = response.aiter_raw()
         try:
-            encoding = response.headers.get("Content-Encoding", "")
-            body = await self._reader.read(response.aiter_raw(), encoding)
+            body = await self._reader.read(chunks, response.headers.get("Content-Encoding", ""))
+        except ProviderError:
+            await response.aclose()
+            with suppress(httpx2.HTTPError):  # it is closed: the iterators in it end, too
+                async for _ in chunks:
+                    pass
+            raise
         finally:
             await response.aclose()
         return _response(response.status_code, response.headers.raw, body, request)

@@ -26,7 +26,7 @@ from rich.table import Table
 
 TARGET = 120  # MB
 PIECE = 1 << 16
-BELOW_LIMIT = 3_900_000
+SAID = 3_900_000  # bytes of the long answer, just below the limit
 ENVELOPE = {"id": "0", "object": "chat.completion", "created": 0, "model": "m"}
 CHUNKED = b"Transfer-Encoding: chunked"
 
@@ -64,7 +64,7 @@ def kinds() -> dict[str, Callable[[], Iterator[bytes]]]:
     """What the server may send: pieces of a response, by name."""
     good = whole(completion(json.dumps({"reason": "because", "verdict": True})))
     packed = whole(bomb(), b"Content-Encoding: gzip")
-    long = whole(completion(json.dumps({"reason": "r" * BELOW_LIMIT, "verdict": True})))
+    long = whole(completion(json.dumps({"reason": "r" * SAID, "verdict": True})))
     opened, text = head(CHUNKED), chunk(b'{"choices": "')
     blank, letters = chunk(b" " * PIECE), chunk(b"x" * PIECE)
     return {
@@ -111,7 +111,7 @@ from dagengine.judges import OpenAIJudge
 from dagengine.metrics.dag import DAG, BinaryJudgementNode, DAGMetric
 from dagengine.test_case import LLMTestCase
 
-base_url, cases, in_flight = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+base_url, (cases, in_flight) = sys.argv[1], map(int, sys.argv[2:])
 node = BinaryJudgementNode(
     "Is it good?", then={True: 10, False: 0}, evaluation_params=["actual_output"]
 )

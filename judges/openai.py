@@ -92,7 +92,7 @@ class OpenAIJudge:
     key from the environment.
 
     A response is read up to `max_bytes` (4 MB; log-probabilities of a long answer take several),
-    and followed to another address of the same origin only.
+    also with a `client` of the caller's, and followed to another address of the same origin only.
     """
 
     capabilities = Capabilities(logprobs=True, caches_prefixes=True)
@@ -181,13 +181,18 @@ class OpenAIJudge:
 
     def _connect(self) -> _Client:
         openai, instructor = _libraries()
-        api = self._given or self._new_client(openai)
-
+        api = self._bounded(self._given) if self._given else self._new_client(openai)
         registry, provider = instructor.v2.mode_registry, instructor.Provider.OPENAI
         handlers = {
             mode: registry.get_handlers(provider, getattr(instructor.Mode, mode)) for mode in _MODES
         }
         return _Client(api, self._poster(openai, api), handlers, owned=self._given is None)
+
+    def _bounded(self, given: AsyncOpenAI) -> AsyncOpenAI:
+        """The caller's client, with its responses read up to the limit."""
+        from dagengine.judges.transport import BoundedClient
+
+        return given.copy(http_client=BoundedClient(given._client, BodyReader(self.max_bytes)))
 
     def _poster(
         self, openai: ModuleType, api: AsyncOpenAI
@@ -424,12 +429,14 @@ class OpenAIJudge:
 
 def _http_client(reader: BodyReader) -> Any:
     """How requests travel on the event loop that runs."""
+    from openai import DefaultAsyncHttpxClient
+
     from dagengine.judges.transport import AiohttpTransport, BoundedClient, LeanClient
 
     if sniffio.current_async_library() == "asyncio":
         # A third of the processor time of the default transport; it does not run on trio.
         return LeanClient(AiohttpTransport(reader, connect_timeout=_CONNECT_TIMEOUT))
-    return BoundedClient(reader)
+    return BoundedClient(DefaultAsyncHttpxClient(), reader)
 
 
 @cache

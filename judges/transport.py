@@ -15,7 +15,6 @@ from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
 import httpx2
-from openai import DefaultAsyncHttpxClient
 
 from dagengine.errors import ProviderError
 from dagengine.judges.bodies import ENCODINGS, SMALL, BodyReader
@@ -112,17 +111,26 @@ class AiohttpTransport(httpx2.AsyncBaseTransport):
             await self._session.close()
 
 
-class BoundedClient(DefaultAsyncHttpxClient):
-    """The openai client's own way of sending, with answers read up to a limit; for trio."""
+class BoundedClient(httpx2.AsyncClient):
+    """Sends through another client, and reads its answers up to a limit.
 
-    def __init__(self, reader: BodyReader) -> None:
-        super().__init__()
+    Requests are made by the other client, too: its headers, cookies and proxies hold.
+    """
+
+    def __init__(self, client: httpx2.AsyncClient, reader: BodyReader) -> None:
+        super().__init__(transport=httpx2.AsyncBaseTransport(), timeout=client.timeout)
+        self._sender = client
         self._reader = reader
-        self.headers["Accept-Encoding"] = ENCODINGS
+
+    def build_request(self, *given: Any, **settings: Any) -> httpx2.Request:
+        """The other client's request; it asks for encodings that can be undone in steps."""
+        request = self._sender.build_request(*given, **settings)
+        request.headers["Accept-Encoding"] = ENCODINGS
+        return request
 
     async def send(self, request: httpx2.Request, **given: Any) -> httpx2.Response:
         """Send a request, and read the whole answer, streamed or not."""
-        response = await super().send(request, **{**given, "stream": True})
+        response = await self._sender.send(request, **{**given, "stream": True})
         chunks = response.aiter_raw()
         try:
             body = await self._reader.read(chunks, response.headers.get("Content-Encoding", ""))
@@ -135,6 +143,11 @@ class BoundedClient(DefaultAsyncHttpxClient):
         finally:
             await response.aclose()
         return _response(response.status_code, response.headers.raw, body, request)
+
+    async def aclose(self) -> None:
+        """Close the other client."""
+        await super().aclose()
+        await self._sender.aclose()
 
 
 def _response(

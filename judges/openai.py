@@ -355,7 +355,7 @@ class OpenAIJudge:
         )
         completion = await client.post(prepared)
         if is_long(answer_text(completion.choices[0].message)):
-            return None, completion  # read where it stops nobody
+            return None, completion  # read in a thread, which stops no other call
         try:
             value = handlers.response_parser(
                 response=completion, response_model=shape, validation_context=None, strict=False
@@ -409,7 +409,7 @@ class OpenAIJudge:
     def _failure(
         self, openai: ModuleType, error: Any, demands: tuple[int, bool, bool]
     ) -> JudgeError | None:
-        """A provider's error as one of ours; None where less is asked for from now on."""
+        """A provider's error as a JudgeError; None where the judge asks for less from now on."""
         where = self.base_url or "the provider"
         for found in (error, error.__cause__):
             if isinstance(found, JudgeError):

@@ -17,7 +17,7 @@ from dagengine.cli.files import Reads, Writes, guard
 from dagengine.cli.streams import shown
 
 # What Typer says of wrong options and values; it exports only one kind of it.
-_UsageError: type[Any] = typer.BadParameter.__mro__[1]
+_UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 
 
 class _PlainGroup(TyperGroup):
@@ -38,8 +38,9 @@ def _plain_errors() -> Iterator[None]:
     try:
         yield
     except _UsageError as error:
-        message = shown(error.format_message())
-        error.format_message = lambda: message
+        usage: Any = error
+        message = shown(usage.format_message())
+        usage.format_message = lambda: message
         raise
 
 

@@ -119,7 +119,7 @@ class _Batch:
             await self._collect()
             self._lines = await self._fetch(await self._finished(await self._sent()))
         except self._failures as error:
-            self._error = error  # everybody in the batch is told
+            self._error = error  # every question of the batch gets it
         except ValueError as error:
             message = f"the batch's results are no JSON lines: {error}"
             self._error = ProviderError(message, transient=False)

@@ -14,7 +14,7 @@ ENCODINGS: Final = "gzip, deflate"
 """The encodings that can be undone in steps, and so up to a limit."""
 SMALL: Final = 1 << 16
 """Bytes that every response may hold in memory; larger ones take turns."""
-_LARGE_AT_ONCE: Final = 2
+_LARGE_AT_ONCE: Final = 1
 
 
 class BodyReader:
@@ -42,12 +42,18 @@ class BodyReader:
         self, body: bytearray, decoder: _Decoder, chunks: AsyncIterator[bytes]
     ) -> bytes:
         async with self._large:
-            body += decoder.decode(b"", self.limit + 1 - len(body))
-            self._require_short(body)
+            self._unpack(body, decoder, b"")
             async for chunk in chunks:
-                body += decoder.decode(chunk, self.limit + 1 - len(body))
-                self._require_short(body)
+                self._unpack(body, decoder, chunk)
             return bytes(body)
+
+    def _unpack(self, body: bytearray, decoder: _Decoder, chunk: bytes) -> None:
+        """Add a chunk in small steps: of a long one there is never a second copy in memory."""
+        found = decoder.decode(chunk, SMALL)
+        while found:
+            body += found
+            self._require_short(body)
+            found = decoder.decode(b"", SMALL)
 
     def _require_short(self, body: bytearray) -> None:
         if len(body) > self.limit:
@@ -74,7 +80,7 @@ class _Decoder:
     def decode(self, chunk: bytes, most: int) -> bytes:
         """At most `most` decoded bytes of what has come so far."""
         if self._plain:
-            return chunk
+            return chunk  # as short as the transport's pieces
         data = self._rest + chunk
         try:
             found = self._inflater.decompress(data, most)

@@ -1,4 +1,4 @@
-"""A judge made from anybody's model class.
+"""A judge made from the caller's model class.
 
 `BaseLLM` is the shape that evaluation libraries share: `load_model`, `generate`,
 `a_generate`, `get_model_name`. Any object of that shape is accepted, whether or not it
@@ -24,7 +24,7 @@ T = TypeVar("T", bound=BaseModel)
 
 
 class BaseLLM(ABC):
-    """Base class for a model of one's own.
+    """Base class for the caller's model.
 
     `generate` takes the prompt and, if it has such a parameter, `schema`: the pydantic
     model that the answer must follow. It returns text, or an instance of the schema.

@@ -46,7 +46,7 @@ def endpoint_of(address: str) -> Endpoint:
 def moved_to(response: Any) -> str | None:
     """Where a response sends its request on to, or None; raises ProviderError for elsewhere.
 
-    A request holds the judged texts and a key: they go only to the origin that the caller named.
+    A request holds the judged texts and a key: they go to no origin but the caller's.
     """
     location: str | None = response.headers.get("location")
     if response.status_code not in _MOVED or not location:

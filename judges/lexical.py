@@ -10,13 +10,8 @@ from typing import Any, Literal, TypeVar, get_args
 from pydantic import BaseModel
 
 from dagengine.errors import InputError, UnsupportedError
-from dagengine.graph.list_nodes import MapNode, VerdictListNode
-from dagengine.graph.node import BaseNode
-from dagengine.graph.nodes import TaskNode
 from dagengine.judges.overlap import Overlap, relevant, supported, useful, words_of
-from dagengine.prompts.answer_types import output_type
 from dagengine.prompts.evidence import Evidence, unfenced
-from dagengine.prompts.instructions import list_instructions
 from dagengine.prompts.parsing import validated
 from dagengine.prompts.sentences import sentences
 from dagengine.question import Answer, Capabilities, Question, schema_of
@@ -71,9 +66,9 @@ class LexicalJudge:
     allowed. Words are equal that begin with the same `stem` letters; scripts without spaces
     are compared by pairs of characters. Which of the three is meant is read off what the
     criterion says of `yes`, or given by the caller: `meanings={"requirement": "supported"}`
-    by what items are called. Everything else is refused, before a run where the node shows it
-    (`refuses`) and otherwise with UnsupportedError: other criteria, judgements, ratings, opinions,
-    contradictions, bias, toxicity.
+    by what items are called. Everything else is refused, before a run where an example of the
+    question shows it (`refuses`) and otherwise with UnsupportedError: other criteria,
+    judgements, ratings, opinions, contradictions, bias, toxicity.
 
     Words know neither meaning nor negation: `no` says that words are missing and not that
     the evidence contradicts the item, and a negated sentence passes.
@@ -113,22 +108,13 @@ class LexicalJudge:
         settings = (*self._needed.values(), doubt, stem, sorted(self._meanings.items()))
         self.identity = self.durable_identity = f"lexical 2 {settings!r}"
 
-    def refuses(self, node: BaseNode) -> str | None:
-        """Why words answer no question of a node, as far as the node itself tells; else None."""
-        if node.template is not None or getattr(node, "wording", None) is not None:
-            return f"its prompt is worded by a template; {_CANNOT}"
-        if isinstance(node, VerdictListNode):
-            system = list_instructions(node.criteria, node.verdicts, node.item_label, 1)
-            meaning = self._known_meaning(node.item_label, system)
-            if _are_verdicts(node.verdicts) and meaning is not None:
-                return None
-            return f"what its verdicts say of {node.item_label!r} is not known; {_CANNOT}"
-        kind = getattr(node, "output_type", None) or getattr(node, "answer", None)
-        if isinstance(node, TaskNode) or (isinstance(node, MapNode) and node.vote is None):
-            schema = schema_of(output_type(kind))
-            if _is_extraction(schema) or _is_verdict_list(schema):
-                return None
-        return f"it asks for a {node.kind}; {_CANNOT}"
+    def refuses(self, question: Question[Any]) -> str | None:
+        """Why words do not answer a question, or None where they do."""
+        try:
+            self._fields(question)
+        except UnsupportedError as error:
+            return str(error)
+        return None
 
     async def answer(self, question: Question[T]) -> Answer[T]:
         """The answer that words give; raises UnsupportedError where they give none."""
@@ -147,7 +133,8 @@ class LexicalJudge:
         if _is_verdict_list(schema):
             item = _item_of(shape, schema)
             return {name: self._verdicts(question, shape, item, system, evidence)}
-        raise _unsupported(question, f"{answer_type.__name__} has {', '.join(properties)}")
+        asked = f"{answer_type.__name__}({', '.join(properties)})"
+        raise _unsupported(question, f"it asks for {asked}")
 
     def _verdicts(
         self,
@@ -228,7 +215,8 @@ def _known(meanings: Mapping[str, Meaning]) -> dict[str, Meaning]:
 
 
 def _unsupported(question: Question[Any], why: str) -> UnsupportedError:
-    return UnsupportedError(f"{question.name or 'the question'}: {why}; {_CANNOT}")
+    name = f"{question.name}: " if question.name else ""
+    return UnsupportedError(f"{name}{why}; {_CANNOT}")
 
 
 def _parts(question: Question[Any]) -> tuple[str, list[Evidence]]:

@@ -41,7 +41,7 @@ from dagengine.judges.completions import (
 from dagengine.judges.endpoint import endpoint_of, moved_to
 from dagengine.judges.identity import durable_name
 from dagengine.prompts.json_values import DoubledKeyError, require_single_keys
-from dagengine.prompts.parsing import is_long, read_aside, without_surrogates
+from dagengine.prompts.parsing import LONGEST, is_long, read_aside, without_surrogates
 from dagengine.question import Answer, Capabilities, Options, Question
 from dagengine.redaction import (
     public_address,
@@ -63,6 +63,7 @@ T = TypeVar("T", bound=BaseModel)
 _MODES = ("JSON_SCHEMA", "TOOLS", "JSON")
 _CONNECT_TIMEOUT = 30.0
 _REDIRECTS = 5
+_REJECTED = frozenset({400, 403, 422})  # statuses of a request that asks for too much
 _NO_KEY = "not-needed"
 _DEFAULT_URL = "https://api.openai.com/v1"
 
@@ -91,7 +92,7 @@ class OpenAIJudge:
     key from the environment.
 
     A response is read up to `max_bytes` (4 MB; log-probabilities of a long answer take several),
-    and followed to another address of the same origin only.
+    also with a `client` of the caller's, and followed to another address of the same origin only.
     """
 
     capabilities = Capabilities(logprobs=True, caches_prefixes=True)
@@ -167,8 +168,8 @@ class OpenAIJudge:
         client, users = self._clients.get(loop) or (self._connect(), 0)
         self._clients[loop] = client, users + 1
         try:
-            if not client.owned:
-                await _transport().disconnect_with_the_loop(client.api._client)
+            if self._given is not None and not client.owned:
+                await _transport().disconnect_with_the_loop(self._given._client)
             yield client
         finally:
             client, users = self._clients[loop]
@@ -257,11 +258,16 @@ class OpenAIJudge:
             ) from None
 
     def _hidden(self, error: JudgeError) -> JudgeError:
-        """An error whose message and raw text hold no secret of this judge."""
+        """An error without secrets of this judge, and without what it was found in.
+
+        Errors stay in results; their tracebacks and causes would keep whole responses there.
+        """
         secrets = self._secrets()
+        error.__cause__ = error.__context__ = None
+        error.__traceback__ = None
         error.args = tuple(shortened(public_text(str(part), secrets)) for part in error.args)
         if isinstance(error, UnparseableError):
-            error.raw = public_text(error.raw, secrets)
+            error.raw = public_text(error.raw[:LONGEST], secrets)
         return error
 
     def _secrets(self) -> list[str]:
@@ -298,17 +304,11 @@ class OpenAIJudge:
                 demands = self._demands()
                 try:
                     return await self._ask(client, question)
-                except JudgeError as error:
-                    raise self._hidden(error) from None
-                except (
-                    openai.BadRequestError,
-                    openai.PermissionDeniedError,
-                    openai.UnprocessableEntityError,
-                ) as error:
-                    if not self._lower_demands(error, demands):
-                        raise self._hidden(status_error(error)) from None
-                except openai.OpenAIError as error:
-                    raise self._hidden(self._failure(openai, error)) from None
+                except (JudgeError, openai.OpenAIError) as error:
+                    failure = self._failure(openai, error, demands)
+                # Outside of the handler: what is raised inside keeps the other error with it.
+                if failure is not None:
+                    raise self._hidden(failure)
 
     def _demands(self) -> tuple[int, bool, bool]:
         return self._mode, self._logprobs, self._temperature
@@ -356,7 +356,7 @@ class OpenAIJudge:
         )
         completion = await client.post(prepared)
         if is_long(answer_text(completion.choices[0].message)):
-            return None, completion  # read in a thread, where it holds up no other call
+            return None, completion  # read in a thread, which stops no other call
         try:
             value = handlers.response_parser(
                 response=completion, response_model=shape, validation_context=None, strict=False
@@ -407,11 +407,14 @@ class OpenAIJudge:
             raise UnparseableError(str(error), raw, tokens) from None
         return Answer(value, raw, tokens_of(choice, question, raw), usage, mode)
 
-    def _failure(self, openai: ModuleType, error: Any) -> JudgeError:
-        """A provider's error as one of ours."""
+    def _failure(
+        self, openai: ModuleType, error: Any, demands: tuple[int, bool, bool]
+    ) -> JudgeError | None:
+        """A provider's error as a JudgeError; None where the judge asks for less from now on."""
         where = self.base_url or "the provider"
-        if isinstance(error.__cause__, JudgeError):
-            return error.__cause__
+        for found in (error, error.__cause__):
+            if isinstance(found, JudgeError):
+                return found
         if isinstance(error, openai.APIConnectionError):
             # The aiohttp transport calls a refused connection a timeout; its cause tells.
             cause = str(error.__cause__ or "") or str(error)
@@ -422,7 +425,8 @@ class OpenAIJudge:
                 transient=True,
             )
         if isinstance(error, openai.APIStatusError):
-            return status_error(error)
+            lowered = error.status_code in _REJECTED and self._lower_demands(error, demands)
+            return None if lowered else status_error(error)
         return ProviderError(f"{type(error).__name__}: {error}", transient=False)
 
 

@@ -46,8 +46,11 @@ class ProviderJudge:
     """Answers with a model of another provider, for instance `anthropic/claude-sonnet-4-5`.
 
     `spec` is `provider/model` as instructor's `from_provider` takes it; the provider's
-    own package must be installed. Text questions and token probabilities need an
+    package must be installed. Text questions and token probabilities need an
     OpenAI-compatible endpoint instead.
+
+    The provider's package reads the responses: there is no limit of bytes as `OpenAIJudge` has
+    one. Of an answer that does not fit the first 20,000 characters are kept.
     """
 
     capabilities = Capabilities(text=False)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import AsyncGenerator, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from typing import Any, Final
 from urllib.request import getproxies, proxy_bypass
@@ -122,23 +123,43 @@ class AiohttpTransport(httpx2.AsyncBaseTransport):
             await self._session.close()
 
 
-class BoundedClient(DefaultAsyncHttpxClient):
-    """The openai client's own way of sending, with answers read up to a limit; for trio."""
+class BoundedClient(httpx2.AsyncClient):
+    """Sends through another client, and reads its answers up to a limit.
 
-    def __init__(self, reader: BodyReader) -> None:
-        super().__init__()
+    Requests are made by the other client, too: its headers, cookies and proxies hold.
+    """
+
+    def __init__(self, client: httpx2.AsyncClient, reader: BodyReader) -> None:
+        super().__init__(transport=httpx2.AsyncBaseTransport(), timeout=client.timeout)
+        self._sender = client
         self._reader = reader
-        self.headers["Accept-Encoding"] = ENCODINGS
+
+    def build_request(self, *given: Any, **settings: Any) -> httpx2.Request:
+        """The other client's request; it asks for encodings that can be undone in steps."""
+        request = self._sender.build_request(*given, **settings)
+        request.headers["Accept-Encoding"] = ENCODINGS
+        return request
 
     async def send(self, request: httpx2.Request, **given: Any) -> httpx2.Response:
         """Send a request, and read the whole answer, streamed or not."""
-        response = await super().send(request, **{**given, "stream": True})
+        response = await self._sender.send(request, **{**given, "stream": True})
+        chunks = response.aiter_raw()
         try:
-            encoding = response.headers.get("Content-Encoding", "")
-            body = await self._reader.read(response.aiter_raw(), encoding)
+            body = await self._reader.read(chunks, response.headers.get("Content-Encoding", ""))
+        except ProviderError:
+            await response.aclose()
+            with suppress(httpx2.HTTPError):  # it is closed: the iterators in it end, too
+                async for _ in chunks:
+                    pass
+            raise
         finally:
             await response.aclose()
         return _response(response.status_code, response.headers.raw, body, request)
+
+    async def aclose(self) -> None:
+        """Close the other client."""
+        await super().aclose()
+        await self._sender.aclose()
 
 
 def _response(
@@ -154,7 +175,7 @@ def http_client(reader: BodyReader, *, connect_timeout: float) -> httpx2.AsyncCl
     if sniffio.current_async_library() == "asyncio":
         # A third of the processor time of the default transport; it does not run on trio.
         return LeanClient(AiohttpTransport(reader, connect_timeout=connect_timeout))
-    return BoundedClient(reader)
+    return BoundedClient(DefaultAsyncHttpxClient(), reader)
 
 
 def of_this_loop(given: AsyncOpenAI, reader: BodyReader) -> tuple[AsyncOpenAI, bool]:
@@ -163,12 +184,11 @@ def of_this_loop(given: AsyncOpenAI, reader: BodyReader) -> tuple[AsyncOpenAI, b
     Connections belong to one loop, and each `measure` may run on another one. An HTTP client
     that the caller gave has to stay: only its caller knows how it reaches the provider.
     """
-    if not isinstance(given._client, AsyncHttpxClientWrapper):
-        return given, False
     # with_options() makes the client anew, which a subclass may not be able to do.
-    api = copy.copy(given)
-    api._client = BoundedClient(reader)
-    return api, True
+    api, plain = copy.copy(given), isinstance(given._client, AsyncHttpxClientWrapper)
+    sender: httpx2.AsyncClient = DefaultAsyncHttpxClient() if plain else given._client
+    api._client = BoundedClient(sender, reader)
+    return api, plain
 
 
 def is_of_another_loop(cause: str) -> bool:

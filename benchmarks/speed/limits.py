@@ -29,7 +29,7 @@ from rich.table import Table
 
 from dagengine.errors import JudgeError
 from dagengine.gateway import Gateway, Limits, limiter
-from dagengine.gateway.adaptive_concurrency import Concurrency
+from dagengine.gateway.adaptive_concurrency import AdaptiveConcurrency
 from dagengine.judges import OpenAIJudge
 from dagengine.prompts import Evidence, messages_for
 from dagengine.prompts.answer_types import judgement_type
@@ -42,7 +42,7 @@ GOOD = json.dumps({"reason": "because", "verdict": True})
 FAULTS = (("429", 0.10), ("500", 0.05), ("drop", 0.02), ("garbage", 0.03), ("ok", 0.80))
 
 
-class Fixed(Concurrency):
+class Fixed(AdaptiveConcurrency):
     """A limit that learns nothing: what the adaptive one is compared with."""
 
     def __init__(self, ceiling: int, start: int = 0) -> None:
@@ -166,7 +166,7 @@ def main(
         row("limited", "adaptive, up to 64", Limits(max_in_flight=CEILING, **patient), CAPACITY)
         row("asking", "adaptive, up to 64", Limits(max_in_flight=CEILING, **patient), CAPACITY)
         for width in map(int, widths.split(",")):
-            with mock.patch.object(limiter, "Concurrency", Fixed):
+            with mock.patch.object(limiter, "AdaptiveConcurrency", Fixed):
                 limits = Limits(max_in_flight=width, **patient)
                 row("limited", f"fixed {width}", limits, CAPACITY)
         row("plain", "adaptive, up to 64", Limits(max_in_flight=CEILING), CEILING)

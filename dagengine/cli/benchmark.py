@@ -80,7 +80,7 @@ def _build(options: BenchmarkOptions) -> BenchmarkJob:
 
 
 def _prepare(job: BenchmarkJob, options: BenchmarkOptions) -> None:
-    """Raise what can be known before the first call, and print what will be asked."""
+    """Raise the errors that show before the first call, and print what will be asked."""
     from dagengine.reliability.card.build import check_labels
     from dagengine.reliability.card.comparison import could_be_seen
 
@@ -121,7 +121,7 @@ def _require_intervals() -> None:
 
 
 def _judges(names: Sequence[str], base_url: str | None) -> dict[str, Any]:
-    """The judges by name; none at all means each metric's own."""
+    """The judges by name; none means each metric's judge."""
     from dagengine.loading import load_judge
 
     if not names:
@@ -179,7 +179,7 @@ def _exit_as(card: JudgeCard, conditions: Sequence[FailIf]) -> None:
 
 
 def _check(path: Path, now: Binding, conditions: Sequence[FailIf]) -> None:
-    """Say whether a card still speaks about what there is now."""
+    """Say whether a card still holds for the metrics and judges of now."""
     from dagengine.reliability.card.files import read_card
     from dagengine.reliability.fingerprint import changes
 

@@ -27,7 +27,7 @@ _ALTERNATIVES = 20
 
 @dataclass(frozen=True)
 class BenchmarkJob:
-    """Metrics, cases, judges by name (none: each metric's own), and how often all is asked.
+    """Metrics, cases, judges by name (none: each metric's), and how often all is asked.
 
     `ways` holds `times`, `orders`, `temperatures`, `seeds` and `paraphrases`, as `repeat` takes
     them; `second_answers` is that of `repeat`, too.

@@ -73,7 +73,7 @@ class FileJob:
 
 
 def _tracer() -> Any:
-    """A tracer of whatever OpenTelemetry was set up with (`opentelemetry-instrument`)."""
+    """A tracer of OpenTelemetry as it was set up (`opentelemetry-instrument`)."""
     from dagengine.errors import MissingExtraError
 
     try:

@@ -5,17 +5,50 @@ from __future__ import annotations
 import dataclasses
 import functools
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, get_type_hints
 
 import typer
+from typer.core import TyperGroup
 from typer.models import ArgumentInfo, CommandFunctionType, ParameterInfo
 
 from dagengine.cli.files import Reads, Writes, guard
+from dagengine.cli.streams import shown
+
+# What Typer says of wrong options and values; it exports only one kind of it.
+_UsageError: type[Exception] = typer.BadParameter.__mro__[1]
+
+
+class _PlainGroup(TyperGroup):
+    """Commands whose wrong options and values are shown without hidden characters."""
+
+    def make_context(self, *given: Any, **settings: Any) -> Any:
+        with _plain_errors():
+            return super().make_context(*given, **settings)
+
+    def invoke(self, ctx: Any) -> Any:
+        with _plain_errors():
+            return super().invoke(ctx)
+
+
+@contextmanager
+def _plain_errors() -> Iterator[None]:
+    """Make the message of a usage error plain: it repeats what the caller typed."""
+    try:
+        yield
+    except _UsageError as error:
+        usage: Any = error
+        message = shown(usage.format_message())
+        usage.format_message = lambda: message
+        raise
 
 
 class Commands(typer.Typer):
     """A group of commands, each of which has its files checked before it starts."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(cls=_PlainGroup, **settings)
 
     def command(self, *names: Any, **settings: Any) -> Callable[[Any], Any]:
         """As Typer's; a function of one dataclass gets an option for each of its fields."""

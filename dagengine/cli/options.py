@@ -100,7 +100,7 @@ def cases_of(
 
 
 def go_on(store: Path | None) -> str:
-    """How a command that was interrupted goes on, said to whoever interrupted it."""
+    """The message of an interrupted command: how to go on."""
     if store is None:
         return "with --store FILE the next run would not ask again what was answered"
     return f"run the same command to go on: what was answered is in {store}"

@@ -132,11 +132,15 @@ def export(
         Writes(),
     ] = None,
 ) -> None:
-    """Write every question and answer as a line of JSON."""
+    """Write every question and answer as a line of JSON.
+
+    On a terminal, hidden characters are written as escapes of JSON.
+    """
     from dagengine.store.maintenance import reading, records
 
     with reading(path) as db:
-        lines = (_line(record.as_dict()) for record in records(db))
+        line = _terminal_line if out is None and sys.stdout.isatty() else _line
+        lines = (line(record.as_dict()) for record in records(db))
         if out is None:
             sys.stdout.buffer.writelines(lines)
             sys.stdout.buffer.flush()
@@ -152,6 +156,12 @@ def _line(row: Any) -> bytes:
     # A lone surrogate comes out as the JSON escape it needs to be.
     text = json.dumps(row, ensure_ascii=False) + "\n"
     return text.encode(errors="backslashreplace")
+
+
+def _terminal_line(row: Any) -> bytes:
+    """A row for a terminal: all in ASCII if anything in it is hidden, which is JSON as well."""
+    text = json.dumps(row, ensure_ascii=False)
+    return _line(row) if shown(text) == text else f"{json.dumps(row)}\n".encode()
 
 
 @app.command()

@@ -31,9 +31,11 @@ from dagengine.execution.runner import AfterCase, Runner
 from dagengine.gateway.gateway import Gateway, Sink
 from dagengine.gateway.host import Asks, current_host
 from dagengine.gateway.limits import DEFAULT_LIMITS, Limits
+from dagengine.graph.example import example_question
 from dagengine.graph.graph import Metric
+from dagengine.graph.node import AskingNode
 from dagengine.judges import as_judge, open_judges
-from dagengine.question import Judge
+from dagengine.question import Judge, Question
 from dagengine.results import CaseResult, Totals
 from dagengine.store.answers import Store, as_store
 from dagengine.test_case import CASE_TYPES
@@ -306,21 +308,31 @@ def check_cases(plan: Plan, items: Sequence[Item]) -> None:
 
 def check_judges(plan: Plan, judges: Sequence[Judge]) -> None:
     """Raise GraphError when a judge cannot do what a node asks of it."""
-    problems: list[Problem] = []
-    for unit in plan.units:
-        parser = getattr(unit.node, "parser", None)
-        for judge in (judges[index] for index in unit.judges):
-            able = judge.capabilities.text if parser is not None else judge.capabilities.schema
-            refuses = getattr(judge, "refuses", None)
-            reason = refuses(unit.node) if unit.node.asks and able and refuses else None
-            if not unit.node.asks or (able and reason is None):
-                continue
-            what = "plain text for its parser" if parser is not None else "a structured answer"
-            message = reason or f"it needs {what}, which {judge.identity} cannot give"
-            hint = "use another judge for this metric, or change the node"
-            problems.append(Problem("judge-capability", f"node {unit.name!r}", message, hint))
+    problems = [
+        Problem(
+            "judge-capability",
+            f"node {unit.name!r}",
+            reason,
+            "use another judge for this metric, or change the node",
+        )
+        for unit in plan.units
+        if isinstance(unit.node, AskingNode)
+        for judge in (judges[index] for index in unit.judges)
+        if (reason := _refusal(judge, unit.node)) is not None
+    ]
     if problems:
         raise GraphError(problems)
+
+
+def _refusal(judge: Judge, node: AskingNode) -> str | None:
+    """Why a judge answers none of a node's questions, as far as an example of them shows it."""
+    able = judge.capabilities.schema if node.parser is None else judge.capabilities.text
+    if not able:
+        what = "a structured answer" if node.parser is None else "plain text for its parser"
+        return f"it needs {what}, which {judge.identity} cannot give"
+    refuses: Callable[[Question[Any]], str | None] | None = getattr(judge, "refuses", None)
+    example = example_question(node)
+    return refuses(example) if refuses and example else None
 
 
 # New objects before the collector looks at them. Its own 700 are one case's: it would look

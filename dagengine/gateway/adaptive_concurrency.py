@@ -37,7 +37,7 @@ class _Trial:
     last: bool = False
 
 
-class Concurrency:
+class AdaptiveConcurrency:
     """The number of calls that one judge may have under way: `limit`, from 1 to `ceiling`.
 
     `start` gives every call a serial number; `succeeded` and `rejected` take it back, so
@@ -76,7 +76,7 @@ class Concurrency:
         self._count(saturated)
 
     def rejected(self, serial: int, in_flight: int) -> bool:
-        """The judge said that it is too much; whether it means all calls, as far as one can tell.
+        """The judge rejected a call for overload; returns whether that holds for all its calls.
 
         That is so unless trying out a greater number explains it, or rejections are being
         found to be, or known to be, independent of the load.

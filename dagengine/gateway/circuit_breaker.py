@@ -19,12 +19,12 @@ _LONGEST_WAIT = 5.0
 _FOR_GOOD = frozenset({401, 402, 403, 404, 429})
 
 
-class Breaker:
+class CircuitBreaker:
     """One judge's circuit breaker; times are seconds on any one clock.
 
-    While the circuit is open nobody calls, except one probe at a time from `opens_at` on.
-    `is_open` says whether it is out of order for the time being, `given_up` why nobody will
-    call any more, or is None.
+    While the circuit is open no call goes out, except one probe at a time from `opens_at` on.
+    `is_open` says whether the judge is out of order for now. `given_up` is the reason why no
+    call goes out any more, or None.
     """
 
     def __init__(self, name: str, patience: float) -> None:
@@ -67,7 +67,7 @@ class Breaker:
     def failed(
         self, serial: int, now: float, why: str, in_flight: int = 1, retry_after: float = 0.0
     ) -> None:
-        """The endpoint did not answer, or answered that it cannot now.
+        """The endpoint gave no answer, or an error that may pass.
 
         `in_flight` counts the calls under way, this one included: failures are often faster
         than answers, so a few of them among many calls do not open the circuit.
@@ -89,7 +89,7 @@ class Breaker:
             self._schedule(now, why)
 
     def refused(self, serial: int, status: int | None, why: str) -> None:
-        """The endpoint said no for good."""
+        """The endpoint refused for good."""
         self.ended(serial)
         if status is not None:  # it did answer
             self._failures, self.is_open = 0, False

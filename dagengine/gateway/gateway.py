@@ -46,7 +46,7 @@ _ALTERNATIVE = 150  # bytes that one alternative of a token takes in memory
 
 
 def is_cancelled() -> bool:
-    """Whether a cancellation comes from us, and not from inside somebody's code."""
+    """Whether a cancellation comes from the gateway, and not from the judge's code."""
     return anyio.current_effective_deadline() == -math.inf
 
 
@@ -94,7 +94,7 @@ class Gateway:
 
     @property
     def replays(self) -> bool:
-        """Whether every answer comes from a store, and nobody is asked."""
+        """Whether every answer comes from a store, and no judge is asked."""
         return self._stored is not None and self._stored.replays
 
     @property
@@ -295,7 +295,7 @@ class Gateway:
             raise own from None
         except JudgeError:
             raise
-        except Exception as error:  # a judge may be anybody's code
+        except Exception as error:  # a judge may be the caller's code
             if _is_public(error):
                 raise _foreign(error) from error
             raise _foreign(error) from None
@@ -316,7 +316,7 @@ def _weight(answer: Answer[Any]) -> int:
 
 
 def _foreign(error: Exception) -> JudgeError:
-    """An exception of a caller's judge as one of ours, worth a retry where it may pass.
+    """An exception of a caller's judge as a JudgeError, worth a retry where it may pass.
 
     Client libraries of all kinds carry the HTTP status in `status_code`.
     """

@@ -1,4 +1,4 @@
-"""Who may call which judge now: first come, first served, as far as the judge can take it."""
+"""The order of calls: first come, first served, within the limits of each judge."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import anyio
 import anyio.lowlevel
 
 from dagengine.errors import JudgeTimeoutError, ProviderError, RefusedError, UnparseableError
-from dagengine.gateway.adaptive_concurrency import START, Concurrency
-from dagengine.gateway.circuit_breaker import Breaker
+from dagengine.gateway.adaptive_concurrency import START, AdaptiveConcurrency
+from dagengine.gateway.circuit_breaker import CircuitBreaker
 from dagengine.gateway.limits import Limits
 from dagengine.gateway.rate_limit import RateLimit
 
@@ -31,14 +31,14 @@ class Call:
 
 
 class Lane:
-    """One judge as far as limits go: what it can take, what it may be asked, who waits."""
+    """The limits of one judge, and the calls that wait for it."""
 
     def __init__(self, name: str, limits: Limits, *, elastic: bool = False) -> None:
         """`name` is the judge's identity; an elastic one needs no careful start."""
         self.name = name
         ceiling = limits.max_in_flight
-        self.concurrency = Concurrency(ceiling, ceiling if elastic else START)
-        self.breaker = Breaker(name, limits.patience)
+        self.concurrency = AdaptiveConcurrency(ceiling, ceiling if elastic else START)
+        self.breaker = CircuitBreaker(name, limits.patience)
         self.in_flight = 0
         self.waiting: deque[Call] = deque()
         self._paused_until = -math.inf
@@ -102,8 +102,8 @@ class Lane:
     ) -> None:
         now = anyio.current_time()
         self.breaker.failed(call.serial, now, str(error), self.in_flight, retry_after)
-        everybody = overload and self.concurrency.rejected(call.serial, self.in_flight)
-        if retry_after and (everybody or self.breaker.is_open):
+        for_all = overload and self.concurrency.rejected(call.serial, self.in_flight)
+        if retry_after and (for_all or self.breaker.is_open):
             self._paused_until = max(self._paused_until, now + retry_after)
 
 
@@ -126,7 +126,7 @@ class Limiter:
         self._lanes.append(lane)
 
     async def enter(self, lane: Lane, tokens: int) -> Call:
-        """Wait for one's turn; raises ProviderError when the judge is given up.
+        """Wait for the call's turn; raises ProviderError when the judge is given up.
 
         The call that is returned has to `leave`.
         """
@@ -166,7 +166,7 @@ class Limiter:
             raise
 
     async def _rest(self, lane: Lane, call: Call) -> None:
-        """Wait for the turn; whoever is first also minds the time at which the lane opens."""
+        """Wait for the turn; the first call also wakes when the lane opens."""
         call.turn = turn = anyio.Event()
         opens = lane.opens_at()
         if lane.waiting[0] is not call or math.isinf(opens) or opens <= anyio.current_time():
@@ -177,7 +177,7 @@ class Limiter:
             await turn.wait()
 
     def _admit(self) -> None:
-        """Start what may start, and see that somebody minds the time where that is all."""
+        """Start the calls that may start; the first of the others wakes when its lane opens."""
         while self._free > 0 and (lane := self._next_lane()) is not None:
             call = lane.waiting.popleft()
             self._start(lane, call)

@@ -1,4 +1,4 @@
-"""What models cost: the public list of the `genai-prices` package, and prices of one's own.
+"""What models cost: the public list of the `genai-prices` package, and the caller's prices.
 
 US dollars per million tokens of input, output and cached input; standard (not batch or
 priority) processing, short prompts. Where a provider is cheaper at some hours the highest price

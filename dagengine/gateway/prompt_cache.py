@@ -1,4 +1,4 @@
-"""Lets providers' prompt caches serve: the first of many prompts with one beginning goes ahead.
+"""Order for prompt caches of providers: the first of many prompts with one beginning goes ahead.
 
 Providers keep the beginning of a prompt (1,024 tokens and more) for some minutes and charge a
 fraction for it when another prompt begins alike, but only once the first call is through
@@ -20,7 +20,7 @@ from dagengine.question import Message
 # Providers cache from 1,024 tokens on; English text has about four characters per token, other
 # text fewer, so that a prefix of this length is long enough everywhere.
 PREFIX_CHARACTERS = 4_500
-# A prefix that nobody used for so long may be gone at the provider.
+# A prefix that no question used for so long may be gone at the provider.
 WARM_SECONDS = 240.0
 _KEPT = 10_000
 

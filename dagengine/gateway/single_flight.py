@@ -1,4 +1,4 @@
-"""One computation per key at a time, shared by everybody who asks for it meanwhile."""
+"""One computation per key at a time, shared by all callers that ask for it meanwhile."""
 
 from __future__ import annotations
 

@@ -41,6 +41,7 @@ async def read_aside(question: Question[T], text: str) -> T:
     """`read_answer`, in a worker thread where the text is long, so that deadlines are kept."""
     if not is_long(text):
         return read_answer(question, text)
+    require_readable(text)  # before it waits for a thread
     return await in_daemon_thread(partial(read_answer, question, text))
 
 

@@ -11,7 +11,7 @@ from dagengine.question import Message
 
 @dataclass(frozen=True)
 class PromptTemplate:
-    """A prompt of one's own for a node, in place of the built-in wording.
+    """The caller's prompt for a node, in place of the built-in wording.
 
     `{placeholder}` stands for something the node reads: a case field by its name, the
     output of another node by its label. `{{` and `}}` are literal braces. Values are put

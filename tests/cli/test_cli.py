@@ -612,7 +612,7 @@ def test_the_lexical_judge_is_refused_where_words_are_no_answer(tmp_path: Path) 
     assert done.returncode == 0, done.stderr
     refused = dagengine(folder, "run", "metrics.py", *lexical)
     assert refused.returncode == 2
-    assert "node 'kind': it asks for a binary judgement" in refused.stderr
+    assert "node 'kind': it asks for Judgement(reason, verdict)" in refused.stderr
 
 
 # -- text that a terminal would obey -----------------------------------------------------------
@@ -639,12 +639,37 @@ def test_no_command_prints_control_or_bidi_characters_of_names_and_data(tmp_path
         ("store", "show", "answers.db", "--limit", "9"),
         ("benchmark", *RUN[1:], "--times", "2"),
         ("run", "metrics.py", "--data", "a\x1b[2J\u202e.jsonl"),
+        ("a\x1b[2J\u202e",),
+        ("run", "metrics.py", "--a\x1b[2J\u202e"),
+        ("benchmark", *RUN[1:], "--times", "2\x1b[2J\u202e"),
+        ("store", "a\x1b[2J\u202e"),
+        ("store", "show", "answers.db", "--limit", "\x1b[2J\u202e"),
+        ("store", "show", "answers.db", "a\x1b[2J\u202e"),
     ):
         done = dagengine(folder, *command)
         printed = done.stdout + done.stderr
         assert "Traceback" not in printed, printed
         assert not set("\x1b\x9b\u202e\U000e0041") & set(printed), (command, printed)
         assert printed
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs a terminal of POSIX")
+def test_an_export_to_a_terminal_is_json_without_hidden_characters(tmp_path: Path) -> None:
+    case = json.dumps({"name": "ä", "input": EVIL, "actual_output": f"kind and short {EVIL} ä"})
+    folder = write(tmp_path, {**FILES, "cases.jsonl": case + "\n"})
+    assert dagengine(folder, *RUN, "--store", "answers.db").returncode == 0
+    piped = dagengine(folder, "store", "export", "answers.db").stdout
+    master, terminal = os.openpty()
+    with open(master, "rb", buffering=0) as screen, open(terminal, "wb", buffering=0) as end:
+        command = [sys.executable, "-m", "dagengine", "store", "export", "answers.db"]
+        with subprocess.Popen(command, cwd=folder, stdout=end) as process:
+            shown = b""
+            while shown.count(b"\n") < piped.count("\n"):
+                shown += screen.read(1 << 16)
+        assert process.returncode == 0
+    rows = shown.decode().replace("\r\n", "\n").splitlines()
+    assert not set("\x1b\x9b\u202e\U000e0041") & set(shown.decode())
+    assert [json.loads(row) for row in rows] == [json.loads(row) for row in piped.splitlines()]
 
 
 RUN_PLAN = ("plan", *RUN[1:])

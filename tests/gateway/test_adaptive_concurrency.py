@@ -9,13 +9,13 @@ from collections.abc import Callable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dagengine.gateway.adaptive_concurrency import Concurrency
+from dagengine.gateway.adaptive_concurrency import AdaptiveConcurrency
 
 
 class Server:
     """Rounds of calls against a server that takes `capacity` at once and rejects the rest."""
 
-    def __init__(self, law: Concurrency, capacity: int, noise: float = 0.0) -> None:
+    def __init__(self, law: AdaptiveConcurrency, capacity: int, noise: float = 0.0) -> None:
         self.law = law
         self.capacity = capacity
         self.noise = noise
@@ -41,7 +41,7 @@ class Server:
 
 
 def after(rounds: int, capacity: int, ceiling: int = 64, noise: float = 0.0) -> Server:
-    server = Server(Concurrency(ceiling), capacity, noise)
+    server = Server(AdaptiveConcurrency(ceiling), capacity, noise)
     for _ in range(rounds):
         server.round()
     return server
@@ -59,7 +59,7 @@ def test_it_settles_at_what_the_server_takes_and_wastes_few_calls() -> None:
 
 
 def test_many_rejections_of_one_round_trip_halve_the_limit_at_most() -> None:
-    law = Concurrency(64)
+    law = AdaptiveConcurrency(64)
     serials = [law.start() for _ in range(16)]
     for under_way, serial in zip(range(16, 0, -1), serials, strict=True):
         law.rejected(serial, under_way)
@@ -67,7 +67,7 @@ def test_many_rejections_of_one_round_trip_halve_the_limit_at_most() -> None:
 
 
 def test_the_last_rejection_of_a_burst_says_what_was_too_much() -> None:
-    server = Server(Concurrency(64), capacity=36)
+    server = Server(AdaptiveConcurrency(64), capacity=36)
     for _ in range(3):
         server.round()
     assert server.law.limit == 36
@@ -75,7 +75,7 @@ def test_the_last_rejection_of_a_burst_says_what_was_too_much() -> None:
 
 
 def test_one_rejection_among_many_answers_costs_one_call_at_most() -> None:
-    law = Concurrency(16)
+    law = AdaptiveConcurrency(16)
     serials = [law.start() for _ in range(16)]
     law.rejected(serials[0], 16)
     for serial in serials[1:]:
@@ -84,7 +84,7 @@ def test_one_rejection_among_many_answers_costs_one_call_at_most() -> None:
 
 
 def test_a_run_that_never_needs_the_limit_does_not_raise_it() -> None:
-    law = Concurrency(64)
+    law = AdaptiveConcurrency(64)
     for _ in range(500):
         law.succeeded(law.start(), 1)
     assert law.limit == 16
@@ -113,9 +113,9 @@ def test_rejections_whatever_the_load_do_not_bring_the_number_of_calls_down() ->
 
 
 def test_a_rejection_means_everybody_unless_it_is_known_to_be_independent_of_the_load() -> None:
-    law = Concurrency(64)
+    law = AdaptiveConcurrency(64)
     assert law.rejected(law.start(), 1)
-    server = Server(Concurrency(64), 10**6, noise=0.1)
+    server = Server(AdaptiveConcurrency(64), 10**6, noise=0.1)
     said: list[bool] = []
     heard: Callable[[int, int], bool] = server.law.rejected
 
@@ -130,7 +130,7 @@ def test_a_rejection_means_everybody_unless_it_is_known_to_be_independent_of_the
 
 
 def test_a_rejection_of_what_was_only_being_tried_out_does_not_mean_everybody() -> None:
-    law = Concurrency(64)
+    law = AdaptiveConcurrency(64)
     for _ in range(4):
         law.succeeded(law.start(), law.limit)
     tried = [law.start() for _ in range(law.limit)]
@@ -145,7 +145,7 @@ def test_a_rejection_of_what_was_only_being_tried_out_does_not_mean_everybody() 
 def test_the_limit_stays_between_one_and_the_ceiling(
     ceiling: int, events: list[tuple[str, int]]
 ) -> None:
-    law, under_way = Concurrency(ceiling), list[int]()
+    law, under_way = AdaptiveConcurrency(ceiling), list[int]()
     for what, place in events:
         if what == "start" and len(under_way) < law.limit:
             under_way.append(law.start())
@@ -161,7 +161,7 @@ def test_the_limit_stays_between_one_and_the_ceiling(
 @settings(max_examples=50, deadline=None)
 @given(st.integers(1, 100), st.integers(1, 30))
 def test_it_recovers_from_any_burst_of_rejections(ceiling: int, burst: int) -> None:
-    server = Server(Concurrency(ceiling), capacity=0)
+    server = Server(AdaptiveConcurrency(ceiling), capacity=0)
     for _ in range(burst):
         server.round()
     server.capacity = 10**6

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 
-from dagengine.gateway.circuit_breaker import Breaker
+from dagengine.gateway.circuit_breaker import CircuitBreaker
 
 
-def broken(patience: float = 60.0, at: float = 100.0) -> Breaker:
+def broken(patience: float = 60.0, at: float = 100.0) -> CircuitBreaker:
     """A breaker that has just opened."""
-    breaker = Breaker("judge", patience)
+    breaker = CircuitBreaker("judge", patience)
     for serial in range(1, 6):
         breaker.started(serial)
         breaker.failed(serial, at, "refused")
@@ -17,7 +17,7 @@ def broken(patience: float = 60.0, at: float = 100.0) -> Breaker:
 
 
 def test_the_circuit_opens_after_failures_in_a_row_only() -> None:
-    breaker = Breaker("judge", 60.0)
+    breaker = CircuitBreaker("judge", 60.0)
     for serial in range(1, 40):
         breaker.failed(serial, 0.0, "refused")
         if serial % 4 == 0:
@@ -27,7 +27,7 @@ def test_the_circuit_opens_after_failures_in_a_row_only() -> None:
 
 
 def test_a_few_quick_failures_among_many_calls_do_not_open_it() -> None:
-    breaker = Breaker("judge", 60.0)
+    breaker = CircuitBreaker("judge", 60.0)
     for serial in range(1, 33):
         assert not breaker.is_open
         breaker.failed(serial, 0.0, "refused", in_flight=65 - serial)
@@ -82,7 +82,7 @@ def test_giving_up_says_what_happened_for_how_long_and_what_to_do() -> None:
 
 
 def test_a_key_that_is_refused_from_the_start_is_given_up_at_once() -> None:
-    breaker = Breaker("judge", 60.0)
+    breaker = CircuitBreaker("judge", 60.0)
     for serial in (1, 2, 3):
         assert breaker.given_up is None
         breaker.refused(serial, 401, "HTTP 401: no such key")
@@ -91,7 +91,7 @@ def test_a_key_that_is_refused_from_the_start_is_given_up_at_once() -> None:
 
 
 def test_a_refusal_after_an_answer_or_of_one_question_gives_nothing_up() -> None:
-    answered, picky = Breaker("judge", 60.0), Breaker("judge", 60.0)
+    answered, picky = CircuitBreaker("judge", 60.0), CircuitBreaker("judge", 60.0)
     answered.answered()
     for serial in range(9):
         answered.refused(serial, 403, "moderated")
@@ -100,7 +100,7 @@ def test_a_refusal_after_an_answer_or_of_one_question_gives_nothing_up() -> None
 
 
 def test_a_wait_longer_than_the_patience_is_not_waited_for() -> None:
-    breaker = Breaker("judge", 60.0)
+    breaker = CircuitBreaker("judge", 60.0)
     breaker.failed(1, 0.0, "HTTP 429", in_flight=9, retry_after=3600.0)
     assert breaker.given_up is not None
     assert "3600 s" in breaker.given_up

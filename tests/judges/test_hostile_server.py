@@ -6,12 +6,14 @@ import gzip
 import itertools
 import json
 import random
+import traceback
 import tracemalloc
 import zlib
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 import anyio
+import openai
 import pytest
 from openai_server import Reply, completion_of
 from raw_server import Chunks, RawServer, chunk, response
@@ -90,6 +92,34 @@ async def test_an_endless_body_is_not_read_on(kind: str) -> None:
             await judge.answer(question())
     assert not caught.value.transient
     assert server.sent < 20_000_000  # what the connection's buffers take
+
+
+@pytest.mark.parametrize("packed", [False, True], ids=["endless", "bomb"])
+async def test_a_client_of_the_callers_reads_no_further_either(packed: bool) -> None:
+    bomb = response(gzipped_zeros(1 << 26), GZIP)
+    with (
+        RawServer(once(bomb) if packed else ENDLESS["a chunked body"]) as server,
+        anyio.fail_after(60),
+    ):
+        async with openai.AsyncOpenAI(base_url=server.base_url, api_key="k") as client:
+            judge = OpenAIJudge("m", client=client, max_bytes=1_000_000)
+            with pytest.raises(ProviderError, match=r"longer than 1,000,000 bytes"):
+                await judge.answer(question())
+            assert not client.is_closed()
+    assert server.sent < 20_000_000
+
+
+async def test_an_error_keeps_nothing_of_its_response() -> None:
+    body = json.dumps(completion_of({"messages": []}, Reply("{" * 2_000_000))).encode()
+    for reply in (response(body), response(body, status="500 no"), response(b"<" * 2_000_000)):
+        with RawServer(once(reply)) as server, anyio.fail_after(60):
+            judge = OpenAIJudge("m", base_url=server.base_url)
+            with pytest.raises(JudgeError) as caught:
+                await judge.answer(question())
+        error = caught.value
+        assert error.__context__ is error.__cause__ is None
+        names = {frame.name for frame in traceback.extract_tb(error.__traceback__)}
+        assert not {"_ask", "_read", "post", "send"} & names
 
 
 async def test_a_small_body_that_unpacks_to_a_large_one_is_not_unpacked() -> None:

@@ -115,7 +115,7 @@ async def written(judge: Judge, folder: Path, output: Callable[[], str]) -> dict
         result = f"{error} {error!r}"
     files = [path.read_bytes().decode(errors="replace") for path in folder.iterdir()]
     return {
-        "result": f"{result} {result!r}",
+        "result": f"{result} {result!r} {list(result)!r} {getattr(result, 'rows', ())!s}",
         "attempts": f"{attempts}",
         "spans": f"{spans}",
         "files": "".join(files),

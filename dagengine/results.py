@@ -6,7 +6,7 @@ A failure is data too: never a NaN, never a silent 0, never a bare None.
 from __future__ import annotations
 
 import traceback
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -135,9 +135,10 @@ class Step:
         """JSON-ready form without the absent entries, and without what stands there twice."""
         names = ("node", "kind", "output", "verdict", "confidence", "reason", "score", "mode")
         row = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
-        told = (self.verdict, {"verdict": self.verdict, "reason": self.reason})
-        if self.verdict is not None and self.output in told:
-            row.pop("output", None)
+        if self.verdict is not None and repr(self.output) == repr(implied_output(row)):
+            row.pop("output")
+        elif self.verdict is not None:
+            row["output"] = self.output  # also None, which a row without an output is not
         if self.usage != NO_USAGE:
             # Not what a provider had in its cache: that depends on the timing.
             used = self.usage
@@ -336,6 +337,16 @@ class EvaluationResult(Sequence[CaseResult]):
 
 def _quoted(text: str, longest: int = 60) -> str:
     return repr(text if len(text) <= longest else f"{text[: longest - 1]}…")
+
+
+def implied_output(step: Mapping[str, Any]) -> Any:
+    """The output of a decision whose row has none: readers saw its verdict and its reason.
+
+    Readers of code that decides saw the verdict alone.
+    """
+    if step["kind"] == "code":
+        return step["verdict"]
+    return {name: step[name] for name in ("verdict", "reason") if step.get(name) is not None}
 
 
 def step_output(value: Any) -> Any:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from functools import cache, cached_property
+from functools import cached_property
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 
 import anyio
 import anyio.lowlevel
@@ -31,17 +31,16 @@ from dagengine.judges.completions import (
     Completion,
     answer_text,
     error_message,
-    make_strict,
-    read_completion,
     status_error,
     tokens_of,
     usage_of,
     wire_type,
 )
-from dagengine.judges.endpoint import endpoint_of, moved_to
+from dagengine.judges.connection import MODES, Connection, Post, libraries, poster
+from dagengine.judges.endpoint import endpoint_of
 from dagengine.judges.identity import durable_name
 from dagengine.prompts.json_values import DoubledKeyError, require_single_keys
-from dagengine.prompts.parsing import LONGEST, is_long, read_aside, without_surrogates
+from dagengine.prompts.parsing import LONGEST, is_long, read_aside
 from dagengine.question import Answer, Capabilities, Options, Question
 from dagengine.redaction import (
     public_address,
@@ -58,23 +57,10 @@ if TYPE_CHECKING:
 
 T = TypeVar("T", bound=BaseModel)
 
-# From the least intrusive way of asking for structure to the most: the last one has to
-# paste the schema into the prompt.
-_MODES = ("JSON_SCHEMA", "TOOLS", "JSON")
 _CONNECT_TIMEOUT = 30.0
-_REDIRECTS = 5
 _REJECTED = frozenset({400, 403, 422})  # statuses of a request that asks for too much
 _NO_KEY = "not-needed"
 _DEFAULT_URL = "https://api.openai.com/v1"
-
-
-class _Client(NamedTuple):
-    """A client of one event loop, with instructor's handlers for each way of asking."""
-
-    api: AsyncOpenAI
-    post: Callable[[dict[str, Any]], Awaitable[Completion]]
-    handlers: dict[str, Any]
-    owned: bool
 
 
 class OpenAIJudge:
@@ -116,7 +102,7 @@ class OpenAIJudge:
         self._given = client
         self._parameters = dict(parameters or {})
         self._pickled = False
-        self._clients: dict[Any, tuple[_Client, int]] = {}
+        self._clients: dict[Any, tuple[Connection, int]] = {}
         self._mode = 0
         self._logprobs = True
         self._temperature = True
@@ -159,7 +145,7 @@ class OpenAIJudge:
         return durable_name(f"openai {self.model} at {public_address(where)}", self._parameters)
 
     @asynccontextmanager
-    async def session(self) -> AsyncIterator[_Client]:
+    async def session(self) -> AsyncIterator[Connection]:
         """Keep connections open while inside; one client per event loop, shared.
 
         Raises JudgeSetupError when there is no API key for an endpoint that needs one.
@@ -181,59 +167,18 @@ class OpenAIJudge:
                     with anyio.CancelScope(shield=True):
                         await client.api.close()
 
-    def _connect(self) -> _Client:
-        openai, instructor = _libraries()
+    def _connect(self) -> Connection:
+        openai, _ = libraries()
         if self._given is None:
             api, owned = self._new_client(openai), True
         else:
             api, owned = _transport().of_this_loop(self._given, BodyReader(self.max_bytes))
-        registry, provider = instructor.v2.mode_registry, instructor.Provider.OPENAI
-        handlers = {
-            mode: registry.get_handlers(provider, getattr(instructor.Mode, mode)) for mode in _MODES
-        }
-        return _Client(api, self._poster(openai, api), handlers, owned)
+        return Connection.of(api, self._poster(openai, api), owned=owned)
 
-    def _poster(
-        self, openai: ModuleType, api: AsyncOpenAI
-    ) -> Callable[[dict[str, Any]], Awaitable[Completion]]:
-        """What sends a request body and gives its completion."""
-        import httpx2
-
-        base_url = str(api.base_url)
+    def _poster(self, openai: ModuleType, api: AsyncOpenAI) -> Post:
         # Whole, it need not be put together every time; a given client may change the path.
-        path = "/chat/completions" if self._given else f"{base_url}chat/completions"
-        # The gateway retries, and counts. What is not given here is copied for every request.
-        options: Any = {
-            "max_retries": 0,
-            "timeout": api.timeout,
-            "headers": {},
-            "follow_redirects": False,
-        }
-
-        async def post(body: dict[str, Any]) -> Completion:
-            make_strict(body, base_url)
-            try:
-                return await send(body)
-            except UnicodeEncodeError:  # what was judged, or answered, has no UTF-8 form
-                return await send(without_surrogates(body))
-
-        async def send(body: dict[str, Any]) -> Completion:
-            place = path
-            for _ in range(_REDIRECTS):
-                try:
-                    response = await api.post(
-                        place, cast_to=httpx2.Response, body=body, options=options
-                    )
-                except openai.APIStatusError as error:
-                    moved = moved_to(error.response)
-                    if moved is None:
-                        raise
-                    place = moved
-                else:
-                    return read_completion(response.content)
-            raise ProviderError(f"the endpoint sends on {_REDIRECTS} times", transient=False)
-
-        return post
+        path = "/chat/completions" if self._given else f"{api.base_url}chat/completions"
+        return poster(openai, api, path)
 
     def _new_client(self, openai: ModuleType) -> AsyncOpenAI:
         address = self._address or os.environ.get("OPENAI_BASE_URL")
@@ -298,7 +243,7 @@ class OpenAIJudge:
 
     async def answer(self, question: Question[T]) -> Answer[T]:
         """One attempt; raises JudgeError. Capabilities a server lacks are dropped for good."""
-        openai, _ = _libraries()
+        openai, _ = libraries()
         async with self.session() as client:
             while True:
                 demands = self._demands()
@@ -330,22 +275,22 @@ class OpenAIJudge:
             self._logprobs = False
             return True
         structured = ("response_format", "json_schema", "tool_choice", "tools", "json_object")
-        if self._mode + 1 < len(_MODES) and any(word in text for word in structured):
+        if self._mode + 1 < len(MODES) and any(word in text for word in structured):
             self._mode += 1
             return True
         return False
 
-    async def _ask(self, client: _Client, question: Question[T]) -> Answer[T]:
+    async def _ask(self, client: Connection, question: Question[T]) -> Answer[T]:
         body = {**self._body(question.options), "messages": list(question.messages)}
         if question.parser is not None:
             completion = await client.post(body)
             return await self._read(question, completion, "text", None)
-        mode = _MODES[self._mode]
+        mode = MODES[self._mode]
         value, completion = await self._structured(client, mode, body, question)
         return await self._read(question, completion, mode.lower(), value)
 
     async def _structured(
-        self, client: _Client, mode: str, body: dict[str, Any], question: Question[T]
+        self, client: Connection, mode: str, body: dict[str, Any], question: Question[T]
     ) -> tuple[T | None, Completion]:
         """The parsed answer and its completion; no value when it does not parse as it is."""
         from instructor.core.exceptions import IncompleteOutputException, ResponseParsingError
@@ -428,16 +373,6 @@ class OpenAIJudge:
             lowered = error.status_code in _REJECTED and self._lower_demands(error, demands)
             return None if lowered else status_error(error)
         return ProviderError(f"{type(error).__name__}: {error}", transient=False)
-
-
-@cache
-def _libraries() -> tuple[ModuleType, ModuleType]:
-    """openai and instructor, imported when a judge first needs them (about a second)."""
-    import instructor
-    import instructor.v2
-    import openai
-
-    return openai, instructor
 
 
 def _transport() -> ModuleType:

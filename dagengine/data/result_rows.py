@@ -15,7 +15,7 @@ from dagengine.data.parquet import ParquetWriter, parquet_rows
 from dagengine.data.records import filled_lines
 from dagengine.data.strict_json import FlawError
 from dagengine.errors import InputError
-from dagengine.results import CaseResult
+from dagengine.results import CaseResult, implied_output
 
 _TEXT, _NUMBER = "string", "float64"
 _COLUMNS = (
@@ -148,11 +148,22 @@ def read_rows(path: str | Path) -> Iterator[CaseResult]:
     target, adapter = Path(path), TypeAdapter(CaseResult)
     for place, value in _parquet(target) if target.suffix == ".parquet" else _lines(target):
         try:
-            yield adapter.validate_python(value)
+            yield adapter.validate_python(_whole(value))
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
             where = ".".join(str(step) for step in first["loc"])
             raise InputError(f"{place}: no result of a run ({where}: {first['msg']})") from None
+
+
+def _whole(row: Any) -> Any:
+    """The row with the outputs that were left out, as far as it has the form of a row."""
+    metrics = row.get("metrics") if isinstance(row, dict) else None
+    for metric in metrics if isinstance(metrics, list) else ():
+        steps = metric.get("steps") if isinstance(metric, dict) else None
+        for step in steps if isinstance(steps, list) else ():
+            if isinstance(step, dict) and {"verdict", "kind"} <= step.keys():
+                step.setdefault("output", implied_output(step))
+    return row
 
 
 def _lines(path: Path) -> Iterator[tuple[str, Any]]:

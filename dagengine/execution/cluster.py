@@ -36,8 +36,7 @@ from dagengine.execution.cluster_worker import (
     packed,
 )
 from dagengine.execution.engine import Settings, Source
-from dagengine.execution.row_order import RowsInOrder
-from dagengine.execution.sources import Chunks, PulledSource
+from dagengine.execution.sources import Chunks, PulledSource, RowsInOrder
 from dagengine.gateway.host import current_host
 from dagengine.gateway.limits import DEFAULT_LIMITS, Limits
 from dagengine.graph.graph import Metric

@@ -18,19 +18,20 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, TypedDict
 
-from dagengine.arguments import check_names, names_of
 from dagengine.compiler.lowering import compile_metrics
 from dagengine.compiler.plan import Plan
 from dagengine.data.cases import AsyncCases, Cases, Item, read_cases
 from dagengine.data.golden import CASE_OF, GOLDEN_TYPES
 from dagengine.errors import GraphError, InputError, Problem
 from dagengine.execution.app import App, as_app
+from dagengine.execution.arguments import check_names, names_of
 from dagengine.execution.node_run import only
 from dagengine.execution.run_once import Outcome, RunOnce
 from dagengine.execution.runner import AfterCase, Runner
 from dagengine.gateway.gateway import Gateway, Sink
 from dagengine.gateway.host import Asks, current_host
 from dagengine.gateway.limits import DEFAULT_LIMITS, Limits
+from dagengine.gateway.tracing import NO_SPANS, NoSpans, Spans
 from dagengine.graph.example import example_question
 from dagengine.graph.graph import Metric
 from dagengine.graph.node import AskingNode
@@ -40,7 +41,6 @@ from dagengine.results import CaseResult, Totals
 from dagengine.store.answers import Store, as_store
 from dagengine.test_case import CASE_TYPES
 from dagengine.threads import in_daemon_thread
-from dagengine.tracing import NO_SPANS, NoSpans, Spans
 
 # What can be evaluated: whatever `read_cases` takes, and data sets.
 Source = Iterable[Any] | AsyncIterable[Any]

@@ -24,17 +24,16 @@ from dagengine.data.golden import ConversationalGolden, Golden
 from dagengine.execution.app import App, completed
 from dagengine.execution.node_run import GatewayAsk, given_of, judged
 from dagengine.execution.reasons import reason_question, wants_reason, write_reason
-from dagengine.execution.row_order import RowsInOrder
 from dagengine.execution.run_once import RunOnce
 from dagengine.execution.scheduler import CaseState
-from dagengine.execution.sources import FedSource, PulledSource, Source
+from dagengine.execution.sources import FedSource, PulledSource, RowsInOrder, Source
 from dagengine.gateway.host import Asks
+from dagengine.gateway.tracing import NO_SPANS, NoSpans
 from dagengine.graph.judged import nothing_to_judge
 from dagengine.graph.values import Given, NodeValue
 from dagengine.question import Judge
 from dagengine.results import CaseResult, Failure, MetricResult, OutcomeKind
 from dagengine.test_case import InvalidCase, TestCase, case_label, read_field
-from dagengine.tracing import NO_SPANS, NoSpans
 
 Emit = Callable[[CaseResult], None]
 AskUnit = Callable[[Unit, Callable[[], Given]], Awaitable[NodeValue | Failure]]

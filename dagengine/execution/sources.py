@@ -1,19 +1,21 @@
-"""Where a run takes its cases from: an iterable that is pulled, or an async one that feeds.
+"""Where a run takes its cases from, and the order in which its rows leave.
 
-A cluster takes them in chunks. No source ever ends a run by raising: what went wrong is kept in
-`error`, the source counts as ended, and what came before is finished first.
+Cases are pulled from an iterable, or fed by an async one; a cluster takes them in chunks. No
+source ever ends a run by raising: what went wrong is kept in `error`, the source counts as
+ended, and what came before is finished first.
 """
 
 from __future__ import annotations
 
 import itertools
 from collections import deque
-from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Iterator
+from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Iterator, Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
 import anyio
 
 from dagengine.errors import InputError
+from dagengine.results import CaseResult
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -145,3 +147,40 @@ def _broken(row: int, error: Exception) -> InputError:
     broken = InputError(f"the source of the cases failed at row {row}: {why}")
     broken.__cause__ = error
     return broken
+
+
+class RowsInOrder:
+    """Hands on rows in order, each once.
+
+    Rows come in parts: a single row, or the rows of a chunk of neighbouring cases. `next` is
+    the index of the first row that is not handed on yet, `parts` counts those handed on.
+    """
+
+    def __init__(self, on_row: Callable[[CaseResult], None], first: int = 0) -> None:
+        self._on_row = on_row
+        self._waiting: dict[int, Sequence[CaseResult]] = {}
+        self.next = first
+        self.parts = 0
+
+    @property
+    def waiting(self) -> int:
+        """The number of parts that wait for an earlier one."""
+        return len(self._waiting)
+
+    def add(self, first: int, rows: Sequence[CaseResult]) -> None:
+        """Take a part, whose first row has the index `first`."""
+        self._waiting[first] = rows
+        while self.next in self._waiting:
+            ready = self._waiting.pop(self.next)
+            self.next += len(ready)
+            self.parts += 1
+            self._hand_on(ready)
+
+    def rest(self) -> None:
+        """After an interrupt: rows that wait for earlier ones are kept, too."""
+        for first in sorted(self._waiting):
+            self._hand_on(self._waiting.pop(first))
+
+    def _hand_on(self, rows: Iterable[CaseResult]) -> None:
+        for row in rows:
+            self._on_row(row)

@@ -30,12 +30,12 @@ from dagengine.gateway.limits import Limits as Limits
 from dagengine.gateway.prices import Price
 from dagengine.gateway.prompt_cache import PromptCacheOrder
 from dagengine.gateway.single_flight import SingleFlight
+from dagengine.gateway.tracing import NO_SPANS, NoSpans
 from dagengine.prompts.parsing import read_part
 from dagengine.question import NO_USAGE, PART, Answer, Judge, Question, Usage, durable_identity
 from dagengine.redaction import public_text, secrets_of_environment, shortened
 from dagengine.results import Attempt, Failure, OutcomeKind, Totals
 from dagengine.store.answers import OpenStore
-from dagengine.tracing import NO_SPANS, NoSpans
 
 T = TypeVar("T", bound=BaseModel)
 Sink = Callable[[Attempt], None]

@@ -30,9 +30,9 @@ from pydantic import BaseModel
 
 from dagengine.errors import InputError
 from dagengine.gateway.limits import Limits
+from dagengine.gateway.tracing import NoSpans
 from dagengine.question import NO_USAGE, Answer, Judge, Question, Usage
 from dagengine.results import Totals
-from dagengine.tracing import NoSpans
 
 T = TypeVar("T", bound=BaseModel)
 R = TypeVar("R")

@@ -11,8 +11,8 @@ from typing import Any, ClassVar, Self
 import anyio
 import sniffio
 
-from dagengine.arguments import check_names
 from dagengine.errors import DagengineError, MetricFailedError
+from dagengine.execution.arguments import check_names
 from dagengine.execution.evaluation import judged_case, sync
 from dagengine.gateway.host import current_host
 from dagengine.graph.graph import Graph, MetricSpec

@@ -22,7 +22,7 @@ from typer.testing import CliRunner
 from dagengine.cli import app
 from dagengine.errors import InputError, MissingExtraError
 from dagengine.execution import Workers, a_evaluate, cluster, evaluate, stream, sync
-from dagengine.execution.row_order import RowsInOrder
+from dagengine.execution.sources import RowsInOrder
 from dagengine.gateway import Limits
 from dagengine.judges import OpenAIBatchJudge, ScriptedJudge
 from dagengine.metrics import DAGMetric

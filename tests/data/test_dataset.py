@@ -138,6 +138,7 @@ def test_a_data_set_parametrizes_a_test_as_published(monkeypatch: pytest.MonkeyP
         return function
 
     monkeypatch.setattr("atexit.register", register)
+    monkeypatch.delenv("PYTEST_XDIST_TESTRUNUID", raising=False)  # as in a run of one process
     code = snippet("import deepeval", '    print("Test finished!")')
     names = run("import pytest\n" + code)  # as published, this import is missing
     (mark,) = names["test_customer_chatbot"].pytestmark

@@ -178,7 +178,7 @@ def test_a_single_case_and_a_single_metric_are_lists_of_one() -> None:
     [
         (
             lambda: DAG(cast(Any, [judgement()])),
-            "root_node= takes one node; for a list use root_nodes=",
+            "root_node= takes one node; for a list of nodes use root_nodes=",
         ),
         (
             lambda: TaskNode("Read.", "read", [], [cast(Any, judgement())]),

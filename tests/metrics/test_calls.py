@@ -269,7 +269,7 @@ NOTHING: list[tuple[str, dict[str, Any], Any, float | None]] = [
     ("HallucinationMetric", {}, BARE, 1.0),
     ("PromptAlignmentMetric", {"prompt_instructions": []}, FULL, 1.0),
     ("ToolCorrectnessMetric", {}, BARE, 1.0),
-    ("KnowledgeRetentionMetric", {}, SILENT, 1.0),
+    ("KnowledgeRetentionMetric", {}, SILENT, None),
     ("KnowledgeRetentionMetric", {}, MUTE, None),
     ("RoleAdherenceMetric", {}, SILENT, None),
     ("ConversationCompletenessMetric", {}, MUTE, None),

@@ -701,7 +701,7 @@ def test_a_file_that_another_process_keeps_locked_ends_the_run(path: Path) -> No
 
 FULL = """
 import resource, runpy, sys
-resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))
+resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, 1_000_000))
 sys.argv = ["child", sys.argv[1], "0", "100000"]
 exec(sys.stdin.read())
 """
@@ -721,6 +721,7 @@ def test_a_full_disk_ends_the_run_and_keeps_what_was_stored(path: Path) -> None:
     seen = done.stdout.splitlines()
     # At the end of a run rows come out that waited for earlier ones.
     numbers = [json.loads(row)["index"] for row in seen]
+    assert numbers
     again = replayed(path, numbers[-1] + 1)
     assert [again[number] for number in numbers] == seen
 

@@ -117,6 +117,7 @@ class _Compiler:
             ),
             slots=tuple(self.number[slot] for slot in slots),
             constant=constant,
+            foreign=_is_foreign(first.node),
             urgency=(first.node.asks, self.number[first]),
         )
 
@@ -208,4 +209,14 @@ def _required(wiring: Wiring) -> tuple[tuple[str, str], ...]:
         for slot in wiring.slots
         if slot.always and slot.node is not None
         for path in slot.node.evaluation_params
+    )
+
+
+def _is_foreign(node: Any) -> bool:
+    """Whether a node runs code that is not this library's, and may measure other metrics."""
+    codes = [getattr(node, name, None) for name in ("function", "wording", "metric")]
+    return any(
+        not str(getattr(code, "__module__", "")).startswith("dagengine.")
+        for code in (type(node), *codes)
+        if code is not None
     )

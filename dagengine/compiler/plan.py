@@ -29,10 +29,10 @@ class Unit:
     """One node as it runs: what it reads, and which judge it asks.
 
     `judges` are those that it asks: the metric's own, or its panel's. `sources` are
-    (label, unit, slot) of what it reads; where a source may be dead its slot
-    says whether it is there (`ALWAYS`: it always is). `constant` units are equal for every case.
-    Of a case's units that are ready the one with the least `urgency` starts first: those
-    that ask nothing, then by place.
+    (label, unit, slot) of what it reads; where a source may be dead its slot says whether it
+    is there (`ALWAYS`: it always is). `constant` units are equal for every case; `foreign`
+    ones run code that is not this library's. Of a case's units that are ready the one with
+    the least `urgency` starts first: those that ask nothing, then by place.
     """
 
     index: int
@@ -43,6 +43,7 @@ class Unit:
     sources: tuple[tuple[str, int, int], ...]
     slots: tuple[int, ...]
     constant: bool
+    foreign: bool
     urgency: tuple[bool, int]
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from dagengine.compiler.plan import NONE, Plan, PlanSlot
 from dagengine.graph.graph import MetricSpec
-from dagengine.graph.values import NodeValue
+from dagengine.graph.values import Judgement, NodeValue
 from dagengine.results import Failure, MetricResult, OutcomeKind, Step, Verdict, step_output
 
 Values = Mapping[int, NodeValue]
@@ -139,8 +139,10 @@ def _steps(
 
 def step_of(name: str, kind: str, value: NodeValue) -> Step:
     """What a node gave, as a result tells it."""
+    seen = value.value
+    shown = seen.model_dump(exclude_none=True) if type(seen) is Judgement else step_output(seen)
     return Step(
-        name, kind, OutcomeKind.OK, step_output(value.value), value.verdict, value.reason,
+        name, kind, OutcomeKind.OK, shown, value.verdict, value.reason,
         value.score, value.mode, value.usage, value.votes, value.voters, value.answers,
         value.confidence,
     )  # fmt: skip

@@ -73,16 +73,17 @@ async def _polled(poll: Poll, cast: Callable[[int, Ballot], Awaitable[Any]]) -> 
 
 async def _isolated(unit: Unit, ask: GatewayAsk, given: Callable[[], Given]) -> NodeValue | Failure:
     """What a unit gave, or how it failed. The one place that isolates a node."""
-    host = ask.host()
-    if _is_foreign(unit.node):
-        join_threads()
     try:
-        with host.at_work():
+        if not unit.foreign:  # nothing here measures other metrics
             value = await unit.node.work(given(), ask)
-        used = ask.usage + host.usage
-        if used == NO_USAGE and not ask.answers:
+        else:
+            join_threads()
+            with ask.host() as host:
+                value = await unit.node.work(given(), ask)
+            ask.usage += host.usage
+        if not ask.answers and ask.usage == NO_USAGE:
             return value
-        return replace(value, usage=used, answers=tuple(ask.answers))
+        return replace(value, usage=ask.usage, answers=tuple(ask.answers))
     except anyio.get_cancelled_exc_class():
         if is_cancelled():
             raise
@@ -90,12 +91,6 @@ async def _isolated(unit: Unit, ask: GatewayAsk, given: Callable[[], Given]) -> 
         return Failure(OutcomeKind.CODE_ERROR, unit.name, message)
     except (Exception, SystemExit) as error:  # noqa: BLE001 - user code may raise anything
         return _failure(only(error), unit.name)
-
-
-def _is_foreign(node: Any) -> bool:
-    """Whether a node runs code that is not this library's, which may start threads."""
-    code = getattr(node, "function", None) or type(getattr(node, "metric", node))
-    return not str(getattr(code, "__module__", "")).startswith("dagengine.")
 
 
 def _failure(error: BaseException, node: str) -> Failure:

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from traceback import format_exception
 from typing import Any, TypeVar, cast
 
@@ -23,7 +24,7 @@ from dagengine.errors import (
     UnparseableError,
 )
 from dagengine.gateway.budget import Budget, Estimates
-from dagengine.gateway.host import no_host
+from dagengine.gateway.host import Home, no_host
 from dagengine.gateway.limiter import Call, Lane, Limiter
 from dagengine.gateway.limits import DEFAULT_LIMITS as DEFAULT_LIMITS
 from dagengine.gateway.limits import Limits as Limits
@@ -96,6 +97,11 @@ class Gateway:
     def replays(self) -> bool:
         """Whether every answer comes from a store, and no judge is asked."""
         return self._stored is not None and self._stored.replays
+
+    @cached_property
+    def home(self) -> Home:
+        """The event loop of the run, which asks for it first."""
+        return Home.here()
 
     @property
     def totals(self) -> Totals:

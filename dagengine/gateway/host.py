@@ -19,9 +19,9 @@ import threading
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from contextvars import ContextVar, copy_context
+from contextvars import ContextVar, Token, copy_context
 from functools import cache, partial, wraps
-from typing import Any, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import anyio
 import anyio.from_thread
@@ -39,8 +39,23 @@ R = TypeVar("R")
 Change = Callable[[Question[Any]], Question[Any]]
 
 
+class Home(NamedTuple):
+    """The event loop that a run works on, and the thread of this loop."""
+
+    token: Any
+    thread: int
+
+    @classmethod
+    def here(cls) -> Home:
+        """The loop that runs now."""
+        return cls(anyio.lowlevel.current_token(), threading.get_ident())
+
+
 class Asks(Protocol):
     """What a run needs of its gateway."""
+
+    @property
+    def home(self) -> Home: ...
 
     @property
     def limits(self) -> Limits: ...
@@ -62,6 +77,8 @@ class Asks(Protocol):
 class Host:
     """A node at work, as the gateway of whatever its own code measures.
 
+    What is called inside `with host:` belongs to this node; at the end all of it is stopped.
+
     `judge` is the node's own. `change` is what the run does to the node's questions, for
     instance another sample for each vote. `blocked` is set once the code has waited, in the
     thread of the run's event loop, for something that needs this loop.
@@ -73,8 +90,7 @@ class Host:
         self.blocked = False
         self._gateway = gateway
         self._change = change
-        self._token = anyio.lowlevel.current_token()
-        self._thread = threading.get_ident()
+        self.home = gateway.home
         self._scopes: set[anyio.CancelScope] = set()
         self._over = False
 
@@ -101,7 +117,7 @@ class Host:
     @property
     def is_here(self) -> bool:
         """Whether this thread is that of the run's event loop."""
-        return threading.get_ident() == self._thread
+        return threading.get_ident() == self.home.thread
 
     def check_prices(self, judges: Iterable[Judge]) -> None:
         """Raise InputError when the run's budget cannot be kept."""
@@ -120,17 +136,15 @@ class Host:
         if self._over:
             raise _ended()
 
-    @contextmanager
-    def at_work(self) -> Iterator[None]:
-        """Let what is called inside belong to this node; at the end all of it is stopped."""
-        token = _host.set(self)
-        try:
-            yield
-        finally:
-            _host.reset(token)
-            self._over = True
-            for scope in self._scopes:
-                scope.cancel()
+    def __enter__(self) -> Host:
+        self._outer: Token[Host | None] = _host.set(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        _host.reset(self._outer)
+        self._over = True
+        for scope in self._scopes:
+            scope.cancel()
 
     def call(self, make: Callable[[], Awaitable[R]]) -> R:
         """What a coroutine function gives on the run's event loop, for code in a thread.
@@ -147,7 +161,7 @@ class Host:
             )
 
         def work() -> R:
-            return anyio.from_thread.run(self._held, make, token=self._token)
+            return anyio.from_thread.run(self._held, make, token=self.home.token)
 
         # A thread with a loop of its own may not wait for another loop; one beside it may.
         with ThreadPoolExecutor(1) as beside:
@@ -248,14 +262,16 @@ def asking_nobody() -> Iterator[None]:
         _host.reset(token)
 
 
-@contextmanager
-def no_host() -> Iterator[None]:
+class no_host:
     """Let what is called inside belong to no run, as a judge's own code."""
-    token = _host.set(None)
-    try:
-        yield
-    finally:
-        _host.reset(token)
+
+    __slots__ = ("_outer",)
+
+    def __enter__(self) -> None:
+        self._outer = _host.set(None)
+
+    def __exit__(self, *_: object) -> None:
+        _host.reset(self._outer)
 
 
 @contextmanager
@@ -265,6 +281,5 @@ def asking_with(change: Change) -> Iterator[None]:
     if host is None:
         yield
         return
-    inner = Host(host, host.judge, change)
-    with inner.at_work():
+    with Host(host, host.judge, change):
         yield

@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from traceback import format_exception
 from typing import Any, TypeVar, cast
 
@@ -76,6 +75,7 @@ class Gateway:
         self.sink_error: Exception | None = None
         self._stored = stored
         self.spans = spans
+        self._home: Home | None = None
         self._cached = 0
         self._flights: SingleFlight[Answer[Any]] = SingleFlight(limits.remembered, _weight)
         # What a store holds it finds again: only the latest answers are worth their memory.
@@ -98,10 +98,12 @@ class Gateway:
         """Whether every answer comes from a store, and no judge is asked."""
         return self._stored is not None and self._stored.replays
 
-    @cached_property
+    @property
     def home(self) -> Home:
-        """The event loop of the run, which asks for it first."""
-        return Home.here()
+        """The event loop of the run, whose code asks for it first."""
+        if self._home is None:
+            self._home = Home.here()
+        return self._home
 
     @property
     def totals(self) -> Totals:

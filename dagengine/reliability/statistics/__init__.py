@@ -90,9 +90,7 @@ from dagengine.reliability.statistics.spread import (
 from dagengine.reliability.statistics.votes import (
     SteadyVotes,
     flips_of_votes,
-    leading_share,
     steady_votes,
-    votes_needed,
 )
 
 __all__ = [
@@ -142,7 +140,6 @@ __all__ = [
     "label_ceiling",
     "label_kappa",
     "label_rates",
-    "leading_share",
     "length_bias",
     "list_bias",
     "log_loss",
@@ -167,7 +164,6 @@ __all__ = [
     "total_agreement",
     "unanimity",
     "visible_difference",
-    "votes_needed",
     "win_rate",
     "worst_spread",
 ]

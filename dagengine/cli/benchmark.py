@@ -10,9 +10,9 @@ import typer
 
 from dagengine.cli.benchmark_job import BenchmarkJob, symmetry_of, ways_of
 from dagengine.cli.benchmark_options import BenchmarkOptions
-from dagengine.cli.files import named
-from dagengine.cli.options import EXIT_FAILED, cases_of
-from dagengine.cli.streams import say
+from dagengine.cli.common.files import named
+from dagengine.cli.common.options import EXIT_FAILED, cases_of
+from dagengine.cli.common.streams import say
 from dagengine.errors import InputError
 
 if TYPE_CHECKING:

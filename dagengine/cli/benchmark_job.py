@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from dagengine.cli.options import EXIT_INTERRUPTED, go_on
+from dagengine.cli.common.options import EXIT_INTERRUPTED, go_on
+from dagengine.cli.common.streams import say
 from dagengine.cli.plan import LATENCY, judges_of
-from dagengine.cli.streams import say
 from dagengine.errors import InputError
 
 if TYPE_CHECKING:

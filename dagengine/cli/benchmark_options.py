@@ -9,8 +9,8 @@ from typing import Annotated
 
 import typer
 
-from dagengine.cli.files import Given, Reads, Writes
-from dagengine.cli.options import BaseUrl, Delimiters, Mapped, MaxInFlight, StorePath
+from dagengine.cli.common.files import Given, Reads, Writes
+from dagengine.cli.common.options import BaseUrl, Delimiters, Mapped, MaxInFlight, StorePath
 
 
 def _card_files(out: Path, given: Given) -> Iterable[Path]:

@@ -14,9 +14,9 @@ from typing import Annotated, NoReturn
 import typer
 
 from dagengine.cli.benchmark import benchmark
-from dagengine.cli.command import Commands
-from dagengine.cli.files import Given, Reads, Writes
-from dagengine.cli.options import (
+from dagengine.cli.common.command import Commands
+from dagengine.cli.common.files import Given, Reads, Writes
+from dagengine.cli.common.options import (
     EXIT_FAILED,
     EXIT_INPUT,
     Delimiters,
@@ -24,10 +24,10 @@ from dagengine.cli.options import (
     Metrics,
     cases_of,
 )
+from dagengine.cli.common.streams import open_streams, say
 from dagengine.cli.plan import plan
 from dagengine.cli.run import run
 from dagengine.cli.store import app as store_app
-from dagengine.cli.streams import open_streams, say
 from dagengine.errors import DagengineError
 
 app = Commands(
@@ -74,7 +74,7 @@ def render(
 
     With several metrics in the file, each picture's name gets the metric's name added.
     """
-    from dagengine.cli.pictures import save, stems
+    from dagengine.cli.common.pictures import save, stems
     from dagengine.data.result_rows import read_rows
     from dagengine.loading import load_metrics
     from dagengine.report.render import draw

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from dagengine.cli.files import Reads
-from dagengine.cli.options import (
+from dagengine.cli.common.files import Reads
+from dagengine.cli.common.options import (
     BaseUrl,
     Data,
     Delimiters,
@@ -22,7 +22,7 @@ from dagengine.cli.options import (
     cases_of,
     prices,
 )
-from dagengine.cli.streams import shown
+from dagengine.cli.common.streams import shown
 
 if TYPE_CHECKING:
     from dagengine.compiler.plan import Plan

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 import typer
 
 from dagengine.cli.cluster_job import FileJob
-from dagengine.cli.options import (
+from dagengine.cli.common.options import (
     EXIT_FAILED,
     EXIT_INTERRUPTED,
     EXIT_NO_SCORE,
     cases_of,
     go_on,
 )
+from dagengine.cli.common.streams import say, shown
 from dagengine.cli.run_options import RunOptions
-from dagengine.cli.streams import say, shown
 
 if TYPE_CHECKING:
     from dagengine.data.cases import Cases
@@ -156,7 +156,7 @@ def _interrupted(rows: RowWriter, total: int | None) -> str:
 
 def _report(options: RunOptions, doors: Engine | Cluster, rows: RowWriter, tally: Tally) -> None:
     """Print and draw what came out, and leave with the exit code that it calls for."""
-    from dagengine.cli.pictures import draw_views, stems
+    from dagengine.cli.common.pictures import draw_views, stems
     from dagengine.report.tables import print_table
 
     print_table(tally, doors.totals)

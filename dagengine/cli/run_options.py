@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dagengine.cli.files import Given, Reads, Writes
-from dagengine.cli.options import (
+from dagengine.cli.common.files import Given, Reads, Writes
+from dagengine.cli.common.options import (
     BaseUrl,
     Data,
     Delimiters,

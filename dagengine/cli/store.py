@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dagengine.cli.command import Commands
-from dagengine.cli.files import Reads, Writes, named
-from dagengine.cli.streams import say, shown
+from dagengine.cli.common.command import Commands
+from dagengine.cli.common.files import Reads, Writes, named
+from dagengine.cli.common.streams import say, shown
 from dagengine.errors import InputError
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ import pytest
 from typer.testing import CliRunner
 
 from dagengine.cli import app
-from dagengine.cli.command import Commands
-from dagengine.cli.files import Reads, Writes, require_writable
+from dagengine.cli.common.command import Commands
+from dagengine.cli.common.files import Reads, Writes, require_writable
 from dagengine.errors import InputError
 
 METRICS = """

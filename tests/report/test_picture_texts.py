@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from dagengine.cli import app
-from dagengine.cli.pictures import stems
+from dagengine.cli.common.pictures import stems
 from dagengine.metrics import DAGMetric
 from dagengine.metrics.dag import DAG, BinaryJudgementNode
 from dagengine.report import draw

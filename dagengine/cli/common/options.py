@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dagengine.cli.files import Reads, Writes
+from dagengine.cli.common.files import Reads, Writes
 from dagengine.errors import InputError
 
 if TYPE_CHECKING:

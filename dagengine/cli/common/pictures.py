@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dagengine.cli.files import named
-from dagengine.cli.streams import say
+from dagengine.cli.common.files import named
+from dagengine.cli.common.streams import say
 from dagengine.errors import MissingExtraError
 from dagengine.report.render import Picture, draw
 

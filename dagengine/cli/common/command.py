@@ -13,8 +13,8 @@ import typer
 from typer.core import TyperGroup
 from typer.models import ArgumentInfo, CommandFunctionType, ParameterInfo
 
-from dagengine.cli.files import Reads, Writes, guard
-from dagengine.cli.streams import shown
+from dagengine.cli.common.files import Reads, Writes, guard
+from dagengine.cli.common.streams import shown
 
 # What Typer says of wrong options and values; it exports only one kind of it.
 _UsageError: type[Exception] = typer.BadParameter.__mro__[1]

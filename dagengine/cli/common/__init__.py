@@ -1,0 +1,7 @@
+"""How what people type becomes values: options, files that are kept apart, streams."""
+
+from dagengine.cli.common.command import Commands
+from dagengine.cli.common.files import Reads, Writes, guard
+from dagengine.cli.common.streams import open_streams, say, shown
+
+__all__ = ["Commands", "Reads", "Writes", "guard", "open_streams", "say", "shown"]

@@ -11,7 +11,7 @@ import logging
 import os
 import sqlite3
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, closing
+from contextlib import asynccontextmanager, closing, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -21,11 +21,27 @@ import anyio.lowlevel
 import anyio.to_thread
 from pydantic import BaseModel
 
-from dagengine.errors import InputError, RecordingMissError
+from dagengine.errors import (
+    InputError,
+    JudgeError,
+    RecordingMissError,
+    RefusedError,
+    UnparseableError,
+)
 from dagengine.question import Answer, Judge, Question, durable_identity
 from dagengine.store.file import connect, connect_to_read, explained
 from dagengine.store.misses import difference
-from dagengine.store.rows import DamagedError, Entry, entry_of, find, insert, key_of, revive
+from dagengine.store.rows import (
+    DamagedError,
+    Entry,
+    entry_of,
+    failure_entry,
+    failure_of,
+    find,
+    insert,
+    key_of,
+    revive,
+)
 
 T = TypeVar("T", bound=BaseModel)
 _log = logging.getLogger(__name__)
@@ -114,8 +130,9 @@ class OpenStore:
     ) -> Answer[T]:
         """The stored answer, or the one that `ask` gets, which is then stored.
 
-        A stored answer that cannot be read counts as none: the new one takes its place.
-        Failures of `ask` are not stored. Raises RecordingMissError in a replay.
+        A stored answer that cannot be read counts as none: the new one takes its place. That the
+        judge refused, or answered what cannot be used, is kept for replays: every other run asks
+        anew. Other failures of `ask` are not stored. Raises RecordingMissError in a replay.
         """
         name = self._name(judge)
         key = key_of(name or "", question)
@@ -125,10 +142,10 @@ class OpenStore:
                 if answer is not None:
                     return answer
                 if self._journal is None:
-                    raise RecordingMissError(self._missing(name or judge.identity, question))
-            answer = await ask()
-            if name is not None:
-                answer = await self._keep(self._journal, key, name, question, answer)
+                    raise self._recorded_failure(key, name or judge.identity, question)
+            if name is None:
+                return await ask()
+            answer = await self._asked(self._journal, key, name, question, ask)
         except InputError as error:
             self.failure = error
             self.scope.cancel()
@@ -159,6 +176,24 @@ class OpenStore:
             return None
         return revive(question, found, "cached" if self._journal else "replayed")
 
+    async def _asked(
+        self,
+        journal: Journal,
+        key: bytes,
+        name: str,
+        question: Question[T],
+        ask: Callable[[], Awaitable[Answer[T]]],
+    ) -> Answer[T]:
+        """What `ask` gets, stored; also when that is the judge's own failure."""
+        try:
+            answer = await ask()
+        except (RefusedError, UnparseableError) as error:
+            entry = failure_entry(key, name, question, error)
+            with explained(self._path):
+                await journal.add(entry._replace(over=self._failure(key) is not None))
+            raise
+        return await self._keep(journal, key, name, question, answer)
+
     async def _keep(
         self, journal: Journal, key: bytes, name: str, question: Question[T], answer: Answer[T]
     ) -> Answer[T]:
@@ -176,6 +211,16 @@ class OpenStore:
                 if found is not None:
                     return found
         return answer
+
+    def _recorded_failure(self, key: bytes, name: str, question: Question[Any]) -> JudgeError:
+        """How the question ended when it was asked; else that it was not, and the difference."""
+        return self._failure(key) or RecordingMissError(self._missing(name, question))
+
+    def _failure(self, key: bytes) -> JudgeError | None:
+        with suppress(DamagedError):
+            fields = find(self._reader, key)
+            return failure_of(fields) if fields is not None else None
+        return None
 
     def _missing(self, name: str, question: Question[Any]) -> str:
         """Which question has no answer, and how it differs from those that have one."""

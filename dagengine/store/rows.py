@@ -12,7 +12,7 @@ from typing import Annotated, Any, NamedTuple, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, Strict
 
-from dagengine.errors import UnparseableError
+from dagengine.errors import JudgeError, RefusedError, UnparseableError
 from dagengine.prompts.parsing import read_answer, read_part
 from dagengine.question import PART, Answer, Origin, Question, TokenChoice, Usage
 from dagengine.store.file import printable, transaction, unpack
@@ -38,7 +38,10 @@ _Token = Annotated[tuple[str, list[_Pair]], Strict(False)]
 
 
 class _Fields(BaseModel):
-    """What a stored answer must hold; `value` only where `raw` does not bring it back."""
+    """What a stored answer must hold; `value` only where `raw` does not bring it back.
+
+    `failure` is the message of a question that ended without an answer; `mode` is then its kind.
+    """
 
     model_config = ConfigDict(strict=True, title="the fields of an answer")
 
@@ -46,6 +49,7 @@ class _Fields(BaseModel):
     mode: str
     usage: Annotated[list[float], Field(min_length=3, max_length=3)]
     tokens: list[_Token] | None = None
+    failure: str | None = None
 
 
 class Entry(NamedTuple):
@@ -121,6 +125,27 @@ def entry_of(key: bytes, judge: str, question: Question[Any], answer: Answer[Any
         return None
 
 
+def failure_entry(
+    key: bytes, judge: str, question: Question[Any], error: UnparseableError | RefusedError
+) -> Entry:
+    """An entry that lets a replay fail as the judge made this run fail."""
+    raw = error.raw if isinstance(error, UnparseableError) else ""
+    usage = [*error.tokens, 0]
+    fields = {"raw": raw, "mode": error.kind, "usage": usage, "failure": str(error)}
+    return Entry(key, judge, question, _JSON.encode(fields))
+
+
+def failure_of(fields: Mapping[str, Any]) -> JudgeError | None:
+    """The failure that stands in the place of an answer, or None."""
+    message = fields.get("failure")
+    if message is None:
+        return None
+    tokens = (fields["usage"][0], fields["usage"][1])
+    if fields["mode"] == RefusedError.kind:
+        return RefusedError(message, tokens)
+    return UnparseableError(message, fields["raw"], tokens)
+
+
 def _fields(answer: Answer[Any]) -> dict[str, Any]:
     """An answer as JSON; of its value nothing, which is in the text."""
     used = answer.usage
@@ -133,6 +158,8 @@ def _fields(answer: Answer[Any]) -> dict[str, Any]:
 
 def revive(question: Question[T], fields: Mapping[str, Any], origin: Origin) -> Answer[T] | None:
     """The answer as the judge gave it, or None where the question does not take it any more."""
+    if fields.get("failure") is not None:
+        return None
     raw, tokens = fields["raw"], fields.get("tokens")
     try:
         if "value" in fields:

@@ -25,7 +25,7 @@ from dagengine import Store, a_evaluate, evaluate
 from dagengine.errors import InputError, ProviderError, RecordingMissError, RefusedError
 from dagengine.gateway import Gateway, Limits
 from dagengine.judges import CustomJudge, LexicalJudge, OpenAIJudge, ProviderJudge, ScriptedJudge
-from dagengine.metrics import DAGMetric
+from dagengine.metrics import BaseMetric, DAGMetric
 from dagengine.metrics.dag import DAG, BinaryJudgementNode, TaskNode
 from dagengine.prompts import Evidence, messages_for
 from dagengine.prompts.answer_types import judgement_type
@@ -45,6 +45,7 @@ from dagengine.store.file import connect
 from dagengine.store.maintenance import Selection, count
 from dagengine.store.rows import entry_of, find, insert, key_of
 from dagengine.test_case import LLMTestCase
+from dagengine.voting import voted
 
 SHAPE = judgement_type(None)
 RAW = '{"reason": "r", "verdict": true}'
@@ -95,7 +96,9 @@ class Counting:
 CASES = [LLMTestCase(input="a", actual_output=text) for text in ("fine", "rude", "good", "fine")]
 
 
-def run(store: Any, judge: Judge, metric: DAGMetric | None = None, **more: Any) -> EvaluationResult:
+def run(
+    store: Any, judge: Judge, metric: BaseMetric | None = None, **more: Any
+) -> EvaluationResult:
     return evaluate(CASES, [metric or tree()], model=judge, store=store, show=False, **more)
 
 
@@ -172,7 +175,7 @@ def test_an_answer_after_a_reask_is_found_without_asking_again(path: Path) -> No
     assert rows_of(first) == rows_of(second)
 
 
-def test_failures_are_not_stored_and_asked_again_by_the_next_run(path: Path) -> None:
+def test_failures_are_asked_again_by_the_next_run(path: Path) -> None:
     broken: list[Any] = [RefusedError("no"), ProviderError("down", transient=False)]
     script = Counting()
     whole = script.judge()
@@ -190,6 +193,49 @@ def test_failures_are_not_stored_and_asked_again_by_the_next_run(path: Path) -> 
     second = run(path, judge)
     assert second.totals.calls > 0
     assert rows_of(second) == rows_of(run(None, whole))
+
+
+@pytest.mark.parametrize("kind", [OutcomeKind.JUDGE_REFUSED, OutcomeKind.UNPARSEABLE])
+def test_a_replay_fails_as_the_judge_failed_the_last_time(path: Path, kind: OutcomeKind) -> None:
+    whole, words = Counting().judge(), ["rude words", "second try", ""]
+
+    async def answer(question: Question[Any]) -> Any:
+        said = words[0]
+        rude = any("rude" in message["content"] for message in question.messages[1:2])
+        if question.name != "first" or not rude or not said:
+            return (await whole.answer(question)).value.model_dump()
+        if kind == OutcomeKind.JUDGE_REFUSED:
+            raise RefusedError(said, (3, 4))
+        return f"no verdict: {said}"
+
+    judge = ScriptedJudge(answer, name="counting")
+    for _ in words[:2]:
+        failed = run(path, judge)
+        assert failed.rows[1].metrics[0].outcome == kind
+        assert failed.rows[1].metrics[0].failure is not None
+        assert words[0] in str(failed.rows[1].metrics[0].failure.as_dict())
+        replayed = run(Store(path, replay=True), judge)
+        assert rows_of(replayed) == rows_of(failed)
+        words.pop(0)
+    healed = run(path, judge)
+    assert healed.totals.calls == 1
+    assert rows_of(healed) == rows_of(run(Store(path, replay=True), judge))
+    assert rows_of(healed) == rows_of(run(None, whole))
+
+
+def test_a_vote_that_cannot_be_read_is_replayed_as_one(path: Path) -> None:
+    whole = Counting().judge()
+
+    async def answer(question: Question[Any]) -> Any:
+        if question.name == "first" and question.options.sample == 1:
+            return "I would rather not say"
+        return (await whole.answer(question)).value.model_dump()
+
+    judge, metric = ScriptedJudge(answer, name="counting"), voted(tree(), 3, ["first"])
+    first = run(path, judge, metric)
+    votes = first.rows[0].metrics[0].steps[0].votes
+    assert None in votes
+    assert rows_of(run(Store(path, replay=True), judge, metric)) == rows_of(first)
 
 
 def test_a_judge_without_a_durable_identity_is_asked_every_time_and_said_so_once(
@@ -554,7 +600,7 @@ import os, sys
 import anyio
 from dagengine import evaluate
 from dagengine.judges import ScriptedJudge
-from dagengine.metrics import DAGMetric
+from dagengine.metrics import BaseMetric, DAGMetric
 from dagengine.metrics.dag import DAG, BinaryJudgementNode, TaskNode
 from dagengine.test_case import LLMTestCase
 import json

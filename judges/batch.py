@@ -12,8 +12,8 @@ import anyio
 from pydantic import ValidationError
 
 from dagengine.errors import InputError, JudgeError, ProviderError
-from dagengine.judges.completions import TRANSIENT, Completion, make_strict
 from dagengine.judges.openai import OpenAIJudge
+from dagengine.judges.wire.completions import TRANSIENT, Completion, make_strict
 from dagengine.question import Capabilities
 
 if TYPE_CHECKING:

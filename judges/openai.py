@@ -26,8 +26,9 @@ from dagengine.errors import (
     RefusedError,
     UnparseableError,
 )
-from dagengine.judges.bodies import BodyReader
-from dagengine.judges.completions import (
+from dagengine.judges.identity import durable_name
+from dagengine.judges.wire.bodies import BodyReader
+from dagengine.judges.wire.completions import (
     Completion,
     answer_text,
     error_message,
@@ -36,9 +37,8 @@ from dagengine.judges.completions import (
     usage_of,
     wire_type,
 )
-from dagengine.judges.connection import MODES, Connection, Post, libraries, poster
-from dagengine.judges.endpoint import endpoint_of
-from dagengine.judges.identity import durable_name
+from dagengine.judges.wire.connection import MODES, Connection, Post, libraries, poster
+from dagengine.judges.wire.endpoint import endpoint_of
 from dagengine.prompts.json_values import DoubledKeyError, require_single_keys
 from dagengine.prompts.parsing import LONGEST, is_long, read_aside
 from dagengine.question import Answer, Capabilities, Options, Question
@@ -377,6 +377,6 @@ class OpenAIJudge:
 
 def _transport() -> ModuleType:
     """How requests travel; it needs the libraries above."""
-    from dagengine.judges import transport
+    from dagengine.judges.wire import transport
 
     return transport

@@ -28,7 +28,7 @@ from dagengine.errors import (
 )
 from dagengine.gateway import Gateway
 from dagengine.judges import OpenAIJudge
-from dagengine.judges.completions import Completion
+from dagengine.judges.wire.completions import Completion
 from dagengine.metrics.dag import DAG, DAGMetric, NonBinaryJudgementNode, RatingNode
 from dagengine.prompts import Evidence, messages_for
 from dagengine.prompts.answer_types import judgement_type, output_type, rating_type

@@ -24,7 +24,7 @@ from openai import AsyncOpenAI, DefaultAsyncHttpxClient
 from openai._base_client import AsyncHttpxClientWrapper
 
 from dagengine.errors import ProviderError
-from dagengine.judges.bodies import ENCODINGS, SMALL, BodyReader
+from dagengine.judges.wire.bodies import ENCODINGS, SMALL, BodyReader
 
 ANOTHER_LOOP: Final = (
     "the http_client of the judge's client has connections of another event loop, for instance "

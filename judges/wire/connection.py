@@ -8,8 +8,8 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dagengine.errors import ProviderError
-from dagengine.judges.completions import Completion, make_strict, read_completion
-from dagengine.judges.endpoint import moved_to
+from dagengine.judges.wire.completions import Completion, make_strict, read_completion
+from dagengine.judges.wire.endpoint import moved_to
 from dagengine.prompts.parsing import without_surrogates
 
 if TYPE_CHECKING:

@@ -99,7 +99,7 @@ class EachContextNode(AskingNode):
             for text in contexts
             if not is_blank(text)
         ]
-        questions = [self.question(one, instructions, ContextStatements) for one in each]
+        questions = (self.question(one, instructions, ContextStatements) for one in each)
         answers = await ask.each(questions)
         return NodeValue([found for answer in answers for found in answer.value.verdicts])
 

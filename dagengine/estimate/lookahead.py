@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, NoReturn, TypeVar
@@ -214,8 +214,9 @@ class _Catch:
     async def __call__(self, question: Question[T]) -> Answer[T]:
         self._stop([question])
 
-    async def each(self, questions: Sequence[Question[T]]) -> list[Answer[T]]:
-        return self._stop(list(questions)) if questions else []
+    async def each(self, questions: Iterable[Question[T]]) -> list[Answer[T]]:
+        made = list(questions)
+        return self._stop(made) if made else []
 
     def _stop(self, questions: list[Question[Any]]) -> NoReturn:
         raise _Questions(questions)

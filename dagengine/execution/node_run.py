@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+import itertools
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -46,14 +47,17 @@ def given_of(unit: Unit, case: TestCase, state: CaseState) -> Given:
 
 
 def judged(
-    unit: Unit, gateway: Asks, judges: Sequence[Judge], given: Callable[[], Given]
+    unit: Unit, gateway: Asks, judges: Sequence[Judge], given: Callable[[], Given], place: int
 ) -> Coroutine[Any, Any, NodeValue | Failure]:
-    """The outcome of one run of a node, or of all that its panel wants."""
+    """The outcome of one run of a node, or of all that its panel wants.
+
+    Its questions go before those of a greater `place`.
+    """
     if unit.node.panel is None:
-        return _isolated(unit, GatewayAsk(gateway, judges[unit.judges[0]]), given)
+        return _isolated(unit, GatewayAsk(gateway, judges[unit.judges[0]], place), given)
 
     async def cast(_: int, ballot: Ballot) -> NodeValue | Failure:
-        ask = GatewayAsk(gateway, judges[unit.judges[ballot.judge]], ballot)
+        ask = GatewayAsk(gateway, judges[unit.judges[ballot.judge]], place, ballot)
         return await _isolated(unit, ask, given)
 
     return _polled(unit.node.panel.poll(), cast)
@@ -116,12 +120,15 @@ def only(error: BaseException) -> BaseException:
 class GatewayAsk:
     """What one running node asks with: a judge of its unit, through the gateway.
 
-    With a `ballot` every question is one vote of several.
+    `place` is that of the node's case. With a `ballot` every question is one vote of several.
     """
 
-    def __init__(self, gateway: Asks, judge: Judge, ballot: Ballot | None = None) -> None:
+    def __init__(
+        self, gateway: Asks, judge: Judge, place: int = 0, ballot: Ballot | None = None
+    ) -> None:
         self._gateway = gateway
         self._judge = judge
+        self._place = place
         self._ballot = ballot
         self.usage = NO_USAGE
         self.answers: list[str] = []
@@ -129,7 +136,7 @@ class GatewayAsk:
     def host(self) -> Host:
         """What the node's own code asks through: the same gateway, the same kind of vote."""
         change = None if self._ballot is None else self._ballot.question
-        return Host(self._gateway, self._judge, change)
+        return Host(self._gateway, self._judge, change, self._place)
 
     async def __call__(self, question: Question[T]) -> Answer[T]:
         return self._noted(await self._ask(question))
@@ -137,21 +144,21 @@ class GatewayAsk:
     async def _ask(self, question: Question[T], place: int | None = None) -> Answer[T]:
         if self._ballot is not None:
             question = self._ballot.question(question, place)
-        return await self._gateway.ask(self._judge, question)
+        return await self._gateway.ask(self._judge, question, self._place)
 
     def _noted(self, answer: Answer[T]) -> Answer[T]:
         self.usage += answer.usage
         self.answers.append(answer.raw)
         return answer
 
-    async def each(self, questions: Sequence[Question[T]]) -> list[Answer[T]]:
+    async def each(self, questions: Iterable[Question[T]]) -> list[Answer[T]]:
         async def one(place: int, question: Question[T]) -> Answer[T] | JudgeError:
             try:
                 return await self._ask(question, place)
             except JudgeError as error:
                 return error
 
-        answers = await together(one, questions)
+        answers = await together(one, questions, self._gateway.limits.max_in_flight)
         for answer in answers:
             if isinstance(answer, JudgeError):
                 raise answer
@@ -159,14 +166,22 @@ class GatewayAsk:
         return [self._noted(answer) for answer in answers if isinstance(answer, Answer)]
 
 
-async def together(work: Callable[[int, X], Awaitable[R]], things: Sequence[X]) -> list[R]:
-    """What `work` makes of every (place, thing), all at once."""
+async def together(
+    work: Callable[[int, X], Awaitable[R]], things: Iterable[X], most: int | None = None
+) -> list[R]:
+    """What `work` makes of every (place, thing), at most so many at once.
+
+    A thing is only made when its work begins.
+    """
     results: dict[int, R] = {}
+    coming = enumerate(things)
 
     async def one(place: int, thing: X) -> None:
         results[place] = await work(place, thing)
+        for place, thing in coming:
+            results[place] = await work(place, thing)
 
     async with anyio.create_task_group() as group:
-        for place, thing in enumerate(things):
+        for place, thing in itertools.islice(coming, most):
             group.start_soon(one, place, thing)
-    return [results[place] for place in range(len(things))]
+    return [results[place] for place in range(len(results))]

@@ -12,6 +12,7 @@ from dagengine.errors import DagengineError
 from dagengine.execution.node_run import judged
 from dagengine.gateway.host import Asks
 from dagengine.gateway.single_flight import SingleFlight
+from dagengine.gateway.urgency import FIRST
 from dagengine.graph.values import Given, NodeValue
 from dagengine.question import Judge
 from dagengine.results import Failure
@@ -56,7 +57,9 @@ class RunOnce:
                     return None
                 inputs.append((label, read.value))
             given = Given((), tuple(inputs))
-            made = await self.get(unit, partial(judged, unit, gateway, judges, lambda: given))
+            made = await self.get(
+                unit, partial(judged, unit, gateway, judges, lambda: given, FIRST)
+            )
             found[unit.index] = made
             return made
 

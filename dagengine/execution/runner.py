@@ -29,6 +29,7 @@ from dagengine.execution.scheduler import CaseState
 from dagengine.execution.sources import FedSource, PulledSource, RowsInOrder, Source
 from dagengine.gateway.host import Asks
 from dagengine.gateway.tracing import NO_SPANS, NoSpans
+from dagengine.gateway.urgency import FIRST
 from dagengine.graph.judged import nothing_to_judge
 from dagengine.graph.values import Given, NodeValue
 from dagengine.question import Judge
@@ -319,11 +320,14 @@ class Runner:
     async def _follow_up(self, run: _Run) -> None:
         """Let `after` ask what it wants, as long as the case has time."""
         if self._after is not None:
+            again = partial(self._judged, run.index)
             with anyio.CancelScope(deadline=run.deadline):
-                await self._after(JudgedCase(run.index, run.case, run.state, self._judged))
+                await self._after(JudgedCase(run.index, run.case, run.state, again))
 
-    def _judged(self, unit: Unit, given: Callable[[], Given]) -> Awaitable[NodeValue | Failure]:
-        return judged(unit, self._gateway, self._judges, given)
+    def _judged(
+        self, place: int, unit: Unit, given: Callable[[], Given]
+    ) -> Awaitable[NodeValue | Failure]:
+        return judged(unit, self._gateway, self._judges, given, place)
 
     def _tell(self, run: _Run, unit: Unit, outcome: NodeValue | Failure) -> None:
         if isinstance(outcome, Failure):
@@ -333,8 +337,10 @@ class Runner:
 
     def _outcome(self, run: _Run, unit: Unit) -> Awaitable[NodeValue | Failure]:
         """What a unit gave, or how it failed; the same for all cases where it is constant."""
-        make = partial(self._judged, unit, partial(given_of, unit, run.case, run.state))
-        return self._constants.get(unit, make) if unit.constant else make()
+        given = partial(given_of, unit, run.case, run.state)
+        if unit.constant:  # all cases wait for it
+            return self._constants.get(unit, partial(self._judged, FIRST, unit, given))
+        return self._judged(run.index, unit, given)
 
     async def _explained(self, run: _Run) -> tuple[MetricResult, ...]:
         """The results, with reasons written by the judge where a metric asks for that."""
@@ -343,13 +349,13 @@ class Runner:
             result = results[metric.index]
             if wants_reason(metric.spec, result):
                 question = reason_question(metric.spec, result)
-                ask = self._ask_for(metric.scope)
+                ask = self._ask_for(run, metric.scope)
                 results[metric.index] = await write_reason(result, question, ask, run.deadline)
         return tuple(results)
 
-    def _ask_for(self, scope: int) -> GatewayAsk:
-        place = self._plan.judge_of(self._plan.scopes[scope].spec.model)
-        return GatewayAsk(self._gateway, self._judges[place])
+    def _ask_for(self, run: _Run, scope: int) -> GatewayAsk:
+        judge = self._judges[self._plan.judge_of(self._plan.scopes[scope].spec.model)]
+        return GatewayAsk(self._gateway, judge, run.index)
 
     def _close(self, index: int, label: str, results: tuple[MetricResult, ...]) -> None:
         """Hand out the row, and those that waited for it."""

@@ -31,6 +31,7 @@ from dagengine.gateway.prices import Price
 from dagengine.gateway.prompt_cache import PromptCacheOrder
 from dagengine.gateway.single_flight import SingleFlight
 from dagengine.gateway.tracing import NO_SPANS, NoSpans
+from dagengine.gateway.urgency import Urgency
 from dagengine.prompts.parsing import read_part
 from dagengine.question import NO_USAGE, PART, Answer, Judge, Question, Usage, durable_identity
 from dagengine.redaction import public_text, secrets_of_environment, shortened
@@ -58,6 +59,18 @@ class _Desk:
     lane: Lane
     price: Price | None
     estimates: Estimates = field(default_factory=Estimates)
+
+
+@dataclass(slots=True)
+class _Errand:
+    """One question on its way to an answer.
+
+    `attempts` numbers its calls, `held` gives back the place of the last one.
+    """
+
+    urgency: Urgency
+    held: ExitStack
+    attempts: Iterator[int] = field(default_factory=itertools.count)
 
 
 class Gateway:
@@ -126,9 +139,10 @@ class Gateway:
         for judge in judges:
             self._desk(judge)
 
-    async def ask(self, judge: Judge, question: Question[T]) -> Answer[T]:
+    async def ask(self, judge: Judge, question: Question[T], place: int = 0) -> Answer[T]:
         """A valid answer, from an equal question when there is one; raises JudgeError.
 
+        Where questions wait, those with a smaller `place` (that of their case) go first.
         Of a list of verdicts that does not fit after all re-asks the answer holds the verdicts
         that can be used.
         """
@@ -136,7 +150,8 @@ class Gateway:
         desk = self._desk(judge)
         key = (desk.lane.name, question.key)
         flights = self._stored_flights if self._is_stored(judge) else self._flights
-        answer = await flights.get(key, lambda: self._find(desk, question))
+        urgency = Urgency(place)
+        answer = await flights.get(key, lambda: self._find(desk, question, urgency), urgency)
         return cast(Answer[T], answer)
 
     def _is_stored(self, judge: Judge) -> bool:
@@ -152,7 +167,7 @@ class Gateway:
             self._limiter.open(desk.lane)
         return desk if desk.judge is judge else replace(desk, judge=judge)
 
-    async def _find(self, desk: _Desk, question: Question[T]) -> Answer[T]:
+    async def _find(self, desk: _Desk, question: Question[T], urgency: Urgency) -> Answer[T]:
         """The stored answer if there is one, else the judge's.
 
         A call holds its place until its answer is in the store: what a killed run has to ask
@@ -160,9 +175,10 @@ class Gateway:
         """
         judge, stored = desk.judge, self._stored
         with ExitStack() as held:
+            errand = _Errand(urgency, held)
             if stored is None:
-                return await self._settle(desk, question, held)
-            answer = await stored.get(judge, question, lambda: self._settle(desk, question, held))
+                return await self._settle(desk, question, errand)
+            answer = await stored.get(judge, question, lambda: self._settle(desk, question, errand))
         if answer.origin != "live":
             self._cached += 1
             if self._sink is not None:
@@ -182,21 +198,19 @@ class Gateway:
         except Exception as error:  # noqa: BLE001 - what was answered was paid for
             self.sink_error = self.sink_error or error
 
-    async def _settle(self, desk: _Desk, question: Question[T], held: ExitStack) -> Answer[T]:
+    async def _settle(self, desk: _Desk, question: Question[T], errand: _Errand) -> Answer[T]:
         """Ask until the answer fits, or the limits are reached."""
-        asked, reasks, numbers = question, 0, itertools.count()
+        asked, reasks = question, 0
         while True:
             try:
-                return await self._persist(desk, asked, numbers, held)
+                return await self._persist(desk, asked, errand)
             except UnparseableError as error:
                 if reasks >= self.limits.reasks or not desk.judge.capabilities.repeatable:
                     return _part(question, error)
                 reasks += 1
                 asked = question.again(error.raw, _complaint(error))
 
-    async def _persist(
-        self, desk: _Desk, question: Question[T], numbers: Iterator[int], held: ExitStack
-    ) -> Answer[T]:
+    async def _persist(self, desk: _Desk, question: Question[T], errand: _Errand) -> Answer[T]:
         """One answer, through transient failures.
 
         While the judge is out of order, failures are counted by its circuit breaker and not
@@ -205,7 +219,7 @@ class Gateway:
         failures, out_of_order = 0, desk.lane.breaker
         while True:
             try:
-                return await self._attempt(desk, question, next(numbers), held)
+                return await self._attempt(desk, question, errand)
             except (ProviderError, JudgeTimeoutError) as error:
                 if not _is_transient(error):
                     raise
@@ -227,28 +241,25 @@ class Gateway:
             raise ProviderError(late, transient=False)
         return max(self._retrying.wait(state), asked)
 
-    async def _attempt(
-        self, desk: _Desk, question: Question[T], number: int, held: ExitStack
-    ) -> Answer[T]:
+    async def _attempt(self, desk: _Desk, question: Question[T], errand: _Errand) -> Answer[T]:
         """One attempt, after the first of those whose prompts begin alike."""
         if not desk.judge.capabilities.caches_prefixes:
-            return await self._in_turn(desk, question, number, held)
-        async with self._prefixes.turn(desk.lane.name, question.messages):
-            return await self._in_turn(desk, question, number, held)
+            return await self._in_turn(desk, question, errand)
+        async with self._prefixes.turn(desk.lane.name, question.messages, errand.urgency):
+            return await self._in_turn(desk, question, errand)
 
-    async def _in_turn(
-        self, desk: _Desk, question: Question[T], number: int, held: ExitStack
-    ) -> Answer[T]:
+    async def _in_turn(self, desk: _Desk, question: Question[T], errand: _Errand) -> Answer[T]:
         """Wait for a turn and call; the place of a call that failed is free at once."""
         estimate = desk.estimates.of(question) if self._estimating else NO_USAGE
-        call = await self._limiter.enter(desk.lane, estimate.input_tokens + estimate.output_tokens)
+        tokens = estimate.input_tokens + estimate.output_tokens
+        call = await self._limiter.enter(desk.lane, tokens, errand.urgency)
         try:
             reserved = self._budget.reserve(desk.price, estimate)
-            answer = await self._call(desk, question, number, call, reserved)
+            answer = await self._call(desk, question, next(errand.attempts), call, reserved)
         except BaseException as error:
             self._limiter.leave(desk.lane, call, error)
             raise
-        held.callback(self._limiter.leave, desk.lane, call, None)
+        errand.held.callback(self._limiter.leave, desk.lane, call, None)
         return answer
 
     async def _call(

@@ -71,7 +71,7 @@ class Asks(Protocol):
 
     def check_prices(self, judges: Iterable[Judge]) -> None: ...
 
-    async def ask(self, judge: Judge, question: Question[T]) -> Answer[T]: ...
+    async def ask(self, judge: Judge, question: Question[T], place: int = 0) -> Answer[T]: ...
 
 
 class Host:
@@ -80,12 +80,16 @@ class Host:
     What is called inside `with host:` belongs to this node; at the end all of it is stopped.
 
     `judge` is the node's own. `change` is what the run does to the node's questions, for
-    instance another sample for each vote. `blocked` is set once the code has waited, in the
-    thread of the run's event loop, for something that needs this loop.
+    instance another sample for each vote; `place` is that of the node's case. `blocked` is set
+    once the code has waited, in the thread of the run's event loop, for something that needs
+    this loop.
     """
 
-    def __init__(self, gateway: Asks, judge: Judge, change: Change | None = None) -> None:
+    def __init__(
+        self, gateway: Asks, judge: Judge, change: Change | None = None, place: int = 0
+    ) -> None:
         self.judge = judge
+        self._place = place
         self.usage: Usage = NO_USAGE
         self.blocked = False
         self._gateway = gateway
@@ -123,11 +127,14 @@ class Host:
         """Raise InputError when the run's budget cannot be kept."""
         self._gateway.check_prices(judges)
 
-    async def ask(self, judge: Judge, question: Question[T]) -> Answer[T]:
-        """A valid answer through the run's gateway; raises JudgeError."""
+    async def ask(self, judge: Judge, question: Question[T], place: int = 0) -> Answer[T]:
+        """A valid answer through the run's gateway, as urgent as the node; raises JudgeError.
+
+        `place` is that of the code's own case, which the run does not know.
+        """
         self.require_open()
         asked = question if self._change is None else self._change(question)
-        answer = await self._gateway.ask(judge, asked)
+        answer = await self._gateway.ask(judge, asked, self._place)
         self.usage += answer.usage
         return answer
 
@@ -281,5 +288,5 @@ def asking_with(change: Change) -> Iterator[None]:
     if host is None:
         yield
         return
-    with Host(host, host.judge, change):
+    with Host(host, host.judge, change):  # as urgent as the node
         yield

@@ -1,11 +1,11 @@
-"""The order of calls: first come, first served, within the limits of each judge."""
+"""The order of calls: the most urgent one first, within the limits of each judge."""
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections import deque
 from dataclasses import dataclass
+from operator import itemgetter
 
 import anyio
 import anyio.lowlevel
@@ -15,6 +15,7 @@ from dagengine.gateway.adaptive_concurrency import START, AdaptiveConcurrency
 from dagengine.gateway.circuit_breaker import CircuitBreaker
 from dagengine.gateway.limits import Limits
 from dagengine.gateway.rate_limit import RateLimit
+from dagengine.gateway.urgency import Queue, Urgency
 
 _OVERLOAD = frozenset({429, 502, 503, 504, 529})
 
@@ -24,7 +25,6 @@ class Call:
     """One call, from waiting for its turn to its end; `serial` is 0 until it may start."""
 
     tokens: int
-    ticket: int
     serial: int = 0
     turn: anyio.Event | None = None
     wakes_at: float = -math.inf
@@ -40,7 +40,7 @@ class Lane:
         self.concurrency = AdaptiveConcurrency(ceiling, ceiling if elastic else START)
         self.breaker = CircuitBreaker(name, limits.patience)
         self.in_flight = 0
-        self.waiting: deque[Call] = deque()
+        self.waiting: Queue[Call] = Queue()
         self._paused_until = -math.inf
         requests, tokens = limits.requests_per_minute, limits.tokens_per_minute
         self._requests = None if requests is None else RateLimit(requests)
@@ -108,13 +108,13 @@ class Lane:
 
 
 class Limiter:
-    """Lets calls start: earlier ones first, within each lane's limits and one ceiling."""
+    """Lets calls start: urgent ones first, within each lane's limits and one ceiling."""
 
     def __init__(self, ceiling: int) -> None:
         """At most `ceiling` calls are under way in all lanes together."""
         self._free = ceiling
         self._lanes: list[Lane] = []
-        self._tickets = itertools.count()
+        self._turns = itertools.count()
 
     @property
     def in_flight(self) -> int:
@@ -125,18 +125,20 @@ class Limiter:
         """Take up a lane."""
         self._lanes.append(lane)
 
-    async def enter(self, lane: Lane, tokens: int) -> Call:
+    async def enter(self, lane: Lane, tokens: int, urgency: Urgency) -> Call:
         """Wait for the call's turn; raises ProviderError when the judge is given up.
 
         The call that is returned has to `leave`.
         """
         lane.require_hope()
-        call = Call(tokens, next(self._tickets))
+        call = Call(tokens)
+        if urgency.turn is None:
+            urgency.turn = next(self._turns)
         if self._free > 0 and not lane.waiting and lane.has_room():
             await anyio.lowlevel.checkpoint_if_cancelled()  # never suspends
             self._start(lane, call)
         else:
-            await self._wait(lane, call)
+            await self._wait(lane, call, urgency)
         return call
 
     def leave(self, lane: Lane, call: Call, error: BaseException | None) -> None:
@@ -149,8 +151,8 @@ class Limiter:
         self._free -= 1
         lane.started(call)
 
-    async def _wait(self, lane: Lane, call: Call) -> None:
-        lane.waiting.append(call)
+    async def _wait(self, lane: Lane, call: Call, urgency: Urgency) -> None:
+        lane.waiting.add(call, urgency)
         try:
             while not call.serial:
                 await self._rest(lane, call)
@@ -168,8 +170,9 @@ class Limiter:
     async def _rest(self, lane: Lane, call: Call) -> None:
         """Wait for the turn; the first call also wakes when the lane opens."""
         call.turn = turn = anyio.Event()
-        opens = lane.opens_at()
-        if lane.waiting[0] is not call or math.isinf(opens) or opens <= anyio.current_time():
+        opens, first = lane.opens_at(), lane.waiting.first()
+        is_first = first is not None and first[1] is call
+        if not is_first or math.isinf(opens) or opens <= anyio.current_time():
             await turn.wait()
             return
         call.wakes_at = opens
@@ -179,26 +182,32 @@ class Limiter:
     def _admit(self) -> None:
         """Start the calls that may start; the first of the others wakes when its lane opens."""
         while self._free > 0 and (lane := self._next_lane()) is not None:
-            call = lane.waiting.popleft()
+            call = lane.waiting.take()
             self._start(lane, call)
             _wake(call)
         for lane in self._lanes:
-            if lane.waiting:
-                self._remind(lane)
+            self._remind(lane)
 
     def _next_lane(self) -> Lane | None:
-        """The lane whose first call has waited longest, of those with room."""
-        ready = [lane for lane in self._lanes if lane.waiting and lane.has_room()]
-        return min(ready, key=lambda lane: lane.waiting[0].ticket, default=None)
+        """The lane with the most urgent call, of those with room."""
+        ready = [
+            (first[0], lane)
+            for lane in self._lanes
+            if (first := lane.waiting.first()) is not None and lane.has_room()
+        ]
+        return min(ready, key=itemgetter(0))[1] if ready else None
 
     def _remind(self, lane: Lane) -> None:
+        """Have the first call that waits mind the time; wake all where there is no hope."""
         if lane.breaker.given_up is not None:
             while lane.waiting:
-                _wake(lane.waiting.popleft())
+                _wake(lane.waiting.take())
             return
-        opens, first = lane.opens_at(), lane.waiting[0]
-        if math.isfinite(opens) and first.wakes_at != opens and opens > anyio.current_time():
-            _wake(first)
+        opens, first = lane.opens_at(), lane.waiting.first()
+        if first is None or not math.isfinite(opens):
+            return
+        if first[1].wakes_at != opens and opens > anyio.current_time():
+            _wake(first[1])
 
 
 def _wake(call: Call) -> None:

@@ -15,6 +15,7 @@ from contextlib import asynccontextmanager
 
 import anyio
 
+from dagengine.gateway.urgency import Urgency
 from dagengine.question import Message
 
 # Providers cache from 1,024 tokens on; English text has about four characters per token, other
@@ -42,13 +43,16 @@ class PromptCacheOrder:
 
     def __init__(self) -> None:
         self._warm: OrderedDict[tuple[str, bytes], float] = OrderedDict()
-        self._leading: dict[tuple[str, bytes], anyio.Event] = {}
+        self._leading: dict[tuple[str, bytes], tuple[anyio.Event, Urgency]] = {}
 
     @asynccontextmanager
-    async def turn(self, judge: str, messages: Sequence[Message]) -> AsyncIterator[None]:
+    async def turn(
+        self, judge: str, messages: Sequence[Message], urgency: Urgency
+    ) -> AsyncIterator[None]:
         """Wait until a call with this prompt may start; the body is the call.
 
-        When the first call fails, the next one goes ahead in its place.
+        The first call is as urgent as the most urgent of those that wait for it. When it fails,
+        the next one goes ahead in its place.
         """
         prefix = prefix_of(messages)
         if prefix is None:
@@ -56,12 +60,15 @@ class PromptCacheOrder:
             return
         key = judge, prefix
         while not self._is_warm(key) and key in self._leading:
-            await self._leading[key].wait()
+            landed, leader = self._leading[key]
+            leader.lend(urgency.place)
+            await landed.wait()
         if self._is_warm(key):
             yield
             self._keep(key)
             return
-        landed = self._leading[key] = anyio.Event()
+        landed = anyio.Event()
+        self._leading[key] = landed, urgency
         try:
             yield
             self._keep(key)

@@ -9,6 +9,7 @@ from typing import Generic, TypeVar
 import anyio
 
 from dagengine.errors import DagengineError
+from dagengine.gateway.urgency import Urgency
 
 V = TypeVar("V")
 
@@ -16,9 +17,10 @@ V = TypeVar("V")
 class _Flight(Generic[V]):
     """A computation under way; `error` and `value` are set when it has landed."""
 
-    __slots__ = ("error", "landed", "value")
+    __slots__ = ("error", "landed", "urgency", "value")
 
-    def __init__(self) -> None:
+    def __init__(self, urgency: Urgency | None) -> None:
+        self.urgency = urgency
         self.landed: anyio.Event | None = None  # made by the first who waits
         self.value: list[V] = []
         self.error: DagengineError | None = None
@@ -43,8 +45,13 @@ class SingleFlight(Generic[V]):
         self._kept: OrderedDict[Hashable, tuple[V, int]] = OrderedDict()
         self.shared = 0
 
-    async def get(self, key: Hashable, make: Callable[[], Awaitable[V]]) -> V:
-        """The value for `key`, computed by `make` unless it is there or under way."""
+    async def get(
+        self, key: Hashable, make: Callable[[], Awaitable[V]], urgency: Urgency | None = None
+    ) -> V:
+        """The value for `key`, computed by `make` unless it is there or under way.
+
+        What is under way becomes as urgent as `urgency` says.
+        """
         while True:
             if key in self._kept:
                 self._kept.move_to_end(key)
@@ -52,9 +59,11 @@ class SingleFlight(Generic[V]):
                 return self._kept[key][0]
             flight = self._open.get(key)
             if flight is None:
-                return await self._lead(key, make)
+                return await self._lead(key, make, urgency)
             if flight.landed is None:
                 flight.landed = anyio.Event()
+            if flight.urgency is not None and urgency is not None:
+                flight.urgency.lend(urgency.place)
             await flight.landed.wait()
             if flight.error is not None:
                 self.shared += 1
@@ -63,8 +72,10 @@ class SingleFlight(Generic[V]):
                 self.shared += 1
                 return flight.value[0]
 
-    async def _lead(self, key: Hashable, make: Callable[[], Awaitable[V]]) -> V:
-        flight = self._open[key] = _Flight()
+    async def _lead(
+        self, key: Hashable, make: Callable[[], Awaitable[V]], urgency: Urgency | None
+    ) -> V:
+        flight = self._open[key] = _Flight(urgency)
         try:
             value = await make()
         except DagengineError as error:

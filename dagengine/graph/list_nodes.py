@@ -149,7 +149,7 @@ class MapNode(_OverNode):
             system = judgement_instructions(self.instructions, options or (True, False))
         else:
             shape, system = output_type(self.answer), task_instructions(self.instructions)
-        questions = [self._about(item, rest, system, shape) for item in items]
+        questions = (self._about(item, rest, system, shape) for item in items)
         answers = [answer.value for answer in await ask.each(questions)]
         if judged:
             return NodeValue([judgement_of(answer) for answer in answers])
@@ -240,7 +240,7 @@ class VerdictListNode(_OverNode):
         items, rest = self._split(given)
         size = self.per_call or max(1, len(items))
         chunks = [items[start : start + size] for start in range(0, len(items), size)]
-        questions = [self._about(chunk, given, rest) for chunk in chunks]
+        questions = (self._about(chunk, given, rest) for chunk in chunks)
         answers = await ask.each(questions)
         found = {
             chunk * size + one.number - 1: judgement_of(one)
@@ -248,7 +248,7 @@ class VerdictListNode(_OverNode):
             for one in cast(Any, answer.value).verdicts
         }
         missing = [place for place in range(len(items)) if place not in found]
-        singly = [self._about([items[place]], given, rest) for place in missing]
+        singly = (self._about([items[place]], given, rest) for place in missing)
         for place, answer in zip(missing, await ask.each(singly), strict=True):
             found[place] = judgement_of(cast(Any, answer.value).verdicts[0])
         return NodeValue([found[place] for place in range(len(items))])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
@@ -100,8 +100,11 @@ class Ask(Protocol):
 
     async def __call__(self, question: Question[T], /) -> Answer[T]: ...
 
-    async def each(self, questions: Sequence[Question[T]], /) -> list[Answer[T]]:
+    async def each(self, questions: Iterable[Question[T]], /) -> list[Answer[T]]:
         """Ask all questions at once; returns the answers in the order of the questions.
+
+        Of many questions each is taken as soon as a call may be under way for it: give a
+        generator, so that those of a long list are never all in memory.
 
         Raises the JudgeError of the first question that has no valid answer.
         """

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -95,8 +95,8 @@ class _Resampled:
     async def __call__(self, question: Question[T]) -> Answer[T]:
         return await self._ask(self.changed(question))
 
-    async def each(self, questions: Sequence[Question[T]]) -> list[Answer[T]]:
-        return await self._ask.each([self.changed(question) for question in questions])
+    async def each(self, questions: Iterable[Question[T]]) -> list[Answer[T]]:
+        return await self._ask.each(self.changed(question) for question in questions)
 
     def changed(self, question: Question[T]) -> Question[T]:
         """The question with other options."""

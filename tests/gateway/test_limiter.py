@@ -13,6 +13,7 @@ from trio.testing import MockClock
 
 from dagengine.errors import JudgeError, ProviderError
 from dagengine.gateway import Gateway, Limits
+from dagengine.gateway.prompt_cache import PREFIX_CHARACTERS
 from dagengine.prompts import Evidence, messages_for
 from dagengine.prompts.answer_types import judgement_type
 from dagengine.question import Answer, Capabilities, Question, Usage
@@ -234,6 +235,60 @@ async def test_earlier_questions_are_asked_first() -> None:
             group.start_soon(gateway.ask, judge, about(number))
             await anyio.wait_all_tasks_blocked()
     assert judge.names == [str(number) for number in range(30)]
+
+
+async def test_questions_of_earlier_cases_go_first_in_a_rate_window_too() -> None:
+    judge, gateway = Server(), Gateway(Limits(requests_per_minute=60))
+    async with anyio.create_task_group() as group:
+        for place in (7, 5, 9, 3, 0):
+            group.start_soon(gateway.ask, judge, about(f"{place} one"), place)
+            group.start_soon(gateway.ask, judge, about(f"{place} other"), place)
+            await anyio.wait_all_tasks_blocked()
+    # The first two went at once; whoever came later was sorted by case.
+    assert [name[0] for name in judge.names] == list("7700335599")
+
+
+async def test_a_retry_goes_before_all_that_came_after_its_first_attempt() -> None:
+    def fate(number: int, now: float) -> Exception | None:
+        return ProviderError("HTTP 429", transient=True, status=429) if number == 2 else None
+
+    judge, gateway = Server(fate=fate), Gateway(Limits(max_in_flight=1, requests_per_minute=30))
+    async with anyio.create_task_group() as group:
+        for name in "abcdef":
+            group.start_soon(gateway.ask, judge, about(name), 3)
+            await anyio.wait_all_tasks_blocked()
+    first = judge.names.index("b")
+    assert sorted(judge.names) == list("abbcdef")
+    assert judge.names[first + 1 : first + 3] in (["b", "c"], ["c", "b"])
+
+
+async def test_an_equal_question_of_an_earlier_case_is_not_held_up_by_the_later_one() -> None:
+    judge, gateway = Server(), Gateway(Limits(max_in_flight=1))
+    async with anyio.create_task_group() as group:
+        for name, place in (("under way", 0), ("x", 4), ("y", 5), ("shared", 6), ("z", 5)):
+            group.start_soon(gateway.ask, judge, about(name), place)
+            await anyio.wait_all_tasks_blocked()
+        group.start_soon(gateway.ask, judge, about("shared"), 1)
+    assert judge.names == ["under way", "shared", "x", "y", "z"]
+
+
+async def test_the_first_of_prompts_that_begin_alike_is_as_urgent_as_its_followers() -> None:
+    judge, gateway = Server(), Gateway(Limits(max_in_flight=1))
+    judge.capabilities = Capabilities(caches_prefixes=True)
+    long = "x" * PREFIX_CHARACTERS
+
+    def alike(name: str) -> Question[Any]:
+        messages = messages_for(long, [Evidence("text", name)])
+        return Question(messages, SHAPE, name=name)
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(gateway.ask, judge, about("under way"), 0)
+        await anyio.wait_all_tasks_blocked()
+        group.start_soon(gateway.ask, judge, about("other"), 5)
+        group.start_soon(gateway.ask, judge, alike("leader"), 9)
+        await anyio.wait_all_tasks_blocked()
+        group.start_soon(gateway.ask, judge, alike("follower"), 1)
+    assert judge.names[:2] == ["under way", "leader"]
 
 
 async def test_one_who_waits_and_is_cancelled_gives_up_the_place_whatever_it_waits_for() -> None:

@@ -6,6 +6,7 @@ from openai_server import Json, OpenAIServer, Reply
 
 from dagengine import evaluate
 from dagengine.gateway.prompt_cache import PREFIX_CHARACTERS, PromptCacheOrder, prefix_of
+from dagengine.gateway.urgency import Urgency
 from dagengine.judges import OpenAIJudge
 from dagengine.metrics import DAGMetric
 from dagengine.metrics.dag import DAG, BinaryJudgementNode
@@ -41,7 +42,7 @@ class Calls:
         self.go = {name: anyio.Event() for name in "abcd"}
 
     async def make(self, name: str, *, fails: bool = False, system: str = LONG) -> None:
-        async with self.prefixes.turn("judge", prompt(name, system)):
+        async with self.prefixes.turn("judge", prompt(name, system), Urgency()):
             self.under_way.append(name)
             await self.go[name].wait()
             if fails:
@@ -120,7 +121,7 @@ async def test_when_the_first_is_cancelled_nobody_waits_for_ever() -> None:
 @pytest.mark.anyio
 async def test_a_prefix_cools_down_when_nobody_uses_it(monkeypatch: pytest.MonkeyPatch) -> None:
     prefixes = PromptCacheOrder()
-    async with prefixes.turn("judge", prompt("a")):
+    async with prefixes.turn("judge", prompt("a"), Urgency()):
         pass
     calls = Calls(prefixes)
     monkeypatch.setattr("dagengine.gateway.prompt_cache.WARM_SECONDS", 0.0)

@@ -1,0 +1,92 @@
+"""Which of the questions that wait is asked first: that of the earliest case. No clock, no I/O."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+FIRST = -1
+"""The place of what all cases wait for."""
+
+
+class Urgency:
+    """How early one question is asked: by the place of its case, then first come, first served.
+
+    A question keeps its turn when it is asked again, so a retry goes before whatever came
+    later. Who waits for the answer to another one's question lends it their own place.
+    """
+
+    __slots__ = ("_on_change", "place", "turn")
+
+    def __init__(self, place: int = 0) -> None:
+        """`place` counts from 0, the most urgent; `turn` is given out when it first waits."""
+        self.place = place
+        self.turn: int | None = None
+        self._on_change: Callable[[], None] | None = None
+
+    def lend(self, place: int) -> None:
+        """Be at least as urgent as somebody else who waits for the same."""
+        if place < self.place:
+            self.place = place
+            if self._on_change is not None:
+                self._on_change()
+
+    def watch(self, on_change: Callable[[], None] | None) -> None:
+        """Have a function called whenever it becomes more urgent."""
+        self._on_change = on_change
+
+
+class Queue(Generic[T]):
+    """Things that wait, the most urgent one first.
+
+    Nobody is passed over for ever: only so many cases are under way, and each of them asks a
+    finite number of questions.
+    """
+
+    def __init__(self) -> None:
+        # What has left, or moved up, leaves its old entry behind; `_waiting` knows better.
+        self._heap: list[tuple[int, int, int, T]] = []
+        self._waiting: dict[T, Urgency] = {}
+        self._entries = itertools.count()
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def add(self, thing: T, urgency: Urgency) -> None:
+        """Let a thing wait; `urgency` has its turn."""
+        self._waiting[thing] = urgency
+        self._push(thing, urgency)
+        urgency.watch(lambda: self._push(thing, urgency))
+
+    def _push(self, thing: T, urgency: Urgency) -> None:
+        assert urgency.turn is not None
+        entry = (urgency.place, urgency.turn, next(self._entries), thing)
+        heapq.heappush(self._heap, entry)
+
+    def first(self) -> tuple[tuple[int, int], T] | None:
+        """The most urgent thing behind its place and turn; None when nothing waits."""
+        while self._heap:
+            place, turn, _, thing = self._heap[0]
+            if thing in self._waiting:
+                return (place, turn), thing
+            heapq.heappop(self._heap)
+        return None
+
+    def take(self) -> T:
+        """Let the most urgent thing go; raises IndexError when nothing waits."""
+        found = self.first()
+        if found is None:
+            raise IndexError("nothing waits")
+        self.remove(found[1])
+        return found[1]
+
+    def remove(self, thing: T) -> None:
+        """Let a thing go that waits no longer."""
+        self._waiting.pop(thing).watch(None)
+
+    def __contains__(self, thing: T) -> bool:
+        return thing in self._waiting

@@ -3,8 +3,8 @@
 ::
 
     DagengineError
-    ├── GraphError            a metric's graph is wrong; lists every problem found
-    ├── InputError            a file, a test case or an argument is wrong
+    ├── GraphError            a metric's graph is wrong; lists every problem found (a ValueError)
+    ├── InputError            a file, a test case or an argument is wrong (a ValueError)
     ├── MissingFieldError     a node reads something that the case does not have
     ├── NotApplicableError    a node finds nothing to judge in a case
     ├── MissingExtraError     an optional package is needed for what was asked
@@ -52,7 +52,7 @@ class Problem:
         return f"{self.code} {self.where}: {self.message}\n    hint: {self.hint}"
 
 
-class GraphError(DagengineError):
+class GraphError(DagengineError, ValueError):
     """Raised when a metric's graph does not compile; `problems` holds every finding."""
 
     def __init__(self, problems: Sequence[Problem]) -> None:
@@ -62,7 +62,7 @@ class GraphError(DagengineError):
         super().__init__("\n".join([f"{count}:", *(f"  {p}" for p in errors)]))
 
 
-class InputError(DagengineError):
+class InputError(DagengineError, ValueError):
     """Raised when a file, a test case or an argument cannot be used as given."""
 
 

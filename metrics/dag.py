@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from dagengine.compiler.checks import check
-from dagengine.errors import Problem
+from dagengine.compiler.syntax import hopeless
+from dagengine.errors import GraphError, Problem
 from dagengine.graph.graph import Combine, Graph, MetricSpec
 from dagengine.graph.list_nodes import MapNode, VerdictListNode
 from dagengine.graph.nodes import (
@@ -41,7 +43,20 @@ __all__ = [
 
 
 class DAG(Graph):
-    """A decision tree (any directed acyclic graph of nodes), given by its root node or nodes."""
+    """A decision tree (any directed acyclic graph of nodes), given by its root node or nodes.
+
+    Raises GraphError, with every problem, for what no node or verdict added later would mend:
+    a circle, something that is no node, a verdict that does not fit its judgement. Everything
+    else (missing verdicts, scores, names of fields) is found by `check` and before a run.
+    """
+
+    def __init__(
+        self, root_node: BaseNode | None = None, root_nodes: Iterable[BaseNode] | None = None
+    ) -> None:
+        super().__init__(root_node, root_nodes)
+        problems = hopeless(self, type(self).__name__)
+        if problems:
+            raise GraphError(problems)
 
     def check(self, name: str = "DAG") -> list[Problem]:
         """Every problem of the graph, warnings included; asks nothing."""

@@ -16,6 +16,7 @@ from openai_server import OpenAIServer, Reply, valid_reply
 from places import SEEDS
 
 import dagengine.metrics.dag as dag_module
+from dagengine.errors import GraphError
 
 DOCUMENT = next(iter(sorted(SEEDS.glob("000_*.txt"))), None)
 pytestmark = pytest.mark.skipif(
@@ -96,8 +97,13 @@ def test_the_tree_of_the_walkthrough_has_no_problem_and_can_be_drawn(tmp_path: P
 
 def test_the_graph_goes_by_its_long_name_too() -> None:
     first = "from deepeval.metrics.dag import DeepAcyclicGraph"
-    names = run(snippet(first, "dag = DeepAcyclicGraph(root_node=...)"))
-    assert names["dag"].root_nodes == (...,)
+    code = snippet(first, "dag = DeepAcyclicGraph(root_node=...)")
+    with pytest.raises(GraphError, match="root_node contains Ellipsis"):  # it stands for a node
+        run(code)
+    names = run(FIELDS)
+    run(tree(), names)
+    run(code.replace("...", "extract_headings_node"), names)
+    assert names["dag"].check() == []
 
 
 OUTLINES = ("TaskNode", "BinaryJudgementNode", "NonBinaryJudgementNode", "VerdictNode")

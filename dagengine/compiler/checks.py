@@ -15,10 +15,17 @@ from typing import Any
 import networkx as nx
 
 from dagengine.compiler.slots import Scope, Slot, label_of
-from dagengine.compiler.syntax import UNWIRABLE, Reporter, name_hint, written
+from dagengine.compiler.syntax import (
+    UNWIRABLE,
+    Reporter,
+    name_hint,
+    reads_nothing,
+    roots_below,
+    written,
+)
 from dagengine.compiler.wiring import Wiring, wire
 from dagengine.errors import Problem, did_you_mean
-from dagengine.graph.graph import MetricSpec, as_digraph
+from dagengine.graph.graph import MetricSpec
 from dagengine.graph.nodes import BaseNode, BinaryJudgementNode, CodeNode, NonBinaryJudgementNode
 from dagengine.test_case import is_known_field, known_fields
 
@@ -62,7 +69,7 @@ def _meaning(scope: Scope, wiring: Wiring, report: Reporter) -> Iterator[Problem
         yield from _labels(slot, labels, wiring, report)
         yield from _leaf(slot, slot in read, report)
     yield from _bypassed_gates(scope, report)
-    yield from _roots(scope, report)
+    yield from roots_below(scope.spec.graph, report)
     yield from _scores(scope, report)
     yield from _threshold(scope, report)
 
@@ -71,8 +78,7 @@ def _reads(slot: Slot, report: Reporter) -> Iterator[Problem]:
     node = slot.node
     assert node is not None
     if not node.evaluation_params and not slot.sources and node.branches():
-        hint = "give it evaluation_params, inputs, or a parent that hands on to it"
-        yield report("reads-nothing", node, "it decides but reads nothing", hint)
+        yield reads_nothing(node, report)
     for label, count in Counter(source.label for source in slot.sources).items():
         # Uncertain ones may be alternatives, of which one arrives.
         if count > 1 and any(s.certain for s in slot.sources if s.label == label):
@@ -202,17 +208,6 @@ def _leaf(slot: Slot, read: bool, report: Reporter) -> Iterator[Problem]:
         return
     hint = "let a judgement read it, or remove it"
     yield report("leaf-without-score", node, f"the {node.kind} is the end of a path", hint)
-
-
-def _roots(scope: Scope, report: Reporter) -> Iterator[Problem]:
-    roots = set(scope.spec.graph.root_nodes)
-    graph = as_digraph(scope.spec.graph.nodes())
-    for root in scope.spec.graph.root_nodes:
-        parents = [p for p in graph.predecessors(root) if p not in root.inputs]
-        if parents:
-            hint = f"start from {parents[0].title!r} alone, or remove that edge"
-            what = "another root" if parents[0] in roots else repr(parents[0].title)
-            yield report("root-reachable", root, f"a root follows {what}", hint)
 
 
 def _scores(scope: Scope, report: Reporter) -> Iterator[Problem]:

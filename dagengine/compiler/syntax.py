@@ -11,6 +11,7 @@ from typing import Any
 import networkx as nx
 
 from dagengine.errors import Problem, Severity, did_you_mean
+from dagengine.graph.decision import DecisionNode
 from dagengine.graph.graph import Graph, Metric, MetricSpec, as_digraph
 from dagengine.graph.node import Branch
 from dagengine.graph.nodes import (
@@ -28,8 +29,8 @@ UNWIRABLE = frozenset(
     {"cycle", "metric-cycle", "not-a-node", "no-root", "verdict-misplaced", "verdict-root"}
     | {"bare-child", "verdict-target", "verdict-duplicate", "verdict-type"}
 )
-
-
+# Of these and others, what nothing added later would mend.
+_HOPELESS = UNWIRABLE - {"bare-child"} | {"reads-nothing", "root-reachable"}
 _DEEPEST = 50
 
 
@@ -72,7 +73,7 @@ def written(
         return
     yield from _settings(spec, report)
     if not spec.graph.root_nodes:
-        yield report("no-root", None, "the graph has no root node", "pass root_node= to DAG")
+        yield _no_root(report)
         return
     misfits = list(_misfits(spec.graph, report))
     yield from misfits
@@ -88,6 +89,50 @@ def written(
                     seen.add(inner.graph)
     if not misfits:
         yield from _cycle(nodes, report)
+
+
+def hopeless(graph: Graph, name: str) -> list[Problem]:
+    """Problems of a graph that no node, verdict or child added later would mend.
+
+    Only of the graph itself: metrics under verdicts, values such as scores, and all that may
+    still be missing, are left to `written`.
+    """
+    report = Reporter(name)
+    if not graph.root_nodes:
+        return [_no_root(report)]
+    found = list(_misfits(graph, report))
+    if not found:
+        nodes = graph.nodes()
+        found += _cycle(nodes, report)
+        found += roots_below(graph, report)
+        found += [one for node in nodes for one in _node_problems(node, report)]
+        found += [
+            reads_nothing(root, report)
+            for root in graph.root_nodes
+            if root.branches() and not root.evaluation_params and not root.inputs
+        ]
+    return [problem for problem in found if problem.code in _HOPELESS]
+
+
+def _no_root(report: Reporter) -> Problem:
+    return report("no-root", None, "the graph has no root node", "pass root_node= to DAG")
+
+
+def reads_nothing(node: BaseNode, report: Reporter) -> Problem:
+    """The problem of a decision about nothing."""
+    hint = "give it evaluation_params, inputs, or a parent that hands on to it"
+    return report("reads-nothing", node, "it decides but reads nothing", hint)
+
+
+def roots_below(graph: Graph, report: Reporter) -> Iterator[Problem]:
+    """Roots that something else leads to."""
+    roots, edges = set(graph.root_nodes), as_digraph(graph.nodes())
+    for root in graph.root_nodes:
+        parents = [p for p in edges.predecessors(root) if p not in root.inputs]
+        if parents:
+            hint = f"start from {parents[0].title!r} alone, or remove that edge"
+            what = "another root" if parents[0] in roots else repr(parents[0].title)
+            yield report("root-reachable", root, f"a root follows {what}", hint)
 
 
 def _settings(spec: MetricSpec, report: Reporter) -> Iterator[Problem]:
@@ -127,8 +172,7 @@ def _not_a_node(what: str, role: str, report: Reporter) -> Problem:
 
 
 def _may_have_verdicts(node: BaseNode, role: str) -> bool:
-    judgement = (BinaryJudgementNode, NonBinaryJudgementNode, CodeNode)
-    return role == "children" and isinstance(node, judgement)
+    return role == "children" and isinstance(node, DecisionNode)
 
 
 def _cycle(nodes: Iterable[BaseNode], report: Reporter) -> Iterator[Problem]:
@@ -147,7 +191,7 @@ def _cycle(nodes: Iterable[BaseNode], report: Reporter) -> Iterator[Problem]:
 
 def _node_problems(node: BaseNode, report: Reporter) -> Iterator[Problem]:
     yield from _fields(node, report)
-    if isinstance(node, BinaryJudgementNode | NonBinaryJudgementNode | CodeNode):
+    if isinstance(node, DecisionNode):
         yield from _verdicts(node, report)
     if isinstance(node, RatingNode) and not isinstance(node.scale, Mapping):
         low, high = node.scale
@@ -171,7 +215,7 @@ def name_hint(word: str, known: Iterable[str]) -> str:
     return did_you_mean(word, names) or f"known are {', '.join(names) or 'none'}"
 
 
-def _verdicts(node: BaseNode, report: Reporter) -> Iterator[Problem]:
+def _verdicts(node: DecisionNode, report: Reporter) -> Iterator[Problem]:
     branches = node.branches()
     bare = [branch for branch in branches if branch.bare]
     if bare:
@@ -189,20 +233,16 @@ def _verdicts(node: BaseNode, report: Reporter) -> Iterator[Problem]:
     yield from _coverage(node, named, bool(bare), report)
     for branch in named:
         yield from _target(node, branch, report)
-    for child in node.children:
-        if isinstance(child, VerdictNode) and None not in (child.score, child.child):
-            hint = "a verdict leads either to a score or to a child"
-            yield report("verdict-both", node, f"{child.title} has a score and a child", hint)
 
 
 def _verdict_types(
-    node: BaseNode, branches: Iterable[Branch], report: Reporter
+    node: DecisionNode, branches: Iterable[Branch], report: Reporter
 ) -> Iterator[Problem]:
-    wanted: type[Any] | tuple[type[Any], ...] = (str, bool)
+    wanted = node.verdict_types
     if isinstance(node, BinaryJudgementNode):
-        wanted, hint = bool, "a binary judgement has the verdicts True and False"
+        hint = "a binary judgement has the verdicts True and False"
     elif isinstance(node, NonBinaryJudgementNode):
-        wanted, hint = str, "a non-binary judgement has verdicts that are strings"
+        hint = "a non-binary judgement has verdicts that are strings"
     else:
         hint = "a code node has verdicts that are strings, True or False"
     for branch in branches:

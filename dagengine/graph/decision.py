@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+from typing import Any, ClassVar, NoReturn
+
+from dagengine.errors import InputError
 from dagengine.graph.arguments import verdict_target
 from dagengine.graph.graph import Metric
 from dagengine.graph.node import BaseNode, Branch
 from dagengine.results import Verdict
 
+_KINDS = {bool: "True or False", str: "a text"}
+
 
 class VerdictNode(BaseNode):
-    """Where one verdict of a decision leads: a score from 0 to 10, a node, or a metric."""
+    """Where one verdict of a decision leads: a score from 0 to 10, a node, or a metric.
+
+    Raises InputError unless exactly one of `score` and `child` is given, and for a score that
+    is no number from 0 to 10.
+    """
 
     kind = "verdict"
 
@@ -20,11 +29,17 @@ class VerdictNode(BaseNode):
         child: BaseNode | Metric | None = None,
         *,
         name: str | None = None,
+        label: str | None = None,
     ) -> None:
-        super().__init__(name=name)
+        super().__init__(name=name, label=label)
         self.verdict = verdict
         self.score = score
         self.child = verdict_target(child)
+        if (score is None) == (child is None):
+            found = "neither" if score is None else "both"
+            raise InputError(f"verdict {verdict!r} has either a score or a child; got {found}")
+        if isinstance(score, int | float) and not 0 <= score <= 10:
+            raise InputError(f"verdict {verdict!r} has score {score!r}; scores go from 0 to 10")
 
     @property
     def title(self) -> str:
@@ -33,20 +48,41 @@ class VerdictNode(BaseNode):
     def branches(self) -> tuple[Branch, ...]:
         return () if self.child is None else (Branch(self.verdict, self.child),)
 
+    def add_node(self, child: Any) -> NoReturn:
+        """Refuse a child: raises InputError."""
+        raise InputError(f"{self.title} leads to one thing; give it there: child={child!r:.60}")
+
 
 class DecisionNode(BaseNode):
     """A node whose verdicts lead somewhere."""
+
+    verdict_types: ClassVar[tuple[type[str | bool], ...]] = (bool, str)
 
     def add_verdict(
         self,
         verdict: Verdict,
         score: int | None = None,
-        child: BaseNode | Metric | None = None,
+        then: BaseNode | Metric | None = None,
     ) -> VerdictNode:
-        """Declare one more verdict and what it leads to; returns its node."""
-        node = VerdictNode(verdict, score=score, child=child)
-        self.children.append(node)
-        return node
+        """Declare one more verdict and what it leads to; returns its node.
+
+        `then` is the node or metric that follows; `score` (0 to 10) ends the path instead.
+        Raises InputError for a verdict of the wrong kind, for one that is declared already,
+        and unless exactly one of `score` and `then` is given.
+        """
+        return self.add_node(VerdictNode(verdict, score=score, child=then))
+
+    def require_child(self, child: object) -> None:
+        if not isinstance(child, VerdictNode):
+            super().require_child(child)
+            return
+        what = self.name or type(self).__name__
+        if not isinstance(child.verdict, self.verdict_types):
+            wanted = " or ".join(_KINDS[kind] for kind in self.verdict_types)
+            raise InputError(f"{what}: a verdict is {wanted}, not {child.verdict!r:.60}")
+        declared = [one for one in self.children if isinstance(one, VerdictNode)]
+        if any(one is not child and one.verdict == child.verdict for one in declared):
+            raise InputError(f"{what}: verdict {child.verdict!r} is declared twice")
 
     def branches(self) -> tuple[Branch, ...]:
         found = [

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Literal, TypeVar
 
 from pydantic import BaseModel
 
+from dagengine.errors import InputError
 from dagengine.graph.arguments import field_paths, listed, verdict_targets
 from dagengine.graph.panel import Panel
 from dagengine.graph.values import Ask, Given, NodeValue, QuestionCount, Work
@@ -24,6 +25,7 @@ from dagengine.question import (
 from dagengine.test_case import LLMTestCaseParams
 
 T = TypeVar("T", bound=BaseModel)
+N = TypeVar("N", bound="BaseNode")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +48,7 @@ class BaseNode:
 
     `evaluation_params` are the case fields that the node reads, `inputs` the nodes that it
     reads (each of them runs when this node does), `children` the nodes that it hands on to.
+    `name` (or `label`, which is the same) is what messages and pictures call it.
     """
 
     kind: ClassVar[str] = "node"
@@ -69,18 +72,46 @@ class BaseNode:
         self,
         *,
         name: str | None = None,
+        label: str | None = None,
         output_label: str | None = None,
         children: Iterable[BaseNode] = (),
         evaluation_params: Iterable[str | LLMTestCaseParams] | None = None,
         inputs: Iterable[BaseNode] = (),
         then: Mapping[Any, Any] | None = None,
     ) -> None:
-        self.name = name
+        if None not in (name, label) and name != label:
+            raise InputError(f"name= and label= are one thing: {name!r} or {label!r}?")
+        self.name = name if label is None else label
         self.output_label = output_label
         self.children: list[BaseNode] = listed("children", children)
         self.evaluation_params: tuple[str, ...] = field_paths(evaluation_params or ())
         self.inputs: tuple[BaseNode, ...] = tuple(listed("inputs", inputs))
         self.then: dict[Any, Any] = verdict_targets(then or {})
+        for child in self.children:
+            self.require_child(child)
+
+    @property
+    def label(self) -> str | None:
+        """The node's name."""
+        return self.name
+
+    def add_node(self, child: N) -> N:
+        """Hand on to one more node; returns that node. Raises InputError or TypeError."""
+        self.children.append(child)
+        try:
+            self.require_child(child)
+        except (InputError, TypeError):
+            del self.children[-1]
+            raise
+        return child
+
+    def require_child(self, child: object) -> None:
+        """Raise TypeError for what is no node, InputError for a verdict of nothing."""
+        if not isinstance(child, BaseNode):
+            raise TypeError(f"{type(self).__name__}: a child is a node, not {child!r:.60}")
+        if child.kind == "verdict":
+            what = f"{self.name or type(self).__name__} decides nothing, so it has no {child.title}"
+            raise InputError(f"{what}: put the verdict under the judgement that decides it")
 
     @property
     def title(self) -> str:

@@ -151,6 +151,7 @@ class BinaryJudgementNode(_JudgementNode):
     """
 
     kind = "binary judgement"
+    verdict_types = (bool,)
 
     def _name_bare(self, branches: tuple[Branch, ...]) -> tuple[Branch, ...]:
         declared = {branch.verdict for branch in branches if not branch.bare}
@@ -169,6 +170,7 @@ class NonBinaryJudgementNode(_JudgementNode):
     """A criterion with any number of verdicts, each a string."""
 
     kind = "judgement"
+    verdict_types = (str,)
 
 
 class RatingNode(AskingNode):
@@ -308,9 +310,11 @@ class FieldNode(BaseNode):
         *,
         output_label: str | None = None,
         name: str | None = None,
+        label: str | None = None,
     ) -> None:
         super().__init__(
             name=name,
+            label=label,
             output_label=output_label or field_name(path),
             children=children,
             evaluation_params=[path],

@@ -16,10 +16,11 @@ F = TypeVar("F", bound=Callable[..., None])
 
 
 class NodeSettings(TypedDict, total=False):
-    """What most nodes take: the nodes that they read, and a name."""
+    """What most nodes take: the nodes that they read, and a name, which `label` is, too."""
 
     inputs: Iterable[BaseNode]
     name: str | None
+    label: str | None
 
 
 class AskingSettings(NodeSettings, total=False):

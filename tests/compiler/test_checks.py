@@ -41,11 +41,6 @@ from dagengine.test_case import LLMTestCaseParams
 EXAMPLES = Examples()
 
 
-@EXAMPLES("reads-nothing", "node 'good'")
-def a_decision_about_nothing(broken: bool) -> DAGMetric:
-    return metric(yes_no("good", reads=() if broken else ACTUAL))
-
-
 @EXAMPLES("label-clash", "node 'good'")
 def two_inputs_of_one_name(broken: bool) -> DAGMetric:
     first, second = task("words"), task("words" if broken else "lines")
@@ -186,17 +181,7 @@ def a_task_at_the_end_of_a_path(broken: bool) -> DAGMetric:
 
 @EXAMPLES("leaf-without-score", "node 'good'")
 def a_verdict_that_leads_nowhere(broken: bool) -> DAGMetric:
-    judgement = BinaryJudgementNode("Good?", evaluation_params=ACTUAL, name="good")
-    judgement.add_verdict(True, score=10)
-    judgement.add_verdict(False, score=None if broken else 0)
-    return metric(judgement)
-
-
-@EXAMPLES("root-reachable", "node 'good'")
-def a_root_that_follows_another_root(broken: bool) -> DAGMetric:
-    good = yes_no("good", reads=())
-    words = task("words", good)
-    return metric(words, good) if broken else metric(words)
+    return metric(yes_no("good", no=None if broken else 0))
 
 
 @EXAMPLES("no-score", "metric 'Tested'")

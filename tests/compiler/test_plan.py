@@ -11,7 +11,7 @@ from shapes import SHAPES, deep_chain, lattice, summary_tree
 
 from dagengine import compile_metrics, evaluate
 from dagengine.errors import GraphError
-from dagengine.graph import NodeValue
+from dagengine.graph import Graph, NodeValue
 from dagengine.judges import ScriptedJudge
 from dagengine.metrics import BaseMetric, DAGMetric
 from dagengine.metrics.dag import (
@@ -21,7 +21,6 @@ from dagengine.metrics.dag import (
     FieldNode,
     RatingNode,
     TaskNode,
-    VerdictNode,
 )
 from dagengine.question import Answer, Question, TokenChoice
 from dagengine.results import OutcomeKind
@@ -65,7 +64,7 @@ def test_fields_read_are_known_from_the_plan() -> None:
 
 
 def test_problems_of_all_metrics_are_reported_at_once() -> None:
-    empty = DAGMetric("first", DAG())
+    empty = DAGMetric("first", Graph())
     badly = DAGMetric("second", DAG(root_node=yes_no("j", yes=11)))
     with pytest.raises(GraphError) as caught:
         compile_metrics([empty, badly])
@@ -299,9 +298,3 @@ def test_both_ways_of_writing_are_the_same_graph() -> None:
         assert metric.result is not None
         seen.append((prompts, metric.result))
     assert seen[0] == seen[1]
-
-
-def test_a_verdict_without_score_or_target_is_an_error() -> None:
-    node = BinaryJudgementNode("?", [VerdictNode(True), VerdictNode(False, 0)], ["input"])
-    codes = [problem.code for problem in DAG(root_node=node).check()]
-    assert "leaf-without-score" in codes

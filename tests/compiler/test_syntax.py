@@ -26,9 +26,9 @@ from problems import (
 import dagengine.compiler.syntax
 from dagengine.compiler import compile_metrics
 from dagengine.errors import GraphError
+from dagengine.graph import Graph
 from dagengine.metrics import DAGMetric
 from dagengine.metrics.dag import (
-    DAG,
     BaseNode,
     BinaryJudgementNode,
     CodeNode,
@@ -75,7 +75,19 @@ def a_metric_under_its_own_verdict(broken: bool) -> DAGMetric:
 
 @EXAMPLES("no-root", "metric 'Tested'")
 def a_graph_that_starts_nowhere(broken: bool) -> DAGMetric:
-    return DAGMetric("Tested", DAG() if broken else DAG(yes_no("good")))
+    return DAGMetric("Tested", Graph() if broken else Graph(yes_no("good")))
+
+
+@EXAMPLES("reads-nothing", "node 'good'")
+def a_decision_about_nothing(broken: bool) -> DAGMetric:
+    return metric(yes_no("good", reads=() if broken else ACTUAL))
+
+
+@EXAMPLES("root-reachable", "node 'good'")
+def a_root_that_follows_another_root(broken: bool) -> DAGMetric:
+    good = yes_no("good", reads=())
+    words = task("words", good)
+    return metric(words, good) if broken else metric(words)
 
 
 @EXAMPLES("threshold-range", "metric 'Tested'")
@@ -112,13 +124,16 @@ def a_root_that_is_text(broken: bool) -> DAGMetric:
 @EXAMPLES("not-a-node", "metric 'Tested'")
 def a_child_that_is_text(broken: bool) -> DAGMetric:
     child: Any = "a child" if broken else yes_no("good", reads=())
-    return metric(task("words", child))
+    words = task("words")
+    words.children.append(child)
+    return metric(words)
 
 
 @EXAMPLES("not-a-node", "metric 'Tested'")
 def a_judgement_with_a_child_that_is_text(broken: bool) -> DAGMetric:
     child: Any = "a child" if broken else VerdictNode(True, score=10)
-    judgement = BinaryJudgementNode("Good?", [child], ACTUAL)
+    judgement = BinaryJudgementNode("Good?", evaluation_params=ACTUAL)
+    judgement.children.append(child)
     if not broken:
         judgement.add_verdict(False, score=0)
     return metric(judgement)
@@ -127,9 +142,10 @@ def a_judgement_with_a_child_that_is_text(broken: bool) -> DAGMetric:
 @EXAMPLES("not-a-node", "metric 'Tested'")
 def a_judgement_with_a_metric_among_its_children(broken: bool) -> DAGMetric:
     inner: Any = metric(yes_no("short"), name="Inner")
-    children: list[Any] = [VerdictNode("letter", score=10), VerdictNode("poem", score=0)]
-    children.append(inner if broken else VerdictNode("list", child=inner))
-    return metric(NonBinaryJudgementNode("Which kind?", children, ACTUAL))
+    verdicts = [VerdictNode("letter", score=10), VerdictNode("poem", score=0)]
+    judgement = NonBinaryJudgementNode("Which kind?", verdicts, ACTUAL)
+    judgement.children.append(inner if broken else VerdictNode("list", child=inner))
+    return metric(judgement)
 
 
 @EXAMPLES("not-a-node", "metric 'Tested'")
@@ -140,8 +156,9 @@ def an_input_that_is_text(broken: bool) -> DAGMetric:
 
 @EXAMPLES("verdict-misplaced", "node 'words'")
 def a_verdict_under_a_task(broken: bool) -> DAGMetric:
-    child = VerdictNode(True, score=10) if broken else yes_no("good", reads=())
-    return metric(task("words", child))
+    words = task("words")
+    words.children.append(VerdictNode(True, score=10) if broken else yes_no("good", reads=()))
+    return metric(words)
 
 
 @EXAMPLES("verdict-misplaced", "node 'good'")
@@ -214,8 +231,9 @@ def a_bare_child_under_a_judgement_with_many_verdicts(broken: bool) -> DAGMetric
 @EXAMPLES("verdict-duplicate", "node 'kind'")
 def one_verdict_declared_twice(broken: bool) -> DAGMetric:
     verdicts = ["letter", "poem", "letter" if broken else "list"]
-    children = [VerdictNode(verdict, score=n * 4) for n, verdict in enumerate(verdicts)]
-    return metric(NonBinaryJudgementNode("Which kind?", children, ACTUAL, name="kind"))
+    judgement = NonBinaryJudgementNode("Which kind?", (), ACTUAL, name="kind")
+    judgement.children += [VerdictNode(one, score=n * 4) for n, one in enumerate(verdicts)]
+    return metric(judgement)
 
 
 @EXAMPLES("verdict-duplicate", "node 'good'")
@@ -223,14 +241,6 @@ def one_verdict_as_a_child_and_in_then(broken: bool) -> DAGMetric:
     children = [VerdictNode(True, score=10)]
     then = {True: 9, False: 0} if broken else {False: 0}
     return metric(BinaryJudgementNode("Good?", children, ACTUAL, then=then, name="good"))
-
-
-@EXAMPLES("verdict-both", "node 'good'")
-def a_verdict_with_a_score_and_a_child(broken: bool) -> DAGMetric:
-    judgement = BinaryJudgementNode("Good?", evaluation_params=ACTUAL, name="good")
-    judgement.add_verdict(True, score=10)
-    judgement.add_verdict(False, score=1 if broken else None, child=yes_no("short"))
-    return metric(judgement)
 
 
 @EXAMPLES("verdict-type", "node 'good'")
@@ -276,8 +286,11 @@ def a_number_as_the_verdict_of_a_function(broken: bool) -> DAGMetric:
 @EXAMPLES("verdict-type", "node 'kind'")
 def a_list_as_a_verdict(broken: bool) -> DAGMetric:
     odd: Any = ["letter"] if broken else "letter"
-    children = [VerdictNode(odd, score=10), VerdictNode("poem", score=0)]
-    return metric(NonBinaryJudgementNode("Which?", children, ACTUAL, name="kind"))
+    judgement = NonBinaryJudgementNode(
+        "Which?", [VerdictNode("poem", score=0)], ACTUAL, name="kind"
+    )
+    judgement.children.append(VerdictNode(odd, score=10))
+    return metric(judgement)
 
 
 @EXAMPLES("verdict-missing", "node 'good'")
@@ -437,7 +450,9 @@ def test_two_broken_metrics_are_reported_together() -> None:
 
 SEEDED = """
 from typing import Literal
-from dagengine.metrics.dag import DAG, BinaryJudgementNode, CodeNode, NonBinaryJudgementNode
+from dagengine.compiler import check
+from dagengine.graph import Graph, MetricSpec
+from dagengine.metrics.dag import BinaryJudgementNode, CodeNode, NonBinaryJudgementNode
 
 def kind(text: str) -> Literal["letter", "poem"]:
     return "poem"
@@ -446,7 +461,7 @@ then = {"letter": 10, "poem": 0, "list": 1, "song": 2, "essay": 3, "note": 4}
 root = CodeNode(kind, (), ["actual_ouput"], then=then)
 root.then["letter"] = NonBinaryJudgementNode("Are `the wrds` in `input`?", name="asks")
 root.then["poem"] = BinaryJudgementNode("?", then={"a": 1, "b": 2, "c": 99}, name="odd")
-for problem in DAG(root).check():
+for problem in check(MetricSpec("m", Graph(root)))[0]:
     print(problem)
 """
 

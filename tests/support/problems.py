@@ -13,8 +13,9 @@ import pytest
 
 from dagengine.compiler import check, compile_metrics
 from dagengine.errors import GraphError, Problem, Severity
+from dagengine.graph import Graph
 from dagengine.metrics import DAGMetric
-from dagengine.metrics.dag import DAG, BaseNode, BinaryJudgementNode, TaskNode
+from dagengine.metrics.dag import BaseNode, BinaryJudgementNode, TaskNode
 
 ACTUAL = ("actual_output",)
 Build = Callable[[bool], DAGMetric]
@@ -60,7 +61,7 @@ def task(label: str, *children: BaseNode, **more: Any) -> TaskNode:
 
 
 def metric(root: Any, *more: Any, name: str = "Tested", **settings: Any) -> DAGMetric:
-    return DAGMetric(name, DAG(root_nodes=[root, *more]), **settings)
+    return DAGMetric(name, Graph(root_nodes=[root, *more]), **settings)
 
 
 def under_a_verdict(inner: DAGMetric) -> DAGMetric:

@@ -1,0 +1,184 @@
+"""Trees written from the parent, and mistakes that are refused where they are made."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from dagengine import evaluate
+from dagengine.errors import GraphError, InputError
+from dagengine.judges import ScriptedJudge
+from dagengine.metrics import DAGMetric, GEval
+from dagengine.metrics.dag import (
+    DAG,
+    BaseNode,
+    BinaryJudgementNode,
+    CodeNode,
+    FieldNode,
+    MapNode,
+    NonBinaryJudgementNode,
+    RatingNode,
+    TaskNode,
+    VerdictNode,
+)
+from dagengine.test_case import LLMTestCase
+
+CASE = LLMTestCase(input="?", actual_output="Intro. Body. Conclusion.")
+ACTUAL = ["actual_output"]
+
+
+def binary(*verdicts: Any) -> BinaryJudgementNode:
+    return BinaryJudgementNode("All there?", [*verdicts], ACTUAL)
+
+
+def kinds(*verdicts: Any) -> NonBinaryJudgementNode:
+    return NonBinaryJudgementNode("Which order?", [*verdicts], ACTUAL)
+
+
+def headings() -> DAGMetric:
+    """The tree of the walkthrough, each node hung under its parent."""
+    root = TaskNode("Extract all headings", "Headings", evaluation_params=ACTUAL, label="extract")
+    present = root.add_node(BinaryJudgementNode("Are all three there?", label="present"))
+    order = root.add_node(NonBinaryJudgementNode("Are they in order?", label="order"))
+    present.add_verdict(False, score=0)
+    present.add_verdict(True, then=order)
+    order.add_verdict("Yes", score=10)
+    order.add_verdict("Two are out of order", score=4)
+    order.add_verdict("All out of order", score=2)
+    return DAGMetric("Format", DAG(root))
+
+
+def test_a_tree_from_the_parent_runs_like_one_from_the_child() -> None:
+    judge = ScriptedJudge(
+        {"extract": "intro, conclusion, body", "present": True, "order": "Two are out of order"}
+    )
+    done = evaluate([CASE], [headings()], model=judge, show=False)
+    assert done.scores("Format") == [0.4]
+    assert [step.node for step in done.rows[0].metrics[0].steps] == ["extract", "present", "order"]
+
+
+def test_add_verdict_gives_back_the_verdict_and_keeps_its_target() -> None:
+    judgement, metric = binary(), GEval("g", "Is it kind?", evaluation_params=ACTUAL)
+    good = judgement.add_verdict(True, score=10)
+    other = judgement.add_verdict(False, then=metric)
+    assert (good.verdict, good.score, good.child) == (True, 10, None)
+    assert (other.verdict, other.score, other.child) == (False, None, metric)
+    assert judgement.children == [good, other]
+
+
+HANDING_ON: list[Callable[[], BaseNode]] = [
+    lambda: TaskNode("Read it.", "words", evaluation_params=ACTUAL),
+    lambda: CodeNode(len, evaluation_params=ACTUAL, output_label="length"),
+    lambda: FieldNode("actual_output"),
+    lambda: RatingNode("How good?", ACTUAL, output_label="rating"),
+    lambda: MapNode("Is {item} true?", "actual_output", "items"),
+    lambda: binary(VerdictNode(False, score=0)),
+]
+
+
+@pytest.mark.parametrize("build", HANDING_ON)
+def test_every_node_that_hands_on_takes_one_more_child(build: Callable[[], BaseNode]) -> None:
+    node, child = build(), binary(VerdictNode(True, score=10), VerdictNode(False, score=0))
+    before = list(node.children)
+    assert node.add_node(child) is child
+    assert node.children == [*before, child]
+
+
+def test_a_label_is_the_name_of_a_node() -> None:
+    node = TaskNode("Read it.", "words", evaluation_params=ACTUAL, label="reader")
+    assert (node.name, node.label, node.title) == ("reader", "reader", "reader")
+    assert VerdictNode(True, 10, label="passed").title == "passed"
+    assert FieldNode("input", label="question").title == "question"
+    with pytest.raises(InputError, match="name= and label= are one thing"):
+        TaskNode("Read it.", "words", name="a", label="b")
+
+
+MISTAKES: list[tuple[Callable[[], object], str]] = [
+    (lambda: VerdictNode(True), "verdict True has either a score or a child; got neither"),
+    (lambda: VerdictNode("a", 3, binary()), "verdict 'a' has either a score or a child; got both"),
+    (lambda: VerdictNode(True, 11), "verdict True has score 11; scores go from 0 to 10"),
+    (lambda: VerdictNode(True, -1), "score -1; scores go from 0 to 10"),
+    (lambda: binary().add_verdict(True), "got neither"),
+    (lambda: binary().add_verdict(True, 10, binary()), "got both"),
+    (lambda: binary().add_verdict("Yes", score=10), "a verdict is True or False, not 'Yes'"),
+    (lambda: kinds().add_verdict(True, score=10), "a verdict is a text, not True"),
+    (lambda: kinds(VerdictNode(True, 10)), "a verdict is a text, not True"),
+    (lambda: binary(VerdictNode(True, 1), VerdictNode(True, 2)), "True is declared twice"),
+    (
+        lambda: kinds(VerdictNode("a", 1)).add_verdict("a", score=2),
+        "NonBinaryJudgementNode: verdict 'a' is declared twice",
+    ),
+    (
+        lambda: TaskNode("Read.", "words", [VerdictNode(True, 10)], label="reader"),
+        "reader decides nothing, so it has no verdict True",
+    ),
+    (lambda: VerdictNode(True, 10).add_node(binary()), "verdict True leads to one thing"),
+]
+
+
+@pytest.mark.parametrize(("mistake", "message"), MISTAKES)
+def test_a_mistake_is_an_error_where_it_is_made(
+    mistake: Callable[[], object], message: str
+) -> None:
+    with pytest.raises(InputError, match=message) as caught:
+        mistake()
+    assert isinstance(caught.value, ValueError)
+
+
+def test_what_is_no_node_is_no_child() -> None:
+    odd: Any = "a node"
+    with pytest.raises(TypeError, match="TaskNode: a child is a node, not 'a node'"):
+        TaskNode("Read.", "words", [odd])
+    node = TaskNode("Read.", "words")
+    with pytest.raises(TypeError, match="a child is a node, not 'a node'"):
+        node.add_node(odd)
+    assert node.children == []
+
+
+def in_a_circle() -> BaseNode:
+    first, second = TaskNode("a", "a"), TaskNode("b", "b")
+    first.add_node(second).add_node(first)
+    return first
+
+
+def both_roots() -> list[BaseNode]:
+    root = TaskNode("Read.", "words", evaluation_params=ACTUAL)
+    return [root, root.add_node(TaskNode("Again.", "more"))]
+
+
+def with_a_verdict_appended() -> BaseNode:
+    node = binary(VerdictNode(True, 10), VerdictNode(False, 0))
+    node.children.append(VerdictNode(True, 3))
+    return node
+
+
+HOPELESS: list[tuple[Callable[[], Any], str]] = [
+    (list, "no-root"),
+    (lambda: [...], "not-a-node"),
+    (lambda: [VerdictNode(True, 10)], "verdict-root"),
+    (lambda: [in_a_circle()], "cycle .*: the graph runs in a circle: a -> b -> a"),
+    (both_roots, "root-reachable"),
+    (lambda: [with_a_verdict_appended()], "verdict-duplicate"),
+    (lambda: [BinaryJudgementNode("Good?", then={True: 10, False: 0})], "reads-nothing"),
+]
+
+
+@pytest.mark.parametrize(("roots", "message"), HOPELESS)
+def test_a_graph_that_can_never_compile_is_refused_when_it_is_made(
+    roots: Callable[[], Any], message: str
+) -> None:
+    with pytest.raises(GraphError, match=message) as caught:
+        DAG(root_nodes=roots())
+    assert isinstance(caught.value, ValueError)
+
+
+def test_a_graph_that_is_not_finished_may_be_finished_later() -> None:
+    root = TaskNode("Read.", "words", evaluation_params=ACTUAL)
+    dag = DAG(root)
+    assert [problem.code for problem in dag.check()] == ["leaf-without-score", "no-score"]
+    judgement = root.add_node(BinaryJudgementNode("Good?"))
+    judgement.add_verdict(True, score=10)
+    judgement.add_verdict(False, score=0)
+    assert dag.check() == []

@@ -148,12 +148,16 @@ class Question(Generic[T]):
     name: str = field(default="", compare=False)
 
     @cached_property
+    def prompt(self) -> str:
+        """The messages as JSON."""
+        return _JSON.encode(self.messages)
+
+    @cached_property
     def canonical(self) -> bytes:
         """The bytes that say everything about the question; equal ones are one question."""
-        prompt = _JSON.encode(self.messages)
         shape = f"{schema_json(self.answer_type)}{self.parser or ''!r}"
         # Lone surrogates occur in real text and have no UTF-8 form of their own.
-        return "\n".join((prompt, shape, repr(self.options))).encode(errors="surrogatepass")
+        return "\n".join((self.prompt, shape, repr(self.options))).encode(errors="surrogatepass")
 
     @cached_property
     def key(self) -> str:

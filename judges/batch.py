@@ -13,8 +13,10 @@ from pydantic import ValidationError
 
 from dagengine.errors import InputError, JudgeError, ProviderError
 from dagengine.judges.openai import OpenAIJudge
-from dagengine.judges.wire.completions import TRANSIENT, Completion, make_strict
-from dagengine.question import Capabilities
+from dagengine.judges.wire.completions import TRANSIENT, Completion
+from dagengine.judges.wire.connection import Post
+from dagengine.judges.wire.requests import RequestForm
+from dagengine.question import Capabilities, Question
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
@@ -52,16 +54,15 @@ class OpenAIBatchJudge(OpenAIJudge):
         super().__init__(model, **settings)
         self.size, self.quiet, self.poll = size, quiet, poll
 
-    def _poster(self, openai: Any, api: AsyncOpenAI) -> Any:
+    def _poster(self, openai: Any, api: AsyncOpenAI, direct: object) -> Post:
         patient = api.with_options(max_retries=_RETRIES)
         collecting: list[_Batch] = []
 
-        async def post(body: dict[str, Any]) -> Completion:
-            make_strict(body, str(api.base_url))
+        async def post(form: RequestForm, question: Question[Any]) -> Completion:
             if not collecting or collecting[0].closed:
                 collecting[:] = [_Batch(patient, self, (openai.OpenAIError, JudgeError))]
             batch = collecting[0]
-            found = await batch.answer_to(batch.add(body))
+            found = await batch.answer_to(batch.add(form.body(question)))
             try:
                 return Completion.model_validate(found)
             except ValidationError:

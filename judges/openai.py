@@ -32,6 +32,7 @@ from dagengine.judges.wire.completions import (
     Completion,
     answer_text,
     error_message,
+    make_strict,
     status_error,
     tokens_of,
     usage_of,
@@ -39,9 +40,10 @@ from dagengine.judges.wire.completions import (
 )
 from dagengine.judges.wire.connection import MODES, Connection, Post, libraries, poster
 from dagengine.judges.wire.endpoint import endpoint_of
+from dagengine.judges.wire.requests import Body, RequestForm
 from dagengine.prompts.json_values import DoubledKeyError, require_single_keys
 from dagengine.prompts.parsing import LONGEST, is_long, read_aside
-from dagengine.question import Answer, Capabilities, Options, Question
+from dagengine.question import Answer, Capabilities, Message, Options, Question
 from dagengine.redaction import (
     public_address,
     public_text,
@@ -53,13 +55,17 @@ from dagengine.redaction import (
 )
 
 if TYPE_CHECKING:
+    import httpx2
     from openai import AsyncOpenAI
+
+    from dagengine.judges.wire.transport import AiohttpTransport
 
 T = TypeVar("T", bound=BaseModel)
 
 _CONNECT_TIMEOUT = 30.0
 _REJECTED = frozenset({400, 403, 422})  # statuses of a request that asks for too much
 _NO_KEY = "not-needed"
+_PATH = "/chat/completions"
 _DEFAULT_URL = "https://api.openai.com/v1"
 
 
@@ -169,18 +175,25 @@ class OpenAIJudge:
 
     def _connect(self) -> Connection:
         openai, _ = libraries()
-        if self._given is None:
-            api, owned = self._new_client(openai), True
-        else:
-            api, owned = _transport().of_this_loop(self._given, BodyReader(self.max_bytes))
-        return Connection.of(api, self._poster(openai, api), owned=owned)
+        reader = BodyReader(self.max_bytes)
+        if self._given is not None:
+            api, owned = _transport().of_this_loop(self._given, reader)
+            return Connection(api, self._poster(openai, api, None), owned=owned)
+        http, direct = _transport().http_client(reader, connect_timeout=_CONNECT_TIMEOUT)
+        api = self._new_client(openai, http)
+        return Connection(api, self._poster(openai, api, direct), owned=True)
 
-    def _poster(self, openai: ModuleType, api: AsyncOpenAI) -> Post:
-        # Whole, it need not be put together every time; a given client may change the path.
-        path = "/chat/completions" if self._given else f"{api.base_url}chat/completions"
-        return poster(openai, api, path)
+    def _poster(
+        self, openai: ModuleType, api: AsyncOpenAI, direct: AiohttpTransport | None
+    ) -> Post:
+        """What sends questions; with a `direct` way past the HTTP layer of the client."""
+        if direct is None:
+            return poster(openai, api, _PATH)
+        from dagengine.judges.wire.direct import DirectPost  # it needs the libraries above
 
-    def _new_client(self, openai: ModuleType) -> AsyncOpenAI:
+        return DirectPost(api, direct, _PATH)
+
+    def _new_client(self, openai: ModuleType, http: httpx2.AsyncClient) -> AsyncOpenAI:
         address = self._address or os.environ.get("OPENAI_BASE_URL")
         options: dict[str, Any] = {"timeout": openai.Timeout(None, connect=_CONNECT_TIMEOUT)}
         endpoint = endpoint_of(address) if address else None
@@ -190,9 +203,7 @@ class OpenAIJudge:
             options["default_query"] = endpoint.query
         needless = (self._address and not self._pickled) or (endpoint and endpoint.headers)
         options["api_key"] = self._api_key or (_NO_KEY if needless else None)
-        options["http_client"] = _transport().http_client(
-            BodyReader(self.max_bytes), connect_timeout=_CONNECT_TIMEOUT
-        )
+        options["http_client"] = http
         try:
             return cast("AsyncOpenAI", openai.AsyncOpenAI(**options))
         except openai.OpenAIError as error:
@@ -281,36 +292,37 @@ class OpenAIJudge:
         return False
 
     async def _ask(self, client: Connection, question: Question[T]) -> Answer[T]:
-        body = {**self._body(question.options), "messages": list(question.messages)}
-        if question.parser is not None:
-            completion = await client.post(body)
+        mode = MODES[self._mode] if question.parser is None else None
+        form = self._form(client, mode, question)
+        completion = await client.post(form, question)
+        if mode is None:
             return await self._read(question, completion, "text", None)
-        mode = MODES[self._mode]
-        value, completion = await self._structured(client, mode, body, question)
+        value = _parsed(client.handlers[mode], form.shape, completion)
         return await self._read(question, completion, mode.lower(), value)
 
-    async def _structured(
-        self, client: Connection, mode: str, body: dict[str, Any], question: Question[T]
-    ) -> tuple[T | None, Completion]:
-        """The parsed answer and its completion; no value when it does not parse as it is."""
-        from instructor.core.exceptions import IncompleteOutputException, ResponseParsingError
+    def _form(self, client: Connection, mode: str | None, question: Question[T]) -> RequestForm:
+        """How questions of this kind are asked in a mode of instructor's, or for plain text."""
+        options, shape = question.options, question.answer_type
+        # Everything that `_body` looks at; 0 and 0.0 are written differently.
+        asked = (options.temperature, type(options.temperature), options.seed, options.max_tokens)
+        key = (shape, mode, asked, options.top_logprobs, self._temperature, self._logprobs)
+        return client.form(key, lambda: self._new_form(client, mode, options, shape))
 
-        handlers = client.handlers[mode]
-        shape, prepared = handlers.request_handler(
-            response_model=wire_type(question.answer_type), kwargs=body
-        )
-        completion = await client.post(prepared)
-        if is_long(answer_text(completion.choices[0].message)):
-            return None, completion  # read in a thread, which stops no other call
-        try:
-            value = handlers.response_parser(
-                response=completion, response_model=shape, validation_context=None, strict=False
-            )
-        except (IncompleteOutputException, ResponseParsingError, ValidationError, ValueError):
-            return None, completion
-        # Answers are remembered for the whole run; the completion must not be kept with them.
-        vars(value).pop("_raw_response", None)
-        return value, completion
+    def _new_form(
+        self, client: Connection, mode: str | None, options: Options, shape: type[BaseModel]
+    ) -> RequestForm:
+        own = self._body(options)
+        if mode is None:
+            return RequestForm(lambda messages: {**own, "messages": messages})
+        wire, prepare = wire_type(shape), client.handlers[mode].request_handler
+
+        def write(messages: list[Message]) -> Body:
+            _, body = prepare(response_model=wire, kwargs={**own, "messages": messages})
+            make_strict(body, client.base_url)
+            return cast("Body", body)
+
+        read_by, _ = prepare(response_model=wire, kwargs={**own, "messages": []})
+        return RequestForm(write, read_by)
 
     def _body(self, options: Options) -> dict[str, Any]:
         body: dict[str, Any] = {"model": self.model}
@@ -373,6 +385,23 @@ class OpenAIJudge:
             lowered = error.status_code in _REJECTED and self._lower_demands(error, demands)
             return None if lowered else status_error(error)
         return ProviderError(f"{type(error).__name__}: {error}", transient=False)
+
+
+def _parsed(handlers: Any, shape: Any, completion: Completion) -> Any:
+    """The answer in a completion; None where it does not parse as it is, or is read aside."""
+    from instructor.core.exceptions import IncompleteOutputException, ResponseParsingError
+
+    if is_long(answer_text(completion.choices[0].message)):
+        return None  # read in a thread, which stops no other call
+    try:
+        value = handlers.response_parser(
+            response=completion, response_model=shape, validation_context=None, strict=False
+        )
+    except (IncompleteOutputException, ResponseParsingError, ValidationError, ValueError):
+        return None
+    # Answers are remembered for the whole run; the completion must not be kept with them.
+    vars(value).pop("_raw_response", None)
+    return value
 
 
 def _transport() -> ModuleType:

@@ -1,16 +1,18 @@
-"""A connection to an OpenAI-compatible endpoint: how a request body is sent and redirected."""
+"""A connection to an OpenAI-compatible endpoint: how questions are put, sent and redirected."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Hashable
 from functools import cache
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from dagengine.errors import ProviderError
-from dagengine.judges.wire.completions import Completion, make_strict, read_completion
-from dagengine.judges.wire.endpoint import moved_to
+from dagengine.judges.wire.completions import Completion, read_completion
+from dagengine.judges.wire.endpoint import REDIRECTS, moved_to
+from dagengine.judges.wire.requests import Body, RequestForm
 from dagengine.prompts.parsing import without_surrogates
+from dagengine.question import Question
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
@@ -18,27 +20,37 @@ if TYPE_CHECKING:
 # From the least intrusive way of asking for structure to the most: the last one has to
 # paste the schema into the prompt.
 MODES = ("JSON_SCHEMA", "TOOLS", "JSON")
-_REDIRECTS = 5
-Post = Callable[[dict[str, Any]], Awaitable[Completion]]
+# Forms of requests that are kept.
+_FORMS = 1_000
+Post = Callable[[RequestForm, Question[Any]], Awaitable[Completion]]
 
 
-class Connection(NamedTuple):
-    """A client of one event loop, with instructor's handlers for each way of asking."""
+class Connection:
+    """A client of one event loop, with instructor's handlers for each way of asking.
 
-    api: AsyncOpenAI
-    post: Post
-    handlers: dict[str, Any]
-    owned: bool
+    `owned` ones are closed after use.
+    """
 
-    @classmethod
-    def of(cls, api: AsyncOpenAI, post: Post, *, owned: bool) -> Connection:
-        """A connection that asks by instructor's handlers; `owned` ones are closed after use."""
+    __slots__ = ("_forms", "api", "base_url", "handlers", "owned", "post")
+
+    def __init__(self, api: AsyncOpenAI, post: Post, *, owned: bool) -> None:
         _, instructor = libraries()
         registry, provider = instructor.v2.mode_registry, instructor.Provider.OPENAI
-        handlers = {
+        self.handlers: dict[str, Any] = {
             mode: registry.get_handlers(provider, getattr(instructor.Mode, mode)) for mode in MODES
         }
-        return cls(api, post, handlers, owned)
+        self.api, self.post, self.owned = api, post, owned
+        self.base_url = str(api.base_url)
+        self._forms: dict[Hashable, RequestForm] = {}
+
+    def form(self, key: Hashable, make: Callable[[], RequestForm]) -> RequestForm:
+        """The form of the requests that `key` says everything about, made once."""
+        form = self._forms.get(key)
+        if form is None:
+            if len(self._forms) >= _FORMS:
+                self._forms.clear()
+            form = self._forms[key] = make()
+        return form
 
 
 @cache
@@ -52,10 +64,9 @@ def libraries() -> tuple[ModuleType, ModuleType]:
 
 
 def poster(openai: ModuleType, api: AsyncOpenAI, path: str) -> Post:
-    """What sends a request body to `path` and gives its completion."""
+    """What sends questions to `path` by the openai client and gives their completions."""
     import httpx2
 
-    base_url = str(api.base_url)
     # The gateway retries, and counts. What is not given here is copied for every request.
     options: Any = {
         "max_retries": 0,
@@ -64,16 +75,16 @@ def poster(openai: ModuleType, api: AsyncOpenAI, path: str) -> Post:
         "follow_redirects": False,
     }
 
-    async def post(body: dict[str, Any]) -> Completion:
-        make_strict(body, base_url)
+    async def post(form: RequestForm, question: Question[Any]) -> Completion:
+        body = form.body(question)
         try:
             return await send(body)
         except UnicodeEncodeError:  # what was judged, or answered, has no UTF-8 form
             return await send(without_surrogates(body))
 
-    async def send(body: dict[str, Any]) -> Completion:
+    async def send(body: Body) -> Completion:
         place = path
-        for _ in range(_REDIRECTS):
+        for _ in range(REDIRECTS):
             try:
                 response = await api.post(
                     place, cast_to=httpx2.Response, body=body, options=options
@@ -85,6 +96,6 @@ def poster(openai: ModuleType, api: AsyncOpenAI, path: str) -> Post:
                 place = moved
             else:
                 return read_completion(response.content)
-        raise ProviderError(f"the endpoint sends on {_REDIRECTS} times", transient=False)
+        raise ProviderError(f"the endpoint sends on {REDIRECTS} times", transient=False)
 
     return post

@@ -9,6 +9,8 @@ from urllib.parse import parse_qsl, unquote, urljoin, urlsplit
 from dagengine.errors import JudgeSetupError, ProviderError
 from dagengine.redaction import public_address, secrets_of_address
 
+REDIRECTS: Final = 5
+"""How many times a request may be sent on."""
 _MOVED: Final = frozenset({301, 302, 303, 307, 308})
 
 

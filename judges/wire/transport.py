@@ -1,17 +1,11 @@
-"""How requests of the openai client travel on asyncio: through aiohttp, answers read at once.
-
-The client's own aiohttp transport streams every answer and makes its settings anew for every
-request, and its HTTP client merges again what is merged; that costs as much processor time as
-sending does.
-"""
+"""How requests travel: through aiohttp on asyncio, through the client's own layer on trio."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import suppress
-from functools import lru_cache
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from urllib.request import getproxies, proxy_bypass
 from weakref import WeakKeyDictionary
 
@@ -36,37 +30,29 @@ _KEEP_ALIVE = 5.0  # seconds, as in the client's own transports
 
 # Headers that say how a body travelled, not what it is.
 _OF_THE_WIRE = frozenset({b"content-encoding", b"content-length", b"transfer-encoding"})
+# Headers that aiohttp writes itself.
+_OF_AIOHTTP = frozenset({"accept-encoding", "connection", "content-length", "host"})
 _PIECE = 1 << 14  # bytes of a long body that are taken at once
-_parsed = lru_cache(maxsize=64)(httpx2.URL)
+Headers = Iterable[tuple[str, str]]
 
 
-class LeanClient(httpx2.AsyncClient):
-    """Takes requests as the openai client makes them, which has merged everything in already.
+class Received(NamedTuple):
+    """A response whose body is decoded and complete."""
 
-    Redirects are not followed: the judge decides about them.
-    """
+    status: int
+    headers: Sequence[tuple[bytes, bytes]]
+    body: bytes
 
-    def __init__(self, transport: AiohttpTransport) -> None:
-        super().__init__(transport=transport)
-        self._sends = transport.handle_async_request
-
-    def build_request(self, method: str, url: httpx2.URL | str, **given: Any) -> httpx2.Request:
-        """The request; only JSON for a plain address is as simple as that."""
-        if given.get("content") is None or any(map(given.get, ("params", "files", "extensions"))):
-            return super().build_request(method, url, **given)
-        place = _parsed(str(url))
-        return httpx2.Request(method, place, headers=given["headers"], content=given["content"])
-
-    async def send(self, request: httpx2.Request, **_: Any) -> httpx2.Response:
-        """Send a request, and read the whole answer, streamed or not."""
-        return await self._sends(request)
+    def response(self, url: str) -> httpx2.Response:
+        """The response to a POST to `url`, as the openai client knows it."""
+        return _response(*self, httpx2.Request("POST", url))
 
 
 class AiohttpTransport(httpx2.AsyncBaseTransport):
     """Sends requests to one origin, over as many connections as are needed at once.
 
-    The environment's proxies and certificates hold, as they are at the first request.
-    Failures are aiohttp's own errors, which the openai client wraps.
+    The environment's proxies and certificates hold, as they are at the first request. Failures
+    are aiohttp's own errors. Redirects are not followed: who asks decides about them.
     """
 
     def __init__(self, reader: BodyReader, *, connect_timeout: float) -> None:
@@ -75,21 +61,21 @@ class AiohttpTransport(httpx2.AsyncBaseTransport):
         self._timeout = aiohttp.ClientTimeout(total=None, sock_connect=connect_timeout)
         self._session: aiohttp.ClientSession | None = None
 
-    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+    async def exchange(self, method: str, url: str, headers: Headers, content: bytes) -> Received:
         """Send a request, and read the whole answer."""
-        session = self._session or self._open(request.url)
+        session = self._session or self._open(httpx2.URL(url))
         async with session.request(
-            request.method,
-            str(request.url),
-            data=await request.aread() or None,
-            headers=[
-                *((name.decode(), value.decode()) for name, value in request.headers.raw),
-                ("Accept-Encoding", ENCODINGS),
-            ],
-            allow_redirects=False,
+            method, url, data=content or None, headers=headers, allow_redirects=False
         ) as response:
-            body = await self._body(response)
-        return _response(response.status, response.raw_headers, body, request)
+            return Received(response.status, response.raw_headers, await self._body(response))
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        """Send a request of the openai client, and read the whole answer."""
+        pairs = ((name.decode(), value.decode()) for name, value in request.headers.raw)
+        headers = [pair for pair in pairs if pair[0].lower() not in _OF_AIOHTTP]
+        content = await request.aread()
+        received = await self.exchange(request.method, str(request.url), headers, content)
+        return _response(*received, request)
 
     async def _body(self, response: aiohttp.ClientResponse) -> bytes:
         encoding = response.headers.get("Content-Encoding", "")
@@ -109,6 +95,7 @@ class AiohttpTransport(httpx2.AsyncBaseTransport):
                 keepalive_timeout=_KEEP_ALIVE,
                 ssl=httpx2.create_ssl_context() if url.scheme == "https" else True,
             ),
+            headers={"Accept-Encoding": ENCODINGS},
             timeout=self._timeout,
             proxy=proxies.get(url.scheme) or proxies.get("all"),
             read_bufsize=_PIECE,
@@ -170,12 +157,17 @@ def _response(
     return httpx2.Response(status, headers=kept, content=body, request=request)
 
 
-def http_client(reader: BodyReader, *, connect_timeout: float) -> httpx2.AsyncClient:
-    """How requests travel on the event loop that runs; `connect_timeout` is in seconds."""
-    if sniffio.current_async_library() == "asyncio":
-        # A third of the processor time of the default transport; it does not run on trio.
-        return LeanClient(AiohttpTransport(reader, connect_timeout=connect_timeout))
-    return BoundedClient(DefaultAsyncHttpxClient(), reader)
+def http_client(
+    reader: BodyReader, *, connect_timeout: float
+) -> tuple[httpx2.AsyncClient, AiohttpTransport | None]:
+    """An HTTP client for the event loop that runs, and aiohttp's way below it where there is one.
+
+    `connect_timeout` is in seconds.
+    """
+    if sniffio.current_async_library() != "asyncio":  # aiohttp knows no other
+        return BoundedClient(DefaultAsyncHttpxClient(), reader), None
+    direct = AiohttpTransport(reader, connect_timeout=connect_timeout)
+    return httpx2.AsyncClient(transport=direct), direct
 
 
 def of_this_loop(given: AsyncOpenAI, reader: BodyReader) -> tuple[AsyncOpenAI, bool]:

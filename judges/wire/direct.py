@@ -1,0 +1,90 @@
+"""The way from a question to its completion without the openai client's own HTTP layer.
+
+That layer puts together again for every call what is the same for all of them: address, headers,
+authorisation. Here the client writes them once, and says what a failure is; the bytes between
+travel through aiohttp.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import aiohttp
+import httpx2
+import openai
+
+from dagengine.errors import ProviderError
+from dagengine.judges.wire.completions import Completion, read_completion
+from dagengine.judges.wire.endpoint import REDIRECTS, moved_to
+from dagengine.judges.wire.transport import AiohttpTransport, Received
+
+if TYPE_CHECKING:
+    from openai import AsyncOpenAI
+
+    from dagengine.judges.wire.requests import RequestForm
+    from dagengine.question import Question
+
+
+class Head(NamedTuple):
+    """Where a request goes, and its headers."""
+
+    url: str
+    headers: list[tuple[str, str]]
+
+
+class DirectPost:
+    """Sends the questions of one client.
+
+    Raises what the client would raise: `openai.APIStatusError`, `openai.APIConnectionError`;
+    and ProviderError for what is no completion, or too long.
+    """
+
+    def __init__(self, api: AsyncOpenAI, transport: AiohttpTransport, path: str) -> None:
+        """`path` is where chat completions are, as for `api.post`."""
+        self._api, self._transport, self._path = api, transport, path
+        self._head: Head | None = None
+
+    async def __call__(self, form: RequestForm, question: Question[Any]) -> Completion:
+        """The completion of a question."""
+        if self._head is None:
+            self._head = await self._written(self._path)
+        head, content = self._head, form.encoded(question)
+        for _ in range(REDIRECTS):
+            received = await self._sent(head, content)
+            if 200 <= received.status < 300:
+                return read_completion(received.body)
+            place = moved_to(received.response(head.url))
+            if place is None:
+                raise self._api._make_status_error_from_response(received.response(head.url))
+            head = await self._written(place)
+        raise ProviderError(f"the endpoint sends on {REDIRECTS} times", transient=False)
+
+    async def _sent(self, head: Head, content: bytes) -> Received:
+        try:
+            return await self._transport.exchange("POST", head.url, head.headers, content)
+        except (aiohttp.ClientError, OSError) as error:
+            raise openai.APIConnectionError(request=httpx2.Request("POST", head.url)) from error
+
+    async def _written(self, path: str) -> Head:
+        """What the client would send to a path."""
+        async with _Pen() as pen:
+            client = self._api.with_options(http_client=pen, max_retries=0)
+            await client.post(path, cast_to=httpx2.Response, body={})
+        return pen.written[-1]
+
+
+class _Pen(httpx2.AsyncClient):
+    """Notes what the openai client wants to have sent, and sends nothing."""
+
+    def __init__(self) -> None:
+        super().__init__(transport=httpx2.AsyncBaseTransport())
+        self.written: list[Head] = []
+
+    def build_request(self, method: str, url: httpx2.URL | str, **given: Any) -> httpx2.Request:
+        request = super().build_request(method, url, **given)
+        # Without those that an HTTP client adds for itself: how it reads, that it stays.
+        self.written.append(Head(str(request.url), list(given["headers"])))
+        return request
+
+    async def send(self, request: httpx2.Request, **_: Any) -> httpx2.Response:
+        return httpx2.Response(200, request=request)

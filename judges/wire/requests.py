@@ -1,0 +1,69 @@
+"""Requests for answers: what is the same for many questions is made once."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any, Final
+
+from pydantic import BaseModel
+
+from dagengine.prompts.parsing import without_surrogates
+from dagengine.question import Message, Question
+
+Body = dict[str, Any]
+Write = Callable[[list[Message]], Body]
+# Stands where the messages of a question go, to find the place.
+_PROBE: Final[list[Message]] = [
+    {"role": "system", "content": "dagengine: the instructions"},
+    {"role": "user", "content": "dagengine: the evidence"},
+]
+
+
+class RequestForm:
+    """How questions of one kind are asked: everything in a request but its messages.
+
+    `write` makes the whole body around a list of messages; it may change them. `shape` is what
+    reads the answers, where structure was asked for.
+    """
+
+    __slots__ = ("_around", "_write", "shape")
+
+    def __init__(self, write: Write, shape: Any = None) -> None:
+        self.shape = shape
+        self._write = write
+        self._around = _around(write)
+
+    def body(self, question: Question[Any]) -> Body:
+        """The body of a question's request, to be written as JSON."""
+        return self._write(list(question.messages))
+
+    def encoded(self, question: Question[Any]) -> bytes:
+        """The body as the openai client writes it, byte for byte."""
+        try:
+            if self._around is None:
+                return _JSON.encode(self.body(question)).encode()
+            before, after = self._around
+            return f"{before}{question.prompt}{after}".encode()
+        except UnicodeEncodeError:  # what was judged, or answered, has no UTF-8 form
+            return _JSON.encode(without_surrogates(self.body(question))).encode()
+
+
+def _around(write: Write) -> tuple[str, str] | None:
+    """The text before and after the messages; None where they are changed."""
+    body = write(list(_PROBE))
+    parts = _JSON.encode(body).split(_JSON.encode(_PROBE))
+    return (parts[0], parts[1]) if body.get("messages") == _PROBE and len(parts) == 2 else None
+
+
+def _plain(value: Any) -> Any:
+    """What stands for a value that JSON does not know, as in the openai client."""
+    if isinstance(value, datetime):
+        return value.isoformat()
+    if isinstance(value, BaseModel):
+        return value.model_dump(exclude_unset=True, mode="json", by_alias=True)
+    raise TypeError(f"a request holds no {type(value).__name__}, which is no JSON: {value!r:.80}")
+
+
+_JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False, default=_plain)

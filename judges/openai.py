@@ -373,8 +373,7 @@ class OpenAIJudge:
             if isinstance(found, JudgeError):
                 return found
         if isinstance(error, openai.APIConnectionError):
-            # The aiohttp transport calls a refused connection a timeout; its cause tells.
-            cause = str(error.__cause__ or "") or str(error)
+            cause = _told_by(error)
             if self._given is not None and _transport().is_of_another_loop(cause):
                 return ProviderError(_transport().ANOTHER_LOOP, transient=False)
             return ProviderError(
@@ -385,6 +384,14 @@ class OpenAIJudge:
             lowered = error.status_code in _REJECTED and self._lower_demands(error, demands)
             return None if lowered else status_error(error)
         return ProviderError(f"{type(error).__name__}: {error}", transient=False)
+
+
+def _told_by(error: BaseException) -> str:
+    """What the first cause of an error says that says anything: the client's own words do not."""
+    cause = error.__cause__ or error.__context__
+    while cause is not None and not str(cause):
+        cause = cause.__cause__ or cause.__context__
+    return str(cause or error)
 
 
 def _parsed(handlers: Any, shape: Any, completion: Completion) -> Any:

@@ -6,6 +6,7 @@ import json
 import re
 import time
 from contextlib import suppress
+from copy import deepcopy
 from email.utils import parsedate_to_datetime
 from functools import cache
 from typing import (
@@ -34,13 +35,16 @@ TRANSIENT = frozenset({408, 409, 425, 429})
 
 @cache
 def wire_type(answer_type: type[BaseModel]) -> Any:
-    """The answer type as instructor wants it, with its JSON schema made once."""
+    """The answer type as instructor wants it, with its JSON schema made once.
+
+    Each caller gets a copy: one of instructor's handlers writes into it.
+    """
     import instructor
 
     wire = instructor.response_schema(answer_type)
     schema = schema_of(answer_type)
     return type(answer_type.__name__, (wire,), {
-        "model_json_schema": classmethod(lambda cls, *args, **kwargs: schema),
+        "model_json_schema": classmethod(lambda cls, *args, **kwargs: deepcopy(schema)),
         "__module__": answer_type.__module__,
     })  # fmt: skip
 

@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from http import HTTPStatus
+from ssl import SSLContext
 from types import TracebackType
 from typing import Any, Self
 
@@ -112,11 +113,20 @@ class OpenAIServer:
     """Serves `respond` at `base_url` inside a `with` block, and remembers what it was asked."""
 
     def __init__(
-        self, respond: Callable[[Json], Reply] = valid_reply, capacity: float = math.inf
+        self,
+        respond: Callable[[Json], Reply] = valid_reply,
+        capacity: float = math.inf,
+        host: str = "127.0.0.1",
+        tls: SSLContext | None = None,
     ) -> None:
         """Requests beyond `capacity` at the same time are rejected with 429."""
+        self._host, self._tls = host, tls
         self.base_url = ""
         self.requests: list[Json] = []
+        self.bodies: list[bytes] = []
+        """The bytes of each request's body."""
+        self.connections: set[tuple[str, int]] = set()
+        """Where the requests came from, one address for each connection."""
         self.queries: list[str] = []
         """The query of each request's address, decoded."""
         self.headers: list[Mapping[str, str]] = []
@@ -132,7 +142,9 @@ class OpenAIServer:
         with ExitStack() as stack:
             portal = stack.enter_context(start_blocking_portal("asyncio"))
             port = stack.enter_context(portal.wrap_async_context_manager(self._serving()))
-            self.base_url = f"http://127.0.0.1:{port}/v1"
+            scheme = "http" if self._tls is None else "https"
+            host = f"[{self._host}]" if ":" in self._host else self._host
+            self.base_url = f"{scheme}://{host}:{port}/v1"
             self._stack = stack.pop_all()
         return self
 
@@ -155,7 +167,8 @@ class OpenAIServer:
         )
         await runner.setup()
         try:
-            await web.TCPSite(runner, "127.0.0.1", 0, backlog=1024).start()
+            site = web.TCPSite(runner, self._host, 0, backlog=1024, ssl_context=self._tls)
+            await site.start()
             yield runner.addresses[0][1]
         finally:
             await runner.cleanup()
@@ -170,6 +183,9 @@ class OpenAIServer:
         try:
             body: Json = await request.json()
             self.requests.append(body)
+            self.bodies.append(await request.read())
+            if request.transport is not None:
+                self.connections.add(request.transport.get_extra_info("peername"))
             self.headers.append(request.headers)
             self.queries.append(request.query_string)
             if self.in_flight > self._capacity:

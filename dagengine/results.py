@@ -292,6 +292,19 @@ class Totals:
 
 
 @dataclass(frozen=True, slots=True)
+class Waiting:
+    """Questions of a run under way that wait to be asked again.
+
+    `count` of them because of `why`: the HTTP status of a rejection, `timeout`, `no answer`. The
+    first of them goes on in `seconds`.
+    """
+
+    why: str
+    count: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class EvaluationResult(Sequence[CaseResult]):
     """Every row of a run in data set order, and what the run cost."""
 

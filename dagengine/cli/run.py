@@ -130,14 +130,13 @@ def _finish(
 
     async def all_cases() -> None:
         async with doors.open():
-            await doors.run(cases, take)
+            await doors.run(cases, take, finished=finished)
 
-    with progress_bar(total, True, lambda: doors.totals) as advance:
+    with progress_bar(doors, total, True) as finished:
 
         def take(row: CaseResult) -> None:
             rows.add(row)
             tally.add(row)
-            advance(row)
 
         try:
             sync(all_cases)

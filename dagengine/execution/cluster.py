@@ -41,7 +41,7 @@ from dagengine.gateway.host import current_host
 from dagengine.gateway.limits import DEFAULT_LIMITS, Limits
 from dagengine.graph.graph import Metric
 from dagengine.question import Judge
-from dagengine.results import CaseResult, Failure, Totals
+from dagengine.results import CaseResult, Failure, Totals, Waiting
 from dagengine.store.answers import as_store
 
 LOCAL = "local"
@@ -167,6 +167,11 @@ class Cluster:
         """
         return sum(self._asked.values(), self._engine.totals)
 
+    @property
+    def waiting(self) -> Sequence[Waiting]:
+        """Nothing: who waits on a worker is not known here."""
+        return ()
+
     @asynccontextmanager
     async def open(self) -> AsyncIterator[None]:
         """Connect to the workers, and ask here what no case reaches.
@@ -249,21 +254,32 @@ class Cluster:
         """As of an engine; no worker has an `on_attempt`."""
         return self._engine.keeping(result)
 
-    async def judge(self, cases: Cases | AsyncCases, on_row: Callable[[CaseResult], None]) -> None:
+    async def judge(
+        self,
+        cases: Cases | AsyncCases,
+        on_row: Callable[[CaseResult], None],
+        finished: Callable[[CaseResult], None] | None = None,
+    ) -> None:
         """Open, have every case judged, and close; raises what `open` and `run` raise."""
         async with self.open():
-            await self.run(cases, on_row)
+            await self.run(cases, on_row, finished)
 
-    async def run(self, cases: Cases | AsyncCases, on_row: Callable[[CaseResult], None]) -> None:
+    async def run(
+        self,
+        cases: Cases | AsyncCases,
+        on_row: Callable[[CaseResult], None],
+        finished: Callable[[CaseResult], None] | None = None,
+    ) -> None:
         """Have every case judged; rows come in the order of the cases.
 
+        `finished` takes every row as soon as it is here.
         Raises InputError when a source breaks off (what came before is handed out first),
         when a worker cannot load the files, and when workers keep dying over the same cases.
         """
         cases, places = _pullable(cases), await self._places()
         size = max(1, min(_CHUNK, (cases.count() or 1 << 30) // (_CHUNKS * places)))
         source: PulledSource[Item] = PulledSource(cases)
-        chunks, rows = Chunks(source, size), RowsInOrder(on_row)
+        chunks, rows = Chunks(source, size), RowsInOrder(on_row, finished=finished)
         waiting: set[asyncio.Task[Part]] = set()
         try:
             while waiting := waiting | self._begun(chunks, rows, places, len(waiting)):

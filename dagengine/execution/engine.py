@@ -37,7 +37,7 @@ from dagengine.graph.graph import Metric
 from dagengine.graph.node import AskingNode
 from dagengine.judges import as_judge, open_judges
 from dagengine.question import Judge, Question
-from dagengine.results import CaseResult, Totals
+from dagengine.results import CaseResult, Totals, Waiting
 from dagengine.store.answers import Store, as_store
 from dagengine.test_case import CASE_TYPES
 from dagengine.threads import in_daemon_thread
@@ -143,6 +143,11 @@ class Engine:
         return self._gateway.totals
 
     @property
+    def waiting(self) -> Sequence[Waiting]:
+        """The questions that wait to be asked again at this moment."""
+        return self._gateway.waiting
+
+    @property
     def asked_judges(self) -> list[Judge]:
         """The judges that the run may call, which are none in a replay."""
         if self._gateway.replays or (self._store is not None and self._store.replay):
@@ -210,6 +215,7 @@ class Engine:
         cases: Iterable[Item] | AsyncIterable[Item],
         on_row: Callable[[CaseResult], None],
         after: AfterCase | None = None,
+        finished: Callable[[CaseResult], None] | None = None,
     ) -> None:
         """Open, judge every case, and close; raises what `open` and `run` raise.
 
@@ -218,7 +224,7 @@ class Engine:
 
         async def work() -> None:
             async with self.open():
-                await self.run(cases, on_row, after=after)
+                await self.run(cases, on_row, after=after, finished=finished)
 
         if self._host is None or self._host.is_here:
             await work()
@@ -231,17 +237,19 @@ class Engine:
         on_row: Callable[[CaseResult], None],
         first: int = 0,
         after: AfterCase | None = None,
+        finished: Callable[[CaseResult], None] | None = None,
     ) -> None:
         """Judge every case; rows come in the order of the cases, numbered from `first` on.
 
-        `after` is called with every case that was judged, before its row is handed out.
+        `after` is called with every case that was judged, before its row is handed out;
+        `finished` takes every row at once, also one that has to wait for an earlier one.
         Raises InputError when the cases cannot have what is read, or when their source breaks
         off: what came before is handed out first.
         """
         runner = Runner(
             self.plan, self._judges, self._gateway, on_row, self._app,
             spans=self._gateway.spans, constants=self._constants, first=first,
-            at_once=self._at_once, after=after,
+            at_once=self._at_once, after=after, finished=finished,
         )  # fmt: skip
         try:
             with rare_collections():

@@ -125,17 +125,16 @@ async def a_evaluate(
     engine = _engine(metrics, settings, cluster)
     cases = engine.cases(test_cases)
     total = cases.count() if show and isinstance(cases, Cases) else None
-    with progress_bar(total, show, lambda: engine.totals) as advance:
+    with progress_bar(engine, total, show) as finished:
 
         def take(row: CaseResult) -> None:
             rows.append(row)
-            advance(row)
             print_verbose(metrics, row)
             if on_row is not None:
                 on_row(row)
 
         with engine.keeping(lambda: EvaluationResult(tuple(rows), engine.totals)):
-            await engine.judge(cases, take)
+            await engine.judge(cases, take, finished=finished)
     if show:
         print_table(Tally(rows), engine.totals)
     return EvaluationResult(tuple(rows), engine.totals)

@@ -93,12 +93,13 @@ class Runner:
         first: int = 0,
         at_once: bool = True,
         after: AfterCase | None = None,
+        finished: Emit | None = None,
     ) -> None:
         """`judges` stand in the order of `plan.models`; `emit` gets rows in order.
 
         `app` completes goldens. `constants` are shared by the sources of one run. `first` is
         the index of the first case. Without `at_once` one node runs at a time. `after` may ask
-        more about a case that has its results.
+        more about a case that has its results. `finished` gets every row at once.
         """
         self._after = after
         self._spans = spans
@@ -117,7 +118,7 @@ class Runner:
         self._workers = 0
         # Workers also wait between retries and for shared answers, which hold no call slot.
         self._max_workers = 4 * gateway.limits.max_in_flight + 32 if at_once else 1
-        self._rows = RowsInOrder(emit, first)
+        self._rows = RowsInOrder(emit, first, finished)
 
     async def run(self, cases: Iterable[Item] | AsyncIterable[Item]) -> None:
         """Run everything; returns when every case has its row.

@@ -150,14 +150,20 @@ def _broken(row: int, error: Exception) -> InputError:
 
 
 class RowsInOrder:
-    """Hands on rows in order, each once.
+    """Hands on rows in order, each once; `finished` gets them as they come.
 
     Rows come in parts: a single row, or the rows of a chunk of neighbouring cases. `next` is
     the index of the first row that is not handed on yet, `parts` counts those handed on.
     """
 
-    def __init__(self, on_row: Callable[[CaseResult], None], first: int = 0) -> None:
+    def __init__(
+        self,
+        on_row: Callable[[CaseResult], None],
+        first: int = 0,
+        finished: Callable[[CaseResult], None] | None = None,
+    ) -> None:
         self._on_row = on_row
+        self._finished = finished
         self._waiting: dict[int, Sequence[CaseResult]] = {}
         self.next = first
         self.parts = 0
@@ -169,6 +175,9 @@ class RowsInOrder:
 
     def add(self, first: int, rows: Sequence[CaseResult]) -> None:
         """Take a part, whose first row has the index `first`."""
+        if self._finished is not None:
+            for row in rows:
+                self._finished(row)
         self._waiting[first] = rows
         while self.next in self._waiting:
             ready = self._waiting.pop(self.next)

@@ -32,10 +32,11 @@ from dagengine.gateway.prompt_cache import PromptCacheOrder
 from dagengine.gateway.single_flight import SingleFlight
 from dagengine.gateway.tracing import NO_SPANS, NoSpans
 from dagengine.gateway.urgency import Urgency
+from dagengine.gateway.waits import Waits, merged
 from dagengine.prompts.parsing import read_part
 from dagengine.question import NO_USAGE, PART, Answer, Judge, Question, Usage, durable_identity
 from dagengine.redaction import public_text, secrets_of_environment, shortened
-from dagengine.results import Attempt, Failure, OutcomeKind, Totals
+from dagengine.results import Attempt, Failure, OutcomeKind, Totals, Waiting
 from dagengine.store.answers import OpenStore
 
 T = TypeVar("T", bound=BaseModel)
@@ -102,6 +103,7 @@ class Gateway:
             wait=tenacity.wait_random_exponential(limits.backoff, limits.max_backoff)
         )
         self._prefixes = PromptCacheOrder()
+        self._waits = Waits()
         self._estimating = limits.budget is not None or limits.tokens_per_minute is not None
         self._asked = self._calls = self._retried = self._failed = 0
         self._usage = Usage()
@@ -133,6 +135,11 @@ class Gateway:
             cost=self._budget.cost,
             in_flight=self._limiter.in_flight,
         )
+
+    @property
+    def waiting(self) -> list[Waiting]:
+        """The questions that wait to be asked again; may be read from any thread."""
+        return merged([*self._waits.now(), *self._limiter.held])
 
     def check_prices(self, judges: Iterable[Judge]) -> None:
         """Raise InputError when a budget cannot be kept because a price is not known."""
@@ -228,7 +235,9 @@ class Gateway:
                     raise
                 desk.lane.require_hope()
                 wait = 0.0 if out_of_order.is_open else self._wait(failures, error)
-            await anyio.sleep(wait)
+                why = error
+            with self._waits.during(why, wait):
+                await anyio.sleep(wait)
 
     def _wait(self, failures: int, error: JudgeError) -> float:
         """Seconds until the next attempt; raises ProviderError when that is too late."""

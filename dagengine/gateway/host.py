@@ -32,7 +32,7 @@ from dagengine.errors import InputError
 from dagengine.gateway.limits import Limits
 from dagengine.gateway.tracing import NoSpans
 from dagengine.question import NO_USAGE, Answer, Judge, Question, Usage
-from dagengine.results import Totals
+from dagengine.results import Totals, Waiting
 
 T = TypeVar("T", bound=BaseModel)
 R = TypeVar("R")
@@ -62,6 +62,9 @@ class Asks(Protocol):
 
     @property
     def totals(self) -> Totals: ...
+
+    @property
+    def waiting(self) -> list[Waiting]: ...
 
     @property
     def replays(self) -> bool: ...
@@ -107,6 +110,11 @@ class Host:
     def totals(self) -> Totals:
         """What the whole run asked and used so far."""
         return self._gateway.totals
+
+    @property
+    def waiting(self) -> list[Waiting]:
+        """The questions of the whole run that wait to be asked again."""
+        return self._gateway.waiting
 
     @property
     def replays(self) -> bool:

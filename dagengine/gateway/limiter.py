@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import time
 from dataclasses import dataclass
 from operator import itemgetter
 
@@ -16,6 +17,8 @@ from dagengine.gateway.circuit_breaker import CircuitBreaker
 from dagengine.gateway.limits import Limits
 from dagengine.gateway.rate_limit import RateLimit
 from dagengine.gateway.urgency import Queue, Urgency
+from dagengine.gateway.waits import one_waits, reason
+from dagengine.results import Waiting
 
 _OVERLOAD = frozenset({429, 502, 503, 504, 529})
 
@@ -42,6 +45,7 @@ class Lane:
         self.in_flight = 0
         self.waiting: Queue[Call] = Queue()
         self._paused_until = -math.inf
+        self._held = "", -math.inf
         requests, tokens = limits.requests_per_minute, limits.tokens_per_minute
         self._requests = None if requests is None else RateLimit(requests)
         self._tokens = None if tokens is None else RateLimit(tokens)
@@ -60,6 +64,14 @@ class Lane:
             return False
         opens = self.opens_at()
         return opens == -math.inf or opens <= anyio.current_time()
+
+    @property
+    def held(self) -> Waiting | None:
+        """The calls that a failing judge keeps waiting; may be read from any thread."""
+        why, until = self._held
+        if not self.waiting or not (self.breaker.is_open or until > time.monotonic()):
+            return None
+        return one_waits(why, until, len(self.waiting))
 
     def require_hope(self) -> None:
         """Raise ProviderError when the judge is given up."""
@@ -105,6 +117,9 @@ class Lane:
         for_all = overload and self.concurrency.rejected(call.serial, self.in_flight)
         if retry_after and (for_all or self.breaker.is_open):
             self._paused_until = max(self._paused_until, now + retry_after)
+        if for_all or self.breaker.is_open:
+            opens = max(self._paused_until, self.breaker.opens_at)
+            self._held = reason(error), time.monotonic() + opens - now
 
 
 class Limiter:
@@ -120,6 +135,11 @@ class Limiter:
     def in_flight(self) -> int:
         """Calls under way."""
         return sum(lane.in_flight for lane in self._lanes)
+
+    @property
+    def held(self) -> list[Waiting]:
+        """The calls that failing judges keep waiting."""
+        return [held for lane in self._lanes if (held := lane.held) is not None]
 
     def open(self, lane: Lane) -> None:
         """Take up a lane."""

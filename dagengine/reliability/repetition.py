@@ -192,7 +192,6 @@ async def a_repeat(
 
     def take(row: CaseResult) -> None:
         record.take(row)
-        advance(row)
         if on_row is not None:
             on_row(row)
 
@@ -200,9 +199,9 @@ async def a_repeat(
     total = checked.count() if isinstance(checked, Cases) else None
     with (
         engine.keeping(lambda: Observations(tuple(record.rows), engine.totals)),
-        progress_bar(total, show, lambda: engine.totals) as advance,
+        progress_bar(engine, total, show) as finished,
     ):
-        await engine.judge(checked, take, after=record.complete)
+        await engine.judge(checked, take, after=record.complete, finished=finished)
     return Observations(tuple(record.rows), engine.totals)
 
 

@@ -1,83 +1,188 @@
-"""What a terminal shows while a run goes on."""
+"""What is shown while a run goes on: a bar on a terminal, a line now and then elsewhere."""
 
 from __future__ import annotations
 
+import importlib.util
 import sys
+import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Protocol
 
-from dagengine.results import CaseResult, Totals
+from dagengine.compiler.plan import Plan
+from dagengine.report.remaining import Remaining, likely_questions
+from dagengine.results import CaseResult, Totals, Waiting
 
-# How often the numbers change, in seconds: reading them costs next to nothing, drawing more.
-_EVERY = 0.25
+# Seconds between two looks at the numbers: on a terminal or in a notebook, and in a log.
+_SHOWN, _LOGGED = 0.25, 60.0
+_WIDTH = 20  # of the bar
+
+
+class Watched(Protocol):
+    """A run that is looked at."""
+
+    @property
+    def plan(self) -> Plan: ...
+
+    @property
+    def totals(self) -> Totals: ...
+
+    @property
+    def waiting(self) -> Sequence[Waiting]: ...
+
+
+class Progress:
+    """What is known of a run while it goes on: `add` takes every case that is finished."""
+
+    def __init__(self, run: Watched, total: int | None) -> None:
+        self.run = run
+        self.total = total
+        self.finished = 0
+        self._failures = Counter[str]()
+        self._began = time.monotonic()
+        self._remaining = Remaining(total, likely_questions(run.plan))
+
+    def add(self, row: CaseResult) -> None:
+        """Take a finished case, whether its row can be handed out yet or not."""
+        self.finished += 1
+        self._failures.update(str(m.failure.kind) for m in row.metrics if m.failure is not None)
+        self._remaining.add(row)
+
+    @property
+    def seconds(self) -> float:
+        """How long the run has been going on."""
+        return time.monotonic() - self._began
+
+    def counts(self) -> str:
+        """Finished cases, the time so far and the time that is left."""
+        seconds, left = self.seconds, None
+        if self.finished != self.total:
+            left = self._remaining.at(seconds, self.run.totals)
+        of_all = "" if self.total is None else f"/{self.total:,}"
+        about = "" if left is None else f", about {duration(left)} left"
+        return f"{self.finished:,}{of_all} cases, {duration(seconds)}{about}"
+
+    def news(self) -> str:
+        """What was asked, and what goes wrong."""
+        return news(self.run.totals, self.seconds, self._failures, self.run.waiting)
 
 
 @contextmanager
 def progress_bar(
-    total: int | None, show: bool, totals: Callable[[], Totals]
+    run: Watched, total: int | None, show: bool
 ) -> Iterator[Callable[[CaseResult], None]]:
-    """A bar on the terminal's error stream; quiet when that is not a terminal.
+    """Show how a run goes on; what is yielded takes every finished case.
 
-    `totals` says what was asked and used so far; what is yielded takes every row.
+    A bar on a terminal and in a notebook; where the error stream is neither (a log), a line
+    every minute.
     """
-    if not (show and sys.stderr.isatty()):
+    if not show:
         yield lambda row: None
         return
-    from rich.console import Console
+    progress = Progress(run, total)
+    if sys.stderr.isatty() or (_in_notebook() and importlib.util.find_spec("ipywidgets")):
+        from rich.console import Console
 
-    with bar(total, totals, Console(stderr=True)) as advance:
-        yield advance
+        with bar(progress, Console(stderr=True)):
+            yield progress.add
+        return
+    line = "\r{counts}; {news}\x1b[K" if _in_notebook() else "dagengine: {counts}; {news}\n"
+    with _lines(progress, line, _SHOWN * 4 if _in_notebook() else _LOGGED):
+        yield progress.add
+
+
+def _in_notebook() -> bool:
+    """Whether this is the kernel of a notebook, whose streams are shown as they come."""
+    kernel: Any = sys.modules.get("ipykernel.kernelapp")
+    return kernel is not None and kernel.IPKernelApp.initialized()
 
 
 @contextmanager
-def bar(
-    total: int | None, totals: Callable[[], Totals], console: Any, every: float = _EVERY
-) -> Iterator[Callable[[CaseResult], None]]:
-    """The bar itself, on any console; its numbers change `every` so many seconds."""
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
+def bar(progress: Progress, console: Any, every: float = _SHOWN) -> Iterator[None]:
+    """The bar itself, on any console; it looks at the run `every` so many seconds."""
+    from rich.live import Live
 
-    columns = (
-        MofNCompleteColumn(),
-        BarColumn(bar_width=20),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-        TextColumn("{task.fields[news]}", markup=False),
-    )
-    failures = Counter[str]()
-    started = told = time.monotonic()
-    with Progress(*columns, console=console, transient=True) as shown:
-        task = shown.add_task("", total=total, news="")
-
-        def advance(row: CaseResult) -> None:
-            nonlocal told
-            failures.update(str(m.failure.kind) for m in row.metrics if m.failure is not None)
-            now = time.monotonic()
-            if now - told >= every:
-                told = now
-                shown.update(task, news=news(totals(), now - started, failures))
-            shown.update(task, advance=1)
-
-        yield advance
+    with Live(
+        get_renderable=lambda: _drawn(progress),
+        console=console,
+        refresh_per_second=1 / every,
+        transient=True,
+    ) as live:
+        live.refresh()
+        yield
 
 
-def news(totals: Totals, seconds: float, failures: Counter[str]) -> str:
-    """Calls per second, calls under way, the cached share, retries, cost, failures by kind."""
-    parts = [f"{totals.calls / max(seconds, 1e-9):.3g} calls/s", f"{totals.in_flight} in flight"]
+def _drawn(progress: Progress) -> Any:
+    from rich.console import Group
+    from rich.progress_bar import ProgressBar
+    from rich.table import Table
+    from rich.text import Text
+
+    above = Table.grid(padding=(0, 1))
+    drawn = ProgressBar(progress.total, progress.finished, _WIDTH, pulse=progress.total is None)
+    above.add_row(drawn, Text(progress.counts(), no_wrap=True, overflow="ellipsis"))
+    return Group(above, Text(progress.news(), style="dim"))
+
+
+@contextmanager
+def _lines(progress: Progress, line: str, every: float) -> Iterator[None]:
+    """Write a line `every` so many seconds, from a thread: nothing may come for hours."""
+    over = threading.Event()
+
+    def write() -> None:
+        while not over.wait(every):
+            told = line.format(counts=progress.counts(), news=progress.news())
+            print(told, end="", file=sys.stderr, flush=True)
+
+    writing = threading.Thread(target=write, name="dagengine progress", daemon=True)
+    writing.start()
+    try:
+        yield
+    finally:
+        over.set()
+        writing.join()
+        if line.startswith("\r"):
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+
+
+def news(
+    totals: Totals, seconds: float, failures: Counter[str], waiting: Sequence[Waiting] = ()
+) -> str:
+    """Calls, their rate and those under way, the cached share, cost, waits, failures by kind."""
+    calls, rate = totals.calls, totals.calls / max(seconds, 1e-9)
+    parts = [
+        f"{calls:,} call{'' if calls == 1 else 's'}, {rate:.3g}/s",
+        f"{totals.in_flight} in flight",
+    ]
     if totals.cached:
         parts.append(f"{totals.cached / totals.asked:.0%} from the store")
     if totals.retried:
-        parts.append(f"{totals.retried} repeated")
+        parts.append(f"{totals.retried:,} repeated")
     if totals.cost:
         parts.append(f"${totals.cost:.2f}")
-    parts += [f"{count} {kind}" for kind, count in failures.most_common()]
+    parts += [_wait(one) for one in waiting]
+    parts += [f"{count:,} {kind}" for kind, count in failures.most_common()]
     return ", ".join(parts)
+
+
+def _wait(waiting: Waiting) -> str:
+    count = f"{waiting.count:,} wait" + ("s" if waiting.count == 1 else "")
+    soon = "now" if waiting.seconds <= 0 else f"in {duration(waiting.seconds)}"
+    return f"{count} ({waiting.why}, next {soon})"
+
+
+def duration(seconds: float) -> str:
+    """A length of time as people say it: `0.4 s`, `12 s`, `3 min 20 s`, `2 h 05 min`."""
+    if seconds < 0.95:
+        return f"{seconds:.1f} s"
+    whole = round(seconds)
+    minutes, rest = divmod(whole, 60)
+    if minutes < 1:
+        return f"{rest} s"
+    if minutes < 10:
+        return f"{minutes} min" + (f" {rest:02} s" if rest else "")
+    if minutes < 60:
+        return f"{minutes} min"
+    return f"{minutes // 60} h {minutes % 60:02} min"

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from rich.console import Console
 
-from dagengine import assert_test, evaluate
+from dagengine import assert_test, compile_metrics, evaluate
 from dagengine.errors import MetricFailedError
 from dagengine.judges import ScriptedJudge
 from dagengine.metrics import DAGMetric
 from dagengine.metrics.dag import DAG, BinaryJudgementNode, CodeNode
-from dagengine.report.progress import bar
+from dagengine.report.progress import Progress, bar
 from dagengine.report.tables import print_steps, print_table
 from dagengine.report.tally import Tally
 from dagengine.report.terminal import plain
@@ -66,8 +68,13 @@ def steps(console: Console) -> None:
 
 
 def progress(console: Console) -> None:
-    with bar(2, Totals, console, every=0.0) as advance:
-        advance(ROWS[0])
+    node = BinaryJudgementNode(HOSTILE, evaluation_params=["input"], then={True: 10, False: 0})
+    run: Any = SimpleNamespace(
+        plan=compile_metrics([DAGMetric(HOSTILE, DAG(node))]), totals=Totals(), waiting=()
+    )
+    shown = Progress(run, 2)
+    with bar(shown, console):
+        shown.add(ROWS[0])
 
 
 def printed(show: Callable[[Console], None]) -> str:

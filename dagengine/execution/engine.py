@@ -72,7 +72,18 @@ def check_settings(door: Callable[..., Any], given: Iterable[str]) -> None:
     check_names(f"{door.__name__}() has no argument", given, names)
 
 
-def _limits_of(given: object) -> Limits:
+@asynccontextmanager
+async def open_gateway(
+    limits: Limits, store: Store | None = None, sink: Sink | None = None, spans: NoSpans = NO_SPANS
+) -> AsyncIterator[Gateway]:
+    """A gateway with its store open; raises InputError when the store fails, also later."""
+    async with store.open() if store else nullcontext() as stored:
+        yield Gateway(limits, sink, stored, spans)
+
+
+def limits_of(settings: Settings) -> Limits:
+    """The limits that settings name; raises InputError for what is no `Limits`."""
+    given: object = settings.get("limits")
     if given is None or isinstance(given, Limits):
         return given or DEFAULT_LIMITS
     shown = (
@@ -114,9 +125,20 @@ class Engine:
     """
 
     def __init__(
-        self, metrics: Sequence[Metric] | Metric, settings: Settings, *, at_once: bool = True
+        self,
+        metrics: Sequence[Metric] | Metric,
+        settings: Settings,
+        *,
+        at_once: bool = True,
+        gateway: Asks | None = None,
+        judge_of: Callable[[Any], Judge] = as_judge,
     ) -> None:
-        """Without `at_once` one node runs at a time, and asks one question at a time."""
+        """Without `at_once` one node runs at a time, and asks one question at a time.
+
+        With a `gateway` it asks through this one, which is open and whose limits, store and
+        ledger hold, and nothing but `run` is called. `judge_of` makes judges of what stands for
+        them: engines of one gateway that share it share their judges.
+        """
         self.plan = compile_metrics(metrics)
         self._host = current_host()
         if self._host is not None:
@@ -125,15 +147,17 @@ class Engine:
         if model is None and self._host is not None:
             model = self._host.judge
         self._app = as_app(settings.get("app"))
-        self._judges = [as_judge(model if own is None else own) for own in self.plan.models]
+        self._judges = [judge_of(model if own is None else own) for own in self.plan.models]
         check_judges(self.plan, self._judges)
         self._store = None if store is None else as_store(store)
-        limits = _limits_of(settings.get("limits"))
+        limits = limits_of(settings)
         self._limits = limits if at_once else replace(limits, max_in_flight=1)
         self._at_once = at_once
         self._sink: Sink | None = _sink_of(settings.get("on_attempt"))
         self._spans = _spans_of(settings.get("tracer"))
-        self._gateway: Asks = self._host or Gateway(self._limits, self._sink, spans=self._spans)
+        self._gateway: Asks = (
+            gateway or self._host or Gateway(self._limits, self._sink, spans=self._spans)
+        )
         self._constants = RunOnce(self.plan)
         self._sink_error: Exception | None = None
 
@@ -189,8 +213,7 @@ class Engine:
             self._host.require_open()
             yield self._host
             return
-        async with self._store.open() if self._store else nullcontext() as stored:
-            gateway = Gateway(self._limits, self._sink, stored, self._spans)
+        async with open_gateway(self._limits, self._store, self._sink, self._spans) as gateway:
             yield gateway
         self._sink_error = gateway.sink_error
         if self._sink_error is not None:

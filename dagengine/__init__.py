@@ -13,13 +13,13 @@ if TYPE_CHECKING:
     from dagengine.data.cases import read_cases as read_cases
     from dagengine.errors import DagengineError as DagengineError
     from dagengine.execution.evaluation import a_evaluate as a_evaluate
-    from dagengine.execution.evaluation import assert_test as assert_test
     from dagengine.execution.evaluation import evaluate as evaluate
-    from dagengine.execution.evaluation import on_test_run_end as on_test_run_end
     from dagengine.execution.evaluation import stream as stream
     from dagengine.gateway.limits import Limits as Limits
     from dagengine.prompts.template import PromptTemplate as PromptTemplate
     from dagengine.store.answers import Store as Store
+    from dagengine.testing.assertion import assert_test as assert_test
+    from dagengine.testing.assertion import on_test_run_end as on_test_run_end
 
 _HOME = {
     "DagengineError": "errors",
@@ -27,10 +27,10 @@ _HOME = {
     "PromptTemplate": "prompts.template",
     "Store": "store.answers",
     "a_evaluate": "execution.evaluation",
-    "assert_test": "execution.evaluation",
+    "assert_test": "testing.assertion",
     "compile_metrics": "compiler.lowering",
     "evaluate": "execution.evaluation",
-    "on_test_run_end": "execution.evaluation",
+    "on_test_run_end": "testing.assertion",
     "read_cases": "data.cases",
     "stream": "execution.evaluation",
 }

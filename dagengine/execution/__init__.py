@@ -4,9 +4,7 @@ from dagengine.execution.cluster import Workers
 from dagengine.execution.engine import Engine, Settings
 from dagengine.execution.evaluation import (
     a_evaluate,
-    assert_test,
     evaluate,
-    on_test_run_end,
     stream,
     sync,
 )
@@ -16,9 +14,7 @@ __all__ = [
     "Settings",
     "Workers",
     "a_evaluate",
-    "assert_test",
     "evaluate",
-    "on_test_run_end",
     "stream",
     "sync",
 ]

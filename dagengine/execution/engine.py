@@ -14,7 +14,7 @@ from collections.abc import (
     Sequence,
 )
 from contextlib import asynccontextmanager, contextmanager, nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypedDict
 
@@ -72,18 +72,34 @@ def check_settings(door: Callable[..., Any], given: Iterable[str]) -> None:
     check_names(f"{door.__name__}() has no argument", given, names)
 
 
-@asynccontextmanager
-async def open_gateway(
-    limits: Limits, store: Store | None = None, sink: Sink | None = None, spans: NoSpans = NO_SPANS
-) -> AsyncIterator[Gateway]:
-    """A gateway with its store open; raises InputError when the store fails, also later."""
-    async with store.open() if store else nullcontext() as stored:
-        yield Gateway(limits, sink, stored, spans)
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """What a gateway is made of, by the settings of a run."""
+
+    limits: Limits
+    store: Store | None = None
+    sink: Sink | None = None
+    spans: NoSpans = NO_SPANS
+
+    @classmethod
+    def of(cls, settings: Settings, *, at_once: bool = True) -> Asking:
+        """Raises InputError for a value of the wrong kind."""
+        limits, store = _limits_of(settings.get("limits")), settings.get("store")
+        return cls(
+            limits if at_once else replace(limits, max_in_flight=1),
+            None if store is None else as_store(store),
+            _sink_of(settings.get("on_attempt")),
+            _spans_of(settings.get("tracer")),
+        )
+
+    @asynccontextmanager
+    async def open(self) -> AsyncIterator[Gateway]:
+        """The gateway, its store open; raises InputError when the store fails, also later."""
+        async with self.store.open() if self.store else nullcontext() as stored:
+            yield Gateway(self.limits, self.sink, stored, self.spans)
 
 
-def limits_of(settings: Settings) -> Limits:
-    """The limits that settings name; raises InputError for what is no `Limits`."""
-    given: object = settings.get("limits")
+def _limits_of(given: object) -> Limits:
     if given is None or isinstance(given, Limits):
         return given or DEFAULT_LIMITS
     shown = (
@@ -143,21 +159,15 @@ class Engine:
         self._host = current_host()
         if self._host is not None:
             _refuse_own(settings)
-        model, store = settings.get("model"), settings.get("store")
+        model = settings.get("model")
         if model is None and self._host is not None:
             model = self._host.judge
         self._app = as_app(settings.get("app"))
-        self._judges = [judge_of(model if own is None else own) for own in self.plan.models]
-        check_judges(self.plan, self._judges)
-        self._store = None if store is None else as_store(store)
-        limits = limits_of(settings)
-        self._limits = limits if at_once else replace(limits, max_in_flight=1)
+        self.judges = [judge_of(model if own is None else own) for own in self.plan.models]
+        check_judges(self.plan, self.judges)
+        self._asking = Asking.of(settings, at_once=at_once)
         self._at_once = at_once
-        self._sink: Sink | None = _sink_of(settings.get("on_attempt"))
-        self._spans = _spans_of(settings.get("tracer"))
-        self._gateway: Asks = (
-            gateway or self._host or Gateway(self._limits, self._sink, spans=self._spans)
-        )
+        self._gateway: Asks = gateway or self._host or Gateway(self._asking.limits)
         self._constants = RunOnce(self.plan)
         self._sink_error: Exception | None = None
 
@@ -174,10 +184,11 @@ class Engine:
     @property
     def asked_judges(self) -> list[Judge]:
         """The judges that the run may call, which are none in a replay."""
-        if self._gateway.replays or (self._store is not None and self._store.replay):
+        store = self._asking.store
+        if self._gateway.replays or (store is not None and store.replay):
             return []
         asked = {judge for unit in self.plan.units if unit.node.asks for judge in unit.judges}
-        return [self._judges[index] for index in sorted(asked)]
+        return [self.judges[index] for index in sorted(asked)]
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[None]:
@@ -213,7 +224,7 @@ class Engine:
             self._host.require_open()
             yield self._host
             return
-        async with open_gateway(self._limits, self._store, self._sink, self._spans) as gateway:
+        async with self._asking.open() as gateway:
             yield gateway
         self._sink_error = gateway.sink_error
         if self._sink_error is not None:
@@ -227,7 +238,7 @@ class Engine:
         """
         if self._gateway.replays:
             return {}
-        return await self._constants.every(self._judges, self._gateway)
+        return await self._constants.every(self.judges, self._gateway)
 
     def preload(self, constants: Mapping[int, Outcome]) -> None:
         """Take over what `constants` gave in another process."""
@@ -270,7 +281,7 @@ class Engine:
         off: what came before is handed out first.
         """
         runner = Runner(
-            self.plan, self._judges, self._gateway, on_row, self._app,
+            self.plan, self.judges, self._gateway, on_row, self._app,
             spans=self._gateway.spans, constants=self._constants, first=first,
             at_once=self._at_once, after=after, finished=finished,
         )  # fmt: skip

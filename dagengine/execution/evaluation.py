@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import atexit
-import os
-import re
-import tempfile
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from pathlib import Path
 from typing import Any, TypeVar, Unpack
 
 import anyio
@@ -25,9 +20,8 @@ from dagengine.graph.graph import Metric, as_metrics
 from dagengine.report.progress import progress_bar
 from dagengine.report.tables import print_steps, print_table
 from dagengine.report.tally import Tally
-from dagengine.report.terminal import plain
 from dagengine.results import CaseResult, EvaluationResult, Totals
-from dagengine.test_case import TestCase, case_label, read_field
+from dagengine.test_case import case_label, read_field
 
 R = TypeVar("R")
 
@@ -172,58 +166,6 @@ def print_verbose(metrics: Sequence[Metric], row: CaseResult) -> None:
     for metric, result in zip(metrics, row.metrics, strict=True):
         if getattr(metric, "verbose_mode", False):
             print_steps(result)
-
-
-def assert_test(
-    test_case: TestCase,
-    metrics: Sequence[Metric],
-    run_async: bool = True,
-    **settings: Unpack[Settings],
-) -> None:
-    """Raise AssertionError, naming metric, score and reason, unless every metric passes.
-
-    Without `run_async` one node runs at a time and asks one question at a time. `settings`
-    are those of `Settings`. What `evaluate` raises is raised here, too.
-    """
-    check_settings(assert_test, settings)
-    row = sync(lambda: judged_case(test_case, metrics, settings, at_once=run_async))
-    print_verbose(as_metrics(metrics), row)
-    failed = [m for m in row.metrics if m.failure is not None or m.success is False]
-    if failed:
-        lines = [
-            f"{m.metric}: {m.failure.kind}: {m.failure.message}"
-            if m.failure
-            else f"{m.metric}: score {m.score:.4g}, threshold {m.threshold}: {m.reason}"
-            for m in failed
-        ]
-        names = ", ".join(m.metric for m in failed)
-        raise AssertionError(plain(f"{row.case} failed {names}\n" + "\n".join(lines)))
-
-
-def on_test_run_end(function: Callable[[], Any]) -> Callable[[], Any]:
-    """Decorator: call `function` once, when the program (or pytest) ends.
-
-    Of the processes of one pytest-xdist run the last one to end calls it.
-    """
-    run = os.environ.get("PYTEST_XDIST_TESTRUNUID")
-    if run is None:
-        return atexit.register(function)
-    name = re.sub(r"\W", "-", f"{run}-{function.__module__}.{function.__qualname__}")
-    folder = Path(tempfile.gettempdir(), f"dagengine-{name}")
-    folder.mkdir(exist_ok=True)
-    mark = folder / str(os.getpid())
-    mark.touch()  # every process collects all tests before the first test begins
-
-    def call_if_last() -> None:
-        mark.unlink(missing_ok=True)
-        try:
-            folder.rmdir()
-        except OSError:  # another process is still at work, or has called it
-            return
-        function()
-
-    atexit.register(call_if_last)
-    return function
 
 
 def missing_fields(plan: Plan, test_cases: Iterable[Any]) -> list[str]:

@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import TracebackType
-from typing import Literal
+from typing import Any, Literal
 
-from dagengine.execution.engine import Engine
-from dagengine.question import Usage
+from dagengine.compiler.plan import Plan
 from dagengine.results import CaseResult
-from dagengine.test_case import TestCase
 
-Mode = Literal["live", "record", "refresh", "replay"]
 Said = Literal["failed", "passed", "unsure"]
-"""What repeated votes say of a case that failed at first."""
+"""What votes say of a case that failed at first."""
 
 
 @dataclass(frozen=True, slots=True)
-class Ballots:
-    """Votes on a case that failed at first: how many failed and passed, and what they say.
+class Votes:
+    """Further evaluations of a case that failed, the first one included.
 
-    `p` is the probability that the majority of further votes would say the same, by the
-    stopping rule's own assumption on noise; None where it makes none.
+    `p` is the probability that what they say is right, by the assumption on noise of the rule
+    that stopped them; None where the rule makes none.
     """
 
     failed: int
@@ -33,53 +30,44 @@ class Ballots:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The row of one case, what judged it, and the votes where it was judged again.
+    """The row of one case, the plan and the judges that made it, and votes where there were any.
 
-    `missed` are messages of failures that are no failures of the case: a recording has no
-    answer to a question.
+    `case` is None for a golden that no app completed. `missed` are the messages of failures
+    that tell nothing about the case: a recording lacks an answer. `recorded` says whether
+    answers came out of a recording.
     """
 
-    case: TestCase | None
     row: CaseResult
-    engine: Engine
-    ballots: Ballots | None = None
-    replayed: bool = False
+    plan: Plan
+    judges: tuple[str, ...] = ()
+    case: Any = None
+    votes: Votes | None = None
+    recorded: bool = False
     missed: frozenset[str] = frozenset()
 
     @property
     def passed(self) -> bool:
-        """Whether every metric passed, or the votes say so."""
-        if self.ballots is not None:
-            return self.ballots.said == "passed"
+        """Whether every metric passed, or votes say so."""
+        if self.votes is not None:
+            return self.votes.said == "passed"
         return all(m.failure is None and m.success is not False for m in self.row.metrics)
 
     @property
     def is_missing(self) -> bool:
-        """Whether an answer is missing in a recording."""
-        return any(m.failure is not None and m.failure.message in self.missed
-                   for m in self.row.metrics)  # fmt: skip
+        """Whether a recording lacks an answer that the case needs."""
+        failures = (metric.failure for metric in self.row.metrics)
+        return any(failure is not None and failure.message in self.missed for failure in failures)
+
+    @property
+    def is_unjudged(self) -> bool:
+        """Whether nothing is wrong but that some metric has no score."""
+        failed = [m for m in self.row.metrics if m.failure is not None or m.success is False]
+        return bool(failed) and all(metric.failure is not None for metric in failed)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Pending:
-    """A case handed over by a test: its verdict to come, and where the test stood."""
+    """A case handed over by a test: its verdict to come, and where the test then stood."""
 
     future: Future[Verdict]
     traceback: TracebackType | None = None
-
-
-@dataclass(slots=True)
-class Asked:
-    """Sums of one session: questions, and where their answers came from.
-
-    `seconds` is the longest call per node.
-    """
-
-    questions: int = 0
-    replayed: int = 0
-    shared: int = 0
-    cached: int = 0
-    calls: int = 0
-    cost: float | None = 0.0
-    usage: Usage = field(default_factory=Usage)
-    seconds: dict[str, float] = field(default_factory=dict)

@@ -1,0 +1,28 @@
+"""Evaluations as pytest tests: the plugin, recorded answers, gates."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from dagengine.testing.assertion import assert_test as assert_test
+    from dagengine.testing.assertion import on_test_run_end as on_test_run_end
+    from dagengine.testing.messages import EvaluationFailed as EvaluationFailed
+
+# pytest imports this package for its plugin; the rest loads when it is first used.
+_HOME = {
+    "EvaluationFailed": "messages",
+    "assert_test": "assertion",
+    "on_test_run_end": "assertion",
+}
+
+__all__ = ["EvaluationFailed", "assert_test", "on_test_run_end"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
+    globals()[name] = value
+    return value

@@ -1,0 +1,106 @@
+"""`assert_test`: a case against its metrics, in a test or anywhere else."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import re
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Unpack
+
+from dagengine.errors import DagengineError
+from dagengine.execution.engine import Engine, Settings, check_settings
+from dagengine.execution.evaluation import print_verbose, sync
+from dagengine.gateway.host import current_host
+from dagengine.graph.graph import Metric, as_metrics
+from dagengine.question import durable_identity
+from dagengine.results import CaseResult
+from dagengine.test_case import CASE_TYPES, TestCase
+from dagengine.testing.messages import EvaluationFailed
+from dagengine.testing.values import Verdict
+
+if TYPE_CHECKING:
+    from dagengine.testing.session import Evaluations
+
+
+def assert_test(
+    test_case: TestCase,
+    metrics: Sequence[Metric],
+    run_async: bool = True,
+    **settings: Unpack[Settings],
+) -> None:
+    """Raise AssertionError, naming score, metric and node, unless every metric passes.
+
+    In a test that pytest runs, the case is judged while other tests run, and the test fails when
+    its verdict is there: code after this call must not rely on it. Where the exception could be
+    caught (`pytest.raises`, `try`, `with`) the verdict is waited for; see docs/testing.md.
+
+    Without `run_async` one node runs at a time and asks one question at a time. `settings` are
+    those of `Settings`: `model`, `app`, `limits`, `store`, `on_attempt`, `tracer`. What
+    `evaluate` raises is raised here, too.
+    """
+    __tracebackhide__ = True
+    check_settings(assert_test, settings)
+    session = _session()
+    try:
+        metrics = as_metrics(metrics)
+        if session is not None:
+            caller = sys._getframe(1)
+            session.check(caller, test_case, metrics, settings, at_once=run_async)
+            return
+        verdict = _verdict(test_case, metrics, settings, at_once=run_async)
+    except (DagengineError, EvaluationFailed) as error:
+        raise error.with_traceback(None)  # the caller's line is what is wrong, not ours
+    if not verdict.passed:
+        raise EvaluationFailed(verdict)
+
+
+def _session() -> Evaluations | None:
+    """The evaluations of the pytest session that this code belongs to, if it belongs to one."""
+    if current_host() is not None:
+        return None
+    plugin: Any = sys.modules.get("dagengine.testing.plugin")  # pytest has it, or nobody
+    session: Evaluations | None = plugin.current() if plugin is not None else None
+    return session
+
+
+def _verdict(
+    test_case: Any, metrics: Sequence[Metric], settings: Settings, *, at_once: bool
+) -> Verdict:
+    """The verdict of a run of its own."""
+    rows: list[CaseResult] = []
+    engine = Engine(metrics, settings, at_once=at_once)
+    sync(lambda: engine.judge(engine.cases([test_case]), rows.append))
+    print_verbose(metrics, rows[0])
+    judges = tuple(durable_identity(judge) or judge.identity for judge in engine.judges)
+    case = test_case if isinstance(test_case, CASE_TYPES) else None
+    return Verdict(rows[0], engine.plan, judges, case)
+
+
+def on_test_run_end(function: Callable[[], Any]) -> Callable[[], Any]:
+    """Decorator: call `function` once, when the program (or pytest) ends.
+
+    Of the processes of one pytest-xdist run the last one to end calls it.
+    """
+    run = os.environ.get("PYTEST_XDIST_TESTRUNUID")
+    if run is None:
+        return atexit.register(function)
+    name = re.sub(r"\W", "-", f"{run}-{function.__module__}.{function.__qualname__}")
+    folder = Path(tempfile.gettempdir(), f"dagengine-{name}")
+    folder.mkdir(exist_ok=True)
+    mark = folder / str(os.getpid())
+    mark.touch()  # every process collects all tests before the first test begins
+
+    def call_if_last() -> None:
+        mark.unlink(missing_ok=True)
+        try:
+            folder.rmdir()
+        except OSError:  # another process is still at work, or has called it
+            return
+        function()
+
+    atexit.register(call_if_last)
+    return function

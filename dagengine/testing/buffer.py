@@ -1,0 +1,313 @@
+"""Reports leave in the order of the tests, whenever their verdicts come.
+
+A processor starts instructions early, finishes them in any order and *retires* them in order.
+So here: bodies run in order and never wait, verdicts arrive when they like, and a report that is
+finished waits for the one before it::
+
+    main thread   [setup body teardown] [setup body teardown] [ … ] [ … ]       waits
+                       | a case             |                                     ^
+    their reports      held                 held behind it     held               |
+                       +--- its verdict ----------------------------------> logged, in order
+
+When a failure stops the run (`-x`), what was started behind it is thrown away unreported, as if
+it had never run. That makes `-x`, `--maxfail`, `--lf`, `--sw` and JUnit right without a line for
+any of them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import CodeType
+from typing import Any
+
+import pytest
+from _pytest.runner import call_and_report, check_interactive_exception
+
+from dagengine.testing.fixtures import wait_for
+from dagengine.testing.messages import EvaluationFailed
+from dagengine.testing.values import Pending, Verdict
+
+CALL = pytest.StashKey[pytest.CallInfo[Any]]()
+"""The call of a test's body, which a failing verdict changes."""
+
+Failed = Callable[[Verdict], BaseException | None]
+
+
+class Held:
+    """One test: what it has to report, and the verdicts that it waits for.
+
+    `code` is the test function's, as it stands before any plugin puts another in its place.
+    With `reruns` this is an attempt that nobody hears of if it fails.
+    """
+
+    def __init__(self, item: pytest.Item, index: int | None, reruns: bool) -> None:
+        self.item = item
+        self.index = index
+        self.reruns = reruns
+        function = getattr(item, "function", None)
+        self.code: CodeType | None = getattr(function, "__code__", None)
+        self.events: list[pytest.TestReport | str] = []
+        self.verdicts: list[Pending] = []
+        self.funcargs: dict[str, Any] | None = None
+        self.is_over = False
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether it can be reported: a failed verdict needs no later one."""
+        return self.is_over and all(pending.future.done() for pending in self.verdicts)
+
+
+class Buffer:
+    """Runs tests and holds their reports back; an instance belongs to one pytest session.
+
+    `failed` says what a verdict raises; `window` is how many tests may wait at most.
+
+    pytest-rerunfailures owns the protocol of its tests and decides by their reports. So the first
+    attempt is speculation: passed, it is reported like any other; failed, it is forgotten, and
+    when all bodies have run the test goes through that plugin, with the verdicts that are
+    `known` for its first attempt.
+    """
+
+    def __init__(self, session: pytest.Session, failed: Failed, window: int) -> None:
+        self._session = session
+        self._failed = failed
+        self._window = window
+        self._queue: deque[Held] = deque()
+        self._bodies_are_over = False
+        self.current: Held | None = None
+        self.known: deque[Pending] = deque()
+        self.runs_again = False
+        self.dropped = 0
+        self._worker: Any = next(
+            (one for one in session.config.pluginmanager.get_plugins()
+             if type(one).__name__ == "WorkerInteractor"), None,
+        )  # fmt: skip
+
+    @property
+    def _stopping(self) -> bool:
+        return bool(self._session.shouldfail or self._session.shouldstop)
+
+    def run(self, item: pytest.Item, nextitem: pytest.Item | None) -> None:
+        """Run one test, unless an earlier one that is reported now stops the session."""
+        self.retire()
+        if len(self._queue) >= self._window:
+            self.retire(down_to=self._window - 1)
+        if self._stopping:
+            return
+        held = self.current = Held(
+            item, getattr(self._worker, "item_index", None), _has_reruns(item)
+        )
+        self._queue.append(held)
+        try:
+            self._run(held, nextitem)
+            held.is_over = True
+        finally:
+            self.current = None
+        self.retire()
+
+    def _run(self, held: Held, nextitem: pytest.Item | None) -> None:
+        """As pytest's own `runtestprotocol`, but every event goes through `_emit`."""
+        item: Any = held.item
+        self._emit(held, "start")
+        has_request = hasattr(item, "_request")
+        if has_request and not item._request:  # it runs again
+            item._initrequest()
+        try:
+            if self._phase(held, "setup").passed and not item.config.getoption("setuponly", False):
+                self._phase(held, "call")
+            # Teardown of everything, so that its errors are reported (pytest #11706).
+            rest = None if self._stopping else nextitem
+            self._phase(held, "teardown", nextitem=rest)
+        finally:
+            if has_request:
+                held.funcargs = item.funcargs
+                item._request = False
+                item.funcargs = None
+        self._emit(held, "finish")
+
+    def _phase(self, held: Held, when: Any, **given: Any) -> pytest.TestReport:
+        report: pytest.TestReport = call_and_report(held.item, when, log=False, **given)
+        self._emit(held, report)
+        return report
+
+    def _emit(self, held: Held, event: pytest.TestReport | str) -> None:
+        """Log an event now where nothing is before it, in exactly pytest's own order."""
+        if held is self._queue[0] and not held.verdicts and not held.reruns:
+            self._log(held, event)
+        else:
+            held.events.append(event)
+
+    def _log(self, held: Held, event: pytest.TestReport | str) -> None:
+        item = held.item
+        if event == "start":
+            item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
+        elif event == "finish":
+            item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
+        else:
+            with self._as_running(held):
+                item.ihook.pytest_runtest_logreport(report=event)
+
+    @contextmanager
+    def _as_running(self, held: Held) -> Iterator[None]:
+        """Have pytest-xdist take this test for the one that runs: it checks whose report comes."""
+        if self._worker is None or held.index is None:
+            yield
+            return
+        running, self._worker.item_index = self._worker.item_index, held.index
+        try:
+            yield
+        finally:
+            self._worker.item_index = running
+
+    def retire(self, down_to: int | None = None) -> None:
+        """Report the tests at the head that are ready; wait until `down_to` are left."""
+        while self._queue and self._queue[0].is_over:
+            head = self._queue[0]
+            if not head.is_ready:
+                if down_to is None or len(self._queue) <= down_to:
+                    return
+                self._wait(head)
+            if not (head.reruns and self._has_failed(head)):
+                self._retire(head)
+            elif self._bodies_are_over:
+                self._run_again(head)
+            else:
+                return
+
+    def _wait(self, head: Held) -> None:
+        """Wait in a way that an interrupt ends."""
+        for pending in head.verdicts:
+            wait_for(pending.future)
+            if self._error(pending) is not None:
+                return
+
+    def _retire(self, head: Held) -> None:
+        """Report one test; throw away what is behind it if that stops the session."""
+        stopping = self._stopping
+        self._queue.popleft()
+        found = self._first_failed(head)
+        for event in head.events:
+            if found is not None and isinstance(event, pytest.TestReport) and event.when == "call":
+                event = self._failed_report(head, *found, event)
+            self._log(head, event)
+        if self._stopping and not stopping:
+            self._drop()
+            self._tear_down(head)
+
+    def _first_failed(self, head: Held) -> tuple[Pending, BaseException] | None:
+        """The first verdict in the order of the test's calls that failed, and what it raises."""
+        for place, pending in enumerate(head.verdicts):
+            error = self._error(pending)
+            if error is not None:
+                for later in head.verdicts[place + 1 :]:
+                    later.future.cancel()
+                return pending, error
+        return None
+
+    def _error(self, pending: Pending) -> BaseException | None:
+        return pending.future.exception() or self._failed(pending.future.result())
+
+    def _has_failed(self, head: Held) -> bool:
+        reports = [event for event in head.events if isinstance(event, pytest.TestReport)]
+        return any(one.failed for one in reports) or self._first_failed(head) is not None
+
+    def _run_again(self, head: Held) -> None:
+        """Run a test by the protocol of pytest-rerunfailures."""
+        stopping = self._stopping
+        self._queue.popleft()
+        self.runs_again, self.known = True, deque(head.verdicts)
+        try:
+            with self._as_running(head):
+                head.item.ihook.pytest_runtest_protocol(item=head.item, nextitem=None)
+        finally:
+            self.runs_again, self.known = False, deque()
+        if self._stopping and not stopping:
+            self._drop()
+
+    def _failed_report(
+        self, held: Held, pending: Pending, error: BaseException, first: pytest.TestReport
+    ) -> pytest.TestReport:
+        """The report of a body in which the verdict was raised, in place of the first one.
+
+        It is made by pytest and its plugins anew, so that xfail and the like decide again.
+        """
+        item: Any = held.item
+        call = item.stash[CALL]
+        own = call.excinfo
+        error.__traceback__ = pending.traceback
+        call.excinfo = pytest.ExceptionInfo.from_exception(error)
+        call.stop, call.duration = time.time(), time.time() - call.start
+        item.funcargs = held.funcargs
+        try:
+            report: pytest.TestReport = item.ihook.pytest_runtest_makereport(item=item, call=call)
+        finally:
+            item.funcargs = None
+        report.sections = list(first.sections)
+        if own is not None and not first.skipped:
+            report.sections.append(("The body then went on, and failed", str(own.exconly())))
+        if check_interactive_exception(call, report):
+            item.ihook.pytest_exception_interact(node=item, call=call, report=report)
+        return report
+
+    def _drop(self) -> None:
+        """Throw away, unreported, everything that waits."""
+        self.dropped += len(self._queue)
+        for held in self._queue:
+            for pending in held.verdicts:
+                pending.future.cancel()
+        self._queue.clear()
+
+    def _tear_down(self, held: Held) -> None:
+        """Tear down what is still set up, and report it if that fails (pytest #11706)."""
+        state = self._session._setupstate
+        if not state.stack or self.current is not None:
+            return
+        call = pytest.CallInfo.from_call(lambda: state.teardown_exact(None), when="teardown")
+        if call.excinfo is not None:
+            report = held.item.ihook.pytest_runtest_makereport(item=held.item, call=call)
+            self._log(held, report)
+
+    def finish(self) -> None:
+        """Wait for everything, and report it; all bodies have run."""
+        self._bodies_are_over = True
+        if any(held.reruns for held in self._queue):
+            self._session._setupstate.teardown_exact(None)
+        self.retire(down_to=0)
+        broken = self._queue.popleft() if self._queue else None
+        if broken is not None:  # the session ended inside its body
+            for event in broken.events:
+                self._log(broken, event)
+
+    def interrupt(self) -> None:
+        """Report every test whose verdicts are there, also behind one without; drop the rest."""
+        waiting, self._queue = self._queue, deque()
+        for held in waiting:
+            if held.is_over and not held.is_ready:
+                self.dropped += 1
+                for pending in held.verdicts:
+                    pending.future.cancel()
+                continue
+            self._queue.append(held)
+            if held.is_over:
+                self._retire(held)
+            else:
+                for event in self._queue.pop().events:
+                    self._log(held, event)
+
+
+def _has_reruns(item: pytest.Item) -> bool:
+    """Whether pytest-rerunfailures may run the test more than once."""
+    plugin = item.config.pluginmanager.get_plugin("rerunfailures")
+    count = getattr(plugin, "get_reruns_count", None)
+    return bool(count and count(item))
+
+
+def plain_headline(call: pytest.CallInfo[Any]) -> None:
+    """Have pytest leave out the exception's name before the message, of which it shows little."""
+    if call.excinfo is not None and isinstance(call.excinfo.value, EvaluationFailed):
+        kind = type(call.excinfo.value)
+        name = f"{kind.__module__}.{kind.__qualname__}: "
+        call.excinfo._striptext = name

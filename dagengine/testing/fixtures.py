@@ -1,0 +1,55 @@
+"""Fixtures live until the verdicts are there that need what they own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from concurrent.futures import CancelledError, Future
+from contextlib import suppress
+from typing import Any
+
+import pytest
+
+_LOOK = 0.5  # seconds between two looks at whether the user has interrupted a wait
+
+
+def wait_for(future: Future[Any]) -> None:
+    """Return when a future is done, however; an interrupt ends the wait."""
+    while not future.done():
+        with suppress(CancelledError, TimeoutError):
+            future.exception(_LOOK)
+
+
+class FixtureGuard:
+    """Has the teardown of fixtures wait for verdicts.
+
+    A fixture wider than one test always waits: the judge or the server behind it cannot be told
+    from others. A function's fixture waits where its value is the judge, the app or a metric of
+    the case; otherwise `monkeypatch` or `capsys` would have the tests run one by one.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: dict[Any, list[Future[Any]]] = {}
+
+    def hold(self, item: pytest.Item, future: Future[Any], used: Sequence[Any]) -> None:
+        """Keep the fixtures of a test that a case may need, whose judge, app and metrics are
+        `used`."""
+        request = getattr(item, "_request", None)
+        for definition in getattr(request, "_fixture_defs", {}).values():
+            if definition.scope != "function" or _owns(definition, used):
+                if definition not in self._waiting:
+                    # Finalizers run last in, first out: this one before the fixture's own.
+                    definition.addfinalizer(lambda definition=definition: self._wait(definition))
+                self._waiting.setdefault(definition, []).append(future)
+
+    def _wait(self, definition: Any) -> None:
+        for future in self._waiting.pop(definition, ()):
+            wait_for(future)
+
+
+def _owns(definition: Any, used: Iterable[Any]) -> bool:
+    """Whether the value of a fixture is one of the things, or holds one of a list."""
+    result = definition.cached_result
+    if result is None:
+        return False
+    values = result[0] if isinstance(result[0], list | tuple) else [result[0]]
+    return any(value is not None and value is thing for value in values for thing in used)

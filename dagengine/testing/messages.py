@@ -1,0 +1,150 @@
+"""What a test says that failed: score, threshold, metric and node first, then why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from dagengine.compiler.plan import Plan, PlanMetric, Unit
+from dagengine.report.terminal import one_line, plain
+from dagengine.results import MetricResult, Step
+from dagengine.test_case import TestCase, read_field
+from dagengine.testing.values import Verdict, Votes
+
+_TEXT = 300  # characters of a question, an answer or a reason
+_FIELD = 60  # of a field that a question is about
+_NAMES = ("case", "path", "question", "answer", "reason")
+
+
+class EvaluationFailed(AssertionError):
+    """Raised by `assert_test`; `verdict` holds the row, the metrics and the votes."""
+
+    def __init__(self, verdict: Verdict) -> None:
+        self.verdict = verdict
+        super().__init__(message(verdict))
+
+
+def message(verdict: Verdict) -> str:
+    """Why a case failed.
+
+    The first line begins with what matters most: lists of failures are cut after a few words.
+    """
+    results = verdict.row.metrics
+    failed = [metric for metric in results if _has_failed(metric)] or list(results[:1])
+    first, *more = failed
+    passed = [metric for metric in results if metric not in failed]
+    lines = [headline(first, verdict.votes)]
+    lines += (f"  {name:<9} {text}" for name, text in _details(verdict, first))
+    if more:
+        lines.append(f"  also failed: {', '.join(map(_short, more))}")
+    if passed:
+        lines.append(f"  passed: {', '.join(map(_short, passed))}")
+    return plain("\n".join(lines))
+
+
+def headline(result: MetricResult, votes: Votes | None = None) -> str:
+    """Score, threshold, metric and node in one line; what votes say in front of it."""
+    said = "" if votes is None else f"{_votes(votes)}: "
+    failure = result.failure
+    if failure is not None:
+        why = one_line(failure.message, _TEXT)
+        return f"{said}{failure.kind}: {result.metric}: {failure.node}: {why}"
+    node = deciding(result)
+    return f"{said}{_score(result)} {result.metric}{f': {node.node}' if node else ''}"
+
+
+def deciding(result: MetricResult) -> Step | None:
+    """The step that made the score: the last decision taken, or the last that gave a score."""
+    steps = {step.node: step for step in result.steps}
+    if result.path:
+        return steps.get(result.path[-1][0])
+    scored = [step for step in result.steps if step.score is not None]
+    return scored[-1] if scored else result.steps[-1] if result.steps else None
+
+
+def _has_failed(result: MetricResult) -> bool:
+    return result.failure is not None or result.success is False
+
+
+def _votes(votes: Votes) -> str:
+    p = "" if votes.p is None else f"p = {votes.p:.2f}, "
+    return f"{votes.said} ({p}{votes.failed} of {votes.failed + votes.passed} votes failed)"
+
+
+def _score(result: MetricResult) -> str:
+    score = f"{result.score:.4g}"
+    threshold = result.threshold
+    if isinstance(threshold, int | float) and result.score is not None:
+        if result.score < threshold:
+            return f"{score} < {threshold:.4g}"
+        if result.raw_score is not None and result.raw_score != result.score:
+            return f"{score} < 1 (strict)"
+    return f"{score} is not enough for"
+
+
+def _short(result: MetricResult) -> str:
+    if result.failure is not None:
+        return f"{result.metric} ({result.failure.kind})"
+    if result.success is False:
+        return f"{result.metric} {_score(result)}"
+    return f"{result.metric} {result.score:.4g}"
+
+
+def _details(verdict: Verdict, result: MetricResult) -> Iterable[tuple[str, str]]:
+    """What stands beside the first line, by its name."""
+    if verdict.row.case != "case 0":  # the name of the test says it
+        yield "case", one_line(verdict.row.case, _TEXT)
+    if result.path and result.failure is None:
+        turns = [f"{node} = {_plain(said)}" for node, said in result.path]
+        yield "path", one_line(" > ".join([*turns, f"{result.score:.4g}"]), _TEXT)
+    step = deciding(result)
+    failed = result.failure
+    node = failed.node if failed else step.node if step else None
+    unit = unit_of(verdict.plan, result.metric, node)
+    if unit is not None and unit.node.text:
+        yield "question", one_line(unit.node.text, _TEXT) + _read(verdict.case, unit)
+    if failed is not None:
+        if failed.raw:
+            yield "answer", one_line(failed.raw, _TEXT)
+        return
+    if step is not None and (answer := _answer(step)):
+        yield "answer", f"{answer}{_origin(verdict, unit)}"
+    reason = (step.reason if step else None) or result.reason
+    if reason:
+        yield "reason", one_line(reason, 3 * _TEXT)
+
+
+def unit_of(plan: Plan, metric: str, node: str | None) -> Unit | None:
+    """The unit of a node of a metric; None where the node's name is not known there."""
+    found: PlanMetric | None = next((m for m in plan.metrics if m.spec.name == metric), None)
+    for place in found.slots if found else ():
+        slot = plan.slots[place]
+        if slot.unit >= 0 and plan.units[slot.unit].name == node:
+            return plan.units[slot.unit]
+    return None
+
+
+def _read(case: TestCase | None, unit: Unit) -> str:
+    """The beginning of what the node read of the case."""
+    if case is None:
+        return ""
+    shown = ((path, read_field(case, path)) for path in unit.reads)
+    texts = [f"{path}: {one_line(repr(value), _FIELD)}" for path, value in shown if value]
+    return f" ({', '.join(texts)})" if texts else ""
+
+
+def _answer(step: Step) -> str:
+    if step.verdict is not None:
+        p = "" if step.confidence is None else f" (p = {step.confidence:.2f})"
+        return f"{_plain(step.verdict)}{p}"
+    return "" if step.score is None else f"{step.score:.4g}"
+
+
+def _plain(verdict: str | bool) -> str:
+    return {True: "yes", False: "no"}[verdict] if isinstance(verdict, bool) else verdict
+
+
+def _origin(verdict: Verdict, unit: Unit | None) -> str:
+    recorded = " · recorded" if verdict.recorded else ""
+    if unit is None or not unit.node.asks or not verdict.judges:
+        return recorded
+    return f"{recorded} · judge {one_line(verdict.judges[unit.judges[0]], 2 * _FIELD)}"

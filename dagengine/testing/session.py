@@ -1,0 +1,133 @@
+"""The evaluations of one pytest session: cases handed over by tests, and their verdicts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import Future
+from types import FrameType
+from typing import Any
+
+import pytest
+
+from dagengine.execution.engine import Asking, Engine, Settings
+from dagengine.gateway.limits import DEFAULT_LIMITS
+from dagengine.graph.graph import Metric
+from dagengine.question import durable_identity
+from dagengine.results import CaseResult
+from dagengine.store.answers import as_store
+from dagengine.test_case import CASE_TYPES
+from dagengine.testing.buffer import Buffer
+from dagengine.testing.fixtures import FixtureGuard
+from dagengine.testing.frames import frames_between, traceback_of
+from dagengine.testing.messages import EvaluationFailed, message
+from dagengine.testing.shared import SharedRun
+from dagengine.testing.values import Pending, Verdict
+
+# Tests that may wait for verdicts, for each call that may be under way.
+_WAITING = 4
+
+
+class Evaluations:
+    """What `assert_test` talks to while pytest runs; made when a test first needs it."""
+
+    def __init__(self, session: pytest.Session) -> None:
+        config = session.config
+        self._config = config
+        limits = DEFAULT_LIMITS
+        store = config.getoption("evals_store")
+        self._shared = SharedRun(Asking(limits, None if store is None else as_store(store)))
+        self._guard = FixtureGuard()
+        self.buffer = Buffer(session, self.error_of, _WAITING * limits.max_in_flight)
+
+    def check(
+        self,
+        caller: FrameType,
+        case: Any,
+        metrics: Sequence[Metric],
+        settings: Settings,
+        *,
+        at_once: bool,
+    ) -> None:
+        """Have a case judged; raises EvaluationFailed now or, where nobody would catch it, later.
+
+        `caller` is the frame that called `assert_test`.
+        """
+        __tracebackhide__ = True
+        frames = self._deferrable(caller, metrics)
+        if frames is None:
+            verdict = self.verdict(case, metrics, settings, at_once=at_once)
+            error = self.error_of(verdict)
+            if error is not None:
+                raise error
+            return
+        future = self._begin(case, metrics, settings, at_once=at_once)
+        held = self.buffer.current
+        assert held is not None
+        held.verdicts.append(Pending(future, traceback_of(frames)))
+        used = [settings.get("model"), settings.get("app"), metrics, *metrics]
+        used += [getattr(metric, "model", None) for metric in metrics]
+        self._guard.hold(held.item, future, used)
+
+    def verdict(
+        self, case: Any, metrics: Sequence[Metric], settings: Settings, *, at_once: bool = True
+    ) -> Verdict:
+        """The verdict, for which the test waits."""
+        __tracebackhide__ = True
+        if self.buffer.known:
+            return self.buffer.known.popleft().future.result()
+        future = self._begin(case, metrics, settings, at_once=at_once, ahead=True)
+        try:
+            return future.result()
+        finally:
+            future.cancel()
+
+    def error_of(self, verdict: Verdict) -> BaseException | None:
+        """What a verdict raises in the test; None when it passed."""
+        if verdict.passed:
+            return None
+        if self._config.getoption("evals_ignore_errors") and verdict.is_unjudged:
+            return pytest.skip.Exception(message(verdict), _use_item_location=True)
+        return EvaluationFailed(verdict)
+
+    def close(self) -> None:
+        """End the thread of the session."""
+        if not self._shared.close():
+            self._config.issue_config_time_warning(
+                pytest.PytestWarning("a judge did not end; its thread is left behind"), 2
+            )
+
+    def _deferrable(self, caller: FrameType, metrics: Sequence[Metric]) -> list[FrameType] | None:
+        """The frames from the test to the caller; None where the verdict is needed at once."""
+        held = self.buffer.current
+        if held is None:
+            return None
+        mark = held.item.get_closest_marker("evals")
+        if mark is not None and mark.kwargs.get("immediate"):
+            return None
+        if any(getattr(metric, "verbose_mode", False) for metric in metrics):
+            return None  # it prints, which belongs into the test's own output
+        return frames_between(caller, held.code)
+
+    def _begin(
+        self, case: Any, metrics: Sequence[Metric], settings: Settings, *,
+        at_once: bool, ahead: bool = False,
+    ) -> Future[Verdict]:  # fmt: skip
+        """Check everything in the test's thread, then hand the case over."""
+        desk = self._shared.desk(settings)
+        engine = self._shared.engine(desk, metrics, settings, desk.gateway, at_once=at_once)
+        cases = engine.cases([case])
+        judges = tuple(durable_identity(judge) or judge.identity for judge in engine.judges)
+
+        async def work() -> Verdict:
+            row = await judged(engine, cases)
+            known = case if isinstance(case, CASE_TYPES) else None
+            return Verdict(row, engine.plan, judges, known)
+
+        return self._shared.start(desk, work, ahead=ahead)
+
+
+async def judged(engine: Engine, cases: Any) -> CaseResult:
+    """The row of the only case."""
+    rows: list[CaseResult] = []
+    await engine.run(cases, rows.append)
+    return rows[0]

@@ -1,0 +1,222 @@
+"""What all tests of one session ask through: one thread, one event loop, one gateway.
+
+Test bodies run in the main thread, cases are judged here. Equal questions are asked once in the
+whole session, and one set of limits holds for all of it::
+
+    main thread    body 1  body 2  body 3 …                waits
+                     | a case        ^                       ^
+    this thread      +--- judged ----+--------- verdicts ----+
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
+
+import anyio
+from anyio.abc import TaskStatus
+from anyio.from_thread import BlockingPortal
+
+from dagengine.execution.engine import Asking, Engine, Settings
+from dagengine.gateway.gateway import Gateway, Sink
+from dagengine.gateway.host import Asks
+from dagengine.graph.graph import Metric, as_metrics
+from dagengine.judges import as_judge
+from dagengine.question import Judge
+from dagengine.results import Attempt, Totals
+
+R = TypeVar("R")
+
+# Lists of metrics that stay compiled; a test that builds its own anew compiles anew.
+_COMPILED = 64
+# Seconds that the thread has to put its things away.
+_PATIENCE = 10.0
+
+
+@dataclass(slots=True)
+class Desk:
+    """A gateway of the session, the turns of cases, and which judges are open."""
+
+    asking: Asking
+    gateway: Gateway
+    turns: anyio.Semaphore
+    opened: set[Judge] = field(default_factory=set[Judge])
+
+
+class SharedRun:
+    """Judges cases one by one, many at a time; use an instance for one session.
+
+    `asking` holds for every case that names no limits and no store of its own. Cases wait for
+    one of `max_in_flight` turns, so that those that began end first; a case that somebody waits
+    for goes ahead of them.
+    """
+
+    def __init__(self, asking: Asking) -> None:
+        self._asking = asking
+        self._desks: list[Desk] = []
+        self._engines: OrderedDict[tuple[Any, ...], Engine] = OrderedDict()
+        self._judges: list[tuple[Any, Judge]] = []
+        self._ready = threading.Event()
+        self._thread = threading.Thread(
+            target=anyio.run, args=(self._main,), name="dagengine evaluations", daemon=True
+        )
+
+    @property
+    def totals(self) -> Totals:
+        """What was asked and used by now."""
+        return sum((desk.gateway.totals for desk in self._desks), Totals(cost=0.0))
+
+    def desk(self, settings: Settings) -> Desk:
+        """The gateway for these settings, opened when they are first seen; raises InputError."""
+        asking = self._asking_of(settings)
+        found = next((desk for desk in self._desks if desk.asking == asking), None)
+        if found is None:
+            gateway = self._started.start_task(self._keep_gateway, asking)[1]
+            turns = self._started.call(_turns, asking.limits.max_in_flight)
+            found = Desk(asking, gateway, turns)
+            self._desks.append(found)
+        return found
+
+    def engine(
+        self,
+        desk: Desk,
+        metrics: Sequence[Metric],
+        settings: Settings,
+        asks: Asks,
+        *,
+        at_once: bool = True,
+    ) -> Engine:
+        """The metrics compiled, their judges open; cases ask through `asks`, the desk's gateway.
+
+        Keys are read and clients made now, in the caller's environment. Raises what `Engine`
+        raises, and JudgeSetupError.
+        """
+        listed = as_metrics(metrics)
+        own: Settings = {"model": settings.get("model"), "app": settings.get("app")}
+        key = (_This(asks), at_once, *map(_state, (own["model"], own["app"], *listed)))
+        if key in self._engines:
+            self._engines.move_to_end(key)
+            return self._engines[key]
+        engine = Engine(listed, own, at_once=at_once, gateway=asks, judge_of=self.judge)
+        for judge in engine.asked_judges:
+            if judge not in desk.opened:
+                self._started.start_task(self._keep_judge, judge)
+                desk.gateway.check_prices([judge])
+                desk.opened.add(judge)
+        self._engines[key] = engine
+        if len(self._engines) > _COMPILED:
+            self._engines.popitem(last=False)
+        return engine
+
+    def judge(self, model: Any) -> Judge:
+        """`as_judge`, which gives the same judge for the same model here."""
+        for known, judge in self._judges:
+            if known is model or (isinstance(model, str) and known == model):
+                return judge
+        self._judges.append((model, as_judge(model)))
+        return self._judges[-1][1]
+
+    def start(
+        self, desk: Desk, work: Callable[[], Awaitable[R]], *, ahead: bool = False
+    ) -> Future[R]:
+        """Begin work on a case, when it is its turn; `ahead` of those that wait for theirs."""
+
+        async def in_turn() -> R:
+            if ahead:
+                return await work()
+            async with desk.turns:
+                return await work()
+
+        return self._started.start_task_soon(in_turn)
+
+    def close(self) -> bool:
+        """End the thread and what is under way in it; False when it does not end in time."""
+        if not self._thread.ident:
+            return True
+        self._portal.start_task_soon(self._closing.set)
+        self._thread.join(_PATIENCE)
+        return not self._thread.is_alive()
+
+    @property
+    def _started(self) -> BlockingPortal:
+        if not self._thread.ident:
+            self._thread.start()
+            self._ready.wait()
+        return self._portal
+
+    async def _main(self) -> None:
+        async with BlockingPortal() as self._portal:
+            self._closing = anyio.Event()
+            self._ready.set()
+            await self._closing.wait()
+
+    async def _keep_gateway(self, asking: Asking, *, task_status: TaskStatus[Gateway]) -> None:
+        async with asking.open() as gateway:
+            task_status.started(gateway)
+            await self._closing.wait()
+
+    async def _keep_judge(self, judge: Judge, *, task_status: TaskStatus[None]) -> None:
+        session = getattr(judge, "session", None)
+        if session is None:
+            task_status.started()
+            return
+        async with session():
+            task_status.started()
+            await self._closing.wait()
+
+    def _asking_of(self, settings: Settings) -> Asking:
+        """What a case asks through that has these settings: the session's where it has none."""
+        own, whole = Asking.of(settings), self._asking
+        return replace(
+            own,
+            limits=whole.limits if settings.get("limits") is None else own.limits,
+            store=own.store or whole.store,
+            sink=_both(whole.sink, own.sink),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Both:
+    """A ledger that writes into two."""
+
+    first: Sink
+    second: Sink
+
+    def __call__(self, attempt: Attempt) -> None:
+        self.first(attempt)
+        self.second(attempt)
+
+
+def _both(first: Sink | None, second: Sink | None) -> Sink | None:
+    return _Both(first, second) if first and second else first or second
+
+
+async def _turns(number: int) -> anyio.Semaphore:
+    return anyio.Semaphore(number)
+
+
+class _This:
+    """A key that is equal to itself alone, and keeps what it stands for alive."""
+
+    __slots__ = ("thing",)
+
+    def __init__(self, thing: Any) -> None:
+        self.thing = thing
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _This) and other.thing is self.thing
+
+    def __hash__(self) -> int:
+        return id(self.thing)
+
+
+def _state(thing: Any) -> tuple[Any, ...]:
+    """What tells apart metrics, models and apps, and a metric from itself after a change."""
+    if isinstance(thing, str):
+        return (thing,)
+    attributes = getattr(thing, "__dict__", {}).items()
+    return (_This(thing), *((name, _This(value)) for name, value in attributes))

@@ -53,7 +53,8 @@ def assert_test(
             return
         verdict = _verdict(test_case, metrics, settings, at_once=run_async)
     except (DagengineError, EvaluationFailed) as error:
-        raise error.with_traceback(None)  # the caller's line is what is wrong, not ours
+        # The caller's line is what is wrong, not ours.
+        raise error.with_traceback(None) from error.__cause__
     if not verdict.passed:
         raise EvaluationFailed(verdict)
 

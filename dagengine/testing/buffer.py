@@ -18,10 +18,10 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from types import CodeType
-from typing import Any
+from typing import Any, Protocol
 
 import pytest
 from _pytest.runner import call_and_report, check_interactive_exception
@@ -33,7 +33,15 @@ from dagengine.testing.values import Pending, Verdict
 CALL = pytest.StashKey[pytest.CallInfo[Any]]()
 """The call of a test's body, which a failing verdict changes."""
 
-Failed = Callable[[Verdict], BaseException | None]
+
+class Verdicts(Protocol):
+    """Who knows what verdicts mean."""
+
+    def error_of(self, verdict: Verdict) -> BaseException | None:
+        """What a verdict raises in its test; None when it passed."""
+
+    def judged(self, item: pytest.Item, verdict: Verdict) -> None:
+        """A verdict is reported."""
 
 
 class Held:
@@ -63,7 +71,7 @@ class Held:
 class Buffer:
     """Runs tests and holds their reports back; an instance belongs to one pytest session.
 
-    `failed` says what a verdict raises; `window` is how many tests may wait at most.
+    `verdicts` knows what they mean; `window` is how many tests may wait at most.
 
     pytest-rerunfailures owns the protocol of its tests and decides by their reports. So the first
     attempt is speculation: passed, it is reported like any other; failed, it is forgotten, and
@@ -71,9 +79,9 @@ class Buffer:
     `known` for its first attempt.
     """
 
-    def __init__(self, session: pytest.Session, failed: Failed, window: int) -> None:
+    def __init__(self, session: pytest.Session, verdicts: Verdicts, window: int) -> None:
         self._session = session
-        self._failed = failed
+        self._verdicts = verdicts
         self._window = window
         self._queue: deque[Held] = deque()
         self._bodies_are_over = False
@@ -189,6 +197,11 @@ class Buffer:
         stopping = self._stopping
         self._queue.popleft()
         found = self._first_failed(head)
+        for pending in head.verdicts:
+            if pending.future.exception() is None:
+                self._verdicts.judged(head.item, pending.future.result())
+            if found is not None and pending is found[0]:
+                break
         for event in head.events:
             if found is not None and isinstance(event, pytest.TestReport) and event.when == "call":
                 event = self._failed_report(head, *found, event)
@@ -208,7 +221,8 @@ class Buffer:
         return None
 
     def _error(self, pending: Pending) -> BaseException | None:
-        return pending.future.exception() or self._failed(pending.future.result())
+        error = pending.future.exception()
+        return error or self._verdicts.error_of(pending.future.result())
 
     def _has_failed(self, head: Held) -> bool:
         reports = [event for event in head.events if isinstance(event, pytest.TestReport)]

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 if TYPE_CHECKING:
     from dagengine.testing.session import Evaluations
+    from dagengine.testing.workers import Workers
 
 _SESSION = pytest.StashKey[pytest.Session]()
-_EVALUATIONS = pytest.StashKey["Evaluations"]()
+_WORKERS: pytest.StashKey[Workers] = pytest.StashKey()
+_DESELECTED = pytest.StashKey[bool]()
+_LINES = pytest.StashKey[list[str]]()
+_EVALUATIONS: pytest.StashKey[Evaluations] = pytest.StashKey()
 # The sessions of this process, the innermost last: a test of a plugin runs a session inside one.
 _running: list[pytest.Config] = []
 
@@ -20,9 +24,21 @@ _running: list[pytest.Config] = []
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("evals", "evaluations (dagengine)")
     group.addoption(
+        "--evals",
+        choices=["live", "record", "refresh", "replay"],
+        help="answers recorded beside each test file: record those that are missing, refresh all, "
+        "or replay them and ask nobody (the default where CI is set and there is a recording)",
+    )
+    group.addoption(
         "--evals-store",
         metavar="FILE",
         help="keep answers in this file, and ask nothing twice",
+    )
+    group.addoption(
+        "--evals-min",
+        action="append",
+        metavar="METRIC>=SHARE",
+        help="fail unless this share of the cases passes; METRIC[tag]>=SHARE for those with a tag",
     )
     group.addoption(
         "--evals-immediate",
@@ -43,10 +59,31 @@ def pytest_configure(config: pytest.Config) -> None:
         "each verdict in place.",
     )
 
+    if config.getoption("evals_min"):
+        from dagengine.errors import InputError
+        from dagengine.testing.gates import Gate
+
+        try:
+            for text in config.getoption("evals_min"):
+                Gate.read(text)
+        except InputError as error:
+            raise pytest.UsageError(str(error)) from None
+
 
 def pytest_sessionstart(session: pytest.Session) -> None:
-    session.config.stash[_SESSION] = session
-    _running.append(session.config)
+    config = session.config
+    config.stash[_SESSION] = session
+    _running.append(config)
+    if config.pluginmanager.has_plugin("dsession"):
+        from dagengine.testing.workers import Workers
+
+        config.stash[_WORKERS] = Workers()
+        config.pluginmanager.register(config.stash[_WORKERS], "dagengine workers")
+
+
+def pytest_deselected(items: Sequence[pytest.Item]) -> None:
+    if items:
+        items[0].config.stash[_DESELECTED] = True
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
@@ -85,6 +122,13 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
     return True
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    evaluations = _evaluations(item.config)
+    if evaluations is not None:
+        evaluations.begin(item)
+
+
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[Any]
@@ -110,6 +154,8 @@ def pytest_runtestloop(session: pytest.Session) -> Generator[None, object, objec
         _finish(session)
         raise
     _finish(session)
+    if (workers := session.config.stash.get(_WORKERS, None)) is not None:
+        workers.report_lost(session)
     if session.shouldfail:
         raise session.Failed(session.shouldfail)
     if session.shouldstop:
@@ -131,9 +177,36 @@ def _finish(session: pytest.Session) -> None:
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """After the fixtures of the session, which may wait for verdicts."""
-    evaluations = session.config.stash.get(_EVALUATIONS, None)
-    if evaluations is not None:
+    config = session.config
+    evaluations, workers = config.stash.get(_EVALUATIONS, None), config.stash.get(_WORKERS, None)
+    if evaluations is None and not (workers and workers.sent):
+        return
+    from dagengine.testing import ending
+
+    if evaluations is None:
+        assert workers is not None
+        found = ending.end_of_workers(config, workers.sent, bool(workers.died))
+    else:
         evaluations.close()
+        whole = ending.is_whole(session, config.stash.get(_DESELECTED, False))
+        output = getattr(config, "workeroutput", None)
+        if output is not None:
+            from dagengine.testing.workers import KEY
+
+            output[KEY] = evaluations.data(is_whole=whole)
+            return
+        found = ending.end(config, evaluations.summary, evaluations.files, is_whole=whole)
+    config.stash[_LINES] = found.lines
+    if not found.holds and session.exitstatus == pytest.ExitCode.OK:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    lines = config.stash.get(_LINES, [])
+    if lines:
+        terminalreporter.section("evaluations", "=")
+        for line in lines:
+            terminalreporter.write_line(line)
 
 
 def pytest_make_parametrize_id(config: pytest.Config, val: object, argname: str) -> str | None:

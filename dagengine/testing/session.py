@@ -17,10 +17,12 @@ from dagengine.results import CaseResult
 from dagengine.store.answers import as_store
 from dagengine.test_case import CASE_TYPES
 from dagengine.testing.buffer import Buffer
-from dagengine.testing.fixtures import FixtureGuard
+from dagengine.testing.fixtures import FixtureGuard, wait_for
 from dagengine.testing.frames import frames_between, traceback_of
 from dagengine.testing.messages import EvaluationFailed, message
+from dagengine.testing.recorded.files import TestFiles
 from dagengine.testing.shared import SharedRun
+from dagengine.testing.summary import Summary
 from dagengine.testing.values import Pending, Verdict
 
 # Tests that may wait for verdicts, for each call that may be under way.
@@ -35,9 +37,13 @@ class Evaluations:
         self._config = config
         limits = DEFAULT_LIMITS
         store = config.getoption("evals_store")
-        self._shared = SharedRun(Asking(limits, None if store is None else as_store(store)))
+        self.summary = Summary()
+        kept = None if store is None else as_store(store)
+        self._shared = SharedRun(Asking(limits, kept, self.summary.slowness))
         self._guard = FixtureGuard()
-        self.buffer = Buffer(session, self.error_of, _WAITING * limits.max_in_flight)
+        self.files = TestFiles(config)
+        self.item: pytest.Item | None = None
+        self.buffer = Buffer(session, self, _WAITING * limits.max_in_flight)
 
     def check(
         self,
@@ -74,12 +80,17 @@ class Evaluations:
         """The verdict, for which the test waits."""
         __tracebackhide__ = True
         if self.buffer.known:
-            return self.buffer.known.popleft().future.result()
-        future = self._begin(case, metrics, settings, at_once=at_once, ahead=True)
-        try:
-            return future.result()
-        finally:
-            future.cancel()
+            verdict = self.buffer.known.popleft().future.result()
+        else:
+            future = self._begin(case, metrics, settings, at_once=at_once, ahead=True)
+            try:
+                wait_for(future)
+            finally:
+                future.cancel()
+            verdict = future.result()
+        if self.item is not None:
+            self.judged(self.item, verdict)
+        return verdict
 
     def error_of(self, verdict: Verdict) -> BaseException | None:
         """What a verdict raises in the test; None when it passed."""
@@ -89,8 +100,28 @@ class Evaluations:
             return pytest.skip.Exception(message(verdict), _use_item_location=True)
         return EvaluationFailed(verdict)
 
+    def begin(self, item: pytest.Item) -> None:
+        """A test begins, perhaps once more."""
+        self.item = item
+        self.summary.outcomes.pop(item.nodeid, None)
+
+    def judged(self, item: pytest.Item, verdict: Verdict) -> None:
+        """Count a verdict that is reported."""
+        self.summary.note(item.nodeid, verdict)
+
+    def data(self, *, is_whole: bool) -> dict[str, Any]:
+        """What a worker sends when it is done."""
+        recordings = self.files.data()
+        return {"summary": self.summary.data(), "recordings": recordings, "whole": is_whole}
+
     def close(self) -> None:
-        """End the thread of the session."""
+        """End the thread of the session, and sum up what it did."""
+        summary = self.summary
+        summary.dropped = self.buffer.dropped
+        summary.totals = self._shared.totals
+        for recorder in self.files.recorders:
+            summary.replayed += recorder.replayed
+            summary.notes.update({f"not recorded: {why}": None for why in recorder.unrecorded})
         if not self._shared.close():
             self._config.issue_config_time_warning(
                 pytest.PytestWarning("a judge did not end; its thread is left behind"), 2
@@ -114,14 +145,20 @@ class Evaluations:
     ) -> Future[Verdict]:  # fmt: skip
         """Check everything in the test's thread, then hand the case over."""
         desk = self._shared.desk(settings)
-        engine = self._shared.engine(desk, metrics, settings, desk.gateway, at_once=at_once)
+        attempt = getattr(self.item, "execution_count", 1) - 1
+        asks, recorder = self.files.asking(desk.gateway, self.item, attempt)
+        engine = self._shared.engine(desk, metrics, settings, asks, at_once=at_once)
         cases = engine.cases([case])
         judges = tuple(durable_identity(judge) or judge.identity for judge in engine.judges)
 
         async def work() -> Verdict:
             row = await judged(engine, cases)
-            known = case if isinstance(case, CASE_TYPES) else None
-            return Verdict(row, engine.plan, judges, known)
+            return Verdict(
+                row, engine.plan, judges,
+                case=case if isinstance(case, CASE_TYPES) else None,
+                recorded=recorder is not None and recorder.replays,
+                missed=frozenset(recorder.missed if recorder else ()),
+            )  # fmt: skip
 
         return self._shared.start(desk, work, ahead=ahead)
 

@@ -28,7 +28,8 @@ CASE = LLMTestCase(input="a", actual_output="b", expected_output="b")
 FACES = (
     "dagengine", "dagengine.dataset", "dagengine.execution", "dagengine.estimate",
     "dagengine.judges", "dagengine.metrics", "dagengine.metrics.dag", "dagengine.reliability",
-    "dagengine.reliability.card", "dagengine.store", "dagengine.test_case", "dagengine.voting",
+    "dagengine.reliability.card", "dagengine.store", "dagengine.test_case",
+    "dagengine.testing", "dagengine.voting",
 )  # fmt: skip
 # Their further arguments are those of something else, which alone can know them: a provider's
 # client, and a model class of the caller.

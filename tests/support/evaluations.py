@@ -67,7 +67,10 @@ def test_fails():
     assert_test(bad, [quality])
 
 
-@pytest.mark.parametrize("one", [case(f"{{kind}} {{n}}") for n in range(3) for kind in ("good", "bad")])
+EACH = [case(f"{{kind}} {{n}}") for n in range(3) for kind in ("good", "bad")]
+
+
+@pytest.mark.parametrize("one", EACH)
 def test_each(one):
     assert_test(one, [quality])
 
@@ -240,12 +243,10 @@ def junit(pytester: pytest.Pytester) -> str:
     return re.sub(r"0x[0-9a-f]+", "0x", ElementTree.tostring(root, encoding="unicode"))
 
 
-# What hides whether a verdict was waited for: nothing but these few words.
-IMMEDIATE = "--evals-immediate"
-
-
 def both(
     pytester: pytest.Pytester, *options: str, needs: Collection[str] = ()
 ) -> tuple[Left, Left]:
     """A run with deferred verdicts, and one with immediate ones."""
-    return run(pytester, *options, needs=needs), run(pytester, *options, IMMEDIATE, needs=needs)
+    return run(pytester, *options, needs=needs), run(
+        pytester, *options, "--evals-immediate", needs=needs
+    )

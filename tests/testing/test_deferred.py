@@ -62,7 +62,7 @@ def test_a_shuffled_suite_ends_as_with_immediate_verdicts(
     pytester: pytest.Pytester, seed: int
 ) -> None:
     pytester.makepyfile(MIXED)
-    deferred, immediate = both(pytester, "-p", f"randomly_seed={seed}", needs=["randomly"])
+    deferred, immediate = both(pytester, f"--randomly-seed={seed}", needs=["randomly"])
     assert deferred == immediate
 
 

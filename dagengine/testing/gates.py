@@ -1,0 +1,61 @@
+"""What a session must have reached: the least share of cases that pass, per metric and tag."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from dagengine.errors import InputError, did_you_mean
+from dagengine.testing.summary import Outcome, pass_rate
+
+_FORM = re.compile(
+    r"(?P<metric>.+?)(?:\[(?P<tag>[^\[\]]+)\])?\s*>=\s*(?P<least>[\d.]+)(?P<sign>%?)"
+)
+_EXAMPLES = "'Faithfulness>=0.9', or 'Faithfulness[billing]>=0.9' for the cases with that tag"
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """The share of cases (0 to 1) that must pass by a metric, of all or of those with a tag."""
+
+    text: str
+    metric: str
+    tag: str | None
+    least: float
+
+    @classmethod
+    def read(cls, text: str) -> Gate:
+        """From what the user typed; raises InputError."""
+        found = _FORM.fullmatch(text.strip())
+        try:
+            least = float(found["least"]) / (100 if found["sign"] else 1) if found else -1.0
+        except ValueError:
+            least = -1.0
+        if found is None or not 0 <= least <= 1:
+            raise InputError(
+                f"--evals-min {text!r} names no share from 0 to 1 of a metric; it takes {_EXAMPLES}"
+            )
+        return cls(text, found["metric"].strip(), found["tag"], least)
+
+    def check(self, outcomes: Sequence[Outcome]) -> tuple[bool, str]:
+        """Whether the gate holds, and what to say about it; nothing judged does not hold."""
+        mine = [one for one in outcomes if one.metric == self.metric]
+        if self.tag is not None:
+            mine = [one for one in mine if self.tag in one.tags]
+        passed, cases = pass_rate(mine)
+        if not cases:
+            return False, f"--evals-min {self.text}: nothing was judged{self._meant(outcomes)}"
+        holds = passed >= self.least * cases - 1e-9
+        word = "holds" if holds else "does not hold"
+        share = f"{passed} of {cases} passed ({passed / cases:.0%})"
+        return holds, f"--evals-min {self.text}: {word}, {share}"
+
+    def _meant(self, outcomes: Iterable[Outcome]) -> str:
+        """What there is in place of the name."""
+        metrics = {one.metric for one in outcomes}
+        if self.metric in metrics:
+            tags = sorted({tag for one in outcomes for tag in one.tags})
+            return f" with the tag {self.tag!r}; tags are {', '.join(map(repr, tags)) or 'none'}"
+        near = did_you_mean(self.metric, sorted(metrics))
+        return f" by this metric; {near or 'metrics are ' + ', '.join(map(repr, sorted(metrics)))}"

@@ -1,0 +1,159 @@
+"""What stands between a case and the gateway: recorded answers, and samples of other attempts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any, Literal, TypeVar
+
+from pydantic import BaseModel
+
+from dagengine.errors import RecordingMissError, RefusedError, UnparseableError
+from dagengine.gateway.host import Asks, Home
+from dagengine.gateway.limits import Limits
+from dagengine.gateway.tracing import NoSpans
+from dagengine.question import Answer, Judge, Question, durable_identity
+from dagengine.redaction import secrets_of_environment
+from dagengine.results import Totals
+from dagengine.store.rows import entry_of, failure_entry, failure_of, key_of, revive
+from dagengine.testing.recorded.recordings import Recording
+
+T = TypeVar("T", bound=BaseModel)
+JudgeFailure = RefusedError | UnparseableError
+Mode = Literal["live", "record", "refresh", "replay"]
+"""`live` asks the judge and records nothing; `record` asks what is not recorded yet; `refresh`
+asks everything anew; `replay` asks nobody."""
+
+
+class _Before:
+    """What asks through something else, and is otherwise the same."""
+
+    def __init__(self, asks: Asks) -> None:
+        self._asks = asks
+
+    @property
+    def home(self) -> Home:
+        return self._asks.home
+
+    @property
+    def limits(self) -> Limits:
+        return self._asks.limits
+
+    @property
+    def totals(self) -> Totals:
+        return self._asks.totals
+
+    @property
+    def replays(self) -> bool:
+        return self._asks.replays
+
+    @property
+    def spans(self) -> NoSpans:
+        return self._asks.spans
+
+    def check_prices(self, judges: Iterable[Judge]) -> None:
+        self._asks.check_prices(judges)
+
+    async def ask(self, judge: Judge, question: Question[T]) -> Answer[T]:
+        return await self._asks.ask(judge, question)
+
+
+class Resampled(_Before):
+    """Asks for another sample: the answers of an earlier attempt must not be given again."""
+
+    def __init__(self, asks: Asks, attempt: int) -> None:
+        super().__init__(asks)
+        self._attempt = attempt
+
+    async def ask(self, judge: Judge, question: Question[T]) -> Answer[T]:
+        options = question.options
+        sample = options.sample + self._attempt
+        return await super().ask(judge, replace(question, options=replace(options, sample=sample)))
+
+
+class Recorder(_Before):
+    """Takes answers from a recording, and puts into it what it asks.
+
+    `missed` are the messages of questions that a replay has no answer to, `replayed` counts the
+    answers that it gave; `unrecorded` says what could not be recorded, and why.
+    """
+
+    def __init__(self, asks: Asks, recording: Recording, mode: Mode) -> None:
+        super().__init__(asks)
+        self.recording = recording
+        self.mode = mode
+        self.replayed = 0
+        self.missed: set[str] = set()
+        self.unrecorded: dict[str, None] = {}
+
+    @property
+    def replays(self) -> bool:
+        return self.mode == "replay"
+
+    async def ask(self, judge: Judge, question: Question[T]) -> Answer[T]:
+        """The recorded answer, or the judge's; raises JudgeError."""
+        name = durable_identity(judge)
+        if self.mode != "refresh" and name is not None:
+            answer = self._recorded(name, question)
+            if answer is not None:
+                self.replayed += 1
+                return answer
+        if self.mode == "replay":
+            raise self._miss(judge, question)
+        try:
+            answer = await super().ask(judge, question)
+        except (RefusedError, UnparseableError) as error:
+            self._note(judge, question, error)
+            raise
+        self._note(judge, question, answer)
+        return answer
+
+    def _recorded(self, name: str, question: Question[T]) -> Answer[T] | None:
+        """The recorded answer; raises what the judge failed with, if that was recorded."""
+        fields = self.recording.find(name, question)
+        if fields is None:
+            return None
+        failure = failure_of(fields)
+        if failure is not None:
+            raise failure
+        return revive(question, fields, "replayed")
+
+    def _miss(self, judge: Judge, question: Question[Any]) -> RecordingMissError:
+        name = durable_identity(judge)
+        if name is None:
+            why = (
+                f"the judge {judge.identity!r} has no durable identity, so nothing of it is "
+                "recorded; give it a name"
+            )
+        elif self.recording.find(name, question) is not None:
+            why = "the recorded answer does not fit the question any more; run --evals=record"
+        else:
+            why = self.recording.why_missing(name, question)
+        error = RecordingMissError(f"no recorded answer; {why}")
+        self.missed.add(str(error))
+        return error
+
+    def _note(
+        self, judge: Judge, question: Question[Any], found: Answer[Any] | JudgeFailure
+    ) -> None:
+        """Record an answer or a failure, unless it cannot or must not be written down."""
+        name = durable_identity(judge)
+        if name is None:
+            self.unrecorded[f"the judge {judge.identity!r} has no name that lasts"] = None
+            return
+        key = key_of(name, question)
+        if isinstance(found, Answer):
+            if not question.options.top_logprobs:  # no score used them
+                found = replace(found, tokens=None)
+            entry = entry_of(key, name, question, found)
+        else:
+            entry = failure_entry(key, name, question, found)
+        if entry is None:
+            self.unrecorded[f"an answer to {question.name!r} has no JSON form"] = None
+        elif any(secret in entry.answer for secret in secrets_of_environment()):
+            self.unrecorded[f"an answer to {question.name!r} holds a secret"] = None
+        else:
+            fields = json.loads(entry.answer)
+            fields["usage"][2] = 0  # what a provider had in its cache depends on the timing
+            self.recording.add(name, question, fields)

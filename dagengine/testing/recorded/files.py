@@ -1,0 +1,91 @@
+"""Which recording belongs to a test, and what its questions go through."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dagengine.gateway.gateway import Gateway
+from dagengine.gateway.host import Asks
+from dagengine.testing.recorded.asking import Mode, Recorder, Resampled
+from dagengine.testing.recorded.recordings import Recording
+
+FOLDER = "recordings"
+
+
+def recording_of(test_file: Path) -> Path:
+    """Where the answers of a test file are recorded: in a folder beside it."""
+    return test_file.parent / FOLDER / f"{test_file.stem}.jsonl"
+
+
+class TestFiles:
+    """The recordings of one session, each read when the first of its tests asks.
+
+    `mode` is what the user asked for; without one, recordings are replayed where CI is set.
+    """
+
+    __test__ = False
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._mode: Mode | None = config.getoption("evals", None)
+        self._recordings: dict[Path, Recording] = {}
+        self._asks: dict[Any, tuple[Asks, Recorder | None]] = {}
+
+    @property
+    def recorders(self) -> list[Recorder]:
+        """Everything that answers were taken from, or put into."""
+        found = (recorder for _, recorder in self._asks.values())
+        return list(dict.fromkeys(one for one in found if one is not None))
+
+    def asking(
+        self, gateway: Gateway, item: pytest.Item | None, attempt: int = 0
+    ) -> tuple[Asks, Recorder | None]:
+        """What a test asks through, and the recorder in it; attempts after the first ask anew."""
+        path = None if item is None else recording_of(item.path)
+        key = (gateway, path, attempt)
+        if key not in self._asks:
+            if attempt:
+                before, recorder = self.asking(gateway, item)
+                self._asks[key] = Resampled(before, attempt), recorder
+            else:
+                recorder = None if path is None else self._recorder(gateway, path)
+                self._asks[key] = recorder or gateway, recorder
+        return self._asks[key]
+
+    def _recorder(self, gateway: Gateway, path: Path) -> Recorder | None:
+        """None where nothing is recorded: an ordinary run."""
+        mode = self._mode or ("replay" if os.environ.get("CI") and path.exists() else "live")
+        if mode == "live":
+            return None
+        if path not in self._recordings:
+            self._recordings[path] = Recording.read(path)
+        return Recorder(gateway, self._recordings[path], mode)
+
+    def data(self) -> list[dict[str, Any]]:
+        """What this process recorded, as plain data to be sent to another one."""
+        return [recording.data() for recording in self._recordings.values()]
+
+    def add(self, data: Sequence[Mapping[str, Any]]) -> None:
+        """Add what another process recorded."""
+        for found in data:
+            path = Path(found["path"])
+            if path not in self._recordings:
+                self._recordings[path] = Recording.read(path)
+            self._recordings[path].add_data(found)
+
+    def save(self, *, is_whole: bool) -> list[tuple[Path, int]]:
+        """Write the recordings that changed; returns their paths, and how many answers changed.
+
+        Only where the whole file ran (`is_whole`) a refreshed one loses what nobody asked for.
+        """
+        if self._mode not in ("record", "refresh"):
+            return []
+        return [
+            (path, len(recording.new))
+            for path, recording in sorted(self._recordings.items())
+            if recording.save(only_used=self._mode == "refresh" and is_whole)
+        ]

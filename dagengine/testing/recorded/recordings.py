@@ -1,0 +1,264 @@
+"""Recorded answers of one test file: a text file to review and to merge, asked like a judge.
+
+The first line names the format and the judges; every other line is one answer, sorted by node
+and key, so that what belongs to one criterion stands together::
+
+    {"format": 1, "judges": {"9c1f2b": "gpt-4o …"}}
+    {"node": "Tone is rude", "key": "…", "judge": "9c1f2b", "sample": 0, "prompt": "…", …}
+
+Of a question it holds digests only: what was judged may be private. There are no dates and
+durations in it, so equal answers make equal bytes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from dagengine.errors import InputError, did_you_mean
+from dagengine.prompts.evidence import unfenced
+from dagengine.question import Question
+from dagengine.store.rows import key_of
+
+FORMAT = 1
+_PART = 16  # characters of the digest of a part
+_NAMES = {
+    "instructions": "instructions",
+    "evidence": "evidence",
+    "shape": "answer form",
+    "options": "options",
+}
+_ANSWER = ("raw", "usage", "mode", "tokens", "value", "failure")
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """One answer: who asked, which judge answered, digests of the question, and the answer.
+
+    `fields` are those of a store: `raw`, `usage`, `mode`, and what else brings the answer back.
+    """
+
+    node: str
+    key: str
+    judge: str
+    sample: int
+    prompt: str
+    parts: Mapping[str, Any]
+    fields: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, judge: str, question: Question[Any], fields: Mapping[str, Any]) -> Recorded:
+        """The line of an answer."""
+        key = key_of(judge, question).hex()
+        prompt, parts = _prompt(question), _parts(question)
+        return cls(question.name, key, judge, question.options.sample, prompt, parts, fields)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The line, its keys in the order of the file."""
+        question = {
+            "node": self.node, "key": self.key, "judge": _short(self.judge),
+            "sample": self.sample, "prompt": self.prompt, "parts": self.parts,
+        }  # fmt: skip
+        return {**question, **{name: self.fields[name] for name in _ANSWER if name in self.fields}}
+
+    @classmethod
+    def read(cls, row: Mapping[str, Any], judges: Mapping[str, str]) -> Recorded:
+        """From a line of the file; raises KeyError or TypeError for what is none."""
+        known = {name: row[name] for name in ("node", "key", "sample", "prompt", "parts")}
+        fields = {name: row[name] for name in _ANSWER if name in row}
+        if not isinstance(fields["raw"], str) or not isinstance(fields["mode"], str):
+            raise TypeError("an answer is text, and its mode as well")
+        return cls(**known, judge=judges[row["judge"]], fields=fields)
+
+
+@dataclass(slots=True)
+class Recording:
+    """The answers of one test file; `new` are those that this session adds to it.
+
+    `used` are the keys of those that were asked for.
+    """
+
+    path: Path
+    answers: dict[str, Recorded] = field(default_factory=dict[str, Recorded])
+    new: dict[str, Recorded] = field(default_factory=dict[str, Recorded])
+    used: set[str] = field(default_factory=set[str])
+
+    @classmethod
+    def read(cls, path: Path) -> Recording:
+        """From its file, which may not be there yet; raises InputError, naming the line."""
+        if not path.exists():
+            return cls(path)
+        answers: dict[str, Recorded] = {}
+        judges: Mapping[str, str] = {}
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+            try:
+                row = json.loads(line)
+                if number == 1:
+                    judges = _header(path, row)
+                else:
+                    answer = Recorded.read(row, judges)
+                    answers[answer.key] = answer
+            except (KeyError, TypeError, ValueError) as error:
+                raise InputError(
+                    f"line {number} of the recording {path} is no recorded answer ({error}): "
+                    "repair it, or delete the file and run --evals=record"
+                ) from None
+        return cls(path, answers)
+
+    def find(self, judge: str, question: Question[Any]) -> Mapping[str, Any] | None:
+        """The fields of the answer to a question, or None."""
+        key = key_of(judge, question).hex()
+        self.used.add(key)
+        found = self.new.get(key) or self.answers.get(key)
+        return None if found is None else found.fields
+
+    def add(self, judge: str, question: Question[Any], fields: Mapping[str, Any]) -> None:
+        """Note an answer."""
+        answer = Recorded.of(judge, question, fields)
+        self.used.add(answer.key)
+        if answer != self.answers.get(answer.key):
+            self.new[answer.key] = answer
+
+    def merged(self, *, only_used: bool) -> str:
+        """The text of the file with what is new; `only_used` leaves out what nobody asked for."""
+        answers = {**self.answers, **self.new}
+        if only_used:
+            answers = {key: answer for key, answer in answers.items() if key in self.used}
+        lines = sorted(answers.values(), key=lambda answer: (answer.node, answer.key))
+        judges = {_short(name): name for name in sorted({answer.judge for answer in lines})}
+        rows = [{"format": FORMAT, "judges": judges}, *(answer.as_dict() for answer in lines)]
+        return "".join(f"{json.dumps(row, ensure_ascii=False)}\n" for row in rows)
+
+    def save(self, *, only_used: bool) -> bool:
+        """Write the file unless nothing changed, all or nothing; returns whether it was written."""
+        text = self.merged(only_used=only_used).encode(errors="surrogatepass")
+        if not self.new and (not only_used or not self.path.exists()):
+            return False
+        if self.path.exists() and self.path.read_bytes() == text:
+            return False
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        draft = self.path.with_suffix(f".{os.getpid()}.draft")
+        draft.write_bytes(text)
+        draft.replace(self.path)
+        return True
+
+    def data(self) -> dict[str, Any]:
+        """What is new, as plain data to be sent to another process."""
+        new = [[answer.as_dict(), answer.judge] for answer in self.new.values()]
+        return {"path": str(self.path), "new": new, "used": sorted(self.used)}
+
+    def add_data(self, data: Mapping[str, Any]) -> None:
+        """Add what another process recorded; of two answers to one question the first stays."""
+        for row, judge in data["new"]:
+            answer = Recorded.read(row, {row["judge"]: judge})
+            self.new.setdefault(answer.key, answer)
+        self.used.update(data["used"])
+
+    def why_missing(self, judge: str, question: Question[Any]) -> str:
+        """Why there is no answer, against the nearest question that has one."""
+        if not self.answers:
+            return f"there is no recording {self.path}; run --evals=record"
+        prompt, parts = _prompt(question), _parts(question)
+        for answer in self.answers.values():
+            if answer.prompt == prompt and answer.parts == parts and answer.judge != judge:
+                return (
+                    f"it was recorded with the judge {answer.judge!r}, and is asked of {judge!r}: "
+                    "a recording speaks for one judge. Run --evals=record with the new one"
+                )
+        same = [one for one in self.answers.values() if one.node == question.name]
+        if not same:
+            near = did_you_mean(question.name, sorted({a.node for a in self.answers.values()}))
+            return f"nothing is recorded for this node{f'; {near}' if near else ''}"
+        nearest = max(same, key=lambda one: (_shared(one.parts, parts), one.judge == judge))
+        return _difference(nearest, judge, parts)
+
+
+def _header(path: Path, row: Any) -> Mapping[str, str]:
+    """The judges by their letters; raises InputError for another format."""
+    if row["format"] != FORMAT:
+        raise InputError(
+            f"the recording {path} has format {row['format']!r}, and this version of dagengine "
+            f"reads {FORMAT}: use the version that wrote it, or run --evals=refresh"
+        )
+    judges: Mapping[str, str] = row["judges"]
+    return judges
+
+
+def _short(judge: str) -> str:
+    """What lines call a judge: the same whatever other judges there are."""
+    return _digest(judge)[:6]
+
+
+def _digest(value: Any) -> str:
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
+
+
+def _prompt(question: Question[Any]) -> str:
+    return _digest(list(question.messages))
+
+
+def _parts(question: Question[Any]) -> dict[str, Any]:
+    """Digests of what a question is made of."""
+    *before, last = question.messages
+    _, shape, options = question.canonical.decode(errors="surrogatepass").split("\n", 2)
+    return {
+        "instructions": _digest([message["content"] for message in before])[:_PART],
+        "evidence": _evidence(last["content"]),
+        "shape": _digest(shape)[:_PART],
+        "options": options,
+    }
+
+
+def _evidence(text: str) -> dict[str, str]:
+    """A digest of each piece of evidence; of a prompt of the caller's own, of all of it."""
+    try:
+        pieces = unfenced(text)
+    except ValueError:
+        return {"prompt": _digest(text)[:_PART]}
+    found: dict[str, str] = {}
+    for piece in pieces:
+        names = (piece.label if place == 1 else f"{piece.label} #{place}" for place in count(1))
+        name = next(name for name in names if name not in found)
+        found[name] = _digest(piece.text)[:_PART]
+    return found
+
+
+def _shared(one: Mapping[str, Any], other: Mapping[str, Any]) -> float:
+    """How alike two questions are: parts that are equal, and the share of equal evidence."""
+    equal: int = sum(one[name] == other[name] for name in _NAMES)
+    pieces = set(one["evidence"].items()), set(other["evidence"].items())
+    return equal + len(pieces[0] & pieces[1]) / (1 + len(pieces[0] | pieces[1]))
+
+
+def _difference(nearest: Recorded, judge: str, parts: Mapping[str, Any]) -> str:
+    changed = [_changed(name, nearest.parts, parts) for name in _NAMES]
+    different = [text for text in changed if text]
+    if nearest.judge != judge:
+        different.insert(0, f"another judge ({nearest.judge!r} in place of {judge!r})")
+    equal = [word for name, word in _NAMES.items() if nearest.parts[name] == parts[name]]
+    same = f"; {_listed(equal)} equal" if equal else ""
+    return f"against the nearest: {', '.join(different)}{same}. Run --evals=record"
+
+
+def _changed(name: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
+    """What changed in one part, in a few words; empty where nothing did."""
+    if old[name] == new[name]:
+        return ""
+    if name == "options":
+        return f"options changed from {old[name]} to {new[name]}"
+    if name != "evidence":
+        return f"{_NAMES[name]} changed"
+    before, after = old[name], new[name]
+    labels = [label for label in {**before, **after} if before.get(label) != after.get(label)]
+    return f"evidence changed ({', '.join(labels)})"
+
+
+def _listed(words: list[str]) -> str:
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"

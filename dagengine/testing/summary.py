@@ -1,0 +1,185 @@
+"""What the evaluations of a session came to, over all of its processes."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, astuple, dataclass, field
+from statistics import NormalDist
+from typing import Any
+
+from dagengine.question import Usage
+from dagengine.report.tables import cost_line
+from dagengine.report.terminal import one_line
+from dagengine.results import Attempt, Totals
+from dagengine.testing.values import Verdict
+
+_NAME = 60  # characters of a metric's name, or of a node's
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """One metric on the case of one test; `said` is what repeated votes say of the case."""
+
+    test: str
+    case: str
+    tags: tuple[str, ...]
+    metric: str
+    score: float | None
+    success: bool | None
+    kind: str
+    said: str | None = None
+
+
+def outcomes_of(test: str, verdict: Verdict) -> Iterator[Outcome]:
+    """What the metrics of one verdict came to."""
+    said = verdict.votes.said if verdict.votes else None
+    for result in verdict.row.metrics:
+        success = result.success
+        if result.failure is not None:
+            success = None
+        elif said is not None and success is False:
+            success = said == "passed"
+        yield Outcome(
+            test, verdict.row.case, tuple(getattr(verdict.case, "tags", None) or ()),
+            result.metric, result.score, success, str(result.outcome), said,
+        )  # fmt: skip
+
+
+@dataclass(slots=True)
+class Slowness:
+    """How long the calls of each node took, in seconds."""
+
+    calls: Counter[str] = field(default_factory=Counter[str])
+    seconds: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
+
+    def __call__(self, attempt: Attempt) -> None:
+        """Note one call."""
+        if attempt.origin == "live":
+            self.add(attempt.node, 1, attempt.seconds)
+
+    def add(self, node: str, calls: int, seconds: float) -> None:
+        """Note calls of a node, and how long they took together."""
+        self.calls[node] += calls
+        self.seconds[node] += seconds
+
+    def line(self) -> str:
+        """The node whose calls take longest."""
+        means = {node: self.seconds[node] / calls for node, calls in self.calls.items()}
+        if not means:
+            return ""
+        slowest = max(means, key=lambda node: (means[node], node))
+        return f"slowest node: {one_line(slowest, _NAME)} ({means[slowest]:.2g} s a call)"
+
+
+@dataclass(slots=True)
+class Summary:
+    """Everything that the end of a session tells; what workers send is added up.
+
+    `outcomes` are by test, so that an attempt that runs again takes the place of the last one.
+    """
+
+    outcomes: dict[str, list[Outcome]] = field(default_factory=dict[str, list[Outcome]])
+    totals: Totals = field(default_factory=lambda: Totals(cost=0.0))
+    replayed: int = 0
+    dropped: int = 0
+    slowness: Slowness = field(default_factory=Slowness)
+    notes: dict[str, None] = field(default_factory=dict[str, None])
+
+    def note(self, test: str, verdict: Verdict) -> None:
+        """Count one verdict of a test."""
+        self.outcomes.setdefault(test, []).extend(outcomes_of(test, verdict))
+
+    @property
+    def all(self) -> list[Outcome]:
+        """Every outcome, in the order of the tests."""
+        return [outcome for found in self.outcomes.values() for outcome in found]
+
+    def data(self) -> dict[str, Any]:
+        """As plain lists, numbers and texts, to be sent to another process."""
+        return {
+            "outcomes": [list(astuple(outcome)) for outcome in self.all],
+            "totals": asdict(self.totals),
+            "replayed": self.replayed,
+            "dropped": self.dropped,
+            "seconds": [
+                [node, calls, self.slowness.seconds[node]]
+                for node, calls in self.slowness.calls.items()
+            ],
+            "notes": list(self.notes),
+        }
+
+    def add(self, data: Mapping[str, Any]) -> None:
+        """Add what another process sent."""
+        for test, case, tags, *rest in data["outcomes"]:
+            self.outcomes.setdefault(test, []).append(Outcome(test, case, tuple(tags), *rest))
+        totals = dict(data["totals"])
+        self.totals += Totals(**{**totals, "usage": Usage(**totals["usage"])})
+        self.replayed += data["replayed"]
+        self.dropped += data["dropped"]
+        for node, calls, seconds in data["seconds"]:
+            self.slowness.add(node, calls, seconds)
+        self.notes.update(dict.fromkeys(data["notes"]))
+
+    def lines(self) -> list[str]:
+        """What a terminal shows; nothing without an evaluation."""
+        outcomes = self.all
+        names = list(dict.fromkeys(outcome.metric for outcome in outcomes))
+        lines = [_line(name, [o for o in outcomes if o.metric == name]) for name in names]
+        lines += _votes(outcomes)
+        if names:
+            lines.append(self._cost())
+        if self.dropped:
+            lines.append(
+                f"{self.dropped} tests had begun and are not reported; calls under way are paid"
+            )
+        return [*lines, *self.notes]
+
+    def _cost(self) -> str:
+        asked = self.totals.asked + self.replayed
+        parts = [cost_line(self.totals)] if self.totals.asked or not self.replayed else []
+        if self.replayed:
+            parts.append(f"{self.replayed} of {asked} answers recorded")
+        if slowest := self.slowness.line():
+            parts.append(slowest)
+        return "; ".join(parts)
+
+
+def pass_rate(outcomes: Iterable[Outcome]) -> tuple[int, int]:
+    """How many passed, and of how many; what has no score has not passed."""
+    judged = [one for one in outcomes if one.success is not None or one.kind != "ok"]
+    return sum(one.success is True for one in judged), len(judged)
+
+
+def wilson(passed: int, cases: int, level: float = 0.95) -> tuple[float, float]:
+    """The interval of a share (Wilson 1927, https://doi.org/10.1080/01621459.1927.10502953)."""
+    z = NormalDist().inv_cdf(0.5 + level / 2)
+    share, size = passed / cases, cases + z * z
+    middle = (passed + z * z / 2) / size
+    half = z / size * math.sqrt(share * (1 - share) * cases + z * z / 4)
+    return max(0.0, middle - half), min(1.0, middle + half)
+
+
+def _line(name: str, outcomes: list[Outcome]) -> str:
+    """One metric: how many passed, with an interval, and what has no score."""
+    passed, cases = pass_rate(outcomes)
+    name = one_line(name, _NAME)
+    scores = [outcome.score for outcome in outcomes if outcome.score is not None]
+    mean = f"mean score {math.fsum(scores) / len(scores):.3g}" if scores else "no score"
+    if not cases:
+        return f"{name}: {len(outcomes)} cases, {mean}"
+    low, high = wilson(passed, cases)
+    kinds = Counter(outcome.kind for outcome in outcomes if outcome.kind != "ok")
+    missing = "".join(f", {count} {kind}" for kind, count in sorted(kinds.items()))
+    rate = f"{passed / cases:.0%}, 95 % interval {low:.0%} to {high:.0%}"
+    return f"{name}: {passed} of {cases} passed ({rate}), {mean}{missing}"
+
+
+def _votes(outcomes: list[Outcome]) -> list[str]:
+    said = {(one.test, one.case): one.said for one in outcomes if one.said is not None}
+    if not said:
+        return []
+    counts = Counter(said.values())
+    parts = [f"{counts[word]} {word}" for word in ("failed", "passed", "unsure")]
+    return [f"{len(said)} failed at first and were judged again: {', '.join(parts)}"]

@@ -1,0 +1,59 @@
+"""What the controller of pytest-xdist does about evaluations: it runs no test itself."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+KEY = "dagengine"
+"""Under which name a worker sends what its evaluations came to."""
+
+
+class Workers:
+    """Takes what workers send, and notices tests whose reports died with a worker."""
+
+    def __init__(self) -> None:
+        self.sent: list[dict[str, Any]] = []
+        self.died: list[str] = []
+        self._collected: dict[str, None] = {}
+        self._reported: set[str] = set()
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_xdist_node_collection_finished(self, ids: list[str]) -> None:
+        self._collected.update(dict.fromkeys(ids))
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: Any, error: object) -> None:
+        if error:
+            self.died.append(str(node.gateway.id))
+        output = getattr(node, "workeroutput", None) or {}
+        if KEY in output:
+            self.sent.append(output[KEY])
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        # A test that waits for its verdict may have reported its setup.
+        if report.when != "setup" or not report.passed:
+            self._reported.add(report.nodeid)
+
+    def report_lost(self, session: pytest.Session) -> None:
+        """Report every test as failed that a worker ran, and that it did not live to report.
+
+        pytest-xdist takes a test for done when its body is; it runs others again.
+        """
+        if not self.died or session.shouldfail or session.shouldstop:
+            return
+        who = ", ".join(self.died)
+        for test in self._collected:
+            if test not in self._reported:
+                path = test.split("::")[0]
+                text = f"worker {who!r} died before the verdict of {test!r} was there; run it again"
+                report = pytest.TestReport(
+                    test,
+                    (path, None, path),
+                    {},
+                    "failed",
+                    text,
+                    "???",  # type: ignore[arg-type]
+                )
+                session.config.hook.pytest_runtest_logreport(report=report)

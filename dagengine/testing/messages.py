@@ -91,7 +91,7 @@ def _short(result: MetricResult) -> str:
 
 def _details(verdict: Verdict, result: MetricResult) -> Iterable[tuple[str, str]]:
     """What stands beside the first line, by its name."""
-    if verdict.row.case != "case 0":  # the name of the test says it
+    if getattr(verdict.case, "name", None):
         yield "case", one_line(verdict.row.case, _TEXT)
     if result.path and result.failure is None:
         turns = [f"{node} = {_plain(said)}" for node, said in result.path]

@@ -43,6 +43,7 @@ class Evaluations:
         self._guard = FixtureGuard()
         self.files = TestFiles(config)
         self.item: pytest.Item | None = None
+        self._handed_over = 0
         self.buffer = Buffer(session, self, _WAITING * limits.max_in_flight)
 
     def check(
@@ -149,10 +150,12 @@ class Evaluations:
         asks, recorder = self.files.asking(desk.gateway, self.item, attempt)
         engine = self._shared.engine(desk, metrics, settings, asks, at_once=at_once)
         cases = engine.cases([case])
+        self._handed_over += 1
+        place = 0 if ahead else self._handed_over
         judges = tuple(durable_identity(judge) or judge.identity for judge in engine.judges)
 
         async def work() -> Verdict:
-            row = await judged(engine, cases)
+            row = await judged(engine, cases, place)
             return Verdict(
                 row, engine.plan, judges,
                 case=case if isinstance(case, CASE_TYPES) else None,
@@ -163,8 +166,8 @@ class Evaluations:
         return self._shared.start(desk, work, ahead=ahead)
 
 
-async def judged(engine: Engine, cases: Any) -> CaseResult:
-    """The row of the only case."""
+async def judged(engine: Engine, cases: Any, place: int) -> CaseResult:
+    """The row of the only case; questions of cases with a smaller `place` go first."""
     rows: list[CaseResult] = []
-    await engine.run(cases, rows.append)
+    await engine.run(cases, rows.append, first=place)
     return rows[0]

@@ -15,7 +15,7 @@ from dagengine.gateway.limits import Limits
 from dagengine.gateway.tracing import NoSpans
 from dagengine.question import Answer, Judge, Question, durable_identity
 from dagengine.redaction import secrets_of_environment
-from dagengine.results import Totals
+from dagengine.results import Totals, Waiting
 from dagengine.store.rows import entry_of, failure_entry, failure_of, key_of, revive
 from dagengine.testing.recorded.recordings import Recording
 
@@ -45,6 +45,10 @@ class _Before:
         return self._asks.totals
 
     @property
+    def waiting(self) -> list[Waiting]:
+        return self._asks.waiting
+
+    @property
     def replays(self) -> bool:
         return self._asks.replays
 
@@ -55,8 +59,8 @@ class _Before:
     def check_prices(self, judges: Iterable[Judge]) -> None:
         self._asks.check_prices(judges)
 
-    async def ask(self, judge: Judge, question: Question[T]) -> Answer[T]:
-        return await self._asks.ask(judge, question)
+    async def ask(self, judge: Judge, question: Question[T], place: int = 0) -> Answer[T]:
+        return await self._asks.ask(judge, question, place)
 
 
 class Resampled(_Before):
@@ -66,10 +70,9 @@ class Resampled(_Before):
         super().__init__(asks)
         self._attempt = attempt
 
-    async def ask(self, judge: Judge, question: Question[T]) -> Answer[T]:
-        options = question.options
-        sample = options.sample + self._attempt
-        return await super().ask(judge, replace(question, options=replace(options, sample=sample)))
+    async def ask(self, judge: Judge, question: Question[T], place: int = 0) -> Answer[T]:
+        options = replace(question.options, sample=question.options.sample + self._attempt)
+        return await super().ask(judge, replace(question, options=options), place)
 
 
 class Recorder(_Before):
@@ -91,7 +94,7 @@ class Recorder(_Before):
     def replays(self) -> bool:
         return self.mode == "replay"
 
-    async def ask(self, judge: Judge, question: Question[T]) -> Answer[T]:
+    async def ask(self, judge: Judge, question: Question[T], place: int = 0) -> Answer[T]:
         """The recorded answer, or the judge's; raises JudgeError."""
         name = durable_identity(judge)
         if self.mode != "refresh" and name is not None:
@@ -102,7 +105,7 @@ class Recorder(_Before):
         if self.mode == "replay":
             raise self._miss(judge, question)
         try:
-            answer = await super().ask(judge, question)
+            answer = await super().ask(judge, question, place)
         except (RefusedError, UnparseableError) as error:
             self._note(judge, question, error)
             raise

@@ -60,10 +60,12 @@ class EvaluationDataset(Sequence[Any]):
         *,
         show: bool = True,
         on_row: Callable[[CaseResult], None] | None = None,
+        out: str | Path | None = None,
+        texts: bool = True,
         **settings: Unpack[Settings],
     ) -> EvaluationResult:
         """`evaluate(self, metrics, …)` with the same arguments; `app=` completes the goldens."""
-        return evaluate(self, metrics, show=show, on_row=on_row, **settings)
+        return evaluate(self, metrics, show=show, on_row=on_row, out=out, texts=texts, **settings)
 
     def add_test_cases_from_json_file(
         self,

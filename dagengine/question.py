@@ -138,7 +138,8 @@ class Question(Generic[T]):
     `messages` is the whole prompt, `answer_type` the pydantic model of a valid answer.
     With a `parser` the answer is plain text that the parser turns into that model;
     without one it is JSON that follows the model's schema. `name` says who asks (for
-    messages and ledgers) and is no part of the question's identity.
+    messages and ledgers), `asker` which metric and node of the run it is asked for; they are no
+    part of the question's identity.
     """
 
     messages: tuple[Message, ...]
@@ -146,6 +147,7 @@ class Question(Generic[T]):
     options: Options = DEFAULT_OPTIONS
     parser: Parser | None = None
     name: str = field(default="", compare=False)
+    asker: tuple[str, str] | None = field(default=None, compare=False)
 
     @cached_property
     def prompt(self) -> str:

@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from dagengine.errors import InputError, did_you_mean
 from dagengine.prompts.evidence import as_data
 from dagengine.question import NO_USAGE, Origin, Usage
+from dagengine.test_case import CASE_TYPES
 
 Verdict = str | bool
 
@@ -207,11 +209,17 @@ class MetricResult:
 
 @dataclass(frozen=True, slots=True)
 class CaseResult:
-    """One row: what every metric said about one case."""
+    """One row: what every metric said about one case.
+
+    `test_case` is what was judged, and the golden itself where an app failed at it. It is None
+    for a row of the data that was no test case, and for rows that were read from a file.
+    """
 
     index: int
     case: str
     metrics: tuple[MetricResult, ...]
+    test_case: Any = field(default=None, compare=False, repr=False)
+    recorded_hash: str | None = field(default=None, compare=False, repr=False)
 
     def __repr__(self) -> str:
         said = [f"{_quoted(metric.metric)} {metric._said()}" for metric in self.metrics]
@@ -225,10 +233,18 @@ class CaseResult:
         met = (m.failure is None and m.success is not False for m in self.metrics)
         return bool(self.metrics) and all(met)
 
+    @property
+    def hash(self) -> str | None:
+        """SHA-256 (hex) of the case's content, equal in every run; None where there is none."""
+        if self.recorded_hash is None and isinstance(self.test_case, CASE_TYPES):
+            with suppress(TypeError, ValueError, RecursionError):  # metadata without a JSON form
+                return self.test_case.content_hash()
+        return self.recorded_hash
+
     def as_dict(self) -> dict[str, Any]:
         """JSON-ready form, one line of `results.jsonl`."""
         metrics = [metric.as_dict() for metric in self.metrics]
-        return {"index": self.index, "case": self.case, "metrics": metrics}
+        return {"index": self.index, "case": self.case, "hash": self.hash, "metrics": metrics}
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,6 +266,26 @@ class Attempt:
     mode: str | None = None
     message: str | None = None
     origin: Origin = "live"
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """What was asked and used for one node of one metric at one judge, by the judge's identity.
+
+    `asked` counts questions, `calls` the attempts made and `failed` those without an answer;
+    `seconds` adds up the time that calls took, side by side or not. `cost` is in US dollars,
+    None without a known price.
+    """
+
+    metric: str
+    node: str
+    judge: str
+    asked: int = 0
+    calls: int = 0
+    failed: int = 0
+    usage: Usage = NO_USAGE
+    cost: float | None = None
+    seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,6 +327,12 @@ class Totals:
         )
 
 
+class Saves(Protocol):
+    """What a run says of itself beside its rows, and writes into a folder with them."""
+
+    def save(self, folder: str | Path, rows: Iterable[CaseResult], /) -> None: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Waiting:
     """Questions of a run under way that wait to be asked again.
@@ -310,6 +352,7 @@ class EvaluationResult(Sequence[CaseResult]):
 
     rows: tuple[CaseResult, ...]
     totals: Totals = field(default_factory=Totals)
+    record: Saves | None = field(default=None, compare=False, repr=False)
 
     def __repr__(self) -> str:
         passed = sum(row.success for row in self.rows)
@@ -332,6 +375,15 @@ class EvaluationResult(Sequence[CaseResult]):
     def success(self) -> bool:
         """Whether there are cases and every one met every threshold."""
         return bool(self.rows) and all(row.success for row in self.rows)
+
+    def save(self, folder: str | Path) -> None:
+        """Write the folder of the run, as `evaluate(…, out=folder)` does while the run goes on.
+
+        Raises InputError where it cannot be written, and for a result that no run has made.
+        """
+        if self.record is None:
+            raise InputError("only what evaluate() returned can be saved: these rows have no run")
+        self.record.save(folder, self.rows)
 
     def scores(self, metric: str) -> list[float | None]:
         """The scores of one metric in data set order; None where there is none.

@@ -12,7 +12,9 @@ from dagengine.cli.common.options import (
     EXIT_INTERRUPTED,
     EXIT_NO_SCORE,
     cases_of,
+    command_line,
     go_on,
+    pairs,
 )
 from dagengine.cli.common.streams import say, shown
 from dagengine.cli.run_options import RunOptions
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from dagengine.execution.cluster import Cluster
     from dagengine.execution.engine import Engine
     from dagengine.graph.graph import MetricSpec
+    from dagengine.record.writer import RunWriter
     from dagengine.report.tally import Tally
     from dagengine.results import CaseResult
 
@@ -41,17 +44,16 @@ def run(options: RunOptions) -> None:
     Exit codes: 0 every case has a score, 1 a case failed (with --assert), 2 bad input,
     3 a case has no score, 130 interrupted.
     """
-    from dagengine.data.result_rows import RowWriter
     from dagengine.report.tally import Tally
 
     _check(options)
     cases = _cases(options)
     doors = _build(options)
     tally = Tally(case=options.case)
-    with RowWriter(options.results or options.out / "results.jsonl") as rows:
-        _start(doors, cases)
-        _finish(doors, cases, rows, tally, options)
-    _report(options, doors, rows, tally)
+    writer = _writer(options, doors, cases)
+    _start(doors, cases)
+    _finish(doors, cases, writer, tally, options)
+    _report(options, doors, writer.rows, tally)
 
 
 def _check(options: RunOptions) -> None:
@@ -106,6 +108,24 @@ def _build(options: RunOptions) -> Engine | Cluster:
     return Cluster(job.absolute(), limits, options.app_in_flight, workers)
 
 
+def _writer(options: RunOptions, doors: Engine | Cluster, cases: Cases) -> RunWriter:
+    """The record of the run; raises InputError for rows that go to a file of an unknown kind."""
+    from dagengine.record.recording import data_of, manifest_of
+    from dagengine.record.writer import RunWriter
+
+    data = data_of(
+        cases,
+        map={column: field or None for column, field in pairs("--map", options.mapped).items()},
+        delimiters=pairs("--delimiter", options.delimiter),
+    )
+    manifest = manifest_of(
+        doors, data, options.settings(), texts=options.texts, command=command_line()
+    )
+    return RunWriter(
+        options.out, manifest, lambda: (doors.totals, doors.spent), results=options.results
+    )
+
+
 def _start(doors: Engine | Cluster, cases: Cases) -> None:
     """Raise, before the first call, what can be known by then; print warnings."""
     from dagengine.execution.evaluation import sync
@@ -120,7 +140,7 @@ def _start(doors: Engine | Cluster, cases: Cases) -> None:
 
 
 def _finish(
-    doors: Engine | Cluster, cases: Cases, rows: RowWriter, tally: Tally, options: RunOptions
+    doors: Engine | Cluster, cases: Cases, writer: RunWriter, tally: Tally, options: RunOptions
 ) -> None:
     """Run every case; an interrupt leaves what is finished, and says how to go on."""
     from dagengine.execution.evaluation import sync
@@ -135,13 +155,14 @@ def _finish(
     with progress_bar(doors, total, True) as finished:
 
         def take(row: CaseResult) -> None:
-            rows.add(row)
+            writer.add(row)
             tally.add(row)
 
         try:
-            sync(all_cases)
+            with writer:
+                sync(all_cases)
         except KeyboardInterrupt:
-            say(f"{_interrupted(rows, total)}; {go_on(options.store)}", err=True)
+            say(f"{_interrupted(writer.rows, total)}; {go_on(options.store)}", err=True)
             raise typer.Exit(EXIT_INTERRUPTED) from None
 
 

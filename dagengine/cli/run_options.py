@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -34,6 +34,8 @@ def _files_in(out: Path, given: Given) -> Iterable[Path]:
     """What a run writes into its folder: pictures are named after metrics not known yet."""
     if given.get("results") is None:
         yield out / "results.jsonl"
+    for name in ("run.json", "cases.jsonl"):
+        yield out / name
     for view in ("tree", "path", "counts"):
         yield from out.glob(f"*-{view}.svg")
         yield from out.glob(f"*-{view}.dot")
@@ -46,13 +48,17 @@ class RunOptions:
     metrics: Metrics
     data: Data
     out: Annotated[
-        Path, typer.Option(help="Folder for results and pictures."), Writes(_files_in)
+        Path, typer.Option(help="Folder for the record and the pictures."), Writes(_files_in)
     ] = Path("out")
     results: Annotated[
         Path | None,
         typer.Option(help="File for the rows, .jsonl or .parquet; by default OUT/results.jsonl."),
         Writes(),
     ] = None
+    texts: Annotated[
+        bool,
+        typer.Option("--texts/--no-texts", help="Keep the cases' texts in OUT/cases.jsonl."),
+    ] = True
     mapped: Mapped = None
     delimiter: Delimiters = None
     app: Annotated[
@@ -121,6 +127,11 @@ class RunOptions:
             "of the scheduler to wait for.",
         ),
     ] = None
+
+    def settings(self) -> dict[str, Any]:
+        """What the record says of the run beside its data and its limits."""
+        names = ("metrics", "app", "judge", "base_url", "batch", "replay", "cluster", "workers")
+        return {name: getattr(self, name) for name in names}
 
     def limits(self) -> Limits:
         """The limits of the whole run; raises InputError for values that make no sense."""

@@ -108,6 +108,7 @@ class _Compiler:
         return Unit(
             index=index,
             name=first.name,
+            metric=self.wirings[self.metric_of[self.number[first]]].scope.spec.name,
             node=first.node,
             judges=self._panel(first.node, key[1]),
             reads=first.node.evaluation_params,

@@ -28,7 +28,8 @@ ALWAYS = -1
 class Unit:
     """One node as it runs: what it reads, and which judge it asks.
 
-    `judges` are those that it asks: the metric's own, or its panel's. `sources` are
+    `metric` is the first metric that it belongs to. `judges` are those that it asks: the metric's
+    own, or its panel's. `sources` are
     (label, unit, slot) of what it reads; where a source may be dead its slot says whether it
     is there (`ALWAYS`: it always is). `constant` units are equal for every case; `foreign`
     ones run code that is not this library's. Of a case's units that are ready the one with
@@ -37,6 +38,7 @@ class Unit:
 
     index: int
     name: str
+    metric: str
     node: BaseNode
     judges: tuple[int, ...]
     reads: tuple[str, ...]

@@ -42,6 +42,11 @@ class Cases:
         self._table = table
         self._convert = convert
 
+    @property
+    def name(self) -> str:
+        """The file that they are read from; empty for what is in memory."""
+        return self._table.name
+
     def __iter__(self) -> Iterator[Item]:
         return map(self._convert, self._table.read())
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
 from pydantic import TypeAdapter, ValidationError
 
+from dagengine.data.json_lines import JsonLines, complete_lines
 from dagengine.data.parquet import ParquetWriter, parquet_rows
-from dagengine.data.records import filled_lines
 from dagengine.data.strict_json import FlawError
 from dagengine.errors import InputError
 from dagengine.results import CaseResult, implied_output
@@ -21,6 +21,7 @@ _TEXT, _NUMBER = "string", "float64"
 _COLUMNS = (
     ("index", "int64"),
     ("case", _TEXT),
+    ("hash", _TEXT),
     ("metric", _TEXT),
     ("score", _NUMBER),
     ("success", "bool"),
@@ -33,7 +34,6 @@ _COLUMNS = (
     ("path", _TEXT),
     ("steps", _TEXT),
 )
-_JSON = json.JSONEncoder(ensure_ascii=False)
 _NESTED = ("failure", "path", "steps")  # JSON text in their cells
 
 
@@ -89,32 +89,6 @@ class RowWriter:
             ) from error
 
 
-class _Lines:
-    """One JSON object per case."""
-
-    def __init__(self, path: Path) -> None:
-        self._file = path.open("wb", buffering=0)
-        self._complete = 0  # bytes of whole rows
-
-    def write(self, row: dict[str, Any]) -> None:
-        # A lone surrogate comes out as the JSON escape it needs to be.
-        line = f"{_JSON.encode(row)}\n".encode(errors="backslashreplace")
-        try:
-            self._write_all(memoryview(line))
-        except OSError:
-            with suppress(OSError):  # a pipe keeps what it was given
-                self._file.truncate(self._complete)
-            raise
-        self._complete += len(line)
-
-    def _write_all(self, rest: memoryview) -> None:
-        while rest:  # the system may take less than it is given
-            rest = rest[self._file.write(rest) :]
-
-    def close(self) -> None:
-        self._file.close()
-
-
 class _Flat:
     """One row of columns per case and metric."""
 
@@ -124,12 +98,12 @@ class _Flat:
 
     def write(self, row: dict[str, Any]) -> None:
         for metric in row["metrics"]:
-            flat = {"index": row["index"], "case": row["case"], **metric}
+            flat = {name: row[name] for name in ("index", "case", "hash")} | metric
             flat |= {name: _json(flat[name]) for name in _NESTED}
             self._file.write({name: _utf8(value) for name, value in flat.items()})
 
 
-_WRITERS: dict[str, type[_Lines] | type[_Flat]] = {".jsonl": _Lines, ".parquet": _Flat}
+_WRITERS: dict[str, type[JsonLines] | type[_Flat]] = {".jsonl": JsonLines, ".parquet": _Flat}
 
 
 def _json(value: Any) -> str | None:
@@ -143,10 +117,13 @@ def _utf8(value: Any) -> Any:
     return value.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
-def read_rows(path: str | Path) -> Iterator[CaseResult]:
-    """Rows that a run wrote, lazily; raises InputError that names the line or row."""
+def read_rows(path: str | Path, *, whole: bool = True) -> Iterator[CaseResult]:
+    """Rows that a run wrote, lazily; raises InputError that names the line or row.
+
+    Unless the file is `whole`, its last line may be half of a row and is left out then.
+    """
     target, adapter = Path(path), TypeAdapter(CaseResult)
-    for place, value in _parquet(target) if target.suffix == ".parquet" else _lines(target):
+    for place, value in _parquet(target) if target.suffix == ".parquet" else _lines(target, whole):
         try:
             yield adapter.validate_python(_whole(value))
         except ValidationError as error:
@@ -157,6 +134,8 @@ def read_rows(path: str | Path) -> Iterator[CaseResult]:
 
 def _whole(row: Any) -> Any:
     """The row with the outputs that were left out, as far as it has the form of a row."""
+    if isinstance(row, dict) and "hash" in row:
+        row["recorded_hash"] = row.pop("hash")
     metrics = row.get("metrics") if isinstance(row, dict) else None
     for metric in metrics if isinstance(metrics, list) else ():
         steps = metric.get("steps") if isinstance(metric, dict) else None
@@ -166,9 +145,9 @@ def _whole(row: Any) -> Any:
     return row
 
 
-def _lines(path: Path) -> Iterator[tuple[str, Any]]:
+def _lines(path: Path, whole: bool) -> Iterator[tuple[str, Any]]:
     _require_file(path)
-    for place, line in filled_lines(path):
+    for place, line in complete_lines(path, whole=whole):
         try:
             yield place, json.loads(line)
         except (ValueError, RecursionError) as error:

@@ -38,10 +38,11 @@ from dagengine.execution.cluster_worker import (
 from dagengine.execution.engine import Settings, Source
 from dagengine.execution.sources import Chunks, PulledSource, RowsInOrder
 from dagengine.gateway.host import current_host
+from dagengine.gateway.ledger import Ledger
 from dagengine.gateway.limits import DEFAULT_LIMITS, Limits
 from dagengine.graph.graph import Metric
 from dagengine.question import Judge
-from dagengine.results import CaseResult, Failure, Totals, Waiting
+from dagengine.results import CaseResult, Failure, Spent, Totals, Waiting
 from dagengine.store.answers import as_store
 
 LOCAL = "local"
@@ -141,14 +142,30 @@ class Cluster:
         require_shareable({"batch": batched})
         sent = build.packed() if isinstance(build, Objects) else packed("the run", build)
         self._job = Job(uuid.uuid4().hex, sent, limits, app_in_flight)
+        self._limits = limits
         self._workers = workers
         self._client: Any = None
-        self._asked: dict[str, Totals] = {}
+        self._asked: dict[str, tuple[Totals, tuple[Spent, ...]]] = {}
 
     @property
     def plan(self) -> Plan:
         """The compiled metrics."""
         return self._engine.plan
+
+    @property
+    def limits(self) -> Limits:
+        """The limits of the whole run."""
+        return self._limits
+
+    @property
+    def store(self) -> str | None:
+        """The file of answers, if there is one."""
+        return self._engine.store
+
+    @property
+    def judges(self) -> Sequence[Judge]:
+        """The judges in the order of the plan's `models`."""
+        return self._engine.judges
 
     @property
     def asked_judges(self) -> list[Judge]:
@@ -165,7 +182,15 @@ class Cluster:
 
         What a worker asked after its last finished chunk dies with it.
         """
-        return sum(self._asked.values(), self._engine.totals)
+        return sum((totals for totals, _ in self._asked.values()), self._engine.totals)
+
+    @property
+    def spent(self) -> tuple[Spent, ...]:
+        """The same by metric, node and judge."""
+        ledger = Ledger()
+        for spent in (self._engine.spent, *(spent for _, spent in self._asked.values())):
+            ledger.add(spent)
+        return ledger.entries
 
     @property
     def waiting(self) -> Sequence[Waiting]:
@@ -200,9 +225,9 @@ class Cluster:
         """Have the workers stop what is under way, and say what they asked in all."""
         with suppress(OSError):  # the scheduler is gone
             ends = await self._client.run(end_run, self._job.run, on_error="ignore")
-            self._asked.update(end for end in ends.values() if end is not None)
-        for name, totals in self._asked.items():
-            self._asked[name] = replace(totals, in_flight=0)
+            self._asked.update((end[0], end[1:]) for end in ends.values() if end is not None)
+        for name, (totals, spent) in self._asked.items():
+            self._asked[name] = replace(totals, in_flight=0), spent
 
     @asynccontextmanager
     async def _connected(self) -> AsyncIterator[Any]:
@@ -319,7 +344,7 @@ class Cluster:
                 "among others; look into the workers' logs (memory, or a crash in the code of a "
                 "metric or a judge)"
             ) from None
-        self._asked[part.engine] = part.totals
+        self._asked[part.engine] = part.totals, part.spent
         return part
 
     async def _places(self) -> int:

@@ -22,7 +22,7 @@ from dagengine.execution.app import App, as_app
 from dagengine.execution.engine import Engine, Settings
 from dagengine.gateway.limits import Limits
 from dagengine.graph.graph import Metric
-from dagengine.results import CaseResult, Totals
+from dagengine.results import CaseResult, Spent, Totals
 
 Build = Callable[[Limits, int], Engine]
 """Makes the engine of one process, from its share of the limits and of the calls to the app."""
@@ -123,18 +123,23 @@ def _unpacked(data: bytes) -> Any:
         ) from None
 
 
+Count = tuple[str, Totals, tuple[Spent, ...]]
+"""What an engine, by its name, asked and used so far."""
+
+
 @dataclass(frozen=True, slots=True)
 class Part:
     """The rows of one chunk, and what the engine that made them had asked by then.
 
-    `totals` are those of the engine `engine` since it began: the latest count, and a chunk
-    that is judged again adds what was really asked again.
+    `totals` and `spent` are those of the engine `engine` since it began: the latest count, and
+    a chunk that is judged again adds what was really asked again.
     """
 
     first: int
     rows: Sequence[CaseResult]
     engine: str
     totals: Totals
+    spent: tuple[Spent, ...]
 
 
 class _Host:
@@ -179,7 +184,7 @@ class _Host:
         self._group.start_soon(judge)
         if not await self._comes(over):
             return None
-        return Part(first, rows, self._name, self._engine.totals)
+        return Part(first, rows, *self._count())
 
     async def _comes(self, waited: asyncio.Future[Any]) -> bool:
         """Wait for something, unless the run is ended first; raises what ends the engine."""
@@ -191,11 +196,14 @@ class _Host:
         self._task.result()
         return False
 
-    async def end(self) -> tuple[str, Totals]:
+    async def end(self) -> Count:
         """Stop what is under way; returns the engine's name and what it asked."""
         self._ended.set()
         await asyncio.wait((self._task,))
-        return self._name, self._engine.totals
+        return self._count()
+
+    def _count(self) -> Count:
+        return self._name, self._engine.totals, self._engine.spent
 
 
 # The engines of this process, by the run they belong to, and the runs that are over.
@@ -219,7 +227,7 @@ async def judge_chunk(job: Job, first: int, cases: bytes) -> Part | None:
         raise InputError(f"on a worker: {error}") from None
 
 
-async def end_run(run: str) -> tuple[str, Totals] | None:
+async def end_run(run: str) -> Count | None:
     """Close the engine of a run; None where there is none."""
     _over.add(run)
     host = _hosts.pop(run, None)

@@ -37,7 +37,7 @@ from dagengine.graph.graph import Metric
 from dagengine.graph.node import AskingNode
 from dagengine.judges import as_judge, open_judges
 from dagengine.question import Judge, Question
-from dagengine.results import CaseResult, Totals, Waiting
+from dagengine.results import CaseResult, Spent, Totals, Waiting
 from dagengine.store.answers import Store, as_store
 from dagengine.test_case import CASE_TYPES
 from dagengine.threads import in_daemon_thread
@@ -180,6 +180,26 @@ class Engine:
     def waiting(self) -> Sequence[Waiting]:
         """The questions that wait to be asked again at this moment."""
         return self._gateway.waiting
+
+    @property
+    def spent(self) -> tuple[Spent, ...]:
+        """The same by metric, node and judge."""
+        return self._gateway.spent
+
+    @property
+    def limits(self) -> Limits:
+        """The limits that hold for all of it."""
+        return self._gateway.limits
+
+    @property
+    def store(self) -> str | None:
+        """The file of answers, if there is one."""
+        return None if self._store is None else str(self._store.path)
+
+    @property
+    def judges(self) -> Sequence[Judge]:
+        """The judges in the order of the plan's `models`."""
+        return self._judges
 
     @property
     def asked_judges(self) -> list[Judge]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, TypeVar, Unpack
 
 import anyio
@@ -11,12 +13,16 @@ import sniffio
 from anyio.from_thread import start_blocking_portal
 
 from dagengine.compiler.plan import Plan
-from dagengine.data.cases import Cases
+from dagengine.data.cases import AsyncCases, Cases
+from dagengine.execution.app import as_app
 from dagengine.execution.cluster import Cluster, Workers, cluster_of
 from dagengine.execution.engine import Engine, Settings, Source, check_settings
 from dagengine.execution.interrupts import has_signals, interruptible
 from dagengine.gateway.host import current_host
 from dagengine.graph.graph import Metric, as_metrics
+from dagengine.record.recording import Recording, data_of, manifest_of, require_apart
+from dagengine.record.values import Manifest
+from dagengine.record.writer import RunWriter
 from dagengine.report.progress import progress_bar
 from dagengine.report.tables import print_steps, print_table
 from dagengine.report.tally import Tally
@@ -66,6 +72,8 @@ async def stream(
     on_row: Callable[[CaseResult], None],
     *,
     cluster: Workers | str | None = None,
+    out: str | Path | None = None,
+    texts: bool = True,
     **settings: Unpack[Settings],
 ) -> Totals:
     """Run metrics over cases and hand out every row, in data set order.
@@ -78,6 +86,9 @@ async def stream(
     `Workers`. Metrics and settings are sent to them; what cannot be sent is an InputError
     before anything is asked.
 
+    `out` is a folder for the record of the run (see `dagengine.record`), written as the run goes;
+    without `texts` it holds no cases.
+
     Rows are not kept, and memory is bounded by what is in flight. Raises GraphError or
     InputError before the first call, InputError later when the store fails, JudgeSetupError
     when a judge cannot work at all. A case never raises: an invalid row among the first ones
@@ -87,7 +98,14 @@ async def stream(
     """
     check_settings(stream, settings)
     engine = _engine(metrics, settings, cluster)
-    await engine.judge(engine.cases(test_cases), on_row)
+    cases = engine.cases(test_cases)
+    with _recorded(out, engine, _manifest(engine, cases, settings, texts)) as record:
+
+        def take(row: CaseResult) -> None:
+            record(row)
+            on_row(row)
+
+        await engine.judge(cases, take)
     return engine.totals
 
 
@@ -98,6 +116,28 @@ def _engine(
     return Engine(metrics, settings) if cluster is None else cluster_of(metrics, settings, cluster)
 
 
+def _manifest(
+    engine: Engine | Cluster, cases: Cases | AsyncCases, settings: Settings, texts: bool
+) -> Manifest:
+    """What the record says of a run that starts now."""
+    app = as_app(settings.get("app"))
+    shown = {"app": None if app is None else app.name}
+    return manifest_of(engine, data_of(cases), shown, texts=texts)
+
+
+@contextmanager
+def _recorded(
+    out: str | Path | None, engine: Engine | Cluster, manifest: Manifest
+) -> Iterator[Callable[[CaseResult], None]]:
+    """What takes the rows for the record, if there is to be one."""
+    if out is None:
+        yield lambda row: None
+        return
+    require_apart(manifest.data, out)
+    with RunWriter(out, manifest, lambda: (engine.totals, engine.spent)) as writer:
+        yield writer.add
+
+
 async def a_evaluate(
     test_cases: Source,
     metrics: Sequence[Metric],
@@ -105,6 +145,8 @@ async def a_evaluate(
     show: bool = True,
     on_row: Callable[[CaseResult], None] | None = None,
     cluster: Workers | str | None = None,
+    out: str | Path | None = None,
+    texts: bool = True,
     **settings: Unpack[Settings],
 ) -> EvaluationResult:
     """Run metrics over cases; one row per case, in order, whatever happened to the others.
@@ -118,20 +160,27 @@ async def a_evaluate(
     metrics = as_metrics(metrics)
     engine = _engine(metrics, settings, cluster)
     cases = engine.cases(test_cases)
-    total = cases.count() if show and isinstance(cases, Cases) else None
-    with progress_bar(engine, total, show) as finished:
+    manifest = _manifest(engine, cases, settings, texts)
+    with (
+        progress_bar(engine, manifest.data.cases, show) as finished,
+        _recorded(out, engine, manifest) as record,
+    ):
 
         def take(row: CaseResult) -> None:
             rows.append(row)
+            record(row)
             print_verbose(metrics, row)
             if on_row is not None:
                 on_row(row)
 
-        with engine.keeping(lambda: EvaluationResult(tuple(rows), engine.totals)):
+        def result() -> EvaluationResult:
+            return EvaluationResult(tuple(rows), engine.totals, Recording.of(engine, manifest))
+
+        with engine.keeping(result):
             await engine.judge(cases, take, finished=finished)
     if show:
         print_table(Tally(rows), engine.totals)
-    return EvaluationResult(tuple(rows), engine.totals)
+    return result()
 
 
 def evaluate(
@@ -141,15 +190,20 @@ def evaluate(
     show: bool = True,
     on_row: Callable[[CaseResult], None] | None = None,
     cluster: Workers | str | None = None,
+    out: str | Path | None = None,
+    texts: bool = True,
     **settings: Unpack[Settings],
 ) -> EvaluationResult:
     """`a_evaluate` for callers without an event loop (it works inside one, too)."""
     check_settings(evaluate, settings)
-    return sync(
-        lambda: a_evaluate(
-            test_cases, metrics, show=show, on_row=on_row, cluster=cluster, **settings
-        )
-    )
+
+    def run() -> Awaitable[EvaluationResult]:
+        return a_evaluate(
+            test_cases, metrics, show=show, on_row=on_row, cluster=cluster, out=out, texts=texts,
+            **settings,
+        )  # fmt: skip
+
+    return sync(run)
 
 
 async def judged_case(

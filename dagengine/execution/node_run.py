@@ -54,13 +54,18 @@ def judged(
     Its questions go before those of a greater `place`.
     """
     if unit.node.panel is None:
-        return _isolated(unit, GatewayAsk(gateway, judges[unit.judges[0]], place), given)
+        ask = GatewayAsk(gateway, judges[unit.judges[0]], _asker(unit), place)
+        return _isolated(unit, ask, given)
 
     async def cast(_: int, ballot: Ballot) -> NodeValue | Failure:
-        ask = GatewayAsk(gateway, judges[unit.judges[ballot.judge]], place, ballot)
+        ask = GatewayAsk(gateway, judges[unit.judges[ballot.judge]], _asker(unit), place, ballot)
         return await _isolated(unit, ask, given)
 
     return _polled(unit.node.panel.poll(), cast)
+
+
+def _asker(unit: Unit) -> tuple[str, str]:
+    return unit.metric, unit.name
 
 
 async def _polled(poll: Poll, cast: Callable[[int, Ballot], Awaitable[Any]]) -> NodeValue | Failure:
@@ -120,14 +125,21 @@ def only(error: BaseException) -> BaseException:
 class GatewayAsk:
     """What one running node asks with: a judge of its unit, through the gateway.
 
-    `place` is that of the node's case. With a `ballot` every question is one vote of several.
+    Questions are counted for `asker`, a metric and one of its nodes. `place` is that of the
+    node's case. With a `ballot` every question is one vote of several.
     """
 
     def __init__(
-        self, gateway: Asks, judge: Judge, place: int = 0, ballot: Ballot | None = None
+        self,
+        gateway: Asks,
+        judge: Judge,
+        asker: tuple[str, str],
+        place: int = 0,
+        ballot: Ballot | None = None,
     ) -> None:
         self._gateway = gateway
         self._judge = judge
+        self._asker = asker
         self._place = place
         self._ballot = ballot
         self.usage = NO_USAGE
@@ -135,16 +147,19 @@ class GatewayAsk:
 
     def host(self) -> Host:
         """What the node's own code asks through: the same gateway, the same kind of vote."""
-        change = None if self._ballot is None else self._ballot.question
-        return Host(self._gateway, self._judge, change, self._place)
+        return Host(self._gateway, self._judge, self._own, self._place)
 
     async def __call__(self, question: Question[T]) -> Answer[T]:
         return self._noted(await self._ask(question))
 
     async def _ask(self, question: Question[T], place: int | None = None) -> Answer[T]:
+        return await self._gateway.ask(self._judge, self._own(question, place), self._place)
+
+    def _own(self, question: Question[T], place: int | None = None) -> Question[T]:
+        """The question as this node puts it, whoever wrote it."""
         if self._ballot is not None:
             question = self._ballot.question(question, place)
-        return await self._gateway.ask(self._judge, question, self._place)
+        return replace(question, asker=self._asker)
 
     def _noted(self, answer: Answer[T]) -> Answer[T]:
         self.usage += answer.usage

@@ -235,12 +235,12 @@ class Runner:
 
     def _finish(self, run: _Run, results: tuple[MetricResult, ...]) -> None:
         self._spans.end(run.span, results)
-        self._close(run.index, case_label(run.case, run.index), results)
+        self._close(CaseResult(run.index, case_label(run.case, run.index), results, run.case))
 
-    def _fail_case(self, index: int, label: str, failure: Failure) -> None:
+    def _fail_case(self, index: int, label: str, failure: Failure, golden: Any = None) -> None:
         """The row of a case that no metric can run on."""
         state = CaseState(self._plan, {metric.index: failure for metric in self._plan.metrics})
-        self._close(index, label, state.results())
+        self._close(CaseResult(index, label, state.results(), golden))
 
     async def _complete(self, index: int, golden: Golden | ConversationalGolden) -> None:
         """Have the app complete a golden, then begin with the case."""
@@ -251,7 +251,7 @@ class Runner:
         if outcome is None:
             outcome = Failure(OutcomeKind.TIMEOUT, "app", self._too_long())
         if isinstance(outcome, Failure):
-            self._fail_case(index, golden.name or f"case {index}", outcome)
+            self._fail_case(index, golden.name or f"case {index}", outcome, golden)
         else:
             self._start(index, outcome, deadline)
 
@@ -355,13 +355,14 @@ class Runner:
         return tuple(results)
 
     def _ask_for(self, run: _Run, scope: int) -> GatewayAsk:
-        judge = self._judges[self._plan.judge_of(self._plan.scopes[scope].spec.model)]
-        return GatewayAsk(self._gateway, judge, run.index)
+        spec = self._plan.scopes[scope].spec
+        judge = self._judges[self._plan.judge_of(spec.model)]
+        return GatewayAsk(self._gateway, judge, (spec.name, f"{spec.name} reason"), run.index)
 
-    def _close(self, index: int, label: str, results: tuple[MetricResult, ...]) -> None:
+    def _close(self, row: CaseResult) -> None:
         """Hand out the row, and those that waited for it."""
         self._open -= 1
-        self._rows.add(index, (CaseResult(index, label, results),))
+        self._rows.add(row.index, (row,))
         if self._over:
             self._wake_all()
         else:

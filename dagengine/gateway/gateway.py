@@ -24,6 +24,7 @@ from dagengine.errors import (
 )
 from dagengine.gateway.budget import Budget, Estimates
 from dagengine.gateway.host import Home, no_host
+from dagengine.gateway.ledger import Ledger
 from dagengine.gateway.limiter import Call, Lane, Limiter
 from dagengine.gateway.limits import DEFAULT_LIMITS as DEFAULT_LIMITS
 from dagengine.gateway.limits import Limits as Limits
@@ -36,7 +37,7 @@ from dagengine.gateway.waits import Waits, merged
 from dagengine.prompts.parsing import read_part
 from dagengine.question import NO_USAGE, PART, Answer, Judge, Question, Usage, durable_identity
 from dagengine.redaction import public_text, secrets_of_environment, shortened
-from dagengine.results import Attempt, Failure, OutcomeKind, Totals, Waiting
+from dagengine.results import Attempt, Failure, OutcomeKind, Spent, Totals, Waiting
 from dagengine.store.answers import OpenStore
 
 T = TypeVar("T", bound=BaseModel)
@@ -54,9 +55,13 @@ def is_cancelled() -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Desk:
-    """What the gateway keeps of one judge; judges of one identity share all but themselves."""
+    """What the gateway keeps of one judge; judges of one identity share all but themselves.
+
+    `name` is what the ledger calls it: the same in every process, where there is such a name.
+    """
 
     judge: Judge
+    name: str
     lane: Lane
     price: Price | None
     estimates: Estimates = field(default_factory=Estimates)
@@ -105,6 +110,7 @@ class Gateway:
         self._prefixes = PromptCacheOrder()
         self._waits = Waits()
         self._estimating = limits.budget is not None or limits.tokens_per_minute is not None
+        self._ledger = Ledger()
         self._asked = self._calls = self._retried = self._failed = 0
         self._usage = Usage()
 
@@ -141,6 +147,11 @@ class Gateway:
         """The questions that wait to be asked again; may be read from any thread."""
         return merged([*self._waits.now(), *self._limiter.held])
 
+    @property
+    def spent(self) -> tuple[Spent, ...]:
+        """The same by metric, node and judge."""
+        return self._ledger.entries
+
     def check_prices(self, judges: Iterable[Judge]) -> None:
         """Raise InputError when a budget cannot be kept because a price is not known."""
         for judge in judges:
@@ -155,6 +166,7 @@ class Gateway:
         """
         self._asked += 1
         desk = self._desk(judge)
+        self._ledger.asked(question, desk.name)
         key = (desk.lane.name, question.key)
         flights = self._stored_flights if self._is_stored(judge) else self._flights
         urgency = Urgency(place)
@@ -169,7 +181,8 @@ class Gateway:
         desk = self._desks.get(identity)
         if desk is None:
             lane = Lane(identity, self.limits, elastic=judge.capabilities.elastic)
-            desk = _Desk(judge, lane, self._budget.price_of(judge))
+            name = durable_identity(judge) or identity
+            desk = _Desk(judge, name, lane, self._budget.price_of(judge))
             self._desks[identity] = desk
             self._limiter.open(desk.lane)
         return desk if desk.judge is judge else replace(desk, judge=judge)
@@ -292,8 +305,13 @@ class Gateway:
             failure = JudgeTimeoutError("the call was ended with its case")
             raise
         finally:
+            seconds = time.perf_counter() - started
             self._usage += usage
             self._failed += failure is not None
+            self._ledger.called(
+                question, desk.name, failed=failure is not None, usage=usage, seconds=seconds,
+                cost=None if desk.price is None else desk.price.of(usage),
+            )  # fmt: skip
             self._budget.settle(desk.price, reserved, usage)
             if self._estimating and usage.input_tokens:
                 desk.estimates.learn(question, usage)
@@ -303,8 +321,7 @@ class Gateway:
                 self._note(
                     Attempt(
                         question.name, desk.lane.name, question.key, number, kind,
-                        time.perf_counter() - started, usage, mode,
-                        str(failure) if failure else None,
+                        seconds, usage, mode, str(failure) if failure else None,
                     )
                 )  # fmt: skip
 

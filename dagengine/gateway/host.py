@@ -32,7 +32,7 @@ from dagengine.errors import InputError
 from dagengine.gateway.limits import Limits
 from dagengine.gateway.tracing import NoSpans
 from dagengine.question import NO_USAGE, Answer, Judge, Question, Usage
-from dagengine.results import Totals, Waiting
+from dagengine.results import Spent, Totals, Waiting
 
 T = TypeVar("T", bound=BaseModel)
 R = TypeVar("R")
@@ -65,6 +65,9 @@ class Asks(Protocol):
 
     @property
     def waiting(self) -> list[Waiting]: ...
+
+    @property
+    def spent(self) -> tuple[Spent, ...]: ...
 
     @property
     def replays(self) -> bool: ...
@@ -115,6 +118,11 @@ class Host:
     def waiting(self) -> list[Waiting]:
         """The questions of the whole run that wait to be asked again."""
         return self._gateway.waiting
+
+    @property
+    def spent(self) -> tuple[Spent, ...]:
+        """The same by metric, node and judge."""
+        return self._gateway.spent
 
     @property
     def replays(self) -> bool:

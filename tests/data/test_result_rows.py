@@ -109,10 +109,10 @@ def test_parquet_is_flat_typed_and_in_row_groups(tmp_path: Path) -> None:
     with parquet.ParquetFile(kept.path) as file:
         assert file.num_row_groups == 3
         table = file.read()
-    columns = ["index", "case", "metric", "score", "success", "outcome", "reason"]
-    assert table.column_names[:7] == columns
-    assert [str(table.schema.field(c).type) for c in columns[:5]] == [
-        *("int64", "string", "string", "double", "bool")
+    columns = ["index", "case", "hash", "metric", "score", "success", "outcome", "reason"]
+    assert table.column_names[:8] == columns
+    assert [str(table.schema.field(c).type) for c in columns[:6]] == [
+        *("int64", "string", "string", "string", "double", "bool")
     ]
     assert table.column("score").null_count == 1
     assert '"message": "late 7"' in table.column("failure")[7].as_py()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -10,6 +12,7 @@ import typer
 
 from dagengine.cli.common.files import Reads, Writes
 from dagengine.errors import InputError
+from dagengine.redaction import public_text
 
 if TYPE_CHECKING:
     from dagengine.data.cases import Cases
@@ -97,6 +100,11 @@ def cases_of(
 
     columns, delimiters = pairs("--map", mapped), pairs("--delimiter", delimiter)
     return read_cases(data, map=columns, delimiters=delimiters, goldens=goldens)
+
+
+def command_line() -> str:
+    """The command as it was typed, without secrets, to be typed again."""
+    return public_text(shlex.join(["dagengine", *sys.argv[1:]]))
 
 
 def go_on(store: Path | None) -> str:

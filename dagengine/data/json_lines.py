@@ -1,0 +1,51 @@
+"""JSON lines as they are written: every line whole, at whatever moment the process ends."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from dagengine.data.records import filled_lines
+
+_JSON = json.JSONEncoder(ensure_ascii=False, default=str)
+
+
+class JsonLines:
+    """Writes one JSON object per line; every line is complete, even when the process is killed.
+
+    What JSON has no form for is written as its text.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._file = path.open("wb", buffering=0)
+        self._complete = 0  # bytes of whole rows
+
+    def write(self, row: Mapping[str, Any]) -> None:
+        """Write one object; raises OSError, and then the lines before it are whole."""
+        # A lone surrogate comes out as the JSON escape it needs to be.
+        line = f"{_JSON.encode(row)}\n".encode(errors="backslashreplace")
+        try:
+            self._write_all(memoryview(line))
+        except OSError:
+            with suppress(OSError):  # a pipe keeps what it was given
+                self._file.truncate(self._complete)
+            raise
+        self._complete += len(line)
+
+    def _write_all(self, rest: memoryview) -> None:
+        while rest:  # the system may take less than it is given
+            rest = rest[self._file.write(rest) :]
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+
+def complete_lines(path: Path, *, whole: bool) -> Iterator[tuple[str, bytes]]:
+    """The lines of a file, each after its place; unless it is `whole`, no half line at its end."""
+    for place, line in filled_lines(path):
+        if whole or line.endswith(b"\n"):
+            yield place, line

@@ -1,0 +1,150 @@
+"""A plan as `run.json` has it: metrics with their nodes and edges, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from dagengine.compiler.definitions import definitions, digest
+from dagengine.compiler.plan import NONE, Plan, PlanMetric, PlanSlot, Unit
+from dagengine.question import Judge, Usage, durable_identity
+from dagengine.record.values import (
+    EdgeRecord,
+    JudgeRecord,
+    MetricRecord,
+    NodeRecord,
+    SpentRecord,
+    TotalsRecord,
+)
+from dagengine.redaction import public_text
+from dagengine.results import Spent, Totals
+
+_SETTINGS = ("name", "threshold", "strict", "combine")
+
+
+def judges_of(plan: Plan, judges: Sequence[Judge]) -> tuple[JudgeRecord, ...]:
+    """The judges that some node asks; `judges` stand in the order of `plan.models`."""
+    return tuple(
+        JudgeRecord(identity=identity_of(judges[place]), model=_model(judges[place]))
+        for place in _places(plan)
+    )
+
+
+def identity_of(judge: Judge) -> str:
+    """What a record calls a judge: the name it has in every process, where it has one."""
+    return public_text(durable_identity(judge) or judge.identity)
+
+
+def metrics_of(plan: Plan) -> tuple[MetricRecord, ...]:
+    """The metrics of a plan, nested ones inside the node that they stand for."""
+    place = {judge: number for number, judge in enumerate(_places(plan))}
+    return tuple(_Records(plan, metric, place).top() for metric in plan.metrics)
+
+
+def _model(judge: Judge) -> str | None:
+    model = getattr(judge, "model", None)
+    return model if isinstance(model, str) else None
+
+
+def _places(plan: Plan) -> list[int]:
+    """Places in `plan.models` of the judges that are asked."""
+    return sorted({judge for unit in plan.units if unit.node.asks for judge in unit.judges})
+
+
+class _Records:
+    """The records of one metric; `judges` are the new places of judges by their old ones."""
+
+    def __init__(self, plan: Plan, metric: PlanMetric, judges: Mapping[int, int]) -> None:
+        self._plan = plan
+        self._metric = metric
+        self._judges = judges
+        self._hashes = definitions(plan, metric)
+
+    def top(self) -> MetricRecord:
+        found = self._scope(self._metric.scope)
+        return found.model_copy(update={"hash": digest(self._hashes)})
+
+    def _scope(self, number: int) -> MetricRecord:
+        scope = self._plan.scopes[number]
+        slots = self._slots(scope.slots)
+        nodes = tuple(self._node(slot) for slot in slots if slot.kind != "verdict")
+        settings = {name: getattr(scope.spec, name) for name in _SETTINGS}
+        return MetricRecord(
+            **settings,
+            hash=digest([settings, [[node.name, node.hash] for node in nodes]]),
+            nodes=nodes,
+            edges=tuple(edge for slot in slots for edge in self._edges(slot)),
+        )
+
+    def _node(self, slot: PlanSlot) -> NodeRecord:
+        if slot.unit == NONE:
+            nested = self._scope(slot.nested)
+            return NodeRecord(
+                name=slot.name, kind="metric", grades=True, hash=nested.hash, metric=nested
+            )
+        unit = self._plan.units[slot.unit]
+        node = unit.node
+        return NodeRecord(
+            name=slot.name,
+            kind=node.kind,
+            question=node.text or None,
+            reads=unit.reads,
+            inputs=tuple(dict.fromkeys(self._plan.slots[index].name for index in slot.reads)),
+            judges=self._asked(unit),
+            panel=None if node.panel is None else node.panel.label,
+            grades=slot.grades,
+            hash=self._hashes[slot.name],
+        )
+
+    def _asked(self, unit: Unit) -> tuple[int, ...]:
+        places = unit.judges if unit.node.asks else ()
+        return tuple(dict.fromkeys(self._judges[place] for place in places))
+
+    def _edges(self, slot: PlanSlot) -> Iterator[EdgeRecord]:
+        for verdict, targets in slot.branches.items():
+            if not targets:
+                yield EdgeRecord(source=slot.name, verdict=verdict)
+            for target in self._slots(targets):
+                if target.kind == "verdict":
+                    yield EdgeRecord(source=slot.name, verdict=verdict, score=target.score)
+                else:
+                    yield EdgeRecord(source=slot.name, verdict=verdict, target=target.name)
+        if slot.nested == NONE:  # what a nested metric starts is its own graph
+            for target in self._slots(dict.fromkeys((*slot.feeds, *slot.activates))):
+                if target.index in slot.feeds or slot.index not in target.feeds:
+                    starts = target.index in slot.activates
+                    yield EdgeRecord(source=slot.name, target=target.name, starts=starts)
+
+    def _slots(self, numbers: Iterable[int]) -> list[PlanSlot]:
+        return [self._plan.slots[number] for number in numbers]
+
+
+def totals_of(totals: Totals) -> TotalsRecord:
+    """The sums of a run as they are recorded."""
+    names = ("asked", "shared", "cached", "damaged", "calls", "retried", "failed", "cost")
+    return TotalsRecord(**{name: getattr(totals, name) for name in names}, **_tokens(totals.usage))
+
+
+def spent_of(
+    spent: Iterable[Spent], judges: Sequence[JudgeRecord]
+) -> tuple[tuple[JudgeRecord, ...], tuple[SpentRecord, ...]]:
+    """The judges with those that a node's own code asked, and what was spent at each."""
+    known = [judge.identity for judge in judges]
+    found: list[SpentRecord] = []
+    for one in sorted(spent, key=lambda one: (one.metric, one.node, one.judge)):
+        judge = public_text(one.judge)
+        if judge not in known:
+            known.append(judge)
+        names = ("metric", "node", "asked", "calls", "failed", "cost", "seconds")
+        values: dict[str, Any] = {name: getattr(one, name) for name in names}
+        found.append(SpentRecord(judge=known.index(judge), **values, **_tokens(one.usage)))
+    more = (JudgeRecord(identity=identity) for identity in known[len(judges) :])
+    return (*judges, *more), tuple(found)
+
+
+def _tokens(usage: Usage) -> dict[str, Any]:
+    return {
+        "input_tokens": usage.input_tokens,
+        "output_tokens": usage.output_tokens,
+        "cached_tokens": usage.cached_tokens,
+    }

@@ -1,0 +1,91 @@
+"""A run folder read back: `load_run`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from dagengine.data.json_lines import complete_lines
+from dagengine.data.result_rows import read_rows
+from dagengine.errors import InputError
+from dagengine.record.values import FORMAT, Manifest
+from dagengine.record.writer import CASES, MANIFEST
+from dagengine.results import CaseResult
+
+
+class Run:
+    """What a run left in its folder; rows and cases are read when they are asked for."""
+
+    def __init__(self, folder: Path, manifest: Manifest) -> None:
+        self.folder = folder
+        self.manifest = manifest
+
+    def __repr__(self) -> str:
+        metrics = ", ".join(metric.name for metric in self.manifest.metrics)
+        counts = self.manifest.counts
+        cases = "" if counts is None else f", {counts.cases} cases"
+        unfinished = "" if self.finished else ", not finished"
+        return f"<Run {str(self.folder)!r}: {metrics}{cases}{unfinished}>"
+
+    @property
+    def finished(self) -> bool:
+        """Whether every case has its row; not so in a run that was killed, or still goes on."""
+        return self.manifest.finished
+
+    @property
+    def results(self) -> Path:
+        """The file of the rows."""
+        return self.folder / self.manifest.results
+
+    def rows(self) -> Iterator[CaseResult]:
+        """The rows in data set order, lazily; none where the run ended before the first.
+
+        Raises InputError that names the line that is no row. The last line of a run that was
+        killed may be half of one, and is left out.
+        """
+        if self.results.exists():
+            yield from read_rows(self.results, whole=self.finished)
+
+    def cases(self) -> Iterator[dict[str, Any]]:
+        """The cases as dicts (`index`, `hash`, `type`, then the fields), in the order of the rows.
+
+        None when the run was to keep no texts. Raises InputError that names a damaged line.
+        """
+        path = self.folder / CASES
+        if path.exists():
+            for place, line in complete_lines(path, whole=self.finished):
+                try:
+                    case = json.loads(line)
+                except (ValueError, RecursionError) as error:
+                    raise InputError(f"{place}: no case of a run (not JSON: {error})") from None
+                yield case
+
+
+def load_run(folder: str | Path) -> Run:
+    """What a run left in a folder, finished or not.
+
+    Raises InputError for a folder without a run, and for one that a newer version wrote.
+    """
+    path = Path(folder) / MANIFEST
+    if not path.is_file():
+        what = "is no folder" if not Path(folder).is_dir() else f"has no {MANIFEST}"
+        raise InputError(f"{folder} is not the folder of a run: it {what}")
+    try:
+        given = json.loads(path.read_bytes())
+        written = given.get("format") if isinstance(given, dict) else None
+        if isinstance(written, int) and written > FORMAT:
+            raise InputError(
+                f"{path} has the format {written}, and this dagengine reads up to {FORMAT}: "
+                "install a newer one"
+            )
+        return Run(Path(folder), Manifest.model_validate(given))
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = ".".join(str(step) for step in first["loc"])
+        raise InputError(f"{path} does not describe a run ({where}: {first['msg']})") from None
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{path} does not describe a run (not JSON: {error})") from None

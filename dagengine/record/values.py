@@ -1,0 +1,171 @@
+"""What `run.json` holds: plain data, equal in memory and in the file."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+FORMAT = 1
+"""The format of a run folder; a reader refuses a newer one."""
+
+Exit = Literal["ok", "failed", "no_score", "interrupted", "error"]
+
+
+class _Value(BaseModel):
+    model_config = ConfigDict(frozen=True, populate_by_name=True)
+
+
+class NodeRecord(_Value):
+    """One node of a metric, by the name that steps have for it.
+
+    `question` is the criteria, instructions or function that it was written with, `reads` are
+    field paths, `inputs` the nodes that it reads. `judges` are places in the run's `judges`
+    (none where it asks nothing), `panel` says how several votes are cast. A node of the kind
+    `metric` is a metric nested under a verdict: `metric` is that metric with its own graph. `hash`
+    is the SHA-256 of everything that the node says, reads and leads to. A node that `grades` gives
+    a score itself.
+    """
+
+    name: str
+    kind: str
+    question: str | None = None
+    reads: tuple[str, ...] = ()
+    inputs: tuple[str, ...] = ()
+    judges: tuple[int, ...] = ()
+    panel: str | None = None
+    grades: bool = False
+    hash: str | None = None
+    metric: MetricRecord | None = None
+
+
+class EdgeRecord(_Value):
+    """Where one node leads.
+
+    An edge with a verdict is taken when the node says so; it leads to a node, to a score (0 to
+    1), or to nothing. An edge without one hands on what the node gave; with `starts` its target
+    also runs because of it.
+    """
+
+    source: str = Field(validation_alias="from", serialization_alias="from")
+    verdict: bool | str | None = None
+    target: str | None = Field(default=None, validation_alias="to", serialization_alias="to")
+    score: float | None = None
+    starts: bool = True
+
+
+class MetricRecord(_Value):
+    """A metric as it was compiled; `hash` covers all of it, nested metrics included."""
+
+    name: str
+    threshold: float | None
+    strict: bool
+    combine: str
+    hash: str
+    nodes: tuple[NodeRecord, ...]
+    edges: tuple[EdgeRecord, ...]
+
+
+class JudgeRecord(_Value):
+    """Who answered: the name that tells the judge apart, without a secret, and its model."""
+
+    identity: str
+    model: str | None = None
+
+
+class DataRecord(_Value):
+    """Where the cases came from; `sha256` is that of the file (None: it was no plain file)."""
+
+    file: str | None = None
+    sha256: str | None = None
+    map: dict[str, str | None] = {}
+    delimiters: dict[str, str] = {}
+    cases: int | None = None
+
+
+class SpentRecord(_Value):
+    """What was asked and used for one node of one metric, at one judge.
+
+    Entries are disjoint: they add up to `totals`. A node that several metrics share stands
+    with the first of them. `judge` is a place in the run's `judges`. `seconds` is the time that
+    calls took, added up over calls that ran side by side. `cost` is in US dollars, None without
+    a known price.
+    """
+
+    metric: str
+    node: str
+    judge: int | None
+    asked: int = 0
+    calls: int = 0
+    failed: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cached_tokens: int = 0
+    cost: float | None = None
+    seconds: float = 0.0
+
+
+class TotalsRecord(_Value):
+    """The sums of a run (see `dagengine.results.Totals`)."""
+
+    asked: int
+    shared: int
+    cached: int
+    damaged: int
+    calls: int
+    retried: int
+    failed: int
+    input_tokens: int
+    output_tokens: int
+    cached_tokens: int
+    cost: float | None
+
+
+class CountsRecord(_Value):
+    """Cases by how they ended.
+
+    `no_score`: some metric gave none; `failed`: all gave one, and some lies below its threshold;
+    `passed`: the rest.
+    """
+
+    cases: int = 0
+    passed: int = 0
+    failed: int = 0
+    no_score: int = 0
+
+
+class Manifest(_Value):
+    """What a run was, and how it ended.
+
+    `started` and `ended` are UTC; a run that is under way, or was killed, has no `ended`, no
+    `totals` and no `counts`. `results` is the file of rows, seen from the folder. `limits` and
+    `settings` are as the run was given them. `texts` says whether the cases are kept,
+    `redacted` which of their fields are hidden.
+    """
+
+    format: int = FORMAT
+    dagengine: str
+    python: str
+    started: datetime
+    ended: datetime | None = None
+    exit: Exit | None = None
+    error: str | None = None
+    command: str | None = None
+    metrics: tuple[MetricRecord, ...]
+    judges: tuple[JudgeRecord, ...]
+    data: DataRecord = DataRecord()
+    limits: dict[str, Any] = {}
+    settings: dict[str, Any] = {}
+    store: str | None = None
+    results: str = "results.jsonl"
+    texts: bool = True
+    redacted: tuple[str, ...] = ()
+    totals: TotalsRecord | None = None
+    counts: CountsRecord | None = None
+    usage: tuple[SpentRecord, ...] = ()
+
+    @property
+    def finished(self) -> bool:
+        """Whether every case has its row."""
+        return self.ended is not None and self.exit not in ("interrupted", "error")

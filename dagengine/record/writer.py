@@ -1,0 +1,168 @@
+"""A run folder as it is written: while the run goes on, and whole at whatever moment it ends."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from types import TracebackType
+
+from dagengine.data.json_lines import JsonLines
+from dagengine.data.result_rows import RowWriter
+from dagengine.errors import InputError
+from dagengine.record.case_lines import case_line
+from dagengine.record.definition import spent_of, totals_of
+from dagengine.record.values import CountsRecord, Exit, Manifest
+from dagengine.redaction import public_text, shortened
+from dagengine.results import CaseResult, Spent, Totals
+
+MANIFEST, ROWS, CASES = "run.json", "results.jsonl", "cases.jsonl"
+# What is made of a finished run; of an earlier one it would say what is not so any more.
+_MADE = ("summary.json", "report.html")
+
+
+class RunWriter:
+    """Writes the folder of one run; use it as a context manager.
+
+    In an empty folder `run.json` stands from the beginning. What an earlier run left is kept
+    until there is a first row; labels are always kept. On the way out `run.json` is replaced as
+    a whole, with how the run ended. `results` is another file for the rows.
+    """
+
+    def __init__(
+        self,
+        folder: str | Path,
+        manifest: Manifest,
+        spent: Callable[[], tuple[Totals, Sequence[Spent]]],
+        results: Path | None = None,
+    ) -> None:
+        """Raises InputError for rows that go to a file of an unknown kind.
+
+        `spent` is asked in the end for what the run asked and used.
+        """
+        self.folder = Path(folder)
+        self.manifest = manifest.model_copy(update={"results": _seen_from(self.folder, results)})
+        self.rows = RowWriter(results or self.folder / ROWS)
+        self._spent = spent
+        self._cases: JsonLines | None = None
+        self._counts: Counter[str] = Counter()
+        self._begun = False
+
+    def __enter__(self) -> RunWriter:
+        if not (self.folder / MANIFEST).exists() and not self.rows.path.exists():
+            self._begin()
+        return self
+
+    def add(self, row: CaseResult) -> None:
+        """Write one row and its case; raises InputError naming the file that cannot be written."""
+        if not self._begun:
+            self._begin()
+        if self.manifest.texts:
+            self._write_case(row)
+        self.rows.add(row)
+        self._counts[_state(row)] += 1
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
+    ) -> None:
+        if not self._begun and kind is not None:
+            return  # nothing came, and what an earlier run left is as it was
+        if not self._begun:
+            self._begin()
+        with self.rows:
+            pass
+        if self._cases is not None:
+            self._cases.close()
+        self._end(error)
+
+    def _begin(self) -> None:
+        """Make the folder this run's own."""
+        self._begun = True
+        with _named(self.folder):
+            self.folder.mkdir(parents=True, exist_ok=True)
+            for name in _MADE:
+                (self.folder / name).unlink(missing_ok=True)
+            with suppress(FileNotFoundError):
+                (self.folder / CASES).unlink()
+        self._replace(self.manifest.model_copy(update={"ended": None}))
+
+    def _write_case(self, row: CaseResult) -> None:
+        path = self.folder / CASES
+        with _named(path):
+            if self._cases is None:
+                self._cases = JsonLines(path)
+            self._cases.write(case_line(row))
+
+    def _end(self, error: BaseException | None) -> None:
+        totals, spent = self._spent()
+        judges, usage = spent_of(spent, self.manifest.judges)
+        counts = CountsRecord(cases=self.rows.count, **self._counts)
+        ended = {
+            "ended": self.manifest.ended or datetime.now(UTC),
+            "exit": _exit(error, counts),
+            "error": shortened(public_text(str(error))) if isinstance(error, Exception) else None,
+            "judges": judges,
+            "totals": totals_of(totals),
+            "counts": counts,
+            "usage": usage,
+        }
+        self.manifest = self.manifest.model_copy(update=ended)
+        self._replace(self.manifest)
+
+    def _replace(self, manifest: Manifest) -> None:
+        path = self.folder / MANIFEST
+        with _named(path):
+            write_whole(path, manifest.model_dump_json(by_alias=True, indent=1) + "\n")
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a file that is never seen half-written; raises OSError."""
+    new = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        new.write_bytes(text.encode(errors="backslashreplace"))
+        new.replace(path)
+    except OSError:
+        new.unlink(missing_ok=True)
+        raise
+
+
+def file_sha256(path: Path) -> str | None:
+    """SHA-256 (hex) of a plain file; None for a pipe, which can be read only once."""
+    if not path.is_file():
+        return None
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _seen_from(folder: Path, results: Path | None) -> str:
+    if results is None:
+        return ROWS
+    inside = os.path.relpath(results, folder)
+    return os.path.abspath(results) if inside.startswith("..") else inside
+
+
+def _state(row: CaseResult) -> str:
+    if any(metric.failure is not None for metric in row.metrics):
+        return "no_score"
+    return "passed" if row.success else "failed"
+
+
+def _exit(error: BaseException | None, counts: CountsRecord) -> Exit:
+    if error is not None:
+        return "error" if isinstance(error, Exception) else "interrupted"
+    if counts.no_score:
+        return "no_score"
+    return "failed" if counts.failed else "ok"
+
+
+@contextmanager
+def _named(path: Path) -> Iterator[None]:
+    """The system's errors with the name of the file."""
+    try:
+        yield
+    except OSError as error:
+        raise InputError(f"cannot write {path}: {error.strerror or error}") from error

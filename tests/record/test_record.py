@@ -1,0 +1,266 @@
+"""The folder of a run: written as the run goes, and read back."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from dagengine import evaluate
+from dagengine.data import read_cases
+from dagengine.errors import InputError, ProviderError
+from dagengine.judges import ScriptedJudge
+from dagengine.metrics import DAGMetric
+from dagengine.metrics.dag import (
+    DAG,
+    BinaryJudgementNode,
+    NonBinaryJudgementNode,
+    TaskNode,
+    VerdictNode,
+)
+from dagengine.question import Answer, Question, Usage
+from dagengine.record import load_run
+from dagengine.results import CaseResult
+from dagengine.test_case import LLMTestCase
+
+
+def polite() -> DAGMetric:
+    """Two questions; the second only for what is kind."""
+    words = TaskNode("List the words", "words", evaluation_params=["input"], name="words")
+    tone = NonBinaryJudgementNode(
+        "Which tone?",
+        inputs=[words],
+        children=[VerdictNode("warm", score=10), VerdictNode("cold", score=3)],
+        name="Tone",
+    )
+    kind = BinaryJudgementNode(
+        "Is it kind?",
+        evaluation_params=["actual_output"],
+        then={True: tone, False: 0},
+        name="Kind",
+    )
+    return DAGMetric("Manners", DAG(kind))
+
+
+def answers(question: Question[Any]) -> Any:
+    text = question.messages[-1]["content"]
+    if "broken" in text:
+        raise ProviderError("down for today", transient=False)
+    if question.name == "words":
+        return "some words"
+    if question.name == "Tone":
+        return {"verdict": "warm", "reason": "it smiles"}
+    return {"verdict": "rude" not in text, "reason": f"because {len(text)}"}
+
+
+class Counting(ScriptedJudge):
+    """Uses 110 tokens for every answer."""
+
+    async def answer(self, question: Question[Any]) -> Answer[Any]:
+        return replace(await super().answer(question), usage=Usage(100, 10))
+
+
+def judge() -> ScriptedJudge:
+    return Counting(answers, name="script")
+
+
+CASES = [
+    LLMTestCase(input="hello", actual_output="dear you", name="kind one"),
+    LLMTestCase(input="hello", actual_output="rude", tags=["de"]),
+    LLMTestCase(input="hello", actual_output="broken"),
+]
+
+
+def dicts(rows: Iterable[CaseResult]) -> list[dict[str, Any]]:
+    """Rows as they are written: the raw answers of the judge are not."""
+    return [row.as_dict() for row in rows]
+
+
+def test_a_folder_says_what_was_asked_of_whom_and_what_came_out(tmp_path: Path) -> None:
+    result = evaluate(CASES, [polite()], model=judge(), show=False, out=tmp_path / "run")
+    run = load_run(tmp_path / "run")
+    assert run.finished
+    assert run.manifest.exit == "no_score"
+    assert dicts(run.rows()) == dicts(result)
+    (metric,) = run.manifest.metrics
+    nodes = {node.name: node for node in metric.nodes}
+    assert (metric.name, metric.threshold) == ("Manners", 0.5)
+    assert list(nodes) == ["Kind", "words", "Tone"]
+    assert (nodes["Kind"].question, nodes["Kind"].reads) == ("Is it kind?", ("actual_output",))
+    assert (nodes["Tone"].inputs, nodes["Tone"].judges) == (("words",), (0,))
+    edges = {(e.source, e.verdict, e.target, e.score, e.starts) for e in metric.edges}
+    assert edges == {
+        ("Kind", True, "Tone", None, True),
+        ("Kind", False, None, 0.0, True),
+        ("words", None, "Tone", None, False),
+        ("Tone", "warm", None, 1.0, True),
+        ("Tone", "cold", None, 0.3, True),
+    }
+    assert [j.identity for j in run.manifest.judges] == [judge().durable_identity]
+    assert run.manifest.counts is not None
+    assert run.manifest.counts.model_dump() == {
+        "cases": 3, "passed": 1, "failed": 1, "no_score": 1,
+    }  # fmt: skip
+
+
+def test_what_was_spent_adds_up_by_node(tmp_path: Path) -> None:
+    evaluate(CASES, [polite()], model=judge(), show=False, out=tmp_path)
+    manifest = load_run(tmp_path).manifest
+    assert manifest.totals is not None
+    assert {(s.metric, s.node, s.asked, s.calls, s.failed) for s in manifest.usage} == {
+        ("Manners", "Kind", 3, 3, 1),
+        ("Manners", "words", 1, 1, 0),
+        ("Manners", "Tone", 1, 1, 0),
+    }
+    for name in ("asked", "calls", "failed", "input_tokens", "output_tokens"):
+        assert sum(getattr(s, name) for s in manifest.usage) == getattr(manifest.totals, name)
+    assert manifest.totals.input_tokens == 400
+
+
+def test_every_case_stands_with_its_texts_and_hash(tmp_path: Path) -> None:
+    evaluate(CASES, [polite()], model=judge(), show=False, out=tmp_path)
+    cases = list(load_run(tmp_path).cases())
+    assert [case["hash"] for case in cases] == [case.content_hash() for case in CASES]
+    assert cases[1] == {
+        "index": 1,
+        "hash": CASES[1].content_hash(),
+        "type": "LLMTestCase",
+        "input": "hello",
+        "actual_output": "rude",
+        "tags": ["de"],
+    }
+    lines = (tmp_path / "results.jsonl").read_text().splitlines()
+    assert [json.loads(line)["hash"] for line in lines] == [c["hash"] for c in cases]
+
+
+def test_without_texts_no_text_of_a_case_is_in_the_folder(tmp_path: Path) -> None:
+    case = LLMTestCase(input="a long and private sentence", actual_output="dear you")
+    evaluate([case], [polite()], model=judge(), show=False, out=tmp_path, texts=False)
+    run = load_run(tmp_path)
+    assert not run.manifest.texts
+    assert list(run.cases()) == []
+    assert all(b"private" not in path.read_bytes() for path in tmp_path.iterdir())
+
+
+def test_a_saved_result_is_the_folder_that_the_run_would_have_written(tmp_path: Path) -> None:
+    result = evaluate(CASES, [polite()], model=judge(), show=False, out=tmp_path / "a")
+    result.save(tmp_path / "b")
+    for name in ("results.jsonl", "cases.jsonl"):
+        assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
+    a, b = (load_run(tmp_path / name).manifest.model_dump() for name in "ab")
+    assert {key for key in a if a[key] != b[key]} <= {"ended"}
+
+
+def test_a_result_that_no_run_made_cannot_be_saved(tmp_path: Path) -> None:
+    result = evaluate(CASES, [polite()], model=judge(), show=False)
+    with pytest.raises(InputError, match="only what evaluate"):
+        type(result)(result.rows).save(tmp_path)
+
+
+def test_a_run_that_breaks_off_is_readable_and_not_finished(tmp_path: Path) -> None:
+    async def interrupted(question: Question[Any]) -> Any:
+        if "broken" in question.messages[-1]["content"]:
+            signal.raise_signal(signal.SIGINT)
+            await anyio.sleep_forever()
+        return answers(question)
+
+    script = ScriptedJudge(interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        evaluate(CASES, [polite()], model=script, show=False, out=tmp_path)
+    run = load_run(tmp_path)
+    assert (run.finished, run.manifest.exit) == (False, "interrupted")
+    assert [row.case for row in run.rows()] == ["kind one", "case 1"]
+
+
+def test_a_killed_run_leaves_out_the_half_line_at_its_end(tmp_path: Path) -> None:
+    result = evaluate(CASES, [polite()], model=judge(), show=False, out=tmp_path)
+    manifest = json.loads((tmp_path / "run.json").read_text())
+    (tmp_path / "run.json").write_text(json.dumps(manifest | {"ended": None, "exit": None}))
+    for name in ("results.jsonl", "cases.jsonl"):
+        path = tmp_path / name
+        path.write_bytes(path.read_bytes()[:-30])
+    run = load_run(tmp_path)
+    assert not run.finished
+    assert dicts(run.rows()) == dicts(result)[:2]
+    assert [case["index"] for case in run.cases()] == [0, 1]
+
+
+def test_an_earlier_run_stays_until_there_is_a_row(tmp_path: Path) -> None:
+    evaluate(CASES, [polite()], model=judge(), show=False, out=tmp_path)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+
+    def nothing() -> Any:
+        raise RuntimeError("the source is down")
+        yield
+
+    with pytest.raises(InputError, match="the source is down"):
+        evaluate(nothing(), [polite()], model=judge(), show=False, out=tmp_path)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+def _no_folder(place: Path) -> None:
+    pass
+
+
+def _no_manifest(place: Path) -> None:
+    place.mkdir()
+
+
+def _newer(place: Path) -> None:
+    place.mkdir()
+    (place / "run.json").write_text('{"format": 2}')
+
+
+def _damaged(place: Path) -> None:
+    place.mkdir()
+    (place / "run.json").write_text('{"format"')
+
+
+def _other(place: Path) -> None:
+    place.mkdir()
+    (place / "run.json").write_text('{"format": 1, "started": "yesterday"}')
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (_no_folder, "is no folder"),
+        (_no_manifest, "has no run.json"),
+        (_newer, "install a newer one"),
+        (_damaged, "not JSON"),
+        (_other, "does not describe a run"),
+    ],
+)
+def test_what_is_no_run_is_refused_in_words(
+    tmp_path: Path, make: Callable[[Path], None], words: str
+) -> None:
+    make(tmp_path / "run")
+    with pytest.raises(InputError, match=words):
+        load_run(tmp_path / "run")
+
+
+def test_cases_are_not_overwritten_while_they_are_read(tmp_path: Path) -> None:
+    data = tmp_path / "cases.jsonl"
+    data.write_text('{"input": "a", "actual_output": "b"}\n')
+    with pytest.raises(InputError, match="overwritten while it is read"):
+        evaluate(read_cases(data), [polite()], model=judge(), show=False, out=tmp_path)
+    assert data.read_text() == '{"input": "a", "actual_output": "b"}\n'
+
+
+def test_metadata_without_a_json_form_does_not_end_a_run(tmp_path: Path) -> None:
+    circle: dict[str, Any] = {}
+    circle["self"] = circle
+    odd: list[dict[str, Any]] = [
+        {"set": {1}, "object": object},
+        {"deep": {(1, 2): "a"}},
+        {"circle": circle},
+    ]
+    cases = [LLMTestCase(input="a", actual_output="b", additional_metadata=one) for one in odd]
+    evaluate(cases, [polite()], model=judge(), show=False, out=tmp_path)
+    assert [case["input"] for case in load_run(tmp_path).cases()] == ["a"] * 3

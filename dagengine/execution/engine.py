@@ -194,12 +194,8 @@ class Engine:
     @property
     def store(self) -> str | None:
         """The file of answers, if there is one."""
-        return None if self._store is None else str(self._store.path)
-
-    @property
-    def judges(self) -> Sequence[Judge]:
-        """The judges in the order of the plan's `models`."""
-        return self._judges
+        store = self._asking.store
+        return None if store is None else str(store.path)
 
     @property
     def asked_judges(self) -> list[Judge]:

@@ -15,7 +15,7 @@ from dagengine.gateway.limits import Limits
 from dagengine.gateway.tracing import NoSpans
 from dagengine.question import Answer, Judge, Question, durable_identity
 from dagengine.redaction import secrets_of_environment
-from dagengine.results import Totals, Waiting
+from dagengine.results import Spent, Totals, Waiting
 from dagengine.store.rows import entry_of, failure_entry, failure_of, key_of, revive
 from dagengine.testing.recorded.recordings import Recording
 
@@ -43,6 +43,10 @@ class _Before:
     @property
     def totals(self) -> Totals:
         return self._asks.totals
+
+    @property
+    def spent(self) -> tuple[Spent, ...]:
+        return self._asks.spent
 
     @property
     def waiting(self) -> list[Waiting]:

@@ -153,7 +153,7 @@ def test_the_plan_says_what_so_many_cases_and_runs_could_show() -> None:
 
 def test_cases_of_one_document_are_one_group_in_every_interval() -> None:
     draws = Random(1)
-    flipping = {n: draws.random() < 0.4 for n in range(20)}
+    flipping = {n: draws.random() < 0.2 for n in range(20)}
     seen = list(observed(lambda case, s: bool(s) and flipping[case // 2], Condition()))
     alone = card(iter(seen)).metrics[0].figure("flip-rate")
     grouped = card(iter(seen), groups="additional_metadata.of")

@@ -113,8 +113,8 @@ def test_a_share_that_never_varies_still_has_an_interval() -> None:
     found = bootstrap([[True] * 5] * 30, flip_rate)
     assert found is not None
     assert (found.value, found.low, found.method) == (0, 0, "Wilson")
-    # t of 29; a judge of two verdicts flips in half of the pairs at most
-    assert found.high == pytest.approx(2.045230**2 / (30 + 2.045230**2) / 2)
+    # t of 29; of five answers with two verdicts at most six of ten pairs differ
+    assert found.high == pytest.approx(0.6 * 2.045230**2 / (30 + 2.045230**2))
     assert ends(bootstrap([[True] * 5] * 30, unanimity)) == pytest.approx((1 - 2 * found.high, 1))
 
 

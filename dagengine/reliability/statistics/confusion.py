@@ -149,7 +149,8 @@ def kappa_interval(
     """Cohen's kappa with the labels, from -1 to 1; of two raters, or runs, as well.
 
     The interval is that of a Dirichlet posterior of the whole table whose prior weighs as much
-    as two cases; with half a case per cell it would be far off for five kinds.
+    as one case or two, whatever the number of kinds; with half a case per cell it would be far
+    off for five of them.
     """
     table = confusion_table(pairs, kinds=kinds, missing=missing)
     effect = _effect(pairs, missing, groups)
@@ -201,7 +202,8 @@ def _effect(pairs: Labelled, missing: Missing, groups: Groups | None) -> float |
 
 # Posteriors. Tables have labels in rows; before them there may be one more axis, the draws.
 
-Draw = Callable[[Any, Any], Any]
+Draw = Callable[[Any, Any], tuple[Any, Any]]
+"""From a generator and a table: draws for the lower end, and for the upper one."""
 
 
 def _posterior(
@@ -217,8 +219,9 @@ def _posterior(
         return Unknown("undefined", seen.items)
     if isinstance(effect, Unknown):
         return effect
-    draws = draw(numpy.random.default_rng(seed), table / effect)
-    low, high = numpy.nanquantile(draws, [(1 - level) / 2, (1 + level) / 2]).tolist()
+    lower, upper = draw(numpy.random.default_rng(seed), table / effect)
+    low = float(numpy.nanquantile(lower, (1 - level) / 2))
+    high = float(numpy.nanquantile(upper, (1 + level) / 2))
     return Interval(value, min(low, value), max(high, value), level, method, seen.items)
 
 
@@ -229,21 +232,36 @@ def _balanced(table: Any) -> float:
     return float(found.mean()) if len(found) > 1 else math.nan
 
 
-def _balanced_draws(random: Any, table: Any) -> Any:
+def _balanced_draws(random: Any, table: Any) -> tuple[Any, Any]:
     labelled, met = table.sum(1), table.diagonal()
     there = labelled > 0
     missed = (labelled - met)[there]
-    return random.beta(met[there] + 0.5, missed + 0.5, (_DRAWS, len(missed))).mean(1)
+    draws = random.beta(met[there] + 0.5, missed + 0.5, (_DRAWS, len(missed))).mean(1)
+    return draws, draws
 
 
 def _drawn(of: Callable[[Any], Any]) -> Draw:
-    """A measure of tables drawn by Dirichlet, the prior weighing as much as two cases."""
+    """A measure of tables drawn by Dirichlet, with a prior for each end.
 
-    def draw(random: Any, table: Any) -> Any:
-        cells = table.ravel() + 2 / table.size
-        return of(random.dirichlet(cells, _DRAWS).reshape(_DRAWS, *table.shape))
+    Both priors know of one case on which people and judge agree; that of the lower end of one more
+    on which they do not, that of the upper end of half of one. With a single prior one of the ends
+    is too near where few cases or few of a label are there.
+    """
+
+    def draw(random: Any, table: Any) -> tuple[Any, Any]:
+        low, high = (
+            random.dirichlet((table + _prior(len(table), apart)).ravel(), _DRAWS)
+            for apart in (1.0, 0.5)
+        )
+        return tuple(of(draws.reshape(_DRAWS, *table.shape)) for draws in (low, high))
 
     return draw
+
+
+def _prior(kinds: int, apart: float) -> Any:
+    """One case of agreement and `apart` of disagreement, spread over the cells of a table."""
+    each = apart / max(kinds * (kinds - 1), 1)
+    return each + needs("numpy").eye(kinds) * (1 / kinds - each)
 
 
 def _kappa(tables: Any) -> Any:

@@ -53,11 +53,13 @@ def flip_rate(table: Table, *, missing: Missing = "drop") -> Sums:
 
     1 - Σ nₖ(nₖ - 1) / n(n - 1) per item with at least two answers: unbiased, whatever n
     (Simpson 1949, https://doi.org/10.1038/163688a0). Of K different answers it is expected to
-    be (K - 1)/K at most, which bounds it where no answers differ.
+    be (K - 1)/K at most, though a single item of few answers may show more: 2/3 where two of
+    three are alike.
     """
     rows = [counted(row, missing) for row in table]
     kinds = max(len({vote for row in rows for vote in row}), 2)
-    return mean((_differing(row) for row in rows), most=1 - 1 / kinds)
+    most = max((_most_differing(size, kinds) for size in {len(row) for row in rows}), default=0.0)
+    return mean((_differing(row) for row in rows), most=most, limit=1 - 1 / kinds)
 
 
 @measure
@@ -156,6 +158,13 @@ def effect_of_missing(table: Table, of: Measure[Any, ...]) -> RuleEffect:
 def _differing(votes: Votes) -> float | None:
     pairs = math.comb(len(votes), 2)
     return 1 - sum(math.comb(n, 2) for n in Counter(votes).values()) / pairs if pairs else None
+
+
+def _most_differing(size: int, kinds: int) -> float:
+    """The flip rate of one item whose answers are spread evenly over all kinds."""
+    often, more = divmod(size, kinds)
+    equal = more * math.comb(often + 1, 2) + (kinds - more) * math.comb(often, 2)
+    return 1 - equal / math.comb(size, 2) if size > 1 else 0.0
 
 
 def _commonest(votes: Votes) -> float | None:

@@ -200,8 +200,10 @@ def _interval(sample: _Sample, value: float, level: float, draws: Iterator[Any])
         return None
     t = quantile_of_t(level, len(left_out))
     if sample.most is not None:
-        limits = _wilson(value, left_out, t, sample.most)
-        return Interval(value, *limits, level, "Wilson", sample.size)
+        low, high = _wilson(value, left_out, t, sample.most)
+        if sample.limit is not None:
+            high = max(min(high, sample.limit), value)
+        return Interval(value, low, high, level, "Wilson", sample.size)
     found = sorted(_values(sample, draws))
     if not found or found[-1] - found[0] <= 1e-12 * max(1.0, abs(value)):
         return None
@@ -219,6 +221,7 @@ class _Sample:
     value: float | None
     of: Callable[[Any], Iterable[float | None]]
     most: float | None = None
+    limit: float | None = None
 
 
 def _sample(items: Sequence[T], statistic: Statistic[T], groups: Sequence[Hashable]) -> _Sample:
@@ -252,7 +255,7 @@ def _of_sums(sums: Sums, clusters: Sequence[Totals]) -> _Sample:
         for row in totals.tolist():
             yield sums.of(defaultdict(float, zip(keys, row, strict=True)))
 
-    return _Sample(len(clusters), sums.value(), of, sums.most)
+    return _Sample(len(clusters), sums.value(), of, sums.most, sums.limit)
 
 
 def _number(found: Sums | float | None) -> float | None:
@@ -315,7 +318,11 @@ def _acceleration(left_out: Sequence[float]) -> float:
 
 
 def _wilson(value: float, left_out: Sequence[float], t: float, most: float) -> tuple[float, float]:
-    """Wilson's interval of as many items as would have this error if each said 0 or `most`."""
+    """Wilson's interval of as many items as would have this error if each said 0 or `most`.
+
+    `most` is what an item can have, not what it is expected to: a mean above the latter would
+    seem to have no error at all.
+    """
     size = len(left_out)
     centre = statistics.fmean(left_out)
     variance = (size - 1) / size * math.fsum((one - centre) ** 2 for one in left_out)

@@ -38,15 +38,17 @@ class Sums:
     """What every item adds, and the formula of the totals.
 
     `formula` returns None where the measure is not defined; a quotient of zero by zero is
-    undefined by itself. `most` says that the measure is a mean over items of shares that are
-    expected to lie between 0 and this; None, that it is something else. `arrays` is the formula
-    of many totals at once, each an array of numpy, not a number where it is undefined; it is
-    given where the formula would take long for every resample.
+    undefined by itself. `most` says that the measure is a mean over items of shares that lie
+    between 0 and this; None, that it is something else. `limit` is what such a mean is expected
+    to be at most, where that is less. `arrays` is the formula of many totals at once, each an
+    array of numpy, not a number where it is undefined; it is given where the formula would take
+    long for every resample.
     """
 
     items: Sequence[Totals]
     formula: Callable[[Totals], float | None]
     most: float | None = None
+    limit: float | None = None
     arrays: Callable[[Totals], Any] | None = None
 
     def value(self) -> float | None:
@@ -86,13 +88,16 @@ def total(items: Iterable[Totals]) -> Totals:
     return defaultdict(float, {key: math.fsum(numbers) for key, numbers in parts.items()})
 
 
-def mean(values: Iterable[float | None], *, most: float | None = 1.0) -> Sums:
+def mean(
+    values: Iterable[float | None], *, most: float | None = 1.0, limit: float | None = None
+) -> Sums:
     """The mean of one value per item; items without one (None) are left out.
 
-    `most` is the highest value that an item is expected to have, None where it is no share.
+    `most` is the highest value that an item can have, None where it is no share; `limit` is what
+    its expectation cannot exceed.
     """
     items = [{} if value is None else {"items": 1.0, "value": value} for value in values]
-    return Sums(items, lambda all_: all_["value"] / all_["items"], most)
+    return Sums(items, lambda all_: all_["value"] / all_["items"], most, limit)
 
 
 def difference(one: Sums, other: Sums) -> Sums:

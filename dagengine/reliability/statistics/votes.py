@@ -160,9 +160,14 @@ class _Curve:
         return Interval(found.value, low, high, 0.95, "profile likelihood", found.items)
 
     def _sums(self, rows: Sequence[Sequence[Vote]], votes: int) -> Sums:
-        """Flips of two verdicts are at most 1/2, of three 2/3, and so on."""
-        verdicts = max(self.verdicts, 2)
-        return mean((_flips(_counts(row), votes) for row in rows), most=1 - 1 / verdicts)
+        """Flips of two outcomes are expected to be at most 1/2, of three 2/3, and so on."""
+        outcomes = max(self.verdicts, 2)
+        flips = (_flips(_counts(row), votes) for row in rows)
+        if outcomes == 2:
+            most = max((_most_flips(size, votes) for size in set(map(len, rows))), default=1.0)
+            return mean(flips, most=most, limit=1 / 2)
+        tied = votes > 1  # a tie is one more outcome
+        return mean(flips, most=1.0, limit=1 - 1 / (outcomes + tied))
 
     @cached_property
     def mixture(self) -> Mixture:
@@ -231,6 +236,11 @@ def _exact(often: int, rare: int, votes: int) -> float:
     lost = (_drawn(often, rare, votes, won) * _most(often - votes + won, rare - won, votes)
             for won in ways)  # fmt: skip
     return min(2 * math.fsum(lost), 1.0)
+
+
+def _most_flips(runs: int, votes: int) -> float:
+    """Of two verdicts: the highest flip rate that one case of so many runs can show."""
+    return max(_exact(runs - rare, rare, votes) for rare in range(runs // 2 + 1))
 
 
 def _drawn(often: int, rare: int, votes: int, won: int) -> float:

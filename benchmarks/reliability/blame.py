@@ -1,31 +1,24 @@
 """Which node is to blame, on simulated judges whose true shares are enumerated.
 
-    python benchmarks/reliability/blame.py [--seeds 60] [--cases 40] [--times 8]
-
 Trees of two and of three depths, in which nodes run only where the one before says yes. The
-cases of a population have odds of their own. Each row is one node over many seeds: its true
-share (that of the population), the mean error, the mean width of the 95 % intervals, how often
-they held the truth, and in how many seeds the share was known at all.
+cases of a population have odds of their own; a node's true share is that of the population.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
-from typing import Annotated
 
-import typer
-from rich.console import Console
-from rich.table import Table
+from rows import Answer, Trial
 
 from dagengine.metrics import DAGMetric
 from dagengine.metrics.dag import DAG, BinaryJudgementNode
 from dagengine.reliability.attribution import Repetition, attribute
 from dagengine.reliability.blame import Blame, blame
+from dagengine.reliability.card.values import Figure
 from dagengine.reliability.counterfactual import Counterfactual, Reply
 
 Chances = Mapping[str, float]
@@ -129,9 +122,10 @@ class Simulation:
 
     # What is drawn.
 
-    def blamed(self, seed: int, cases: int, times: int, second: bool = True) -> dict[str, Blame]:
-        """What the runs of one seed say about every node."""
-        random = Random(seed)
+    def blamed(
+        self, random: Random, cases: int, times: int, second: bool = True
+    ) -> dict[str, Blame]:
+        """What the runs of one benchmark say about every node."""
         runs: dict[int, list[Repetition]] = {}
         alone: dict[int, list[tuple[str, Reply]]] = {}
         for case in range(cases):
@@ -170,68 +164,25 @@ def _replies(said: Iterable[tuple[str, bool]]) -> dict[str, Reply]:
     return {node: Reply(verdict=yes) for node, yes in said}
 
 
-# What is shown.
+# Trials.
 
 
-@dataclass(frozen=True)
-class Found:
-    """One node of one population over many seeds."""
-
-    truth: float
-    blames: Sequence[Blame]
-
-    @property
-    def known(self) -> list[Blame]:
-        return [one for one in self.blames if one.share is not None]
-
-    @property
-    def bias(self) -> float:
-        """The mean error of the shares that are known."""
-        return statistics.fmean(one.share or 0.0 for one in self.known) - self.truth
-
-    @property
-    def held(self) -> float:
-        """The share of intervals with the truth inside."""
-        return statistics.fmean(
-            (one.low or 0.0) - 1e-9 <= self.truth <= (one.high or 0.0) + 1e-9 for one in self.known
-        )
-
-    @property
-    def width(self) -> float:
-        """The mean width of the intervals."""
-        return statistics.fmean((one.high or 0.0) - (one.low or 0.0) for one in self.known)
-
-
-def found(
-    population: Population, seeds: int, cases: int, times: int, second: bool = True
-) -> dict[str, Found]:
-    """What is found out about every node of a population."""
+def trial(population: Population, cases: int, times: int, second: bool = True) -> Trial:
+    """The shares of all nodes of a population, with second answers or without."""
     simulation = Simulation(population)
-    truth = simulation.shares()
-    seen = [simulation.blamed(seed, cases, times, second) for seed in range(seeds)]
-    return {node: Found(truth[node], [one[node] for one in seen]) for node in truth}
+
+    def answers(random: Random) -> dict[str, Answer]:
+        blamed = simulation.blamed(random, cases, times, second)
+        return {
+            node: Figure("variance-share", one.share, one.low, one.high)
+            for node, one in blamed.items()
+        }
+
+    name = f"{population.tree.name}, {population.name}, {cases}x{times}"
+    return Trial(name, simulation.shares(), answers)
 
 
-def main(
-    seeds: Annotated[int, typer.Option(help="How often each row is simulated.")] = 60,
-    cases: Annotated[int, typer.Option(help="Cases per benchmark.")] = 40,
-    times: Annotated[int, typer.Option(help="Runs of each case.")] = 8,
-    second_answers: Annotated[bool, typer.Option(help="Ask what was reached once again.")] = True,
-) -> None:
-    """Print the table."""
-    title = f"{seeds} seeds, {cases} cases, {times} runs"
-    table = Table("tree", "cases", "node", "truth", "bias", "width", "held", "known", title=title)
-    for population in populations():
-        for node, one in found(population, seeds, cases, times, second_answers).items():
-            known = len(one.known) / len(one.blames)
-            shown = (
-                (f"{one.truth:.3f}", f"{one.bias:+.3f}", f"{one.width:.3f}", f"{one.held:.1%}")
-                if one.known
-                else (f"{one.truth:.3f}", "-", "-", "-")
-            )
-            table.add_row(population.tree.name, population.name, node, *shown, f"{known:.0%}")
-    Console().print(table)
-
-
-if __name__ == "__main__":
-    typer.run(main)
+def trials() -> Iterator[Trial]:
+    """All populations, from ten cases on."""
+    for cases, times in ((10, 8), (20, 3), (40, 3), (40, 8), (100, 3), (100, 20)):
+        yield from (trial(population, cases, times) for population in populations())

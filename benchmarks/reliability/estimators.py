@@ -1,11 +1,6 @@
-"""How often the estimators of the judge card hold the truth, on tables whose truth is known.
+"""Estimators of the judge card by themselves, on tables whose truth is known.
 
-    python benchmarks/reliability/estimators.py [--seeds 300] [--only votes]
-
-Every row is one estimator on one population over many seeds, each with its own cases and answers:
-how often the 95 % interval held the truth, how wide it was on average, and how often the answer was
-"not known", which never counts as held. An exact method, too, leaves 93 to 97 % in one row of
-nine by luck. Votes have a table of their own, since their answer may have no upper end.
+What a whole card takes too long for: many numbers of cases, runs, labels and groups.
 """
 
 from __future__ import annotations
@@ -13,179 +8,106 @@ from __future__ import annotations
 import itertools
 import math
 import statistics
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from random import Random
-from typing import Annotated, Any
+from typing import Any
 
-import typer
-from rich.console import Console
-from rich.table import Table
+from rows import Answer, Trial
+from votes_needed import POPULATIONS, Odds, drawn, flips
 
 from dagengine.reliability.statistics import (
+    Comparison,
     Corrected,
-    Interval,
     Unknown,
     ac1_interval,
     balanced_accuracy_interval,
     bootstrap,
+    compare_measures,
     corrected_difference,
     corrected_mean,
     corrected_rate,
     debiased_calibration_error,
-    drift,
     flip_rate,
     flips_of_votes,
+    icc,
     icc_interval,
     kappa_interval,
-    steady_votes,
+    label_kappa,
 )
 
-Odds = dict[float, float]
-"""How the odds of a case's rarer verdict are spread: odds to share of cases."""
-
-POPULATIONS: dict[str, Odds] = {
-    "all at .1": {0.1: 1},
-    "all at .2": {0.2: 1},
-    "all at .3": {0.3: 1},
-    "a fifth coins": {0.0: 0.8, 0.5: 0.2},
-    "sure, noisy and coins": {0.0: 0.6, 0.15: 0.25, 0.3: 0.1, 0.5: 0.05},
-    "mostly sure": {0.02: 0.7, 0.25: 0.3},
-    "0 to .5": {k / 100: 1 / 50 for k in range(50)},
-}
-TARGET, MOST = 0.05, 99
-
-
-def differing(p: float, votes: int) -> float:
-    """Two majorities of this many votes differ."""
-    ways = range(votes // 2 + 1, votes + 1)
-    lost = math.fsum(math.comb(votes, k) * p**k * (1 - p) ** (votes - k) for k in ways)
-    return 2 * lost * (1 - lost)
-
-
-def flips(odds: Odds, votes: int) -> float:
-    return math.fsum(share * differing(p, votes) for p, share in odds.items())
-
-
-def enough(odds: Odds) -> int | None:
-    """The truth: the least number of votes, None where no number up to 99 is enough."""
-    return next((k for k in range(1, MOST + 1, 2) if flips(odds, k) <= TARGET), None)
-
-
-def drawn(random: Random, odds: Odds, cases: int, runs: int) -> list[list[bool]]:
-    chosen = random.choices(list(odds), list(odds.values()), k=cases)
-    return [[random.random() >= p for _ in range(runs)] for p in chosen]
-
-
-# Votes.
-
-
-@dataclass(frozen=True)
-class Votes:
-    """Shares of seeds, from 0 to 1; `wrong` are numbers that are not right, `named` numbers."""
-
-    held: float
-    named: float
-    wrong: float
-    unknown: float
-
-
-def votes(odds: Odds, cases: int, runs: int, seeds: int) -> Votes:
-    """What is said about votes, beside the truth."""
-    truth = enough(odds) or MOST + 2
-    held, named, wrong, unknown = 0, 0, 0, 0
-    for seed in range(seeds):
-        found = steady_votes(drawn(Random(seed), odds, cases, runs), TARGET)
-        assert found is not None
-        least, most = found.least or MOST + 2, found.most
-        right = least <= truth and (most is None or truth <= most)
-        held += right
-        named += most is not None
-        wrong += most is not None and not right
-        unknown += found.kind == "not known"
-    return Votes(held / seeds, named / seeds, wrong / seeds, unknown / seeds)
-
-
-def votes_table(seeds: int) -> Table:
-    title = f"votes needed for {TARGET:.0%} flips, {seeds} seeds"
-    table = Table("cases' odds", "truth", "cases", "runs", "held", "named", "wrong", "not known",
-                  title=title)  # fmt: skip
-    for name, odds in POPULATIONS.items():
-        for cases, runs in itertools.product((20, 40, 100, 300), (3, 5, 8, 20)):
-            found = votes(odds, cases, runs, seeds)
-            figures = (found.held, found.named, found.wrong, found.unknown)
-            shown = [f"{100 * one:.1f} %" for one in figures]
-            table.add_row(name, str(enough(odds)), str(cases), str(runs), *shown)
-    return table
-
-
 # Intervals.
-
-Answer = Interval | Unknown | None
-
-
-@dataclass(frozen=True)
-class Trial:
-    """One estimator on one population: the truth, and its answer to a sample."""
-
-    name: str
-    truth: float
-    answer: Callable[[Random], Answer]
-
-
-@dataclass(frozen=True)
-class Held:
-    """The share of intervals with the truth, their mean width, and the share of not known."""
-
-    held: float
-    width: float
-    unknown: float
-
-
-def hold(trial: Trial, seeds: int) -> Held:
-    """A trial over many seeds."""
-    # By name, so that rows do not share their luck.
-    answers = [trial.answer(Random(f"{trial.name}, {seed}")) for seed in range(seeds)]
-    known = [one for one in answers if isinstance(one, Interval)]
-    if not known:
-        return Held(math.nan, math.nan, 1.0)
-    held = [one.low - 1e-9 <= trial.truth <= one.high + 1e-9 for one in known]
-    width = statistics.fmean(one.high - one.low for one in known)
-    return Held(statistics.fmean(held), width, 1 - len(known) / seeds)
 
 
 def trials() -> Iterator[Trial]:
     """All populations; the rarest labels and the fewest cases first."""
     yield from _repeated()
     for prevalence, cases in itertools.product((0.95, 0.9, 0.75, 0.5), (20, 40, 100, 300)):
-        yield from _labelled(prevalence, cases, noise=0.0)
+        yield _labelled(prevalence, cases, noise=0.0)
     for cases in (40, 100):
-        yield from _labelled(0.8, cases, noise=0.1)
+        yield _labelled(0.8, cases, noise=0.1)
+    for groups in (5, 8, 20, 60):
+        yield _labelled_dialogues(groups)
+    for kinds, cases in itertools.product((3, 5), (20, 100)):
+        yield _several_kinds(kinds, cases)
     yield from _scored()
+    yield from _changed()
     for right, labels in itertools.product((0.9, 0.6, 0.5), (20, 50, 100)):
         yield from _corrected(right, labels)
 
 
+def _one(name: str, population: str, truth: float, answer: Callable[[Random], Answer]) -> Trial:
+    """A trial of a single estimator."""
+    return Trial(population, {name: truth}, lambda random: {name: answer(random)})
+
+
 def _repeated() -> Iterator[Trial]:
-    for name, odds in POPULATIONS.items():
-        for cases, runs in ((20, 3), (40, 5), (40, 20)):
-            label = f"{name}, {cases}x{runs}"
-            table = partial(drawn, odds=odds, cases=cases, runs=runs)
-            yield Trial(f"flip rate, {label}", flips(odds, 1), _of(table, _flip_rate))
-            if runs == 20:
-                nine = partial(flips_of_votes, votes=9)
-                yield Trial(f"flips of 9 votes, {label}", flips(odds, 9), _of(table, nine))
-    for groups in (8, 20):
-        yield Trial(f"flip rate, {groups} dialogues of 5", 0.1, _dialogues(groups))
+    shapes = ((10, 20), (20, 3), (20, 8), (40, 5), (40, 20), (100, 8))
+    for (name, odds), (cases, runs) in itertools.product(POPULATIONS.items(), shapes):
+        seen = {f"flips of {k} votes": k for k in (1, 3, 5, 9) if 2 * k <= runs}
+
+        def answers(
+            random: Random,
+            odds: Odds = odds, cases: int = cases, runs: int = runs,
+            seen: Mapping[str, int] = seen,
+        ) -> dict[str, Answer]:  # fmt: skip
+            table = drawn(random, odds, cases, runs)
+            return {name: flips_of_votes(table, votes) for name, votes in seen.items()}
+
+        truth = {name: flips(odds, votes) for name, votes in seen.items()}
+        yield Trial(f"{name}, {cases}x{runs}", truth, answers)
+    for cases, runs in ((20, 8), (100, 8), (40, 20)):
+        yield _three_verdicts(cases, runs)
+    for groups in (5, 8, 20):
+        yield _one("flip rate", f"{groups} dialogues of 5", 0.1, _dialogues(groups))
 
 
-def _of(table: Callable[[Random], Any], estimate: Callable[[Any], Answer]) -> Any:
-    return lambda random: estimate(table(random))
+def _three_verdicts(cases: int, runs: int) -> Trial:
+    """Half of the cases are sure, half give three verdicts."""
+    chances, verdicts = (0.6, 0.3, 0.1), "abc"
+    seen = {f"flips of {k} votes": k for k in (1, 3) if 2 * k <= runs}
+
+    def answers(random: Random) -> dict[str, Answer]:
+        table = [
+            random.choices(verdicts, chances if random.random() < 0.5 else (1, 0, 0), k=runs)
+            for _ in range(cases)
+        ]
+        return {name: flips_of_votes(table, votes) for name, votes in seen.items()}
+
+    truth = {name: _flips_of_three(chances, votes) / 2 for name, votes in seen.items()}
+    return Trial(f"three verdicts, {cases}x{runs}", truth, answers)
 
 
-def _flip_rate(table: Any) -> Interval | None:
-    return bootstrap(table, flip_rate)
+def _flips_of_three(chances: tuple[float, ...], votes: int) -> float:
+    """Two majorities differ, a tie being an outcome of its own."""
+    won = dict.fromkeys(range(len(chances) + 1), 0.0)
+    for said in itertools.product(range(len(chances)), repeat=votes):
+        counts = [said.count(kind) for kind in range(len(chances))]
+        tied = counts.count(max(counts)) > 1
+        won[len(chances) if tied else counts.index(max(counts))] += math.prod(
+            chances[kind] for kind in said
+        )
+    return 1 - math.fsum(p * p for p in won.values())
 
 
 def _dialogues(groups: int) -> Callable[[Random], Answer]:
@@ -202,51 +124,145 @@ def _dialogues(groups: int) -> Callable[[Random], Answer]:
 RIGHT = 0.85
 
 
-def _labelled(prevalence: float, cases: int, noise: float) -> Iterator[Trial]:
+def _labelled(prevalence: float, cases: int, noise: float) -> Trial:
     """A judge that is right with 85 %, people that are wrong with `noise`."""
 
     def pairs(random: Random) -> list[tuple[bool, bool]]:
         truths = [random.random() < prevalence for _ in range(cases)]
         return [(t ^ (random.random() < noise), t ^ (random.random() >= RIGHT)) for t in truths]
 
+    wrong = f", {noise:.0%} wrong labels" if noise else ""
+    name = f"prevalence {prevalence}, {cases} cases{wrong}"
+    return _of_pairs(name, _joint(prevalence, noise), pairs)
+
+
+def _joint(prevalence: float, noise: float) -> Joint:
     said = {True: prevalence, False: 1 - prevalence}
-    joint = {
+    return {
         (label, verdict): math.fsum(
             share * (1 - noise if label == t else noise) * (RIGHT if verdict == t else 1 - RIGHT)
             for t, share in said.items()
         )
         for label, verdict in itertools.product((True, False), repeat=2)
     }
-    agree = joint[True, True] + joint[False, False]
-    label = joint[True, True] + joint[True, False]
-    verdict = joint[True, True] + joint[False, True]
-    both = label * verdict + (1 - label) * (1 - verdict)
-    mean = (label + verdict) / 2
-    name = f"prevalence {prevalence}, {cases} cases" + (
-        f", {noise:.0%} wrong labels" if noise else ""
-    )
-    balanced = (joint[True, True] / label + joint[False, False] / (1 - label)) / 2
-    kinds = (True, False)
-    chance = 2 * mean * (1 - mean)
-    measures: list[tuple[str, float, Any]] = [
-        ("kappa", (agree - both) / (1 - both), kappa_interval),
-        ("AC1", (agree - chance) / (1 - chance), ac1_interval),
-        ("balanced accuracy", balanced, balanced_accuracy_interval),
-    ]
-    for measure, truth, of in measures:
-        yield Trial(f"{measure}, {name}", truth, _of(pairs, partial(of, kinds=kinds)))
+
+
+def _labelled_dialogues(groups: int) -> Trial:
+    """Of five cases of a dialogue the judge is right in all, or in half of them by chance."""
+
+    def pairs(random: Random) -> list[tuple[bool, bool]]:
+        found = []
+        for _ in range(groups):
+            lost = random.random() < 2 * (1 - RIGHT)
+            for _ in range(5):
+                label = random.random() < 0.75
+                found.append((label, label ^ (lost and random.random() < 0.5)))
+        return found
+
+    names = [case // 5 for case in range(5 * groups)]
+    return _of_pairs(f"{groups} dialogues of 5 cases", _joint(0.75, 0.0), pairs, names)
+
+
+def _several_kinds(kinds: int, cases: int) -> Trial:
+    """Labels of unequal frequency, each met in 85 %, the others given alike."""
+    shares = [kind + 1 for kind in range(kinds)]
+
+    def pairs(random: Random) -> list[tuple[int, int]]:
+        labels = random.choices(range(kinds), shares, k=cases)
+        return [
+            (
+                label,
+                label if random.random() < RIGHT else (label + random.randrange(1, kinds)) % kinds,
+            )
+            for label in labels
+        ]
+
+    joint = {
+        (label, verdict): shares[label] / sum(shares)
+        * (RIGHT if label == verdict else (1 - RIGHT) / (kinds - 1))
+        for label, verdict in itertools.product(range(kinds), repeat=2)
+    }  # fmt: skip
+    return _of_pairs(f"{kinds} labels, {cases} cases", joint, pairs)
+
+
+Joint = Mapping[tuple[Any, Any], float]
+
+
+def _of_pairs(name: str, joint: Joint, pairs: Callable[[Random], Any], groups: Any = None) -> Trial:
+    """Kappa, AC1 and balanced accuracy of pairs of label and verdict."""
+    kinds = list(dict.fromkeys(label for label, _ in joint))
+
+    def share(side: int, kind: Any) -> float:
+        return math.fsum(chance for pair, chance in joint.items() if pair[side] == kind)
+
+    agree = math.fsum(joint[kind, kind] for kind in kinds)
+    both = math.fsum(share(0, kind) * share(1, kind) for kind in kinds)
+    means = [(share(0, kind) + share(1, kind)) / 2 for kind in kinds]
+    chance = math.fsum(mean * (1 - mean) for mean in means) / (len(kinds) - 1)
+    truth = {
+        "kappa": (agree - both) / (1 - both),
+        "AC1": (agree - chance) / (1 - chance),
+        "balanced accuracy": statistics.fmean(joint[kind, kind] / share(0, kind) for kind in kinds),
+    }
+
+    def answers(random: Random) -> dict[str, Answer]:
+        sample = pairs(random)
+        made = {"kinds": kinds, "groups": groups}
+        return {
+            "kappa": kappa_interval(sample, **made),
+            "AC1": ac1_interval(sample, **made),
+            "balanced accuracy": balanced_accuracy_interval(sample, **made),
+        }
+
+    return Trial(name, truth, answers)
 
 
 def _scored() -> Iterator[Trial]:
     for cases, runs in ((10, 5), (20, 3), (40, 8)):
-        shape = f"{cases}x{runs}"
         for name, truth, of in (("yes and no", 0.64, _yes_no), ("normal scores", 0.8, _normal)):
             table = partial(of, cases=cases, runs=runs)
-            yield Trial(f"ICC of {name}, {shape}", truth, _of(table, icc_interval))
-        for moved in (0.0, 0.2):
-            yield Trial(f"drift of {moved}, {shape}", moved, _drifting(cases, runs, moved))
+            yield _one("ICC", f"{name}, {cases}x{runs}", truth, _of(table, icc_interval))
     for cases, off in itertools.product((30, 200), (0.0, 0.1)):
-        yield Trial(f"calibration off by {off}, {cases}x5", off, _stating(cases, off))
+        yield _one("calibration error", f"off by {off}, {cases}x5", off, _stating(cases, off))
+
+
+def _of(table: Callable[[Random], Any], estimate: Callable[[Any], Answer]) -> Any:
+    return lambda random: estimate(table(random))
+
+
+def _changed() -> Iterator[Trial]:
+    """Differences of measures that are no means, on the same cases before and after."""
+    for cases, runs in ((20, 5), (100, 5)):
+
+        def reliability(random: Random, cases: int = cases, runs: int = runs) -> Answer:
+            odds = [random.choice((0.1, 0.9)) for _ in range(cases)]
+            sides = [[[float(random.random() < abs(p - off)) for _ in range(runs)] for p in odds]
+                     for off in (0.1, 0.0)]  # fmt: skip
+            return _difference(compare_measures(*(icc.sums(side) for side in sides)))
+
+        # From odds of 0 and .8 to .1 and .9.
+        before = 1 - (0.8 * 0.2 / 2) / (0.4 * 0.6)
+        name = f"{cases}x{runs}"
+        yield _one("change of ICC", name, 0.64 - before, reliability)
+    for cases in (40, 200):
+
+        def kappa(random: Random, cases: int = cases) -> Answer:
+            labels = [random.random() < 0.75 for _ in range(cases)]
+            sides = [[(label, label ^ (random.random() >= right)) for label in labels]
+                     for right in (0.75, RIGHT)]  # fmt: skip
+            return _difference(compare_measures(*(label_kappa.sums(side) for side in sides)))
+
+        # Kappa of a judge right in a share r, of labels of which 75 % pass.
+        first, second = (
+            (r - both) / (1 - both)
+            for r, both in ((r, 0.75 * (0.5 * r + 0.25) + 0.25 * (0.75 - 0.5 * r))
+                            for r in (0.75, RIGHT))
+        )  # fmt: skip
+        yield _one("change of kappa", f"{cases} cases", second - first, kappa)
+
+
+def _difference(found: Comparison | Unknown) -> Answer:
+    return found.interval if isinstance(found, Comparison) else found
 
 
 def _yes_no(random: Random, cases: int, runs: int) -> list[list[float]]:
@@ -257,15 +273,6 @@ def _yes_no(random: Random, cases: int, runs: int) -> list[list[float]]:
 def _normal(random: Random, cases: int, runs: int) -> list[list[float]]:
     centres = [random.gauss(0, 1) for _ in range(cases)]
     return [[random.gauss(centre, 0.5) for _ in range(runs)] for centre in centres]
-
-
-def _drifting(cases: int, runs: int, moved: float) -> Callable[[Random], Answer]:
-    def answer(random: Random) -> Answer:
-        odds = [random.choice((0.2, 0.5, 0.8)) for _ in range(cases)]
-        places = [moved * (k / (runs - 1) - 0.5) for k in range(runs)]
-        return drift([[float(random.random() < p + place) for place in places] for p in odds])
-
-    return answer
 
 
 def _stating(cases: int, off: float) -> Callable[[Random], Answer]:
@@ -289,7 +296,13 @@ def _corrected(right: float, labels: int) -> Iterator[Trial]:
         def corrected(random: Random, rate: float = rate) -> Answer:
             return _estimate(corrected_rate(*_judged(random, rate, right, labels), random=True))
 
-        yield Trial(f"pass rate of {rate}, {judge}", rate, corrected)
+        yield _one(f"pass rate of {rate}", judge, rate, corrected)
+
+    def several(random: Random) -> Answer:
+        said, known = _judged(random, 0.7, right, labels)
+        verdicts = [f"{one}{random.choice('ab')}" if one else "no" for one in said]
+        passed = ["Truea", "Trueb"]
+        return _estimate(corrected_rate(verdicts, known, random=True, passed=passed))
 
     def difference(random: Random) -> Answer:
         sides: Any = [_judged(random, rate, right, labels) for rate in (0.8, 0.9)]
@@ -301,8 +314,9 @@ def _corrected(right: float, labels: int) -> Iterator[Trial]:
         known = [y if k < labels else None for k, y in enumerate(people)]
         return _estimate(corrected_mean(scores, known, random=True))
 
-    yield Trial(f"difference of .1, {judge}", 0.1, difference)
-    yield Trial(f"mean score, {judge}", 0.65, mean)
+    yield _one("pass rate of 0.7 by three verdicts", judge, 0.7, several)
+    yield _one("difference of .1", judge, 0.1, difference)
+    yield _one("mean score", judge, 0.65, mean)
 
 
 def _judged(random: Random, rate: float, right: float, labels: int) -> tuple[Any, Any]:
@@ -313,30 +327,3 @@ def _judged(random: Random, rate: float, right: float, labels: int) -> tuple[Any
 
 def _estimate(found: Corrected | Unknown) -> Answer:
     return found.estimate if isinstance(found, Corrected) else found
-
-
-def intervals_table(seeds: int) -> Table:
-    table = Table("estimator, population", "truth", "held", "width", "not known",
-                  title=f"intervals of 95 %, {seeds} seeds")  # fmt: skip
-    for trial in trials():
-        one = hold(trial, seeds)
-        table.add_row(trial.name, f"{trial.truth:.3f}", f"{100 * one.held:.1f} %",
-                      f"{one.width:.3f}", f"{100 * one.unknown:.1f} %")  # fmt: skip
-    return table
-
-
-TABLES = {"votes": votes_table, "intervals": intervals_table}
-
-
-def main(
-    seeds: Annotated[int, typer.Option(min=2)] = 300,
-    only: Annotated[str, typer.Option(help="votes or intervals; both without it.")] = "",
-) -> None:
-    """Print the tables."""
-    for name, make in TABLES.items():
-        if only in ("", name):
-            Console(width=110).print(make(seeds))
-
-
-if __name__ == "__main__":
-    typer.run(main)

@@ -1,22 +1,20 @@
-"""What paired comparisons find, beside exact McNemar and Wilcoxon, on judges whose change is known.
-
-python benchmarks/reliability/paired_power.py [--seeds 300]
-"""
+"""What paired comparisons find of known changes, beside exact McNemar and Wilcoxon."""
 
 from __future__ import annotations
 
-import itertools
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
+from itertools import islice, product, repeat
+from multiprocessing import get_context
 from random import Random
-from typing import Annotated, Any
+from typing import Any
 
-import typer
-from estimators import flips
-from rich.console import Console
 from rich.table import Table
+from votes_needed import flips
 
 from dagengine.reliability.statistics import (
     Comparison,
@@ -36,6 +34,11 @@ class Power:
     found: float
     oracle: float
     held: float
+
+    @property
+    def fails(self) -> bool:
+        """Whether it finds less than 90 % of what the exact test finds."""
+        return self.found < 0.9 * self.oracle
 
 
 def repaired(cases: int, share: float, seeds: int) -> Power:
@@ -90,27 +93,36 @@ def _power(
     return Power(statistics.fmean(found), statistics.fmean(others), statistics.fmean(held))
 
 
-def power_table(seeds: int) -> Table:
+Job = tuple[str, int, Callable[[], Power]]
+"""What changed, the number of cases, and what is found."""
+
+
+def power_rows(seeds: int, jobs: int) -> list[tuple[str, int, Power]]:
+    """All rows."""
+    with ProcessPoolExecutor(jobs, get_context("spawn")) as pool:
+        return list(pool.map(_row, range(len(list(_jobs(1)))), repeat(seeds)))
+
+
+def _row(place: int, seeds: int) -> tuple[str, int, Power]:
+    change, cases, found = next(islice(_jobs(seeds), place, None))
+    return change, cases, found()
+
+
+def _jobs(seeds: int) -> Iterator[Job]:
+    for share, cases in product((0.0, 0.2, 0.4), (40, 100, 300)):
+        change = f"{share:.0%} of errors repaired"
+        yield change, cases, partial(repaired, cases, share, seeds)
+    for share, (cases, runs) in product((0.0, 0.4), ((15, 5), (40, 5), (100, 5))):
+        change = f"odds {share:.0%} lower, {runs} runs"
+        yield change, cases, partial(steadier, cases, runs, share, seeds)
+
+
+def power_table(rows: Sequence[tuple[str, int, Power]], seeds: int) -> Table:
+    """Rows as a table; what fails is marked."""
     table = Table("change", "cases", "found", "exact McNemar or Wilcoxon", "held",
                   title=f"paired comparisons, {seeds} seeds")  # fmt: skip
-    for share, cases in itertools.product((0.0, 0.2, 0.4), (40, 100, 300)):
-        one = repaired(cases, share, seeds)
-        _add(table, f"{share:.0%} of errors repaired", str(cases), one)
-    for share, (cases, runs) in itertools.product((0.0, 0.4), ((15, 5), (40, 5), (100, 5))):
-        one = steadier(cases, runs, share, seeds)
-        _add(table, f"odds {share:.0%} lower, {runs} runs", str(cases), one)
+    for change, cases, one in rows:
+        shares = [f"{100 * share:.1f} %" for share in (one.found, one.oracle, one.held)]
+        shares[0] += " FAILS" if one.fails else ""
+        table.add_row(change, str(cases), *shares)
     return table
-
-
-def _add(table: Table, name: str, cases: str, one: Power) -> None:
-    shares = (f"{100 * share:.1f} %" for share in (one.found, one.oracle, one.held))
-    table.add_row(name, cases, *shares)
-
-
-def main(seeds: Annotated[int, typer.Option(min=2)] = 300) -> None:
-    """Print the table."""
-    Console(width=110).print(power_table(seeds))
-
-
-if __name__ == "__main__":
-    typer.run(main)

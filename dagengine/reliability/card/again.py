@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import replace
 
 from dagengine.reliability.card.figures import figure, shown
 from dagengine.reliability.card.values import CaseSpread, Figure
@@ -11,6 +12,7 @@ from dagengine.reliability.runs import Run, Runs
 from dagengine.reliability.statistics.consistency import (
     effect_of_missing,
     entropy,
+    entropy_interval,
     flip_rate,
     majority_share,
     missing_effect,
@@ -126,11 +128,19 @@ def agreement_of_runs(runs: Runs, threshold: float | None) -> Iterator[Figure]:
         yield over("path-agreement", total_agreement.sums, path, "cases: all runs, one path")
     yield over("path-flip-rate", flip_rate.sums, path, "paths, pairs of runs of one case")
     yield over("majority-share", majority_share.sums, score, "scores, runs of one case")
-    yield over("entropy", entropy.sums, score, "scores in bits, runs of one case")
+    yield _entropy(runs, why)
     table = runs.table(outcome(threshold))
     if missing_rate(table):
         level = "flip rate with runs without a score as an outcome, less that without them"
         yield figure("unscored-effect", table, missing_effect.sums, level, why, groups)
+
+
+def _entropy(runs: Runs, why: str) -> Figure:
+    """Its interval reaches over what so few runs cannot show."""
+    table, level = runs.table(score), "scores in bits, runs of one case"
+    plain = figure("entropy", table, entropy.sums, level, why, runs.rows)
+    found = entropy_interval(table, groups=runs.rows)
+    return plain if found is None else replace(plain, low=found.low, high=found.high)
 
 
 def rule_effect(runs: Runs, threshold: float | None) -> Iterator[str]:

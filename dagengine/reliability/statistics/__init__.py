@@ -39,6 +39,7 @@ from dagengine.reliability.statistics.confusion import (
 )
 from dagengine.reliability.statistics.consistency import (
     entropy,
+    entropy_interval,
     flip_rate,
     majority_share,
     missing_effect,
@@ -123,6 +124,7 @@ __all__ = [
     "debiased_calibration_error",
     "drift",
     "entropy",
+    "entropy_interval",
     "first_wins",
     "fleiss_kappa",
     "flip_rate",

@@ -14,10 +14,13 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
 from itertools import accumulate
 from typing import Any
 
+from dagengine.reliability.statistics.intervals import Interval, bootstrap
 from dagengine.reliability.statistics.sums import (
     Measure,
     Missing,
@@ -35,6 +38,7 @@ __all__ = [
     "RuleEffect",
     "effect_of_missing",
     "entropy",
+    "entropy_interval",
     "flip_rate",
     "majority_share",
     "missing_effect",
@@ -45,6 +49,8 @@ __all__ = [
 ]
 
 Votes = list[Vote | None]
+
+_LN2 = math.log(2)
 
 
 @measure
@@ -101,10 +107,26 @@ def entropy(table: Table, *, missing: Missing = "drop") -> Sums:
     Σ nₖ/n (h(n - 1) - h(nₖ - 1)) / ln 2 per item with at least two answers, h(m) = 1 + 1/2 +
     … + 1/m (Zhang 2012, https://doi.org/10.1162/NECO_a_00266). Its bias falls exponentially
     in n, where that of the plug-in falls as 1/n; no estimator is without, and verdicts rarer
-    than 1/n go unseen. With few answers a single item may lie above log₂ of the number of
-    verdicts.
+    than 1/n go unseen (`entropy_interval` reaches as far). With few answers a single item may lie
+    above log₂ of the number of verdicts.
     """
     return mean((_entropy(counted(row, missing)) for row in table), most=None)
+
+
+def entropy_interval(table: Table, *, groups: Sequence[Hashable] | None = None) -> Interval | None:
+    """Entropy of the judge's answers, in bits, with an interval that reaches over its bias.
+
+    The estimate is unbiased for the first n - 1 terms of Σ p Σ (1 - p)ᵛ/v, which is the entropy;
+    the upper end is raised by the most that the other terms can add for as many verdicts as
+    occur. None where nothing varies.
+    """
+    found = bootstrap(table, entropy, groups=groups)
+    if found is None:
+        return None
+    rows = [counted(row, "drop") for row in table]
+    kinds = max(len({vote for row in rows for vote in row}), 2)
+    unseen = [_unseen(len(row), kinds) for row in rows if len(row) > 1]
+    return replace(found, high=found.high + math.fsum(unseen) / len(unseen))
 
 
 @measure
@@ -180,7 +202,18 @@ def _entropy(votes: Votes) -> float | None:
         return None
     harmonic = list(accumulate((1 / m for m in range(1, len(votes))), initial=0.0))
     bits = sum(n * (harmonic[-1] - harmonic[n - 1]) for n in Counter(votes).values())
-    return bits / len(votes) / math.log(2)
+    return bits / len(votes) / _LN2
+
+
+@cache
+def _unseen(answers: int, kinds: int) -> float:
+    """The most bits of the terms from `answers` on: of the commonest verdict, and of all others."""
+
+    def left(p: float) -> float:
+        return p * (-math.log2(p) - math.fsum((1 - p) ** v / v for v in range(1, answers)) / _LN2)
+
+    grid = [k / 200 for k in range(1, 201)]
+    return (kinds - 1) * max(map(left, grid)) + max(left(p) for p in grid if p * kinds >= 1)
 
 
 def _plug_in(votes: Votes) -> float | None:

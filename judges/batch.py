@@ -64,7 +64,7 @@ class OpenAIBatchJudge(OpenAIJudge):
             batch = collecting[0]
             found = await batch.answer_to(batch.add(form.body(question)))
             try:
-                return Completion.model_validate(found)
+                return Completion.read(json.dumps(found).encode())
             except ValidationError:
                 message = f"the batch holds no chat completion: {found!r:.120}"
                 raise ProviderError(message, transient=False) from None

@@ -34,12 +34,12 @@ from dagengine.judges.wire.completions import (
     error_message,
     make_strict,
     status_error,
-    tokens_of,
     usage_of,
     wire_type,
 )
 from dagengine.judges.wire.connection import MODES, Connection, Post, libraries, poster
 from dagengine.judges.wire.endpoint import endpoint_of
+from dagengine.judges.wire.probabilities import tokens_of
 from dagengine.judges.wire.requests import Body, RequestForm
 from dagengine.prompts.json_values import DoubledKeyError, require_single_keys
 from dagengine.prompts.parsing import LONGEST, is_long, read_aside
@@ -362,7 +362,7 @@ class OpenAIJudge:
             raise UnparseableError(str(error), error.raw, tokens) from None
         except DoubledKeyError as error:
             raise UnparseableError(str(error), raw, tokens) from None
-        return Answer(value, raw, tokens_of(choice, question, raw), usage, mode)
+        return Answer(value, raw, tokens_of(completion, question, raw), usage, mode)
 
     def _failure(
         self, openai: ModuleType, error: Any, demands: tuple[int, bool, bool]

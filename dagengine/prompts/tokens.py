@@ -33,8 +33,9 @@ def telling(raw: str, texts: Sequence[str], answer_type: type[BaseModel]) -> Col
         return range(len(texts))
     return {
         index
+        for first, last in places
         for index, (start, end) in enumerate(spans)
-        if any(start < last and first < end for first, last in places)
+        if start < last and first < end
     }
 
 

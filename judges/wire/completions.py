@@ -9,12 +9,7 @@ from contextlib import suppress
 from copy import deepcopy
 from email.utils import parsedate_to_datetime
 from functools import cache
-from typing import (
-    Annotated,
-    Any,
-    NotRequired,  # pydantic's, until Python 3.12
-    cast,
-)
+from typing import Annotated, Any, cast
 from urllib.parse import urlsplit
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
@@ -22,8 +17,7 @@ from typing_extensions import TypedDict
 
 from dagengine.errors import JudgeError, ProviderError, RefusedError
 from dagengine.prompts.parsing import complaint
-from dagengine.prompts.tokens import telling
-from dagengine.question import Question, TokenChoice, Usage, schema_of
+from dagengine.question import Usage, schema_of
 
 _HOSTED = ("api.openai.com", "openai.azure.com")
 _SECONDS = re.compile(r"\s*[0-9]{1,12}(\.[0-9]{0,12})?\s*")
@@ -112,18 +106,10 @@ class ReplyMessage(_Wire):
 
 
 # Plain data: as objects they would cost ten times the processor time of the call itself.
-class Alternative(TypedDict):
-    """What might have stood in the place of a token."""
-
-    token: str
-    logprob: float
-
-
 class Token(TypedDict):
-    """A token of the answer."""
+    """A token of the answer, without what might have stood there (see `probabilities`)."""
 
     token: str
-    top_logprobs: NotRequired[list[Alternative] | None]
 
 
 class Logprobs(TypedDict):
@@ -176,6 +162,25 @@ class Completion(_Wire):
 
     choices: list[Choice] = Field(min_length=1)
     usage: Annotated[Counts, BeforeValidator(_part)] = Counts()
+    _content: bytes = b""
+
+    @classmethod
+    def read(cls, content: bytes) -> Completion:
+        """The completion in a JSON text; raises ValidationError."""
+        found = cls.model_validate_json(content)
+        found._content = content
+        return found
+
+    @property
+    def content(self) -> bytes:
+        """The text that it was read from."""
+        return self._content
+
+    @property
+    def token_texts(self) -> list[str]:
+        """The tokens of the answer, where the provider sent them."""
+        found = self.choices[0].logprobs
+        return [item["token"] for item in found["content"] or ()] if isinstance(found, dict) else []
 
 
 def read_completion(content: bytes) -> Completion:
@@ -184,10 +189,10 @@ def read_completion(content: bytes) -> Completion:
     Servers also send pages, strings and empty lists.
     """
     try:
-        return Completion.model_validate_json(content)
+        return Completion.read(content)
     except ValidationError as error:
         with suppress(ValueError, RecursionError):
-            return Completion.model_validate_json(_readable(content))
+            return Completion.read(_readable(content))
         shown = f"{content[:120].decode(errors='replace')!r}: {complaint(error)}"
         raise ProviderError(
             f"the endpoint sent no chat completion: {shown}", transient=False
@@ -217,27 +222,6 @@ def usage_of(completion: Completion) -> Usage:
     cached = counts.prompt_tokens_details.cached_tokens
     asked = counts.prompt_tokens
     return Usage(asked, counts.completion_tokens, min(cached, asked))
-
-
-def tokens_of(choice: Choice, question: Question[Any], raw: str) -> tuple[TokenChoice, ...] | None:
-    """The tokens of the answer `raw`, when the provider sent them.
-
-    Alternatives are kept where they tell something: those of a reason take a hundred times
-    the room of the answer, in memory and in a store.
-    """
-    content = choice.logprobs["content"] if isinstance(choice.logprobs, dict) else None
-    if not content:
-        return None
-    texts = [item["token"] for item in content]
-    kept = range(len(texts)) if question.parser else telling(raw, texts, question.answer_type)
-    return tuple(
-        TokenChoice(text, _alternatives(content[index]) if index in kept else ())
-        for index, text in enumerate(texts)
-    )
-
-
-def _alternatives(item: Token) -> tuple[tuple[str, float], ...]:
-    return tuple((one["token"], one["logprob"]) for one in item.get("top_logprobs") or ())
 
 
 def status_error(error: Any) -> JudgeError:

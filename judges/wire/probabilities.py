@@ -1,0 +1,101 @@
+"""Token probabilities of an answer, of which only what tells something becomes objects.
+
+A short answer with twenty alternatives for every token is a body of 60 kB, and as objects a
+third of the processor time of its call. The completion is read without them (`completions`);
+here those of the few tokens that count are found in its bytes.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection
+from itertools import pairwise
+from typing import Any, Final, NotRequired  # pydantic's, until Python 3.12
+
+from pydantic import BaseModel, TypeAdapter
+from typing_extensions import TypedDict
+
+from dagengine.judges.wire.completions import Completion
+from dagengine.prompts.tokens import telling
+from dagengine.question import Question, TokenChoice
+
+_KEY: Final = re.compile(rb'"top_logprobs"[ \t\r\n]*:[ \t\r\n]*')
+_FEW: Final = 8  # of more tokens it is quicker to read all at once
+_DECODER: Final = json.JSONDecoder()
+
+
+class Alternative(TypedDict):
+    """What might have stood in the place of a token."""
+
+    token: str
+    logprob: float
+
+
+class _Token(TypedDict):
+    top_logprobs: NotRequired[list[Alternative] | None]
+
+
+class _Logprobs(TypedDict):
+    content: list[_Token]
+
+
+class _Choice(BaseModel):
+    logprobs: _Logprobs
+
+
+class _Whole(BaseModel):
+    """A completion, as far as its alternatives go."""
+
+    choices: list[_Choice]
+
+
+_ALTERNATIVES: Final = TypeAdapter(list[Alternative] | None)
+_Found = dict[int, tuple[tuple[str, float], ...]]
+
+
+def tokens_of(
+    completion: Completion, question: Question[Any], raw: str
+) -> tuple[TokenChoice, ...] | None:
+    """The tokens of the answer `raw`, when the provider sent them in OpenAI's form.
+
+    Alternatives are kept where they tell something: those of a reason take a hundred times
+    the room of the answer, in memory and in a store.
+    """
+    texts = completion.token_texts
+    if not texts:
+        return None
+    kept = range(len(texts)) if question.parser else telling(raw, texts, question.answer_type)
+    try:
+        found = _alternatives(completion.content, len(texts), kept)
+    except ValueError:  # pydantic's among them: probabilities in some other form
+        return None
+    return tuple(TokenChoice(text, found.get(index, ())) for index, text in enumerate(texts))
+
+
+def _alternatives(body: bytes, count: int, kept: Collection[int]) -> _Found:
+    """The alternatives of the tokens with these numbers; raises ValueError."""
+    ends = _places(body) if len(kept) <= _FEW else []
+    # One place for each token, or it is not certain which token a place belongs to.
+    if len(ends) != count + 1:
+        tokens = _Whole.model_validate_json(body).choices[0].logprobs["content"]
+        return {index: _pairs(tokens[index].get("top_logprobs")) for index in kept}
+    spans = list(pairwise(ends))
+    return {index: _pairs(_read(body[slice(*spans[index])])) for index in kept}
+
+
+def _places(body: bytes) -> list[int]:
+    """Where the lists of alternatives begin, in their order, and the end of the body.
+
+    In a text of JSON the quotes of the key would be escaped.
+    """
+    return [*(found.end() for found in _KEY.finditer(body)), len(body)]
+
+
+def _read(piece: bytes) -> list[Alternative] | None:
+    value, _ = _DECODER.raw_decode(piece.decode())
+    return _ALTERNATIVES.validate_python(value)
+
+
+def _pairs(found: list[Alternative] | None) -> tuple[tuple[str, float], ...]:
+    return tuple([(one["token"], one["logprob"]) for one in found or ()])

@@ -7,7 +7,6 @@ the Graphviz libraries inside the pygraphviz package.
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
@@ -22,7 +21,7 @@ from dagengine.compiler.slots import Scope, Slot
 from dagengine.compiler.wiring import Wiring
 from dagengine.errors import GraphError, InputError, MissingExtraError
 from dagengine.graph.graph import MetricSpec
-from dagengine.report.font_warnings import without_font_warnings
+from dagengine.report.layout import laid_out
 from dagengine.report.mermaid import mermaid_text
 from dagengine.report.tally import MetricTally, Tally
 from dagengine.report.views import (
@@ -61,18 +60,7 @@ class Picture:
 
     def layout(self, form: str = "svg") -> bytes:
         """The picture as svg, png or pdf; raises MissingExtraError without Graphviz."""
-        if shutil.which("dot"):
-            return bytes(graphviz.Source(self.dot).pipe(format=form))
-        try:
-            import pygraphviz
-        except ImportError:
-            raise MissingExtraError(
-                "pictures need Graphviz: pip install pygraphviz (which brings its own), or "
-                "install the `dot` program; .dot and .mmd files can be written without"
-            ) from None
-        with without_font_warnings():
-            drawn: Any = pygraphviz.AGraph(string=self.dot).draw(format=form, prog="dot")
-        return bytes(drawn)
+        return laid_out(self.dot, form)
 
     def save(self, path: str | Path) -> str:
         """Write the picture; the suffix decides the format (.svg .png .pdf .dot .mmd)."""

@@ -1,0 +1,421 @@
+// The source of a file that holds its own data: sets of cases as bits, texts on demand.
+
+import { Bits } from "./bits.ts";
+import { Blocks } from "./blocks.ts";
+import { Columns } from "./columns.ts";
+import { answerKey, answerName, ended } from "./names.ts";
+import { element, unpack, type Head, type Index, type PackedRow, type PackedStep } from "./packed.ts";
+import { scoresOf } from "./statistics.ts";
+import type {
+  Case, CaseMetric, Chosen, Counts, End, Filter, Many, Order, Part, Row, Run, Source, Step, Window,
+} from "./source.ts";
+
+const ORDER = { fail: 0, none: 1, pass: 2, plain: 3 };
+const PREVIEW = 240; // characters of a text in a table
+
+export class Embedded implements Source {
+  readonly writable = false;
+  private readonly columns: Columns[];
+  private readonly all: Bits;
+  private found: { text: string; bits: Promise<Bits> } | null = null;
+  private sorted: { key: string; rows: Int32Array } | null = null;
+
+  private constructor(
+    readonly run: Run,
+    private readonly index: Index,
+    private readonly blocks: Blocks,
+  ) {
+    this.columns = run.metrics.map((m, i) => new Columns(m, index.metrics[i]!, run.cases));
+    this.all = Bits.all(run.cases);
+  }
+
+  /** Reads the parts of the page. Raises an error for a file that is not whole. */
+  static async open(): Promise<Embedded> {
+    const head = JSON.parse(element("head")) as Head;
+    const index = JSON.parse(await unpack(element("index"))) as Index;
+    const blocks = new Blocks(head.blocks, (block) => element(`texts-${block}`));
+    return new Embedded(head.run, index, blocks);
+  }
+
+  // Filters.
+
+  private async matching(filter: Filter): Promise<Bits> {
+    const kept = this.all.copy();
+    for (const part of filter.parts) {
+      const bits = this.part(filter.metric, part);
+      if (bits) kept.keep(bits, part.not);
+    }
+    if (filter.text) kept.keep(await this.search(filter.text));
+    return kept;
+  }
+
+  /** The cases of one condition; null when the run does not have what it names. */
+  private part(metric: number, { kind, key }: Part): Bits | null {
+    const columns = this.columns[metric]!;
+    if (kind === "e") {
+      const answer = columns.metric.answers.findIndex((_, i) => answerKey(columns.metric, i) === key);
+      return columns.answers[answer] ?? null;
+    }
+    if (kind === "n") return columns.nodes[columns.metric.nodes.findIndex((n) => n.name === key)] ?? null;
+    if (kind === "end") return columns.ends.get(key)?.bits ?? null;
+    if (kind === "b") return columns.bins[Math.round(Number(key) * 10)] ?? null;
+    return this.together(key);
+  }
+
+  private together(key: string): Bits | null {
+    const names = new Set(key.split(" + "));
+    const bits = this.all.copy();
+    for (const { metric, states } of this.columns) bits.keep(states.fail, !names.delete(metric.name));
+    return names.size ? null : bits;
+  }
+
+  private search(text: string): Promise<Bits> {
+    if (this.found?.text !== text) this.found = { text, bits: this.searched(text) };
+    return this.found.bits;
+  }
+
+  private async searched(text: string): Promise<Bits> {
+    const bits = new Bits(this.run.cases);
+    const slots = new Set(await this.blocks.search(text));
+    const needle = text.toLowerCase();
+    this.index.slot.forEach((slot, row) => {
+      if (slots.has(slot) || this.index.name[row]!.toLowerCase().includes(needle)) bits.add(row);
+    });
+    return bits;
+  }
+
+  // Counts.
+
+  async counts(filter: Filter): Promise<Counts> {
+    const kept = await this.matching(filter);
+    const columns = this.columns[filter.metric]!;
+    const { fail, none, pass, plain } = columns.states;
+    const failed = kept.copy().keep(fail);
+    const missing = kept.copy().keep(none);
+    const count = (bits: Bits) => ({
+      cases: kept.common(bits), failed: failed.common(bits), none: missing.common(bits),
+    });
+    const nodes = columns.nodes.map((bits) => ({ ...count(bits), broken: {} as Record<string, number> }));
+    for (const row of missing.places()) {
+      const failure = columns.packed.ways[columns.packed.way[row]!]!.failure;
+      if (failure?.[1] == null) continue;
+      const { broken } = nodes[failure[1]]!;
+      broken[failure[0]] = (broken[failure[0]] ?? 0) + 1;
+    }
+    const scores = Array.from(kept.places(), (row) => columns.packed.score[row]).filter((s) => s != null);
+    return {
+      cases: kept.count(),
+      passed: kept.common(pass),
+      failed: failed.count(),
+      none: missing.count(),
+      plain: kept.common(plain),
+      unsure: kept.common(columns.unsure),
+      bins: this.bins(columns, kept),
+      scores: scoresOf(scores),
+      answers: columns.answers.map((bits, answer) => ({
+        ...count(bits),
+        split: kept.common(columns.split[answer]!),
+        items: sum(columns.packed.items[answer] ?? [], kept),
+      })),
+      nodes,
+    };
+  }
+
+  private bins(columns: Columns, kept: Bits): { passed: number; failed: number }[] {
+    const failed = kept.copy().keep(columns.states.fail);
+    return columns.bins.map((bits) => {
+      const below = failed.common(bits);
+      return { failed: below, passed: kept.common(bits) - below };
+    });
+  }
+
+  async ends(filter: Filter): Promise<End[]> {
+    const kept = await this.matching(filter);
+    const columns = this.columns[filter.metric]!;
+    const found: (End & { first: number })[] = [];
+    for (const [key, { bits, way, state }] of columns.ends) {
+      const here = kept.copy().keep(bits);
+      const cases = here.count();
+      if (!cases) continue;
+      const [node, answer] = columns.packed.ways[way]!.end;
+      found.push({ key, label: key, state, node, answer, cases, why: "", first: here.places()[0]! });
+    }
+    found.sort((a, b) => ORDER[a.state] - ORDER[b.state] || b.cases - a.cases);
+    const whys = found.slice(0, 9).map(async (end) => {
+      end.why = (await this.texts(end.first, filter.metric)).why ?? "";
+    });
+    await Promise.all(whys);
+    return found;
+  }
+
+  async many(filter: Filter): Promise<Many> {
+    const kept = await this.matching(filter);
+    const any = new Bits(this.run.cases);
+    const none = new Bits(this.run.cases);
+    const every = kept.copy();
+    for (const { states } of this.columns) {
+      every.keep(states.fail);
+      for (const [sum, part] of [[any, states.fail], [none, states.none]] as const) {
+        part.words.forEach((word, i) => (sum.words[i]! |= word));
+      }
+    }
+    const sets = new Map<string, number>();
+    const bad = kept.copy().keep(any);
+    for (const row of bad.places()) {
+      const key = this.columns.flatMap((c, i) => (c.states.fail.has(row) ? [i] : [])).join(",");
+      sets.set(key, (sets.get(key) ?? 0) + 1);
+    }
+    return {
+      strips: this.columns.map((columns) => {
+        const scores = Array.from(kept.places(), (row) => columns.packed.score[row]).filter((s) => s != null);
+        return {
+          failed: kept.common(columns.states.fail),
+          none: kept.common(columns.states.none),
+          mean: scoresOf(scores)?.mean ?? null,
+          bins: this.bins(columns, kept),
+        };
+      }),
+      together: [...sets]
+        .map(([key, cases]) => ({ metrics: key.split(",").map(Number), cases }))
+        .sort((a, b) => b.cases - a.cases),
+      any: bad.count(),
+      every: every.count(),
+      passed: kept.copy().keep(any, true).keep(none, true).count(),
+      none: kept.common(none),
+    };
+  }
+
+  // Rows.
+
+  private async order(filter: Filter, chosen: Chosen, order: Order): Promise<Int32Array> {
+    const key = JSON.stringify([filter, chosen, order]);
+    if (this.sorted?.key !== key) {
+      const kept = (await this.matching(filter)).keep(this.chosen(filter.metric, chosen));
+      this.sorted = { key, rows: this.arranged(kept.places(), filter.metric, order) };
+    }
+    return this.sorted.rows;
+  }
+
+  private chosen(metric: number, chosen: Chosen): Bits {
+    const { states, unsure } = this.columns[metric]!;
+    if (chosen === "all") return this.all;
+    if (chosen === "unsure") return unsure;
+    if (chosen === "fail" || chosen === "none" || chosen === "pass") return states[chosen];
+    const bits = chosen === "any" ? new Bits(this.run.cases) : this.all.copy();
+    for (const { states } of this.columns) {
+      if (chosen === "every") bits.keep(states.fail);
+      else if (chosen === "passed") bits.keep(states.fail, true).keep(states.none, true);
+      else states.fail.words.forEach((word, i) => (bits.words[i]! |= word));
+    }
+    return bits;
+  }
+
+  private arranged(rows: Int32Array, metric: number, { by, down }: Order): Int32Array {
+    const keys = by === "default" ? this.defaults(rows, metric) : this.keys(rows, metric, by);
+    const places = new Uint32Array(rows.length).map((_, i) => i);
+    const sign = down ? -1 : 1;
+    // What has no key stays last either way; equal keys stay in the order of the data.
+    places.sort((a, b) => {
+      const x = keys[a]!;
+      const y = keys[b]!;
+      if (x === y) return a - b;
+      if (x === Infinity || y === Infinity) return x === Infinity ? 1 : -1;
+      return x < y ? -sign : sign;
+    });
+    return Int32Array.from(places, (place) => rows[place]!);
+  }
+
+  /** State, then score, then end, in one number each. */
+  private defaults(rows: Int32Array, metric: number): Float64Array {
+    const columns = this.columns[metric]!;
+    const names = columns.packed.ways.map((way) => ended(columns.metric, way, "fail", null));
+    const ranks = ranked(names);
+    return Float64Array.from(rows, (row) => {
+      const score = columns.packed.score[row] ?? 2;
+      const state = ORDER[columns.state(row)];
+      return state * 4e9 + Math.round(score * 1e9) + ranks[columns.packed.way[row]!]! / names.length;
+    });
+  }
+
+  private keys(rows: Int32Array, metric: number, by: string): Float64Array {
+    const columns = this.columns[metric]!;
+    const other = /^score(\d+)$/.exec(by);
+    const { packed } = other ? (this.columns[Number(other[1])] ?? columns) : columns;
+    const value = this.numbers(by, columns);
+    if (value) return Float64Array.from(rows, value);
+    if (by === "case") {
+      const ranks = ranked(Array.from(rows, (row) => this.index.name[row]!));
+      return Float64Array.from(ranks);
+    }
+    if (by === "end") {
+      const ranks = ranked(packed.ways.map((way) => ended(columns.metric, way, "fail", null)));
+      return Float64Array.from(rows, (row) => ranks[packed.way[row]!]!);
+    }
+    return Float64Array.from(rows, (row) => packed.score[row] ?? Infinity);
+  }
+
+  private numbers(by: string, columns: Columns): ((row: number) => number) | null {
+    const { packed } = columns;
+    if (by === "tokens") return (row) => packed.tokens[row]!;
+    if (by === "questions") return (row) => packed.questions[row]!;
+    if (by === "state") return (row) => ORDER[columns.state(row)];
+    if (by === "split") return (row) => this.splits(columns, row);
+    if (by === "failed") return (row) => this.columns.filter((c) => c.states.fail.has(row)).length;
+    if (by === "data") return (row) => row;
+    return null;
+  }
+
+  private splits(columns: Columns, row: number): number {
+    return columns.unsure.has(row) ? columns.split.filter((bits) => bits.has(row)).length : 0;
+  }
+
+  async rows(filter: Filter, chosen: Chosen, order: Order, from: number, to: number): Promise<Window> {
+    const rows = await this.order(filter, chosen, order);
+    const shown = Array.from(rows.slice(from, to), (row) => this.row(row, filter.metric));
+    return { total: rows.length, rows: await Promise.all(shown) };
+  }
+
+  private async row(row: number, metric: number): Promise<Row> {
+    const columns = this.columns[metric]!;
+    const { packed } = columns;
+    const way = packed.ways[packed.way[row]!]!;
+    const texts = await this.texts(row, metric);
+    return {
+      index: this.number(row),
+      name: this.index.name[row]!,
+      scores: this.columns.map((c) => ({
+        state: c.state(row),
+        score: c.packed.score[row] ?? null,
+        kind: c.packed.ways[c.packed.way[row]!]!.failure?.[0] ?? null,
+      })),
+      end: ended(columns.metric, way, columns.state(row), packed.score[row] ?? null),
+      path: way.answers.map((answer) => answerName(columns.metric, answer)).join(", "),
+      split: this.splits(columns, row),
+      questions: packed.questions[row]!,
+      tokens: packed.tokens[row]!,
+      tags: (this.index.tagged?.[row] ?? []).map((tag) => this.index.tags[tag]!),
+      ...texts,
+    };
+  }
+
+  /** What a table shows of the texts of a case. */
+  private async texts(row: number, metric: number): Promise<{ why: string | null; first: string | null }> {
+    const packed = await this.packed(row);
+    if (!packed) return { why: null, first: null };
+    const [fields, metrics] = packed;
+    const [reason, failure, steps] = metrics[metric]!;
+    const columns = this.columns[metric]!.packed;
+    const [end] = columns.ways[columns.way[row]!]!.end;
+    const step = steps.find(([node]) => node === end);
+    const code = end != null && this.columns[metric]!.metric.nodes[end]!.kind === "code";
+    const why = failure?.message ?? step?.[4] ?? (code && step?.[2] != null ? "decided by code" : reason);
+    const first = fields?.input ?? Object.values(fields ?? {}).find((value) => typeof value === "string");
+    return { why: why?.slice(0, PREVIEW) ?? null, first: typeof first === "string" ? line(first) : null };
+  }
+
+  private async packed(row: number): Promise<PackedRow | null> {
+    const slot = this.index.slot[row]!;
+    return slot < 0 ? null : await this.blocks.row(slot);
+  }
+
+  private number(row: number): number {
+    return this.index.number?.[row] ?? row;
+  }
+
+  private at(index: number): number {
+    return this.index.number ? this.index.number.indexOf(index) : index;
+  }
+
+  async place(filter: Filter, chosen: Chosen, order: Order, index: number): Promise<number> {
+    return (await this.order(filter, chosen, order)).indexOf(this.at(index));
+  }
+
+  async find(name: string): Promise<number | null> {
+    let row = this.index.name.indexOf(name);
+    if (row < 0 && /^\d+$/.test(name)) row = this.at(Number(name));
+    return row >= 0 && row < this.run.cases ? this.number(row) : null;
+  }
+
+  async one(index: number): Promise<Case | null> {
+    const row = this.at(index);
+    if (row < 0 || row >= this.run.cases) return null;
+    const packed = await this.packed(row);
+    return {
+      index,
+      name: this.index.name[row]!,
+      hash: this.index.hash[row] || null,
+      fields: packed?.[0] ?? null,
+      metrics: this.columns.map((columns, i) => this.metric(columns, row, packed?.[1][i])),
+    };
+  }
+
+  private metric(columns: Columns, row: number, texts: PackedRow[1][number] | undefined): CaseMetric {
+    const { packed, metric } = columns;
+    const way = packed.ways[packed.way[row]!]!;
+    const state = columns.state(row);
+    const score = packed.score[row] ?? null;
+    const failure = texts?.[1] ?? null;
+    return {
+      state,
+      score,
+      kind: way.failure?.[0] ?? null,
+      end: ended(metric, way, state, score),
+      endNode: way.failure ? way.failure[1] : way.end[0],
+      reason: texts?.[0] ?? null,
+      failure: failure && { ...failure, raw: failure.raw ?? null },
+      answers: way.answers,
+      steps: (texts?.[2] ?? []).map((step) => this.step(columns, step)),
+    };
+  }
+
+  private step({ metric }: Columns, packed: PackedStep): Step {
+    const [place, outcome, verdict, output, reason, score, mode, confidence, votes, tokens, kind] = packed;
+    const node = typeof place === "number" ? metric.nodes[place] : undefined;
+    return {
+      node: typeof place === "number" ? place : null,
+      name: node?.name ?? String(place),
+      kind: kind ?? node?.kind ?? "",
+      outcome,
+      verdict: verdict ?? null,
+      output: output ?? null,
+      reason: reason ?? null,
+      score: score ?? null,
+      mode: mode ?? null,
+      confidence: confidence ?? null,
+      votes: votes ?? [],
+      tokens: tokens ?? 0,
+      prompt: null,
+    };
+  }
+
+  async lines(filter: Filter, chosen: Chosen): Promise<string | null> {
+    const rows = await this.order(filter, chosen, { by: "data", down: false });
+    const lines: string[] = [];
+    for (const row of rows) {
+      const fields = (await this.packed(row))?.[0];
+      if (!fields) return null;
+      lines.push(`${JSON.stringify(fields)}\n`);
+    }
+    return lines.join("");
+  }
+}
+
+function sum(rows: [number, number][], kept: Bits): number {
+  return rows.reduce((total, [row, count]) => total + (kept.has(row) ? count : 0), 0);
+}
+
+function ranked(names: string[]): number[] {
+  const collator = new Intl.Collator("en", { numeric: true });
+  const order = names.map((_, i) => i).sort((a, b) => collator.compare(names[a]!, names[b]!));
+  const ranks: number[] = [];
+  order.forEach((place, rank) => {
+    const before = order[rank - 1];
+    ranks[place] = before !== undefined && names[before] === names[place] ? ranks[before]! : rank;
+  });
+  return ranks;
+}
+
+function line(text: string): string {
+  return (text.trimStart().split("\n", 1)[0] ?? "").slice(0, PREVIEW);
+}
+

@@ -1,0 +1,84 @@
+// The form in which data lies in the page: columns by row, and compressed blocks of texts.
+// `dagengine/report/page/packing.py` writes it.
+
+import type { Run } from "./source.ts";
+
+/** One kind of way through a metric's graph: rows that went alike share one. */
+export interface Way {
+  /** Answers taken, nodes that ran. */
+  answers: number[];
+  nodes: number[];
+  /** The node and the answer that it ended at. */
+  end: [node: number | null, answer: number | null];
+  /** The kind of failure, and its node, where there is no score. */
+  failure: [kind: string, node: number | null, name: string] | null;
+}
+
+export interface MetricColumns {
+  ways: Way[];
+  way: number[];
+  /** Scores from 0 to 1; null without one. */
+  score: (number | null)[];
+  /** f, n, p or - for each row. */
+  state: string;
+  tokens: number[];
+  questions: number[];
+  /** Answers whose votes were split, by row: only rows with some. */
+  split: Record<string, number[]>;
+  /** Items by answer, by row: only rows whose items got it. */
+  items: Record<string, [row: number, count: number][]>;
+}
+
+export interface Index {
+  name: string[];
+  /** Eight hexadecimal digits of the content's hash, or "". */
+  hash: string[];
+  /** Numbers of the cases in their data set where they differ from their places. */
+  number: number[] | null;
+  tags: string[];
+  tagged: number[][] | null;
+  /** The place of a row among the texts; -1 where its texts are not in the file. */
+  slot: number[];
+  metrics: MetricColumns[];
+}
+
+/** What stands in the file uncompressed. */
+export interface Head {
+  format: number;
+  run: Run;
+  /** Slots that each block of texts starts at. */
+  blocks: number[];
+}
+
+/** A step as it is packed; the end of a list of nulls is left out. */
+export type PackedStep = [
+  node: number | string, outcome: string, verdict?: string | null, output?: unknown,
+  reason?: string | null, score?: number | null, mode?: string | null,
+  confidence?: number | null, votes?: unknown[] | null, tokens?: number | null,
+  kind?: string | null,
+];
+
+export type PackedMetric = [
+  reason: string | null,
+  failure: { kind: string; node: string; message: string; raw?: string } | null,
+  steps: PackedStep[],
+];
+
+/** One line of a block. */
+export type PackedRow = [fields: Record<string, unknown> | null, metrics: PackedMetric[]];
+
+/** The bytes of base64 text that was compressed with gzip, as text. */
+export async function unpack(base64: string): Promise<string> {
+  const text = atob(base64);
+  const bytes = new Uint8Array(text.length);
+  for (let i = 0; i < text.length; i++) bytes[i] = text.charCodeAt(i);
+  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
+  return await new Response(stream).text();
+}
+
+/** The content of a data block of the page. */
+export function element(id: string): string {
+  const found = document.getElementById(id);
+  if (!found) throw new Error(`this file has no part ${id}: it is not whole`);
+  return found.textContent ?? "";
+}

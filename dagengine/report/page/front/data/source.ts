@@ -1,0 +1,263 @@
+// What every screen may ask, and the plain data that it gets. No screen knows who answers: the
+// data packed into the file (`embedded.ts`), or a server.
+
+/** How a case ended under one metric: `plain` has a score and no threshold to compare with. */
+export type State = "fail" | "none" | "pass" | "plain";
+
+export interface Node {
+  name: string;
+  kind: string;
+  question: string | null;
+  reads: string[];
+  inputs: string[];
+  hash: string | null;
+  /** How many votes were cast per question; 1 without a panel. */
+  votes: number;
+}
+
+/** An answer of a decision, or of a node that judges items: the edge `node → verdict`. */
+export interface Answer {
+  node: number;
+  verdict: string;
+  /** Where it leads: a node, or a score from 0 to 10; both null where it leads nowhere. */
+  to: number | null;
+  score: number | null;
+}
+
+export type Box = [x: number, y: number, width: number, height: number];
+
+/** A subtree that is not drawn: the answers that it hides, and what it stands for. */
+export interface Stub {
+  box: Box;
+  nodes: number[];
+  answers: number[];
+  /** The answers that lead into it. */
+  by: number[];
+}
+
+/** One drawing of a graph, laid out by Graphviz; all lists go by node or answer. */
+export interface Layout {
+  width: number;
+  height: number;
+  nodes: (Box | null)[];
+  edges: ({ path: string; label: [number, number] | null } | null)[];
+  leaves: (Box | null)[];
+  feeds: { from: number; to: number; path: string; runs: boolean }[];
+  stubs: Stub[];
+}
+
+export interface Metric {
+  name: string;
+  threshold: number | null;
+  strict: boolean;
+  hash: string | null;
+  nodes: Node[];
+  answers: Answer[];
+  /** Edges without an answer: `runs` ones start their reader, the others only hand data on. */
+  feeds: { from: number; to: number; runs: boolean }[];
+  /** Whole, folded, then folded with one stub open; empty where there was no Graphviz. */
+  layouts: Layout[];
+}
+
+export interface Judge {
+  name: string;
+}
+
+/** What a run says of itself. Money is in US dollars; null is "no price known". */
+export interface Run {
+  name: string;
+  folder: string;
+  started: string | null;
+  seconds: number | null;
+  finished: boolean;
+  exit: string | null;
+  error: string | null;
+  data: string | null;
+  metricFile: string | null;
+  command: string | null;
+  /** Cases that the run was to judge, and those that have a row. */
+  planned: number | null;
+  cases: number;
+  judges: Judge[];
+  questions: number | null;
+  tokens: number | null;
+  cost: number | null;
+  metrics: Metric[];
+  /** Which texts are there: of all cases, of those that failed, or of none (and why). */
+  texts: "all" | "some" | "none";
+  kept: number;
+  hidden: string[];
+  store: boolean;
+}
+
+/** One condition of a filter. All of them hold at once. */
+export interface Part {
+  /** Answer taken, node reached, end, bin of the distribution, set of metrics that failed. */
+  kind: "e" | "n" | "end" | "b" | "set";
+  key: string;
+  not: boolean;
+}
+
+export interface Filter {
+  metric: number;
+  parts: Part[];
+  text: string;
+}
+
+/** Which rows of a filter the table shows; `any` and `every` are about all metrics. */
+export type Chosen = "fail" | "none" | "pass" | "all" | "unsure" | "any" | "every" | "passed";
+
+export interface Order {
+  by: string;
+  down: boolean;
+}
+
+export interface Count {
+  cases: number;
+  failed: number;
+  none: number;
+}
+
+/** The answers of one node: `split` counts cases whose votes were not all the same. */
+export interface AnswerCount extends Count {
+  split: number;
+  /** For nodes that judge items: how many items got it. */
+  items: number;
+}
+
+export interface NodeCount extends Count {
+  /** Cases whose score is missing because of this node, by kind of failure. */
+  broken: Record<string, number>;
+}
+
+export interface End {
+  key: string;
+  label: string;
+  state: "fail" | "none";
+  node: number | null;
+  answer: number | null;
+  cases: number;
+  /** The reason of the first case. */
+  why: string;
+}
+
+export interface Scores {
+  mean: number;
+  median: number;
+  /** Standard deviation of the sample; null for one score. */
+  spread: number | null;
+  lowest: number;
+}
+
+export interface Counts {
+  /** Cases of the filter. */
+  cases: number;
+  passed: number;
+  failed: number;
+  none: number;
+  plain: number;
+  unsure: number;
+  /** Eleven bins of the score: 0, 0.1 … 1. */
+  bins: { passed: number; failed: number }[];
+  scores: Scores | null;
+  answers: AnswerCount[];
+  nodes: NodeCount[];
+}
+
+/** One metric of many, in the cases of a filter. */
+export interface Strip {
+  failed: number;
+  none: number;
+  mean: number | null;
+  bins: { passed: number; failed: number }[];
+}
+
+export interface Many {
+  strips: Strip[];
+  /** Sets of metrics that fail in the same cases, the largest first. */
+  together: { metrics: number[]; cases: number }[];
+  any: number;
+  every: number;
+  passed: number;
+  none: number;
+}
+
+export interface Score {
+  state: State;
+  score: number | null;
+  /** The kind of failure where there is no score. */
+  kind: string | null;
+}
+
+export interface Row {
+  index: number;
+  name: string;
+  scores: Score[];
+  /** The last decision (or the leaf) under the metric of the filter. */
+  end: string;
+  why: string | null;
+  first: string | null;
+  path: string;
+  split: number;
+  questions: number;
+  tokens: number;
+  tags: string[];
+}
+
+export interface Window {
+  total: number;
+  rows: Row[];
+}
+
+export interface Step {
+  node: number | null;
+  name: string;
+  kind: string;
+  outcome: string;
+  verdict: string | null;
+  output: unknown;
+  reason: string | null;
+  score: number | null;
+  mode: string | null;
+  confidence: number | null;
+  votes: unknown[];
+  tokens: number;
+  prompt: { role: string; content: string }[] | null;
+}
+
+export interface CaseMetric extends Score {
+  end: string;
+  endNode: number | null;
+  reason: string | null;
+  failure: { kind: string; node: string; message: string; raw: string | null } | null;
+  /** Answers taken. */
+  answers: number[];
+  steps: Step[];
+}
+
+export interface Case {
+  index: number;
+  name: string;
+  hash: string | null;
+  /** Fields by name; null where the texts are not there. */
+  fields: Record<string, unknown> | null;
+  metrics: CaseMetric[];
+}
+
+/** What the screens talk to. */
+export interface Source {
+  readonly run: Run;
+  /** Whether labels can be written (only where a server stands behind the page). */
+  readonly writable: boolean;
+  counts(filter: Filter): Promise<Counts>;
+  ends(filter: Filter): Promise<End[]>;
+  many(filter: Filter): Promise<Many>;
+  rows(filter: Filter, chosen: Chosen, order: Order, from: number, to: number): Promise<Window>;
+  /** The place of a case in an order, -1 when it is not among those chosen. */
+  place(filter: Filter, chosen: Chosen, order: Order, index: number): Promise<number>;
+  one(index: number): Promise<Case | null>;
+  /** The number of a case by its name or its number as text; null without one. */
+  find(name: string): Promise<number | null>;
+  /** The cases chosen as lines of a data set; null where the texts are not in reach. */
+  lines(filter: Filter, chosen: Chosen): Promise<string | null>;
+}

@@ -1,0 +1,25 @@
+// The few figures of a page, by the same formulas as the command line's.
+
+import type { Scores } from "./source.ts";
+
+/** Mean, median, spread and least of scores; null without scores. */
+export function scoresOf(scores: number[]): Scores | null {
+  const count = scores.length;
+  if (!count) return null;
+  const sorted = Float64Array.from(scores).sort();
+  const mean = sorted.reduce((sum, score) => sum + score, 0) / count;
+  const squares = sorted.reduce((sum, score) => sum + (score - mean) ** 2, 0);
+  const middle = count >> 1;
+  const median = count % 2 ? sorted[middle]! : (sorted[middle - 1]! + sorted[middle]!) / 2;
+  return { mean, median, spread: count > 1 ? Math.sqrt(squares / (count - 1)) : null, lowest: sorted[0]! };
+}
+
+/** Wilson's 95 % interval of a share: both ends between 0 and 1. */
+export function interval(hits: number, of: number): [number, number] {
+  const z = 1.959963984540054;
+  const share = hits / of;
+  const middle = share + (z * z) / (2 * of);
+  const half = z * Math.sqrt((share * (1 - share)) / of + (z * z) / (4 * of * of));
+  const whole = 1 + (z * z) / of;
+  return [Math.max(0, (middle - half) / whole), Math.min(1, (middle + half) / whole)];
+}

@@ -1,0 +1,134 @@
+// The controls above and below a table: states, the parts of the filter, columns, the data set.
+
+import { useState } from "preact/hooks";
+import type { Chosen, Counts, Part } from "../data/source.ts";
+import { isMany, usePage } from "./state.ts";
+import { useKeys } from "./keys.ts";
+import { many, whole } from "./words.ts";
+
+export function Chips({ counts, chosen }: { counts: Counts; chosen: Chosen }) {
+  const { go } = usePage();
+  const scored = counts.plain === 0;
+  const states: [Chosen, string, number][] = [
+    ["fail", "✕ Failed", counts.failed],
+    ["none", "⊘ No score", counts.none],
+    ["pass", "✓ Passed", counts.passed],
+    ["all", "All", counts.cases],
+    ["unsure", "Unsure", counts.unsure],
+  ];
+  const shown = states.filter(([state, , count]) => count > 0 && (scored || state !== "pass"));
+  return <Choices of={shown} chosen={chosen} choose={(state) => go({ state })} />;
+}
+
+export function Choices({ of, chosen, choose }: { of: [Chosen, string, number][]; chosen: Chosen; choose: (state: Chosen) => void }) {
+  return (
+    <p class="chips">
+      {of.map(([state, word, count]) => (
+        <button key={state} class="chip0" aria-pressed={state === chosen} onClick={() => choose(state)}>
+          {word} {whole(count)}
+        </button>
+      ))}
+    </p>
+  );
+}
+
+/** The parts of the filter; a click takes one out. */
+export function Parts() {
+  const { filter, go, source } = usePage();
+  const [said, setSaid] = useState("");
+  const { parts, text } = filter;
+  const command = commandOf(source.run.folder, parts, text, source.run.metrics[filter.metric]!.name, isMany(source));
+  const copy = () => void navigator.clipboard.writeText(command).then(() => setSaid("copied"), () => setSaid(command));
+  return (
+    <>
+      <p class="chips parts">
+        {parts.map((part) => (
+          <button key={`${part.kind}${part.key}${part.not}`} class="chip0 on" aria-label={`${named(part)}: take it out of the filter`}
+            onClick={() => go({ parts: parts.filter((p) => p !== part) })}>
+            {named(part)} <span aria-hidden="true">✕</span>
+          </button>
+        ))}
+        {text && <button class="chip0 on" aria-label={`“${text}”: take it out of the filter`} onClick={() => go({ text: "" })}>“{text}” <span aria-hidden="true">✕</span></button>}
+        <button class="btn quiet" onClick={() => go({ parts: [], text: "" })}>Clear all <kbd>Esc</kbd></button>
+        <button class="btn quiet" onClick={copy}>Copy as command</button>
+        <span class="soft sm" role="status">{said}</span>
+      </p>
+      <p class="soft sm noprint">Shift-click a second edge to narrow, Alt-click to take out</p>
+    </>
+  );
+}
+
+function named({ kind, key, not }: Part): string {
+  const name = kind === "e" ? key.replace(":", " → ") : kind === "b" ? `score about ${key}` : key;
+  return not ? `not ${name}` : name;
+}
+
+/** The command that shows the same cases in a terminal. */
+function commandOf(folder: string, parts: Part[], text: string, metric: string, several: boolean): string {
+  const quoted = (value: string) => `'${value.replaceAll("'", `'\\''`)}'`;
+  const words = [`dagengine show ${folder}`];
+  if (several) words.push(`--metric ${quoted(metric)}`);
+  for (const { kind, key, not } of parts) {
+    if (kind === "e" && !not) words.push(`--at ${quoted(key.replace(":", "="))}`);
+  }
+  if (text) words.push(`--text ${quoted(text)}`);
+  return words.join(" ");
+}
+
+const MORE: [string, string][] = [
+  ["end", "ended at, and why"], ["tags", "tags"], ["path", "path"], ["split", "votes split"],
+  ["questions", "questions"], ["tokens", "tokens"], ["data", "place in the data"],
+];
+
+/** The menu of columns (key `c`). */
+export function Columns() {
+  const { place, go, source } = usePage();
+  const extra = (place.more.columns ?? "").split(",").filter(Boolean);
+  const toggle = (id: string) => {
+    const next = extra.includes(id) ? extra.filter((x) => x !== id) : [...extra, id];
+    go({ more: { ...place.more, columns: next.join(",") || "none" } }, "replace");
+  };
+  return (
+    <p class="chips" role="group" aria-label="Columns">
+      {MORE.slice(isMany(source) ? 0 : 1).map(([id, word]) => (
+        <button key={id} class="chip0" aria-pressed={extra.includes(id)} onClick={() => toggle(id)}>{word}</button>
+      ))}
+    </p>
+  );
+}
+
+export function Footer({ total, chosen }: { total: number; chosen: Chosen }) {
+  const { source, filter, place, go } = usePage();
+  const [said, setSaid] = useState("");
+  const open = "columns" in place.more;
+  const columns = () => {
+    const { columns: _, ...rest } = place.more;
+    go({ more: open ? rest : { ...rest, columns: "none" } }, "replace");
+  };
+  useKeys({ c: columns });
+  const save = async () => {
+    const lines = await source.lines(filter, chosen);
+    if (lines === null) setSaid("not all of their texts are in this file");
+    else download(lines, "cases.jsonl");
+  };
+  return (
+    <div class="foot">
+      <span>{many(total, "case")}</span>
+      <span class="k"><kbd>j</kbd> <kbd>k</kbd> move</span>
+      <span class="k"><kbd>Enter</kbd> open</span>
+      <span class="k"><kbd>t</kbd> tree</span>
+      <button class="link-b" aria-pressed={open} onClick={columns}><kbd>c</kbd> columns</button>
+      {total > 0 && source.run.texts !== "none" && (
+        <button class="link-b" onClick={() => void save()}>Take {total === 1 ? "this one" : `these ${whole(total)}`} as a data set</button>
+      )}
+      <span role="status">{said}</span>
+    </div>
+  );
+}
+
+function download(text: string, name: string): void {
+  const url = URL.createObjectURL(new Blob([text], { type: "application/jsonl" }));
+  const link = Object.assign(document.createElement("a"), { href: url, download: name });
+  link.click();
+  URL.revokeObjectURL(url);
+}

@@ -1,0 +1,111 @@
+// A sentence first: the headline of a run, and the lines below it.
+
+import type { ComponentChildren } from "preact";
+import type { Counts, End, Run } from "../data/source.ts";
+import { Fragment } from "preact";
+import { many, money, moment, percent, range, score, time, whole } from "./words.ts";
+
+/** Terms and what stands to them. */
+export function Lines({ lines }: { lines: [string, ComponentChildren][] }) {
+  return (
+    <dl class="lines">
+      {lines.map(([term, said]) => (
+        <Fragment key={term}>
+          <dt>{term}</dt>
+          <dd>{said}</dd>
+        </Fragment>
+      ))}
+    </dl>
+  );
+}
+
+export function headline(run: Run, counts: Counts): string {
+  const { cases, failed, none, plain, scores } = counts;
+  if (!cases) return run.finished ? "The run has no cases" : "Not finished: no case so far";
+  if (!run.finished) return `Not finished: ${whole(cases)}${run.planned ? ` of ${whole(run.planned)}` : ""} cases so far`;
+  if (none === cases) return "No case has a score";
+  const missing = none ? `, ${whole(none)} ${none === 1 ? "has" : "have"} no score` : "";
+  if (plain) return `${many(cases, "case")}, mean ${score(scores!.mean)}${missing}`;
+  if (!failed && !none) return cases === 1 ? "The case passed" : `All ${whole(cases)} cases passed`;
+  if (!failed) return `No case failed${missing}`;
+  return `${whole(failed)} of ${many(cases, "case")} failed${missing}`;
+}
+
+/** What came out: shares, mean, median, spread. */
+export function Result({ counts, limit }: { counts: Counts; limit: number | null }) {
+  const { passed, cases, none, plain, scores } = counts;
+  if (!scores) return <>{whole(none)} of {whole(cases)} without a score. No mean is shown.</>;
+  const { mean, median, spread, lowest } = scores;
+  return (
+    <>
+      {!plain && <><b>{whole(passed)} passed, {percent(passed, cases)}</b> <span class="soft">{range(passed, cases)}</span> · </>}
+      mean {score(mean)}, median {score(median)}
+      {spread !== null && <>, spread {score(spread)}</>}
+      {passed === cases && <>, lowest {score(lowest)}</>}
+      {limit !== null && <span class="soft"> · passes at {limit}</span>}
+    </>
+  );
+}
+
+/** The three largest ends. */
+export function Where({ ends }: { ends: End[] }) {
+  const failed = ends.filter((end) => end.state === "fail").slice(0, 3);
+  const shown = failed.length ? failed : ends.slice(0, 3);
+  if (!shown.length) return <>nothing failed</>;
+  return (
+    <>
+      {shown.map((end, i) => (
+        <Fragment key={end.key}>
+          {i > 0 && ", "}
+          {i ? whole(end.cases) : <b>{whole(end.cases)}</b>} {end.state === "fail" && end.label.includes(" → ") ? (i ? "at" : "end at") : ""}{" "}
+          {i ? end.label : <b>{end.label}</b>}
+        </Fragment>
+      ))}
+    </>
+  );
+}
+
+export function judged(run: Run): string {
+  const votes = Math.max(1, ...run.metrics.flatMap((metric) => metric.nodes.map((node) => node.votes)));
+  const parts = [run.judges.map((judge) => judge.name).join(", ") || "no judge"];
+  if (run.questions !== null) parts.push(many(run.questions, "question"));
+  if (votes > 1) parts.push(`${votes} votes each`);
+  const used = [parts.join(", ")];
+  if (run.tokens) used.push(`${whole(run.tokens)} tokens`);
+  if (run.questions) used.push(money(run.cost));
+  if (run.seconds !== null) used.push(time(run.seconds));
+  return used.join(" · ");
+}
+
+export function dataLine(run: Run): string {
+  const nodes = run.metrics.reduce((sum, metric) => sum + metric.nodes.length, 0);
+  const parts = [`${run.data ? `${run.data}, ` : ""}${many(run.cases, "case")}`];
+  if (run.metricFile) parts.push(nodes > 24 ? `${run.metricFile}, ${nodes} nodes` : run.metricFile);
+  parts.push(ending(run));
+  if (run.started) parts.push(moment(run.started));
+  return parts.join(" · ");
+}
+
+/** How the run ended, in words. */
+function ending(run: Run): string {
+  if (run.exit === "interrupted") return "interrupted";
+  if (run.exit === "error") return `ended by an error${run.error ? `: ${run.error}` : ""}`;
+  return run.finished ? "finished" : "no end was written";
+}
+
+/** What this file holds of the texts, when that is not all. */
+export function Texts({ run }: { run: Run }) {
+  if (run.texts === "some") {
+    return (
+      <>
+        <div class="note m">
+          Texts of {whole(run.cases - run.kept)} cases are not in this file, which holds those of {many(run.kept, "case")}, the
+          failed ones first. Filters, tree and figures are of all {whole(run.cases)}.
+        </div>
+        <code class="cmd">dagengine view {run.folder}</code>
+        <p class="soft sm">opens the same page with all texts.</p>
+      </>
+    );
+  }
+  return null;
+}

@@ -1,0 +1,76 @@
+// One node: its question, what it reads, and a table of its answers.
+
+import type { Counts, Metric, Part } from "../data/source.ts";
+import { answerKey, words } from "../data/names.ts";
+import { Code } from "./texts.tsx";
+import { kindWord } from "./tree.tsx";
+import { whole } from "./words.ts";
+
+interface Props {
+  metric: Metric;
+  /** Counts of the whole run: the answers of a node are not filtered by one of them. */
+  counts: Counts;
+  node: number;
+  parts: Part[];
+  choose: (part: Part, event: MouseEvent | KeyboardEvent) => void;
+}
+
+export function NodePanel({ metric, counts, node, parts, choose }: Props) {
+  const { name, kind, question, reads, inputs, hash, votes } = metric.nodes[node]!;
+  const asked = counts.nodes[node]!;
+  const answers = metric.answers.flatMap((a, answer) => (a.node === node ? [{ answer, verdict: a.verdict }] : []));
+  answers.sort((a, b) => counts.answers[b.answer]!.cases - counts.answers[a.answer]!.cases);
+  const most = Math.max(1, ...answers.map(({ answer }) => counts.answers[answer]!.cases));
+  const items = answers.some(({ answer }) => counts.answers[answer]!.items > 0);
+  const ran = ["code", "task", "field"].includes(kind) ? "ran" : "asked";
+  return (
+    <section class="node">
+      <h2>
+        {name} <span class="light">· {kindWord(kind)} · {ran} in {whole(asked.cases)} cases{votes > 1 && `, ${votes} votes each`}</span>
+      </h2>
+      {question && <p class="question"><Code text={question} /></p>}
+      <p class="soft sm">
+        {reads.length > 0 && <>reads {reads.join(", ")}</>}
+        {inputs.length > 0 && <>{reads.length ? " · " : ""}after {inputs.join(", ")}</>}
+        {hash && <> · definition {hash.slice(0, 8)}</>}
+      </p>
+      {answers.length + Object.keys(asked.broken).length > 0 && (
+        <table class="answers">
+          <thead>
+            <tr>
+              <th>answer</th><th class="num">cases</th><th class="num">failed</th>
+              <th class="num">{items ? "items" : "votes split"}</th><td />
+            </tr>
+          </thead>
+          <tbody>
+            {answers.map(({ answer, verdict }) => {
+              const { cases, failed, split, items: count } = counts.answers[answer]!;
+              const key = answerKey(metric, answer);
+              const mine = parts.some((part) => part.kind === "e" && part.key === key);
+              return (
+                <tr key={key} class={mine ? "cur" : ""}>
+                  <td><button class="link-b" aria-pressed={mine} onClick={(event) => choose({ kind: "e", key, not: false }, event)}>{verdict}</button></td>
+                  <td class="num">{whole(cases)}</td>
+                  <td class={`num ${failed ? "fail" : ""}`}>{failed ? `✕ ${whole(failed)}` : "0"}</td>
+                  <td class="num">{whole(items ? count : split)}</td>
+                  <td class="barcell">
+                    <span class="share" aria-hidden="true">
+                      <i style={{ width: `${(100 * (cases - failed)) / most}%` }} />
+                      <i class="x" style={{ width: `${(100 * failed) / most}%` }} />
+                    </span>
+                  </td>
+                </tr>
+              );
+            })}
+            {Object.entries(asked.broken).map(([kind, cases]) => (
+              <tr key={kind}>
+                <td><span class="none">⊘ {words(kind)}</span></td>
+                <td class="num">{whole(cases)}</td><td class="num">·</td><td class="num">·</td><td />
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      )}
+    </section>
+  );
+}

@@ -1,0 +1,231 @@
+// The overview: a sentence, the tree as the filter, where they failed, the cases.
+
+import { useEffect, useRef, useState } from "preact/hooks";
+import type { Counts, End, Metric, Part } from "../data/source.ts";
+import { Chart } from "../parts/chart.tsx";
+import { useKeys } from "../parts/keys.ts";
+import { dataLine, headline, judged, Lines, Result, Texts, Where } from "../parts/lines.tsx";
+import { NodePanel } from "../parts/node.tsx";
+import { Chips, Columns, Footer, Parts } from "../parts/controls.tsx";
+import { isMany, useAnswer, useChosen, useOrder, usePage, usePick } from "../parts/state.ts";
+import { Table } from "../parts/table.tsx";
+import { TreeBox } from "../parts/treebox.tsx";
+import { WhereFailed } from "../parts/where.tsx";
+import { many, whole } from "../parts/words.ts";
+import { Many } from "./many.tsx";
+
+export function Cases() {
+  const page = usePage();
+  return isMany(page.source) ? <Many /> : <Single />;
+}
+
+/** Counts of the filter and of the whole run. */
+export function useCounts(): { counts: Counts | null; whole: Counts | null; ends: End[]; filtered: boolean } {
+  const { source, filter } = usePage();
+  const filtered = filter.parts.length > 0 || filter.text !== "";
+  const unfiltered = { metric: filter.metric, parts: [], text: "" };
+  const all = useAnswer(() => source.counts(unfiltered), [source, filter.metric]);
+  const counts = useAnswer(() => source.counts(filter), [source, filter]);
+  const ends = useAnswer(() => source.ends(filter), [source, filter]);
+  return { counts: filtered ? counts : all, whole: all, ends: ends ?? [], filtered };
+}
+
+function Single() {
+  const { source, filter, place, go } = usePage();
+  const pick = usePick();
+  const { counts, whole: all, ends, filtered } = useCounts();
+  const chosen = useChosen(counts);
+  const order = useOrder();
+  const metric = source.run.metrics[filter.metric];
+  const total = useAnswer(
+    async () => (counts ? (await source.rows(filter, chosen, order, 0, 0)).total : 0),
+    [source, filter, chosen, counts],
+  );
+  const title = counts ? (filtered ? filteredHeadline(filter.parts, filter.text, counts, all) : headline(source.run, counts)) : "";
+  useTitle(title, source.run.name);
+  useKeys({
+    f: () => go({ state: "fail" }),
+    a: () => go({ state: "all" }),
+    Backspace: () => go({ parts: filter.parts.slice(0, -1) }),
+  });
+  if (!counts || !all || !metric) return <p class="soft">{metric ? "" : "This run has no metric."}</p>;
+  const node = chosenNode(metric, filter.parts);
+  const pressed = (bin: string) => filter.parts.some((part) => part.kind === "b" && part.key === bin);
+  return (
+    <>
+      <div class="head">
+        <div>
+          <h1>{all.none === all.cases && all.cases > 0 && !filtered && <span class="none">⊘ </span>}{title}</h1>
+          {filtered ? <Parts /> : <Summary metric={metric} counts={counts} ends={ends} />}
+        </div>
+        {counts.scores && (
+          <div>
+            <div class="bar0">
+              <h2 class="h3">Scores of {metric.name}</h2>
+              {counts.failed > 0 && <span class="soft sm">hatched: failed</span>}
+            </div>
+            <Chart metric={metric} bins={counts.bins} height={filtered ? 60 : 84} pressed={pressed}
+              pick={(key, event) => pick({ kind: "b", key, not: false }, event)} />
+          </div>
+        )}
+      </div>
+      <Announce text={`${whole(counts.cases)} of ${many(all.cases, "case")}`} />
+      {counts.cases === 0 && filtered ? <NothingMatches metric={metric} parts={filter.parts} all={all} /> : (
+        <div class="body three">
+          <TreeBox metric={metric} counts={counts} all={all} filtered={filtered} />
+          {node === null
+            ? <WhereFailed ends={ends} parts={filter.parts} choose={pick} />
+            : <NodePanel metric={metric} counts={all} node={node} parts={filter.parts} choose={pick} />}
+          <section class="tsec">
+            {filtered && <h2>The {many(total ?? 0, "case")}</h2>}
+            <Chips counts={counts} chosen={chosen} />
+            {"columns" in place.more && <Columns />}
+            <Table chosen={chosen} order={order} total={total ?? 0} shown={[filter.metric]} />
+            <Footer total={total ?? 0} chosen={chosen} />
+          </section>
+        </div>
+      )}
+    </>
+  );
+}
+
+function Summary({ metric, counts, ends }: { metric: Metric; counts: Counts; ends: End[] }) {
+  const { run } = usePage().source;
+  const limit = metric.strict ? 1 : metric.threshold;
+  if (counts.none === counts.cases && counts.cases > 0) return <NothingScored ends={ends} />;
+  return (
+    <>
+      <Lines lines={[
+        ["result", <Result counts={counts} limit={limit} />],
+        ["where", <Where ends={ends} />],
+        ["judge", judged(run)],
+        ["data", dataLine(run)],
+      ]} />
+      {!run.finished && <Unfinished />}
+      <Texts run={run} />
+    </>
+  );
+}
+
+function NothingScored({ ends }: { ends: End[] }) {
+  const { run } = usePage().source;
+  return (
+    <>
+      <Lines lines={[
+        ["result", <>{whole(run.cases)} of {whole(run.cases)} without a score. No mean is shown.</>],
+        ["why", ends.slice(0, 3).map((end) => (
+          <div key={end.key}><b>{whole(end.cases)} × {end.label}</b><br /><span class="soft">“{end.why}”</span></div>
+        ))],
+        ["judge", judged(run)],
+        ["data", dataLine(run)],
+      ]} />
+      <div class="note">Nothing was judged. With the cause mended, the same command asks again what has no answer.</div>
+      {run.command && <code class="cmd">{run.command}</code>}
+    </>
+  );
+}
+
+export function Unfinished() {
+  const { run } = usePage().source;
+  const share = run.planned ? (100 * run.cases) / run.planned : null;
+  return (
+    <>
+      {share !== null && (
+        <>
+          <div class="prog" role="progressbar" aria-label="cases judged" aria-valuenow={run.cases} aria-valuemax={run.planned!}>
+            <div style={{ width: `${share}%` }} />
+          </div>
+          <p class="soft sm">{whole(run.cases)} of {whole(run.planned!)} rows · {whole(run.planned! - run.cases)} never asked</p>
+        </>
+      )}
+      <p class="soft">Figures are of the {whole(run.cases)}.</p>
+      {run.command && <code class="cmd">{run.command}</code>}
+      {run.command?.includes("--store") && <p class="soft sm">Repeated like this, only what has no stored answer is asked.</p>}
+    </>
+  );
+}
+
+function NothingMatches({ metric, parts, all }: { metric: Metric; parts: Part[]; all: Counts }) {
+  const { go, filter } = usePage();
+  const why = excluded(metric, parts) ?? (filter.text && !parts.length
+    ? `No text, reason or name holds “${filter.text}”.`
+    : `None of the ${many(all.cases, "case")} meets all of it.`);
+  return (
+    <div class="nothing">
+      <p>{why}</p>
+      <p class="chips">
+        {parts.length > 0 && <button class="btn" onClick={() => go({ parts: parts.slice(0, -1) })}>Take out the last one <kbd>Backspace</kbd></button>}
+        <button class="btn quiet" onClick={() => go({ parts: [], text: "" })}>Clear all <kbd>Esc</kbd></button>
+      </p>
+    </div>
+  );
+}
+
+/** Why no path has two answers, when the graph knows: they are two answers of one node, or one ends before. */
+function excluded(metric: Metric, parts: Part[]): string | null {
+  const edges = parts.filter((part) => part.kind === "e" && !part.not).map((part) =>
+    metric.answers.findIndex((a) => `${metric.nodes[a.node]!.name}:${a.verdict}` === part.key));
+  for (const one of edges) {
+    for (const other of edges) {
+      if (one === other) continue;
+      const [a, b] = [metric.answers[one]!, metric.answers[other]!];
+      const name = (answer: typeof a) => `${metric.nodes[answer.node]!.name} → ${answer.verdict}`;
+      if (a.node === b.node) return `No path has both edges: ${name(a)} and ${name(b)} are two answers of one node.`;
+      if (leads(metric, a.node, b.node) && !(a.to !== null && (a.to === b.node || leads(metric, a.to, b.node)))) {
+        return `No path has both edges: ${name(a)} ends before ${metric.nodes[b.node]!.name}.`;
+      }
+    }
+  }
+  return null;
+}
+
+function leads(metric: Metric, from: number, to: number, seen = new Set<number>()): boolean {
+  if (seen.has(from)) return false;
+  seen.add(from);
+  return metric.answers.some((a) => a.node === from && a.to !== null && (a.to === to || leads(metric, a.to, to, seen)));
+}
+
+/** The node whose panel is shown: the one chosen last, or that of the edge chosen last. */
+export function chosenNode(metric: Metric, parts: Part[]): number | null {
+  const last = parts.findLast((part) => part.kind === "e" || part.kind === "n");
+  if (!last) return null;
+  const node = metric.nodes.findIndex(({ name }) => (last.kind === "n" ? name === last.key : last.key.startsWith(`${name}:`)));
+  return node < 0 ? null : node;
+}
+
+function filteredHeadline(parts: Part[], text: string, counts: Counts, all: Counts | null): string {
+  const of = `${whole(counts.cases)} of ${many(all?.cases ?? 0, "case")}`;
+  if (!counts.cases) return "No case matches";
+  const [first] = parts;
+  if (parts.length === 1 && !text && first && !first.not) {
+    const name = first.key.replace(":", " → ");
+    if (first.kind === "e") return `${of} went through ${name}`;
+    if (first.kind === "n") return `${of} reached ${name}`;
+    if (first.kind === "end") return `${of} ended at ${first.key}`;
+    if (first.kind === "b") return `${of} scored about ${first.key}`;
+    return `${of} failed ${first.key} and nothing else`;
+  }
+  if (!parts.length) return `${of} ${counts.cases === 1 ? "holds" : "hold"} “${text}”`;
+  return `${of} meet all of these`;
+}
+
+export function useTitle(title: string, run: string): void {
+  useEffect(() => {
+    if (title) document.title = `${run}: ${title}`;
+  }, [title, run]);
+}
+
+/** Tells a screen reader what a filter left, once the counting has settled. */
+export function Announce({ text }: { text: string }) {
+  const [said, setSaid] = useState("");
+  const first = useRef(true);
+  useEffect(() => {
+    if (first.current) {
+      first.current = false;
+      return;
+    }
+    const soon = setTimeout(() => setSaid(text), 300);
+    return () => clearTimeout(soon);
+  }, [text]);
+  return <p class="vh" aria-live="polite">{said}</p>;
+}

@@ -1,0 +1,128 @@
+// What stands around every screen: the run, the screens, the search, the keys.
+
+import type { ComponentChildren } from "preact";
+import { useEffect, useRef, useState } from "preact/hooks";
+import { Hatch } from "../parts/chart.tsx";
+import { letters, useKeys } from "../parts/keys.ts";
+import { isMany, usePage } from "../parts/state.ts";
+import { moment } from "../parts/words.ts";
+import { SCREENS } from "./screens.ts";
+
+export function Frame({ children }: { children: ComponentChildren }) {
+  const { source, place, go, unknown } = usePage();
+  const [help, setHelp] = useState(false);
+  const { run } = source;
+  const tabs = SCREENS.filter((screen) => screen.tab && (!screen.needs || screen.needs(source)));
+  const pairs = Object.fromEntries(tabs.map((tab) => [`g ${tab.view[0]}`, () => go({ view: tab.view, case: null })]));
+  const digits = Object.fromEntries(
+    run.metrics.slice(0, 9).map((metric, i) => [String(i + 1), () => isMany(source) && place.view === "cases" && go({ metric: metric.name, parts: [] })]),
+  );
+  useKeys({
+    ...pairs,
+    ...digits,
+    "?": () => setHelp(!help),
+    Escape: () => back(help, setHelp),
+  });
+  const back = (open: boolean, close: (open: boolean) => void) => {
+    if (open) close(false);
+    else if (document.activeElement instanceof HTMLInputElement) document.activeElement.blur();
+    else if (place.view === "case") go({ view: "cases", case: null, step: null });
+    else if (place.view === "cases") go({ parts: [], text: "" });
+  };
+  return (
+    <>
+      <header class="top">
+        <span class="soft sm brand">dagengine</span>
+        <span class="run">{run.name}{run.started && <span class="light when"> · {moment(run.started)}</span>}</span>
+        {tabs.length > 1 && (
+          <nav aria-label="Screens">
+            {tabs.map((tab) => {
+              const here = tab.view === place.view || (tab.view === "cases" && place.view === "case");
+              const href = tab.view === "cases" ? "#" : `#v=${tab.view}`;
+              return (
+                <a key={tab.view} href={href} aria-current={here ? "page" : undefined}
+                  onClick={(event) => { event.preventDefault(); go({ view: tab.view, case: null }); }}>
+                  {tab.tab}
+                </a>
+              );
+            })}
+          </nav>
+        )}
+        <Search />
+        <button class="key" aria-label="? all keys" aria-expanded={help} onClick={() => setHelp(!help)}><kbd>?</kbd></button>
+      </header>
+      <Hatch />
+      {help && <Help close={() => setHelp(false)} />}
+      <main>
+        {unknown.map((name) => <p key={name} class="note m" role="status">This link names {name}, which this run does not have.</p>)}
+        {children}
+      </main>
+    </>
+  );
+}
+
+function Search() {
+  const { place, go } = usePage();
+  const [text, setText] = useState(place.text);
+  const field = useRef<HTMLInputElement>(null);
+  useEffect(() => setText(place.text), [place.text]);
+  useEffect(() => {
+    if (text === place.text) return;
+    const soon = setTimeout(() => go({ text, view: "cases", case: null }, "replace"), 150);
+    return () => clearTimeout(soon);
+  }, [text]);
+  useKeys({
+    "/": (event) => {
+      event.preventDefault();
+      field.current?.focus();
+    },
+  });
+  return (
+    <search class="find">
+      <svg width="16" height="16" viewBox="0 0 16 16" fill="none" stroke="currentColor" stroke-width="1.6" aria-hidden="true">
+        <circle cx="7" cy="7" r="4.6" />
+        <path d="M10.5 10.5 14.5 14.5" />
+      </svg>
+      <input ref={field} type="search" aria-label="Search texts and reasons" placeholder="Search texts and reasons"
+        value={text} onInput={(event) => setText(event.currentTarget.value)} />
+      <kbd aria-hidden="true">/</kbd>
+    </search>
+  );
+}
+
+const KEYS: [string, string][] = [
+  ["/", "search texts, reasons and names"],
+  ["j k", "next, previous row or case"],
+  ["Enter", "open"],
+  ["Esc", "back, then clear the filter"],
+  ["f a", "failed, all"],
+  ["t", "the tree: arrows move, Enter chooses"],
+  ["o", "picture or outline"],
+  ["+ -", "unfold, fold the tree"],
+  ["1 … 9", "metric"],
+  ["[ ]", "fold, unfold all prompts"],
+  ["c", "columns"],
+  ["g c", "cases"],
+  ["Shift + click", "narrow further"],
+  ["Alt + click", "take these out"],
+];
+
+function Help({ close }: { close: () => void }) {
+  const [on, setOn] = useState(letters.on);
+  const first = useRef<HTMLButtonElement>(null);
+  useEffect(() => first.current?.focus(), []);
+  return (
+    <section class="help" aria-label="All keys">
+      <h2>Keys</h2>
+      <dl class="keylist">
+        {KEYS.map(([key, does]) => (
+          <div key={key}><dt><kbd>{key}</kbd></dt><dd>{does}</dd></div>
+        ))}
+      </dl>
+      <p class="chips">
+        <button ref={first} class="chip0" aria-pressed={on} onClick={() => setOn((letters.on = !on))}>Letters are keys</button>
+        <button class="chip0" onClick={close}>Close</button>
+      </p>
+    </section>
+  );
+}

@@ -1,0 +1,21 @@
+// The screens by the name that the address has for them. See README.md on how to add one.
+
+import type { ComponentType } from "preact";
+import type { Source } from "../data/source.ts";
+import { CaseScreen } from "./case.tsx";
+import { Cases } from "./cases.tsx";
+
+export interface Screen {
+  /** `v=` in the address, and the second key after `g`: its first letter. */
+  view: string;
+  /** The word in the bar at the top; without one the screen is reached from others. */
+  tab?: string;
+  /** Whether a source can show it at all. */
+  needs?: (source: Source) => boolean;
+  show: ComponentType;
+}
+
+export const SCREENS: Screen[] = [
+  { view: "cases", tab: "Cases", show: Cases },
+  { view: "case", show: CaseScreen },
+];

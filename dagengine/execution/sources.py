@@ -150,7 +150,8 @@ def _broken(row: int, error: Exception) -> InputError:
 
 
 class RowsInOrder:
-    """Hands on rows in order, each once; `finished` gets them as they come.
+    """Hands on rows in order, each once; `finished` gets them as they come, after `on_row` where
+    nothing earlier is missing.
 
     Rows come in parts: a single row, or the rows of a chunk of neighbouring cases. `next` is
     the index of the first row that is not handed on yet, `parts` counts those handed on.
@@ -175,15 +176,15 @@ class RowsInOrder:
 
     def add(self, first: int, rows: Sequence[CaseResult]) -> None:
         """Take a part, whose first row has the index `first`."""
-        if self._finished is not None:
-            for row in rows:
-                self._finished(row)
         self._waiting[first] = rows
         while self.next in self._waiting:
             ready = self._waiting.pop(self.next)
             self.next += len(ready)
             self.parts += 1
             self._hand_on(ready)
+        if self._finished is not None:
+            for row in rows:
+                self._finished(row)
 
     def rest(self) -> None:
         """After an interrupt: rows that wait for earlier ones are kept, too."""

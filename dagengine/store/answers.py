@@ -7,12 +7,14 @@ questions to equal judges find it again: in this run, in a later one, in another
 
 from __future__ import annotations
 
+import itertools
 import logging
 import os
 import sqlite3
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, closing, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -29,6 +31,7 @@ from dagengine.errors import (
     UnparseableError,
 )
 from dagengine.question import Answer, Judge, Question, durable_identity
+from dagengine.store.claims import Claims
 from dagengine.store.file import connect, connect_to_read, explained
 from dagengine.store.misses import difference
 from dagengine.store.rows import (
@@ -49,6 +52,8 @@ _log = logging.getLogger(__name__)
 # Seconds that a read may wait, which it does in the event loop. Writers never block readers;
 # only a process that opens or closes the file does, for moments.
 _READING = 1.0
+# Seconds between looks for the answer to a question that another process asks.
+_LOOKS = (0.01, 0.02, 0.05, 0.1, 0.2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +87,11 @@ class Store:
         try:
             with closing(connect_to_read(path, min(self.patience, _READING))) as reader:
                 answers = OpenStore(path, reader, writer)
-                with answers.scope:
-                    yield answers
+                try:
+                    with answers.scope:
+                        yield answers
+                finally:
+                    answers.close()
         finally:
             if writer is not None:
                 with anyio.CancelScope(shield=True):  # it moves the last writes to their place
@@ -110,6 +118,7 @@ class OpenStore:
         self._path = path
         self._reader = reader
         self._journal = Journal(writer) if writer is not None else None
+        self._claims = Claims(path) if writer is not None else None
         self._judges: dict[str, str | None] = {}
         self._damaged: set[bytes] = set()
         self.scope = anyio.CancelScope()
@@ -145,13 +154,42 @@ class OpenStore:
                     raise self._recorded_failure(key, name or judge.identity, question)
             if name is None:
                 return await ask()
-            answer = await self._asked(self._journal, key, name, question, ask)
+            asked = partial(self._asked, self._journal, key, name, question, ask)
+            if self._claims is None or judge.capabilities.batched:  # a batch may take a day
+                answer = await asked()
+            else:
+                answer = await self._claimed(self._claims, key, question, asked)
         except InputError as error:
             self.failure = error
             self.scope.cancel()
             await anyio.lowlevel.checkpoint()
             raise
         return answer
+
+    async def _claimed(
+        self,
+        claims: Claims,
+        key: bytes,
+        question: Question[T],
+        ask: Callable[[], Awaitable[Answer[T]]],
+    ) -> Answer[T]:
+        """What `ask` gets, unless another process that asks the same question is faster."""
+        for wait in itertools.chain(_LOOKS, itertools.repeat(_LOOKS[-1])):
+            with claims.of(key) as mine:
+                # Others may have stored it since the last look.
+                with explained(self._path):
+                    answer = self._find(key, question)
+                if answer is not None:
+                    return answer
+                if mine:
+                    return await ask()
+            await anyio.sleep(wait)
+        raise AssertionError("unreachable")
+
+    def close(self) -> None:
+        """Let other processes ask what is not answered."""
+        if self._claims is not None:
+            self._claims.close()
 
     def _name(self, judge: Judge) -> str | None:
         """The judge's durable identity; says once of a judge without one what follows."""

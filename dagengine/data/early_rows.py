@@ -1,0 +1,109 @@
+"""Rows that are finished before an earlier one: in a file beside the results until it is there.
+
+So a file of results keeps the order of the data, and a run that is killed loses no row that it
+had finished. Readers take both files for one; the next run into the same file first puts the rows
+where they belong.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+
+def beside(results: Path) -> Path:
+    """The file of the early rows of a file of results."""
+    return results.with_name(f"{results.name}.early")
+
+
+class EarlyRows:
+    """Lines that wait; each is on its way to the disk when `keep` returns."""
+
+    def __init__(self, results: Path) -> None:
+        """Makes the file anew."""
+        self._path = beside(results)
+        self._file = self._path.open("w+b", buffering=0)
+        self._places: dict[int, tuple[int, int]] = {}
+        self._end = 0
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def keep(self, index: int, line: bytes) -> None:
+        """Let the line of the row with this index wait; raises OSError."""
+        rest = memoryview(line)
+        while rest:  # the system may take less than it is given
+            rest = rest[self._file.write(rest) :]
+        self._places[index] = self._end, len(line)
+        self._end += len(line)
+
+    def take(self, index: int) -> bytes | None:
+        """The line of a row that waits no longer; None when it never did."""
+        if index not in self._places:
+            return None
+        place, length = self._places.pop(index)
+        return os.pread(self._file.fileno(), length, place)
+
+    def forget(self) -> None:
+        """Once nothing waits, and all is in the results: begin the file anew."""
+        if not self._places and self._end:
+            self._file.seek(0)
+            self._file.truncate()
+            self._end = 0
+
+    def close(self) -> None:
+        """Remove the file, unless rows in it have no other place."""
+        self._file.close()
+        if not self._places:
+            self._path.unlink(missing_ok=True)
+
+
+def early_lines(results: Path, last: int) -> Iterator[tuple[str, bytes]]:
+    """What a killed run left waiting, by index, from behind the index `last` on.
+
+    A line is given with its place. Half a line at the end, or one that is none, is left out.
+    """
+    path = beside(results)
+    if not path.is_file():
+        return
+    found: dict[int, tuple[str, bytes]] = {}
+    with path.open("rb") as file:
+        for number, line in enumerate(file, 1):
+            index = _index_of(line)
+            if index is not None and index > last:
+                found[index] = f"{path} line {number}", line
+    for index in sorted(found):
+        yield found[index]
+
+
+def put_back(results: Path) -> None:
+    """Add what a killed run left waiting to its results; raises OSError."""
+    if not beside(results).is_file():
+        return
+    last = -1
+    with suppress(FileNotFoundError), results.open("rb") as file:
+        for line in file:
+            last = max(last, -1 if (index := _index_of(line)) is None else index)
+    left = [line for _, line in early_lines(results, last)]
+    if left:
+        with results.open("ab") as file:
+            file.writelines(left)
+            file.flush()
+            os.fsync(file.fileno())
+    beside(results).unlink()
+
+
+def _index_of(line: bytes) -> int | None:
+    """The index of the row in a line; None where that is no whole row."""
+    if not line.endswith(b"\n"):
+        return None
+    try:
+        row: Any = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    index = row.get("index") if isinstance(row, dict) else None
+    return index if isinstance(index, int) else None

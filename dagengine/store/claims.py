@@ -1,0 +1,84 @@
+"""Which process asks a question: of several that share a store the first one, while it lives.
+
+A claim is a lock on one byte of an empty file beside the store, at a place that the question's
+key decides. The system gives it back when the process ends, however it ends, so no claim
+outlives its owner. Where there are no such locks (Windows, a folder that cannot be written) every
+process asks for itself, and the store keeps the first answer.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import ModuleType
+
+try:
+    import fcntl
+except ModuleNotFoundError:  # pragma: no cover - Windows
+    _fcntl: ModuleType | None = None
+else:
+    _fcntl = fcntl
+
+# Places of locks: as many as the smallest offset of a file in use has room for.
+_PLACES = 1 << 62
+
+
+class Claims:
+    """The questions that this process asks, for others to see."""
+
+    def __init__(self, store: Path) -> None:
+        self._path = store.with_name(f"{store.name}-asking")
+        self._file: int | None = None
+        self._held: dict[int, int] = {}
+        if _fcntl is not None:
+            with suppress(OSError):
+                self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+
+    @contextmanager
+    def of(self, key: bytes) -> Iterator[bool]:
+        """Try to claim a question; gives whether it may be asked here, now."""
+        place = int.from_bytes(key[:8], "big") % _PLACES
+        mine = self._lock(place)
+        try:
+            yield mine
+        finally:
+            if mine:
+                self._unlock(place)
+
+    def _lock(self, place: int) -> bool:
+        if self._held.get(place):  # locks of one process do not hold against itself
+            self._held[place] += 1
+            return True
+        if self._file is not None and _fcntl is not None:
+            try:
+                _fcntl.lockf(self._file, _fcntl.LOCK_EX | _fcntl.LOCK_NB, 1, place)
+            except (BlockingIOError, PermissionError):
+                return False
+            except OSError:  # a file system without locks
+                self._close()
+        self._held[place] = 1
+        return True
+
+    def _unlock(self, place: int) -> None:
+        self._held[place] -= 1
+        if self._held[place]:
+            return
+        del self._held[place]
+        if self._file is not None and _fcntl is not None:
+            with suppress(OSError):
+                _fcntl.lockf(self._file, _fcntl.LOCK_UN, 1, place)
+
+    def close(self) -> None:
+        """Give all claims back, and remove the file unless another process has claims."""
+        if self._file is not None and _fcntl is not None:
+            with suppress(OSError):
+                _fcntl.lockf(self._file, _fcntl.LOCK_EX | _fcntl.LOCK_NB)
+                self._path.unlink()
+        self._close()
+
+    def _close(self) -> None:
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None

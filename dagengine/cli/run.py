@@ -152,11 +152,15 @@ def _finish(
         async with doors.open():
             await doors.run(cases, take, finished=finished)
 
-    with progress_bar(doors, total, True) as finished:
+    with progress_bar(doors, total, True) as advance:
 
         def take(row: CaseResult) -> None:
             writer.add(row)
             tally.add(row)
+
+        def finished(row: CaseResult) -> None:
+            writer.keep(row)
+            advance(row)
 
         try:
             with writer:

@@ -34,6 +34,7 @@ def _files_in(out: Path, given: Given) -> Iterable[Path]:
     """What a run writes into its folder: pictures are named after metrics not known yet."""
     if given.get("results") is None:
         yield out / "results.jsonl"
+        yield out / "results.jsonl.early"
     for name in ("run.json", "cases.jsonl"):
         yield out / name
     for view in ("tree", "path", "counts"):

@@ -1,8 +1,7 @@
 """Rows that are finished before an earlier one: in a file beside the results until it is there.
 
 So a file of results keeps the order of the data, and a run that is killed loses no row that it
-had finished. Readers take both files for one; the next run into the same file first puts the rows
-where they belong.
+had finished. Readers take both files for one.
 """
 
 from __future__ import annotations
@@ -10,9 +9,10 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
+
+_LONG = 1 << 20  # bytes from which on a file that nobody needs is emptied
 
 
 def beside(results: Path) -> Path:
@@ -30,9 +30,6 @@ class EarlyRows:
         self._places: dict[int, tuple[int, int]] = {}
         self._end = 0
 
-    def __len__(self) -> int:
-        return len(self._places)
-
     def keep(self, index: int, line: bytes) -> None:
         """Let the line of the row with this index wait; raises OSError."""
         rest = memoryview(line)
@@ -49,8 +46,8 @@ class EarlyRows:
         return os.pread(self._file.fileno(), length, place)
 
     def forget(self) -> None:
-        """Once nothing waits, and all is in the results: begin the file anew."""
-        if not self._places and self._end:
+        """Now and then, when nothing waits and all is in the results: begin the file anew."""
+        if not self._places and self._end > _LONG:
             self._file.seek(0)
             self._file.truncate()
             self._end = 0
@@ -78,23 +75,6 @@ def early_lines(results: Path, last: int) -> Iterator[tuple[str, bytes]]:
                 found[index] = f"{path} line {number}", line
     for index in sorted(found):
         yield found[index]
-
-
-def put_back(results: Path) -> None:
-    """Add what a killed run left waiting to its results; raises OSError."""
-    if not beside(results).is_file():
-        return
-    last = -1
-    with suppress(FileNotFoundError), results.open("rb") as file:
-        for line in file:
-            last = max(last, -1 if (index := _index_of(line)) is None else index)
-    left = [line for _, line in early_lines(results, last)]
-    if left:
-        with results.open("ab") as file:
-            file.writelines(left)
-            file.flush()
-            os.fsync(file.fileno())
-    beside(results).unlink()
 
 
 def _index_of(line: bytes) -> int | None:

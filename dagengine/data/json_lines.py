@@ -13,6 +13,12 @@ from dagengine.data.records import filled_lines
 _JSON = json.JSONEncoder(ensure_ascii=False, default=str)
 
 
+def line_of(row: Mapping[str, Any]) -> bytes:
+    """The line of one object, with its end."""
+    # A lone surrogate comes out as the JSON escape it needs to be.
+    return f"{_JSON.encode(row)}\n".encode(errors="backslashreplace")
+
+
 class JsonLines:
     """Writes one JSON object per line; every line is complete, even when the process is killed.
 
@@ -25,8 +31,10 @@ class JsonLines:
 
     def write(self, row: Mapping[str, Any]) -> None:
         """Write one object; raises OSError, and then the lines before it are whole."""
-        # A lone surrogate comes out as the JSON escape it needs to be.
-        line = f"{_JSON.encode(row)}\n".encode(errors="backslashreplace")
+        self.write_line(line_of(row))
+
+    def write_line(self, line: bytes) -> None:
+        """Write what `line_of` has made of an object; raises OSError as `write` does."""
         try:
             self._write_all(memoryview(line))
         except OSError:

@@ -11,7 +11,8 @@ from typing import Any, Protocol
 
 from pydantic import TypeAdapter, ValidationError
 
-from dagengine.data.json_lines import JsonLines, complete_lines
+from dagengine.data.early_rows import EarlyRows, beside, early_lines
+from dagengine.data.json_lines import JsonLines, complete_lines, line_of
 from dagengine.data.parquet import ParquetWriter, parquet_rows
 from dagengine.data.strict_json import FlawError
 from dagengine.errors import InputError
@@ -50,6 +51,9 @@ class RowWriter:
     way out, also by an exception, the file is closed and readable. JSON lines are complete
     after every row, even when the process is killed; Parquet is written 2048 results at a
     time, and readable only once it is closed.
+
+    Rows are added in the order of the data. One that is finished before an earlier one may be
+    given to `keep` meanwhile, which for JSON lines is as safe.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -59,23 +63,53 @@ class RowWriter:
             raise InputError(f"results go to a .jsonl or a .parquet file, not to {self.path.name}")
         self.count = 0
         self._writer: _Writer | None = None
+        self._early: EarlyRows | None = None
+        self._last = -1
 
     def __enter__(self) -> RowWriter:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._writer is not None:
-            with self._named():
+        with self._named():
+            if self._writer is not None:
                 self._writer.close()
+            if self._early is not None:
+                self._early.close()
 
     def add(self, row: CaseResult) -> None:
         """Write one row; raises InputError naming the file when it cannot be written."""
         with self._named():
-            if self._writer is None:
-                self.path.parent.mkdir(parents=True, exist_ok=True)
-                self._writer = _WRITERS[self.path.suffix](self.path)
-            self._writer.write(row.as_dict())
+            writer = self._opened()
+            line = None if self._early is None else self._early.take(row.index)
+            if line is not None and isinstance(writer, JsonLines):
+                writer.write_line(line)
+            else:
+                writer.write(row.as_dict())
+            if self._early is not None:
+                self._early.forget()
         self.count += 1
+        self._last = row.index
+
+    def keep(self, row: CaseResult) -> None:
+        """Let a finished row wait for earlier ones, in a file beside the results.
+
+        Nothing for one that was added. Raises InputError as `add` does.
+        """
+        if row.index <= self._last:
+            return
+        with self._named():
+            if isinstance(self._opened(), JsonLines):
+                if self._early is None:
+                    self._early = EarlyRows(self.path)
+                self._early.keep(row.index, line_of(row.as_dict()))
+
+    def _opened(self) -> _Writer:
+        """The new file, in the place of an earlier one and of what waited beside it."""
+        if self._writer is None:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self._writer = _WRITERS[self.path.suffix](self.path)
+            beside(self.path).unlink(missing_ok=True)
+        return self._writer
 
     @contextmanager
     def _named(self) -> Iterator[None]:
@@ -120,7 +154,8 @@ def _utf8(value: Any) -> Any:
 def read_rows(path: str | Path, *, whole: bool = True) -> Iterator[CaseResult]:
     """Rows that a run wrote, lazily; raises InputError that names the line or row.
 
-    Unless the file is `whole`, its last line may be half of a row and is left out then.
+    Unless the file is `whole`, its last line may be half of a row and is left out then. What
+    waited for an earlier row when the run was killed comes last.
     """
     target, adapter = Path(path), TypeAdapter(CaseResult)
     for place, value in _parquet(target) if target.suffix == ".parquet" else _lines(target, whole):
@@ -147,11 +182,17 @@ def _whole(row: Any) -> Any:
 
 def _lines(path: Path, whole: bool) -> Iterator[tuple[str, Any]]:
     _require_file(path)
+    last = -1
     for place, line in complete_lines(path, whole=whole):
         try:
-            yield place, json.loads(line)
+            row = json.loads(line)
         except (ValueError, RecursionError) as error:
             raise InputError(f"{place}: no result of a run (not JSON: {error})") from None
+        index = row.get("index") if isinstance(row, dict) else None
+        last = index if isinstance(index, int) else last
+        yield place, row
+    for place, line in early_lines(path, last):
+        yield place, json.loads(line)
 
 
 def _require_file(path: Path) -> None:

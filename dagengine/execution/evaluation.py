@@ -102,10 +102,10 @@ async def stream(
     with _recorded(out, engine, _manifest(engine, cases, settings, texts)) as record:
 
         def take(row: CaseResult) -> None:
-            record(row)
+            record.add(row)
             on_row(row)
 
-        await engine.judge(cases, take)
+        await engine.judge(cases, take, finished=record.keep)
     return engine.totals
 
 
@@ -125,17 +125,27 @@ def _manifest(
     return manifest_of(engine, data_of(cases), shown, texts=texts)
 
 
+class _NoRecord:
+    """Stands where a run leaves no record."""
+
+    def add(self, row: CaseResult) -> None:
+        """Nothing."""
+
+    def keep(self, row: CaseResult) -> None:
+        """Nothing."""
+
+
 @contextmanager
 def _recorded(
     out: str | Path | None, engine: Engine | Cluster, manifest: Manifest
-) -> Iterator[Callable[[CaseResult], None]]:
+) -> Iterator[RunWriter | _NoRecord]:
     """What takes the rows for the record, if there is to be one."""
     if out is None:
-        yield lambda row: None
+        yield _NoRecord()
         return
     require_apart(manifest.data, out)
     with RunWriter(out, manifest, lambda: (engine.totals, engine.spent)) as writer:
-        yield writer.add
+        yield writer
 
 
 async def a_evaluate(
@@ -162,13 +172,17 @@ async def a_evaluate(
     cases = engine.cases(test_cases)
     manifest = _manifest(engine, cases, settings, texts)
     with (
-        progress_bar(engine, manifest.data.cases, show) as finished,
+        progress_bar(engine, manifest.data.cases, show) as advance,
         _recorded(out, engine, manifest) as record,
     ):
 
+        def finished(row: CaseResult) -> None:
+            record.keep(row)
+            advance(row)
+
         def take(row: CaseResult) -> None:
             rows.append(row)
-            record(row)
+            record.add(row)
             print_verbose(metrics, row)
             if on_row is not None:
                 on_row(row)

@@ -66,6 +66,12 @@ class RunWriter:
         self.rows.add(row)
         self._counts[_state(row)] += 1
 
+    def keep(self, row: CaseResult) -> None:
+        """Let a finished row wait for earlier ones; raises InputError as `add` does."""
+        if not self._begun:
+            self._begin()
+        self.rows.keep(row)
+
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
     ) -> None:

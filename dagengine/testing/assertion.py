@@ -43,16 +43,16 @@ def assert_test(
     `evaluate` raises is raised here, too.
     """
     __tracebackhide__ = True
-    check_settings(assert_test, settings)
     session = _session()
     try:
+        check_settings(assert_test, settings)
         metrics = as_metrics(metrics)
         if session is not None:
             caller = sys._getframe(1)
             session.check(caller, test_case, metrics, settings, at_once=run_async)
             return
         verdict = _verdict(test_case, metrics, settings, at_once=run_async)
-    except (DagengineError, EvaluationFailed) as error:
+    except (DagengineError, EvaluationFailed, TypeError) as error:
         # The caller's line is what is wrong, not ours.
         raise error.with_traceback(None) from error.__cause__
     if not verdict.passed:

@@ -63,9 +63,9 @@ class Held:
         self.is_over = False
 
     @property
-    def is_ready(self) -> bool:
-        """Whether it can be reported: a failed verdict needs no later one."""
-        return self.is_over and all(pending.future.done() for pending in self.verdicts)
+    def is_judged(self) -> bool:
+        """Whether every verdict is there."""
+        return all(pending.future.done() for pending in self.verdicts)
 
 
 class Buffer:
@@ -174,7 +174,7 @@ class Buffer:
         """Report the tests at the head that are ready; wait until `down_to` are left."""
         while self._queue and self._queue[0].is_over:
             head = self._queue[0]
-            if not head.is_ready:
+            if not head.is_judged:
                 if down_to is None or len(self._queue) <= down_to:
                     return
                 self._wait(head)
@@ -290,26 +290,21 @@ class Buffer:
         if any(held.reruns for held in self._queue):
             self._session._setupstate.teardown_exact(None)
         self.retire(down_to=0)
-        broken = self._queue.popleft() if self._queue else None
-        if broken is not None:  # the session ended inside its body
-            for event in broken.events:
-                self._log(broken, event)
+        self.interrupt()  # what is left ended the session inside its body
 
     def interrupt(self) -> None:
         """Report every test whose verdicts are there, also behind one without; drop the rest."""
-        waiting, self._queue = self._queue, deque()
-        for held in waiting:
-            if held.is_over and not held.is_ready:
-                self.dropped += 1
-                for pending in held.verdicts:
-                    pending.future.cancel()
-                continue
-            self._queue.append(held)
-            if held.is_over:
+        for held in list(self._queue):
+            if held.is_judged and held in self._queue:
+                self._queue.remove(held)
+                self._queue.appendleft(held)
                 self._retire(held)
-            else:
-                for event in self._queue.pop().events:
-                    self._log(held, event)
+        for held in self._queue:
+            if not held.is_over:  # its body has begun; what came of it is not known
+                for event in held.events:
+                    if isinstance(event, str) or event.when == "setup":
+                        self._log(held, event)
+        self._drop()
 
 
 def _has_reruns(item: pytest.Item) -> bool:
@@ -319,9 +314,13 @@ def _has_reruns(item: pytest.Item) -> bool:
     return bool(count and count(item))
 
 
-def plain_headline(call: pytest.CallInfo[Any]) -> None:
-    """Have pytest leave out the exception's name before the message, of which it shows little."""
-    if call.excinfo is not None and isinstance(call.excinfo.value, EvaluationFailed):
-        kind = type(call.excinfo.value)
-        name = f"{kind.__module__}.{kind.__qualname__}: "
-        call.excinfo._striptext = name
+def evaluation_of(call: pytest.CallInfo[Any]) -> Verdict | None:
+    """The verdict that made a call fail; pytest then leaves out the exception's name.
+
+    Of a failure's first line it shows a few words only.
+    """
+    if call.excinfo is None or not isinstance(call.excinfo.value, EvaluationFailed):
+        return None
+    kind = type(call.excinfo.value)
+    call.excinfo._striptext = f"{kind.__module__}.{kind.__qualname__}: "
+    return call.excinfo.value.verdict

@@ -32,7 +32,7 @@ def message(verdict: Verdict) -> str:
     failed = [metric for metric in results if _has_failed(metric)] or list(results[:1])
     first, *more = failed
     passed = [metric for metric in results if metric not in failed]
-    lines = [headline(first, verdict.votes)]
+    lines = [headline(first, verdict.votes, verdict.missed)]
     lines += (f"  {name:<9} {text}" for name, text in _details(verdict, first))
     if more:
         lines.append(f"  also failed: {', '.join(map(_short, more))}")
@@ -41,13 +41,17 @@ def message(verdict: Verdict) -> str:
     return plain("\n".join(lines))
 
 
-def headline(result: MetricResult, votes: Votes | None = None) -> str:
+def headline(
+    result: MetricResult, votes: Votes | None = None, missed: frozenset[str] = frozenset()
+) -> str:
     """Score, threshold, metric and node in one line; what votes say in front of it."""
     said = "" if votes is None else f"{_votes(votes)}: "
     failure = result.failure
     if failure is not None:
-        why = one_line(failure.message, _TEXT)
-        return f"{said}{failure.kind}: {result.metric}: {failure.node}: {why}"
+        # What a recording lacks tells nothing about the judge.
+        kind = "" if failure.message in missed else f"{failure.kind}: "
+        why = one_line(failure.message, 3 * _TEXT)
+        return f"{said}{kind}{result.metric}: {failure.node}: {why}"
     node = deciding(result)
     return f"{said}{_score(result)} {result.metric}{f': {node.node}' if node else ''}"
 

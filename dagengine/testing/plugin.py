@@ -17,6 +17,7 @@ _WORKERS: pytest.StashKey[Workers] = pytest.StashKey()
 _DESELECTED = pytest.StashKey[bool]()
 _LINES = pytest.StashKey[list[str]]()
 _EVALUATIONS: pytest.StashKey[Evaluations] = pytest.StashKey()
+_MISSING = "dagengine_missing"  # on a report, which travels between processes
 # The sessions of this process, the innermost last: a test of a plugin runs a session inside one.
 _running: list[pytest.Config] = []
 
@@ -133,13 +134,22 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[Any]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    if item.config.stash.get(_EVALUATIONS, None) is not None:
-        from dagengine.testing.buffer import CALL, plain_headline
+    if item.config.stash.get(_EVALUATIONS, None) is None:
+        return (yield)
+    from dagengine.testing.buffer import CALL, evaluation_of
 
-        plain_headline(call)
-        if call.when == "call":
-            item.stash[CALL] = call
-    return (yield)
+    verdict = evaluation_of(call)
+    if call.when == "call":
+        item.stash[CALL] = call
+    report = yield
+    if verdict is not None and verdict.is_missing:
+        vars(report)[_MISSING] = True
+    return report
+
+
+def pytest_report_teststatus(report: pytest.TestReport) -> tuple[str, str, str] | None:
+    """A test that lacks a recorded answer was not judged: that is an error, and no failure."""
+    return ("error", "E", "ERROR") if vars(report).get(_MISSING) and report.failed else None
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

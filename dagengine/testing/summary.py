@@ -36,14 +36,15 @@ def outcomes_of(test: str, verdict: Verdict) -> Iterator[Outcome]:
     """What the metrics of one verdict came to."""
     said = verdict.votes.said if verdict.votes else None
     for result in verdict.row.metrics:
-        success = result.success
+        success, kind = result.success, str(result.outcome)
         if result.failure is not None:
             success = None
+            kind = "not recorded" if result.failure.message in verdict.missed else kind
         elif said is not None and success is False:
             success = said == "passed"
         yield Outcome(
             test, verdict.row.case, tuple(getattr(verdict.case, "tags", None) or ()),
-            result.metric, result.score, success, str(result.outcome), said,
+            result.metric, result.score, success, kind, said,
         )  # fmt: skip
 
 
@@ -131,9 +132,8 @@ class Summary:
         if names:
             lines.append(self._cost())
         if self.dropped:
-            lines.append(
-                f"{self.dropped} tests had begun and are not reported; calls under way are paid"
-            )
+            begun = f"{self.dropped} test{'s' if self.dropped > 1 else ''} had begun"
+            lines.append(f"{begun}, and nothing is reported of it; calls under way are paid")
         return [*lines, *self.notes]
 
     def _cost(self) -> str:

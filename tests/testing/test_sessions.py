@@ -1,0 +1,293 @@
+"""Sessions that end otherwise: interrupts, workers that die, other plugins, fixtures, limits."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from evaluations import JUDGED, MIXED, run
+
+pytest_plugins = ["pytester"]
+
+# A judge that answers nobody before so many questions wait: bodies must not wait for verdicts.
+TOGETHER = f"""{JUDGED}
+waiting = []
+all_there = None
+
+
+async def together(question):
+    global all_there
+    all_there = all_there or anyio.Event()
+    waiting.append(question)
+    if len(waiting) == 20:
+        all_there.set()
+    await all_there.wait()
+    return {{"verdict": True, "reason": "all are there"}}
+
+
+quick = metric(judge=ScriptedJudge(together))
+
+
+@pytest.mark.parametrize("one", [case(f"good {{n}}") for n in range(20)])
+def test_together(one):
+    assert_test(one, [quick])
+"""
+
+
+def test_cases_of_many_tests_are_judged_at_once_and_named_after_their_cases(
+    pytester: pytest.Pytester,
+) -> None:
+    pytester.makepyfile(TOGETHER)
+    left = run(pytester, "-v")
+    assert left.code == 0
+    assert "::test_together[good 7] PASSED" in left.output
+    assert "Quality: 20 of 20 passed (100%, 95 % interval 84% to 100%), mean score 1" in left.output
+
+
+def test_equal_questions_are_asked_once_in_a_session(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(f"""{JUDGED}
+@pytest.mark.parametrize("time", range(10))
+def test_equal(time):
+    assert_test(good, [metric(judge=quality.model)])
+
+
+def test_afterwards():
+    with pytest.raises(AssertionError):
+        assert_test(bad, [quality])
+    assert len(asked) == 2
+""")
+    left = run(pytester)
+    assert left.code == 0, left.output
+    assert "11 questions, 2 judge calls, 9 shared" in left.output
+
+
+def test_a_session_without_evaluations_loads_nothing_and_says_nothing(
+    pytester: pytest.Pytester,
+) -> None:
+    pytester.makepyfile("""
+import sys
+
+
+def test_nothing():
+    ours = {name for name in sys.modules if name.partition(".")[0] == "dagengine"}
+    assert ours == {"dagengine", "dagengine.testing", "dagengine.testing.plugin"}
+""")
+    done = pytester.runpytest_subprocess("-p", "no:hypothesispytest")
+    done.assert_outcomes(passed=1)
+    assert "= evaluations =" not in done.stdout.str()
+
+
+def test_on_two_workers_a_suite_ends_as_with_immediate_verdicts(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(MIXED)
+    deferred = run(pytester, "-n2", "--dist=loadfile", needs=["xdist"])
+    immediate = run(pytester, "--evals-immediate", "-W", "default")
+    assert deferred.outcomes == immediate.outcomes
+    assert deferred.junit == immediate.junit
+
+
+def test_workers_share_a_store_and_record_the_same_bytes(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        test_it=f"""{JUDGED}
+@pytest.mark.parametrize("one", [case(f"good {{n}}") for n in range(8)])
+def test_each(one):
+    assert_test(one, [quality])
+"""
+    )
+    file = Path(pytester.path, "recordings", "test_it.jsonl")
+    found = []
+    for options in (("-n2", "--evals-store=answers.db"), ()):
+        left = run(pytester, "--evals=record", *options, needs=["xdist"])
+        assert left.code == 0, left.output
+        assert "Quality: 8 of 8 passed" in left.output
+        assert "recordings/test_it.jsonl (8 new or changed answers)" in left.output
+        found.append(file.read_bytes())
+        file.unlink()
+    assert found[0] == found[1]
+    again = run(pytester, "--evals-store=answers.db")
+    assert "8 questions, 0 judge calls, 8 from the store" in again.output
+
+
+def test_a_worker_that_dies_loses_no_test_silently(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(f"""{JUDGED}
+import os
+
+
+async def never(question):
+    await anyio.sleep_forever()
+
+
+slow = metric(judge=ScriptedJudge(never))
+
+
+@pytest.mark.parametrize("one", [case(f"good {{n}}") for n in range(5)])
+def test_waits(one):
+    assert_test(one, [slow])
+
+
+def test_dies():
+    os._exit(3)
+""")
+    left = run(pytester, "-n1", "--max-worker-restart=0", needs=["xdist"])
+    assert left.code == 1
+    tests = {event[1] for event in left.outcomes}
+    assert len(tests) == 6
+    assert {event[2] for event in left.outcomes} == {"failed"}
+    assert "died before the verdict" in left.output
+
+
+INTERRUPTED = f"""{JUDGED}
+import os
+import signal
+
+
+async def some(question):
+    if "never" in question.messages[-1]["content"]:
+        await anyio.sleep_forever()
+    return {{"verdict": True, "reason": "at once"}}
+
+
+half = metric(judge=ScriptedJudge(some))
+
+
+@pytest.mark.parametrize("one", [case("good 1"), case("never 2"), case("good 3")])
+def test_each(one):
+    assert_test(one, [half])
+
+
+def test_waits_for_one():
+    with pytest.raises(AssertionError):
+        assert_test(bad, [quality])
+
+
+def test_is_interrupted():
+    PLACE
+"""
+
+
+@pytest.mark.parametrize("place", ["in a body", "while it waits"])
+def test_after_an_interrupt_what_is_finished_is_reported(
+    pytester: pytest.Pytester, place: str
+) -> None:
+    kill = "os.kill(os.getpid(), signal.SIGINT)"
+    if place != "in a body":
+        kill = f"import threading; threading.Timer(0.3, lambda: {kill}).start()"
+    pytester.makepyfile(INTERRUPTED.replace("PLACE", kill))
+    done = pytester.runpytest_subprocess("-v", "-p", "no:cacheprovider", "-p", "no:randomly")
+    assert done.ret == pytest.ExitCode.INTERRUPTED
+    output = done.stdout.str()
+    assert "[good 1] PASSED" in output
+    assert "[good 3] PASSED" in output
+    assert not re.search(r"never 2\] [A-Z]", output)
+    assert "1 test had begun, and nothing is reported of it" in output
+    assert "left behind" not in output
+    assert "KeyboardInterrupt" in output
+
+
+FIXTURES = f"""{JUDGED}
+log = []
+
+
+class Server:
+    def __init__(self):
+        self.is_open = True
+
+    def generate(self, prompt, schema=None):
+        assert self.is_open, "the server is gone"
+        return '{{"reason": "so", "verdict": true}}'
+
+    async def a_generate(self, prompt, schema=None):
+        await anyio.lowlevel.checkpoint()
+        return self.generate(prompt, schema)
+
+
+@pytest.fixture(scope="SCOPE")
+def server():
+    found = Server()
+    yield found
+    found.is_open = False
+
+
+@pytest.mark.parametrize("one", [case(f"good {{n}}") for n in range(8)])
+def test_asks(one, server):
+    assert_test(one, [metric(judge=server)])
+
+
+class TestHeld:
+    def test_in_a_metric(self, server):
+        assert_test(good, [metric()], model=server)
+"""
+
+
+@pytest.mark.parametrize("scope", ["function", "class", "module", "session"])
+def test_a_fixture_that_owns_a_judge_lives_until_the_verdict(
+    pytester: pytest.Pytester, scope: str
+) -> None:
+    pytester.makepyfile(FIXTURES.replace("SCOPE", scope))
+    left = run(pytester)
+    assert left.code == 0, left.output
+
+
+def test_the_limits_of_a_call_hold_and_what_fails_says_so_first(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(f"""{JUDGED}
+from dagengine import Limits
+
+
+def test_is_refused():
+    assert_test(good, [quality], limits=Limits(max_calls=0))
+
+
+def test_has_no_such_setting():
+    assert_test(good, [quality], stor="x.db")
+""")
+    left = run(pytester)
+    assert [event[-1].split(": ")[0] for event in left.outcomes] == ["over_budget", "TypeError"]
+    assert "did you mean 'store'?" in left.output
+    assert "/dagengine/" not in left.output, "a frame of ours"
+
+
+def test_errors_can_be_skipped(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(f"""{JUDGED}
+from dagengine.errors import RefusedError
+
+refusing = metric(judge=ScriptedJudge(lambda question: RefusedError("no")))
+
+
+def test_has_no_score():
+    assert_test(good, [refusing])
+
+
+def test_fails_all_the_same():
+    assert_test(bad, [quality, metric("Other", judge=refusing.model)])
+""")
+    left = run(pytester, "--evals-ignore-errors", "-rs")
+    assert [event[2] for event in left.outcomes] == ["skipped", "failed"]
+    assert "judge_refused: Quality: Good: no" in left.output
+
+
+def test_gates_decide_the_exit_code(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(f"""{JUDGED}
+@pytest.mark.xfail
+@pytest.mark.parametrize("one", [case("good 1"), case("good 2"), case("bad 3")])
+def test_each(one):
+    one = one.model_copy(update={{"tags": [one.name.split()[0]]}})
+    assert_test(one, [quality])
+""")
+    assert run(pytester, "--evals-min=Quality>=0.6").code == 0
+    left = run(pytester, "--evals-min=Quality[good]>=100%", "--evals-min=Quality>=0.7")
+    assert left.code == 1
+    assert "--evals-min Quality[good]>=100%: holds, 2 of 2 passed (100%)" in left.output
+    assert "--evals-min Quality>=0.7: does not hold, 2 of 3 passed (67%)" in left.output
+    left = run(pytester, "--evals-min=Qualty>=0.7")
+    assert "nothing was judged by this metric; did you mean 'Quality'?" in left.output
+    assert left.code == 1
+
+
+@pytest.mark.parametrize("text", ["Quality", "Quality>=2", "Quality>=x", ">=0.5"])
+def test_a_gate_that_makes_no_sense_is_refused_in_a_sentence(
+    pytester: pytest.Pytester, text: str
+) -> None:
+    pytester.makepyfile("def test_nothing(): pass")
+    done = pytester.runpytest_inprocess(f"--evals-min={text}")
+    assert done.ret == pytest.ExitCode.USAGE_ERROR
+    assert "names no share from 0 to 1 of a metric; it takes" in done.stderr.str()

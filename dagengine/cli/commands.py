@@ -25,6 +25,7 @@ from dagengine.cli.common.options import (
     cases_of,
 )
 from dagengine.cli.common.streams import open_streams, say
+from dagengine.cli.diff import diff
 from dagengine.cli.plan import plan
 from dagengine.cli.run import run
 from dagengine.cli.store import app as store_app
@@ -44,6 +45,7 @@ app.add_typer(store_app)
 app.command()(run)
 app.command()(plan)
 app.command()(benchmark)
+app.command()(diff)
 
 
 def _pictures(out: Path, given: Given) -> Iterable[Path]:

@@ -6,6 +6,7 @@ import itertools
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -157,14 +158,24 @@ def read_rows(path: str | Path, *, whole: bool = True) -> Iterator[CaseResult]:
     Unless the file is `whole`, its last line may be half of a row and is left out then. What
     waited for an earlier row when the run was killed comes last.
     """
-    target, adapter = Path(path), TypeAdapter(CaseResult)
+    target = Path(path)
     for place, value in _parquet(target) if target.suffix == ".parquet" else _lines(target, whole):
-        try:
-            yield adapter.validate_python(_whole(value))
-        except ValidationError as error:
-            first = error.errors(include_url=False)[0]
-            where = ".".join(str(step) for step in first["loc"])
-            raise InputError(f"{place}: no result of a run ({where}: {first['msg']})") from None
+        yield row_of(value, place)
+
+
+@cache
+def _rows() -> TypeAdapter[CaseResult]:
+    return TypeAdapter(CaseResult)
+
+
+def row_of(value: Any, place: str) -> CaseResult:
+    """The row in a line that was read; raises InputError that names the `place` of the line."""
+    try:
+        return _rows().validate_python(_whole(value))
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = ".".join(str(step) for step in first["loc"])
+        raise InputError(f"{place}: no result of a run ({where}: {first['msg']})") from None
 
 
 def _whole(row: Any) -> Any:

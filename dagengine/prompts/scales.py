@@ -34,6 +34,14 @@ class Scale(Protocol):
         """The lowest and the highest number."""
         ...
 
+    @property
+    def steps(self) -> dict[str, float]:
+        """Every rating that may be given, and its number, the worst first.
+
+        Empty for more than 101 of them, which nobody chooses from.
+        """
+        ...
+
     def instructions(self, criteria: str) -> str:
         """The system text of a rating."""
         ...
@@ -67,6 +75,11 @@ class WholeNumbers:
     @property
     def ends(self) -> tuple[float, float]:
         return self.low, self.high
+
+    @property
+    def steps(self) -> dict[str, float]:
+        numbers = range(self.low, self.high + 1)
+        return {} if len(numbers) > 101 else {str(number): float(number) for number in numbers}
 
     def instructions(self, criteria: str) -> str:
         return rating_instructions(criteria, self.low, self.high)
@@ -117,6 +130,11 @@ class Labels:
     @property
     def ends(self) -> tuple[float, float]:
         return min(self.values.values()), max(self.values.values())
+
+    @property
+    def steps(self) -> dict[str, float]:
+        ordered = sorted(self.values.items(), key=lambda one: one[1])
+        return {} if len(ordered) > 101 else dict(ordered)
 
     def instructions(self, criteria: str) -> str:
         return label_instructions(criteria, tuple(self.values))

@@ -1,6 +1,7 @@
-"""What a run leaves: its folder, written as it goes and read back."""
+"""What a run leaves: its folder, written as it goes, read back, and held against another."""
 
+from dagengine.record.diff import compare_runs
 from dagengine.record.run import Run, load_run
 from dagengine.record.writer import RunWriter
 
-__all__ = ["Run", "RunWriter", "load_run"]
+__all__ = ["Run", "RunWriter", "compare_runs", "load_run"]

@@ -7,6 +7,7 @@ from typing import Any
 
 from dagengine.compiler.definitions import definitions, digest
 from dagengine.compiler.plan import NONE, Plan, PlanMetric, PlanSlot, Unit
+from dagengine.graph.nodes import RatingNode
 from dagengine.question import Judge, Usage, durable_identity
 from dagengine.record.values import (
     EdgeRecord,
@@ -93,6 +94,7 @@ class _Records:
             judges=self._asked(unit),
             panel=None if node.panel is None else node.panel.label,
             grades=slot.grades,
+            scale=node.points.steps if isinstance(node, RatingNode) else None,
             hash=self._hashes[slot.name],
         )
 

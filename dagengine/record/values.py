@@ -25,7 +25,7 @@ class NodeRecord(_Value):
     (none where it asks nothing), `panel` says how several votes are cast. A node of the kind
     `metric` is a metric nested under a verdict: `metric` is that metric with its own graph. `hash`
     is the SHA-256 of everything that the node says, reads and leads to. A node that `grades` gives
-    a score itself.
+    a score itself. `scale` is that of a rating: what may be answered, and its number.
     """
 
     name: str
@@ -36,6 +36,7 @@ class NodeRecord(_Value):
     judges: tuple[int, ...] = ()
     panel: str | None = None
     grades: bool = False
+    scale: dict[str, float] | None = None
     hash: str | None = None
     metric: MetricRecord | None = None
 

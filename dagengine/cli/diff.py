@@ -1,0 +1,153 @@
+"""`dagengine diff`: what changed from one run to another, and why."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from dagengine.cli.common.files import Reads
+from dagengine.cli.common.options import EXIT_FAILED
+from dagengine.cli.common.streams import say
+from dagengine.errors import InputError
+
+if TYPE_CHECKING:
+    from dagengine.record.run_comparison import RunComparison
+
+_SHAPE = re.compile(r"\s*(?:(.+)\.)?([a-z-]+)\s*(>=|>)\s*([0-9]+)\s*")
+MEASURES = {
+    "flips": "flips",
+    "worse": "worse",
+    "better": "better",
+    "lost": "lost",
+    "gained": "gained",
+    "same-question": "same",
+}
+"""What `--fail-if` may name: numbers of cases of one metric."""
+
+
+@dataclass(frozen=True, slots=True)
+class FailIf:
+    """One condition: more cases than `limit` (or as many, with `>=`) of one measure."""
+
+    text: str
+    metric: str | None
+    measure: str
+    sign: str
+    limit: int
+
+    def failures(self, report: Mapping[str, Any]) -> list[str]:
+        """One line for every metric for which it holds."""
+        found = [(one["metric"], self._count(one)) for one in report["metrics"]
+                 if self.metric in (None, one["metric"])]  # fmt: skip
+        if not found:
+            raise InputError(f"--fail-if {self.text!r}: both runs have no metric {self.metric!r}")
+        return [
+            f"{self.text}: {metric}: {count}"
+            for metric, count in found
+            if count > self.limit or (self.sign == ">=" and count == self.limit)
+        ]
+
+    def _count(self, metric: Mapping[str, Any]) -> int:
+        name = MEASURES[self.measure]
+        return int(metric["causes"]["same"] if name == "same" else metric[name])
+
+
+def diff(
+    old: Annotated[Path, typer.Argument(metavar="OLD", help="The folder of the earlier run.")],
+    new: Annotated[Path, typer.Argument(metavar="NEW", help="The folder of the later run.")],
+    metric: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Only this metric; by default all.")
+    ] = None,
+    card: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="CARD.json",
+            help="A judge card (`dagengine benchmark`): how many flips asking again would give.",
+        ),
+        Reads(),
+    ] = None,
+    form: Annotated[
+        Literal["table", "json", "csv"],
+        typer.Option("--format", help="A page of text, all as JSON, or a line per case as CSV."),
+    ] = "table",
+    limit: Annotated[int, typer.Option(min=0, help="Cases to list for each metric.")] = 20,
+    fail_if: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="[METRIC.]MEASURE>NUMBER",
+            help=f"Exit with 1 when this holds; measures are {', '.join(MEASURES)}. Repeatable.",
+        ),
+    ] = None,
+) -> None:
+    """What changed from one run to another: flips by the first node that differs, and by cause.
+
+    Cases are held against each other by content, whatever their order and their names. A run
+    against itself shows nothing. Asks no judge.
+
+    Exit codes: 0 compared, 1 a --fail-if holds, 2 bad input.
+    """
+    from dagengine.reliability.card.files import read_card
+    from dagengine.reliability.changes.report import change_report
+
+    conditions = [parse(text) for text in fail_if or ()]
+    known = None if card is None else read_card(card)
+    report = change_report(_compared(old, new, metric), known)
+    _print(report, form, limit)
+    failing = [line for condition in conditions for line in condition.failures(report)]
+    for line in failing:
+        say(f"fails: {line}", err=True)
+    if failing:
+        raise typer.Exit(EXIT_FAILED)
+
+
+def parse(text: str) -> FailIf:
+    """The condition that a text states; raises InputError when it states none."""
+    found = _SHAPE.fullmatch(text)
+    if found is None:
+        raise InputError(f"--fail-if {text!r}: write a measure, > and a whole number: worse>0")
+    metric, measure, sign, limit = found.groups()
+    if measure not in MEASURES:
+        known = ", ".join(MEASURES)
+        raise InputError(f"--fail-if {text!r}: no measure is called {measure!r}; {known} are")
+    return FailIf(text, metric, measure, sign, int(limit))
+
+
+def _compared(old: Path, new: Path, metric: str | None) -> RunComparison:
+    from dagengine.record.diff import compare_runs
+    from dagengine.record.run import load_run
+
+    return compare_runs(load_run(old), load_run(new), metric=metric)
+
+
+def _print(report: Mapping[str, Any], form: str, limit: int) -> None:
+    from dagengine.cli.diff_table import print_changes
+
+    if form == "table":
+        print_changes(report, limit)
+    else:
+        typer.echo(json.dumps(report, indent=1) if form == "json" else _csv(report["metrics"]))
+
+
+def _csv(metrics: Sequence[Mapping[str, Any]]) -> str:
+    """One line per case that changed."""
+    out = io.StringIO()
+    table = csv.writer(out, lineterminator="\n")
+    table.writerow(
+        ["metric", "case", "old index", "new index", "change", "old score", "new score", "node",
+         "old answer", "new answer", "cause", "detail"]
+    )  # fmt: skip
+    for metric in metrics:
+        for one in metric["changes"]:
+            table.writerow(
+                [metric["metric"], one["case"], *one["index"], one["kind"], *one["score"],
+                 one["node"], *one["answer"], one["cause"], one["detail"]]
+            )  # fmt: skip
+    return out.getvalue().rstrip("\n")

@@ -1,0 +1,228 @@
+"""What `dagengine diff` prints: a sentence, the lines below it, tables of nodes and of cases."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from dagengine.report.terminal import one_line
+
+_NAME = 200  # characters of a cell
+_CAUSES = {
+    "definition": "definition changed",
+    "evidence": "evidence changed",
+    "judge": "judge changed",
+    "same": "same question, another answer",
+}
+_SIGNS = {"passed": "✓", "failed": "✕", "none": "⊘", "scored": "·"}
+_KINDS = ("worse", "better", "lost", "gained", "score", "path")
+
+
+def print_changes(report: Mapping[str, Any], limit: int, console: Any = None) -> None:
+    """Print a report of changes (`change_report`), up to `limit` cases of each metric."""
+    from rich.console import Console
+
+    out = console or Console()
+    for line in _on_runs(report):
+        _say(out, line)
+    for metric in report["metrics"]:
+        _print_metric(out, metric, limit, several=len(report["metrics"]) > 1)
+    if report["agrees"]:
+        _say(out, _spent(report))
+
+
+def _say(out: Any, line: str, style: str = "") -> None:
+    from rich.text import Text
+
+    out.print(Text(one_line(line, 2000), style=style), highlight=False)
+
+
+def _on_runs(report: Mapping[str, Any]) -> Iterator[str]:
+    """What is not the same about the runs as a whole."""
+    if report["agrees"]:
+        yield f"The two runs agree on all {report['cases']['common']:,} cases"
+    for side in ("old", "new"):
+        if not report[side]["finished"]:
+            yield f"the {side} run is not finished: only the cases that it has are compared"
+    for name in report["added_metrics"]:
+        yield f"new metric: {name}"
+    for name in report["removed_metrics"]:
+        yield f"metric that is gone: {name}"
+    yield from _on_cases(report)
+
+
+def _on_cases(report: Mapping[str, Any]) -> Iterator[str]:
+    cases = report["cases"]
+    for kind, what in (("new", "new cases"), ("missing", "cases that are gone")):
+        if cases[kind]:
+            names = ", ".join(report[f"{kind}_cases"][:5])
+            more = ", …" if cases[kind] > 5 else ""
+            yield f"{cases[kind]:,} {what}, not compared: {names}{more}"
+    if cases["renamed"]:
+        yield f"{cases['renamed']:,} cases have another name"
+    if cases["changed"]:
+        yield f"{cases['changed']:,} cases have another content, and the same name or input"
+
+
+def _spent(report: Mapping[str, Any]) -> str:
+    parts = []
+    for name, form in (("seconds", "{:.3g} s"), ("cost", "${:.4f}"), ("calls", "{} calls")):
+        old, new = (report[side][name] for side in ("old", "new"))
+        if old is not None and new is not None and old != new:
+            parts.append(f"{form.format(old)} → {form.format(new)}")
+    return f"differs: time and money only: {', '.join(parts)}" if parts else "nothing differs"
+
+
+def _print_metric(out: Any, metric: Mapping[str, Any], limit: int, *, several: bool) -> None:
+    out.print()
+    title = f"{metric['metric']}: " if several else ""
+    _say(out, title + headline(metric), "bold")
+    out.print(_grid([*_lines(metric), *(("changed", _tree_change(c)) for c in metric["tree"])]))
+    if metric["flips"]:
+        out.print(_matrix(metric["nodes"]))
+    shown = sorted(metric["changes"], key=lambda one: _KINDS.index(one["kind"]))
+    shown = [one for one in shown if one["kind"] not in ("score", "path")] or shown
+    if shown:
+        out.print(_cases(shown[:limit]))
+    if len(shown) > limit:
+        _say(out, f"{len(shown) - limit:,} more: --limit {len(shown)}, or --format json")
+
+
+def _grid(lines: Sequence[tuple[str, str]]) -> Any:
+    """Lines with their names before them."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table.grid(padding=(0, 2))
+    for name, line in lines:
+        table.add_row(Text(name, style="dim"), Text(one_line(line, 2000)))
+    return table
+
+
+def headline(metric: Mapping[str, Any]) -> str:
+    """The answer in one sentence."""
+    flips, cases = metric["flips"], metric["cases"]
+    if flips:
+        split = f"{metric['worse']:,} worse, {metric['better']:,} better"
+        return f"{flips:,} of {cases:,} cases flipped: {split}"
+    moved = metric["lost"] + metric["gained"] + metric["other_score"]
+    if moved:
+        return f"No case of {cases:,} flipped, {moved:,} have another score"
+    if metric["other_path"]:
+        return f"All {cases:,} scores are the same, {metric['other_path']:,} by another path"
+    return f"All {cases:,} cases: the same answer at every node, the same score"
+
+
+def _lines(metric: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    yield "result", _result(metric)
+    if metric["flips"]:
+        yield "where", ", ".join(_where(metric))
+        causes = [f"{metric['causes'][name]:,} {what}" for name, what in _CAUSES.items()]
+        yield "cause", ", ".join(causes)
+    rest = _rest(metric)
+    if rest:
+        yield "besides", ", ".join(rest)
+    if metric["noise"]:
+        yield "noise", noise_said(metric)
+    elif metric["noise_missing"]:
+        yield "noise", f"not known: {metric['noise_missing']}"
+
+
+def _result(metric: Mapping[str, Any]) -> str:
+    passed, means = metric["passed"], metric["mean"]
+    parts = [] if metric["threshold"] == [None, None] else [f"{passed[0]:,} → {passed[1]:,} passed"]
+    parts.append(f"mean {_mean(means[0])} → {_mean(means[1])}")
+    if test := metric["test"]:
+        chance = "could be chance" if test["chance"] else "more than chance"
+        parts.append(f"{chance} (paired, {test['test']}, p = {test['p']:.2g})")
+    elif metric["test_missing"]:
+        parts.append(f"no paired test: {metric['test_missing']}")
+    return " · ".join(parts)
+
+
+def _mean(value: float | None) -> str:
+    return "none" if value is None else f"{value:.2f}"
+
+
+def _where(metric: Mapping[str, Any]) -> Iterator[str]:
+    counts = {one["node"]: sum(one[cause] for cause in _CAUSES) for one in metric["nodes"]}
+    ranked = sorted((name for name in counts if counts[name]), key=lambda name: -counts[name])
+    for name in ranked:
+        yield f"{counts[name]:,} first differ at {name or 'the settings'}"
+
+
+def _rest(metric: Mapping[str, Any]) -> list[str]:
+    words = {
+        "lost": "lost their score",
+        "gained": "have a score now",
+        "other_score": "have another score on the same side",
+        "other_path": "took another path to the same result",
+    }
+    return [f"{metric[name]:,} {what}" for name, what in words.items() if metric[name]]
+
+
+def noise_said(metric: Mapping[str, Any]) -> str:
+    """What the card says about the flips."""
+    found, flips = metric["noise"], metric["flips"]
+    bounds = f"{found['low']:,} to {found['high']:,} of {found['cases']:,}"
+    rate = f"the card: {100 * found['rate']:.1f} % of cases flip, {bounds}"
+    stale = f"; {found['stale']}" if found["stale"] else ""
+    if flips > found["high"]:
+        many = f"{flips:,} flips are more than asking again alone would give"
+        return f"{many} ({rate}{stale})"
+    return (
+        f"{found['of_flips']:,} of {flips:,} flips are what asking again alone would give "
+        f"({rate}{stale})"
+    )
+
+
+def _matrix(nodes: Sequence[Mapping[str, Any]]) -> Any:
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(title="First node that differs", title_justify="left")
+    table.add_column("node", overflow="fold", max_width=40)
+    for cause in ("definition", "evidence", "judge", "same question"):
+        table.add_column(cause, justify="right", no_wrap=True)
+    for one in nodes:
+        counts = [f"{one[cause]:,}" if one[cause] else "·" for cause in _CAUSES]
+        table.add_row(Text(one_line(one["node"] or "(settings)", _NAME)), *counts)
+    return table
+
+
+def _tree_change(change: Mapping[str, Any]) -> str:
+    where = f"{change['node']}: " if change["node"] else ""
+    words = ""
+    if change["kind"] == "definition" and change["old"] != change["new"]:
+        words = f" ({change['old']!r} → {change['new']!r})"
+    return f"{where}{change['what']}{words}"
+
+
+def _cases(changes: Sequence[Mapping[str, Any]]) -> Any:
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(title="Cases", title_justify="left")
+    table.add_column("", no_wrap=True)
+    table.add_column("case", overflow="fold", max_width=32)
+    table.add_column("score", justify="right", no_wrap=True)
+    table.add_column("first difference", overflow="fold", ratio=1)
+    table.add_column("cause", overflow="fold", ratio=1)
+    for one in changes:
+        old, new = (_SIGNS[state] for state in one["state"])
+        scores = " → ".join(_mean(score) for score in one["score"])
+        answers = " → ".join(one["answer"])
+        where = f"{one['node'] or 'settings'}: {answers}"
+        table.add_row(
+            f"{old}→{new}", Text(one_line(one["case"], _NAME)), scores,
+            Text(one_line(where, _NAME)), Text(one_line(cause_said(one), _NAME)),
+        )  # fmt: skip
+    return table
+
+
+def cause_said(one: Mapping[str, Any]) -> str:
+    """The cause of a change in words."""
+    said = _CAUSES[one["cause"]]
+    if one["kind"] == "lost" and one["cause"] == "same":
+        said = "no answer this time"
+    return f"{said}: {one['detail']}" if one["detail"] else said

@@ -1,0 +1,54 @@
+"""Which case of one run is which case of another: by content first, then by what is left of it."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Hashable, Iterable, Iterator, Mapping
+from typing import Literal
+
+Side = Literal[0, 1]
+"""The old run and the new one."""
+Place = int
+"""Where a case stands in its run, from 0 on."""
+
+
+class Alignment:
+    """Pairs equal keys of two runs that are read side by side.
+
+    Cases with one key are paired in their order: the second copy of a case with the second
+    copy. Only what still waits for its partner is held, so that two runs over one data set
+    need no memory, and a shuffled data set needs a number for each case.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: tuple[dict[Hashable, deque[Place]], ...] = ({}, {})
+
+    def offer(self, side: Side, place: Place, key: Hashable) -> tuple[Place, Place] | None:
+        """The pair that this case completes, as old and new place; None while it waits."""
+        others = self._waiting[1 - side]
+        if key in others:
+            other = others[key].popleft()
+            if not others[key]:
+                del others[key]
+            return (other, place) if side == 1 else (place, other)
+        self._waiting[side].setdefault(key, deque()).append(place)
+        return None
+
+    def left(self, side: Side) -> list[Place]:
+        """Places of the cases that found no partner, in order."""
+        return sorted(place for places in self._waiting[side].values() for place in places)
+
+
+def paired(
+    old: Mapping[Place, Hashable | None], new: Mapping[Place, Hashable | None]
+) -> Iterator[tuple[Place, Place]]:
+    """Cases that are alone with their key in both runs; a key of None is none."""
+    alone = (_alone(old.values()), _alone(new.values()))
+    places = {key: place for place, key in old.items() if key in alone[0]}
+    for place, key in new.items():
+        if key in alone[1] and key in places:
+            yield places[key], place
+
+
+def _alone(keys: Iterable[Hashable | None]) -> set[Hashable]:
+    return {key for key, count in Counter(keys).items() if count == 1 and key is not None}

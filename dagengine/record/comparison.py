@@ -1,0 +1,302 @@
+"""What changed between two runs of a metric on one case: a pure function of both results.
+
+A flip is named by the first node, in topological order, whose answer differs. Its cause is the
+first of these that holds:
+
+definition  the node, or where its answers lead, was changed (or the metric's threshold was)
+evidence    what the node read differs: fields of the case, or what nodes before it wrote
+judge       another judge was asked
+same        the same question was put to the same judge, and got another answer
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from dagengine.record.tree_changes import Trees
+from dagengine.results import MetricResult, OutcomeKind, Step
+from dagengine.test_case import read_field
+
+Cause = Literal["definition", "evidence", "judge", "same"]
+CAUSES: tuple[Cause, ...] = ("definition", "evidence", "judge", "same")
+State = Literal["passed", "failed", "scored", "none"]
+Kind = Literal["worse", "better", "lost", "gained", "score", "path"]
+"""Flips from pass to fail and back, scores that are gone and come, other scores on the same side
+of the threshold, and another way to the same result."""
+FLIPS: tuple[Kind, Kind] = ("worse", "better")
+
+_LONGEST = 80  # characters of an answer in words
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """The first node that answered otherwise, and why; `node` is empty for the metric itself.
+
+    `detail` says more about the cause in words.
+    """
+
+    node: str
+    old_answer: str
+    new_answer: str
+    cause: Cause
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CaseChange:
+    """One metric on one case, where the two runs do not agree."""
+
+    kind: Kind
+    case: str
+    old_index: int
+    new_index: int
+    old_state: State
+    new_state: State
+    old_score: float | None
+    new_score: float | None
+    first: Difference
+
+
+@dataclass(frozen=True, slots=True)
+class CaseFields:
+    """What two runs judged on one case: the fields of both; None where no texts were kept.
+
+    `same` says that the content is equal, whatever is kept of it.
+    """
+
+    same: bool = True
+    old: Mapping[str, Any] | None = None
+    new: Mapping[str, Any] | None = None
+
+    def changed(self, paths: tuple[str, ...]) -> list[str]:
+        """Those of some field paths whose values differ."""
+        if self.same:
+            return []
+        if self.old is None or self.new is None:
+            return list(paths)
+        return [path for path in paths if _field(self.old, path) != _field(self.new, path)]
+
+
+def _field(case: Any, path: str) -> Any:
+    return read_field(case, path)
+
+
+def state_of(result: MetricResult) -> State:
+    """Passed or failed; `scored` without a threshold, `none` without a score."""
+    if result.score is None:
+        return "none"
+    if result.success is None:
+        return "scored"
+    return "passed" if result.success else "failed"
+
+
+def answer_of(step: Step | None) -> Any:
+    """What a node decided or scored, as data to compare; None where it only prepared something.
+
+    The verdicts of a list are its answer; a step that failed answers with its kind of failure.
+    """
+    if step is None:
+        return None
+    if step.outcome != OutcomeKind.OK:
+        return (str(step.outcome),)
+    if step.verdict is not None:
+        return (type(step.verdict), step.verdict)
+    verdicts = _verdicts(step.output)
+    if verdicts is not None:
+        return verdicts
+    return step.score
+
+
+def _verdicts(output: Any) -> list[Any] | None:
+    if not isinstance(output, list) or not output:
+        return None
+    if all(isinstance(item, Mapping) and "verdict" in item for item in output):
+        return [item["verdict"] for item in output]
+    return None
+
+
+def said(step: Step | None) -> str:
+    """A node's answer in words."""
+    if step is None:
+        return "not asked"
+    if step.outcome != OutcomeKind.OK:
+        return str(step.outcome).replace("_", " ")
+    if step.verdict is not None:
+        return str(step.verdict)
+    verdicts = _verdicts(step.output)
+    if verdicts is not None:
+        line = ", ".join(map(str, verdicts))
+        return line if len(line) <= _LONGEST else f"{line[: _LONGEST - 1]}…"
+    return "an answer" if step.score is None else f"{step.score:.4g}"
+
+
+def compare_results(
+    trees: Trees,
+    old: MetricResult,
+    new: MetricResult,
+    *,
+    case: str,
+    places: tuple[int, int],
+    fields: CaseFields,
+) -> CaseChange | None:
+    """How two results of one metric on one case differ; None when every answer is the same.
+
+    `places` are the indices of the case in both runs.
+    """
+    states = (state_of(old), state_of(new))
+    first = _Walk(trees, old, new, fields).first()
+    same_result = old.score == new.score and states[0] == states[1]
+    if first is None and same_result:
+        return None
+    if not same_result and _by_settings(trees, old, new):
+        first = Difference("", _result(old), _result(new), "definition", trees.settings)
+    if first is None:
+        first = _Walk(trees, old, new, fields).last()
+    kind = "path" if same_result else _kind(*states)
+    return CaseChange(kind, case, *places, *states, old.score, new.score, first)
+
+
+def _kind(old: State, new: State) -> Kind:
+    if old != new and "none" in (old, new):
+        return "lost" if new == "none" else "gained"
+    if {old, new} == {"passed", "failed"}:
+        return "better" if new == "passed" else "worse"
+    return "score"
+
+
+def _result(result: MetricResult) -> str:
+    """Score and state in words."""
+    state = state_of(result)
+    if result.score is None:
+        return "no score"
+    return f"{result.score:.4g}" if state == "scored" else f"{result.score:.4g}, {state}"
+
+
+def _by_settings(trees: Trees, old: MetricResult, new: MetricResult) -> bool:
+    """Whether the results would agree had the metric's own settings stayed as they were."""
+    if not trees.settings or old.score is None or new.score is None:
+        return False
+    if old.raw_score == new.raw_score:
+        return True
+    return old.threshold is not None and (new.score >= old.threshold) == old.success
+
+
+class _Walk:
+    """The steps of two results side by side, in topological order."""
+
+    def __init__(
+        self, trees: Trees, old: MetricResult, new: MetricResult, fields: CaseFields
+    ) -> None:
+        self._trees, self._old, self._new, self._fields = trees, old, new, fields
+        self._before = {trees.renamed.get(step.node, step.node): step for step in old.steps}
+        self._after = {step.node: step for step in new.steps}
+
+    def first(self) -> Difference | None:
+        """The first node whose answer differs; None when all answers are the same."""
+        changed = ""  # the last node of both walks whose definition changed
+        for name in self._names():
+            before, after = self._before.get(name), self._after.get(name)
+            if answer_of(before) == answer_of(after):
+                if before is not None and after is not None and name in self._trees.redefined:
+                    changed = name
+            elif before is not None and after is not None:
+                return self._difference(name)
+            elif not self._cut_short(name):
+                return self._detour(name, changed)
+        return None
+
+    def last(self) -> Difference:
+        """Where the scores part although all answers are the same."""
+        failure = self._new.failure or self._old.failure
+        if failure is not None:
+            return self._failed(failure.node)
+        shared = [name for name in self._names() if name in self._before and name in self._after]
+        changed = [name for name in shared if name in self._trees.redefined]
+        if changed:
+            return self._redefined(changed[-1])
+        if not shared:
+            return Difference("", _result(self._old), _result(self._new), "same")
+        return self._difference(shared[-1])
+
+    def _names(self) -> Iterator[str]:
+        known = self._trees.order
+        yield from known
+        for name in (*self._before, *self._after):
+            if name not in self._trees.known:
+                yield name
+
+    def _cut_short(self, name: str) -> bool:
+        """Whether a node ran on one side only because the other side broke off."""
+        missing = self._old if name not in self._before else self._new
+        return missing.failure is not None
+
+    def _detour(self, name: str, changed: str) -> Difference:
+        """A node that one walk did not come to, although no answer before it differs."""
+        if name in self._trees.redefined or not changed:
+            return self._difference(name)
+        return self._redefined(changed)
+
+    def _redefined(self, name: str) -> Difference:
+        old, new = said(self._before.get(name)), said(self._after.get(name))
+        return Difference(name, old, new, "definition", self._trees.redefined[name])
+
+    def _failed(self, name: str) -> Difference:
+        """A failure that no step tells of, such as a field that is missing."""
+        found = self._difference(name)
+        return Difference(name, _ended(self._old), _ended(self._new), found.cause, found.detail)
+
+    def _difference(self, name: str) -> Difference:
+        before, after = self._before.get(name), self._after.get(name)
+        cause, detail = self._cause(name)
+        return Difference(name, said(before), said(after), cause, detail)
+
+    def _cause(self, name: str) -> tuple[Cause, str]:
+        if name in self._trees.redefined:
+            return "definition", self._trees.redefined[name]
+        if evidence := self._evidence(name):
+            return "evidence", evidence
+        if name in self._trees.rejudged:
+            return "judge", ""
+        return "same", self._votes(name)
+
+    def _evidence(self, name: str) -> str:
+        """What the node read otherwise, in words; empty when that is the same."""
+        if name not in self._trees.known:
+            return "" if self._fields.same else "the case changed"
+        node = self._trees.node(name)
+        inputs = self._trees.inputs(name)
+        fields = self._fields.changed(tuple(node.reads))
+        if fields:
+            return f"{' and '.join(fields)} changed"
+        if not node.reads and not inputs and not self._fields.same:
+            return "the case changed"
+        wrote = [one for one in inputs if self._wrote(one)]
+        return f"{' and '.join(wrote)} gave something else" if wrote else ""
+
+    def _wrote(self, name: str) -> bool:
+        """Whether a node handed something else on, be it only another reason."""
+        before, after = self._before.get(name), self._after.get(name)
+        if before is None or after is None:
+            return before is not after
+        return bool(before.output != after.output)
+
+    def _votes(self, name: str) -> str:
+        """How sure the panels were, where nodes had one."""
+        steps = (self._before.get(name), self._after.get(name))
+        shares = [
+            f"{step.agreeing} of {len(step.votes)}"
+            for step in steps
+            if step is not None and step.votes and step.verdict is not None
+        ]
+        if len(shares) < 2:
+            return ""
+        if shares[0] == shares[1]:
+            return f"votes {shares[0]}, both times"
+        return f"votes {shares[0]}, then {shares[1]}"
+
+
+def _ended(result: MetricResult) -> str:
+    failure = result.failure
+    return _result(result) if failure is None else str(failure.kind).replace("_", " ")

@@ -1,0 +1,156 @@
+"""Two run folders read side by side, and every case of one paired with its case in the other."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from contextlib import ExitStack
+from typing import Any
+
+from dagengine.errors import InputError, did_you_mean
+from dagengine.record.alignment import Alignment, Place, Side, paired
+from dagengine.record.comparison import CaseFields
+from dagengine.record.places import RunFiles
+from dagengine.record.run import Run
+from dagengine.record.run_comparison import RunComparison, start_comparison
+from dagengine.results import CaseResult
+
+_SIDES: tuple[Side, Side] = (0, 1)
+
+
+def compare_runs(
+    old: Run,
+    new: Run,
+    *,
+    metric: str | None = None,
+    advance: Callable[[], None] | None = None,
+) -> RunComparison:
+    """What changed from one run to another; asks nobody.
+
+    Cases are paired by content; what is left, by content but for the name, then by name, then by
+    input, where those are alone in both runs. `metric` is the only one to look at; `advance`
+    is called for every row of the longer run. Nothing but the changes is held in memory.
+    Raises InputError for a metric that neither run has, and for damaged files.
+    """
+    comparison = start_comparison(old.manifest, new.manifest, metric)
+    _require_metric(old, new, metric, comparison)
+    with ExitStack() as stack:
+        sides = (stack.enter_context(RunFiles(old)), stack.enter_context(RunFiles(new)))
+        _Reader(sides, comparison).read(advance or (lambda: None))
+    return comparison
+
+
+def _require_metric(old: Run, new: Run, metric: str | None, found: RunComparison) -> None:
+    names = [one.name for run in (old, new) for one in run.manifest.metrics]
+    if metric is not None and metric not in names:
+        hint = (
+            did_you_mean(metric, names) or f"they had {', '.join(map(repr, dict.fromkeys(names)))}"
+        )
+        raise InputError(f"neither run had a metric {metric!r:.80}; {hint}")
+    if not found.metrics:
+        ours, theirs = ([one.name for one in run.manifest.metrics] for run in (old, new))
+        raise InputError(
+            f"the runs have no metric in common: {', '.join(ours)} in {old.folder}, "
+            f"{', '.join(theirs)} in {new.folder}"
+        )
+
+
+class _Reader:
+    """Goes over both runs side by side, and then over what found no partner."""
+
+    def __init__(self, sides: tuple[RunFiles, RunFiles], comparison: RunComparison) -> None:
+        self._sides = sides
+        self._found = comparison
+        self._alignment = Alignment()
+
+    def read(self, advance: Callable[[], None]) -> None:
+        for place in range(max(len(side) for side in self._sides)):
+            rows: dict[Side, CaseResult] = {
+                side: self._sides[side].row(place)
+                for side in _SIDES
+                if place < len(self._sides[side])
+            }
+            for side, row in rows.items():
+                pair = self._alignment.offer(side, place, _key(row))
+                if pair is not None:
+                    self._take(pair, place, rows)
+            advance()
+        self._leftovers()
+
+    def _take(
+        self, pair: tuple[Place, Place], here: Place, rows: Mapping[Side, CaseResult]
+    ) -> None:
+        old, new = (
+            rows[side] if pair[side] == here else self._sides[side].row(pair[side])
+            for side in _SIDES
+        )
+        self._found.same_cases += 1
+        self._found.add(old, new, CaseFields())
+
+    def _leftovers(self) -> None:
+        left = [dict.fromkeys(self._alignment.left(side)) for side in _SIDES]
+        for kind, key in _KEYS.items():
+            if not all(left):
+                break
+            keys = [
+                {place: key(self._sides[side], place) for place in left[side]} for side in _SIDES
+            ]
+            for old, new in paired(*keys):
+                del left[0][old], left[1][new]
+                self._other(old, new, kind)
+        for side in _SIDES:
+            for place in left[side]:
+                self._found.unpaired(self._sides[side].row(place).case, new=side == 1)
+
+    def _other(self, old: Place, new: Place, kind: str) -> None:
+        """Take two cases that are not equal in content."""
+        same = kind == "renamed"
+        texts = (self._sides[0].fields(old), self._sides[1].fields(new))
+        if same:
+            self._found.renamed += 1
+        else:
+            self._found.changed += 1
+        rows = (self._sides[0].row(old), self._sides[1].row(new))
+        self._found.add(*rows, CaseFields(same, *texts))
+
+
+def _key(row: CaseResult) -> Hashable:
+    """The content of a case; a row of the data that was no test case is known by its place."""
+    return row.hash or (row.index, row.case)
+
+
+def _without_name(side: RunFiles, place: Place) -> Hashable | None:
+    fields = side.fields(place)
+    if fields is None:
+        return None
+    return _digest({name: value for name, value in fields.items() if name != "name"})
+
+
+def _name(side: RunFiles, place: Place) -> Hashable | None:
+    row = side.row(place)
+    return None if row.case == f"case {row.index}" else row.case
+
+
+def _input(side: RunFiles, place: Place) -> Hashable | None:
+    asked = next(_inputs(side.fields(place) or {}), None)
+    return None if asked is None else _digest(asked)
+
+
+def _inputs(fields: Mapping[str, Any]) -> Iterator[Any]:
+    """What went into the application: an input, the contestants' input, or the first turn."""
+    if "input" in fields:
+        yield fields["input"]
+    for contestant in (fields.get("contestants") or {}).values():
+        yield contestant.get("input")
+    turns: Iterable[Any] = fields.get("turns") or ()
+    for turn in turns:
+        yield turn.get("content")
+
+
+def _digest(value: Any) -> bytes:
+    text = json.dumps(value, ensure_ascii=False, sort_keys=True)
+    return hashlib.sha256(text.encode(errors="surrogatepass")).digest()[:16]
+
+
+_KEYS = {"renamed": _without_name, "named": _name, "input": _input}

@@ -1,0 +1,212 @@
+"""What changed between two runs, summed up case by case: flips by node and cause."""
+
+from __future__ import annotations
+
+from array import array
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from dagengine.record.comparison import (
+    CAUSES,
+    FLIPS,
+    CaseChange,
+    CaseFields,
+    Cause,
+    Kind,
+    State,
+    compare_results,
+    state_of,
+)
+from dagengine.record.tree_changes import TreeChange, Trees
+from dagengine.record.values import Manifest
+from dagengine.results import CaseResult, MetricResult
+
+LISTED = 10_000
+"""Changes that flip nothing are counted all, and kept up to this number per metric."""
+_MISSING = float("nan")
+
+
+@dataclass
+class MetricComparison:
+    """One metric in two runs.
+
+    `states` count the cases by how they ended before and now; `first` counts flips by the first
+    node that differs (empty: the metric's own settings) and by cause. `changes` hold every flip,
+    every score that was lost or gained, and the first 10,000 of all else, in the order of the
+    new run.
+    """
+
+    trees: Trees
+    states: Counter[tuple[State, State]] = field(default_factory=Counter)
+    kinds: Counter[Kind] = field(default_factory=Counter)
+    first: Counter[tuple[str, Cause]] = field(default_factory=Counter)
+    changes: list[CaseChange] = field(default_factory=list)
+    _scores: tuple[array[float], array[float]] = field(
+        default_factory=lambda: (array("d"), array("d"))
+    )
+    _quiet: int = 0
+
+    @property
+    def name(self) -> str:
+        return self.trees.new.name
+
+    @property
+    def cases(self) -> int:
+        """Cases that both runs judged."""
+        return self.states.total()
+
+    @property
+    def flips(self) -> int:
+        """Cases that passed and fail now, or the other way round."""
+        return sum(self.kinds[kind] for kind in FLIPS)
+
+    @property
+    def same(self) -> int:
+        """Cases with the same result, those that came to it another way among them."""
+        return self.cases - self.kinds.total() + self.kinds["path"]
+
+    @property
+    def agrees(self) -> bool:
+        """Whether every answer on every common case is the same."""
+        return not self.kinds
+
+    def passed(self) -> tuple[int, int]:
+        """Cases that passed before, and now."""
+        return self._in("passed")
+
+    def without_score(self) -> tuple[int, int]:
+        """Cases without a score before, and now."""
+        return self._in("none")
+
+    def _in(self, state: State) -> tuple[int, int]:
+        return (
+            sum(count for (old, _), count in self.states.items() if old == state),
+            sum(count for (_, new), count in self.states.items() if new == state),
+        )
+
+    def means(self) -> tuple[float | None, float | None]:
+        """The means of the scores before and now, from 0 to 1."""
+        old, new = self._scores
+        return _mean(old), _mean(new)
+
+    def pairs(self) -> list[tuple[float | None, float | None]]:
+        """The scores of every case before and now; None where there is none."""
+        return [(_known(old), _known(new)) for old, new in zip(*self._scores, strict=True)]
+
+    def by_cause(self) -> dict[Cause, int]:
+        """Flips by cause; all causes are there."""
+        return {cause: sum(self.first[key] for key in self.first if key[1] == cause)
+                for cause in CAUSES}  # fmt: skip
+
+    def by_node(self) -> dict[str, int]:
+        """Flips by the first node that differs, the most first."""
+        found: Counter[str] = Counter()
+        for (node, _), count in self.first.items():
+            found[node] += count
+        return dict(found.most_common())
+
+    def tree_changes(self) -> list[TreeChange]:
+        """What is not the same in the definitions."""
+        return list(self.trees.changes())
+
+    def add(
+        self, old: MetricResult, new: MetricResult, case: str, places: tuple[int, int],
+        fields: CaseFields,
+    ) -> None:  # fmt: skip
+        """Count one case of both runs."""
+        self.states[state_of(old), state_of(new)] += 1
+        for scores, result in zip(self._scores, (old, new), strict=True):
+            scores.append(_MISSING if result.score is None else result.score)
+        change = compare_results(self.trees, old, new, case=case, places=places, fields=fields)
+        if change is None:
+            return
+        self.kinds[change.kind] += 1
+        if change.kind in FLIPS:
+            self.first[change.first.node, change.first.cause] += 1
+        if change.kind in ("score", "path"):
+            self._quiet += 1
+            if self._quiet > LISTED:
+                return
+        self.changes.append(change)
+
+
+@dataclass
+class RunComparison:
+    """Two runs: metrics that both have, and which cases are whose.
+
+    `same_cases` are equal in content, `renamed` but for the name, `changed` are known by name
+    or input and have another content. `added` and `removed` are the names of metrics, `new`
+    and `missing` the first 10,000 names of cases that only one run has; `counts` holds their
+    numbers.
+    """
+
+    old: Manifest
+    new: Manifest
+    metrics: list[MetricComparison]
+    added: list[str]
+    removed: list[str]
+    same_cases: int = 0
+    renamed: int = 0
+    changed: int = 0
+    new_cases: list[str] = field(default_factory=list)
+    missing_cases: list[str] = field(default_factory=list)
+    counts: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def cases(self) -> int:
+        """Cases that both runs judged."""
+        return self.same_cases + self.renamed + self.changed
+
+    @property
+    def agrees(self) -> bool:
+        """Whether both runs say the same of the same cases, by the same trees."""
+        return (
+            all(one.agrees and not one.tree_changes() for one in self.metrics)
+            and not (self.added or self.removed)
+            and not self.counts.total()
+        )
+
+    def add(self, old: CaseResult, new: CaseResult, fields: CaseFields) -> None:
+        """Count one case of both runs."""
+        before = {result.metric: result for result in old.metrics}
+        after = {result.metric: result for result in new.metrics}
+        for metric in self.metrics:
+            if metric.name in before and metric.name in after:
+                places = (old.index, new.index)
+                name = metric.name
+                metric.add(before[name], after[name], new.case, places, fields)
+
+    def unpaired(self, name: str, *, new: bool) -> None:
+        """Count a case that only one run has."""
+        self.counts["new" if new else "missing"] += 1
+        names = self.new_cases if new else self.missing_cases
+        if len(names) < LISTED:
+            names.append(name)
+
+
+def start_comparison(old: Manifest, new: Manifest, only: str | None = None) -> RunComparison:
+    """A comparison without a case yet; `only` is the metric to look at."""
+    before = {metric.name: metric for metric in old.metrics if only in (None, metric.name)}
+    after = {metric.name: metric for metric in new.metrics if only in (None, metric.name)}
+    judges = [[judge.identity for judge in run.judges] for run in (old, new)]
+    return RunComparison(
+        old,
+        new,
+        [
+            MetricComparison(Trees(before[name], tree, *judges))
+            for name, tree in after.items()
+            if name in before
+        ],
+        added=[name for name in after if name not in before],
+        removed=[name for name in before if name not in after],
+    )
+
+
+def _mean(scores: Sequence[float]) -> float | None:
+    known = [score for score in scores if score == score]
+    return sum(known) / len(known) if known else None
+
+
+def _known(score: float) -> float | None:
+    return score if score == score else None

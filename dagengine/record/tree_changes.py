@@ -1,0 +1,213 @@
+"""What is not the same in the trees of one metric in two runs, by their definitions alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal
+
+from dagengine.record.values import EdgeRecord, MetricRecord, NodeRecord
+
+ChangeKind = Literal["definition", "new", "gone", "renamed", "judge", "threshold", "settings"]
+
+
+@dataclass(frozen=True, slots=True)
+class TreeChange:
+    """One thing that changed; `node` is empty for the metric's own settings.
+
+    `old` and `new` are what a reader compares: the questions of a node, its names, its judges,
+    or the thresholds. `what` says in words what changed.
+    """
+
+    kind: ChangeKind
+    node: str
+    what: str
+    old: str | None = None
+    new: str | None = None
+    old_hash: str | None = None
+    new_hash: str | None = None
+
+
+def every_node(tree: MetricRecord) -> Iterator[NodeRecord]:
+    """The nodes of a metric in topological order, those of nested metrics in their places."""
+    for node in tree.nodes:
+        if node.metric is None:
+            yield node
+        else:
+            yield from every_node(node.metric)
+
+
+def every_edge(tree: MetricRecord) -> Iterator[EdgeRecord]:
+    """The edges of a metric and of the metrics nested in it."""
+    yield from tree.edges
+    for node in tree.nodes:
+        if node.metric is not None:
+            yield from every_edge(node.metric)
+
+
+@dataclass(frozen=True)
+class Trees:
+    """One metric as two runs had it. Nodes go by their names in the new run."""
+
+    old: MetricRecord
+    new: MetricRecord
+    old_judges: Sequence[str]
+    new_judges: Sequence[str]
+
+    @cached_property
+    def renamed(self) -> Mapping[str, str]:
+        """New names by old ones, of nodes that say and read the same as a node that is gone."""
+        old, new = list(every_node(self.old)), list(every_node(self.new))
+        before, after = ({node.name for node in nodes} for nodes in (old, new))
+        gone = {_said(node): node.name for node in old if node.name not in after}
+        come = {_said(node): node.name for node in new if node.name not in before}
+        return {gone[said]: name for said, name in come.items() if said in gone}
+
+    @cached_property
+    def before(self) -> Mapping[str, NodeRecord]:
+        """Nodes of the old run."""
+        return {self.renamed.get(node.name, node.name): node for node in every_node(self.old)}
+
+    @cached_property
+    def after(self) -> Mapping[str, NodeRecord]:
+        """Nodes of the new run."""
+        return {node.name: node for node in every_node(self.new)}
+
+    @cached_property
+    def order(self) -> tuple[str, ...]:
+        """All nodes in topological order; a node that is gone stands after what it followed."""
+        names = list(self.after)
+        last = -1
+        for name in self.before:
+            if name in self.after:
+                last = max(last, names.index(name))
+            else:
+                last += 1
+                names.insert(last, name)
+        return tuple(names)
+
+    @cached_property
+    def known(self) -> frozenset[str]:
+        """Names of all nodes."""
+        return frozenset(self.order)
+
+    def node(self, name: str) -> NodeRecord:
+        """The node as the new run has it, or had it before it was gone."""
+        return self.after[name] if name in self.after else self.before[name]
+
+    def decides(self, name: str) -> bool:
+        """Whether a node decides or scores, in the new run or before it was gone."""
+        tree = self.new if name in self.after else self.old
+        node = self.node(name)
+        return node.grades or bool(self._leads(tree, node.name))
+
+    def inputs(self, name: str) -> tuple[str, ...]:
+        """The nodes that a node reads."""
+        found = self.node(name).inputs
+        return tuple(self.renamed.get(one, one) for one in found)
+
+    @cached_property
+    def redefined(self) -> Mapping[str, str]:
+        """What changed about a node, in words, for every node that is not the same."""
+        return {name: said for name in self.order if (said := self._redefinition(name))}
+
+    def _redefinition(self, name: str) -> str:
+        old, new = self.before.get(name), self.after.get(name)
+        if old is None or new is None:
+            return "it is new" if old is None else "it is gone"
+        if old.hash == new.hash:
+            return ""
+        if old.question != new.question:
+            return "its question changed"
+        if self._leads(self.old, old.name) != self._leads(self.new, new.name):
+            return "its answers lead elsewhere"
+        return "its settings changed" if old.name == new.name else f"it was called {old.name}"
+
+    def _leads(self, tree: MetricRecord, name: str) -> list[tuple[Any, ...]]:
+        """Where the answers of a node lead, by the new names of nodes."""
+        names = self.renamed if tree is self.old else {}
+        return [
+            (
+                type(edge.verdict),
+                edge.verdict,
+                names.get(edge.target or "", edge.target),
+                edge.score,
+            )
+            for edge in every_edge(tree)
+            if edge.source == name and edge.verdict is not None
+        ]
+
+    @cached_property
+    def rejudged(self) -> frozenset[str]:
+        """Nodes that ask another judge."""
+        return frozenset(
+            name
+            for name in self.order
+            if name in self.before and name in self.after and len(set(self._judges(name))) == 2
+        )
+
+    def _judges(self, name: str) -> tuple[str, str]:
+        return (
+            _asked(self.before[name], self.old_judges),
+            _asked(self.after[name], self.new_judges),
+        )
+
+    @cached_property
+    def settings(self) -> str:
+        """What changed about the metric itself, in words; empty when nothing did."""
+        if self.old.threshold != self.new.threshold:
+            return f"threshold {_number(self.old.threshold)} → {_number(self.new.threshold)}"
+        if self.old.strict != self.new.strict:
+            return f"strict mode {_on(self.old.strict)} → {_on(self.new.strict)}"
+        if self.old.combine != self.new.combine:
+            return f"scores are combined by {self.old.combine} → {self.new.combine}"
+        return ""
+
+    def changes(self) -> Iterator[TreeChange]:
+        """All that changed: the metric's settings, then node by node."""
+        if self.settings:
+            kind: ChangeKind = "threshold" if self.settings.startswith("thr") else "settings"
+            yield TreeChange(kind, "", self.settings)
+        for name in self.order:
+            yield from self._changes_of(name)
+
+    def _changes_of(self, name: str) -> Iterator[TreeChange]:
+        old, new = self.before.get(name), self.after.get(name)
+        if (what := self.redefined.get(name)) is not None:
+            yield TreeChange(
+                self._kind(old, new, what),
+                name,
+                what,
+                None if old is None else old.question,
+                None if new is None else new.question,
+                None if old is None else old.hash,
+                None if new is None else new.hash,
+            )
+        if name in self.rejudged:
+            judges = self._judges(name)
+            yield TreeChange("judge", name, f"{judges[0]} → {judges[1]}", *judges)
+
+    @staticmethod
+    def _kind(old: NodeRecord | None, new: NodeRecord | None, what: str) -> ChangeKind:
+        if old is None or new is None:
+            return "new" if old is None else "gone"
+        return "renamed" if what.startswith("it was called") else "definition"
+
+
+def _said(node: NodeRecord) -> tuple[Any, ...]:
+    """What a node says and reads, whatever it is called."""
+    return (node.kind, node.question, tuple(node.reads), tuple(node.inputs))
+
+
+def _asked(node: NodeRecord, judges: Sequence[str]) -> str:
+    """The judges of a node; empty where it asks nothing."""
+    return " and ".join(judges[place] for place in node.judges)
+
+
+def _number(threshold: float | None) -> str:
+    return "none" if threshold is None else f"{threshold:g}"
+
+
+def _on(strict: bool) -> str:
+    return "on" if strict else "off"

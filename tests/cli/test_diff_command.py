@@ -1,0 +1,106 @@
+"""`dagengine diff` as people use it: two folders in, a page of text and an exit code out."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from runs import but, cases, record, support_metric, usual
+from typer.testing import CliRunner, Result
+
+from dagengine.cli import app
+from dagengine.errors import InputError
+from dagengine.judges import ScriptedJudge
+from dagengine.question import Question
+from dagengine.reliability import repeat
+from dagengine.reliability.card import make_card, write_card
+
+
+def dagengine(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(app, list(map(str, arguments)), env={"COLUMNS": "120"})
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> tuple[Path, Path]:
+    said = but(("Tone", "answer 1", "rude"), ("Next step", "answer 2", False))
+    return record(tmp_path / "a", over=12), record(tmp_path / "b", said, over=12)
+
+
+def test_a_run_against_itself_says_that_nothing_differs(runs: tuple[Path, Path]) -> None:
+    found = dagengine("diff", runs[0], runs[0], "--fail-if", "flips>=1")
+    assert found.exit_code == 0
+    assert "The two runs agree on all 12 cases" in found.output
+    assert "First node" not in found.output
+
+
+def test_flips_are_named_by_node_and_cause(runs: tuple[Path, Path]) -> None:
+    found = dagengine("diff", *runs)
+    assert found.exit_code == 0
+    for said in (
+        "4 of 12 cases flipped: 4 worse, 0 better",
+        "3 first differ at Tone, 1 first differ at Next step",
+        "0 definition changed, 0 evidence changed, 0 judge changed, 4 same question",
+        "could be chance (paired, McNemar mid-p, p = 0.062)",
+        "Tone: warm → rude",
+    ):
+        assert said in found.output
+
+
+def test_json_and_csv_hold_every_change(runs: tuple[Path, Path]) -> None:
+    report = json.loads(dagengine("diff", *runs, "--format", "json").output)
+    (metric,) = report["metrics"]
+    assert (metric["flips"], metric["causes"]["same"]) == (4, 4)
+    rows = list(csv.DictReader(io.StringIO(dagengine("diff", *runs, "--format", "csv").output)))
+    assert [row["case"] for row in rows] == [change["case"] for change in metric["changes"]]
+    assert {row["node"] for row in rows} == {"Tone", "Next step"}
+
+
+@pytest.mark.parametrize(
+    ("condition", "code"),
+    [
+        ("worse>3", 1), ("worse>4", 0), ("Support quality.same-question>=4", 1), ("better>0", 0),
+        ("worst>0", 2), ("worse>0.5", 2), ("worse", 2), ("No metric.worse>0", 2),
+    ],
+)  # fmt: skip
+def test_conditions_decide_on_the_exit_code(
+    runs: tuple[Path, Path], condition: str, code: int
+) -> None:
+    found = dagengine("diff", *runs, "--fail-if", condition)
+    if code == 2:  # `main` turns it into a message and this code
+        assert isinstance(found.exception, InputError)
+    else:
+        assert found.exit_code == code, found.output
+
+
+def test_what_is_no_run_is_refused_in_words(runs: tuple[Path, Path], tmp_path: Path) -> None:
+    for given, said in ((tmp_path, "has no run.json"), (tmp_path / "none", "is no folder")):
+        found = dagengine("diff", runs[0], given)
+        assert found.exit_code != 0
+        assert said in str(found.exception) + found.output
+    found = dagengine("diff", *runs, "--metric", "Suport quality")
+    assert "did you mean 'Support quality'" in str(found.exception) + found.output
+
+
+def wavering(question: Question[Any]) -> Any:
+    """The usual answers, but a tone that changes with every other time of asking."""
+    if question.name == "Tone" and question.options.sample % 2:
+        return "rude"
+    return usual(question.name, question.messages[-1]["content"])
+
+
+@pytest.mark.parametrize("question", [None, "Does Steps name a concrete next step?"])
+def test_a_card_says_how_many_flips_asking_again_would_give(
+    runs: tuple[Path, Path], tmp_path: Path, question: str | None
+) -> None:
+    metric = support_metric() if question is None else support_metric(question)
+    seen = repeat(cases(12), [metric], model=ScriptedJudge(wavering), times=4)
+    write_card(make_card(seen, [metric], cases(12), ["scripted"]), tmp_path / "card.json")
+    found = dagengine("diff", *runs, "--card", tmp_path / "card.json")
+    assert "4 of 4 flips are what asking again alone would give" in found.output
+    assert "66.7 % of cases flip" in found.output
+    flat = " ".join(found.output.split())
+    assert ("changed since" in flat) == (question is not None)

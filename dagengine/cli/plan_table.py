@@ -16,7 +16,7 @@ from dagengine.estimate.values import (
     NodeEstimate,
     cost,
 )
-from dagengine.report.terminal import plain
+from dagengine.terminal import plain
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -13,7 +13,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from dagengine.report.terminal import plain
+from dagengine.terminal import plain
 
 _STDERR = 2
 _NOISE = "Fontconfig "

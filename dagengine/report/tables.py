@@ -7,85 +7,134 @@ from typing import Any
 
 from dagengine.prompts.evidence import as_text
 from dagengine.report.tally import Tally
-from dagengine.report.terminal import one_line, plain
-from dagengine.results import CaseResult, MetricResult, Step, Totals
+from dagengine.results.ends import SIGNS, End
+from dagengine.results.outcomes import Step
+from dagengine.results.rows import CaseResult, MetricResult
+from dagengine.results.summary import MetricSummary, Summary
+from dagengine.results.totals import Totals
+from dagengine.results.worst import Places, worst_result
+from dagengine.terminal import one_line, plain
 
-_MESSAGES = 5
+_PLACES = 8  # ends that are printed
 _NAME = 200  # characters of a name or a cell
+_PLACE = 80
+_STYLES = {"failed": "red", "no_score": "magenta"}
 
 
 def print_table(tally: Tally, totals: Totals, console: Any = None) -> None:
-    """Print one line per case and metric, a summary per metric, and what the run cost."""
+    """Print what a run came to: figures, the worst cases, where cases failed, and the cost.
+
+    A few dozen lines whatever the size of the run.
+    """
     from rich.console import Console
 
     out = console or Console()
-    short = tally.rows == len(tally.head)
-    if tally.head and short:
-        out.print(_case_table(tally.head))
-    out.print(_summary_table(tally))
-    for line in () if short else _failure_lines(tally):
+    summary = tally.summing.result()
+    out.print(_headline_of(summary), style="bold", highlight=False, markup=False)
+    out.print(_summary_table(summary))
+    if tally.rows:
+        out.print(_worst_table(tally.worst.rows, summary))
+    for line in _place_lines(tally.places, len(summary.metrics) > 1):
         out.print(line, highlight=False, markup=False)
     out.print(cost_line(totals), highlight=False)
 
 
-def _case_table(rows: Sequence[CaseResult]) -> Any:
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(title="Results", title_justify="left")
-    table.add_column("#", justify="right", no_wrap=True)
-    table.add_column("case", overflow="fold", max_width=32)
-    several = any(len(row.metrics) > 1 for row in rows)
-    if several:
-        table.add_column("metric", overflow="fold", max_width=24)
-    table.add_column("score", justify="right", no_wrap=True)
-    table.add_column("passed", no_wrap=True)
-    table.add_column("path or problem", overflow="fold", ratio=1)
-    for row in rows:
-        for metric in row.metrics:
-            name = [Text(one_line(metric.metric, _NAME))] if several else []
-            table.add_row(str(row.index), Text(one_line(row.case, _NAME)), *name, *_cells(metric))
-    return table
+def _headline_of(summary: Summary) -> str:
+    """The answer in one sentence."""
+    total, failed, missing = summary.cases, summary.failed, summary.no_score
+    if total and missing == total:
+        return "⊘ No case has a score"
+    without = f"; {missing:,} {'has' if missing == 1 else 'have'} no score" if missing else ""
+    rate = summary.pass_rate
+    if rate is None:
+        return f"{total:,} cases{without}"
+    if not failed and not missing:
+        return f"All {total:,} cases passed"
+    return f"{failed:,} of {total:,} cases failed{without}"
 
 
-def _cells(metric: MetricResult) -> list[Any]:
-    from rich.text import Text
-
-    if metric.failure is not None:
-        text = str(metric.failure)
-        return [Text("-"), Text("error", style="yellow"), Text(one_line(text, _NAME))]
-    verdict = {True: ("pass", "green"), False: ("fail", "red"), None: ("", "")}[metric.success]
-    path = ", ".join(f"{node}: {chosen}" for node, chosen in metric.path)
-    text = path or (metric.reason or "")
-    return [
-        Text(f"{metric.score:.3f}"),
-        Text(verdict[0], style=verdict[1]),
-        Text(one_line(text, _NAME)),
-    ]
-
-
-def _summary_table(tally: Tally) -> Any:
+def _summary_table(summary: Summary) -> Any:
     from rich.table import Table
     from rich.text import Text
 
     table = Table(title="Summary", title_justify="left")
-    for name in ("metric", "cases", "mean score", "passed", "failed", "no score"):
-        table.add_column(name, justify="left" if name == "metric" else "right")
-    for name, found in tally.metrics.items():
-        mean = "-" if found.mean is None else f"{found.mean:.3f}"
-        kinds = sorted((str(kind), count) for kind, count in found.kinds.items())
-        missing = ", ".join(f"{count} {kind}" for kind, count in kinds) or "0"
-        counts = (str(found.passed), str(found.failed))
-        table.add_row(Text(one_line(name, _NAME)), str(found.cases), mean, *counts, missing)
+    heads = ("cases", "mean", "median", "spread", "passed", "failed", "no score")
+    table.add_column("metric", overflow="fold", max_width=40)
+    for name in heads:
+        table.add_column(name, justify="right")
+    for one in summary:
+        figures = ["-" if x is None else f"{x:.3f}" for x in (one.mean, one.median, one.spread)]
+        counts = (_passed(one), f"{one.failed:,}", f"{one.no_score:,}")
+        table.add_row(Text(one_line(one.metric, _NAME)), f"{one.cases:,}", *figures, *counts)
     return table
 
 
-def _failure_lines(tally: Tally) -> list[str]:
-    """The commonest failures in words, since a long run has no line per case."""
+def _passed(one: MetricSummary) -> str:
+    """How many passed, and the limits of the share."""
+    rate = one.pass_rate
+    if rate is None:
+        return "-"
+    digits = 1 if one.cases >= 1000 else 0
+    share, *limits = (f"{part:.{digits}%}" for part in (rate.value, rate.low, rate.high))
+    return f"{one.passed:,} = {share} ({' to '.join(limits)})"
+
+
+def _worst_table(rows: Sequence[CaseResult], summary: Summary) -> Any:
+    """One line per case: its worst metric, where that ended, and why."""
+    from rich.table import Table
+
+    shown = "The cases" if len(rows) == summary.cases else f"The {len(rows)} worst cases"
+    table = Table(title=f"{shown}, worst first", title_justify="left")
+    several = len(summary.metrics) > 1
+    table.add_column("", no_wrap=True)
+    table.add_column("#", justify="right", no_wrap=True)
+    table.add_column("case", overflow="ellipsis", no_wrap=True, max_width=32)
+    if several:
+        table.add_column("worst metric", overflow="ellipsis", no_wrap=True, max_width=24)
+    table.add_column("score", justify="right", no_wrap=True)
+    table.add_column("ended at, and why", overflow="ellipsis", no_wrap=True, ratio=1)
+    for row in rows:
+        table.add_row(*_worst_cells(row, several))
+    return table
+
+
+def _worst_cells(row: CaseResult, several: bool) -> list[Any]:
+    from rich.text import Text
+
+    worst = worst_result(row)
+    label = [Text(str(row.index)), Text(one_line(row.case, _NAME))]
+    if worst is None:
+        return [Text(SIGNS[row.state]), *label, *([Text("")] if several else []), "", ""]
+    style = _STYLES.get(worst.state, "")
+    score = "none" if worst.score is None else f"{worst.score:.3f}"
+    said = " ".join(part for part in (f"{worst.end}:" if worst.why else str(worst.end), worst.why))
     return [
-        f"{count}x {one_line(text, 300)} (first: {one_line(tally.first[text], _NAME)})"
-        for text, count in tally.messages.most_common(_MESSAGES)
+        Text(SIGNS[worst.state], style=style),
+        *label,
+        *([Text(one_line(worst.metric, _NAME))] if several else []),
+        Text(score, style=style),
+        Text(one_line(said, _NAME)),
     ]
+
+
+def _place_lines(places: Places, several: bool) -> list[str]:
+    """Where cases failed or got no score: the commonest ends, each with its first reason."""
+    ranked = places.ranked()
+    lines = [
+        f"{place.cases:,}x {SIGNS[place.end.state]} {_place(place.end, several)}: "
+        f"{one_line(place.reason, _NAME)} (first: {one_line(place.first, _PLACE)})"
+        for place in ranked[:_PLACES]
+    ]
+    more = len(ranked) - _PLACES
+    if more > 0:
+        lines.append(f"{more} more ends")
+    return lines
+
+
+def _place(end: End, several: bool) -> str:
+    """Where it was; the metric is named where there are several, and the end does not name it."""
+    metric = f" of {end.metric}" if several and end.answer else ""
+    return one_line(f"{end}{metric}", _PLACE)
 
 
 def cost_line(totals: Totals) -> str:

@@ -6,13 +6,10 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
-from dagengine.results import CaseResult, MetricResult, OutcomeKind
-
-# Rows a report prints one by one; a longer run is summed up.
-HEAD = 60
-# Different messages that are counted each for itself; the later ones count together.
-_MESSAGES = 1000
-_OTHER = "other problems"
+from dagengine.results.outcomes import OutcomeKind
+from dagengine.results.rows import CaseResult, MetricResult
+from dagengine.results.summary import Summing
+from dagengine.results.worst import Places, Worst
 
 
 class MetricTally:
@@ -23,34 +20,23 @@ class MetricTally:
     """
 
     def __init__(self) -> None:
-        self.cases = self.passed = self.failed = self.scored = 0
+        self.cases = 0
         self.ran: Counter[str] = Counter()
         self.broke: Counter[str] = Counter()
         self.chose: Counter[tuple[str, Any]] = Counter()
         self.kinds: Counter[OutcomeKind] = Counter()
         self.shown: tuple[str, MetricResult] | None = None
-        self._sum = 0.0
 
     @property
     def unscored(self) -> int:
         """Cases without a score."""
         return sum(self.kinds.values())
 
-    @property
-    def mean(self) -> float | None:
-        """The mean of the scores there are."""
-        return self._sum / self.scored if self.scored else None
-
     def add(self, result: MetricResult) -> None:
         """Count one case."""
         self.cases += 1
-        self.passed += result.success is True
-        self.failed += result.success is False
         if result.failure is not None:
             self.kinds[result.failure.kind] += 1
-        if result.score is not None:
-            self.scored += 1
-            self._sum += result.score
         for step in result.steps:
             (self.ran if step.outcome == OutcomeKind.OK else self.broke)[step.node] += 1
             if step.verdict is not None:
@@ -58,16 +44,16 @@ class MetricTally:
 
 
 class Tally:
-    """All metrics of a run, and its first rows."""
+    """All metrics of a run: what pictures show, the figures, the worst cases, where they failed."""
 
     def __init__(self, rows: Iterable[CaseResult] = (), case: int | None = None) -> None:
         """`case` is the index of the case to draw, instead of the longest path."""
         self.metrics: dict[str, MetricTally] = {}
-        self.head: list[CaseResult] = []
+        self.summing = Summing()
+        self.worst = Worst()
+        self.places = Places()
         self.rows = 0
         self._met = True
-        self.messages: Counter[str] = Counter()
-        self.first: dict[str, str] = {}
         self._case = case
         for row in rows:
             self.add(row)
@@ -86,24 +72,17 @@ class Tally:
         """Count one row."""
         self.rows += 1
         self._met = self._met and row.success
-        if len(self.head) < HEAD:
-            self.head.append(row)
+        self.summing.add(row)
+        self.worst.add(row)
+        self.places.add(row)
         for result in row.metrics:
             metric = self.metrics.get(result.metric)
             if metric is None:
                 metric = self.metrics[result.metric] = MetricTally()
             metric.add(result)
             self._show(metric, row, result)
-            if result.failure is not None:
-                self._note(f"{result.failure}", row.case)
 
     def _show(self, metric: MetricTally, row: CaseResult, result: MetricResult) -> None:
         longest = metric.shown is None or len(result.steps) > len(metric.shown[1].steps)
         if row.index == self._case or (self._case is None and longest):
             metric.shown = (row.case, result)
-
-    def _note(self, text: str, case: str) -> None:
-        if text not in self.messages and len(self.messages) >= _MESSAGES:
-            text = _OTHER
-        self.messages[text] += 1
-        self.first.setdefault(text, case)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from dagengine.compiler.plan import Plan, PlanMetric, Unit
-from dagengine.report.terminal import one_line, plain
 from dagengine.results import MetricResult, Step
+from dagengine.terminal import one_line, plain
 from dagengine.test_case import TestCase, read_field
 from dagengine.testing.values import Verdict, Votes
 

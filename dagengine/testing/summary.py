@@ -11,8 +11,8 @@ from typing import Any
 
 from dagengine.question import Usage
 from dagengine.report.tables import cost_line
-from dagengine.report.terminal import one_line
 from dagengine.results import Attempt, Totals
+from dagengine.terminal import one_line
 from dagengine.testing.values import Verdict
 
 _NAME = 60  # characters of a metric's name, or of a node's

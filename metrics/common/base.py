@@ -20,8 +20,8 @@ from dagengine.graph.node import BaseNode
 from dagengine.graph.values import Ask, Given, NodeValue, QuestionCount
 from dagengine.report.render import Picture, draw
 from dagengine.report.tables import print_steps
-from dagengine.report.terminal import plain
 from dagengine.results import MetricResult
+from dagengine.terminal import plain
 from dagengine.threads import in_daemon_thread
 
 

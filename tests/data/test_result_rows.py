@@ -6,6 +6,7 @@ import io
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from statistics import fmean, median, stdev
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -159,21 +160,36 @@ def test_a_tally_says_what_all_rows_together_say(rows: list[CaseResult]) -> None
     for name, found in tally.metrics.items():
         results = [m for r in rows for m in r.metrics if m.metric == name]
         scores = [score for score in whole.scores(name) if score is not None]
-        assert found.mean == (sum(scores) / len(scores) if scores else None)
+        figures = whole.summary()[name]
+        if scores:
+            assert figures.mean == pytest.approx(fmean(scores), abs=1e-12)
+            assert figures.median == pytest.approx(median(scores), abs=1e-4)
+            assert (figures.lowest, figures.highest) == (min(scores), max(scores))
+        else:
+            assert (figures.mean, figures.median, figures.spread) == (None, None, None)
+        assert sum(figures.distribution) == len(scores)
+        if len(scores) > 1:
+            assert figures.spread == pytest.approx(stdev(scores), abs=1e-9)
         assert found.unscored == sum(m.failure is not None for m in results)
-        assert found.passed == sum(m.success is True for m in results)
+        assert figures.no_score == sum(m.score is None for m in results)
+        assert figures.passed == sum(m.success is True and m.score is not None for m in results)
         chosen = [s.verdict for m in results for s in m.steps if s.verdict is not None]
         assert sum(found.chose.values()) == len(chosen)
         assert found.shown is not None
         assert len(found.shown[1].steps) == max(len(m.steps) for m in results)
 
 
-def test_a_tally_keeps_few_rows_and_few_messages() -> None:
-    tally = Tally(row(index, None) for index in range(3000))
+def test_a_tally_keeps_few_rows_and_few_ends() -> None:
+    def broken(index: int) -> CaseResult:
+        failure = Failure(OutcomeKind.TIMEOUT, f"node {index}", "late")
+        result = MetricResult("m", None, None, None, failure=failure)
+        return CaseResult(index, f"case {index}", (result,))
+
+    tally = Tally(broken(index) for index in range(3000))
     assert tally.rows == tally.unscored == 3000
-    assert len(tally.head) == 60
-    assert len(tally.messages) == 1001
-    assert tally.messages["other problems"] == 2000
+    assert len(tally.worst.rows) == 10
+    assert len(tally.places.ranked()) == 1000
+    assert tally.places.others == 2000
     assert not tally.success
 
 
@@ -190,16 +206,15 @@ def test_no_rows_are_no_success() -> None:
     assert not Tally().success
 
 
-@pytest.mark.parametrize(("count", "table", "lines"), [(60, True, 0), (61, False, 5)])
-def test_a_long_run_is_summed_up_and_a_short_one_listed(
-    count: int, table: bool, lines: int
-) -> None:
+@pytest.mark.parametrize("count", [50, 5000])
+def test_a_run_of_any_size_is_a_summary_its_worst_cases_and_where_they_failed(count: int) -> None:
     console = Console(record=True, width=120, file=io.StringIO())
-    print_table(Tally(row(n, None if n > 50 else 1.0) for n in range(count)), Totals(), console)
-    shown = console.export_text()
-    assert ("Results" in shown) == table
-    assert shown.count("first: case") == lines
-    assert "51" in shown
+    rows = (row(n, None if n % 7 == 3 else n % 5 / 4) for n in range(count))
+    print_table(Tally(rows), Totals(), console)
+    lines = console.export_text().splitlines()
+    assert len(lines) < 40
+    heads = [line.split(" ")[0] for line in lines if line.startswith(("Summary", "The 10 worst"))]
+    assert heads == ["Summary", "The"]
 
 
 # -- a disk that takes no more -------------------------------------------------------------

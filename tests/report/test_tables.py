@@ -18,7 +18,6 @@ from dagengine.metrics.dag import DAG, BinaryJudgementNode, CodeNode
 from dagengine.report.progress import Progress, bar
 from dagengine.report.tables import print_steps, print_table
 from dagengine.report.tally import Tally
-from dagengine.report.terminal import plain
 from dagengine.results import (
     CaseResult,
     Failure,
@@ -27,6 +26,7 @@ from dagengine.results import (
     Step,
     Totals,
 )
+from dagengine.terminal import plain
 from dagengine.test_case import LLMTestCase
 
 HOSTILE = (

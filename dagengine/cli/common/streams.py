@@ -32,7 +32,7 @@ def say(text: str, *, err: bool = False) -> None:
 
 def shown(text: str) -> str:
     """Text as a terminal may have it."""
-    from dagengine.report.terminal import plain
+    from dagengine.terminal import plain
 
     return plain(text)
 

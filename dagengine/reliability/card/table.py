@@ -28,7 +28,7 @@ from dagengine.reliability.card.words import (
     understood,
     visible,
 )
-from dagengine.report.terminal import plain
+from dagengine.terminal import plain
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType

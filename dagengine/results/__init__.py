@@ -1,0 +1,36 @@
+"""What a run leaves behind, added up and shown."""
+
+from dagengine.results.evaluation import EvaluationResult, Saves
+from dagengine.results.outcomes import (
+    Failure,
+    OutcomeKind,
+    Step,
+    Verdict,
+    implied_output,
+    shortened,
+    step_output,
+)
+from dagengine.results.rows import CaseResult, MetricResult
+from dagengine.results.summary import MetricSummary, Share, Summary
+from dagengine.results.totals import Attempt, Spent, Totals, Waiting
+
+__all__ = [
+    "Attempt",
+    "CaseResult",
+    "EvaluationResult",
+    "Failure",
+    "MetricResult",
+    "MetricSummary",
+    "OutcomeKind",
+    "Saves",
+    "Share",
+    "Spent",
+    "Step",
+    "Summary",
+    "Totals",
+    "Verdict",
+    "Waiting",
+    "implied_output",
+    "shortened",
+    "step_output",
+]

@@ -1,0 +1,133 @@
+"""The rows of a run as a caller gets them: a sequence that can be asked, shown and saved."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from dagengine.errors import InputError, MissingExtraError
+from dagengine.results.html import cell, number, table
+from dagengine.results.rows import CaseResult, MetricResult
+from dagengine.results.summary import Summary, Summing, unknown_metric
+from dagengine.results.totals import Totals
+from dagengine.results.worst import Worst
+
+
+class Saves(Protocol):
+    """What a run says of itself beside its rows, and writes into a folder with them."""
+
+    def save(self, folder: str | Path, rows: Iterable[CaseResult], /) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluationResult(Sequence[CaseResult]):
+    """Every row of a run in data set order, and what the run cost."""
+
+    rows: tuple[CaseResult, ...]
+    totals: Totals = field(default_factory=Totals)
+    record: Saves | None = field(default=None, compare=False, repr=False)
+
+    def __repr__(self) -> str:
+        passed = sum(row.success for row in self.rows)
+        unscored = sum(any(metric.failure for metric in row.metrics) for row in self.rows)
+        failed = f", {unscored} without a score" if unscored else ""
+        asked = f"{self.totals.asked} questions, {self.totals.calls} judge calls"
+        counts = f"{len(self.rows)} cases, {passed} passed{failed}; {asked}"
+        return f"<{type(self).__name__}: {counts}>"
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the summary, and the worst cases."""
+        worst = Worst()
+        for row in self.rows:
+            worst.add(row)
+        lines = [
+            [str(row.index), cell(row.case), *result.cells()]
+            for row in worst.rows
+            for result in row.metrics
+        ]
+        heads = ("#", "case", "", "metric", "score", "ended at", "reason")
+        return (
+            f"<p>{cell(repr(self)[1:-1])}</p>{_summary_html(self.summary())}"
+            f"<p>The worst cases</p>{table(heads, lines)}"
+        )
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self.rows[index]
+
+    def __iter__(self) -> Iterator[CaseResult]:
+        return iter(self.rows)
+
+    @property
+    def success(self) -> bool:
+        """Whether there are cases and every one met every threshold."""
+        return bool(self.rows) and all(row.success for row in self.rows)
+
+    def failed(self, metric: str | None = None) -> list[CaseResult]:
+        """The rows below a threshold or without a score, of one metric or of any.
+
+        Raises InputError when the run had no metric of that name.
+        """
+        if metric is None:
+            return [row for row in self.rows if not row.success]
+        named = self._of(metric)
+        return [row for row, one in named if one.failure is not None or one.success is False]
+
+    def scores(self, metric: str) -> list[float | None]:
+        """The scores of one metric in data set order; None where there is none.
+
+        Raises InputError when the run had no metric of that name.
+        """
+        return [result.score for _, result in self._of(metric)]
+
+    def summary(self) -> Summary:
+        """Means, medians, spreads, distributions and pass rates, by metric and by tag."""
+        return Summing(self.rows).result()
+
+    def to_pandas(self) -> Any:
+        """A data frame with one row per case and metric; raises MissingExtraError without pandas.
+
+        Columns: index, case, metric, score, success, outcome, reason, threshold, node and answer
+        (where the result came about), input and output tokens, then the fields of the test case.
+        """
+        from dagengine.results.frame import COLUMNS, frame_rows
+
+        try:
+            pandas = importlib.import_module("pandas")
+        except ImportError:
+            raise MissingExtraError("to_pandas() needs pandas: pip install pandas") from None
+        rows = list(frame_rows(self.rows))
+        return pandas.DataFrame(rows, columns=None if rows else list(COLUMNS))
+
+    def save(self, folder: str | Path) -> None:
+        """Write the folder of the run, as `evaluate(…, out=folder)` does while the run goes on.
+
+        Raises InputError where it cannot be written, and for a result that no run has made.
+        """
+        if self.record is None:
+            raise InputError("only what evaluate() returned can be saved: these rows have no run")
+        self.record.save(folder, self.rows)
+
+    def _of(self, metric: str) -> list[tuple[CaseResult, MetricResult]]:
+        """The results of one metric with their rows; raises InputError for an unknown name."""
+        pairs = [(row, result) for row in self.rows for result in row.metrics]
+        found = [(row, result) for row, result in pairs if result.metric == metric]
+        if self.rows and not found:
+            raise unknown_metric(metric, (result.metric for _, result in pairs))
+        return found
+
+
+def _summary_html(summary: Summary) -> str:
+    names = ("mean", "median", "spread", "lowest", "highest")
+    counts = ("cases", "passed", "failed", "no_score")
+    lines = [
+        [cell(one.metric), *(str(getattr(one, name)) for name in counts),
+         *(number(getattr(one, name)) for name in names)]
+        for one in summary
+    ]  # fmt: skip
+    return table(("metric", "cases", "passed", "failed", "no score", *names), lines)

@@ -1,0 +1,32 @@
+"""Tables for a notebook: every text in them is escaped, and what hides in it is made visible."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from html import escape
+
+from dagengine.terminal import one_line, plain
+
+_CELL, _TEXT = 80, 300  # characters
+
+
+def number(value: float | None) -> str:
+    """A score or a figure; what is not there is a word."""
+    return "none" if value is None else f"{value:.3f}"
+
+
+def cell(value: str) -> str:
+    """A name, on one line."""
+    return escape(one_line(value, _CELL))
+
+
+def text(value: str) -> str:
+    """A longer text."""
+    return escape(plain(value if len(value) <= _TEXT else value[: _TEXT - 1] + "…"))
+
+
+def table(heads: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
+    """A table of cells that are HTML already."""
+    head = "".join(f"<th>{name}</th>" for name in heads)
+    body = "".join(f"<tr>{''.join(f'<td>{one}</td>' for one in line)}</tr>" for line in lines)
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"

@@ -1,0 +1,165 @@
+"""How nodes and metrics end: outcomes, failures, steps. Plain data.
+
+A failure is data too: never a NaN, never a silent 0, never a bare None.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from dagengine.prompts.evidence import as_data
+from dagengine.question import NO_USAGE, Usage
+
+Verdict = str | bool
+
+
+class OutcomeKind(StrEnum):
+    """How a node, or a metric on one case, ended."""
+
+    OK = "ok"
+    SKIPPED = "skipped"
+    MISSING_FIELD = "missing_field"
+    INVALID_CASE = "invalid_case"
+    JUDGE_REFUSED = "judge_refused"
+    UNPARSEABLE = "unparseable"
+    PROVIDER_ERROR = "provider_error"
+    TIMEOUT = "timeout"
+    OVER_BUDGET = "over_budget"
+    CODE_ERROR = "code_error"
+
+
+# Characters of a message, and of the raw answer beside it, that a result keeps.
+LONGEST = 10_000
+
+
+def shortened(text: str) -> str:
+    """At most `LONGEST` characters of a text; where it is cut, how many there were."""
+    if len(text) <= LONGEST:
+        return text
+    note = f"… ({len(text):,} characters in all)"
+    return text[: LONGEST - len(note)] + note
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why there is no score: the kind, where it happened, and what to do about it.
+
+    `raw` is what the judge wrote, where that could not be used. Texts of more than 10,000
+    characters are shortened and end with their length.
+    """
+
+    kind: OutcomeKind
+    node: str
+    message: str
+    raw: str | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "message", shortened(self.message))
+        if self.raw is not None:
+            object.__setattr__(self, "raw", shortened(self.raw))
+
+    def __str__(self) -> str:
+        return f"{self.kind} at {self.node}: {self.message}"
+
+    @property
+    def may_pass(self) -> bool:
+        """Whether the same question may get an answer at another time."""
+        return self.kind in (OutcomeKind.PROVIDER_ERROR, OutcomeKind.TIMEOUT)
+
+    @classmethod
+    def missing_field(cls, paths: Iterable[str], node: str) -> Failure:
+        """A case without fields that a node reads."""
+        names = ", ".join(f"`{path}`" for path in dict.fromkeys(paths))
+        message = f"the case has no {names}, which this metric reads; add it to the test case"
+        return cls(OutcomeKind.MISSING_FIELD, node, message)
+
+    @classmethod
+    def of_code(cls, error: BaseException, node: str) -> Failure:
+        """An exception of the caller's code: what, and where."""
+        frames = traceback.extract_tb(error.__traceback__)
+        place = f" ({Path(frames[-1].filename).name} line {frames[-1].lineno})" if frames else ""
+        return cls(OutcomeKind.CODE_ERROR, node, f"{type(error).__name__}: {error}{place}")
+
+    def as_dict(self) -> dict[str, Any]:
+        """JSON-ready form."""
+        row: dict[str, Any] = {"kind": str(self.kind), "node": self.node, "message": self.message}
+        return row if self.raw is None else {**row, "raw": self.raw}
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What one node did for one case.
+
+    `output` is what readers of the node saw, as plain data (text, numbers, lists, dicts);
+    `verdict` is set for decisions, `score` (0 to 1) for ratings and scoring code. `mode`
+    says how a rating was read (`weighted` or `raw`, and why), `confidence` the probability (0 to
+    1) that the judge's tokens gave the verdict, where it is known. `usage` counts the tokens of
+    the answers that the node rests on, shared and stored answers included. `answers` are their
+    texts as the judge wrote them, in the order of the questions; files of results leave them out.
+
+    `votes` are what the node's panel said, in the order of asking: verdicts, ratings, or a
+    list of verdicts for each vote; None is an answer that could not be read (in a list also an
+    item that was settled before). `voters` says which judge of the panel gave each vote.
+    """
+
+    node: str
+    kind: str
+    outcome: OutcomeKind
+    output: Any = None
+    verdict: Verdict | None = None
+    reason: str | None = None
+    score: float | None = None
+    mode: str | None = None
+    usage: Usage = NO_USAGE
+    votes: tuple[Any, ...] = ()
+    voters: tuple[int, ...] = ()
+    answers: tuple[str, ...] = ()
+    confidence: float | None = None
+
+    @property
+    def agreeing(self) -> int:
+        """The number of votes for the verdict."""
+        mine = (type(self.verdict), self.verdict)
+        return sum((type(vote), vote) == mine for vote in self.votes)
+
+    def as_dict(self) -> dict[str, Any]:
+        """JSON-ready form without the absent entries, and without what stands there twice."""
+        names = ("node", "kind", "output", "verdict", "confidence", "reason", "score", "mode")
+        row = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
+        if self.verdict is not None and repr(self.output) == repr(implied_output(row)):
+            row.pop("output")
+        elif self.verdict is not None:
+            row["output"] = self.output  # also None, which a row without an output is not
+        if self.usage != NO_USAGE:
+            # Not what a provider had in its cache: that depends on the timing.
+            used = self.usage
+            row["usage"] = {"input_tokens": used.input_tokens, "output_tokens": used.output_tokens}
+        if self.votes:
+            row |= {"votes": list(self.votes), "voters": list(self.voters)}
+        return {**row, "outcome": str(self.outcome)}
+
+
+def implied_output(step: Mapping[str, Any]) -> Any:
+    """The output of a decision whose row has none: readers saw its verdict and its reason.
+
+    Readers of code that decides saw the verdict alone.
+    """
+    if step["kind"] == "code":
+        return step["verdict"]
+    return {name: step[name] for name in ("verdict", "reason") if step.get(name) is not None}
+
+
+def step_output(value: Any) -> Any:
+    """A node's value as a step shows it; any object, and a step must not fail of it."""
+    try:
+        shown = as_data(value)
+        if isinstance(shown, int):
+            str(shown)  # Python writes no integer of more than 4,300 digits
+        return shown
+    except Exception:  # noqa: BLE001 - keys that are no text, circles, a broken __str__
+        return f"<{type(value).__name__} without a text form>"

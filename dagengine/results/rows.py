@@ -1,0 +1,183 @@
+"""What a metric, and all metrics, said about one case. Plain data."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from dagengine.question import NO_USAGE, Usage
+from dagengine.results.ends import SIGNS, End, State
+from dagengine.results.html import cell, number, table, text
+from dagengine.results.outcomes import Failure, OutcomeKind, Step, Verdict
+from dagengine.test_case import CASE_TYPES
+
+_REASON = 200  # characters of a failure in a `repr`
+_LISTED = 5  # metrics in the `repr` of a row
+
+
+@dataclass(frozen=True, slots=True)
+class MetricResult:
+    """One metric on one case.
+
+    `score` lies in [0, 1], or is None with `failure` saying why. `raw_score` is the score
+    before strict mode. `success` is None when the metric has no threshold or no score.
+    `path` lists (node, verdict) of every decision taken, in topological order.
+    """
+
+    metric: str
+    score: float | None
+    success: bool | None
+    reason: str | None
+    threshold: float | None = None
+    raw_score: float | None = None
+    mode: str | None = None
+    failure: Failure | None = None
+    path: tuple[tuple[str, Verdict], ...] = ()
+    steps: tuple[Step, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {_quoted(self.metric)}: {self._said()}>"
+
+    def _said(self) -> str:
+        """The score, and whether that passes; or why there is none."""
+        if self.failure is not None:
+            return _quoted(str(self.failure), _REASON)
+        passed = {True: ", passed", False: ", not passed", None: ""}[self.success]
+        return "no score" if self.score is None else f"score {self.score:.4g}{passed}"
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the score, and what every node said."""
+        steps = [
+            [cell(step.node), cell(step.kind), cell(_answer(step)), text(step.reason or "")]
+            for step in self.steps
+        ]
+        head = f"{SIGNS[self.state]} {cell(self.metric)}: {number(self.score)}"
+        heads = ("node", "kind", "answer", "reason")
+        return f"<p>{head} {text(self.why)}</p>{table(heads, steps)}"
+
+    @property
+    def state(self) -> State:
+        """How it ended: failed (below its threshold), without a score, passed, or only scored."""
+        if self.score is None:
+            return "no_score"
+        return "scored" if self.success is None else "passed" if self.success else "failed"
+
+    @property
+    def end(self) -> End:
+        """Where the result came about.
+
+        A path ends with its last decision, a failure at its node; without a decision there is
+        only the side of the threshold on which the score lies.
+        """
+        if self.failure is not None:
+            return End(self.metric, self.failure.node, str(self.failure.kind), self.state)
+        if self.path:
+            node, verdict = self.path[-1]
+            return End(self.metric, node, str(verdict), self.state)
+        limit = f" {self.threshold:.4g}" if self.threshold is not None else ""
+        side = {"failed": f" below{limit}", "passed": f" from{limit} on"}.get(self.state, "")
+        return End(self.metric, f"{self.metric}{side}", "", self.state)
+
+    @property
+    def why(self) -> str:
+        """The reason there: of the failure or the last decision, else of the metric."""
+        if self.failure is not None:
+            return self.failure.message
+        said = {step.node: step.reason for step in self.steps}
+        return (self.path and said.get(self.path[-1][0])) or self.reason or ""
+
+    @property
+    def outcome(self) -> OutcomeKind:
+        """`ok`, or the kind of failure."""
+        return self.failure.kind if self.failure else OutcomeKind.OK
+
+    def cells(self) -> list[str]:
+        """The cells of a row in HTML: sign, metric, score, where it ended, why."""
+        where = [cell(str(self.end)), text(self.why)]
+        return [SIGNS[self.state], cell(self.metric), number(self.score), *where]
+
+    @property
+    def usage(self) -> Usage:
+        """Tokens of the answers that the result rests on; shared ones count in full."""
+        return sum((step.usage for step in self.steps), NO_USAGE)
+
+    def as_dict(self) -> dict[str, Any]:
+        """JSON-ready form; equal for equal answers, whatever the timing."""
+        return {
+            "metric": self.metric,
+            "score": self.score,
+            "success": self.success,
+            "outcome": str(self.outcome),
+            "reason": self.reason,
+            "threshold": self.threshold,
+            "raw_score": self.raw_score,
+            "mode": self.mode,
+            "failure": self.failure.as_dict() if self.failure else None,
+            "path": [list(turn) for turn in self.path],
+            "steps": [step.as_dict() for step in self.steps],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class CaseResult:
+    """One row: what every metric said about one case.
+
+    `test_case` is what was judged, and the golden itself where an app failed at it. It is None
+    for a row of the data that was no test case, and for rows that were read from a file.
+    """
+
+    index: int
+    case: str
+    metrics: tuple[MetricResult, ...]
+    test_case: Any = field(default=None, compare=False, repr=False)
+    recorded_hash: str | None = field(default=None, compare=False, repr=False)
+
+    def __repr__(self) -> str:
+        said = [f"{_quoted(metric.metric)} {metric._said()}" for metric in self.metrics]
+        more = [f"{len(said) - _LISTED} more"] if len(said) > _LISTED else []
+        what = "; ".join([*said[:_LISTED], *more]) or "no metric"
+        return f"<{type(self).__name__} {self.index} {_quoted(self.case)}: {what}>"
+
+    @property
+    def success(self) -> bool:
+        """Whether every metric that has a threshold was met and none failed."""
+        met = (m.failure is None and m.success is not False for m in self.metrics)
+        return bool(self.metrics) and all(met)
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: every metric with its score, where it came about, and why."""
+        head = f"{SIGNS[self.state]} {self.index} {cell(self.case)}"
+        heads = ("", "metric", "score", "ended at", "reason")
+        return f"<p>{head}</p>{table(heads, [result.cells() for result in self.metrics])}"
+
+    @property
+    def state(self) -> State:
+        """Without some score, else below some threshold, else passed."""
+        states = {metric.state for metric in self.metrics}
+        order: tuple[State, ...] = ("no_score", "failed", "passed")
+        return next((state for state in order if state in states), "scored")
+
+    @property
+    def hash(self) -> str | None:
+        """SHA-256 (hex) of the case's content, equal in every run; None where there is none."""
+        if self.recorded_hash is None and isinstance(self.test_case, CASE_TYPES):
+            with suppress(TypeError, ValueError, RecursionError):  # metadata without a JSON form
+                return self.test_case.content_hash()
+        return self.recorded_hash
+
+    def as_dict(self) -> dict[str, Any]:
+        """JSON-ready form, one line of `results.jsonl`."""
+        metrics = [metric.as_dict() for metric in self.metrics]
+        return {"index": self.index, "case": self.case, "hash": self.hash, "metrics": metrics}
+
+
+def _quoted(text: str, longest: int = 60) -> str:
+    return repr(text if len(text) <= longest else f"{text[: longest - 1]}…")
+
+
+def _answer(step: Step) -> str:
+    if step.outcome != OutcomeKind.OK:
+        return str(step.outcome)
+    said = step.verdict if step.verdict is not None else step.score
+    return str(step.output if said is None else said)

@@ -1,0 +1,212 @@
+"""Many results in a few numbers: means, spreads, distributions, pass rates; by metric and tag.
+
+Rows are added one by one and not kept, so that a summary of a million rows takes no more memory
+than one of a hundred.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass
+from statistics import NormalDist
+from typing import Any
+
+from dagengine.errors import InputError, did_you_mean
+from dagengine.results.rows import CaseResult
+
+BINS = 11
+"""Bins of a distribution: centred at 0, 0.1, … 1."""
+_GRID = 10_000  # scores are counted to so many parts of 1; what is exact to it stays exact
+_LEVEL = 0.95
+# Different tags that are summed up each for itself.
+_TAGS = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """A part of a whole, with limits that hold the true share in 95 of 100 samples.
+
+    Wilson's interval (1927, https://doi.org/10.1080/01621459.1927.10502953); cases count as
+    independent.
+    """
+
+    value: float
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, part: int, whole: int) -> Share | None:
+        """The share of `part` in `whole`; None of nothing."""
+        if not whole:
+            return None
+        z = NormalDist().inv_cdf(0.5 + _LEVEL / 2)
+        value, square = part / whole, z * z / whole
+        centre = (value + square / 2) / (1 + square)
+        half = z / (1 + square) * math.sqrt(value * (1 - value) / whole + square / 4 / whole)
+        return cls(value, max(0.0, centre - half), min(1.0, centre + half))
+
+
+@dataclass(frozen=True, slots=True)
+class MetricSummary:
+    """One metric over many cases.
+
+    Figures of scores are of the cases that have one: `no_score` stands apart. `spread` is the
+    sample standard deviation (None for less than two scores), `median` is exact to four
+    decimals, `distribution` counts scores in eleven bins centred at 0, 0.1, … 1. `pass_rate` is
+    the share of cases that passed among those that have a score and a threshold.
+    """
+
+    metric: str
+    cases: int
+    passed: int
+    failed: int
+    no_score: int
+    mean: float | None
+    median: float | None
+    spread: float | None
+    lowest: float | None
+    highest: float | None
+    distribution: tuple[int, ...]
+    pass_rate: Share | None
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """A run in numbers: cases by how they ended, metrics, and metrics by tag.
+
+    A case failed when a metric is below its threshold, and has no score when some metric gave
+    none; `pass_rate` leaves the latter out.
+    """
+
+    cases: int
+    passed: int
+    failed: int
+    no_score: int
+    pass_rate: Share | None
+    metrics: tuple[MetricSummary, ...]
+    tags: dict[str, tuple[MetricSummary, ...]]
+
+    def __getitem__(self, metric: str) -> MetricSummary:
+        """The figures of one metric; raises InputError when there is none of this name."""
+        for found in self.metrics:
+            if found.metric == metric:
+                return found
+        raise unknown_metric(metric, (found.metric for found in self.metrics))
+
+    def __iter__(self) -> Iterator[MetricSummary]:
+        return iter(self.metrics)
+
+    def as_dict(self) -> dict[str, Any]:
+        """JSON-ready form, as in `summary.json`."""
+        return asdict(self)
+
+
+def unknown_metric(name: str, names: Iterable[str]) -> InputError:
+    """The error for the name of a metric that was not run."""
+    known = dict.fromkeys(names)
+    hint = did_you_mean(name, known) or f"it had {', '.join(map(repr, known)) or 'none'}"
+    return InputError(f"the run had no metric {name!r:.80}; {hint}")
+
+
+class _Scores:
+    """The running sums of one metric."""
+
+    def __init__(self) -> None:
+        self.states: Counter[str] = Counter()
+        self._grid: Counter[int] = Counter()
+        self._count = 0
+        self._mean = self._squares = 0.0
+        self._lowest, self._highest = math.inf, -math.inf
+
+    def add(self, score: float | None, state: str) -> None:
+        self.states[state] += 1
+        if score is None:
+            return
+        self._count += 1
+        self._grid[round(score * _GRID)] += 1
+        self._lowest, self._highest = min(self._lowest, score), max(self._highest, score)
+        step = score - self._mean  # Welford's way: no difference of large sums
+        self._mean += step / self._count
+        self._squares += step * (score - self._mean)
+
+    def summary(self, metric: str) -> MetricSummary:
+        some, passed, failed = self._count > 0, self.states["passed"], self.states["failed"]
+        spread = math.sqrt(self._squares / (self._count - 1)) if self._count > 1 else None
+        return MetricSummary(
+            metric=metric,
+            cases=self.states.total(),
+            passed=passed,
+            failed=failed,
+            no_score=self.states["no_score"],
+            mean=self._mean if some else None,
+            median=self._median() if some else None,
+            spread=spread,
+            lowest=self._lowest if some else None,
+            highest=self._highest if some else None,
+            distribution=self._distribution(),
+            pass_rate=Share.of(passed, passed + failed),
+        )
+
+    def _median(self) -> float:
+        return (self._at((self._count - 1) // 2) + self._at(self._count // 2)) / 2
+
+    def _at(self, place: int) -> float:
+        """The score at a place of the sorted scores."""
+        for part in sorted(self._grid):
+            place -= self._grid[part]
+            if place < 0:
+                return part / _GRID
+        raise AssertionError("unreachable")
+
+    def _distribution(self) -> tuple[int, ...]:
+        bins = [0] * BINS
+        for part, count in self._grid.items():
+            bins[min(max((2 * part * (BINS - 1) + _GRID) // (2 * _GRID), 0), BINS - 1)] += count
+        return tuple(bins)
+
+
+class Summing:
+    """Adds up rows as they come; `result` may be asked at any time."""
+
+    def __init__(self, rows: Iterable[CaseResult] = ()) -> None:
+        self._states: Counter[str] = Counter()
+        self._metrics: dict[str, _Scores] = {}
+        self._tags: dict[str, dict[str, _Scores]] = {}
+        for row in rows:
+            self.add(row)
+
+    def add(self, row: CaseResult) -> None:
+        """Count one row; its tags are those of its test case."""
+        self._states[row.state] += 1
+        tags = getattr(row.test_case, "tags", None) or ()
+        parts = [self._metrics, *(part for tag in dict.fromkeys(tags) for part in self._tag(tag))]
+        for result in row.metrics:
+            for part in parts:
+                scores = part.get(result.metric)
+                if scores is None:
+                    scores = part[result.metric] = _Scores()
+                scores.add(result.score, result.state)
+
+    def _tag(self, tag: str) -> list[dict[str, _Scores]]:
+        if tag not in self._tags and len(self._tags) >= _TAGS:
+            return []
+        return [self._tags.setdefault(tag, {})]
+
+    def result(self) -> Summary:
+        """The figures of the rows so far."""
+        passed, failed = self._states["passed"], self._states["failed"]
+        return Summary(
+            cases=self._states.total(),
+            passed=passed,
+            failed=failed,
+            no_score=self._states["no_score"],
+            pass_rate=Share.of(passed, passed + failed),
+            metrics=_summaries(self._metrics),
+            tags={tag: _summaries(part) for tag, part in sorted(self._tags.items())},
+        )
+
+
+def _summaries(part: dict[str, _Scores]) -> tuple[MetricSummary, ...]:
+    return tuple(scores.summary(metric) for metric, scores in part.items())

@@ -1,0 +1,92 @@
+"""The worst cases of a run, and where cases failed; bounded, whatever the size of the run."""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from dagengine.results.ends import End
+from dagengine.results.rows import CaseResult, MetricResult
+
+WORST = 10
+# Different ends that are counted; a run that has more is not read end by end.
+_ENDS = 1000
+_RANK = {"failed": 0, "no_score": 1, "scored": 2, "passed": 2}
+
+
+def worst_result(row: CaseResult) -> MetricResult | None:
+    """The result that says most about a row: failed with the lowest score, else without one."""
+    return min(row.metrics, key=_badness, default=None)
+
+
+def badness(row: CaseResult) -> tuple[int, float, int]:
+    """The order of rows from the worst on: failed by score, without a score, then the lowest."""
+    worst = worst_result(row)
+    return (*((3, 1.0) if worst is None else _badness(worst)), row.index)
+
+
+def _badness(result: MetricResult) -> tuple[int, float]:
+    return _RANK[result.state], 0.0 if result.score is None else result.score
+
+
+class Worst:
+    """The worst rows of those that were added, from the worst on."""
+
+    def __init__(self, size: int = WORST) -> None:
+        self._size = size
+        self._heap: list[tuple[tuple[float, ...], CaseResult]] = []
+
+    def add(self, row: CaseResult) -> None:
+        """Take one row."""
+        rank, score, index = badness(row)
+        entry = ((-rank, -score, -index), row)  # the heap drops what is least bad
+        if len(self._heap) < self._size:
+            heapq.heappush(self._heap, entry)
+        elif self._heap and entry[0] > self._heap[0][0]:
+            heapq.heapreplace(self._heap, entry)
+
+    @property
+    def rows(self) -> list[CaseResult]:
+        """The worst rows so far."""
+        return [row for _, row in sorted(self._heap, key=lambda entry: entry[0], reverse=True)]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where cases failed or got no score: how many, and the first of them with its reason."""
+
+    end: End
+    cases: int
+    first: str
+    reason: str
+
+
+class Places:
+    """Counts of ends, failures first."""
+
+    def __init__(self, rows: Iterable[CaseResult] = ()) -> None:
+        self._counts: Counter[End] = Counter()
+        self._first: dict[End, tuple[str, str]] = {}
+        self.others = 0
+        for row in rows:
+            self.add(row)
+
+    def add(self, row: CaseResult) -> None:
+        """Count every result of a row that failed or has no score."""
+        for result in row.metrics:
+            if result.state not in ("failed", "no_score"):
+                continue
+            end = result.end
+            if end not in self._counts:
+                if len(self._counts) >= _ENDS:
+                    self.others += 1
+                    continue
+                self._first[end] = (row.case, result.why)
+            self._counts[end] += 1
+
+    def ranked(self) -> list[Place]:
+        """All places: failures before missing scores, and the commonest first."""
+        counted = sorted(self._counts.items(), key=lambda one: (_RANK[one[0].state], -one[1]))
+        return [Place(end, count, *self._first[end]) for end, count in counted]

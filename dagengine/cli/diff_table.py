@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from dagengine.report.terminal import one_line
+from dagengine.terminal import one_line
 
 _NAME = 200  # characters of a cell
 _CAUSES = {

@@ -16,13 +16,18 @@ if TYPE_CHECKING:
     from dagengine.execution.evaluation import evaluate as evaluate
     from dagengine.execution.evaluation import stream as stream
     from dagengine.gateway.limits import Limits as Limits
+    from dagengine.metrics.criteria import Criteria as Criteria
+    from dagengine.metrics.criteria import EvaluatorType as EvaluatorType
+    from dagengine.metrics.criteria import load_evaluator as load_evaluator
     from dagengine.prompts.template import PromptTemplate as PromptTemplate
     from dagengine.store.answers import Store as Store
     from dagengine.testing.assertion import assert_test as assert_test
     from dagengine.testing.assertion import on_test_run_end as on_test_run_end
 
 _HOME = {
+    "Criteria": "metrics.criteria",
     "DagengineError": "errors",
+    "EvaluatorType": "metrics.criteria",
     "Limits": "gateway.limits",
     "PromptTemplate": "prompts.template",
     "Store": "store.answers",
@@ -30,13 +35,16 @@ _HOME = {
     "assert_test": "testing.assertion",
     "compile_metrics": "compiler.lowering",
     "evaluate": "execution.evaluation",
+    "load_evaluator": "metrics.criteria",
     "on_test_run_end": "testing.assertion",
     "read_cases": "data.cases",
     "stream": "execution.evaluation",
 }
 
 __all__ = [
+    "Criteria",
     "DagengineError",
+    "EvaluatorType",
     "Limits",
     "PromptTemplate",
     "Store",
@@ -44,6 +52,7 @@ __all__ = [
     "assert_test",
     "compile_metrics",
     "evaluate",
+    "load_evaluator",
     "on_test_run_end",
     "read_cases",
     "stream",

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any, Literal, Unpack
 
-from dagengine.data.cases import read_cases, strict
-from dagengine.data.golden import ConversationalGolden, Golden
+from dagengine.data.dataset_files import (
+    LIST_FIELDS,
+    hugging_face,
+    load_named,
+    named_columns,
+    save_rows,
+)
+from dagengine.data.golden import GOLDEN_TYPES, ConversationalGolden, Golden
 from dagengine.execution.app import App
 from dagengine.execution.engine import Settings
 from dagengine.execution.evaluation import evaluate
@@ -23,16 +29,18 @@ class EvaluationDataset(Sequence[Any]):
 
     It can be iterated, indexed and counted like the list of its test cases; the goldens are
     in `goldens`. The whole data set is in memory: a long file is better given to `evaluate`
-    or `stream` by its name.
+    or `stream` by its name. Goldens among the `test_cases` are filed with the goldens.
     """
 
     def __init__(
         self,
-        test_cases: Iterable[TestCase] | None = None,
+        test_cases: Iterable[TestCase | AnyGolden] | None = None,
         goldens: Iterable[AnyGolden] | None = None,
     ) -> None:
-        self.test_cases: list[Any] = list(test_cases or ())
-        self.goldens: list[AnyGolden] = list(goldens or ())
+        given = list(test_cases or ())
+        self.test_cases: list[Any] = [one for one in given if not isinstance(one, GOLDEN_TYPES)]
+        also = [one for one in given if isinstance(one, Golden | ConversationalGolden)]
+        self.goldens: list[AnyGolden] = [*also, *(goldens or ())]
 
     def __len__(self) -> int:
         return len(self.test_cases)
@@ -68,110 +76,104 @@ class EvaluationDataset(Sequence[Any]):
         return evaluate(self, metrics, show=show, on_row=on_row, out=out, texts=texts, **settings)
 
     def add_test_cases_from_json_file(
-        self,
-        file_path: str | Path,
-        input_key_name: str,
-        actual_output_key_name: str | None = None,
-        expected_output_key_name: str | None = None,
-        context_key_name: str | None = None,
-        retrieval_context_key_name: str | None = None,
-        tools_called_key_name: str | None = None,
-        expected_tools_key_name: str | None = None,
+        self, file_path: str | Path, input_key_name: str | None = None, **names: str | None
     ) -> None:
-        """Append a test case per object of a file's JSON array; keys not named are left out.
+        """Append a test case per object of a file's JSON array.
 
-        Raises InputError for a row that is no test case, and a key that no row has.
+        `<field>_key_name=` says which key holds a field (`context_key_name="facts"`); fields
+        that are not named are read from keys of their own names, other keys are left out.
+        Raises InputError for a row that is no test case and for a key that no row has,
+        TypeError for an argument that names no field.
         """
-        self.test_cases += _load(file_path, _named("_key_name", locals()), {}, goldens=False)
+        given = {"input_key_name": input_key_name, **names}
+        columns = named_columns("_key_name", given, goldens=False)
+        self.test_cases += load_named(file_path, columns, {}, goldens=False)
 
     def add_goldens_from_json_file(
-        self,
-        file_path: str | Path,
-        input_key_name: str,
-        actual_output_key_name: str | None = None,
-        expected_output_key_name: str | None = None,
-        context_key_name: str | None = None,
-        retrieval_context_key_name: str | None = None,
-        tools_called_key_name: str | None = None,
-        expected_tools_key_name: str | None = None,
+        self, file_path: str | Path, input_key_name: str | None = None, **names: str | None
     ) -> None:
-        """`add_test_cases_from_json_file`, as goldens."""
-        self.goldens += _load(file_path, _named("_key_name", locals()), {}, goldens=True)
+        """`add_test_cases_from_json_file`, as goldens (conversational ones have a `scenario`)."""
+        given = {"input_key_name": input_key_name, **names}
+        columns = named_columns("_key_name", given, goldens=True)
+        self.goldens += load_named(file_path, columns, {}, goldens=True)
+
+    # A row of either file is an object.
+    add_test_cases_from_jsonl_file = add_test_cases_from_json_file
+    add_goldens_from_jsonl_file = add_goldens_from_json_file
 
     def add_test_cases_from_csv_file(
-        self,
-        file_path: str | Path,
-        input_col_name: str,
-        actual_output_col_name: str | None = None,
-        expected_output_col_name: str | None = None,
-        context_col_name: str | None = None,
-        context_col_delimiter: str = ";",
-        retrieval_context_col_name: str | None = None,
-        retrieval_context_col_delimiter: str = ";",
-        tools_called_col_name: str | None = None,
-        tools_called_col_delimiter: str = ";",
-        expected_tools_col_name: str | None = None,
-        expected_tools_col_delimiter: str = ";",
+        self, file_path: str | Path, input_col_name: str | None = None, **names: str | None
     ) -> None:
-        """Append a test case per row of a CSV file; columns not named are left out.
+        """Append a test case per row of a CSV file.
 
-        Lists are split at their delimiter; tools are given by their names. Raises
-        InputError for a row that is no test case, and a column that is not there.
+        As `add_test_cases_from_json_file`, with `<field>_col_name=`. A cell of a list is JSON, or
+        is split at `<field>_col_delimiter=` (`;` where not given); an empty one is an empty
+        list. Tools are given by their names, or as JSON.
         """
-        given = locals()
-        self.test_cases += _load(
-            file_path, _named("_col_name", given), _delimiters(given), goldens=False
-        )
+        given = {"input_col_name": input_col_name, **names}
+        self.test_cases += _csv(file_path, given, goldens=False)
 
     def add_goldens_from_csv_file(
-        self,
-        file_path: str | Path,
-        input_col_name: str,
-        actual_output_col_name: str | None = None,
-        expected_output_col_name: str | None = None,
-        context_col_name: str | None = None,
-        context_col_delimiter: str = ";",
-        retrieval_context_col_name: str | None = None,
-        retrieval_context_col_delimiter: str = ";",
-        tools_called_col_name: str | None = None,
-        tools_called_col_delimiter: str = ";",
-        expected_tools_col_name: str | None = None,
-        expected_tools_col_delimiter: str = ";",
+        self, file_path: str | Path, input_col_name: str | None = None, **names: str | None
     ) -> None:
         """`add_test_cases_from_csv_file`, as goldens."""
-        given = locals()
-        self.goldens += _load(
-            file_path, _named("_col_name", given), _delimiters(given), goldens=True
-        )
+        self.goldens += _csv(file_path, {"input_col_name": input_col_name, **names}, goldens=True)
+
+    def add_test_cases_from_hf_dataset(
+        self, dataset_name: Any, split: str | None = "train", **names: str | None
+    ) -> None:
+        """Append a test case per row of a Hugging Face data set, given by name or as an object.
+
+        `<field>_field_name=` says which column holds a field, as in
+        `add_test_cases_from_json_file`. Raises MissingExtraError for a name without the package
+        `datasets`.
+        """
+        columns = named_columns("_field_name", names, goldens=False)
+        rows = hugging_face(dataset_name, split)
+        self.test_cases += load_named(rows, columns, {}, goldens=False)
+
+    def add_goldens_from_hf_dataset(
+        self, dataset_name: Any, split: str | None = "train", **names: str | None
+    ) -> None:
+        """`add_test_cases_from_hf_dataset`, as goldens."""
+        columns = named_columns("_field_name", names, goldens=True)
+        self.goldens += load_named(hugging_face(dataset_name, split), columns, {}, goldens=True)
+
+    def save_as(
+        self,
+        file_type: Literal["json", "csv", "jsonl"],
+        directory: str | Path,
+        file_name: str | None = None,
+        include_test_cases: bool = False,
+    ) -> str:
+        """Write the goldens into `directory/file_name.file_type`; returns the path.
+
+        The loaders above read the file again. With `include_test_cases` the test cases are
+        written, too, as goldens; without a name the file is called by date and time. Raises
+        InputError where there is nothing to write.
+        """
+        cases = self.test_cases if include_test_cases else ()
+        return str(save_rows(self.goldens, cases, file_type, directory, file_name))
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("pull", "push"):
+            raise AttributeError(
+                f"there is no `{name}`: a data set stays on your machine; the loaders "
+                "(add_goldens_from_json_file, …) read it, and save_as writes it"
+            )
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
 
-def _named(ending: str, given: Mapping[str, Any]) -> dict[str, str]:
-    """Column to field, from arguments that are called `<field><ending>`."""
-    return {
-        column: name.removesuffix(ending)
-        for name, column in given.items()
-        if name.endswith(ending) and column is not None
-    }
-
-
-def _delimiters(given: Mapping[str, Any]) -> dict[str, str]:
-    """Column to delimiter, for the columns that are named."""
+def _csv(path: str | Path, given: Mapping[str, str | None], *, goldens: bool) -> list[Any]:
+    """The rows of a CSV file, by arguments that name its columns and their delimiters."""
     ending = "_col_delimiter"
-    columns = {
-        given[f"{name.removesuffix(ending)}_col_name"]: delimiter
-        for name, delimiter in given.items()
-        if name.endswith(ending)
-    }
-    return {column: delimiter for column, delimiter in columns.items() if column is not None}
-
-
-def _load(
-    path: str | Path, columns: Mapping[str, str], delimiters: Mapping[str, str], *, goldens: bool
-) -> list[Any]:
-    """Every row of a file, of which only the named columns count."""
-    cases = read_cases(path, map=columns, delimiters=delimiters, goldens=goldens, others=False)
-    cases.check()
-    return list(strict(cases))
+    delimiters: dict[str, str] = dict.fromkeys(LIST_FIELDS, ";")
+    names = dict(given)
+    for name in [name for name in names if name.endswith(ending)]:
+        field = name.removesuffix(ending)
+        if field in delimiters:
+            delimiters[field] = names.pop(name) or ";"
+    return load_named(path, named_columns("_col_name", names, goldens), delimiters, goldens=goldens)
 
 
 __all__ = ["App", "ConversationalGolden", "EvaluationDataset", "Golden"]

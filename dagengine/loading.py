@@ -16,8 +16,9 @@ from dagengine.execution.app import App
 from dagengine.graph.graph import Graph
 from dagengine.graph.node import BaseNode
 from dagengine.judges.batch import OpenAIBatchJudge
+from dagengine.judges.default import default_judge
 from dagengine.judges.lexical import LexicalJudge
-from dagengine.judges.resolve import DEFAULT_MODEL, PROVIDERS, as_judge
+from dagengine.judges.resolve import PROVIDERS, as_judge
 from dagengine.metrics.common.base import BaseMetric
 from dagengine.metrics.dag import DAGMetric
 from dagengine.question import Judge
@@ -171,11 +172,12 @@ def load_judge(target: str | None, base_url: str | None) -> Judge:
 
 def load_batch_judge(model: str | None, base_url: str | None) -> Judge:
     """The judge for `--batch`; raises InputError for what has no batch API."""
-    provider, _, rest = (model or DEFAULT_MODEL).partition("/")
+    model = model or default_judge().model
+    provider, _, rest = model.partition("/")
     if ".py" in provider or (rest and provider in PROVIDERS - {"openai"} and base_url is None):
         raise InputError(f"--batch asks a model of OpenAI's batch API, which {model!r} is not")
     name = rest if provider == "openai" and rest and base_url is None else model
-    return OpenAIBatchJudge(name or DEFAULT_MODEL, base_url=base_url)
+    return OpenAIBatchJudge(name, base_url=base_url)
 
 
 def load_app(target: str, max_in_flight: int) -> App:

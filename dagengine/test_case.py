@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, model_validator
 
 from dagengine.errors import InputError
 
@@ -27,6 +27,46 @@ class LLMTestCaseParams(StrEnum):
     RETRIEVAL_CONTEXT = "retrieval_context"
     TOOLS_CALLED = "tools_called"
     EXPECTED_TOOLS = "expected_tools"
+    METADATA = "additional_metadata"
+    TAGS = "tags"
+
+
+SingleTurnParams = LLMTestCaseParams
+
+
+class MultiTurnParams(StrEnum):
+    """The fields of a conversation, and of its turns, that a node may read."""
+
+    ROLE = "role"
+    CONTENT = "content"
+    RETRIEVAL_CONTEXT = "retrieval_context"
+    TOOLS_CALLED = "tools_called"
+    METADATA = "additional_metadata"
+    TAGS = "tags"
+    CONTEXT = "context"
+    SCENARIO = "scenario"
+    EXPECTED_OUTCOME = "expected_outcome"
+    USER_DESCRIPTION = "user_description"
+    CHATBOT_ROLE = "chatbot_role"
+
+
+TurnParams = MultiTurnParams
+
+
+def either_metadata() -> Any:
+    """The field `additional_metadata`, which may be given as `metadata`, too."""
+    return Field(default=None, validation_alias=AliasChoices("additional_metadata", "metadata"))
+
+
+class WithMetadata:
+    """What has metadata shows it under the shorter name, too."""
+
+    additional_metadata: dict[str, Any] | None
+
+    @property
+    def metadata(self) -> dict[str, Any] | None:
+        """The same as `additional_metadata`."""
+        return self.additional_metadata
 
 
 class _Value(BaseModel):
@@ -37,15 +77,16 @@ class ToolCall(_Value):
     """A tool that an agent called, or should have called."""
 
     name: str
+    type: str | None = Field(default=None, description="of what kind it is, for instance MCP")
     description: str | None = None
     reasoning: str | None = None
     input_parameters: dict[str, Any] | None = None
     output: Any = None
 
 
-class _Case(_Value):
+class _Case(_Value, WithMetadata):
     name: str | None = Field(default=None, description="how reports call this case")
-    additional_metadata: dict[str, Any] | None = None
+    additional_metadata: dict[str, Any] | None = either_metadata()
     comments: str | None = None
     tags: list[str] | None = None
 
@@ -77,14 +118,14 @@ class LLMTestCase(_Case):
     completion_time: float | None = None
 
 
-class Turn(_Value):
+class Turn(_Value, WithMetadata):
     """One message of a conversation."""
 
     role: Literal["user", "assistant"]
     content: str
     retrieval_context: list[str] | None = None
     tools_called: list[ToolCall] | None = None
-    additional_metadata: dict[str, Any] | None = None
+    additional_metadata: dict[str, Any] | None = either_metadata()
 
 
 class ConversationalTestCase(_Case):

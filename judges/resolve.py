@@ -13,11 +13,11 @@ from dagengine.judges.custom import (
     looks_like_chat_model,
     looks_like_llm,
 )
+from dagengine.judges.default import BUILT_IN, default_judge
 from dagengine.judges.openai import OpenAIJudge
 from dagengine.judges.provider import ProviderJudge
 from dagengine.question import Judge
 
-DEFAULT_MODEL = "gpt-4o"
 # Prefixes of instructor's provider strings; any other name is a model of the endpoint.
 PROVIDERS = frozenset(
     (
@@ -33,13 +33,18 @@ def as_judge(
 ) -> Judge:
     """The judge that `model` stands for.
 
-    None is gpt-4o; a string is a model's name, or `provider/model` for another provider;
-    an object is a judge already, or has the shape of `BaseLLM` or of LangChain's chat models
-    (`ainvoke` or `invoke`). With `base_url` a string
-    always names a model of that server. Raises InputError for anything else.
+    None is the default judge (see `judges.default`; gpt-4o where none is set). A string is a
+    model's name, or `provider/model` for another provider; with `base_url` it always names a
+    model of that server. An object is a judge already, or has the shape of `BaseLLM` or of
+    LangChain's chat models (`ainvoke` or `invoke`). Raises InputError for anything else.
     """
-    if model is None or isinstance(model, str):
-        name = model or DEFAULT_MODEL
+    if model is None:
+        chosen = default_judge()
+        if base_url is None:
+            base_url, api_key = chosen.base_url, api_key or chosen.key()
+        model = chosen.model
+    if isinstance(model, str):
+        name = model or BUILT_IN
         provider, _, rest = name.partition("/")
         if provider == "openai" and rest and base_url is None:
             return OpenAIJudge(rest, api_key=api_key)

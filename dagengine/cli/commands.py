@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated, Literal, NoReturn
 
 import typer
 
@@ -26,6 +26,8 @@ from dagengine.cli.common.options import (
 )
 from dagengine.cli.common.streams import open_streams, say
 from dagengine.cli.diff import diff
+from dagengine.cli.judge import app as judge_app
+from dagengine.cli.judge import doors
 from dagengine.cli.plan import plan
 from dagengine.cli.run import run
 from dagengine.cli.store import app as store_app
@@ -42,6 +44,8 @@ app = Commands(
 )
 
 app.add_typer(store_app)
+app.add_typer(judge_app)
+app.add_typer(doors)
 app.command()(run)
 app.command()(plan)
 app.command()(benchmark)
@@ -98,7 +102,11 @@ def render(
 
 
 @app.command()
-def recommend() -> None:
+def recommend(
+    what: Annotated[
+        Literal["metrics"], typer.Argument(help="What to recommend: there are only metrics.")
+    ] = "metrics",
+) -> None:
     """Ask a few questions about an application and name the metrics that fit; calls nothing."""
     from dagengine.metrics.recommend import QUESTIONS, Needs
     from dagengine.metrics.recommend import recommend as suggest

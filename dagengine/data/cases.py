@@ -32,7 +32,7 @@ Item = TestCase | Golden | ConversationalGolden | InvalidCase
 
 _TOOLS = frozenset({"tools_called", "expected_tools"})
 _PARSED = _TOOLS | {"context", "retrieval_context", "tags", "turns", "contestants"}
-_PARSED |= {"additional_metadata"}
+_PARSED |= {"additional_metadata", "metadata"}
 
 
 class Cases:
@@ -210,6 +210,10 @@ class _Converter:
         inside: list[tuple[str, str, Any]] = []
         for column, value in row.items():
             field = self.map.get(column, column if self.others else None)
+            if value is None and column in self.delimiters:
+                value = []  # an empty cell of a list
+            if value is None and column in self.delimiters:
+                value = []  # an empty cell of a list
             if not field or value is None:
                 continue
             name, key = _split(field)
@@ -227,7 +231,9 @@ class _Converter:
 
     def _parsed(self, column: str, field: str, cell: str) -> Any:
         delimiter = self.delimiters.get(column)
-        if delimiter is not None:
+        if not cell.strip():
+            return None if field in _OBJECTS else []
+        if delimiter is not None and not _is_json_list(cell):
             parts = [part.strip() for part in cell.split(delimiter)]
             return [{"name": part} for part in parts] if field in _TOOLS else parts
         try:
@@ -237,6 +243,14 @@ class _Converter:
                 f"column {column!r} is text where a list or object belongs: write JSON "
                 f'(["a", "b"]), or say what separates its items (a delimiter); {flaw}'
             ) from None
+
+
+def _is_json_list(cell: str) -> bool:
+    """Whether a cell with a delimiter is a list already, as `save_as` writes it."""
+    try:
+        return cell.lstrip().startswith("[") and isinstance(read_json(cell), list)
+    except FlawError:
+        return False
 
 
 def _split(field: str) -> tuple[str, str]:

@@ -11,14 +11,16 @@ from dagengine.test_case import (
     LLMTestCase,
     ToolCall,
     Turn,
+    WithMetadata,
+    either_metadata,
 )
 
 
-class _Golden(BaseModel):
+class _Golden(BaseModel, WithMetadata):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str | None = None
-    additional_metadata: dict[str, Any] | None = None
+    additional_metadata: dict[str, Any] | None = either_metadata()
     comments: str | None = None
     source_file: str | None = None
 

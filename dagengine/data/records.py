@@ -137,7 +137,7 @@ def _array(path: Path) -> Iterator[Record]:
 
 
 def _cells(path: Path, delimiter: str) -> Iterator[Record]:
-    """Rows of a CSV file with a header; an empty cell is an absent one."""
+    """Rows of a CSV file with a header; an empty cell is None."""
     csv.field_size_limit(sys.maxsize)  # the library's own limit is shorter than a document
     with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
         reader = csv.reader(file, delimiter=delimiter)
@@ -163,7 +163,7 @@ def _row(place: str, header: list[str], row: list[str]) -> Record:
         return Record(place, problem=problem)
     if any("\udc80" <= char <= "\udcff" for cell in row if not cell.isascii() for char in cell):
         return Record(place, problem="not UTF-8")
-    return Record(place, {key: cell for key, cell in zip(header, row, strict=True) if cell})
+    return Record(place, {key: cell or None for key, cell in zip(header, row, strict=True)})
 
 
 def _dataset_rows(source: Any) -> Iterator[dict[str, Any]]:

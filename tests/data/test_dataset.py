@@ -112,7 +112,11 @@ def test_data_sets_are_loaded_as_published(files: Path, form: str) -> None:
     end = lines.index(")", lines.index(f"dataset.add_goldens_from_{form}_file("))
     dataset = run("\n".join(lines[start : end + 1]))["dataset"]
     assert dataset.test_cases == EXPECTED
-    assert dataset.goldens == [Golden(input="a"), Golden(input="g")]
+    assert [golden.input for golden in dataset.goldens] == ["a", "g"]
+    # What is not named is read from the columns of the fields' own names.
+    assert [golden.expected_output for golden in dataset.goldens] == [
+        case.expected_output for case in EXPECTED
+    ]
 
 
 @needs_document

@@ -1,0 +1,144 @@
+"""Data sets in memory, from files whose columns are named by arguments, and back into files."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+
+from dagengine.data.cases import read_cases, strict
+from dagengine.data.golden import GOLDEN_TYPES
+from dagengine.data.records import table_of
+from dagengine.errors import InputError, MissingExtraError, did_you_mean
+from dagengine.test_case import ConversationalTestCase, LLMTestCase
+
+LIST_FIELDS = ("context", "retrieval_context", "tools_called", "expected_tools")
+
+
+def named_columns(ending: str, given: Mapping[str, Any], goldens: bool) -> dict[str, str]:
+    """Column to field, from arguments called `<field><ending>`; raises TypeError for others."""
+    kinds: Iterable[type[BaseModel]] = (
+        GOLDEN_TYPES if goldens else (LLMTestCase, ConversationalTestCase)
+    )
+    known = [f"{name}{ending}" for kind in kinds for name in kind.model_fields]
+    for name in given:
+        if name not in known:
+            hint = did_you_mean(name, known) or f"it is a field and {ending}, as {known[0]}"
+            raise TypeError(f"there is no argument {name!r}; {hint}")
+    return {column: name.removesuffix(ending) for name, column in given.items() if column}
+
+
+def load_named(
+    source: Any, columns: Mapping[str, str], delimiters: Mapping[str, str], *, goldens: bool
+) -> list[Any]:
+    """Every row of a source as a case, or as a golden.
+
+    `columns` says which column is which field; fields that it does not name are read from the
+    columns of their own names, where there are any, and other columns are left out.
+    `delimiters` are by field. Raises InputError for a row that is no case, and for a column of
+    `columns` that no row has.
+    """
+    found = _columns_of(source)
+    kinds = GOLDEN_TYPES if goldens else (LLMTestCase, ConversationalTestCase)
+    fields = {name for kind in kinds for name in kind.model_fields} - set(columns.values())
+    every = {**columns, **{name: name for name in found if name in fields}}
+    split = {
+        column: delimiters[field]
+        for column, field in every.items()
+        if field in delimiters and column in found
+    }
+    cases = read_cases(source, map=every, delimiters=split, goldens=goldens, others=False)
+    cases.check()
+    return list(strict(cases))
+
+
+def _columns_of(source: Any) -> dict[str, None]:
+    """The columns that some row has."""
+    rows = (record.value for record in table_of(source).read())
+    return {str(key): None for row in rows if isinstance(row, Mapping) for key in row}
+
+
+def hugging_face(dataset: Any, split: str | None) -> Any:
+    """A split of a Hugging Face data set, given by its name or as an object.
+
+    Raises MissingExtraError for a name without the package `datasets`, InputError for several
+    splits of which none is picked.
+    """
+    if isinstance(dataset, str):
+        try:
+            from datasets import load_dataset
+        except ImportError:
+            raise MissingExtraError(
+                "a data set by its name needs the package `datasets`: pip install datasets"
+            ) from None
+        dataset = load_dataset(dataset)
+    if not isinstance(dataset, Mapping):
+        return dataset
+    if split not in dataset:
+        names = ", ".join(map(repr, dataset))
+        raise InputError(f"the data set has the splits {names}; pick one with split=…")
+    return dataset[split]
+
+
+def save_rows(
+    goldens: Iterable[BaseModel],
+    cases: Iterable[BaseModel],
+    file_type: str,
+    directory: str | Path,
+    file_name: str | None,
+) -> Path:
+    """Write goldens, and cases as goldens, into a new file of a folder; returns its path.
+
+    Raises InputError for another type of file, and where there is nothing to write.
+    """
+    if file_type not in _WRITERS:
+        raise InputError(f"a data set is saved as {', '.join(_WRITERS)}, not as {file_type!r:.40}")
+    known = {name for kind in GOLDEN_TYPES for name in kind.model_fields}
+    rows = [_row(golden, known) for golden in (*goldens, *cases)]
+    if not rows:
+        raise InputError("No goldens found: the data set has none, so there is nothing to save")
+    name = file_name or f"{datetime.now():%Y%m%d_%H%M%S}"
+    path = Path(directory, f"{name}.{file_type}")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", encoding="utf-8", newline="") as file:
+        _WRITERS[file_type](rows, file)
+    return path
+
+
+def _row(item: BaseModel, known: set[str]) -> dict[str, Any]:
+    """The fields of an item that goldens have: its own first, then those that all items share."""
+    own = [name for name in type(item).__annotations__ if name in known]
+    values = item.model_dump(mode="json", exclude_none=True)
+    return {n: values[n] for n in dict.fromkeys([*own, *values]) if n in known and n in values}
+
+
+def _as_json(rows: list[dict[str, Any]], file: Any) -> None:
+    json.dump(rows, file, ensure_ascii=False, indent=2)
+
+
+def _as_jsonl(rows: list[dict[str, Any]], file: Any) -> None:
+    file.writelines(f"{json.dumps(row, ensure_ascii=False)}\n" for row in rows)
+
+
+def _as_csv(rows: list[dict[str, Any]], file: Any) -> None:
+    """Lists and objects as JSON."""
+    writer = csv.DictWriter(file, list(dict.fromkeys(name for row in rows for name in row)))
+    writer.writeheader()
+    for row in rows:
+        writer.writerow({name: _cell(value) for name, value in row.items()})
+
+
+def _cell(value: Any) -> Any:
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, list | dict) else value
+
+
+_WRITERS: dict[str, Callable[[list[dict[str, Any]], Any], None]] = {
+    "json": _as_json,
+    "csv": _as_csv,
+    "jsonl": _as_jsonl,
+}

@@ -1,0 +1,92 @@
+"""The judge of a run that names none: environment, project, user."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dagengine.errors import InputError, JudgeSetupError
+from dagengine.judges import OpenAIJudge, ProviderJudge, as_judge
+from dagengine.judges.default import (
+    DefaultJudge,
+    default_judge,
+    project_file,
+    read_settings,
+    user_file,
+    write_settings,
+)
+
+
+@pytest.fixture(autouse=True)
+def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A project without settings, and a user without any."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    for name in ("DAGENGINE_JUDGE", "DAGENGINE_BASE_URL", "DAGENGINE_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def test_without_settings_it_is_gpt_4o() -> None:
+    assert default_judge() == DefaultJudge("gpt-4o", None, None, "nothing else is set")
+    judge = as_judge()
+    assert isinstance(judge, OpenAIJudge)
+    assert (judge.model, judge.base_url) == ("gpt-4o", None)
+
+
+def test_the_environment_goes_before_the_project_and_the_project_before_the_user(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    write_settings(user_file(), DefaultJudge("of-user"))
+    assert default_judge().model == "of-user"
+    write_settings(project_file(), DefaultJudge("of-project", "http://localhost:1/v1"))
+    assert default_judge() == DefaultJudge(
+        "of-project", "http://localhost:1/v1", None, str(project_file())
+    )
+    monkeypatch.setenv("DAGENGINE_JUDGE", "of-environment")
+    # Model and server belong together: the project's server does not have this model.
+    assert default_judge() == DefaultJudge("of-environment", None, None, "the environment")
+
+
+def test_a_default_may_be_of_another_provider() -> None:
+    write_settings(project_file(), DefaultJudge("anthropic/claude-sonnet-4-5"))
+    assert isinstance(as_judge(), ProviderJudge)
+
+
+def test_the_key_is_in_the_variable_that_the_settings_name(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    chosen = DefaultJudge("m", "http://localhost:1/v1", "MY_KEY", "here")
+    with pytest.raises(JudgeSetupError, match="MY_KEY is not set; here says it has the key"):
+        chosen.key()
+    monkeypatch.setenv("MY_KEY", "secret")
+    assert chosen.key() == "secret"
+    assert "secret" not in repr(chosen)
+    assert DefaultJudge("m", "http://localhost:1/v1").key() is None
+    monkeypatch.setenv("DAGENGINE_API_KEY", "other")
+    assert DefaultJudge("m", "http://localhost:1/v1").key() == "other"
+    assert DefaultJudge("m").key() is None  # the provider's own variable holds
+
+
+def test_a_server_named_by_the_caller_gets_no_key_of_the_default() -> None:
+    write_settings(project_file(), DefaultJudge("m", "http://localhost:1/v1", "MY_KEY"))
+    judge = as_judge(base_url="http://localhost:2/v1")
+    assert isinstance(judge, OpenAIJudge)
+    assert (judge.model, judge.base_url) == ("m", "http://localhost:2/v1")
+
+
+def test_a_named_judge_reads_no_settings() -> None:
+    project_file().write_text("nonsense\n", encoding="utf-8")
+    judge = as_judge("gpt-4o-mini")
+    assert isinstance(judge, OpenAIJudge)
+    with pytest.raises(InputError, match="line 1: 'nonsense' is no setting"):
+        as_judge()
+
+
+def test_a_misspelt_setting_is_refused_with_its_line() -> None:
+    path = project_file()
+    path.write_text("# mine\n\nDAGENGINE_JUGDE=gpt-4o\n", encoding="utf-8")
+    with pytest.raises(InputError, match=r"line 3: .* did you mean 'DAGENGINE_JUDGE'"):
+        read_settings(path)
+    with pytest.raises(InputError, match="one line of text"):
+        write_settings(path, DefaultJudge("a\nDAGENGINE_BASE_URL=http://evil"))

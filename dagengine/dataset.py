@@ -70,10 +70,13 @@ class EvaluationDataset(Sequence[Any]):
         on_row: Callable[[CaseResult], None] | None = None,
         out: str | Path | None = None,
         texts: bool = True,
+        redact: Sequence[str] = (),
         **settings: Unpack[Settings],
     ) -> EvaluationResult:
         """`evaluate(self, metrics, …)` with the same arguments; `app=` completes the goldens."""
-        return evaluate(self, metrics, show=show, on_row=on_row, out=out, texts=texts, **settings)
+        return evaluate(
+            self, metrics, show=show, on_row=on_row, out=out, texts=texts, redact=redact, **settings
+        )
 
     def add_test_cases_from_json_file(
         self, file_path: str | Path, input_key_name: str | None = None, **names: str | None

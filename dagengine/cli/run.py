@@ -119,8 +119,13 @@ def _writer(options: RunOptions, doors: Engine | Cluster, cases: Cases) -> RunWr
         delimiters=pairs("--delimiter", options.delimiter),
     )
     manifest = manifest_of(
-        doors, data, options.settings(), texts=options.texts, command=command_line()
-    )
+        doors,
+        data,
+        options.settings(),
+        texts=options.texts,
+        redact=options.redact or (),
+        command=command_line(),
+    )  # fmt: skip
     return RunWriter(
         options.out, manifest, lambda: (doors.totals, doors.spent), results=options.results
     )
@@ -155,8 +160,7 @@ def _finish(
     with progress_bar(doors, total, True) as advance:
 
         def take(row: CaseResult) -> None:
-            writer.add(row)
-            tally.add(row)
+            tally.add(writer.add(row))
 
         def finished(row: CaseResult) -> None:
             writer.keep(row)

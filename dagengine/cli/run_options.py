@@ -60,6 +60,14 @@ class RunOptions:
         bool,
         typer.Option("--texts/--no-texts", help="Keep the cases' texts in OUT/cases.jsonl."),
     ] = True
+    redact: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="FIELD",
+            help="Hide this field of the cases in everything that is written, also where it is "
+            "quoted (additional_metadata.email for a key of an object). Repeatable.",
+        ),
+    ] = None
     mapped: Mapped = None
     delimiter: Delimiters = None
     app: Annotated[

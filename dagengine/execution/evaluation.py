@@ -74,6 +74,7 @@ async def stream(
     cluster: Workers | str | None = None,
     out: str | Path | None = None,
     texts: bool = True,
+    redact: Sequence[str] = (),
     **settings: Unpack[Settings],
 ) -> Totals:
     """Run metrics over cases and hand out every row, in data set order.
@@ -87,7 +88,8 @@ async def stream(
     before anything is asked.
 
     `out` is a folder for the record of the run (see `dagengine.record`), written as the run goes;
-    without `texts` it holds no cases.
+    without `texts` it holds no cases, and the fields in `redact` (`additional_metadata.email`) are
+    hidden in all of it.
 
     Rows are not kept, and memory is bounded by what is in flight. Raises GraphError or
     InputError before the first call, InputError later when the store fails, JudgeSetupError
@@ -99,7 +101,7 @@ async def stream(
     check_settings(stream, settings)
     engine = _engine(metrics, settings, cluster)
     cases = engine.cases(test_cases)
-    with _recorded(out, engine, _manifest(engine, cases, settings, texts)) as record:
+    with _recorded(out, engine, _manifest(engine, cases, settings, texts, redact)) as record:
 
         def take(row: CaseResult) -> None:
             record.add(row)
@@ -117,12 +119,16 @@ def _engine(
 
 
 def _manifest(
-    engine: Engine | Cluster, cases: Cases | AsyncCases, settings: Settings, texts: bool
+    engine: Engine | Cluster,
+    cases: Cases | AsyncCases,
+    settings: Settings,
+    texts: bool,
+    redact: Sequence[str],
 ) -> Manifest:
     """What the record says of a run that starts now."""
     app = as_app(settings.get("app"))
     shown = {"app": None if app is None else app.name}
-    return manifest_of(engine, data_of(cases), shown, texts=texts)
+    return manifest_of(engine, data_of(cases), shown, texts=texts, redact=redact)
 
 
 class _NoRecord:
@@ -157,6 +163,7 @@ async def a_evaluate(
     cluster: Workers | str | None = None,
     out: str | Path | None = None,
     texts: bool = True,
+    redact: Sequence[str] = (),
     **settings: Unpack[Settings],
 ) -> EvaluationResult:
     """Run metrics over cases; one row per case, in order, whatever happened to the others.
@@ -170,7 +177,7 @@ async def a_evaluate(
     metrics = as_metrics(metrics)
     engine = _engine(metrics, settings, cluster)
     cases = engine.cases(test_cases)
-    manifest = _manifest(engine, cases, settings, texts)
+    manifest = _manifest(engine, cases, settings, texts, redact)
     with (
         progress_bar(engine, manifest.data.cases, show) as advance,
         _recorded(out, engine, manifest) as record,
@@ -206,6 +213,7 @@ def evaluate(
     cluster: Workers | str | None = None,
     out: str | Path | None = None,
     texts: bool = True,
+    redact: Sequence[str] = (),
     **settings: Unpack[Settings],
 ) -> EvaluationResult:
     """`a_evaluate` for callers without an event loop (it works inside one, too)."""
@@ -214,7 +222,7 @@ def evaluate(
     def run() -> Awaitable[EvaluationResult]:
         return a_evaluate(
             test_cases, metrics, show=show, on_row=on_row, cluster=cluster, out=out, texts=texts,
-            **settings,
+            redact=redact, **settings,
         )  # fmt: skip
 
     return sync(run)

@@ -18,6 +18,7 @@ from dagengine.errors import InputError
 from dagengine.gateway.limits import Limits
 from dagengine.question import Judge
 from dagengine.record.definition import judges_of, metrics_of
+from dagengine.record.hiding import Hiding
 from dagengine.record.values import DataRecord, Manifest
 from dagengine.record.writer import CASES, MANIFEST, ROWS, RunWriter, file_sha256
 from dagengine.redaction import public_value
@@ -52,6 +53,7 @@ def manifest_of(
     settings: Mapping[str, Any],
     *,
     texts: bool = True,
+    redact: Sequence[str] = (),
     command: str | None = None,
 ) -> Manifest:
     """What is known of a run when it starts, which is now."""
@@ -67,7 +69,15 @@ def manifest_of(
         settings=public_value({key: value for key, value in settings.items() if value is not None}),
         store=run.store,
         texts=texts,
+        redacted=_hidden(redact),
     )
+
+
+def _hidden(redact: Sequence[str]) -> tuple[str, ...]:
+    """The fields to hide; raises InputError for a single text, and for what is no field."""
+    if isinstance(redact, str):
+        raise InputError(f"redact takes a list of fields: redact=[{redact!r}]")
+    return Hiding(tuple(redact)).fields
 
 
 def data_of(cases: Cases | AsyncCases, **read: Any) -> DataRecord:

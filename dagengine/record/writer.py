@@ -10,12 +10,13 @@ from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 from dagengine.data.json_lines import JsonLines
 from dagengine.data.result_rows import RowWriter
 from dagengine.errors import InputError
-from dagengine.record.case_lines import case_line
 from dagengine.record.definition import spent_of, totals_of
+from dagengine.record.hiding import Hiding
 from dagengine.record.values import CountsRecord, Exit, Manifest
 from dagengine.redaction import public_text, shortened
 from dagengine.results import CaseResult, Spent, Totals
@@ -40,7 +41,8 @@ class RunWriter:
         spent: Callable[[], tuple[Totals, Sequence[Spent]]],
         results: Path | None = None,
     ) -> None:
-        """Raises InputError for rows that go to a file of an unknown kind.
+        """Raises InputError for rows that go to a file of an unknown kind, and for a field to
+        hide (the manifest's `redacted`) that no case has.
 
         `spent` is asked in the end for what the run asked and used.
         """
@@ -48,6 +50,7 @@ class RunWriter:
         self.manifest = manifest.model_copy(update={"results": _seen_from(self.folder, results)})
         self.rows = RowWriter(results or self.folder / ROWS)
         self._spent = spent
+        self._hiding = Hiding(self.manifest.redacted)
         self._cases: JsonLines | None = None
         self._counts: Counter[str] = Counter()
         self._begun = False
@@ -57,20 +60,25 @@ class RunWriter:
             self._begin()
         return self
 
-    def add(self, row: CaseResult) -> None:
-        """Write one row and its case; raises InputError naming the file that cannot be written."""
+    def add(self, row: CaseResult) -> CaseResult:
+        """Write one row and its case; returns the row as it was written.
+
+        Raises InputError naming the file that cannot be written.
+        """
         if not self._begun:
             self._begin()
+        shown, line = self._hiding.shown(row)
         if self.manifest.texts:
-            self._write_case(row)
-        self.rows.add(row)
-        self._counts[_state(row)] += 1
+            self._write_case(line)
+        self.rows.add(shown)
+        self._counts[shown.state] += 1
+        return shown
 
     def keep(self, row: CaseResult) -> None:
         """Let a finished row wait for earlier ones; raises InputError as `add` does."""
         if not self._begun:
             self._begin()
-        self.rows.keep(row)
+        self.rows.keep(self._hiding.shown(row)[0])
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
@@ -96,17 +104,22 @@ class RunWriter:
                 (self.folder / CASES).unlink()
         self._replace(self.manifest.model_copy(update={"ended": None}))
 
-    def _write_case(self, row: CaseResult) -> None:
+    def _write_case(self, line: dict[str, Any]) -> None:
         path = self.folder / CASES
         with _named(path):
             if self._cases is None:
                 self._cases = JsonLines(path)
-            self._cases.write(case_line(row))
+            self._cases.write(line)
 
     def _end(self, error: BaseException | None) -> None:
         totals, spent = self._spent()
         judges, usage = spent_of(spent, self.manifest.judges)
-        counts = CountsRecord(cases=self.rows.count, **self._counts)
+        counts = CountsRecord(
+            cases=self.rows.count,
+            passed=self._counts["passed"] + self._counts["scored"],
+            failed=self._counts["failed"],
+            no_score=self._counts["no_score"],
+        )
         ended = {
             "ended": self.manifest.ended or datetime.now(UTC),
             "exit": _exit(error, counts),
@@ -149,12 +162,6 @@ def _seen_from(folder: Path, results: Path | None) -> str:
         return ROWS
     inside = os.path.relpath(results, folder)
     return os.path.abspath(results) if inside.startswith("..") else inside
-
-
-def _state(row: CaseResult) -> str:
-    if any(metric.failure is not None for metric in row.metrics):
-        return "no_score"
-    return "passed" if row.success else "failed"
 
 
 def _exit(error: BaseException | None, counts: CountsRecord) -> Exit:

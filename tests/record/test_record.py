@@ -4,82 +4,21 @@ from __future__ import annotations
 
 import json
 import signal
-from collections.abc import Callable, Iterable
-from dataclasses import replace
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
+from recorded_runs import CASES, answers, dicts, judge, polite
 
 from dagengine import evaluate
 from dagengine.data import read_cases
-from dagengine.errors import InputError, ProviderError
+from dagengine.errors import InputError
 from dagengine.judges import ScriptedJudge
-from dagengine.metrics import DAGMetric
-from dagengine.metrics.dag import (
-    DAG,
-    BinaryJudgementNode,
-    NonBinaryJudgementNode,
-    TaskNode,
-    VerdictNode,
-)
-from dagengine.question import Answer, Question, Usage
+from dagengine.question import Question
 from dagengine.record import load_run
-from dagengine.results import CaseResult
 from dagengine.test_case import LLMTestCase
-
-
-def polite() -> DAGMetric:
-    """Two questions; the second only for what is kind."""
-    words = TaskNode("List the words", "words", evaluation_params=["input"], name="words")
-    tone = NonBinaryJudgementNode(
-        "Which tone?",
-        inputs=[words],
-        children=[VerdictNode("warm", score=10), VerdictNode("cold", score=3)],
-        name="Tone",
-    )
-    kind = BinaryJudgementNode(
-        "Is it kind?",
-        evaluation_params=["actual_output"],
-        then={True: tone, False: 0},
-        name="Kind",
-    )
-    return DAGMetric("Manners", DAG(kind))
-
-
-def answers(question: Question[Any]) -> Any:
-    text = question.messages[-1]["content"]
-    if "broken" in text:
-        raise ProviderError("down for today", transient=False)
-    if question.name == "words":
-        return "some words"
-    if question.name == "Tone":
-        return {"verdict": "warm", "reason": "it smiles"}
-    return {"verdict": "rude" not in text, "reason": f"because {len(text)}"}
-
-
-class Counting(ScriptedJudge):
-    """Uses 110 tokens for every answer."""
-
-    async def answer(self, question: Question[Any]) -> Answer[Any]:
-        return replace(await super().answer(question), usage=Usage(100, 10))
-
-
-def judge() -> ScriptedJudge:
-    return Counting(answers, name="script")
-
-
-CASES = [
-    LLMTestCase(input="hello", actual_output="dear you", name="kind one"),
-    LLMTestCase(input="hello", actual_output="rude", tags=["de"]),
-    LLMTestCase(input="hello", actual_output="broken"),
-]
-
-
-def dicts(rows: Iterable[CaseResult]) -> list[dict[str, Any]]:
-    """Rows as they are written: the raw answers of the judge are not."""
-    return [row.as_dict() for row in rows]
 
 
 def test_a_folder_says_what_was_asked_of_whom_and_what_came_out(tmp_path: Path) -> None:

@@ -1,0 +1,198 @@
+"""Fields of cases that a record must not show: hidden where they stand, and where they are quoted.
+
+A judge quotes what it reads: a field that is hidden in the case may stand again in reasons,
+outputs of nodes, other fields and messages of failures. There every run of four words that a
+hidden text has is hidden, too (all of it, when it has fewer words), whatever the case of the
+letters and whatever stands between the words. What a judge says in its own words stays.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from dagengine.compiler.definitions import digest
+from dagengine.errors import InputError
+from dagengine.record.case_lines import case_line
+from dagengine.results import CaseResult, Failure, MetricResult, Step
+from dagengine.test_case import is_known_field
+
+_OWN = ("index", "hash", "type")
+_RUN = 4  # words in a row that are a quotation
+_SHORT = 4  # characters from which on a text is also hidden inside of longer words
+# Scripts without blanks between words count by their characters.
+_UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"
+_WORD = re.compile(rf"[{_UNSPACED}]|[^\W{_UNSPACED}]+")
+
+
+def marker(field: str) -> str:
+    """What stands in the place of a hidden field, and of its words elsewhere."""
+    return f"[hidden by --redact {field}]"
+
+
+@dataclass(frozen=True, slots=True)
+class Hiding:
+    """Hides fields, given by their paths: `input`, `additional_metadata.email`, `turns.content`.
+
+    A path goes through lists: `turns.content` is the content of every turn. Raises InputError
+    for a path to no field of a case.
+    """
+
+    fields: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        for field in self.fields:
+            if not is_known_field(field):
+                raise InputError(
+                    f"redact {field!r}: no field of a test case is called so; fields are input, "
+                    "actual_output, …, and keys of an object are named additional_metadata.KEY"
+                )
+
+    def shown(self, row: CaseResult) -> tuple[CaseResult, dict[str, Any]]:
+        """A row and the line of its case as they may be recorded.
+
+        The hash is that of what is shown: a hash of hidden content could be guessed. Of a row
+        that was no test case nothing is known, so its message is hidden.
+        """
+        line = case_line(row)
+        if not self.fields:
+            return row, line
+        hide = self._hider(line) if row.test_case is not None else self._all
+        fields = {name: value for name, value in line.items() if name not in _OWN}
+        for field in self.fields:
+            fields = _covered(fields, field.split("."), marker(field))
+        fields = {name: _each(value, hide) for name, value in fields.items()}
+        kind = None if row.test_case is None else type(row.test_case)
+        hashed = None if line["hash"] is None else digest(fields)
+        metrics = tuple(_metric(metric, hide) for metric in row.metrics)
+        case = None if kind is None else kind.model_construct(**fields)
+        name = row.case if kind is None else hide(row.case)
+        shown = CaseResult(row.index, name, metrics, case, hashed)
+        return shown, {**line, "hash": hashed, **fields}
+
+    def _all(self, text: str) -> str:
+        return marker(", ".join(self.fields))
+
+    def _hider(self, line: Mapping[str, Any]) -> Callable[[str], str]:
+        """What hides the texts of one case's hidden fields in another text."""
+        hidden = [
+            (value, marker(field))
+            for field in self.fields
+            for value in _texts(_found(line, field.split(".")))
+        ]
+        return _Hider(sorted(hidden, key=lambda one: -len(one[0])))
+
+
+class _Hider:
+    """Replaces texts, and runs of their words, by their markers; the longest go first."""
+
+    def __init__(self, hidden: Sequence[tuple[str, str]]) -> None:
+        self._whole = [(text, mark) for text, mark in hidden if len(text) >= _SHORT]
+        self._runs: dict[tuple[str, ...], str] = {}
+        for text, mark in hidden:
+            words = [word.casefold() for word in _WORD.findall(text)]
+            size = min(_RUN, len(words))
+            for place in range(len(words) - size + 1 if size else 0):
+                self._runs.setdefault(tuple(words[place : place + size]), mark)
+        self._sizes = sorted({len(run) for run in self._runs}, reverse=True)
+
+    def __call__(self, text: str) -> str:
+        for value, mark in self._whole:
+            text = text.replace(value, mark)
+        found = list(_WORD.finditer(text))
+        words = [word[0].casefold() for word in found]
+        spans: list[tuple[int, int, str]] = []
+        for size in self._sizes:
+            for place in range(len(words) - size + 1):
+                known = self._runs.get(tuple(words[place : place + size]))
+                if known is not None:
+                    spans.append((found[place].start(), found[place + size - 1].end(), known))
+        return _replaced(text, spans)
+
+
+def _replaced(text: str, spans: Sequence[tuple[int, int, str]]) -> str:
+    """The text with marks in the place of spans; those that overlap become one."""
+    parts, end = list[str](), 0
+    for start, stop, mark in sorted(spans):
+        if start >= end:
+            parts += [text[end:start], mark]
+        end = max(end, stop)
+    return "".join([*parts, text[end:]])
+
+
+def _found(value: Any, path: Sequence[str]) -> Iterator[Any]:
+    """What stands at a path, in every item of the lists on the way."""
+    if isinstance(value, list):
+        for item in value:
+            yield from _found(item, path)
+    elif not path:
+        yield value
+    elif isinstance(value, dict):
+        for size in range(1, len(path) + 1):  # keys may contain dots
+            if (key := ".".join(path[:size])) in value:
+                yield from _found(value[key], path[size:])
+
+
+def _covered(value: Any, path: Sequence[str], mark: str) -> Any:
+    """The value with a mark in the place of what stands at a path."""
+    if not path:
+        return mark
+    if isinstance(value, list):
+        return [_covered(item, path, mark) for item in value]
+    if not isinstance(value, dict):
+        return value
+    keys = {".".join(path[:size]): path[size:] for size in range(1, len(path) + 1)}
+    return {k: _covered(v, keys[k], mark) if k in keys else v for k, v in value.items()}
+
+
+def _texts(values: Any) -> Iterator[str]:
+    """Every text in plain data, and every number as its text."""
+    if isinstance(values, dict):
+        for value in values.values():
+            yield from _texts(value)
+    elif isinstance(values, str):
+        yield values
+    elif isinstance(values, int | float) and not isinstance(values, bool):
+        yield str(values)
+    elif isinstance(values, list | Iterator):
+        for value in values:
+            yield from _texts(value)
+
+
+def _each(value: Any, hide: Callable[[str], str]) -> Any:
+    """Plain data with `hide` done to every text in it."""
+    if isinstance(value, str):
+        return hide(value)
+    if isinstance(value, list | tuple):
+        return [_each(item, hide) for item in value]
+    if isinstance(value, dict):
+        return {_each(key, hide): _each(item, hide) for key, item in value.items()}
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return value if hide(str(value)) == str(value) else hide(str(value))
+    return value
+
+
+def _metric(result: MetricResult, hide: Callable[[str], str]) -> MetricResult:
+    def text(value: str | None) -> str | None:
+        return None if value is None else hide(value)
+
+    def step(one: Step) -> Step:
+        return replace(
+            one,
+            output=_each(one.output, hide),
+            reason=text(one.reason),
+            mode=text(one.mode),
+            answers=tuple(map(hide, one.answers)),
+        )
+
+    failure = result.failure
+    if failure is not None:
+        failure = Failure(failure.kind, failure.node, hide(failure.message), text(failure.raw))
+    return replace(
+        result,
+        reason=text(result.reason),
+        failure=failure,
+        steps=tuple(map(step, result.steps)),
+    )

@@ -28,6 +28,7 @@ from dagengine.cli.common.streams import open_streams, say
 from dagengine.cli.diff import diff
 from dagengine.cli.judge import app as judge_app
 from dagengine.cli.judge import doors
+from dagengine.cli.merge import merge
 from dagengine.cli.plan import plan
 from dagengine.cli.run import run
 from dagengine.cli.store import app as store_app
@@ -47,6 +48,7 @@ app.add_typer(store_app)
 app.add_typer(judge_app)
 app.add_typer(doors)
 app.command()(run)
+app.command()(merge)
 app.command()(plan)
 app.command()(benchmark)
 app.command()(diff)

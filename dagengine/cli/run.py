@@ -60,10 +60,13 @@ def _check(options: RunOptions) -> None:
     """Raise BadParameter or InputError for options that do not go together."""
     if options.replay and options.store is None:
         raise typer.BadParameter("--replay needs --store")
+    options.part()
     if options.cluster is None:
         if options.workers is not None:
             raise typer.BadParameter("--workers needs --cluster")
         return
+    if options.shard is not None:
+        raise typer.BadParameter("--shard is for runs without --cluster: give each of them a part")
     from dagengine.execution.cluster import require_shareable
 
     require_shareable(
@@ -148,14 +151,20 @@ def _finish(
     doors: Engine | Cluster, cases: Cases, writer: RunWriter, tally: Tally, options: RunOptions
 ) -> None:
     """Run every case; an interrupt leaves what is finished, and says how to go on."""
+    from dagengine.execution.cluster import Cluster
     from dagengine.execution.evaluation import sync
     from dagengine.report.progress import progress_bar
 
-    total = cases.count()
+    part = options.part()
+    total = part.size(cases.count())
 
     async def all_cases() -> None:
         async with doors.open():
-            await doors.run(cases, take, finished=finished)
+            if isinstance(doors, Cluster):
+                await doors.run(cases, take, finished=finished)
+            else:
+                mine = part.part_of(cases)
+                await doors.run(mine, take, part.first, part.count, finished=finished)
 
     with progress_bar(doors, total, True) as advance:
 

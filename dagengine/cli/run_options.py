@@ -24,6 +24,7 @@ from dagengine.cli.common.options import (
 )
 
 if TYPE_CHECKING:
+    from dagengine.data.shard import Shard
     from dagengine.gateway.limits import Limits
 
 # What one batch of the provider may hold.
@@ -121,6 +122,13 @@ class RunOptions:
     trace: Annotated[
         bool, typer.Option("--trace", help="Make OpenTelemetry spans of cases, nodes and calls.")
     ] = False
+    shard: Annotated[
+        str | None,
+        typer.Option(
+            metavar="I/N",
+            help="Judge every N-th case, from the I-th on (1/4, 2/4, …); `merge` joins the parts.",
+        ),
+    ] = None
     cluster: Annotated[
         str | None,
         typer.Option(
@@ -139,8 +147,24 @@ class RunOptions:
 
     def settings(self) -> dict[str, Any]:
         """What the record says of the run beside its data and its limits."""
-        names = ("metrics", "app", "judge", "base_url", "batch", "replay", "cluster", "workers")
+        names = (
+            "metrics",
+            "app",
+            "judge",
+            "base_url",
+            "batch",
+            "replay",
+            "cluster",
+            "workers",
+            "shard",
+        )
         return {name: getattr(self, name) for name in names}
+
+    def part(self) -> Shard:
+        """The part of the data set that is judged; raises InputError where there is no such one."""
+        from dagengine.data.shard import Shard
+
+        return Shard() if self.shard is None else Shard.parse(self.shard)
 
     def limits(self) -> Limits:
         """The limits of the whole run; raises InputError for values that make no sense."""

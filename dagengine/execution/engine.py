@@ -286,10 +286,12 @@ class Engine:
         cases: Iterable[Item] | AsyncIterable[Item],
         on_row: Callable[[CaseResult], None],
         first: int = 0,
+        step: int = 1,
         after: AfterCase | None = None,
         finished: Callable[[CaseResult], None] | None = None,
     ) -> None:
-        """Judge every case; rows come in the order of the cases, numbered from `first` on.
+        """Judge every case; rows come in the order of the cases, numbered from `first` on
+        in steps of `step`.
 
         `after` is called with every case that was judged, before its row is handed out;
         `finished` takes every row at once, also one that has to wait for an earlier one.
@@ -299,6 +301,7 @@ class Engine:
         runner = Runner(
             self.plan, self.judges, self._gateway, on_row, self._app,
             spans=self._gateway.spans, constants=self._constants, first=first,
+            step=step,
             at_once=self._at_once, after=after, finished=finished,
         )  # fmt: skip
         try:

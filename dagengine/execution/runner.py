@@ -91,6 +91,7 @@ class Runner:
         spans: NoSpans = NO_SPANS,
         constants: RunOnce | None = None,
         first: int = 0,
+        step: int = 1,
         at_once: bool = True,
         after: AfterCase | None = None,
         finished: Emit | None = None,
@@ -98,8 +99,9 @@ class Runner:
         """`judges` stand in the order of `plan.models`; `emit` gets rows in order.
 
         `app` completes goldens. `constants` are shared by the sources of one run. `first` is
-        the index of the first case. Without `at_once` one node runs at a time. `after` may ask
-        more about a case that has its results. `finished` gets every row at once.
+        the index of the first case, `step` how far the next one is from it. Without `at_once`
+        one node runs at a time. `after` may ask more about a case that has its results.
+        `finished` gets every row at once.
         """
         self._after = after
         self._spans = spans
@@ -113,12 +115,12 @@ class Runner:
         self._goldens: deque[tuple[int, Golden | ConversationalGolden]] = deque()
         self._completing = 0
         self._open = 0
-        self._admitted = first
+        self._admitted, self._every = first, step
         self._idle: list[anyio.Event] = []
         self._workers = 0
         # Workers also wait between retries and for shared answers, which hold no call slot.
         self._max_workers = 4 * gateway.limits.max_in_flight + 32 if at_once else 1
-        self._rows = RowsInOrder(emit, first, finished)
+        self._rows = RowsInOrder(emit, first, finished, step)
 
     async def run(self, cases: Iterable[Item] | AsyncIterable[Item]) -> None:
         """Run everything; returns when every case has its row.
@@ -137,7 +139,7 @@ class Runner:
             self._rows.rest()
             raise
         if self._rows.next != self._admitted:
-            lost = self._admitted - self._rows.next
+            lost = (self._admitted - self._rows.next) // self._every
             raise RuntimeError(f"{lost} rows are missing; this is a bug of dagengine")
         if self._source.error is not None:
             raise self._source.error
@@ -211,7 +213,7 @@ class Runner:
             return False
         index = self._admitted
         self._open += 1
-        self._admitted += 1
+        self._admitted += self._every
         if isinstance(item, InvalidCase):
             failure = Failure(OutcomeKind.INVALID_CASE, "data set", str(item))
             self._fail_case(index, item.name, failure)

@@ -162,7 +162,10 @@ class RowsInOrder:
         on_row: Callable[[CaseResult], None],
         first: int = 0,
         finished: Callable[[CaseResult], None] | None = None,
+        step: int = 1,
     ) -> None:
+        """Indices count from `first` on in steps of `step`."""
+        self._step = step
         self._on_row = on_row
         self._finished = finished
         self._waiting: dict[int, Sequence[CaseResult]] = {}
@@ -179,7 +182,7 @@ class RowsInOrder:
         self._waiting[first] = rows
         while self.next in self._waiting:
             ready = self._waiting.pop(self.next)
-            self.next += len(ready)
+            self.next += len(ready) * self._step
             self.parts += 1
             self._hand_on(ready)
         if self._finished is not None:

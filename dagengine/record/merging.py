@@ -1,0 +1,145 @@
+"""The folders of several shards made one, as a single run would have left it."""
+
+from __future__ import annotations
+
+import heapq
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+
+from dagengine.data.json_lines import JsonLines, complete_lines
+from dagengine.data.shard import Shard
+from dagengine.errors import InputError
+from dagengine.record.run import Run
+from dagengine.record.values import CountsRecord, Exit, Manifest, SpentRecord, TotalsRecord
+from dagengine.record.writer import CASES, MANIFEST, ROWS, write_whole
+
+_WHO = ("judge", "base_url", "app")
+_EXITS: tuple[Exit, ...] = ("ok", "failed", "no_score")  # from the best to the worst
+
+
+def merge(runs: Sequence[Run], out: Path) -> Manifest:
+    """Write the folder of the whole run; returns what its `run.json` holds.
+
+    Raises InputError, before anything is written, when the runs are not all the shards of one
+    run; later, when a row is missing or there twice.
+    """
+    ordered = _shards(runs)
+    manifest = _merged([run.manifest for run in ordered])
+    out.mkdir(parents=True, exist_ok=True)
+    rows = _write(out / ROWS, [run.results for run in ordered])
+    if manifest.texts:
+        _write(out / CASES, [run.folder / CASES for run in ordered])
+    counted = 0 if manifest.counts is None else manifest.counts.cases
+    if rows != counted:
+        raise InputError(f"the shards hold {rows} rows, but they had {counted} cases")
+    write_whole(out / MANIFEST, manifest.model_dump_json(by_alias=True, indent=1) + "\n")
+    return manifest
+
+
+def _shards(runs: Sequence[Run]) -> list[Run]:
+    """The runs in the order of their shards."""
+    found: dict[int, Run] = {}
+    for run in runs:
+        shard = _shard_of(run)
+        other = found.setdefault(shard.number, run)
+        if other is not run:
+            raise InputError(f"{other.folder} and {run.folder} are both the shard {shard}")
+        _require_alike(runs[0], run)
+    count = _shard_of(runs[0]).count
+    missing = [f"{number}/{count}" for number in range(1, count + 1) if number not in found]
+    if missing:
+        raise InputError(f"the shards {', '.join(missing)} are missing")
+    return [found[number] for number in sorted(found)]
+
+
+def _shard_of(run: Run) -> Shard:
+    given = run.manifest.settings.get("shard")
+    if not isinstance(given, str):
+        raise InputError(f"{run.folder} is not the folder of a shard: it was run without --shard")
+    if not run.finished:
+        raise InputError(
+            f"the shard {given} in {run.folder} is not finished: run its command again"
+        )
+    if run.results.suffix != ".jsonl":
+        raise InputError(f"the rows of {run.folder} are not JSON lines, but only these are merged")
+    return Shard.parse(given)
+
+
+def _require_alike(one: Run, other: Run) -> None:
+    """Raise InputError, with what differs, for shards of different runs."""
+    facts: dict[str, Any] = {
+        "other metrics": lambda of: [metric.hash for metric in of.metrics],
+        "another judge": lambda of: [judge.model for judge in of.judges],
+        "another judge or app": lambda of: [of.settings.get(name) for name in _WHO],
+        "other data": lambda of: (of.data.sha256, of.data.map, of.data.cases),
+        "another number of shards": lambda of: str(of.settings.get("shard")).partition("/")[2],
+        "a record without texts": lambda of: of.texts,
+    }
+    for what, of in facts.items():
+        if of(one.manifest) != of(other.manifest):
+            raise InputError(
+                f"{one.folder} and {other.folder} are no shards of one run: one has {what}"
+            )
+
+
+def _write(out: Path, parts: Sequence[Path]) -> int:
+    """Put lines in the order of their index; returns how many there are."""
+    expected = 0
+    lines = JsonLines(out)
+    try:
+        for index, place, line in heapq.merge(*map(_indexed, parts)):
+            if index != expected:
+                raise InputError(f"{place}: the row {index}, where {expected} should be")
+            lines.write_line(line)
+            expected += 1
+    finally:
+        lines.close()
+    return expected
+
+
+def _indexed(path: Path) -> Iterator[tuple[int, str, bytes]]:
+    if not path.exists():  # a shard without a case
+        return
+    for place, line in complete_lines(path, whole=True):
+        try:
+            yield int(json.loads(line)["index"]), place, line
+        except (ValueError, TypeError, LookupError, RecursionError):
+            raise InputError(f"{place}: no row of a run") from None
+
+
+def _merged(parts: Sequence[Manifest]) -> Manifest:
+    first = parts[0]
+    exits = [part.exit for part in parts]
+    changed: dict[str, Any] = {
+        "started": min(part.started for part in parts),
+        "ended": max(part.ended for part in parts if part.ended is not None),
+        "exit": max((e for e in exits if e in _EXITS), key=_EXITS.index, default="ok"),
+        "command": None,
+        "settings": {name: of for name, of in first.settings.items() if name != "shard"},
+        "results": ROWS,
+        "totals": _sum(TotalsRecord, [part.totals for part in parts]),
+        "counts": _sum(CountsRecord, [part.counts for part in parts]),
+        "usage": _usage(parts),
+    }
+    return first.model_copy(update=changed)
+
+
+def _usage(parts: Sequence[Manifest]) -> tuple[SpentRecord, ...]:
+    found: dict[tuple[str, str, int | None], list[SpentRecord]] = {}
+    for one in (one for part in parts for one in part.usage):
+        found.setdefault((one.metric, one.node, one.judge), []).append(one)
+    return tuple(_sum(SpentRecord, found[key], whose=key) for key in found)
+
+
+def _sum(kind: type[Any], records: Sequence[BaseModel | None], whose: Sequence[Any] = ()) -> Any:
+    """The sums of all numbers; None where one of them is not known."""
+    named: Mapping[str, Any] = dict(zip(("metric", "node", "judge"), whose, strict=False))
+    sums: dict[str, Any] = {}
+    for name in kind.model_fields:
+        values = [getattr(record, name) for record in records if record is not None]
+        sums[name] = named[name] if name in named else None if None in values else sum(values)
+    return kind(**sums)

@@ -45,10 +45,10 @@ def _shards(runs: Sequence[Run]) -> list[Run]:
     found: dict[int, Run] = {}
     for run in runs:
         shard = _shard_of(run)
+        _require_alike(runs[0], run)
         other = found.setdefault(shard.number, run)
         if other is not run:
             raise InputError(f"{other.folder} and {run.folder} are both the shard {shard}")
-        _require_alike(runs[0], run)
     count = _shard_of(runs[0]).count
     missing = [f"{number}/{count}" for number in range(1, count + 1) if number not in found]
     if missing:

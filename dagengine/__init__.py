@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from dagengine.execution.evaluation import evaluate as evaluate
     from dagengine.execution.evaluation import stream as stream
     from dagengine.gateway.limits import Limits as Limits
+    from dagengine.metrics.arena_g_eval import compare as compare
     from dagengine.metrics.criteria import Criteria as Criteria
     from dagengine.metrics.criteria import EvaluatorType as EvaluatorType
     from dagengine.metrics.criteria import load_evaluator as load_evaluator
@@ -33,6 +34,7 @@ _HOME = {
     "Store": "store.answers",
     "a_evaluate": "execution.evaluation",
     "assert_test": "testing.assertion",
+    "compare": "metrics.arena_g_eval",
     "compile_metrics": "compiler.lowering",
     "evaluate": "execution.evaluation",
     "load_evaluator": "metrics.criteria",
@@ -50,6 +52,7 @@ __all__ = [
     "Store",
     "a_evaluate",
     "assert_test",
+    "compare",
     "compile_metrics",
     "evaluate",
     "load_evaluator",

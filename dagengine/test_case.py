@@ -148,13 +148,33 @@ class ConversationalTestCase(_Case):
         return self
 
 
+class Contestant(_Value):
+    """A contestant of an `ArenaTestCase`, and what it was made with."""
+
+    name: str
+    test_case: LLMTestCase
+    hyperparameters: dict[str, Any] | None = None
+
+
 class ArenaTestCase(_Case):
     """Several contestants that answered the same input, by name.
 
-    Raises pydantic's ValidationError when their inputs differ.
+    They may be given as a list of `Contestant`. Raises pydantic's ValidationError when two have
+    one name, and when their inputs differ.
     """
 
     contestants: dict[str, LLMTestCase]
+
+    @model_validator(mode="before")
+    @classmethod
+    def _by_name(cls, given: Any) -> Any:
+        listed = given.get("contestants") if isinstance(given, dict) else None
+        if not isinstance(listed, list | tuple) or not listed:
+            return given
+        found = [Contestant.model_validate(one) for one in listed]
+        if len({one.name for one in found}) < len(found):
+            raise ValueError("each contestant of an ArenaTestCase needs a name of its own")
+        return {**given, "contestants": {one.name: one.test_case for one in found}}
 
     @model_validator(mode="after")
     def _same_input(self) -> Self:
@@ -209,7 +229,9 @@ def read_field(case: TestCase, path: str) -> Any:
     """The value at a dotted `path` of the case, or None when any part is absent.
 
     A segment may name a field, a key of a mapping or an index of a list:
-    `contestants.A.actual_output`, `turns.0.content`, `additional_metadata.labels.topic`.
+    `contestants.A.actual_output`, `turns.0.content`, `additional_metadata.labels.topic`. Of a
+    list, `0:3` is the items from 0 to 3, both included, if they are all there; a name is read of
+    every item that has it, each with its place: `turns.0:3.tools_called`.
     """
     value: Any = case
     rest = path
@@ -228,9 +250,28 @@ def _step(value: Any, path: str) -> tuple[Any, str]:
     segment, _, rest = path.partition(".")
     if isinstance(value, BaseModel) and segment in type(value).model_fields:
         return getattr(value, segment), rest
-    if isinstance(value, list) and segment.isdecimal() and int(segment) < len(value):
-        return value[int(segment)], rest
+    if isinstance(value, list):
+        return _in_list(value, segment, rest, path)
     return None, ""
+
+
+def _in_list(items: list[Any], segment: str, rest: str, path: str) -> tuple[Any, str]:
+    """An item, some items, or what the items have; and the path that is left."""
+    first, colon, last = segment.partition(":")
+    if colon and first.isdecimal() and last.isdecimal():
+        found = items[int(first) : int(last) + 1] if int(last) < len(items) else None
+        return found, rest
+    if segment.isdecimal():
+        return (items[int(segment)], rest) if int(segment) < len(items) else (None, "")
+    values = [(place, _of_item(item, path)) for place, item in enumerate(items)]
+    having = [{"place": place, path: value} for place, value in values if value is not None]
+    return having or None, ""
+
+
+def _of_item(item: Any, path: str) -> Any:
+    while path and item is not None:
+        item, path = _step(item, path)
+    return item
 
 
 def case_label(case: TestCase, index: int) -> str:

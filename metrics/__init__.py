@@ -17,6 +17,7 @@ from dagengine.metrics.contextual_recall import ContextualRecallMetric
 from dagengine.metrics.contextual_relevancy import ContextualRelevancyMetric
 from dagengine.metrics.conversation_completeness import ConversationCompletenessMetric
 from dagengine.metrics.conversation_relevancy import ConversationRelevancyMetric
+from dagengine.metrics.conversational_dag import ConversationalDAGMetric
 from dagengine.metrics.conversational_g_eval import ConversationalGEval
 from dagengine.metrics.criteria import CriteriaMetric
 from dagengine.metrics.dag import DAGMetric
@@ -44,6 +45,7 @@ __all__ = [
     "ContextualRelevancyMetric",
     "ConversationCompletenessMetric",
     "ConversationRelevancyMetric",
+    "ConversationalDAGMetric",
     "ConversationalGEval",
     "CriteriaMetric",
     "DAGMetric",

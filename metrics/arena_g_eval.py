@@ -10,13 +10,16 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar, Unpack, cast
 
 from pydantic import BaseModel, ConfigDict
 
 from dagengine.errors import InputError, MissingFieldError
+from dagengine.execution.engine import Settings, Source
+from dagengine.execution.evaluation import evaluate
 from dagengine.graph.graph import Graph, MetricSpec
 from dagengine.graph.node import AskingNode, BaseNode
 from dagengine.graph.nodes import CodeNode
@@ -342,6 +345,19 @@ class ArenaGEval(StepwiseMetric):
     def winner(self) -> str | None:
         """The winner of the last `measure`; None for a tie, and before the first."""
         return None if self.outcome is None else self.outcome.winner
+
+
+def compare(
+    test_cases: Source, metric: ArenaGEval, *, show: bool = True, **settings: Unpack[Settings]
+) -> dict[str, int]:
+    """How many arena cases each contestant wins, the most first; ties are counted as "tie".
+
+    A case without an outcome counts for nobody. `settings` are those of `evaluate`, which gives
+    rows with reasons and margins; what it raises is raised here, too.
+    """
+    rows = evaluate(test_cases, [metric], show=show, **settings)
+    outcomes = [outcome_in(row.metrics[0]) for row in rows]
+    return dict(Counter(one.winner or TIE for one in outcomes if one is not None).most_common())
 
 
 def outcome_in(result: MetricResult) -> ArenaOutcome | None:

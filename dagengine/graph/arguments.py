@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from dagengine.errors import InputError
-from dagengine.test_case import LLMTestCaseParams, field_name
+from dagengine.test_case import LLMTestCaseParams, MultiTurnParams, field_name
 
 
 def listed(role: str, given: Any) -> list[Any]:
@@ -18,8 +18,12 @@ def listed(role: str, given: Any) -> list[Any]:
     return list(given)
 
 
-def field_paths(given: Any) -> tuple[str, ...]:
-    """The case fields given as `evaluation_params`; raises InputError for anything else."""
+def field_paths(given: Any, window: Any = None) -> tuple[str, ...]:
+    """The case fields given as `evaluation_params`; raises InputError for anything else.
+
+    What belongs to turns (`role`, `content`, and any `MultiTurnParams` that turns have) is read
+    from the turns of `window`: the first and the last one, counted from 0, both included.
+    """
     if isinstance(given, str):
         raise InputError(f"evaluation_params takes a list: [{str(given)!r}]")
     found = list(given) if isinstance(given, Iterable) else [given]
@@ -29,7 +33,36 @@ def field_paths(given: Any) -> tuple[str, ...]:
             raise InputError(
                 f"evaluation_params {what}; nodes are read by inputs=[…]; got {one!r:.80}"
             )
-    return tuple(dict.fromkeys(map(field_name, found)))
+    turns = _turns(window)
+    paths = [_of_turns(one, turns, window is not None) or field_name(one) for one in found]
+    if window is not None and not any(path.startswith(turns) for path in paths):
+        paths.append(turns)
+    return tuple(dict.fromkeys(paths))
+
+
+def _turns(window: Any) -> str:
+    """The path of the turns in a window; None stands for all of them."""
+    if window is None:
+        return "turns"
+    pair = isinstance(window, tuple | list) and [one for one in window if type(one) is int]
+    if not pair or len(window) != 2 or len(pair) != 2 or not 0 <= pair[0] <= pair[1]:
+        raise InputError(
+            "turn_window is the first and the last turn, counted from 0, such as (0, 3); got "
+            f"{window!r:.80}"
+        )
+    return f"turns.{pair[0]}:{pair[1]}"
+
+
+def _of_turns(param: Any, turns: str, windowed: bool) -> str | None:
+    """The path of what belongs to turns; None for a field of the case."""
+    name = str(param)
+    if name in ("role", "content", "turns"):
+        return turns  # what was said, and by whom
+    if name in ("retrieval_context", "tools_called") and (
+        windowed or isinstance(param, MultiTurnParams)
+    ):
+        return f"{turns}.{name}"
+    return None
 
 
 def verdict_targets(given: Any) -> dict[Any, Any]:

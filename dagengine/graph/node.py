@@ -48,7 +48,9 @@ class BaseNode:
 
     `evaluation_params` are the case fields that the node reads, `inputs` the nodes that it
     reads (each of them runs when this node does), `children` the nodes that it hands on to.
-    `name` (or `label`, which is the same) is what messages and pictures call it.
+    `name` (or `label`, which is the same) is what messages and pictures call it. Of a
+    conversation, `evaluation_params` name `content` and other fields of turns, and `turn_window`
+    limits them to some turns: the first and the last one, counted from 0, both included.
     """
 
     kind: ClassVar[str] = "node"
@@ -78,13 +80,14 @@ class BaseNode:
         evaluation_params: Iterable[str | LLMTestCaseParams] | None = None,
         inputs: Iterable[BaseNode] = (),
         then: Mapping[Any, Any] | None = None,
+        turn_window: tuple[int, int] | None = None,
     ) -> None:
         if None not in (name, label) and name != label:
             raise InputError(f"name= and label= are one thing: {name!r} or {label!r}?")
         self.name = name if label is None else label
         self.output_label = output_label
         self.children: list[BaseNode] = listed("children", children)
-        self.evaluation_params: tuple[str, ...] = field_paths(evaluation_params or ())
+        self.evaluation_params: tuple[str, ...] = field_paths(evaluation_params or (), turn_window)
         self.inputs: tuple[BaseNode, ...] = tuple(listed("inputs", inputs))
         self.then: dict[Any, Any] = verdict_targets(then or {})
         for child in self.children:

@@ -16,11 +16,12 @@ F = TypeVar("F", bound=Callable[..., None])
 
 
 class NodeSettings(TypedDict, total=False):
-    """What most nodes take: the nodes that they read, and a name, which `label` is, too."""
+    """What most nodes take: the nodes that they read, a name (or label), and which turns."""
 
     inputs: Iterable[BaseNode]
     name: str | None
     label: str | None
+    turn_window: tuple[int, int] | None
 
 
 class AskingSettings(NodeSettings, total=False):

@@ -1,0 +1,29 @@
+"""Decision trees of conversations: the same nodes and the same metric under other names.
+
+`turn_window` and `evaluation_params` of turns (`role`, `content`) are settings of every node.
+"""
+
+from dagengine.metrics.dag import (
+    BaseNode,
+    BinaryJudgementNode,
+    DAGMetric,
+    NonBinaryJudgementNode,
+    TaskNode,
+    VerdictNode,
+)
+
+ConversationalBaseNode = BaseNode
+ConversationalBinaryJudgementNode = BinaryJudgementNode
+ConversationalDAGMetric = DAGMetric
+ConversationalNonBinaryJudgementNode = NonBinaryJudgementNode
+ConversationalTaskNode = TaskNode
+ConversationalVerdictNode = VerdictNode
+
+__all__ = [
+    "ConversationalBaseNode",
+    "ConversationalBinaryJudgementNode",
+    "ConversationalDAGMetric",
+    "ConversationalNonBinaryJudgementNode",
+    "ConversationalTaskNode",
+    "ConversationalVerdictNode",
+]

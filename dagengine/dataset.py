@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, Unpack
+from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 from dagengine.data.dataset_files import (
     LIST_FIELDS,
@@ -20,6 +20,9 @@ from dagengine.execution.evaluation import evaluate
 from dagengine.graph.graph import Metric
 from dagengine.results import CaseResult, EvaluationResult
 from dagengine.test_case import TestCase
+
+if TYPE_CHECKING:
+    from dagengine.synthesis.synthesizer import Synthesizer
 
 AnyGolden = Golden | ConversationalGolden
 
@@ -77,6 +80,28 @@ class EvaluationDataset(Sequence[Any]):
         return evaluate(
             self, metrics, show=show, on_row=on_row, out=out, texts=texts, redact=redact, **settings
         )
+
+    def generate_goldens_from_docs(
+        self, document_paths: Iterable[Any], *, synthesizer: Synthesizer | None = None, **more: Any
+    ) -> None:
+        """Append goldens about documents; see `Synthesizer.generate_goldens_from_docs`."""
+        self.goldens += _of(synthesizer).generate_goldens_from_docs(document_paths, **more)
+
+    def generate_goldens_from_contexts(
+        self,
+        contexts: Iterable[Sequence[str]],
+        *,
+        synthesizer: Synthesizer | None = None,
+        **more: Any,
+    ) -> None:
+        """Append goldens about contexts; see `Synthesizer.generate_goldens_from_contexts`."""
+        self.goldens += _of(synthesizer).generate_goldens_from_contexts(contexts, **more)
+
+    def generate_goldens_from_scratch(
+        self, subject: str | Sequence[str], *, synthesizer: Synthesizer | None = None, **more: Any
+    ) -> None:
+        """Append goldens about a subject; see `Synthesizer.generate_goldens_from_scratch`."""
+        self.goldens += _of(synthesizer).generate_goldens_from_scratch(subject, **more)
 
     def add_test_cases_from_json_file(
         self, file_path: str | Path, input_key_name: str | None = None, **names: str | None
@@ -177,6 +202,14 @@ def _csv(path: str | Path, given: Mapping[str, str | None], *, goldens: bool) ->
         if field in delimiters:
             delimiters[field] = names.pop(name) or ";"
     return load_named(path, named_columns("_col_name", names, goldens), delimiters, goldens=goldens)
+
+
+def _of(synthesizer: Synthesizer | None) -> Synthesizer:
+    if synthesizer is not None:
+        return synthesizer
+    from dagengine.synthesis.synthesizer import Synthesizer as Default
+
+    return Default()
 
 
 __all__ = ["App", "ConversationalGolden", "EvaluationDataset", "Golden"]

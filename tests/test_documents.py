@@ -35,6 +35,18 @@ def test_the_python_snippets_of_the_readme_run_in_order(
     assert "2 cases" not in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("page", ["goldens"])
+def test_the_python_snippets_of_a_page_run_in_order(
+    page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {}
+    found = blocks((ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8"), "python")
+    assert found
+    for block in found:
+        exec(compile(block, f"{page}.md", "exec"), names)
+
+
 def test_the_readme_has_the_two_commands_and_links_that_exist() -> None:
     consoles = [block.strip() for block in blocks(README, "console")]
     assert consoles[:2] == ["python3 dev.py run", "python3 dev.py test"]

@@ -32,6 +32,7 @@ from dagengine.cli.merge import merge
 from dagengine.cli.plan import plan
 from dagengine.cli.run import run
 from dagengine.cli.store import app as store_app
+from dagengine.cli.synthesize import synthesize
 from dagengine.errors import DagengineError
 
 app = Commands(
@@ -52,6 +53,7 @@ app.command()(merge)
 app.command()(plan)
 app.command()(benchmark)
 app.command()(diff)
+app.command()(synthesize)
 
 
 def _pictures(out: Path, given: Given) -> Iterable[Path]:

@@ -1,6 +1,15 @@
-"""More answers where they can change a score: votes, juries, escalation."""
+"""More answers where they can change a score: votes, juries, escalation, other judges."""
 
 from dagengine.voting.stopping import Curtailed, Rule, Sprt, StandardError
-from dagengine.voting.wrappers import escalated, judged_by, voted
+from dagengine.voting.wrappers import answered_by, escalated, judged_by, voted
 
-__all__ = ["Curtailed", "Rule", "Sprt", "StandardError", "escalated", "judged_by", "voted"]
+__all__ = [
+    "Curtailed",
+    "Rule",
+    "Sprt",
+    "StandardError",
+    "answered_by",
+    "escalated",
+    "judged_by",
+    "voted",
+]

@@ -60,11 +60,13 @@ class AssignPanels(Rewriting):
         """Raise InputError when some name, or everything, was seated nowhere."""
         for wanted in self._names or ():
             if not any(_is(node, wanted) for node in self._seated):
-                votable = [repr(node.title) for node in self.copies if node.vote is not None]
-                known = ", ".join(votable) or "none at all"
-                raise InputError(f"{name!r} has no node {wanted!r} to vote on; it has {known}")
+                able = [repr(node.title) for node in self.copies if self._choose(node)]
+                known = ", ".join(able) or "none at all"
+                raise InputError(
+                    f"{name!r} has no node {wanted!r} to seat judges on; it has {known}"
+                )
         if not self._seated:
-            raise InputError(f"{name!r} has no node that can be voted on")
+            raise InputError(f"{name!r} has no node to seat judges on")
 
     def _concerns(self, node: BaseNode) -> bool:
         return self._names is None or any(_is(node, name) for name in self._names)

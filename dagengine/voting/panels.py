@@ -202,6 +202,29 @@ class Escalation:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class Delegate:
+    """Another judge in the place of the metric's."""
+
+    to: Any
+    shares = (1.0,)
+
+    @property
+    def models(self) -> tuple[Any, ...]:
+        return (self.to,)
+
+    @property
+    def label(self) -> str:
+        return _named(self.to)
+
+    def asked(self, asked: QuestionCount) -> QuestionCount:
+        return asked
+
+    def poll(self) -> Poll:
+        (outcome,) = yield [Ballot()]
+        return outcome
+
+
 def _check_count(votes: int) -> None:
     if not isinstance(votes, int) or votes < 1:
         raise InputError(f"votes must be a whole number from 1 on, got {votes!r}")

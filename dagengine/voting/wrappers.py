@@ -1,12 +1,13 @@
-"""Better verdicts from the judges there are: votes, juries, and escalation to a better judge.
+"""Better verdicts from the judges there are: votes, juries, escalation, another judge for a node.
 
-Each of the three takes a metric (or a graph) and returns a copy that asks more where that can
+Each of them takes a metric (or a graph) and returns a copy that asks more where that can
 change the score; the original stays as it is. What they cost is in the plan, what was voted
 in the steps of the results.
 
     sure = voted(GEval(…), votes=15)
     sure = judged_by(metric, ["gpt-4o", "claude-4", "gemini-3"])
     sure = escalated(metric, to="gpt-5", below=0.9)
+    mixed = answered_by(metric, "gpt-5-mini", ["Extract claims"])
 """
 
 from __future__ import annotations
@@ -21,13 +22,13 @@ from dagengine.graph.node import BaseNode
 from dagengine.graph.panel import Panel
 from dagengine.metrics.common.base import BaseMetric, DrawnMetric
 from dagengine.voting.assignment import AssignPanels, Choose
-from dagengine.voting.panels import Escalation, Jury, RepeatVotes
+from dagengine.voting.panels import Delegate, Escalation, Jury, RepeatVotes
 from dagengine.voting.stopping import Curtailed, Rule, Sprt, StandardError
 
 T = TypeVar("T", Graph, BaseMetric)
 Nodes = Sequence[str | BaseNode] | None
 
-__all__ = ["Curtailed", "Sprt", "StandardError", "escalated", "judged_by", "voted"]
+__all__ = ["Curtailed", "Sprt", "StandardError", "answered_by", "escalated", "judged_by", "voted"]
 
 _VERDICTS, _RATINGS = Sprt(), StandardError()
 
@@ -121,6 +122,18 @@ def escalated(
         raise InputError(f"unsure takes a list of verdicts: [{unsure!r}]")
     panel = Escalation(to, below, votes, tuple(unsure), temperature)
     return _rewritten(target, lambda node: panel if node.vote == "verdict" else None, nodes)
+
+
+def answered_by(target: T, model: Any, nodes: Nodes = None) -> T:
+    """A copy in which another judge answers `nodes` (titles or nodes; by default all that ask).
+
+    `model` is whatever `model=` of a metric takes. Raises InputError when the target has no such
+    node.
+    """
+    if model is None:
+        raise InputError("answered_by needs a judge: a model's name, a judge, or a custom model")
+    delegate = Delegate(model)
+    return _rewritten(target, lambda node: delegate if node.asks else None, nodes)
 
 
 def _rewritten(target: T, choose: Choose, nodes: Nodes) -> T:

@@ -100,6 +100,7 @@ PAIRS = [
     for read, _ in marked(callback, Reads)
     for written, mark in marked(callback, Writes)
     if mark == Writes() or mark == Writes(opened=True)
+    if command != "synthesize"  # it takes no metrics and no --data
     if not {read, written} & {"metrics", "path", "others", "judge", "app", "check", "compare"}
 ]
 
@@ -157,6 +158,8 @@ def test_a_run_whose_files_are_one_is_refused(folder: Path, options: str) -> Non
         "benchmark m.py --data cases.jsonl --store m.py",
         "store export answers.db --out answers.db",
         "store merge answers.db other.db ./answers.db",
+        "synthesize cases.jsonl --out cases.jsonl",
+        "synthesize m.py --quotas cases.jsonl --out cases.jsonl",
     ],
 )
 def test_other_commands_keep_their_files_apart_as_well(folder: Path, command: str) -> None:

@@ -46,7 +46,16 @@ from dagengine.reliability import jury_report
 from dagengine.reliability.jury import correlation, effective_votes, vote_table
 from dagengine.results import EvaluationResult, MetricResult, OutcomeKind, Step
 from dagengine.test_case import LLMTestCase
-from dagengine.voting import Curtailed, Rule, Sprt, StandardError, escalated, judged_by, voted
+from dagengine.voting import (
+    Curtailed,
+    Rule,
+    Sprt,
+    StandardError,
+    answered_by,
+    escalated,
+    judged_by,
+    voted,
+)
 from dagengine.voting.aggregation import leading
 from dagengine.voting.panels import RepeatVotes
 from dagengine.voting.stopping import likely_votes
@@ -398,6 +407,30 @@ def test_a_question_that_matters_in_one_metric_only_is_voted_on_there() -> None:
     assert votes["within > shared"] == 2
 
 
+@pytest.mark.anyio
+async def test_another_judge_answers_a_task_and_nothing_else() -> None:
+    """Also what has no verdict to vote on can be given to another judge."""
+    listed = TaskNode("List the facts", "facts", evaluation_params=["actual_output"])
+    kind = BinaryJudgementNode("Kind?", inputs=[listed], then={True: 10, False: 0}, name="kind")
+    asked: dict[str, list[str]] = {"first": [], "second": []}
+
+    def judge_of(name: str) -> ScriptedJudge:
+        def answer(question: Question[Any]) -> Any:
+            asked[name].append(question.name)
+            return f"facts of the {name}" if question.name == "facts" else True
+
+        return ScriptedJudge(answer, name=name)
+
+    mixed = answered_by(metric(kind), judge_of("second"), ["facts"])
+    plan = compile_metrics([mixed])
+    forecast = estimate(plan, [CASE])
+    done = await a_evaluate([CASE], [mixed], model=judge_of("first"), show=False)
+    assert asked == {"first": ["kind"], "second": ["facts"]}
+    assert done.rows[0].metrics[0].steps[0].output == "facts of the second"
+    assert (forecast.asked.least, forecast.asked.most) == (2, 2)
+    assert [judge.calls for judge in forecast.judges] == [1, 1]
+
+
 def test_a_metric_that_contains_itself_is_still_a_finding() -> None:
     node = yes_no("outer")
     tree = metric(node)
@@ -409,15 +442,23 @@ def test_a_metric_that_contains_itself_is_still_a_finding() -> None:
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        (lambda: voted(metric(), 3, nodes=["godo"]), "no node 'godo' to vote on; it has 'good'"),
+        (
+            lambda: voted(metric(), 3, nodes=["godo"]),
+            "no node 'godo' to seat judges on; it has 'good'",
+        ),
         (lambda: voted(metric(), 0), "votes must be a whole number from 1"),
         (lambda: voted(voted(metric(), 3), 3), "has a panel already: up to 3 votes"),
-        (lambda: voted(metric(CodeNode(lambda text: 1.0, None or (), ["input"]))), "no node that"),
+        (
+            lambda: voted(metric(CodeNode(lambda text: 1.0, None or (), ["input"]))),
+            "no node to seat",
+        ),
         (lambda: voted("metric"), "neither a metric nor a graph"),  # type: ignore[type-var]
         (lambda: voted(metric(), 3, nodes="good"), r"nodes takes a list: \['good'\]"),
         (lambda: judged_by(metric(), ["gpt-4o"]), "two judges at least"),
         (lambda: judged_by(metric(), ["a", "b"], weights=[1.0]), "as many weights"),
         (lambda: judged_by(metric(), ["a", "b"], weights=[1.0, math.nan]), "must be positive"),
+        (lambda: answered_by(metric(), None), "answered_by needs a judge"),
+        (lambda: answered_by(metric(), "b", ["godo"]), "no node 'godo' to seat judges on"),
         (lambda: escalated(metric(), "b"), "nothing says when the judge is unsure"),
         (lambda: escalated(metric(), "b", below=2.0), "below must be a probability"),
         (lambda: escalated(metric(), "b", unsure="maybe"), "unsure takes a list"),

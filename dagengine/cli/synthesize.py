@@ -1,0 +1,272 @@
+"""`dagengine synthesize`: goldens from documents, into a file of JSON lines."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from dagengine.cli.common.files import Reads, Writes, named
+from dagengine.cli.common.options import (
+    EXIT_INTERRUPTED,
+    EXIT_NO_SCORE,
+    BaseUrl,
+    JudgeName,
+    MaxInFlight,
+    PriceOf,
+    StorePath,
+    go_on,
+    pairs,
+    prices,
+)
+from dagengine.cli.common.streams import say
+
+if TYPE_CHECKING:
+    from dagengine.gateway.limits import Limits
+    from dagengine.synthesis import EvolutionConfig, Quota, Synthesizer
+
+
+@dataclass(frozen=True, kw_only=True)
+class SynthesizeOptions:
+    """The options of one synthesis, as they were typed."""
+
+    documents: Annotated[
+        list[Path],
+        typer.Argument(help="Files or folders: text, Markdown, HTML, PDF, DOCX, PPTX, EPUB."),
+        Reads(),
+    ]
+    out: Annotated[Path, typer.Option(help="File for the goldens, JSON lines."), Writes()] = Path(
+        "goldens.jsonl"
+    )
+    count: Annotated[int, typer.Option(min=1, help="How many goldens there are to be.")] = 20
+    quotas: Annotated[
+        Path | None,
+        typer.Option(
+            help="A CSV file instead of --count: columns count, document, kind, difficulty; an "
+            "empty cell may be anything."
+        ),
+        Reads(),
+    ] = None
+    judge: JudgeName = None
+    second_judge: Annotated[
+        str | None,
+        typer.Option(metavar="MODEL", help="Answers blind, and has to agree; else --judge does."),
+        Reads(),
+    ] = None
+    difficulty_judge: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="MODEL",
+            help="A cheap judge that tries without the documents, to measure how hard a golden "
+            "is. Repeatable.",
+        ),
+        Reads(),
+    ] = None
+    base_url: BaseUrl = None
+    evolutions: Annotated[
+        int, typer.Option(min=0, max=10, help="How often a draft is evolved.")
+    ] = 1
+    kind: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="KIND=WEIGHT",
+            help="How often a draft is evolved in this way (reasoning, multi-context, "
+            "concretizing, constrained, comparative, hypothetical, in-breadth). Repeatable; all "
+            "alike by default.",
+        ),
+    ] = None
+    expected_output: Annotated[
+        bool,
+        typer.Option(
+            "--expected-output/--no-expected-output", help="Also write and check the answer."
+        ),
+    ] = True
+    per_context: Annotated[int, typer.Option(min=1, help="Goldens about one passage, at most.")] = 2
+    tries: Annotated[int, typer.Option(min=1, help="Drafts for each golden, at most.")] = 5
+    chunk_size: Annotated[int, typer.Option(min=16, help="Tokens of a passage, at most.")] = 512
+    chunk_overlap: Annotated[int, typer.Option(min=0, help="Tokens that passages share.")] = 32
+    scenario: Annotated[str | None, typer.Option(help="Who asks, and why.")] = None
+    task: Annotated[str | None, typer.Option(help="What the application does.")] = None
+    input_format: Annotated[str | None, typer.Option(help="What an input looks like.")] = None
+    output_format: Annotated[
+        str | None, typer.Option(help="What an expected output looks like.")
+    ] = None
+    seed: Annotated[int, typer.Option(help="Another seed takes other passages and kinds.")] = 0
+    store: StorePath = None
+    replay: Annotated[
+        bool, typer.Option("--replay", help="Take every answer from --store and call no judge.")
+    ] = False
+    max_in_flight: MaxInFlight = 64
+    max_calls: Annotated[
+        int | None, typer.Option(min=0, help="Stop asking after so many judge calls.")
+    ] = None
+    budget: Annotated[
+        float | None, typer.Option(help="Stop asking before more US dollars than this are spent.")
+    ] = None
+    price: PriceOf = None
+    plan: Annotated[
+        bool, typer.Option("--plan", help="Only say what the first round asks; ask nothing.")
+    ] = False
+
+
+def synthesize(options: SynthesizeOptions) -> None:
+    """Make goldens from documents: draft, evolve, rewrite, filter, answer, answer blind.
+
+    Writes a golden per line as soon as its round is over, with where it comes from in its
+    metadata, and prints what became of the drafts.
+
+    Exit codes: 0 there are as many goldens as wanted, 2 bad input, 3 some are missing,
+    130 interrupted.
+    """
+    if options.replay and options.store is None:
+        raise typer.BadParameter("--replay needs --store")
+    if options.plan:
+        _print_plan(options)
+        return
+    from dagengine.report.tables import cost_line
+
+    with _lines(options.out) as write:
+        synthesizer = _synthesizer(options, write)
+        try:
+            made = synthesizer.generate_goldens_from_docs(**_arguments(options))
+        except KeyboardInterrupt:
+            say(f"interrupted; {go_on(options.store)}", err=True)
+            raise typer.Exit(EXIT_INTERRUPTED) from None
+    for line in made.report.lines():
+        say(line)
+    say(cost_line(synthesizer.totals))
+    say(f"goldens: {options.out}" if made else f"no golden; {options.out} was not touched")
+    if made.report.missing or made.report.unreadable:
+        raise typer.Exit(EXIT_NO_SCORE)
+
+
+def _arguments(options: SynthesizeOptions) -> dict[str, Any]:
+    from dagengine.synthesis import ContextConstructionConfig
+
+    return {
+        "document_paths": options.documents,
+        "include_expected_output": options.expected_output,
+        "max_goldens_per_context": options.per_context,
+        "context_construction_config": ContextConstructionConfig(
+            chunk_size=options.chunk_size, chunk_overlap=options.chunk_overlap
+        ),
+        "quotas": _quotas(options),
+    }
+
+
+def _synthesizer(options: SynthesizeOptions, write: Callable[[Any], None]) -> Synthesizer:
+    from dagengine.loading import load_judge
+    from dagengine.store.answers import Store
+    from dagengine.synthesis import StylingConfig, Synthesizer
+
+    def judge(name: str | None) -> Any:
+        return load_judge(name, options.base_url) if name or options.base_url else None
+
+    return Synthesizer(
+        model=judge(options.judge),
+        evolution_config=_evolutions(options),
+        styling_config=StylingConfig(
+            scenario=options.scenario,
+            task=options.task,
+            input_format=options.input_format,
+            expected_output_format=options.output_format,
+        ),
+        second_model=options.second_judge and judge(options.second_judge),
+        difficulty_models=[judge(name) for name in options.difficulty_judge or ()],
+        max_tries=options.tries,
+        seed=options.seed,
+        on_golden=write,
+        limits=_limits(options),
+        store=None if options.store is None else Store(options.store, replay=options.replay),
+    )
+
+
+def _limits(options: SynthesizeOptions) -> Limits:
+    from dagengine.gateway.limits import Limits
+
+    return Limits(
+        max_in_flight=options.max_in_flight,
+        max_calls=options.max_calls,
+        budget=options.budget,
+        prices=prices(options.price),
+    )
+
+
+def _evolutions(options: SynthesizeOptions) -> EvolutionConfig:
+    from dagengine.synthesis import Evolution, EvolutionConfig
+
+    weights = {}
+    for name, weight in pairs("--kind", options.kind).items():
+        try:
+            weights[Evolution(name)] = float(weight)
+        except ValueError:
+            known = ", ".join(Evolution)
+            raise typer.BadParameter(
+                f"--kind {name}={weight}: write KIND=WEIGHT, with a number and one of {known}"
+            ) from None
+    given = {"evolutions": weights} if weights else {}
+    return EvolutionConfig(num_evolutions=options.evolutions, **given)
+
+
+def _quotas(options: SynthesizeOptions) -> list[Quota]:
+    """The quotas of --quotas, or one of --count; raises BadParameter for a row that is none."""
+    from dagengine.errors import InputError
+    from dagengine.synthesis import Quota
+
+    if options.quotas is None:
+        return [Quota(options.count)]
+    known = {"count", "document", "kind", "difficulty"}
+    found: list[Quota] = []
+    with options.quotas.open(newline="", encoding="utf-8-sig") as file:
+        for number, row in enumerate(csv.DictReader(file), 2):
+            if None in row or not set(row) <= known or "count" not in row:
+                raise InputError(f"{options.quotas}: the columns are {', '.join(sorted(known))}")
+            cells: dict[str, Any] = {name: cell for name, cell in row.items() if cell}
+            try:
+                cells["count"] = int(row["count"])
+            except ValueError:
+                raise InputError(f"{options.quotas} line {number}: count is no number") from None
+            found.append(Quota(**cells))
+    if not found:
+        raise InputError(f"{options.quotas} has no quota")
+    return found
+
+
+@contextmanager
+def _lines(path: Path) -> Iterator[Callable[[Any], None]]:
+    """What writes a golden as a line; an earlier file is kept until there is a first one."""
+    file: IO[str] | None = None
+
+    def write(golden: Any) -> None:
+        nonlocal file
+        with named(path):
+            if file is None:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                file = path.open("w", encoding="utf-8", errors="backslashreplace")
+            content = golden.model_dump(mode="json", exclude_none=True)
+            file.write(json.dumps(content, ensure_ascii=False) + "\n")
+            file.flush()
+
+    try:
+        yield write
+    finally:
+        if file is not None:
+            file.close()
+
+
+def _print_plan(options: SynthesizeOptions) -> None:
+    from dagengine.cli.plan import LATENCY
+    from dagengine.cli.plan_table import Assumptions, print_estimate
+
+    synthesizer = _synthesizer(options, lambda golden: None)
+    found = synthesizer.estimate_goldens_from_docs(**_arguments(options))
+    names = tuple(judge.judge.partition(" with ")[0] for judge in found.judges)
+    shown = Assumptions(names, prices(options.price), LATENCY, options.max_in_flight, 10)
+    print_estimate(found, shown)
+    say(f"A draft that falls is made up for: at most {options.tries} drafts for each golden.")

@@ -1,0 +1,27 @@
+"""Goldens from documents: generators as graphs, quotas, documents read."""
+
+from dagengine.synthesis.generators import from_contexts, from_scratch, of_conversations
+from dagengine.synthesis.runs import Goldens
+from dagengine.synthesis.synthesizer import Synthesizer
+from dagengine.synthesis.values import (
+    ContextConstructionConfig,
+    Evolution,
+    EvolutionConfig,
+    Quota,
+    Report,
+    StylingConfig,
+)
+
+__all__ = [
+    "ContextConstructionConfig",
+    "Evolution",
+    "EvolutionConfig",
+    "Goldens",
+    "Quota",
+    "Report",
+    "StylingConfig",
+    "Synthesizer",
+    "from_contexts",
+    "from_scratch",
+    "of_conversations",
+]

@@ -1,0 +1,168 @@
+"""Documents as text: files of many kinds, and the document objects of other libraries."""
+
+from __future__ import annotations
+
+import itertools
+import re
+import zipfile
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from dagengine.errors import InputError, MissingExtraError
+from dagengine.synthesis.values import Document, Section, Unreadable
+
+_HEADING = re.compile(r"^#{1,6}\s", re.MULTILINE)
+_FENCE = re.compile(r"^(```|~~~).*?^\1", re.MULTILINE | re.DOTALL)
+_ZIPPED = (".docx", ".pptx", ".xlsx", ".epub")
+_CONVERTED = (*_ZIPPED, ".html", ".htm")
+_MARKED = (".md", ".markdown")
+_TEXT = (".txt", ".text", ".rst", ".csv", ".json")
+SUFFIXES = (*_TEXT, *_MARKED, ".pdf", *_CONVERTED)
+Read = Document | Unreadable
+
+
+def read_documents(sources: Iterable[Any]) -> list[Read]:
+    """Documents in their order: files, folders, and objects of other libraries.
+
+    Objects are taken by their shape: `page_content` and `metadata` (LangChain), `text` or
+    `get_content()` and `metadata` (LlamaIndex). Several pages of one source are one document. A
+    document without text is `Unreadable`, with the cause. Raises InputError, before any is
+    read, for a file that is not there or of an unknown kind, and MissingExtraError when a package
+    for its kind is missing.
+    """
+    given = [sources] if isinstance(sources, str | Path) else list(sources)
+    files = [_files(one) if isinstance(one, str | Path) else one for one in given]
+    found: list[Read] = []
+    pages: dict[str, list[tuple[str, int | None]]] = {}
+    for one in files:
+        if isinstance(one, list):
+            found += [_read(path) for path in one]
+        else:
+            name, text, page = _page(one, len(pages))
+            pages.setdefault(name, []).append((text, page))
+    found += [_document(name, _in_a_row(parts)) for name, parts in pages.items()]
+    _refuse_doubles(found)
+    return found
+
+
+def _refuse_doubles(found: list[Read]) -> None:
+    """Quotas and provenance call documents by their names."""
+    names = [one.name for one in found]
+    for name in names:
+        if names.count(name) > 1:
+            raise InputError(f"two documents are called {name!r}: give each its own name")
+
+
+def _files(source: str | Path) -> list[Path]:
+    path = Path(source)
+    if path.is_dir():
+        files = sorted(one for one in path.rglob("*") if one.suffix.lower() in SUFFIXES)
+        if not files:
+            raise InputError(f"the folder {path} has no document ({', '.join(SUFFIXES)})")
+        return files
+    if not path.is_file():
+        raise InputError(f"there is no document {path}")
+    if path.suffix.lower() not in SUFFIXES:
+        raise InputError(f"{path}: documents are {', '.join(SUFFIXES)}, not {path.suffix!r}")
+    return [path]
+
+
+def _read(path: Path) -> Read:
+    suffix, name = path.suffix.lower(), str(path)
+    if not path.stat().st_size:
+        return Unreadable(name, "empty", "the file is empty")
+    if suffix == ".pdf":
+        return _pdf(path)
+    if suffix in _CONVERTED:
+        return _converted(path)
+    try:
+        text = path.read_bytes().decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        return Unreadable(name, "broken", f"it is no UTF-8 text (byte {error.start:,})")
+    return _document(name, _split(text) if suffix in _MARKED else [Section(text, 0)])
+
+
+def _pdf(path: Path) -> Read:
+    try:
+        import pypdf
+    except ImportError:
+        raise _needs("pypdf", path) from None
+    name = str(path)
+    try:
+        reader = pypdf.PdfReader(path)
+        if reader.is_encrypted and not reader.decrypt(""):
+            return Unreadable(name, "encrypted", "it is encrypted and needs a password")
+        pages = [(page.extract_text(), place) for place, page in enumerate(reader.pages, 1)]
+    except Exception as error:  # noqa: BLE001 - the parser meets any bytes
+        return Unreadable(name, "broken", f"it is no PDF that can be read ({error})")
+    found = _document(name, _in_a_row(pages))
+    if isinstance(found, Unreadable):
+        return Unreadable(name, "scanned", f"its {len(pages)} pages hold no text, only pictures")
+    return found
+
+
+def _converted(path: Path) -> Read:
+    try:
+        from markitdown import MarkItDown
+    except ImportError:
+        raise _needs("markitdown", path) from None
+    if path.suffix.lower() in _ZIPPED and not zipfile.is_zipfile(path):
+        # The converter would take the bytes for a plain text.
+        return Unreadable(str(path), "broken", f"it is no {path.suffix} file: no zip archive")
+    try:
+        text = MarkItDown(enable_plugins=False).convert_local(str(path)).text_content
+    except Exception as error:  # noqa: BLE001 - the parsers meet any bytes
+        why = str(error).splitlines()[0] if str(error) else type(error).__name__
+        return Unreadable(str(path), "broken", f"it is no {path.suffix} that can be read ({why})")
+    return _document(str(path), _split(text))
+
+
+def _needs(package: str, path: Path) -> MissingExtraError:
+    return MissingExtraError(
+        f"{path} needs the package {package}: pip install 'dagengine[documents]'"
+    )
+
+
+def _split(text: str) -> list[Section]:
+    """Parts of a Markdown text, each from its heading on; a # inside a code block is none."""
+    fences = [match.span() for match in _FENCE.finditer(text)]
+    starts = [
+        match.start()
+        for match in _HEADING.finditer(text)
+        if not any(first <= match.start() < last for first, last in fences)
+    ]
+    bounds = [0, *(start for start in starts if start), len(text)]
+    return [Section(text[a:b], a) for a, b in itertools.pairwise(bounds) if a < b]
+
+
+def _in_a_row(pages: Iterable[tuple[str, int | None]]) -> list[Section]:
+    """Pages one after another, a line apart."""
+    sections, offset = list[Section](), 0
+    for text, page in pages:
+        sections.append(Section(text, offset, page))
+        offset += len(text) + 1
+    return sections
+
+
+def _document(name: str, sections: Iterable[Section]) -> Read:
+    kept = tuple(section for section in sections if section.text.strip())
+    return Document(name, kept) if kept else Unreadable(name, "empty", "it holds no text")
+
+
+def _page(source: Any, number: int) -> tuple[str, str, int | None]:
+    """Name, text and page of a document object; raises InputError for anything else."""
+    content: Any = getattr(source, "page_content", None)
+    if content is None:
+        get: Callable[[], Any] | None = getattr(source, "get_content", None)
+        content = get() if callable(get) else getattr(source, "text", None)
+    if not isinstance(content, str):
+        raise InputError(
+            f"{source!r:.60} is no document: give paths, or objects with `page_content` or `text`"
+        )
+    metadata = getattr(source, "metadata", None)
+    known = metadata if isinstance(metadata, dict) else {}
+    names: Iterator[Any] = (known.get(key) for key in ("source", "file_path", "file_name"))
+    name = next((str(one) for one in names if one), f"document {number + 1}")
+    page = known.get("page", known.get("page_label"))
+    return name, content, page if isinstance(page, int) and not isinstance(page, bool) else None

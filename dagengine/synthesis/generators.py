@@ -1,0 +1,237 @@
+"""The generators: metrics whose graphs write a golden, and turn it down where it is no good.
+
+A generator is a metric like any other. It reads a case that holds the passages and what is to
+be made of them; its tasks write, its judgements are the filters (a verdict that turns a draft
+down leads to 0), and its last node is a code node called "Golden" whose value is the golden.
+So it is checked, drawn, planned, stored, resumed and replayed as metrics are.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from pydantic import BaseModel
+
+from dagengine.errors import NotApplicableError
+from dagengine.graph.graph import Graph
+from dagengine.graph.node import BaseNode
+from dagengine.graph.nodes import BinaryJudgementNode, CodeNode, FieldNode, TaskNode
+from dagengine.graph.values import NodeValue
+from dagengine.metrics.dag import DAGMetric
+from dagengine.synthesis import instructions as words
+from dagengine.synthesis.values import StylingConfig
+from dagengine.voting.wrappers import answered_by
+
+GOLDEN = "Golden"
+"""The name of a generator's last node."""
+_QUOTED = 10  # words in a row that are no accident
+_WORD = re.compile(r"\w+")
+_PLACE = "additional_metadata"
+
+
+class Supported(BaseModel):
+    """An answer, and the sentences that it rests on."""
+
+    answer: str
+    supporting_sentences: list[str]
+
+
+def from_contexts(
+    drafts: int,
+    evolutions: int,
+    style: StylingConfig,
+    *,
+    expected: bool = True,
+    second: Any = None,
+    cheap: Sequence[Any] = (),
+) -> Any:
+    """Goldens about passages; reads `context` and the metadata that `cases` writes.
+
+    `second` answers blind, and has to agree; `cheap` are the judges that try without the
+    passages. Both need expected outputs.
+    """
+    ask = TaskNode(
+        words.drafts_from_context(drafts, style), "drafts", evaluation_params=["context"],
+        output_type=list[str], name="Draft",
+    )  # fmt: skip
+    final = _evolved(_chosen(ask), evolutions, style, ["context"])
+    context = ["context"]
+    if not expected:
+        leaf = CodeNode(golden, inputs=[final], name=GOLDEN)
+        return DAGMetric("Goldens", Graph(_filters(final, context, leaf)))
+    answer = TaskNode(
+        words.expected_from_context(style), "expected_output", evaluation_params=context,
+        inputs=[final], output_type=Supported, name="Expected output",
+    )  # fmt: skip
+    tried = [_closed_book(final, answer, number) for number in range(len(cheap))]
+    leaf = CodeNode(answered_golden, inputs=[final, answer, *tried], name=GOLDEN)
+    blind = TaskNode(
+        words.BLIND, "other_answer", evaluation_params=context, inputs=[final], name="Blind answer"
+    )
+    agrees = _keeps(words.AGREES, leaf, "Blind answer agrees", [final, answer, blind])
+    leaked = _drops(words.LEAKED, agrees, "Leaks the answer", [final, answer])
+    supported = CodeNode(
+        is_supported, evaluation_params=context, inputs=[answer], then={True: leaked, False: 0},
+        name="Supported by its sentences",
+    )  # fmt: skip
+    metric = DAGMetric("Goldens", Graph(_filters(final, context, supported)))
+    return _with_judges(metric, second, cheap)
+
+
+def from_scratch(
+    drafts: int, evolutions: int, style: StylingConfig, *, expected: bool = True, like: bool = False
+) -> Any:
+    """Goldens about a topic, or like a golden that is there; nothing to check answers against."""
+    field = FieldNode("input", output_label="input" if like else "topic")
+    wording = words.drafts_like if like else words.drafts_from_scratch
+    ask = TaskNode(
+        wording(drafts, style), "drafts", inputs=[field], output_type=list[str], name="Draft"
+    )
+    final = _evolved(_chosen(ask), evolutions, style, [])
+    inputs: list[BaseNode] = [final]
+    if expected:
+        inputs.append(
+            TaskNode(
+                words.expected_from_knowledge(style), "expected_output", inputs=[final],
+                name="Expected output",
+            )
+        )  # fmt: skip
+    leaf = CodeNode(plainly_answered if expected else golden, inputs=inputs, name=GOLDEN)
+    contained = _keeps(words.SELF_CONTAINED, leaf, "Self-contained", [final])
+    return DAGMetric("Goldens", Graph(_keeps(words.ONE_QUESTION, contained, "One thing", [final])))
+
+
+def of_conversations(drafts: int, style: StylingConfig, *, grounded: bool) -> Any:
+    """Conversational goldens: a situation, how it ends well, and who the person is."""
+    read = ["context"] if grounded else ["input"]
+    ask = TaskNode(
+        words.drafts_of_scenarios(drafts, style), "drafts", evaluation_params=read,
+        output_type=list[str], name="Draft",
+    )  # fmt: skip
+    scenario = _chosen(ask, "scenario")
+    outcome = TaskNode(
+        words.OUTCOME, "expected_outcome", evaluation_params=read, inputs=[scenario],
+        name="Expected outcome",
+    )  # fmt: skip
+    person = TaskNode(words.PERSON, "user_description", inputs=[scenario], name="User description")
+    leaf = CodeNode(conversation, inputs=[scenario, outcome, person], name=GOLDEN)
+    return DAGMetric("Goldens", Graph(_keeps(words.PLAUSIBLE, leaf, "Plausible", [scenario])))
+
+
+def _with_judges(metric: Any, second: Any, cheap: Sequence[Any]) -> Any:
+    if second is not None:
+        metric = answered_by(metric, second, ["Blind answer"])
+    for number, judge in enumerate(cheap):
+        metric = answered_by(metric, judge, [_closed_name(number)])
+    return metric
+
+
+def _chosen(drafts: TaskNode, label: str = "draft") -> CodeNode:
+    """One draft of the list, so that one question gives the drafts of several goldens."""
+    return CodeNode(
+        choose_draft, evaluation_params=[f"{_PLACE}.draft"], inputs=[drafts], output_label=label,
+        name="Choose draft",
+    )  # fmt: skip
+
+
+def _evolved(draft: BaseNode, times: int, style: StylingConfig, read: Sequence[str]) -> TaskNode:
+    """The draft, evolved and put into its final words; readers know it as `input`."""
+    for number in range(times):
+        change = FieldNode(f"{_PLACE}.evolutions.{number}", output_label="change")
+        draft = TaskNode(
+            words.evolving(bool(read)), "draft", evaluation_params=read, inputs=[draft, change],
+            name=f"Evolve {number + 1}",
+        )  # fmt: skip
+    return TaskNode(words.rewriting(style), "input", inputs=[draft], name="Rewrite")
+
+
+def _filters(final: TaskNode, context: list[str], then: BaseNode) -> BaseNode:
+    """What an input about passages has to be; the first of the filters."""
+    quotes = CodeNode(
+        quotes_passage, evaluation_params=context, inputs=[final], then={True: 0, False: then},
+        name="Quotes the passage",
+    )  # fmt: skip
+    contained = _keeps(words.SELF_CONTAINED, quotes, "Self-contained", [final])
+    single = _keeps(words.ONE_QUESTION, contained, "One thing", [final])
+    needs = _drops(words.NEEDS_CONTEXT, single, "Answerable without context", [final])
+    return BinaryJudgementNode(
+        words.ANSWERABLE, evaluation_params=context, inputs=[final], then={True: needs, False: 0},
+        name="Answerable",
+    )  # fmt: skip
+
+
+def _keeps(criteria: str, then: BaseNode, name: str, inputs: list[BaseNode]) -> BaseNode:
+    return BinaryJudgementNode(criteria, inputs=inputs, then={True: then, False: 0}, name=name)
+
+
+def _drops(criteria: str, then: BaseNode, name: str, inputs: list[BaseNode]) -> BaseNode:
+    return BinaryJudgementNode(criteria, inputs=inputs, then={True: 0, False: then}, name=name)
+
+
+def _closed_name(number: int) -> str:
+    return f"Closed book {number + 1}"
+
+
+def _closed_book(final: BaseNode, answer: BaseNode, number: int) -> TaskNode:
+    """Whether a judge gives the expected answer without the passages."""
+    alone = TaskNode(words.CLOSED_BOOK, "other_answer", inputs=[final], name=_closed_name(number))
+    return TaskNode(
+        words.AGREES, f"closed_book_{number + 1}", inputs=[final, answer, alone],
+        output_type=bool, name=f"{_closed_name(number)} agrees",
+    )  # fmt: skip
+
+
+def choose_draft(draft: int, drafts: list[str]) -> str:
+    if draft >= len(drafts):
+        raise NotApplicableError(f"the judge wrote {len(drafts)} drafts")
+    if not drafts[draft].strip():
+        raise NotApplicableError("the draft is empty")
+    return drafts[draft]
+
+
+def quotes_passage(context: list[str], text: str) -> bool:
+    """Whether so many words in a row are those of a passage that it is no accident."""
+    asked = _runs(text)
+    return any(asked & _runs(passage) for passage in context)
+
+
+def _runs(text: str) -> set[tuple[str, ...]]:
+    found = _WORD.findall(text.lower())
+    return {tuple(found[at : at + _QUOTED]) for at in range(len(found) - _QUOTED + 1)}
+
+
+def is_supported(context: list[str], answer: Supported) -> bool:
+    """Whether there are supporting sentences and all stand in the passages."""
+    passages = [_even(passage) for passage in context]
+    sentences = [_even(one) for one in answer.supporting_sentences if one.strip()]
+    return bool(sentences) and all(any(one in passage for passage in passages) for one in sentences)
+
+
+def _even(text: str) -> str:
+    return " ".join(text.split()).lower()
+
+
+def golden(text: str) -> NodeValue:
+    return NodeValue({"input": text}, score=1.0)
+
+
+def plainly_answered(text: str, answer: str) -> NodeValue:
+    return NodeValue({"input": text, "expected_output": answer}, score=1.0)
+
+
+def answered_golden(text: str, answer: Supported, *known: bool) -> NodeValue:
+    value: dict[str, Any] = {
+        "input": text,
+        "expected_output": answer.answer,
+        "supporting_sentences": answer.supporting_sentences,
+    }
+    if known:
+        value["answered_without_context"] = [sum(known), len(known)]
+    return NodeValue(value, score=1.0)
+
+
+def conversation(scenario: str, outcome: str, person: str) -> NodeValue:
+    value = {"scenario": scenario, "expected_outcome": outcome, "user_description": person}
+    return NodeValue(value, score=1.0)

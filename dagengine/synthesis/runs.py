@@ -1,0 +1,184 @@
+"""One run of a generator: rounds of drafts through one engine, and the goldens that are left."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from dagengine.data.golden import ConversationalGolden, Golden
+from dagengine.estimate.counting import estimate
+from dagengine.estimate.values import Estimate
+from dagengine.execution.engine import Engine, Settings
+from dagengine.graph.graph import Metric
+from dagengine.report.progress import progress_bar
+from dagengine.results import CaseResult, Failure, MetricResult, OutcomeKind, Step, Totals
+from dagengine.synthesis.generators import GOLDEN
+from dagengine.synthesis.instructions import CHANGES
+from dagengine.synthesis.passages import NearDuplicates
+from dagengine.synthesis.quotas import Filling
+from dagengine.synthesis.values import Difficulty, Evolution, Report, Seed
+from dagengine.test_case import LLMTestCase
+
+AnyGolden = Golden | ConversationalGolden
+DUPLICATE, UNNEEDED = "near duplicate", "not needed"
+
+
+class Goldens(list[Any]):
+    """A list of goldens, with the report of how they came about."""
+
+    def __init__(self, goldens: list[AnyGolden], report: Report) -> None:
+        super().__init__(goldens)
+        self.report = report
+
+
+@dataclass(slots=True)
+class Generation:
+    """A generator, what it is given, and what it gave so far.
+
+    `note` is kept in the metadata of every golden. `case` makes what the generator reads.
+    """
+
+    metric: Metric
+    filling: Filling
+    note: dict[str, Any]
+    report: Report
+    case: Callable[[Seed], LLMTestCase] | None = None
+    engine: Engine | None = None
+
+    @property
+    def totals(self) -> Totals:
+        """What was asked and used so far."""
+        return Totals() if self.engine is None else self.engine.totals
+
+    def plan(self, settings: Settings, *, at_once: bool = True) -> Estimate:
+        """What the first round asks at most; asks nothing. Uses the generation up."""
+        engine = Engine([self.metric], settings, at_once=at_once)
+        return estimate(engine.plan, [self._case(seed) for seed in self.filling.next()])
+
+    async def run(
+        self,
+        settings: Settings,
+        on_golden: Callable[[AnyGolden], None],
+        *,
+        show: bool = False,
+        at_once: bool = True,
+    ) -> None:
+        """Go on until every quota is met or nothing is left to try; raises what the engine does.
+
+        Goldens are handed out after each round, in the order of their drafts. `show` draws a
+        progress bar, in which every draft is a case.
+        """
+        engine = self.engine = Engine([self.metric], settings, at_once=at_once)
+        new, first = NearDuplicates(), 0
+        with progress_bar(engine, None, show) as finished:
+            async with engine.open():
+                while seeds := self.filling.next():
+                    rows: list[CaseResult] = []
+                    cases = engine.cases([self._case(seed) for seed in seeds])
+                    await engine.run(cases, rows.append, first, finished=finished)
+                    first += len(seeds)
+                    for seed, row in zip(seeds, rows, strict=True):
+                        golden = self._golden(seed, row.metrics[0], new)
+                        if golden is not None:
+                            on_golden(golden)
+
+    def _case(self, seed: Seed) -> LLMTestCase:
+        return self.case(seed) if self.case else self.case_of(seed, seed.draft, seed.source or "")
+
+    @staticmethod
+    def case_of(seed: Seed, draft: int, subject: str) -> LLMTestCase:
+        """What a generator reads: `input` is the source, the metadata say which draft to take."""
+        return LLMTestCase(
+            name=f"{seed.source or 'context'}{_place(seed)}, {seed.kind}, draft {seed.draft + 1}",
+            input=subject,
+            context=[passage.text for passage in seed.passages],
+            additional_metadata={
+                "draft": draft,
+                "evolutions": [CHANGES[Evolution(name)] for name in seed.evolutions],
+            },
+        )
+
+    def _golden(self, seed: Seed, result: MetricResult, new: NearDuplicates) -> AnyGolden | None:
+        """The golden of a draft, or None; the report says what became of it."""
+        self.report.tried += 1
+        counts, why = self.report.fell, None
+        value = next((step.output for step in result.steps if step.node == GOLDEN), None)
+        if result.failure is not None:
+            counts, why = self.report.failed, _failed(result.failure)
+        elif not isinstance(value, dict):
+            why = result.path[-1][0] if result.path else "the generator, which gave no golden"
+        elif not new.is_new(value.get("input") or value.get("scenario") or ""):
+            why = DUPLICATE
+        elif not self.filling.keep(seed, _difficulty(value)):
+            why = UNNEEDED
+        else:
+            self.report.kept += 1
+            return self._made(seed, value, result)
+        counts[why] = counts.get(why, 0) + 1
+        return None
+
+    def _made(self, seed: Seed, value: dict[str, Any], result: MetricResult) -> AnyGolden:
+        """The golden with where it comes from: passages, evolutions, seed, every node's answer."""
+        known = {name: value[name] for name in ("supporting_sentences",) if name in value}
+        if (level := _difficulty(value)) is not None:
+            knew, judges = value["answered_without_context"]
+            known["difficulty"] = {"level": level, "answered": knew, "judges": judges}
+        origin = {
+            "source": seed.source,
+            "kind": seed.kind,
+            "evolutions": list(seed.evolutions),
+            "draft": seed.draft,
+            "passages": [passage.provenance() for passage in seed.passages],
+            **self.note,
+            **known,
+            "answers": {step.node: _answer(step) for step in result.steps if _is_told(step)},
+        }
+        common: dict[str, Any] = {
+            "context": [passage.text for passage in seed.passages] or None,
+            "source_file": seed.passages[0].document if seed.passages else None,
+            "additional_metadata": {"synthesis": origin},
+        }
+        if "scenario" in value:
+            return ConversationalGolden(
+                scenario=value["scenario"],
+                expected_outcome=value.get("expected_outcome"),
+                user_description=value.get("user_description"),
+                **common,
+            )
+        return Golden(input=value["input"], expected_output=value.get("expected_output"), **common)
+
+
+def _place(seed: Seed) -> str:
+    """Where the first passage of a draft stands, as far as that is known."""
+    first = seed.passages[0] if seed.passages else None
+    if first is None or (first.page is None and first.offset is None):
+        return ""
+    return f" page {first.page}" if first.page is not None else f" at {first.offset:,}"
+
+
+def _failed(failure: Failure) -> str:
+    kind = "no draft" if failure.kind == OutcomeKind.SKIPPED else str(failure.kind)
+    return f"{kind} at {failure.node}"
+
+
+def _is_told(step: Step) -> bool:
+    """Whether a step says something that stands nowhere else in the golden."""
+    return step.node != GOLDEN and step.kind != "field"
+
+
+def _answer(step: Step) -> Any:
+    """What a node said, as the golden's metadata keep it."""
+    if step.verdict is None:
+        return step.output
+    return {"verdict": step.verdict, **({"reason": step.reason} if step.reason else {})}
+
+
+def _difficulty(value: dict[str, Any]) -> Difficulty | None:
+    """How hard a golden is, by the share of cheap judges that answer without the passages."""
+    if "answered_without_context" not in value:
+        return None
+    knew, judges = value["answered_without_context"]
+    if knew * 3 >= judges * 2:
+        return "easy"
+    return "hard" if knew * 3 <= judges else "medium"

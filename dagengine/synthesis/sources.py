@@ -1,0 +1,94 @@
+"""What there is to ask about: documents and texts as contexts, and what was left out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+from dagengine.errors import InputError
+from dagengine.synthesis.documents import read_documents
+from dagengine.synthesis.passages import NearDuplicates, Neighbours, flaw, passages_of
+from dagengine.synthesis.quotas import Context
+from dagengine.synthesis.values import ContextConstructionConfig, Document, Passage, Report
+
+_REPEATED = "they repeat others"
+
+
+@dataclass(slots=True)
+class Sources:
+    """The contexts of a run, and a report that tells what gave none."""
+
+    contexts: list[Context]
+    report: Report
+
+
+def sources_of(documents: Iterable[Any], config: ContextConstructionConfig | None) -> Sources:
+    """The passages of documents as contexts, without poor ones and near duplicates.
+
+    Raises InputError when no document holds a text, and what `read_documents` raises.
+    """
+    config, report = config or ContextConstructionConfig(), Report()
+    passages: list[Passage] = []
+    for found in read_documents(documents):
+        if isinstance(found, Document):
+            passages += passages_of(found, config)
+        else:
+            report.unreadable.append(found)
+    report.passages = len(passages)
+    kept = _limited(_kept(passages, report), config)
+    if not kept:
+        raise InputError("\n".join(["no document holds a text to ask about", *report.lines()[1:]]))
+    near = Neighbours(kept)
+    return Sources([Context(one.document, (one,), _wider(one, near)) for one in kept], report)
+
+
+def _kept(passages: Iterable[Passage], report: Report) -> list[Passage]:
+    new, kept = NearDuplicates(), list[Passage]()
+    for passage in passages:
+        why = flaw(passage.text) or (None if new.is_new(passage.text) else _REPEATED)
+        if why is None:
+            kept.append(passage)
+        else:
+            report.poor[why] = report.poor.get(why, 0) + 1
+    return kept
+
+
+def _limited(passages: list[Passage], config: ContextConstructionConfig) -> list[Passage]:
+    """At most so many passages of each document, spread over it, always the same."""
+    most = config.max_contexts_per_document
+    if most is None:
+        return passages
+    kept: list[Passage] = []
+    for name in dict.fromkeys(passage.document for passage in passages):
+        mine = [passage for passage in passages if passage.document == name]
+        places = Random(f"{name}").sample(range(len(mine)), min(most, len(mine)))
+        kept += [mine[place] for place in sorted(places)]
+    return kept
+
+
+def _wider(passage: Passage, near: Neighbours) -> tuple[Passage, ...]:
+    other = near.of(passage)
+    return () if other is None else (passage, other)
+
+
+def contexts_of(contexts: Iterable[Sequence[str]], source_files: Sequence[str] | None) -> Sources:
+    """Contexts that a caller gives, each a list of texts; raises InputError for anything else."""
+    given = [contexts] if isinstance(contexts, str) else list(contexts)
+    if not given:
+        raise InputError("contexts must hold at least one list of texts")
+    names = list(source_files or [])
+    if names and len(names) != len(given):
+        raise InputError(f"{len(given)} contexts need as many source_files, got {len(names)}")
+    found: list[Context] = []
+    for place, texts in enumerate(given):
+        if isinstance(texts, str) or not all(isinstance(text, str) for text in texts):
+            raise InputError(f"context {place + 1} must be a list of texts, got {texts!r:.60}")
+        name = names[place] if names else None
+        passages = tuple(Passage(text, name) for text in texts if text.strip())
+        if not passages:
+            raise InputError(f"context {place + 1} holds no text")
+        source = name or f"context {place + 1}"
+        found.append(Context(source, passages, passages if len(passages) > 1 else ()))
+    return Sources(found, Report(passages=sum(len(one.passages) for one in found)))

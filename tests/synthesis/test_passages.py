@@ -1,0 +1,182 @@
+"""Documents become passages: none goes beyond a heading or a page, and each knows its place."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pypdf
+import pytest
+from documents import write_docx, write_pdf
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dagengine.errors import InputError
+from dagengine.synthesis.documents import read_documents
+from dagengine.synthesis.passages import NearDuplicates, Neighbours, flaw, passages_of
+from dagengine.synthesis.sources import sources_of
+from dagengine.synthesis.values import ContextConstructionConfig, Document, Passage, Section
+
+SMALL = ContextConstructionConfig(chunk_size=16, chunk_overlap=4)
+LONG = "The desk answers every letter within two days. " * 6
+
+
+def text_of(document: Document, passage: Passage) -> str:
+    """The text where a passage says that it stands."""
+    assert passage.offset is not None
+    whole = ""
+    for section in document.sections:
+        whole = whole.ljust(section.offset) + section.text
+    return whole[passage.offset : passage.offset + len(passage.text)]
+
+
+def only(found: list[Any]) -> Document:
+    (document,) = found
+    assert isinstance(document, Document)
+    return document
+
+
+def test_no_passage_goes_beyond_a_heading_and_each_says_where_it_stands(tmp_path: Path) -> None:
+    text = f"Before.\n\n# One\n\n{LONG}\n\n```\n# no heading\n```\n\n## Two\n\n{LONG}"
+    path = tmp_path / "a.md"
+    path.write_text(text)
+    document = only(read_documents([path]))
+    assert [section.text[:5] for section in document.sections] == ["Befor", "# One", "## Tw"]
+    passages = passages_of(document, SMALL)
+    assert len(passages) > 10
+    for passage in passages:
+        assert text_of(document, passage) == passage.text
+        assert passage.text.count("# One") + passage.text.count("## Two") < 2
+    assert len(passages_of(document, ContextConstructionConfig())) == 3
+
+
+def test_pages_of_a_pdf_keep_their_numbers(tmp_path: Path) -> None:
+    path = write_pdf(tmp_path / "a.pdf", ["Refunds take 14 days.", "", "Parcels leave on Mondays."])
+    document = only(read_documents([path]))
+    found = [(one.page, one.text) for one in passages_of(document, ContextConstructionConfig())]
+    assert found == [(1, "Refunds take 14 days."), (3, "Parcels leave on Mondays.")]
+
+
+def test_a_word_document_and_a_page_of_the_web_are_texts(tmp_path: Path) -> None:
+    word = write_docx(tmp_path / "a.docx", ["Refunds take 14 days.", "The desk is in Bern."])
+    web = tmp_path / "b.html"
+    web.write_text("<h1>Desk</h1><p>It is in Bern.</p><h2>Hours</h2><p>From nine.</p>")
+    first, second = read_documents([word, web])
+    assert isinstance(first, Document)
+    assert isinstance(second, Document)
+    assert "Refunds take 14 days." in first.sections[0].text
+    assert [section.text.split()[0] for section in second.sections] == ["#", "##"]
+
+
+def test_documents_that_give_no_text_say_why(tmp_path: Path) -> None:
+    def file(name: str, content: bytes) -> Path:
+        path = tmp_path / name
+        path.write_bytes(content)
+        return path
+
+    plain = write_pdf(tmp_path / "plain.pdf", ["Secret."])
+    writer = pypdf.PdfWriter(clone_from=plain)
+    writer.encrypt("password", algorithm="RC4-128")
+    writer.write(tmp_path / "locked.pdf")
+    given = {
+        file("empty.txt", b""): "empty",
+        file("blank.md", b" \n \n"): "empty",
+        file("latin.txt", "süß".encode("latin-1")): "broken",
+        file("broken.pdf", b"%PDF-1.4\nnothing more"): "broken",
+        file("broken.docx", b"PK\x03\x04 no zip"): "broken",
+        write_pdf(tmp_path / "scanned.pdf", ["", ""]): "scanned",
+        tmp_path / "locked.pdf": "encrypted",
+    }
+    found = read_documents(given)
+    causes = [one.cause for one in found if not isinstance(one, Document)]
+    assert causes == list(given.values())
+    with pytest.raises(InputError, match=r"no document holds a text(.|\n)*needs a password"):
+        sources_of(given, None)
+
+
+def test_objects_of_other_libraries_are_documents_by_their_shape() -> None:
+    pages = [
+        SimpleNamespace(page_content=f"Page {n}.", metadata={"source": "a.pdf", "page": n})
+        for n in (1, 2)
+    ]
+    node = SimpleNamespace(get_content=lambda: "A node.", metadata={"file_name": "b.txt"})
+    first, second = read_documents([*pages, node])
+    assert isinstance(first, Document)
+    assert (first.name, [section.page for section in first.sections]) == ("a.pdf", [1, 2])
+    assert second.name == "b.txt"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (["nowhere.md"], "there is no document nowhere.md"),
+        ([7], "7 is no document"),
+        ([SimpleNamespace(text="a", metadata={"source": "x"}), Path(__file__)], "not '.py'"),
+    ],
+)
+def test_what_is_no_document_is_refused_before_any_is_read(wrong: Any, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        read_documents(wrong)
+
+
+def test_two_documents_of_one_name_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "a.md"
+    path.write_text("Text.")
+    with pytest.raises(InputError, match="two documents are called"):
+        read_documents([path, path])
+
+
+@given(st.text(max_size=400), st.integers(16, 60), st.integers(0, 40))
+def test_every_passage_stands_where_it_says_and_no_word_is_lost(
+    text: str, size: int, overlap: int
+) -> None:
+    document = Document("d", (Section(text, 0),))
+    config = ContextConstructionConfig(chunk_size=size, chunk_overlap=overlap)
+    passages = passages_of(document, config)
+    assert all(text_of(document, passage) == passage.text for passage in passages)
+    assert all(len(passage.text) <= 4 * size for passage in passages)
+    covered = {
+        place
+        for passage in passages
+        for place in range(passage.offset or 0, (passage.offset or 0) + len(passage.text))
+    }
+    missed = [sign for place, sign in enumerate(text) if place not in covered]
+    assert not "".join(missed).strip()
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("1 Refunds ........ 3\n2 Parcels ........ 14\n3 Desk . . . . . 20", "tables of contents"),
+        ("1.2 3.4 5.6\n7.8 9.0 1.2 %", "hardly a letter in them"),
+        ("Refunds take 14 days, parcels 3.", None),
+        ("退款需要十四天。", None),
+        ("Wait ...... what? Line two.\nLine three says nothing.\nLine four.", None),
+    ],
+)
+def test_only_what_nothing_can_be_asked_about_is_left_out(text: str, found: str | None) -> None:
+    assert flaw(text) == found
+
+
+def test_near_duplicates_are_found_and_others_are_not() -> None:
+    seen = NearDuplicates()
+    assert seen.is_new(LONG + "One more sentence stands here, and it is about refunds.")
+    assert not seen.is_new(LONG + "One more sentence stands here, and it is about refund.")
+    assert seen.is_new("Parcels leave on Mondays, and they weigh at most thirty kilograms.")
+    assert seen.is_new("")
+    assert not seen.is_new(" ")
+
+
+def test_the_nearest_passage_shares_the_rare_words() -> None:
+    texts = [
+        "The refund desk is in Bern and open from nine.",
+        "Parcels leave from Basel and never on Sundays.",
+        "The desk in Bern also pays refunds in cash.",
+        "Nothing whatever.",
+    ]
+    passages = [Passage(text, "d", None, place) for place, text in enumerate(texts)]
+    near = Neighbours(passages)
+    assert near.of(passages[0]) is passages[2]
+    assert near.of(passages[2]) is passages[0]
+    assert near.of(passages[3]) is None

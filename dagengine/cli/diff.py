@@ -61,8 +61,12 @@ class FailIf:
 
 
 def diff(
-    old: Annotated[Path, typer.Argument(metavar="OLD", help="The folder of the earlier run.")],
-    new: Annotated[Path, typer.Argument(metavar="NEW", help="The folder of the later run.")],
+    old: Annotated[
+        Path, typer.Argument(metavar="OLD", help="The folder of the earlier run."), Reads()
+    ],
+    new: Annotated[
+        Path, typer.Argument(metavar="NEW", help="The folder of the later run."), Reads()
+    ],
     metric: Annotated[
         str | None, typer.Option(metavar="NAME", help="Only this metric; by default all.")
     ] = None,

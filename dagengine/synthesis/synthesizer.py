@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import wraps
-from typing import Any, Concatenate, ParamSpec, TypeVar, cast
+from pathlib import Path
+from typing import Any, Concatenate, Literal, ParamSpec, TypeVar, cast
 
+from dagengine.data.dataset_files import save_rows
 from dagengine.data.golden import Golden
 from dagengine.errors import InputError
 from dagengine.estimate.values import Estimate
@@ -281,6 +283,18 @@ class Synthesizer:
     generate_conversational_goldens_from_scratch = _sync_door(
         a_generate_conversational_goldens_from_scratch
     )
+
+    def save_as(
+        self,
+        file_type: Literal["json", "csv", "jsonl"],
+        directory: str | Path,
+        file_name: str | None = None,
+    ) -> str:
+        """Write `synthetic_goldens` into `directory/file_name.file_type`; returns the path.
+
+        Raises InputError where there is nothing to write.
+        """
+        return str(save_rows(self.synthetic_goldens, (), file_type, directory, file_name))
 
     # What they share.
 

@@ -292,7 +292,7 @@ def test_every_context_of_a_golden_says_where_it_stands(tmp_path: Path) -> None:
 # Other doors.
 
 
-def test_contexts_goldens_and_subjects_give_goldens() -> None:
+def test_contexts_and_goldens_give_goldens_that_can_be_saved(tmp_path: Path) -> None:
     made = synthesizer(max_tries=9)
     texts = [["The house in Bern costs 400 francs."], ["The house in Zug costs 9 francs."]]
     first = made.generate_goldens_from_contexts(texts, max_goldens_per_context=1)
@@ -303,6 +303,9 @@ def test_contexts_goldens_and_subjects_give_goldens() -> None:
     more = made.generate_goldens_from_goldens(first, max_goldens_per_golden=1)
     assert [golden.context for golden in more] == [golden.context for golden in first]
     assert made.synthetic_goldens == [*first, *more]
+    dataset = EvaluationDataset()
+    dataset.add_goldens_from_json_file(made.save_as("json", tmp_path, "made"), "input")
+    assert [golden.input for golden in dataset.goldens] == [g.input for g in [*first, *more]]
 
 
 def listing(question: Question[Any]) -> Any:

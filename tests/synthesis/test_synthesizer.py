@@ -305,7 +305,7 @@ def test_contexts_and_goldens_give_goldens_that_can_be_saved(tmp_path: Path) -> 
     assert made.synthetic_goldens == [*first, *more]
     dataset = EvaluationDataset()
     dataset.add_goldens_from_json_file(made.save_as("json", tmp_path, "made"), "input")
-    assert [golden.input for golden in dataset.goldens] == [g.input for g in [*first, *more]]
+    assert [g.model_dump()["input"] for g in dataset.goldens] == [g.input for g in [*first, *more]]
 
 
 def listing(question: Question[Any]) -> Any:

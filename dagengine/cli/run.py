@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import typer
 
 from dagengine.cli.cluster_job import FileJob
+from dagengine.cli.common.files import named
 from dagengine.cli.common.options import (
     EXIT_FAILED,
     EXIT_INTERRUPTED,
@@ -27,22 +29,24 @@ if TYPE_CHECKING:
     from dagengine.graph.graph import MetricSpec
     from dagengine.record.writer import RunWriter
     from dagengine.report.tally import Tally
-    from dagengine.results import CaseResult
+    from dagengine.results.conditions import Condition
+    from dagengine.results.rows import CaseResult
 
 
 def run(options: RunOptions) -> None:
     """Run metrics over a file of test cases.
 
-    Writes `results.jsonl` (one row per case, in order, as the run goes on) and three pictures
+    Writes the record of the run into a folder: `run.json`, `results.jsonl` (one row per case, in
+    order, as the run goes on), `cases.jsonl` (their texts), `summary.json`, and three pictures
     per metric: the tree, the path of one case, and how often each edge was taken. Prints a
-    table.
+    summary, the worst cases and where cases failed; `dagengine show` shows more of them.
 
     An invalid line among the first 1000 of the data stops the run before anything is asked; a
     later one becomes a row without a score (`invalid_case`), and the run goes on. Data from a
     pipe can be read only once, so none of it is looked at beforehand.
 
-    Exit codes: 0 every case has a score, 1 a case failed (with --assert), 2 bad input,
-    3 a case has no score, 130 interrupted.
+    Exit codes: 0 every case has a score, 1 a case failed (with --assert) or a condition of
+    --fail-if holds, 2 bad input, 3 a case has no score, 130 interrupted.
     """
     from dagengine.report.tally import Tally
 
@@ -51,9 +55,10 @@ def run(options: RunOptions) -> None:
     doors = _build(options)
     tally = Tally(case=options.case)
     writer = _writer(options, doors, cases)
+    conditions = _conditions(options, doors)
     _start(doors, cases)
     _finish(doors, cases, writer, tally, options)
-    _report(options, doors, writer.rows, tally)
+    _report(options, doors, writer, tally, conditions)
 
 
 def _check(options: RunOptions) -> None:
@@ -134,6 +139,14 @@ def _writer(options: RunOptions, doors: Engine | Cluster, cases: Cases) -> RunWr
     )
 
 
+def _conditions(options: RunOptions, doors: Engine | Cluster) -> list[Condition]:
+    """What `--fail-if` states; raises InputError for what this run will not have."""
+    from dagengine.record.gate import conditions_of
+
+    names = [metric.spec.name for metric in doors.plan.metrics]
+    return conditions_of(options.fail_if or (), names)
+
+
 def _start(doors: Engine | Cluster, cases: Cases) -> None:
     """Raise, before the first call, what can be known by then; print warnings."""
     from dagengine.execution.evaluation import sync
@@ -191,17 +204,52 @@ def _interrupted(rows: RowWriter, total: int | None) -> str:
     return f"interrupted: {of_all} are in {rows.path}"
 
 
-def _report(options: RunOptions, doors: Engine | Cluster, rows: RowWriter, tally: Tally) -> None:
+def _report(
+    options: RunOptions,
+    doors: Engine | Cluster,
+    writer: RunWriter,
+    tally: Tally,
+    conditions: Sequence[Condition],
+) -> None:
     """Print and draw what came out, and leave with the exit code that it calls for."""
     from dagengine.cli.common.pictures import draw_views, stems
+    from dagengine.report.github import add_step_summary
     from dagengine.report.tables import print_table
 
     print_table(tally, doors.totals)
-    say(f"results: {rows.path}")
+    add_step_summary(tally, doors.totals)
+    say(f"results: {writer.rows.path}")
+    if options.junit is not None:
+        _write_junit(options, tally)
     specs: list[MetricSpec] = [metric.spec for metric in doors.plan.metrics]
     for spec, stem in zip(specs, stems(specs), strict=True):
         draw_views(spec, tally, options.out / stem)
+    _leave(options, tally, _failing(conditions, writer))
+
+
+def _write_junit(options: RunOptions, tally: Tally) -> None:
+    from dagengine.record.run import load_run
+    from dagengine.report.junit import write_junit
+
+    assert options.junit is not None
+    with named(options.junit):
+        write_junit(options.junit, load_run(options.out).rows(), tally.summing.result())
+    say(f"JUnit: {options.junit}")
+
+
+def _failing(conditions: Sequence[Condition], writer: RunWriter) -> bool:
+    """Print every condition that holds; whether there is one."""
+    from dagengine.record.gate import failures
+
+    lines = failures(conditions, writer.figures())
+    for line in lines:
+        say(f"fails: {line}", err=True)
+    return bool(lines)
+
+
+def _leave(options: RunOptions, tally: Tally, failing: bool) -> None:
+    """End with the exit code that the results call for."""
     if tally.unscored:
         raise typer.Exit(EXIT_NO_SCORE)
-    if options.assert_pass and not tally.success:
+    if failing or (options.assert_pass and not tally.success):
         raise typer.Exit(EXIT_FAILED)

@@ -36,7 +36,7 @@ def _files_in(out: Path, given: Given) -> Iterable[Path]:
     if given.get("results") is None:
         yield out / "results.jsonl"
         yield out / "results.jsonl.early"
-    for name in ("run.json", "cases.jsonl"):
+    for name in ("run.json", "cases.jsonl", "summary.json", "report.html"):
         yield out / name
     for view in ("tree", "path", "counts"):
         yield from out.glob(f"*-{view}.svg")
@@ -111,6 +111,19 @@ class RunOptions:
     case: Annotated[
         int | None,
         typer.Option(help="Index of the case whose path is drawn; by default the longest path."),
+    ] = None
+    fail_if: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="MEASURE>X",
+            help="Exit with 1 when a figure is beyond this: Faithfulness.mean<0.8, pass-rate<0.9, "
+            "p95.cost>0.02. Repeatable.",
+        ),
+    ] = None
+    junit: Annotated[
+        Path | None,
+        typer.Option(help="Also write the results as JUnit XML, for a build server."),
+        Writes(),
     ] = None
     assert_pass: Annotated[
         bool, typer.Option("--assert", help="Exit with 1 when a case is below its threshold.")

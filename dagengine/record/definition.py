@@ -7,6 +7,7 @@ from typing import Any
 
 from dagengine.compiler.definitions import definitions, digest
 from dagengine.compiler.plan import NONE, Plan, PlanMetric, PlanSlot, Unit
+from dagengine.gateway.prices import find_price
 from dagengine.graph.nodes import RatingNode
 from dagengine.question import Judge, Usage, durable_identity
 from dagengine.record.values import (
@@ -23,12 +24,20 @@ from dagengine.results import Spent, Totals
 _SETTINGS = ("name", "threshold", "strict", "combine")
 
 
-def judges_of(plan: Plan, judges: Sequence[Judge]) -> tuple[JudgeRecord, ...]:
-    """The judges that some node asks; `judges` stand in the order of `plan.models`."""
-    return tuple(
-        JudgeRecord(identity=identity_of(judges[place]), model=_model(judges[place]))
-        for place in _places(plan)
-    )
+def judges_of(
+    plan: Plan, judges: Sequence[Judge], prices: Mapping[str, Any]
+) -> tuple[JudgeRecord, ...]:
+    """The judges that some node asks; `judges` stand in the order of `plan.models`.
+
+    `prices` are the caller's own, before the public list.
+    """
+    return tuple(_judge(judges[place], prices) for place in _places(plan))
+
+
+def _judge(judge: Judge, prices: Mapping[str, Any]) -> JudgeRecord:
+    given = getattr(judge, "model", None)
+    model = given if isinstance(given, str) else None
+    return JudgeRecord(identity=identity_of(judge), model=model, price=find_price(model, prices))
 
 
 def identity_of(judge: Judge) -> str:
@@ -40,11 +49,6 @@ def metrics_of(plan: Plan) -> tuple[MetricRecord, ...]:
     """The metrics of a plan, nested ones inside the node that they stand for."""
     place = {judge: number for number, judge in enumerate(_places(plan))}
     return tuple(_Records(plan, metric, place).top() for metric in plan.metrics)
-
-
-def _model(judge: Judge) -> str | None:
-    model = getattr(judge, "model", None)
-    return model if isinstance(model, str) else None
 
 
 def _places(plan: Plan) -> list[int]:

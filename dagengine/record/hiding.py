@@ -1,4 +1,4 @@
-"""Fields of cases that a record must not show: hidden where they stand, and where they are quoted.
+"""Cases as a record may show them: fields are hidden where they stand, and where they are quoted.
 
 A judge quotes what it reads: a field that is hidden in the case may stand again in reasons,
 outputs of nodes, other fields and messages of failures. There every run of four words that a
@@ -8,15 +8,17 @@ letters and whatever stands between the words. What a judge says in its own word
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from pydantic import BaseModel
+
 from dagengine.compiler.definitions import digest
 from dagengine.errors import InputError
-from dagengine.record.case_lines import case_line
-from dagengine.results import CaseResult, Failure, MetricResult, Step
+from dagengine.results import CaseResult, Failure, MetricResult, Step, step_output
 from dagengine.test_case import is_known_field
 
 _OWN = ("index", "hash", "type")
@@ -25,6 +27,25 @@ _SHORT = 4  # characters from which on a text is also hidden inside of longer wo
 # Scripts without blanks between words count by their characters.
 _UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"
 _WORD = re.compile(rf"[{_UNSPACED}]|[^\W{_UNSPACED}]+")
+
+
+def case_line(row: CaseResult) -> dict[str, Any]:
+    """Index, hash and type of a row's case, then its fields; absent ones are left out."""
+    case = row.test_case
+    kind = None if case is None else type(case).__name__
+    return {"index": row.index, "hash": row.hash, "type": kind, **_fields(case)}
+
+
+def _fields(case: BaseModel | None) -> dict[str, Any]:
+    """The fields of a case as plain data; the caller's own objects as their text."""
+    if case is None:
+        return {}
+    try:
+        fields = case.model_dump(exclude_none=True)
+        json.dumps(fields.get("additional_metadata"), default=str)
+    except (TypeError, ValueError, RecursionError):  # circles, keys that are no text
+        return {name: step_output(value) for name, value in case if value is not None}
+    return fields
 
 
 def marker(field: str) -> str:

@@ -63,7 +63,7 @@ def manifest_of(
         started=datetime.now(UTC),
         command=command,
         metrics=metrics_of(run.plan),
-        judges=judges_of(run.plan, run.judges),
+        judges=judges_of(run.plan, run.judges, run.limits.prices),
         data=data,
         limits=dataclasses.asdict(run.limits),
         settings=public_value({key: value for key, value in settings.items() if value is not None}),

@@ -69,10 +69,15 @@ class MetricRecord(_Value):
 
 
 class JudgeRecord(_Value):
-    """Who answered: the name that tells the judge apart, without a secret, and its model."""
+    """Who answered: the name that tells the judge apart, without a secret, and its model.
+
+    `price` is US dollars per million tokens: of input, of output, and of input that the provider
+    had cached (None: as other input). None where it is not known.
+    """
 
     identity: str
     model: str | None = None
+    price: tuple[float, float, float | None] | None = None
 
 
 class DataRecord(_Value):

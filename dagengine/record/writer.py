@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
@@ -15,15 +15,18 @@ from typing import Any
 from dagengine.data.json_lines import JsonLines
 from dagengine.data.result_rows import RowWriter
 from dagengine.errors import InputError
+from dagengine.record.costs import Costs
 from dagengine.record.definition import spent_of, totals_of
+from dagengine.record.gate import Figures
 from dagengine.record.hiding import Hiding
-from dagengine.record.values import CountsRecord, Exit, Manifest
+from dagengine.record.values import FORMAT, CountsRecord, Exit, Manifest
 from dagengine.redaction import public_text, shortened
 from dagengine.results import CaseResult, Spent, Totals
+from dagengine.results.summary import Summing
 
-MANIFEST, ROWS, CASES = "run.json", "results.jsonl", "cases.jsonl"
+MANIFEST, ROWS, CASES, SUMMARY = "run.json", "results.jsonl", "cases.jsonl", "summary.json"
 # What is made of a finished run; of an earlier one it would say what is not so any more.
-_MADE = ("summary.json", "report.html")
+_MADE = (SUMMARY, "report.html")
 
 
 class RunWriter:
@@ -52,7 +55,8 @@ class RunWriter:
         self._spent = spent
         self._hiding = Hiding(self.manifest.redacted)
         self._cases: JsonLines | None = None
-        self._counts: Counter[str] = Counter()
+        self._summing = Summing()
+        self._costs = Costs(self.manifest)
         self._begun = False
 
     def __enter__(self) -> RunWriter:
@@ -71,7 +75,8 @@ class RunWriter:
         if self.manifest.texts:
             self._write_case(line)
         self.rows.add(shown)
-        self._counts[shown.state] += 1
+        self._summing.add(shown)
+        self._costs.add(row)
         return shown
 
     def keep(self, row: CaseResult) -> None:
@@ -114,12 +119,9 @@ class RunWriter:
     def _end(self, error: BaseException | None) -> None:
         totals, spent = self._spent()
         judges, usage = spent_of(spent, self.manifest.judges)
-        counts = CountsRecord(
-            cases=self.rows.count,
-            passed=self._counts["passed"] + self._counts["scored"],
-            failed=self._counts["failed"],
-            no_score=self._counts["no_score"],
-        )
+        summary = self._summing.result()
+        names = ("cases", "passed", "failed", "no_score")
+        counts = CountsRecord(**{name: getattr(summary, name) for name in names})
         ended = {
             "ended": self.manifest.ended or datetime.now(UTC),
             "exit": _exit(error, counts),
@@ -130,7 +132,17 @@ class RunWriter:
             "usage": usage,
         }
         self.manifest = self.manifest.model_copy(update=ended)
+        self._write_json(SUMMARY, {"format": FORMAT, "exit": ended["exit"], **summary.as_dict()})
         self._replace(self.manifest)
+
+    def figures(self) -> Figures:
+        """What the run came to, so far."""
+        return Figures(self._summing.result(), self._spent()[0], self._costs)
+
+    def _write_json(self, name: str, value: dict[str, Any]) -> None:
+        path = self.folder / name
+        with _named(path):
+            write_whole(path, json.dumps(value, ensure_ascii=False, indent=1) + "\n")
 
     def _replace(self, manifest: Manifest) -> None:
         path = self.folder / MANIFEST

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 from dagengine.prompts.evidence import as_text
 from dagengine.report.tally import Tally
@@ -30,16 +30,16 @@ def print_table(tally: Tally, totals: Totals, console: Any = None) -> None:
 
     out = console or Console()
     summary = tally.summing.result()
-    out.print(_headline_of(summary), style="bold", highlight=False, markup=False)
+    out.print(headline_of(summary), style="bold", highlight=False, markup=False)
     out.print(_summary_table(summary))
     if tally.rows:
-        out.print(_worst_table(tally.worst.rows, summary))
+        out.print(_worst_table(tally.worst.rows, summary, out.width))
     for line in _place_lines(tally.places, len(summary.metrics) > 1):
         out.print(line, highlight=False, markup=False)
     out.print(cost_line(totals), highlight=False)
 
 
-def _headline_of(summary: Summary) -> str:
+def headline_of(summary: Summary) -> str:
     """The answer in one sentence."""
     total, failed, missing = summary.cases, summary.failed, summary.no_score
     if total and missing == total:
@@ -58,14 +58,15 @@ def _summary_table(summary: Summary) -> Any:
     from rich.text import Text
 
     table = Table(title="Summary", title_justify="left")
-    heads = ("cases", "mean", "median", "spread", "passed", "failed", "no score")
-    table.add_column("metric", overflow="fold", max_width=40)
+    heads = ("mean", "median", "spread", "passed", "failed", "no score")
+    longest = max((len(one.metric) for one in summary), default=0)
+    table.add_column("metric", overflow="fold", min_width=min(longest, 16), max_width=40)
     for name in heads:
         table.add_column(name, justify="right")
     for one in summary:
         figures = ["-" if x is None else f"{x:.3f}" for x in (one.mean, one.median, one.spread)]
         counts = (_passed(one), f"{one.failed:,}", f"{one.no_score:,}")
-        table.add_row(Text(one_line(one.metric, _NAME)), f"{one.cases:,}", *figures, *counts)
+        table.add_row(Text(one_line(one.metric, _NAME)), *figures, *counts)
     return table
 
 
@@ -76,23 +77,31 @@ def _passed(one: MetricSummary) -> str:
         return "-"
     digits = 1 if one.cases >= 1000 else 0
     share, *limits = (f"{part:.{digits}%}" for part in (rate.value, rate.low, rate.high))
-    return f"{one.passed:,} = {share} ({' to '.join(limits)})"
+    return f"{one.passed:,} = {share}\n({' to '.join(limits)})"
 
 
-def _worst_table(rows: Sequence[CaseResult], summary: Summary) -> Any:
+def _worst_table(rows: Sequence[CaseResult], summary: Summary, width: int) -> Any:
     """One line per case: its worst metric, where that ended, and why."""
     from rich.table import Table
 
     shown = "The cases" if len(rows) == summary.cases else f"The {len(rows)} worst cases"
     table = Table(title=f"{shown}, worst first", title_justify="left")
     several = len(summary.metrics) > 1
-    table.add_column("", no_wrap=True)
-    table.add_column("#", justify="right", no_wrap=True)
-    table.add_column("case", overflow="ellipsis", no_wrap=True, max_width=32)
-    if several:
-        table.add_column("worst metric", overflow="ellipsis", no_wrap=True, max_width=24)
-    table.add_column("score", justify="right", no_wrap=True)
-    table.add_column("ended at, and why", overflow="ellipsis", no_wrap=True, ratio=1)
+    index = max((len(str(row.index)) for row in rows), default=1)
+    named = (width - index) // 5
+    rest = width - index - named * (1 + several) - 6 - 3 * (5 + several) - 1
+    columns: list[tuple[str, int, Literal["left", "right"]]] = [
+        ("", 1, "left"),
+        ("#", index, "right"),
+        ("case", named, "left"),
+        ("worst metric", named, "left"),
+        ("score", 5, "right"),
+        ("ended at, and why", max(rest, 10), "left"),
+    ]
+    if not several:
+        del columns[3]
+    for head, most, side in columns:
+        table.add_column(head, justify=side, overflow="ellipsis", no_wrap=True, max_width=most)
     for row in rows:
         table.add_row(*_worst_cells(row, several))
     return table

@@ -2,37 +2,22 @@
 
 from __future__ import annotations
 
-import operator
-import re
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
 
 from dagengine.errors import InputError
 from dagengine.reliability.card.values import Contrast, Figure, JudgeCard, every_setting
 from dagengine.reliability.card.words import TITLES, difference, full, place, title
-
-_OPERATORS: dict[str, Callable[[float, float], bool]] = {
-    ">": operator.gt,
-    ">=": operator.ge,
-    "<": operator.lt,
-    "<=": operator.le,
-}
-_SHAPE = re.compile(r"\s*([a-z-]+?)(\.low|\.high)?\s*(>=|<=|>|<)\s*(-?[0-9.]+(?:e-?[0-9]+)?)\s*")
+from dagengine.results.conditions import Condition, parse_condition
 
 
 @dataclass(frozen=True, slots=True)
-class FailIf:
+class FailIf(Condition):
     """One condition under which a benchmark fails, for instance `flip-rate>0.05`.
 
     It holds the value, or with `.low` or `.high` a bound of the interval, against a number.
     Shares are numbers from 0 to 1.
     """
-
-    text: str
-    measure: str
-    bound: str
-    sign: str
-    limit: float
 
     def failures(self, card: JudgeCard) -> list[str]:
         """One line for every measure of that name that fails, or is undefined.
@@ -58,7 +43,7 @@ class FailIf:
 
     def _out_of_reach(self, measure: Figure) -> bool:
         best = measure.best if self.bound == "low" else None
-        return best is not None and _OPERATORS[self.sign](best, self.limit)
+        return best is not None and self.holds(best)
 
     def fails(self, contrast: Contrast, level: float = 0.05) -> bool:
         """Whether a difference of two cards holds the condition, and is no chance.
@@ -68,7 +53,7 @@ class FailIf:
         value, p = getattr(contrast.difference, self.bound), contrast.corrected
         if value is None or p is None or p >= level:
             return False
-        return _OPERATORS[self.sign](value, self.limit)
+        return self.holds(value)
 
     def _line(self, where: str, measure: Figure) -> str:
         value = getattr(measure, self.bound)
@@ -77,24 +62,16 @@ class FailIf:
         if value is None:
             note = measure.note if measure.value is None else "it has no interval"
             return f"{where}: {self.measure} is undefined: {note}"
-        holds = _OPERATORS[self.sign](value, self.limit)
-        return f"{where}: {full(measure)}" if holds else ""
+        return f"{where}: {full(measure)}" if self.holds(value) else ""
 
 
 def parse(text: str) -> FailIf:
     """The condition that a text states; raises InputError when it states none."""
-    found = _SHAPE.fullmatch(text)
-    if found is None:
-        raise InputError(
-            f"--fail-if {text!r}: write a measure, a sign and a number: flip-rate>0.05"
-        )
-    name, bound, sign, limit = found.groups()
-    if name not in TITLES:
+    found = parse_condition(text, "flip-rate>0.05")
+    if found.of or found.measure not in TITLES:
+        name = f"{found.of}.{found.measure}" if found.of else found.measure
         raise InputError(f"--fail-if {text!r}: no measure is called {name!r}; {_known()} are")
-    try:
-        return FailIf(text, name, bound[1:] if bound else "value", sign, float(limit))
-    except ValueError:
-        raise InputError(f"--fail-if {text!r}: {limit!r} is not a number") from None
+    return FailIf(**asdict(found))
 
 
 def _known() -> str:

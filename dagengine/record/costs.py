@@ -1,0 +1,83 @@
+"""What single cases cost: money and tokens of the answers that their results rest on."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+from dagengine.gateway.prices import Price
+from dagengine.record.values import Manifest, MetricRecord, NodeRecord
+from dagengine.results.rows import CaseResult
+
+_PARTS = 100  # of a doubling: quantiles are exact to half a per cent
+
+
+class Costs:
+    """Quantiles of the cost of cases, over any number of them.
+
+    Answers count in full for every case that rests on them, shared and stored ones, too. A node
+    that several judges answer counts at the price of the dearest.
+    """
+
+    def __init__(self, manifest: Manifest) -> None:
+        prices = [None if j.price is None else Price(*j.price) for j in manifest.judges]
+        self._judges = {
+            (metric.name, node.name): [prices[place] for place in node.judges]
+            for metric in manifest.metrics
+            for node in _nodes(metric)
+        }
+        self._money, self._tokens = Quantiles(), Quantiles()
+        self._unpriced = False
+
+    def add(self, row: CaseResult) -> None:
+        """Count one case."""
+        money, tokens = 0.0, 0
+        for result in row.metrics:
+            for step in result.steps:
+                used = step.usage
+                if not used.input_tokens and not used.output_tokens:
+                    continue
+                tokens += used.input_tokens + used.output_tokens
+                prices = self._judges.get((result.metric, step.node)) or [None]
+                known = [price.of(used) for price in prices if price is not None]
+                self._unpriced = self._unpriced or len(known) < len(prices)
+                money += max(known, default=0.0)
+        self._money.add(money)
+        self._tokens.add(tokens)
+
+    def quantile(self, what: str, share: float) -> float | None:
+        """The `cost` in US dollars, or the `tokens`, that this share of cases does not exceed.
+
+        None without cases, and where a price is not known.
+        """
+        if what == "cost" and self._unpriced:
+            return None
+        return (self._money if what == "cost" else self._tokens).at(share)
+
+
+class Quantiles:
+    """Quantiles of numbers from 0 on, of which only how many are about as large is kept."""
+
+    def __init__(self, values: Iterable[float] = ()) -> None:
+        self._counts: Counter[float] = Counter()
+        for value in values:
+            self.add(value)
+
+    def add(self, value: float) -> None:
+        """Count one number."""
+        self._counts[-math.inf if value <= 0 else round(math.log2(value) * _PARTS)] += 1
+
+    def at(self, share: float) -> float | None:
+        """The least number that this share of all does not exceed; None of nothing."""
+        left = math.ceil(share * self._counts.total())
+        for part in sorted(self._counts):
+            left -= self._counts[part]
+            if left <= 0:
+                return float(2.0 ** (part / _PARTS))
+        return None
+
+
+def _nodes(metric: MetricRecord) -> Iterator[NodeRecord]:
+    for node in metric.nodes:
+        yield from [node] if node.metric is None else _nodes(node.metric)

@@ -1,0 +1,49 @@
+"""The summary of a run on the page of a GitHub workflow, when the run is a step of one."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from dagengine.report.tables import cost_line, headline_of
+from dagengine.report.tally import Tally
+from dagengine.results.ends import SIGNS
+from dagengine.results.html import cell, number, table
+from dagengine.results.totals import Totals
+
+VARIABLE = "GITHUB_STEP_SUMMARY"
+_PLACES = 8
+
+
+def add_step_summary(tally: Tally, totals: Totals) -> None:
+    """Append the summary to the file that the variable names; nothing without it."""
+    name = os.environ.get(VARIABLE)
+    if name:
+        with Path(name).open("a", encoding="utf-8") as file:
+            file.write(step_summary(tally, totals))
+
+
+def step_summary(tally: Tally, totals: Totals) -> str:
+    """The headline, the figures and where cases failed, as HTML that holds no Markdown."""
+    summary = tally.summing.result()
+    figures = [
+        [_code(one.metric), str(one.cases), number(one.mean), str(one.passed), str(one.failed),
+         str(one.no_score)]
+        for one in summary
+    ]  # fmt: skip
+    places = [
+        [str(place.cases), SIGNS[place.end.state], _code(str(place.end)), _code(place.reason)]
+        for place in tally.places.ranked()[:_PLACES]
+    ]
+    parts = [
+        f"<h3>{cell(headline_of(summary))}</h3>",
+        table(("metric", "cases", "mean", "passed", "failed", "no score"), figures),
+        table(("cases", "", "ended at", "reason of the first"), places) if places else "",
+        f"<p>{cell(cost_line(totals))}</p>",
+    ]
+    return "".join(parts) + "\n\n"
+
+
+def _code(text: str) -> str:
+    """Text that is shown as it stands: no link, no mention, no mark-up."""
+    return f"<code>{cell(text)}</code>"

@@ -10,6 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from dagengine.compiler.lowering import compile_metrics as compile_metrics
+    from dagengine.configs import AsyncConfig as AsyncConfig
+    from dagengine.configs import CacheConfig as CacheConfig
+    from dagengine.configs import DisplayConfig as DisplayConfig
+    from dagengine.configs import ErrorConfig as ErrorConfig
     from dagengine.data.cases import read_cases as read_cases
     from dagengine.errors import DagengineError as DagengineError
     from dagengine.execution.evaluation import a_evaluate as a_evaluate
@@ -26,8 +30,12 @@ if TYPE_CHECKING:
     from dagengine.testing.assertion import on_test_run_end as on_test_run_end
 
 _HOME = {
+    "AsyncConfig": "configs",
+    "CacheConfig": "configs",
     "Criteria": "metrics.criteria",
     "DagengineError": "errors",
+    "DisplayConfig": "configs",
+    "ErrorConfig": "configs",
     "EvaluatorType": "metrics.criteria",
     "Limits": "gateway.limits",
     "PromptTemplate": "prompts.template",
@@ -44,8 +52,12 @@ _HOME = {
 }
 
 __all__ = [
+    "AsyncConfig",
+    "CacheConfig",
     "Criteria",
     "DagengineError",
+    "DisplayConfig",
+    "ErrorConfig",
     "EvaluatorType",
     "Limits",
     "PromptTemplate",

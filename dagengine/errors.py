@@ -81,11 +81,13 @@ class MissingExtraError(DagengineError):
 class MetricFailedError(DagengineError):
     """Raised by `measure()` when a case ends without a score.
 
-    `kind` is the outcome's kind (`missing_field`, `judge_refused`, ...).
+    `kind` is the outcome's kind (`missing_field`, `judge_refused`, ...). Of an evaluation that
+    was told not to ignore errors, `result` has everything that it found.
     """
 
     def __init__(self, metric: str, node: str | None, kind: str, message: str) -> None:
         self.metric, self.node, self.kind = metric, node, kind
+        self.result: object = None
         place = f"metric {metric!r}" + (f", node {node!r}" if node else "")
         super().__init__(f"{place}: {kind}: {message}")
 

@@ -20,6 +20,7 @@ from typing import Any, TypedDict
 
 from dagengine.compiler.lowering import compile_metrics
 from dagengine.compiler.plan import Plan
+from dagengine.configs import NAMES
 from dagengine.data.cases import AsyncCases, Cases, Item, read_cases
 from dagengine.data.golden import CASE_OF, GOLDEN_TYPES
 from dagengine.errors import GraphError, InputError, Problem
@@ -69,7 +70,10 @@ class Settings(TypedDict, total=False):
 def check_settings(door: Callable[..., Any], given: Iterable[str]) -> None:
     """Raise TypeError for a name that a function taking `**settings` does not have."""
     names = names_of(door, Settings.__annotations__)
-    check_names(f"{door.__name__}() has no argument", given, names)
+    others = NAMES if door.__name__.endswith("evaluate") else ()
+    check_names(
+        f"{door.__name__}() has no argument", [name for name in given if name not in others], names
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import copy
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar, Unpack
+from typing import Any, TypeVar, Unpack, cast
 
 import anyio
 import sniffio
 from anyio.from_thread import start_blocking_portal
 
 from dagengine.compiler.plan import Plan
+from dagengine.configs import Show, translated
 from dagengine.data.cases import AsyncCases, Cases
+from dagengine.errors import MetricFailedError
 from dagengine.execution.app import as_app
 from dagengine.execution.cluster import Cluster, Workers, cluster_of
 from dagengine.execution.engine import Engine, Settings, Source, check_settings
@@ -158,7 +161,7 @@ async def a_evaluate(
     test_cases: Source,
     metrics: Sequence[Metric],
     *,
-    show: bool = True,
+    show: Show = True,
     on_row: Callable[[CaseResult], None] | None = None,
     cluster: Workers | str | None = None,
     out: str | Path | None = None,
@@ -170,16 +173,20 @@ async def a_evaluate(
 
     All rows are kept: for more than fits in memory there is `stream`. `show` draws a
     progress bar (on a terminal) and prints the result table. See `stream` for the other
-    arguments and for what is raised. Metrics are left untouched.
+    arguments and for what is raised. Metrics are left untouched. deepeval's names for settings
+    (`configs`: `max_concurrent`, `AsyncConfig`, …) are understood, too.
     """
     check_settings(a_evaluate, settings)
     rows: list[CaseResult] = []
+    given = translated(cast("dict[str, Any]", settings), show)
+    settings, show = cast("Settings", given.settings), given.show
     metrics = as_metrics(metrics)
+    verbose = [_verbosely(metric, given.verbose) for metric in metrics]
     engine = _engine(metrics, settings, cluster)
     cases = engine.cases(test_cases)
     manifest = _manifest(engine, cases, settings, texts, redact)
     with (
-        progress_bar(engine, manifest.data.cases, show) as advance,
+        progress_bar(engine, manifest.data.cases, show in (True, "progress")) as advance,
         _recorded(out, engine, manifest) as record,
     ):
 
@@ -190,7 +197,7 @@ async def a_evaluate(
         def take(row: CaseResult) -> None:
             rows.append(row)
             record.add(row)
-            print_verbose(metrics, row)
+            print_verbose(verbose, row)
             if on_row is not None:
                 on_row(row)
 
@@ -199,16 +206,39 @@ async def a_evaluate(
 
         with engine.keeping(result):
             await engine.judge(cases, take, finished=finished)
-    if show:
+    if show in (True, "table"):
         print_table(Tally(rows), engine.totals)
-    return result()
+    done = result()
+    if given.forgiven is not None:
+        _require_scores(done, given.forgiven)
+    return done
+
+
+def _verbosely(metric: Metric, verbose: bool | None) -> Metric:
+    """The metric, or a copy that prints its steps (or does not)."""
+    if verbose is None:
+        return metric
+    copied: Any = copy.copy(metric)
+    copied.verbose_mode = verbose
+    return cast("Metric", copied)
+
+
+def _require_scores(done: EvaluationResult, forgiven: Collection[str]) -> None:
+    """Raise MetricFailedError, with the result as its `result`, for the first lack of a score."""
+    for row in done.rows:
+        for one in row.metrics:
+            if one.failure is not None and str(one.failure.kind) not in forgiven:
+                kind, message = str(one.failure.kind), f"{row.case}: {one.failure.message}"
+                error = MetricFailedError(one.metric, one.failure.node, kind, message)
+                error.result = done
+                raise error
 
 
 def evaluate(
     test_cases: Source,
     metrics: Sequence[Metric],
     *,
-    show: bool = True,
+    show: Show = True,
     on_row: Callable[[CaseResult], None] | None = None,
     cluster: Workers | str | None = None,
     out: str | Path | None = None,
@@ -230,11 +260,11 @@ def evaluate(
 
 async def judged_case(
     test_case: Any, metrics: Sequence[Metric], settings: Settings, *, at_once: bool = True
-) -> CaseResult:
-    """The row of a single case; without `at_once` one node runs at a time."""
+) -> tuple[CaseResult, Totals]:
+    """The row of a single case, and its totals; without `at_once` one node runs at a time."""
     engine, rows = Engine(metrics, settings, at_once=at_once), list[CaseResult]()
     await engine.judge(engine.cases([test_case]), rows.append)
-    return rows[0]
+    return rows[0], engine.totals
 
 
 def print_verbose(metrics: Sequence[Metric], row: CaseResult) -> None:

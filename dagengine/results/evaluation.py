@@ -38,6 +38,11 @@ class EvaluationResult(Sequence[CaseResult]):
         counts = f"{len(self.rows)} cases, {passed} passed{failed}; {asked}"
         return f"<{type(self).__name__}: {counts}>"
 
+    @property
+    def test_results(self) -> list[CaseResult]:
+        """The rows, as a list."""
+        return list(self.rows)
+
     def _repr_html_(self) -> str:
         """What a notebook shows: the summary, and the worst cases."""
         worst = Worst()

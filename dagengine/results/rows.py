@@ -39,6 +39,16 @@ class MetricResult:
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {_quoted(self.metric)}: {self._said()}>"
 
+    @property
+    def name(self) -> str:
+        """The metric's name."""
+        return self.metric
+
+    @property
+    def error(self) -> str | None:
+        """Why there is no score; None where there is one."""
+        return None if self.failure is None else self.failure.message
+
     def _said(self) -> str:
         """The score, and whether that passes; or why there is none."""
         if self.failure is not None:
@@ -138,6 +148,16 @@ class CaseResult:
         more = [f"{len(said) - _LISTED} more"] if len(said) > _LISTED else []
         what = "; ".join([*said[:_LISTED], *more]) or "no metric"
         return f"<{type(self).__name__} {self.index} {_quoted(self.case)}: {what}>"
+
+    @property
+    def name(self) -> str:
+        """What reports call the case."""
+        return self.case
+
+    @property
+    def metrics_data(self) -> list[MetricResult]:
+        """The results of the metrics, as a list."""
+        return list(self.metrics)
 
     @property
     def success(self) -> bool:

@@ -40,7 +40,8 @@ class BaseMetric:
     They ask the metric's own `model` where they name none. That holds in threads that the
     code starts and in jobs that it gives to a thread pool, until the case is judged.
 
-    `score`, `reason`, `success`, `error` and `result` show the last `measure` only.
+    `score`, `reason`, `success`, `error` and `result` show the last `measure` only, as does
+    `evaluation_cost`: US dollars, None where the judge has no known price.
     """
 
     # A number, or None for no pass or fail; a caller's metric may compare with it as it likes.
@@ -56,6 +57,7 @@ class BaseMetric:
     success: bool | None = None
     error: str | None = None
     result: MetricResult | None = None
+    evaluation_cost: float | None = None
 
     @property
     def __name__(self) -> str:
@@ -86,7 +88,8 @@ class BaseMetric:
         if type(self).measure is not BaseMetric.measure:
             return await in_daemon_thread(lambda: self.measure(test_case))
         try:
-            row = await judged_case(test_case, [self], {}, at_once=bool(self.async_mode))
+            row, totals = await judged_case(test_case, [self], {}, at_once=bool(self.async_mode))
+            self.evaluation_cost = totals.cost
         except DagengineError as error:
             self._show(None, None, str(error))
             raise

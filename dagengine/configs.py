@@ -1,0 +1,153 @@
+"""Settings of a run by the names that deepeval gives them; each becomes a setting of ours.
+
+What ours cannot mean is refused with what to write instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any, Literal, NamedTuple
+
+from dagengine.errors import InputError
+from dagengine.gateway.limits import DEFAULT_LIMITS
+
+Show = bool | Literal["progress", "table"]
+STORE = ".dagengine/answers.db"
+"""Where a cache is kept that has no place of its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class AsyncConfig:
+    """How much is asked at once.
+
+    Without `run_async` it is one question at a time; `max_concurrent` bounds calls of the judge
+    (not cases), `throttle_value` is the number of seconds from one call to the next.
+    """
+
+    run_async: bool = True
+    throttle_value: float = 0
+    max_concurrent: int = 20
+
+    def __post_init__(self) -> None:
+        if self.max_concurrent < 1:
+            raise InputError(f"max_concurrent must be at least 1, got {self.max_concurrent!r}")
+        if self.throttle_value < 0:
+            raise InputError(f"throttle_value must be at least 0, got {self.throttle_value!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class DisplayConfig:
+    """What is printed: a bar, a table, and (`verbose_mode`) the steps of every metric."""
+
+    show_indicator: bool = True
+    print_results: bool = True
+    verbose_mode: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CacheConfig:
+    """Whether answers are kept in a store (`.dagengine/answers.db`): it is read and written."""
+
+    write_cache: bool = True
+    use_cache: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorConfig:
+    """Whether a run ends with an error when a metric had no score.
+
+    All cases are judged before; with `skip_on_missing_params` an absent field is no error.
+    """
+
+    ignore_errors: bool = False
+    skip_on_missing_params: bool = False
+
+
+_CONFIGS: dict[str, type[Any]] = {
+    "async_config": AsyncConfig,
+    "display_config": DisplayConfig,
+    "cache_config": CacheConfig,
+    "error_config": ErrorConfig,
+}
+NAMES = (*_CONFIGS, *(field.name for config in _CONFIGS.values() for field in fields(config)))
+"""Every name that is understood: those of the configurations, and of their fields."""
+
+
+class Translated(NamedTuple):
+    """Settings of ours, and what a door does with the rest.
+
+    `forgiven` are the kinds of failure that do not end the run with an error; None: all.
+    """
+
+    settings: dict[str, Any]
+    show: Show
+    verbose: bool | None
+    forgiven: frozenset[str] | None
+
+
+def translated(given: Mapping[str, Any], show: Show = True) -> Translated:
+    """What `given` says, in settings of ours; raises InputError for what they cannot mean."""
+    settings = {name: value for name, value in given.items() if name not in NAMES}
+    said = _said(given)
+    _limits(said, settings)
+    _store(said, settings)
+    bar, table = said.get("show_indicator", True), said.get("print_results", True)
+    if show is True and not (bar and table):
+        show = "progress" if bar else "table" if table else False
+    forgiven = None
+    if said.get("ignore_errors") is False:
+        forgiven = frozenset({"missing_field"} if said.get("skip_on_missing_params") else ())
+    return Translated(settings, show, said.get("verbose_mode"), forgiven)
+
+
+def _said(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Everything that was said, in configurations or flat."""
+    said: dict[str, Any] = {}
+    for name, kind in _CONFIGS.items():
+        config = given.get(name)
+        if config is not None and not isinstance(config, kind):
+            raise InputError(f"{name} must be a {kind.__name__}, got {config!r:.80}")
+        if config is not None:
+            said |= asdict(config)
+            if kind is CacheConfig and not config.use_cache:
+                said.pop("write_cache")  # its default, without a cache that is used
+    for name in NAMES:
+        if name in given and name not in _CONFIGS:
+            if name in said:
+                raise InputError(f"{name} is said twice, by itself and in a configuration")
+            said[name] = given[name]
+    return said
+
+
+def _limits(said: Mapping[str, Any], settings: dict[str, Any]) -> None:
+    config = AsyncConfig(
+        said.get("run_async", True), said.get("throttle_value", 0), said.get("max_concurrent", 20)
+    )
+    changes: dict[str, Any] = {}
+    if "max_concurrent" in said:
+        changes["max_in_flight"] = config.max_concurrent
+    if not config.run_async:
+        changes["max_in_flight"] = 1
+    if config.throttle_value:
+        changes["requests_per_minute"] = 60 / config.throttle_value
+    if not changes:
+        return
+    limits = settings.get("limits")
+    if limits is not None:
+        names = ", ".join(f"{name}=…" for name in changes)
+        raise InputError(f"say all limits in one place: limits=Limits({names})")
+    settings["limits"] = replace(DEFAULT_LIMITS, **changes)
+
+
+def _store(said: Mapping[str, Any], settings: dict[str, Any]) -> None:
+    reads, writes = said.get("use_cache", False), said.get("write_cache")
+    if not reads and not writes:
+        return
+    if not reads or writes is False:
+        raise InputError(
+            "a store is read and written: use_cache=True keeps one, store=Store(path, replay=True) "
+            "only reads"
+        )
+    if settings.get("store") is None:
+        settings["store"] = STORE

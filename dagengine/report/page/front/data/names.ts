@@ -23,7 +23,7 @@ export function endName(metric: Metric, way: Way, state: State): string {
   }
   const [node, answer] = way.end;
   if (answer != null) return answerName(metric, answer);
-  const leaf = node == null ? metric.name : metric.nodes[node]!.name;
+  const leaf = leafName(metric, way, node);
   return state === "fail" ? `${leaf} below ${limit(metric)}` : leaf;
 }
 
@@ -31,8 +31,13 @@ export function endName(metric: Metric, way: Way, state: State): string {
 export function ended(metric: Metric, way: Way, state: State, score: number | null): string {
   const [node, answer] = way.end;
   if (state === "none" || answer != null || score == null) return endName(metric, way, state);
-  const leaf = node == null ? metric.name : metric.nodes[node]!.name;
+  const leaf = leafName(metric, way, node);
   return `${leaf} → ${score.toFixed(2)}`;
+}
+
+/** A leaf behind decisions has its own name; a graph without decisions is its metric. */
+function leafName(metric: Metric, way: Way, node: number | null): string {
+  return node == null || !way.answers.length ? metric.name : metric.nodes[node]!.name;
 }
 
 function limit(metric: Metric): string {

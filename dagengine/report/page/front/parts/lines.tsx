@@ -33,12 +33,12 @@ export function headline(run: Run, counts: Counts): string {
 
 /** What came out: shares, mean, median, spread. */
 export function Result({ counts, limit }: { counts: Counts; limit: number | null }) {
-  const { passed, cases, none, plain, scores } = counts;
+  const { passed, failed, cases, none, plain, scores } = counts;
   if (!scores) return <>{whole(none)} of {whole(cases)} without a score. No mean is shown.</>;
   const { mean, median, spread, lowest } = scores;
   return (
     <>
-      {!plain && <><b>{whole(passed)} passed, {percent(passed, cases)}</b> <span class="soft">{range(passed, cases)}</span> · </>}
+      {!plain && <><b>{whole(passed)} passed, {percent(passed, passed + failed)}</b> <span class="soft">{range(passed, passed + failed)}</span> · </>}
       mean {score(mean)}, median {score(median)}
       {spread !== null && <>, spread {score(spread)}</>}
       {passed === cases && <>, lowest {score(lowest)}</>}

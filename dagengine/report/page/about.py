@@ -1,0 +1,55 @@
+"""What a page says of its run: where the data came from, who judged, what it took."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import Any
+
+from dagengine.record.run import Run
+from dagengine.record.values import JudgeRecord
+
+
+def run_record(run: Run, cases: int, kept: int) -> dict[str, Any]:
+    """The run as the front end has it, without its metrics; `kept` rows have their texts."""
+    manifest, totals = run.manifest, run.manifest.totals
+    seconds = None
+    if manifest.ended is not None:
+        seconds = round((manifest.ended - manifest.started).total_seconds(), 1)
+    texts = "none" if not manifest.texts else "all" if kept == cases else "some"
+    return {
+        "name": run.folder.resolve().name,
+        "folder": str(run.folder),
+        "started": manifest.started.isoformat(timespec="seconds"),
+        "seconds": seconds,
+        "finished": run.finished,
+        "exit": manifest.exit,
+        "error": manifest.error,
+        "data": None if manifest.data.file is None else Path(manifest.data.file).name,
+        "metricFile": _metric_file(manifest.command),
+        "command": manifest.command,
+        "planned": manifest.data.cases,
+        "cases": cases,
+        "judges": [{"name": judge_name(judge)} for judge in manifest.judges],
+        "questions": None if totals is None else totals.asked,
+        "tokens": None if totals is None else round(totals.input_tokens + totals.output_tokens),
+        "cost": None if totals is None else totals.cost,
+        "texts": texts,
+        "kept": kept,
+        "hidden": list(manifest.redacted),
+        "store": manifest.store is not None,
+    }
+
+
+def judge_name(judge: JudgeRecord) -> str:
+    """The model, or the identity without its settings."""
+    return judge.model or judge.identity.split(" (")[0]
+
+
+def _metric_file(command: str | None) -> str | None:
+    try:
+        words = shlex.split(command or "")
+    except ValueError:
+        return None
+    found = [Path(word).name for word in words if word.split(":")[0].endswith(".py")]
+    return found[0] if found else None

@@ -1,0 +1,131 @@
+"""One file that holds a run and the page to look at it: `report.html`."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Iterator
+from functools import cache
+from html import escape
+from importlib.resources import files
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from dagengine.record.run import Run
+from dagengine.report.page.about import run_record
+from dagengine.report.page.columns import Columns, MetricColumns
+from dagengine.report.page.graphs import PageGraph
+from dagengine.report.page.layouts import layouts
+from dagengine.report.page.lines import headline, plain_lines
+from dagengine.report.page.texts import Texts, packed
+from dagengine.report.tally import Tally
+from dagengine.results import CaseResult
+
+FORMAT = 1
+"""The format of the packed data; the front end of the same version reads it."""
+ROWS = 30_000
+"""A run of more rows keeps only the texts of cases that failed or have no score."""
+ROOM = 24_000_000
+"""Characters that all texts of a page may take."""
+
+
+def write_page(run: Run, path: str | Path, *, rows: int = ROWS, room: int = ROOM) -> Path:
+    """Write the page of a run as one file that needs no other and no network.
+
+    Of more than `rows` rows, or where the texts would take more than `room` characters, it holds
+    every score and path, and the texts of the cases that failed first; the page says so.
+    """
+    target = Path(path)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    # What a text of a case holds in lone surrogates is an escape in JSON already.
+    target.write_text("".join(_parts(run, rows, room)), encoding="utf-8", errors="replace")
+    return target
+
+
+def page_of(head: str, body: str, *, title: str, connect: str = "'none'") -> Iterator[str]:
+    """The page around data blocks: `head` is JSON text, `body` what stands behind it.
+
+    The content security policy allows this script and this style, by their hashes, and no
+    connection but to `connect`.
+    """
+    script, style = _built("page.js"), _built("page.css")
+    policy = (
+        f"default-src 'none'; script-src '{_sha(script)}'; style-src '{_sha(style)}'; "
+        f"img-src data:; connect-src {connect}; base-uri 'none'; form-action 'none'"
+    )
+    yield (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
+        '<meta name="viewport" content="width=device-width,initial-scale=1">\n'
+        f'<title>{escape(title)}</title><link rel="icon" href="data:,">\n'
+        f"<style>{style}</style></head><body>\n"
+        '<div id="page"></div>\n'
+        f'<script type="application/json" id="head">{_inert(head)}</script>\n'
+    )
+    yield body
+    yield f"<script>{script}</script>\n</body></html>\n"
+
+
+def _parts(run: Run, rows: int, room: int) -> Iterator[str]:
+    graphs = [PageGraph.of(metric) for metric in run.manifest.metrics]
+    columns = Columns([MetricColumns(graph) for graph in graphs])
+    texts, tally = Texts(graphs, room, rows), Tally()
+    for row, case in _with_cases(run):
+        tally.add(row)
+        fields = None if case is None else _fields(case)
+        states = columns.add(row, (case or {}).get("hash"), (case or {}).get("tags") or [])
+        texts.add(row, fields, states)
+    blocks, starts, slots = texts.close()
+    record = run_record(run, tally.rows, kept=sum(slot >= 0 for slot in slots))
+    record["metrics"] = [
+        {**metric.graph.as_dict(), "layouts": layouts(metric.graph, metric.counted(), tally.rows)}
+        for metric in columns.metrics
+    ]
+    head = json.dumps({"format": FORMAT, "run": record, "blocks": starts})
+    lines = plain_lines(run, tally)
+    data = chain([("index", packed(columns.as_dict(slots)))], _named(blocks))
+    body = _noscript(headline(run, tally), lines) + "".join(
+        f'<script type="text/plain" id="{name}">{block}</script>\n' for name, block in data
+    )
+    yield from page_of(head, body, title=f"{record['name']}: {headline(run, tally)}")
+
+
+def _named(blocks: list[str]) -> Iterator[tuple[str, str]]:
+    yield from ((f"texts-{number}", block) for number, block in enumerate(blocks))
+
+
+def _with_cases(run: Run) -> Iterator[tuple[CaseResult, dict[str, Any] | None]]:
+    """Rows with their cases, which stand in the same order; a case may be missing."""
+    cases = run.cases()
+    case = next(cases, None)
+    for row in run.rows():
+        while case is not None and case["index"] < row.index:
+            case = next(cases, None)
+        yield row, case if case is not None and case["index"] == row.index else None
+
+
+def _fields(case: dict[str, Any]) -> dict[str, Any]:
+    """The fields of a case as a line of a data set has them."""
+    return {name: value for name, value in case.items() if name not in ("index", "hash", "type")}
+
+
+def _inert(text: str) -> str:
+    """JSON text that neither ends a script element nor opens a comment in it."""
+    return text.replace("<", "\\u003c").replace(">", "\\u003e")
+
+
+def _noscript(title: str, lines: list[tuple[str, str]]) -> str:
+    said = "".join(f"<p>{escape(term)}: {escape(text)}</p>" for term, text in lines)
+    needs = "<p>This page needs JavaScript.</p>"
+    return f"<noscript><main><h1>{escape(title)}</h1>{said}{needs}</main></noscript>\n"
+
+
+@cache
+def _built(name: str) -> str:
+    return files("dagengine.report.page").joinpath(name).read_text(encoding="utf-8")
+
+
+def _sha(text: str) -> str:
+    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"

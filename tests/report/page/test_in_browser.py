@@ -1,0 +1,346 @@
+"""The page as a person meets it: figures, filters, keys, hostile texts, accessibility."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from browser import CHROMIUM, Scheme, Visit, aside, chromium, needs_chromium, visit
+from hostile import TEXTS
+from playwright.sync_api import Browser
+from support_tree import support_cases, support_judge, support_metric
+
+from dagengine import evaluate
+from dagengine.judges import LexicalJudge, ScriptedJudge
+from dagengine.metrics import AnswerRelevancyMetric, ContextualRelevancyMetric, DAGMetric
+from dagengine.metrics.dag import DAG, BinaryJudgementNode
+from dagengine.record.run import load_run
+from dagengine.report.page import write_page
+from dagengine.report.tally import Tally
+from dagengine.results import CaseResult
+from dagengine.test_case import LLMTestCase
+
+pytestmark = needs_chromium
+METRIC = "Support quality"
+MARKUP = {
+    "the end of a script": "</script><script>window.hacked = 1</script>",
+    "the beginning of a comment": "<!-- <script> <!--",
+    "an image": "<img src=x onerror='window.hacked = 1'>",
+    "a link": "<a href='javascript:window.hacked = 1'>click</a> [x](javascript:hacked())",
+    "a style": "</style><style>* { display: none }</style>",
+    "an entity": "&lt;b&gt; &amp; &#60;",
+}
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    assert CHROMIUM
+    with chromium() as found:
+        yield found
+
+
+def _judged(folder: Path, cases: list[LLMTestCase], metrics: list[Any], judge: Any) -> None:
+    aside(lambda: evaluate(cases, metrics, model=judge, show=False, out=folder))
+
+
+@pytest.fixture(scope="module")
+def support(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[CaseResult]]:
+    """A page of 60 cases of one tree, and its rows."""
+    folder = tmp_path_factory.mktemp("runs") / "support"
+    _judged(folder, support_cases(60), [support_metric()], support_judge())
+    run = load_run(folder)
+    return write_page(run, folder / "report.html"), list(run.rows())
+
+
+@pytest.fixture(scope="module")
+def several(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A page of two metrics."""
+    folder = tmp_path_factory.mktemp("runs") / "faq"
+    cases = [
+        LLMTestCase(
+            name=f"faq {place}",
+            input="How long is a gift card valid?",
+            actual_output=("It is valid for two years.", "The moon is far.")[place % 2],
+            retrieval_context=["A gift card is valid for two years.", "Parcels take long."],
+        )
+        for place in range(12)
+    ]
+    metrics = [AnswerRelevancyMetric(), ContextualRelevancyMetric()]
+    _judged(folder, cases, metrics, LexicalJudge())
+    return write_page(load_run(folder), folder / "report.html")
+
+
+def _listed(page: Visit) -> list[str]:
+    """The names of the cases in the table; the window is tall enough for all."""
+    page.page.wait_for_timeout(60)
+    found: list[str] = page.page.eval_on_selector_all(
+        "table.cases .name", "cells => cells.map(cell => cell.textContent)"
+    )
+    return found
+
+
+def test_opening_the_page_asks_for_nothing_and_complains_of_nothing(
+    browser: Browser, support: tuple[Path, list[CaseResult]]
+) -> None:
+    with visit(browser, support[0]) as page:
+        page.at("#case=ticket%201042&v=case")
+        page.page.wait_for_selector(".walk")
+        assert [url for url in page.requests if not url.startswith("file:")] == []
+        assert len(page.requests) == 1
+        assert page.errors == []
+
+
+def test_every_figure_of_the_tree_is_that_of_the_command_line(
+    browser: Browser, support: tuple[Path, list[CaseResult]]
+) -> None:
+    file, rows = support
+    tallied = Tally(rows)
+    tally, summary = tallied.metrics[METRIC], tallied.summing.result()[METRIC]
+    share = summary.pass_rate
+    assert share
+    with visit(browser, file) as page:
+        counts = page.run(
+            "return [...document.querySelectorAll('.treebox .e')].map(e => e.ariaLabel)"
+        )
+        lines = page.page.text_content("dl.lines") or ""
+        bars = page.page.eval_on_selector_all(
+            ".chart .count", "texts => texts.map(text => text.textContent)"
+        )
+        title = page.page.text_content("h1")
+    found = {}
+    for label in counts:
+        words, _, rest = label.partition(": answer of ")
+        node, cases, *_ = rest.split(", ")
+        verdict = words.rsplit(" ✕ ", 1)[0].split(" ✓ ")[0].rsplit(" ", 1)[0]
+        found[node, verdict.split(" ✕")[0].rstrip(" 0123456789")] = int(cases.split()[0])
+    chosen = {(node, str(verdict)): count for (node, verdict), count in tally.chose.items()}
+    assert {key: count for key, count in found.items() if count} == chosen
+    assert title == f"{summary.failed} of 60 cases failed, {summary.no_score} have no score"
+    assert f"{summary.passed} passed, {share.value:.0%}".replace("%", " %") in lines
+    assert f"({100 * share.low:.0f} to {100 * share.high:.0f})" in lines
+    figures = (summary.mean, summary.median, summary.spread)
+    assert "mean {:.2f}, median {:.2f}, spread {:.2f}".format(*figures) in lines
+    assert [int(count.replace(",", "")) for count in bars] == [n for n in summary.distribution if n]
+
+
+def test_clicking_an_edge_lists_exactly_the_cases_whose_path_has_it(
+    browser: Browser, support: tuple[Path, list[CaseResult]]
+) -> None:
+    file, rows = support
+    with visit(browser, file, height=4200) as page:
+        edges = page.page.query_selector_all(".treebox .e")
+        seen = 0
+        for place in range(len(edges)):
+            edge = page.page.query_selector_all(".treebox .e")[place]
+            edge.dispatch_event("click")
+            page.until("location.hash.includes('e=')")
+            key = page.run("return new URLSearchParams(location.hash.slice(1)).get('e')")
+            node, _, verdict = key.partition(":")
+            wanted = {
+                row.case
+                for row in rows
+                for step in row.metrics[0].steps
+                if step.node == node and str(step.verdict) == verdict
+            }
+            page.until("!document.querySelector('dl.lines')")
+            if wanted:
+                assert set(_listed(page)) == wanted
+                seen += 1
+            else:
+                assert page.page.text_content("h1") == "No case matches"
+            page.at("")
+        assert seen >= 10
+
+
+def test_shift_narrows_and_alt_takes_out(
+    browser: Browser, support: tuple[Path, list[CaseResult]]
+) -> None:
+    file, rows = support
+    took = [{(s.node, str(s.verdict)) for s in row.metrics[0].steps} for row in rows]
+    with visit(browser, file, "#state=all", height=4200) as page:
+        page.page.click("[aria-label*='answer of Kind of request']:has-text('help')")
+        page.page.click("[aria-label*='answer of Tone']:has-text('rude')", modifiers=["Shift"])
+        both = {r.case for r, t in zip(rows, took, strict=True) if ("Tone", "rude") in t}
+        both &= {
+            r.case for r, t in zip(rows, took, strict=True) if ("Kind of request", "help") in t
+        }
+        if both:
+            assert set(_listed(page)) == both
+        page.at("#state=all")
+        page.page.click("[aria-label*='answer of Tone']:has-text('rude')", modifiers=["Alt"])
+        without = {r.case for r, t in zip(rows, took, strict=True) if ("Tone", "rude") not in t}
+        assert set(_listed(page)) == without
+
+
+def test_the_keyboard_alone_filters_opens_and_comes_back(
+    browser: Browser, support: tuple[Path, list[CaseResult]]
+) -> None:
+    with visit(browser, support[0]) as page:
+        keys = page.page.keyboard
+        keys.press("t")
+        assert page.run("return document.activeElement.id") == "n-0"
+        keys.press("ArrowDown")
+        keys.press("Enter")
+        page.page.wait_for_selector(".e[aria-pressed=true]")
+        keys.press("j")
+        keys.press("j")
+        page.page.wait_for_selector("tr.cur[data-place='1']")
+        name = page.page.text_content("tr.cur .name")
+        keys.press("Enter")
+        page.page.wait_for_selector(".walk")
+        assert (page.page.text_content("h1") or "").split(" ", 1)[1].startswith(name or "?")
+        keys.press("Escape")
+        page.page.wait_for_selector("tr.cur[data-place='1']")
+        page.until("document.activeElement.matches('tr.cur')")
+        keys.press("Escape")
+        page.page.wait_for_selector("dl.lines")
+        assert page.run("return location.hash") in ("", "#")
+        keys.press("/")
+        keys.type("manual")
+        page.until("document.querySelector('h1').textContent.includes('“manual”')")
+
+
+def test_a_search_finds_texts_reasons_and_names_and_nothing_else(
+    browser: Browser, support: tuple[Path, list[CaseResult]]
+) -> None:
+    file, _ = support
+    cases = support_cases(60)
+    wanted = {c.name for c in cases if "invoice" in c.input}
+    with visit(browser, file, "#q=INVOICE", height=4200) as page:
+        assert set(_listed(page)) == wanted
+        page.at("#q=ticket 1077")
+        page.until("document.querySelector('h1').textContent.startsWith('1 of')")
+        assert _listed(page) == ["ticket 1077"]
+        page.at("#q=null")  # stands in the packed lines, and in no text
+        page.until("document.querySelector('h1').textContent == 'No case matches'")
+
+
+def test_a_head_of_the_table_sorts_and_the_address_keeps_it(
+    browser: Browser, support: tuple[Path, list[CaseResult]]
+) -> None:
+    with visit(browser, support[0], "#state=all", height=4200) as page:
+        page.page.click("th:has-text('case') button")
+        names = _listed(page)
+        assert names == sorted(names)
+        page.page.click("th:has-text('case') button")
+        assert _listed(page) == sorted(names, reverse=True)
+        assert page.run("return location.hash").endswith("sort=-case")
+
+
+@pytest.fixture(scope="module")
+def hostile_page(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
+    """A page where every text is hostile: cases, reasons, names of nodes, cases and metrics."""
+    texts = [*TEXTS.values(), *MARKUP.values()]
+    folder = tmp_path_factory.mktemp("runs") / "hostile"
+    bad = MARKUP["the end of a script"]
+    question = BinaryJudgementNode(
+        MARKUP["an image"], evaluation_params=["actual_output"], then={True: 10, False: 0}, name=bad
+    )
+    cases = [
+        LLMTestCase(name=bad if place == 0 else f"case {place}", input=text, actual_output=text)
+        for place, text in enumerate(texts)
+    ]
+    judge = ScriptedJudge(lambda q: {"verdict": False, "reason": q.messages[-1]["content"]})
+    metric = DAGMetric(MARKUP["an image"], DAG(root_node=question))
+    _judged(folder, cases, [metric], judge)
+    return write_page(load_run(folder), folder / "report.html"), texts
+
+
+def test_hostile_texts_are_shown_literally_and_nothing_runs(
+    browser: Browser, hostile_page: tuple[Path, list[str]]
+) -> None:
+    file, texts = hostile_page
+    with visit(browser, file) as page:
+        assert MARKUP["the end of a script"] in (page.page.text_content(".where") or "")
+        for place, text in enumerate(texts):
+            page.at(f"#case={place}&v=case")
+            page.until("document.querySelector('.casehead')")
+            page.until(
+                f"{json.dumps(text)} === [...document.querySelectorAll('.txt')][0].textContent"
+            )
+            assert page.run(
+                "return document.querySelector('.walk .why').textContent.includes(value)", text
+            )
+        assert page.run("return window.hacked ?? null") is None
+        assert (
+            page.run(
+                "return document.querySelectorAll('img, .txt *:not(mark), a[href^=java]').length"
+            )
+            == 0
+        )
+        assert page.errors == []
+        assert len(page.requests) == 1
+
+
+def _violations(page: Visit, colours: bool) -> list[str]:
+    """What axe finds with all of its rules (or those about colours) but a contrast of 7 to 1."""
+    if not page.run("return 'axe' in window"):
+        page.page.evaluate(Axe().axe_script)
+    found: list[str] = page.page.evaluate(
+        """async colours => {
+            const rules = axe.getRules().filter(rule => !rule.tags.includes('wcag2aaa'))
+                .map(rule => rule.ruleId).filter(id => !colours || id.includes('color'));
+            const found = await axe.run({runOnly: {type: 'rule', values: rules},
+                resultTypes: ['violations']});
+            return found.violations.flatMap(({id, nodes}) =>
+                nodes.slice(0, 3).map(node => `${id}: ${node.html.slice(0, 120)}`));
+        }""",
+        colours,
+    )
+    return found
+
+
+@pytest.mark.parametrize(
+    ("width", "scheme", "colours"),
+    # What a scheme changes is colours: the other rules run once per width.
+    [
+        (1280, "light", False),
+        (400, "dark", False),
+        (1280, "dark", True),
+        (400, "light", True),
+    ],
+)
+def test_axe_finds_no_violation(
+    browser: Browser,
+    support: tuple[Path, list[CaseResult]],
+    several: Path,
+    width: int,
+    scheme: Scheme,
+    colours: bool,
+) -> None:
+    with visit(browser, support[0], width=width, scheme=scheme) as page:
+        found = _violations(page, colours)
+        page.at("#e=Tone:rude")
+        page.page.keyboard.press("?")
+        page.until("document.querySelector('.help') && document.querySelector('.parts')")
+        found += _violations(page, colours)
+        page.at("#case=ticket%201042&v=case")
+        page.until("document.querySelector('.walk')")
+        found += _violations(page, colours)
+    with visit(browser, several, width=width, scheme=scheme) as page:
+        found += _violations(page, colours)
+    assert found == []
+
+
+def test_nothing_is_wider_than_a_phone(
+    browser: Browser, support: tuple[Path, list[CaseResult]], several: Path
+) -> None:
+    for file in (support[0], several):
+        with visit(browser, file, width=400) as page:
+            for place in ("", "#case=1&v=case"):
+                page.at(place)
+                page.page.wait_for_timeout(60)
+                assert page.run("return document.documentElement.scrollWidth") <= 400
+
+
+def test_a_link_to_unknown_parts_says_so_and_shows_the_rest(
+    browser: Browser, support: tuple[Path, list[CaseResult]]
+) -> None:
+    with visit(browser, support[0], "#e=Tone:loud") as page:
+        note = page.page.text_content("main .note")
+        assert note == "This link names Tone → loud, which this run does not have."
+        assert (page.page.text_content("h1") or "").endswith("have no score")

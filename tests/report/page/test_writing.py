@@ -1,0 +1,182 @@
+"""What stands in the file of a page, read without a browser."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support_tree import support_cases, support_judge, support_metric
+
+from dagengine import evaluate
+from dagengine.judges import ScriptedJudge
+from dagengine.metrics import DAGMetric
+from dagengine.metrics.dag import DAG, BinaryJudgementNode
+from dagengine.record.run import Run, load_run
+from dagengine.report.page import write_page
+from dagengine.report.page.folding import LARGE
+from dagengine.report.tally import Tally
+from dagengine.test_case import LLMTestCase
+
+BREAKS = "</script><script>alert(1)</script><!-- <script> --> ]]> \u2028"
+
+
+@pytest.fixture(scope="module")
+def support(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    folder = tmp_path_factory.mktemp("runs") / "support"
+    evaluate(support_cases(60), [support_metric()], model=support_judge(), show=False, out=folder)
+    return load_run(folder)
+
+
+def _parts(file: Path) -> dict[str, str]:
+    """The data blocks of a page by id."""
+    text = file.read_text(encoding="utf-8")
+    return dict(re.findall(r'<script type="[^"]*" id="([^"]*)">(.*?)</script>', text, re.DOTALL))
+
+
+def _unpacked(block: str) -> str:
+    return gzip.decompress(base64.b64decode(block)).decode()
+
+
+def _head(file: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(_parts(file)["head"])
+    return found
+
+
+def _index(file: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(_unpacked(_parts(file)["index"]))
+    return found
+
+
+def test_columns_count_what_the_tally_counts(support: Run, tmp_path: Path) -> None:
+    file = write_page(support, tmp_path / "report.html")
+    tallied = Tally(support.rows())
+    (tally,), (summary,) = tallied.metrics.values(), tallied.summing.result()
+    (metric,) = _index(file)["metrics"]
+    (graph,) = _head(file)["run"]["metrics"]
+    assert metric["state"].count("f") == summary.failed
+    assert metric["state"].count("n") == summary.no_score
+    assert metric["state"].count("p") == summary.passed
+    taken: dict[tuple[str, str], int] = {}
+    for way in metric["way"]:
+        for answer in metric["ways"][way]["answers"]:
+            found = graph["answers"][answer]
+            key = (graph["nodes"][found["node"]]["name"], found["verdict"])
+            taken[key] = taken.get(key, 0) + 1
+    assert taken == {(node, str(verdict)): count for (node, verdict), count in tally.chose.items()}
+
+
+def test_the_same_run_gives_the_same_bytes(support: Run, tmp_path: Path) -> None:
+    one, other = (write_page(support, tmp_path / name) for name in ("one.html", "other.html"))
+    assert one.read_bytes() == other.read_bytes()
+
+
+def test_no_text_ends_a_script_or_opens_a_comment(tmp_path: Path) -> None:
+    node = BinaryJudgementNode(
+        BREAKS, evaluation_params=["actual_output"], then={True: 10, False: 0}, name=BREAKS
+    )
+    judge = ScriptedJudge(lambda question: {"verdict": False, "reason": BREAKS})
+    case = LLMTestCase(name=BREAKS, input=BREAKS, actual_output=BREAKS)
+    metric = DAGMetric(BREAKS, DAG(root_node=node))
+    evaluate([case], [metric], model=judge, show=False, out=tmp_path / "run")
+    file = write_page(load_run(tmp_path / "run"), tmp_path / "report.html")
+    text = file.read_text(encoding="utf-8")
+    parts = _parts(file)
+    assert text.count("<script") == text.count("</script") == len(parts) + 1
+    assert "<!--" not in text.split("<script>")[0]
+    assert json.loads(parts["head"])["run"]["metrics"][0]["name"] == BREAKS
+
+
+def test_the_policy_names_the_script_and_the_style_by_their_hashes(
+    support: Run, tmp_path: Path
+) -> None:
+    text = write_page(support, tmp_path / "report.html").read_text(encoding="utf-8")
+    found = re.search(r'Content-Security-Policy" content="([^"]*)"', text)
+    assert found
+    assert "default-src 'none'" in found[1]
+    assert "connect-src 'none'" in found[1]
+    assert "unsafe" not in found[1]
+    assert found[1].count("'sha256-") == 2
+
+
+def test_above_the_limit_scores_stay_and_texts_of_passed_cases_go(
+    support: Run, tmp_path: Path
+) -> None:
+    file = write_page(support, tmp_path / "report.html", rows=59)
+    index, run = _index(file), _head(file)["run"]
+    (metric,) = index["metrics"]
+    assert len(metric["state"]) == run["cases"] == 60
+    assert run["texts"] == "some"
+    kept = [slot >= 0 for slot in index["slot"]]
+    assert kept == [state != "p" for state in metric["state"]]
+    assert run["kept"] == sum(kept)
+    text = "".join(_unpacked(part) for name, part in _parts(file).items() if "texts" in name)
+    assert len(text.split("\n")) == sum(kept)
+
+
+def test_a_file_without_room_for_texts_says_so(support: Run, tmp_path: Path) -> None:
+    file = write_page(support, tmp_path / "report.html", room=10)
+    assert _head(file)["run"]["texts"] == "some"
+    assert _head(file)["blocks"] == []
+    assert set(_index(file)["slot"]) == {-1}
+
+
+def test_a_run_without_texts_keeps_the_reasons(tmp_path: Path) -> None:
+    evaluate(
+        support_cases(8),
+        [support_metric()],
+        model=support_judge(),
+        show=False,
+        out=tmp_path / "run",
+        texts=False,
+    )
+    file = write_page(load_run(tmp_path / "run"), tmp_path / "report.html")
+    assert _head(file)["run"]["texts"] == "none"
+    text = "".join(_unpacked(part) for name, part in _parts(file).items() if "texts" in name)
+    assert "Refunds within 30 days" not in text
+    assert "lectures the customer" in text
+
+
+def _chain(length: int) -> DAGMetric:
+    """A tree of many nodes: each asks, and leads on when it is true."""
+    after: BinaryJudgementNode | int = 10
+    for place in reversed(range(length)):
+        after = BinaryJudgementNode(
+            f"Does `actual_output` hold {place}?",
+            evaluation_params=["actual_output"],
+            then={True: after, False: place % 10},
+            name=f"step {place}",
+        )
+    assert isinstance(after, BinaryJudgementNode)
+    return DAGMetric("Long", DAG(root_node=after))
+
+
+def test_a_large_tree_is_also_drawn_folded_and_with_each_stub_open(tmp_path: Path) -> None:
+    judge = ScriptedJudge(lambda question: {"verdict": question.name < "step 3", "reason": ""})
+    case = LLMTestCase(input="?", actual_output="!")
+    evaluate([case], [_chain(60)], model=judge, show=False, out=tmp_path / "run")
+    file = write_page(load_run(tmp_path / "run"), tmp_path / "report.html")
+    (metric,) = _head(file)["run"]["metrics"]
+    whole, folded, *opened = metric["layouts"]
+    assert all(whole["nodes"])
+    drawn = [node for node, box in enumerate(folded["nodes"]) if box]
+    assert 0 < len(drawn) <= LARGE
+    hidden = {node for stub in folded["stubs"] for node in stub["nodes"]}
+    assert hidden == set(range(60)) - set(drawn)
+    assert len(opened) == len(folded["stubs"])
+    assert all(sum(map(bool, layout["nodes"])) > len(drawn) for layout in opened)
+
+
+def test_boxes_of_a_drawing_do_not_cover_each_other(support: Run, tmp_path: Path) -> None:
+    (metric,) = _head(write_page(support, tmp_path / "report.html"))["run"]["metrics"]
+    (layout,) = metric["layouts"]
+    boxes = [box for box in (*layout["nodes"], *layout["leaves"]) if box]
+    boxes += [[*edge["label"], 40, 16] for edge in layout["edges"] if edge and edge["label"]]
+    for place, (x, y, width, height) in enumerate(boxes):
+        for left, top, wide, high in boxes[:place]:
+            apart_x = x + width <= left or left + wide <= x
+            assert apart_x or y + height <= top or top + high <= y

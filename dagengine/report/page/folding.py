@@ -1,8 +1,9 @@
-"""Which part of a large graph is drawn: what carries most failures and most cases."""
+"""Which part of a large graph is drawn: what most failures and most cases came by."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +11,8 @@ from dagengine.report.page.graphs import PageGraph
 
 LARGE = 24
 """A graph of more nodes than this is folded."""
-_SHARE = 0.9  # of the failures, and of the cases
+_SHOWN = 9
+_SHARE = 0.1  # of the failures, or of the cases
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,38 +29,25 @@ def top_nodes(graph: PageGraph) -> list[int]:
 
 
 def shown_nodes(graph: PageGraph, ways: Sequence[tuple[Any, int, int]]) -> set[int]:
-    """The nodes to draw: on the ways of nine in ten failures and cases, at most `LARGE`.
+    """The nodes to draw: those that a tenth of the failures or of the cases came by.
 
-    `ways` are (way, cases, failed) as `MetricColumns.counted` gives them.
+    At most `_SHOWN` of them, the busiest first. `ways` are (way, cases, failed) as
+    `MetricColumns.counted` gives them. A small graph is drawn whole.
     """
-    top = set(top_nodes(graph))
+    top = top_nodes(graph)
     if len(top) <= LARGE:
-        return top
-    shown = set(_roots(graph, top))
-    for column in (2, 1):  # failures first
-        needed = _SHARE * sum(way[column] for way in ways)
-        for way in sorted(ways, key=lambda way: -way[column]):
-            more = shown | _on_way(graph, way[0], top)
-            if needed <= 0 or not way[column] or len(more) > LARGE:
-                break
-            shown, needed = more, needed - way[column]
-    return shown
-
-
-def _roots(graph: PageGraph, top: set[int]) -> Iterator[int]:
-    led = {target for answer in graph.answers for target in answer.targets}
-    led |= {feed.target for feed in graph.feeds}
-    found = [number for number in sorted(top) if number not in led]
-    # Of many roots those that decide are the tree; the others only feed it.
-    deciding = [number for number in found if any(a.node == number for a in graph.answers)]
-    yield from (deciding or found)[:LARGE]
-
-
-def _on_way(graph: PageGraph, way: Any, top: set[int]) -> set[int]:
-    answers, nodes, _, _ = way
-    chosen = {graph.answers[answer].node for answer in answers}
-    chosen |= {target for answer in answers for target in graph.answers[answer].targets}
-    return {node for node in chosen | set(nodes) if node in top}
+        return set(top)
+    cases = sum(cases for _, cases, _ in ways) or 1
+    failures = sum(failed for _, _, failed in ways) or 1
+    busy = dict.fromkeys(top, 0.0)
+    for column, whole in ((1, cases), (2, failures)):
+        came = Counter[int]()
+        for way in ways:
+            came.update(dict.fromkeys(way[0][1], way[column]))
+        for node in top:
+            busy[node] = max(busy[node], came[node] / whole)
+    ranked = sorted(top, key=lambda node: (-busy[node], node))
+    return {node for node in ranked[:_SHOWN] if busy[node] >= _SHARE} or set(ranked[:1])
 
 
 def stubs_of(graph: PageGraph, shown: set[int]) -> list[Stub]:

@@ -19,8 +19,8 @@ const WIDTH = 360;
 export function Chart({ metric, bins, height = 84, small = false, pressed, pick }: Props) {
   const most = Math.max(1, ...bins.map((bin) => bin.passed + bin.failed));
   const step = WIDTH / bins.length;
-  const top = small ? 2 : 18;
   const limit = metric.strict ? 1 : metric.threshold;
+  const top = small ? 2 : limit == null ? 18 : 30;
   const shown = bins.map((bin, i) => (
     <Bar key={i} {...{ bin, i, step, height, small }} scale={(height - top) / most}
       pressed={pressed?.(String(i / 10)) ?? false} pick={pick} />
@@ -76,7 +76,7 @@ function Bar({ bin, i, step, height, small, scale, pressed, pick }: BarProps) {
   const box = { x, width: step - 4 };
   const parts = (
     <>
-      <rect {...box} y={height - tall} height={tall - failed} class={count ? "bar" : "nobar"} />
+      <rect {...box} y={height - tall} height={Math.max(0, tall - failed)} class={count ? "bar" : "nobar"} />
       {failed > 0 && <rect {...box} y={height - failed} height={failed} class="bar x" />}
       {failed > 0 && <rect {...box} y={height - failed} height={failed} fill="url(#hatch)" />}
       {count > 0 && !small && (

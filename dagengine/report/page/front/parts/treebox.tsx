@@ -1,6 +1,6 @@
 // The tree in its place: as a picture, folded or whole, or as an outline.
 
-import { useState } from "preact/hooks";
+import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import type { Counts, Metric } from "../data/source.ts";
 import { useKeys } from "./keys.ts";
 import { Outline } from "./outline.tsx";
@@ -21,6 +21,7 @@ export function TreeBox({ metric, counts, all, filtered, title }: Props) {
   const pick = usePick();
   const phone = useWidth("(max-width: 640px)");
   const [opened, setOpened] = useState<number | "all" | null>(null);
+  const scroller = useRef<HTMLDivElement>(null);
   const outline = phone || place.outline || !metric.layouts.length;
   const folds = metric.layouts.length > 1;
   const layout = metric.layouts[!folds || opened === "all" ? 0 : opened === null ? 1 : opened + 2];
@@ -33,6 +34,12 @@ export function TreeBox({ metric, counts, all, filtered, title }: Props) {
     "+": () => setOpened("all"),
     "-": () => setOpened(null),
   });
+  useLayoutEffect(() => {
+    // A wide picture opens at its root.
+    const box = scroller.current;
+    const root = layout?.nodes.find(Boolean);
+    if (box && root) box.scrollLeft = root[0] + root[2] / 2 - box.clientWidth / 2;
+  }, [layout, outline]);
   const shared = { metric, counts, parts: filtered ? usePage().filter.parts : [], cases: all.cases, choose: pick };
   const drawn = layout ? layout.nodes.filter(Boolean).length : 0;
   const never = all.nodes.filter((node) => !node.cases && !Object.keys(node.broken).length).length;
@@ -49,7 +56,7 @@ export function TreeBox({ metric, counts, all, filtered, title }: Props) {
       </div>
       {outline || !layout ? <Outline {...shared} /> : (
         <>
-          <div class="scroller">
+          <div class="scroller" ref={scroller}>
             <Tree {...shared} layout={layout} ghost={filtered ? all : null} unfold={(stub) => setOpened(opened === null ? stub : "all")} />
           </div>
           <Legend filtered={filtered} cases={all.cases} />

@@ -17,19 +17,26 @@ interface Props {
 
 export function Walk({ metric, result, store, step, choose }: Props) {
   return (
+    <>
     <ol class="walk">
       {result.steps.map((each, i) => (
-        <OneStep key={each.name} {...{ metric, result, store }} each={each} place={i + 1} now={each.node !== null && each.node === step}
+        <OneStep key={each.name} {...{ metric, result }} each={each} place={i + 1} now={each.node !== null && each.node === step}
           choose={() => choose(each.node)} />
       ))}
       <Sum metric={metric} result={result} />
     </ol>
+    {result.steps.some((each) => asks(each) && !each.prompt) && (
+      <p class="notrun">
+        Prompts as sent are not in this file: {store ? "they are in the store of the run" : "the run had no store"}.
+      </p>
+    )}
+    </>
   );
 }
 
-type StepProps = Omit<Props, "step" | "choose"> & { each: Step; place: number; now: boolean; choose: () => void };
+type StepProps = Omit<Props, "store" | "step" | "choose"> & { each: Step; place: number; now: boolean; choose: () => void };
 
-function OneStep({ metric, result, store, each, place, now, choose }: StepProps) {
+function OneStep({ metric, result, each, place, now, choose }: StepProps) {
   const node = each.node === null ? null : metric.nodes[each.node]!;
   const broke = each.outcome !== "ok";
   const ends = each.node !== null && each.node === result.endNode && (result.state === "fail" || broke);
@@ -49,7 +56,6 @@ function OneStep({ metric, result, store, each, place, now, choose }: StepProps)
           {each.prompt.map((message, i) => <div key={i} class="prompt"><b>{message.role}</b>{"\n"}{message.content}</div>)}
         </Fold>
       )}
-      {!each.prompt && asks(each) && <p class="notrun">prompt as sent: not in this file{store ? "; the answers and their prompts are in the store" : ", the run had no store"}</p>}
       <NotTaken metric={metric} each={each} />
     </li>
   );
@@ -147,7 +153,7 @@ function isNo(verdict: unknown): boolean {
 
 function Meta({ each }: { each: Step }) {
   const { votes, verdict, tokens, confidence } = each;
-  if (each.kind === "code") return <div class="meta"><span>decided by code, no question asked</span></div>;
+  if (each.kind === "code") return <div class="meta"><span>{each.verdict === null ? "done by code" : "decided by code"}, no question asked</span></div>;
   const told = votes.filter((vote) => !Array.isArray(vote));
   const agree = told.filter((vote) => plain(vote) === verdict).length;
   const others = new Map<string, number>();

@@ -40,7 +40,7 @@ export function Many() {
   const shown = wide ? worst(together, filter.metric) : run.metrics.map((_, i) => i);
   return (
     <>
-      <div class="head one">
+      <div class="head full">
         <div>
           <h1>{title}</h1>
           {filtered ? <Parts /> : <ManyLines run={run} together={together} />}

@@ -20,6 +20,7 @@ from typing import Any
 
 import pytest
 from contract import _example as valid_for
+from documents import write_docx, write_pdf
 from openai_server import OpenAIServer, Reply, asked_schema
 from places import SEEDS
 from seed_blocks import PYTHON, SHELL, Block, ours
@@ -166,6 +167,9 @@ def place(server: OpenAIServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     flat = {**row, **dict.fromkeys(lists, "Ada.;Eve.")}
     csv = f"{','.join(flat)}\n{','.join(flat.values())}\n"
     Path("example.csv").write_text(csv, encoding="utf-8")
+    Path("example.txt").write_text("Ada wrote the first program.", encoding="utf-8")
+    write_docx(Path("example.docx"), ["Eve listened to what Ada and Bob said."])
+    write_pdf(Path("example.pdf"), ["Bob was sent a letter in May."])
     for name, contents in LIBRARIES.items():
         module = ModuleType(name)
         vars(module).update(contents)

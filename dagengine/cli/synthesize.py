@@ -12,7 +12,7 @@ from typing import IO, TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dagengine.cli.common.files import Reads, Writes, named
+from dagengine.cli.common.files import Given, Reads, Writes, named
 from dagengine.cli.common.options import (
     EXIT_INTERRUPTED,
     EXIT_NO_SCORE,
@@ -30,6 +30,10 @@ from dagengine.cli.common.streams import say
 if TYPE_CHECKING:
     from dagengine.gateway.limits import Limits
     from dagengine.synthesis import EvolutionConfig, Quota, Synthesizer
+
+
+def _record_files(folder: Path, given: Given) -> Iterator[Path]:
+    yield from (folder / name for name in ("run.json", "results.jsonl", "cases.jsonl"))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,6 +114,11 @@ class SynthesizeOptions:
         float | None, typer.Option(help="Stop asking before more US dollars than this are spent.")
     ] = None
     price: PriceOf = None
+    record: Annotated[
+        Path | None,
+        typer.Option(help="Folder for the record of the run: every draft is a case of it."),
+        Writes(_record_files),
+    ] = None
     plan: Annotated[
         bool, typer.Option("--plan", help="Only say what the first round asks; ask nothing.")
     ] = False
@@ -182,6 +191,7 @@ def _synthesizer(options: SynthesizeOptions, write: Callable[[Any], None]) -> Sy
         max_tries=options.tries,
         seed=options.seed,
         on_golden=write,
+        out=options.record,
         limits=_limits(options),
         store=None if options.store is None else Store(options.store, replay=options.replay),
     )

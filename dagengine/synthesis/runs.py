@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from dagengine.data.golden import ConversationalGolden, Golden
@@ -11,6 +13,9 @@ from dagengine.estimate.counting import estimate
 from dagengine.estimate.values import Estimate
 from dagengine.execution.engine import Engine, Settings
 from dagengine.graph.graph import Metric
+from dagengine.record.recording import manifest_of
+from dagengine.record.values import DataRecord
+from dagengine.record.writer import RunWriter
 from dagengine.report.progress import progress_bar
 from dagengine.results import CaseResult, Failure, MetricResult, OutcomeKind, Step, Totals
 from dagengine.synthesis.generators import GOLDEN
@@ -63,25 +68,44 @@ class Generation:
         *,
         show: bool = False,
         at_once: bool = True,
+        out: str | Path | None = None,
     ) -> None:
         """Go on until every quota is met or nothing is left to try; raises what the engine does.
 
         Goldens are handed out after each round, in the order of their drafts. `show` draws a
-        progress bar, in which every draft is a case.
+        progress bar, in which every draft is a case. `out` is a folder for the record of the
+        run, in which every draft has its row.
         """
         engine = self.engine = Engine([self.metric], settings, at_once=at_once)
         new, first = NearDuplicates(), 0
-        with progress_bar(engine, None, show) as finished:
+        with progress_bar(engine, None, show) as finished, self._record(engine, out) as record:
             async with engine.open():
                 while seeds := self.filling.next():
                     rows: list[CaseResult] = []
+
+                    def take(row: CaseResult, rows: list[CaseResult] = rows) -> None:
+                        rows.append(row)
+                        record(row)
+
                     cases = engine.cases([self._case(seed) for seed in seeds])
-                    await engine.run(cases, rows.append, first, finished=finished)
+                    await engine.run(cases, take, first, finished=finished)
                     first += len(seeds)
                     for seed, row in zip(seeds, rows, strict=True):
                         golden = self._golden(seed, row.metrics[0], new)
                         if golden is not None:
                             on_golden(golden)
+
+    @contextmanager
+    def _record(
+        self, engine: Engine, out: str | Path | None
+    ) -> Iterator[Callable[[CaseResult], object]]:
+        """What takes every row for the record, if there is to be one."""
+        if out is None:
+            yield lambda row: None
+            return
+        manifest = manifest_of(engine, DataRecord(), self.note)
+        with RunWriter(out, manifest, lambda: (engine.totals, engine.spent)) as writer:
+            yield writer.add
 
     def _case(self, seed: Seed) -> LLMTestCase:
         return self.case(seed) if self.case else self.case_of(seed, seed.draft, seed.source or "")

@@ -74,7 +74,8 @@ class Synthesizer:
 
     `settings` are those of `Settings`: `limits`, `store`, `on_attempt`, `tracer`. With a store a
     run that was killed goes on where it was. `on_golden` gets every golden when its round is
-    over; `show` draws a progress bar.
+    over; `show` draws a progress bar; `out` is a folder for the record of the run, in which every
+    draft is a case (`dagengine show`).
 
     `synthetic_goldens` are all goldens of this object, `report` says what became of the drafts
     of the last call. Raises InputError or TypeError for what cannot be meant.
@@ -94,6 +95,7 @@ class Synthesizer:
         seed: int = 0,
         on_golden: Callable[[AnyGolden], None] | None = None,
         show: bool = True,
+        out: str | Path | None = None,
         **settings: Any,
     ) -> None:
         names = {"limits", "store", "on_attempt", "tracer"}
@@ -114,6 +116,7 @@ class Synthesizer:
         self.synthetic_goldens: list[AnyGolden] = []
         self.on_golden = on_golden or (lambda golden: None)
         self.show = show
+        self.out = out
         self._made: Generation | None = None
         self._settings = cast("Settings", {**settings, "model": model})
 
@@ -388,7 +391,7 @@ class Synthesizer:
             self.synthetic_goldens.append(golden)
             self.on_golden(golden)
 
-        await made.run(self._settings, keep, show=self.show, at_once=self.async_mode)
+        await made.run(self._settings, keep, show=self.show, at_once=self.async_mode, out=self.out)
         return Goldens(found, made.report)
 
 

@@ -224,14 +224,15 @@ PYTHON: tuple[Block, ...] = (
     Block(
         where="003:65-68",
         what="goldens from documents",
-        verdict="refused",
-        why="generate_goldens_from_docs",
+        verdict="runs",
+        lent=("files",),
     ),
     Block(
         where="003:77-87",
         what="goldens from documents by a synthesizer",
-        verdict="refused",
-        why="dagengine.synthesizer",
+        verdict="runs",
+        after=("003:65-68",),
+        lent=("files",),
     ),
     Block(
         where="003:98-101",

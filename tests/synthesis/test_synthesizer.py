@@ -26,6 +26,7 @@ from dagengine.judges import ScriptedJudge
 from dagengine.metrics import DAGMetric
 from dagengine.metrics.dag import DAG, CodeNode
 from dagengine.question import Question
+from dagengine.record import load_run
 from dagengine.results import Attempt
 from dagengine.synthesis.quotas import Context, Filling
 from dagengine.synthesis.values import Passage
@@ -233,6 +234,19 @@ def test_a_judge_that_refuses_is_counted_by_node(tmp_path: Path) -> None:
     assert made == []
     assert made.report.failed == {"judge_refused at Rewrite": made.report.tried}
     assert f"{made.report.tried} of {made.report.tried} got no answer" in made.report.lines()[-1]
+
+
+def test_a_synthesis_leaves_a_record_of_every_draft(tmp_path: Path) -> None:
+    made = synthesizer(out=tmp_path / "run").generate_goldens_from_docs(
+        corpus(tmp_path), max_goldens_per_document=2
+    )
+    run = load_run(tmp_path / "run")
+    rows = list(run.rows())
+    assert run.finished
+    assert [row.index for row in rows] == list(range(made.report.tried))
+    assert sum(row.metrics[0].success is True for row in rows) == len(made)
+    fell = Counter(row.metrics[0].path[-1][0] for row in rows if not row.metrics[0].success)
+    assert fell == made.report.fell
 
 
 def test_near_duplicates_are_one_golden(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from dagengine.cli.run_options import RunOptions
 if TYPE_CHECKING:
     from dagengine.data.cases import Cases
     from dagengine.data.result_rows import RowWriter
-    from dagengine.execution.cluster import Cluster
+    from dagengine.execution.cluster.coordinator import Cluster
     from dagengine.execution.engine import Engine
     from dagengine.graph.graph import MetricSpec
     from dagengine.record.writer import RunWriter
@@ -66,13 +66,15 @@ def _check(options: RunOptions) -> None:
     if options.replay and options.store is None:
         raise typer.BadParameter("--replay needs --store")
     options.part()
-    if options.cluster is None:
+    if options.processes is not None and (options.cluster or options.workers):
+        raise typer.BadParameter("--processes 2 means --cluster local --workers 2: give either one")
+    if options.address is None:
         if options.workers is not None:
             raise typer.BadParameter("--workers needs --cluster")
         return
     if options.shard is not None:
-        raise typer.BadParameter("--shard is for runs without --cluster: give each of them a part")
-    from dagengine.execution.cluster import require_shareable
+        raise typer.BadParameter("--shard is for runs in one process: start one for each part")
+    from dagengine.execution.cluster.coordinator import require_shareable
 
     require_shareable(
         {
@@ -108,11 +110,11 @@ def _build(options: RunOptions) -> Engine | Cluster:
         batch=options.batch, trace=options.trace,
     )  # fmt: skip
     limits = options.limits()
-    if options.cluster is None:
+    if options.address is None:
         return job(limits, options.app_in_flight)
-    from dagengine.execution.cluster import Cluster, Workers
+    from dagengine.execution.cluster.coordinator import Cluster, Workers
 
-    workers = Workers(options.cluster, options.workers)
+    workers = Workers(options.address, options.processes or options.workers)
     return Cluster(job.absolute(), limits, options.app_in_flight, workers)
 
 
@@ -164,7 +166,7 @@ def _finish(
     doors: Engine | Cluster, cases: Cases, writer: RunWriter, tally: Tally, options: RunOptions
 ) -> None:
     """Run every case; an interrupt leaves what is finished, and says how to go on."""
-    from dagengine.execution.cluster import Cluster
+    from dagengine.execution.cluster.coordinator import Cluster
     from dagengine.execution.evaluation import sync
     from dagengine.report.progress import progress_bar
 

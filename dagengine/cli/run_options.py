@@ -142,11 +142,15 @@ class RunOptions:
             help="Judge every N-th case, from the I-th on (1/4, 2/4, …); `merge` joins the parts.",
         ),
     ] = None
+    processes: Annotated[
+        int | None,
+        typer.Option(min=1, help="Judge in so many processes of this machine."),
+    ] = None
     cluster: Annotated[
         str | None,
         typer.Option(
             metavar="local|ADDRESS",
-            help="Run on the workers of a Dask scheduler, or of one started on this machine.",
+            help="Run on the workers of a Dask scheduler; `local` starts processes here.",
         ),
     ] = None
     workers: Annotated[
@@ -161,17 +165,15 @@ class RunOptions:
     def settings(self) -> dict[str, Any]:
         """What the record says of the run beside its data and its limits."""
         names = (
-            "metrics",
-            "app",
-            "judge",
-            "base_url",
-            "batch",
-            "replay",
-            "cluster",
-            "workers",
-            "shard",
-        )
+            "metrics", "app", "judge", "base_url", "batch", "replay",
+            "shard", "processes", "cluster", "workers",
+        )  # fmt: skip
         return {name: getattr(self, name) for name in names}
+
+    @property
+    def address(self) -> str | None:
+        """Where other processes judge; None when this one does."""
+        return "local" if self.processes is not None else self.cluster
 
     def part(self) -> Shard:
         """The part of the data set that is judged; raises InputError where there is no such one."""

@@ -18,7 +18,7 @@ from dagengine.configs import Show, translated
 from dagengine.data.cases import AsyncCases, Cases
 from dagengine.errors import MetricFailedError
 from dagengine.execution.app import as_app
-from dagengine.execution.cluster import Cluster, Workers, cluster_of
+from dagengine.execution.cluster.coordinator import Cluster, Workers, cluster_of
 from dagengine.execution.engine import Engine, Settings, Source, check_settings
 from dagengine.execution.interrupts import has_signals, interruptible
 from dagengine.gateway.host import current_host

@@ -21,7 +21,9 @@ from typer.testing import CliRunner
 
 from dagengine.cli import app
 from dagengine.errors import InputError, MissingExtraError
-from dagengine.execution import Workers, a_evaluate, cluster, evaluate, stream, sync
+from dagengine.execution import Workers, a_evaluate, evaluate, stream, sync
+from dagengine.execution.cluster import coordinator as cluster
+from dagengine.execution.cluster import dask_workers
 from dagengine.execution.sources import RowsInOrder
 from dagengine.gateway import Limits
 from dagengine.judges import OpenAIBatchJudge, ScriptedJudge
@@ -109,7 +111,7 @@ def dies(text):
 
 
 @pytest.fixture(scope="module")
-def address() -> Iterator[str]:
+def scheduler() -> Iterator[str]:
     """A scheduler with two workers, which are replaced when they die."""
     import dask.config
 
@@ -120,6 +122,21 @@ def address() -> Iterator[str]:
     own = {"n_workers": 2, "threads_per_worker": 2, "memory_limit": 0, "dashboard_address": None}
     with dask.config.set(settings), distributed.LocalCluster(host="127.0.0.1", **own) as workers:
         yield workers.scheduler_address
+
+
+@pytest.fixture
+def address(monkeypatch: pytest.MonkeyPatch) -> str:
+    """Two processes of this machine."""
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
+    return "local"
+
+
+@pytest.fixture(params=["processes", "Dask"])
+def either(request: pytest.FixtureRequest) -> str:
+    """Workers of either kind, two of them."""
+    name = "address" if request.param == "processes" else "scheduler"
+    found: str = request.getfixturevalue(name)
+    return found
 
 
 @pytest.fixture
@@ -158,7 +175,7 @@ def asked(folder: Path) -> Counter[str]:
 
 
 def test_the_rows_are_those_of_a_local_run_and_nothing_is_asked_twice(
-    folder: Path, address: str
+    folder: Path, either: str
 ) -> None:
     write_cases(folder, 1001)
     with (folder / "cases.jsonl").open("a") as cases:
@@ -166,7 +183,7 @@ def test_the_rows_are_those_of_a_local_run_and_nothing_is_asked_twice(
     local = run(folder, out="local", code=3)
     questions = asked(folder)
     (folder / "asked.txt").unlink()
-    spread = run(folder, "--cluster", address, "--workers", "2", "--max-in-flight", "4", code=3)
+    spread = run(folder, "--cluster", either, "--workers", "2", "--max-in-flight", "4", code=3)
     assert results(folder) == results(folder, "local")
     rows = results(folder).splitlines()
     assert [json.loads(row)["index"] for row in rows] == list(range(1003))
@@ -196,17 +213,17 @@ judge = ScriptedJudge({"rules": ProviderError("down for today", transient=False)
     (folder / "judge.py").write_text(JUDGE + down)
     with pytest.raises(InputError, match=r"at rules: down for today .*once for all cases"):
         run(folder, "--cluster", address)
-    assert not (folder / "out").exists()
+    assert not (folder / "out" / "results.jsonl").exists()
 
 
 def test_a_killed_worker_costs_no_row_doubles_none_and_nothing_stored_is_asked_again(
-    folder: Path, address: str
+    folder: Path, either: str
 ) -> None:
     write_cases(folder, 60, fatal=45)
     run(folder, out="local")
     (folder / "asked.txt").unlink()
     (folder / "judge.py").write_text(with_end(DIES_ONCE))
-    run(folder, "--cluster", address, "--store", str(folder / "answers.db"))
+    run(folder, "--cluster", either, "--store", str(folder / "answers.db"))
     assert results(folder) == results(folder, "local")
     repeated = {line.split()[0] for line, count in asked(folder).items() if count > 1}
     safe = set((folder / "safe.txt").read_text().split())
@@ -269,24 +286,34 @@ def test_cases_that_kill_every_worker_end_the_run(folder: Path, address: str) ->
 def test_an_address_where_nobody_answers_is_named(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cluster, "_PATIENCE", 0.2)
+    monkeypatch.setattr(dask_workers, "_PATIENCE", 0.2)
     with pytest.raises(InputError, match=r"no Dask scheduler .* tcp://127\.0\.0\.1:9: .*dask sch"):
         run(folder, "--cluster", "tcp://127.0.0.1:9")
     assert not (folder / "asked.txt").exists()
 
 
 def test_workers_that_are_not_there_are_missed(
-    folder: Path, address: str, monkeypatch: pytest.MonkeyPatch
+    folder: Path, scheduler: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cluster, "_PATIENCE", 1)
+    monkeypatch.setattr(dask_workers, "_PATIENCE", 1)
     with pytest.raises(InputError, match=r"has \d of 9 workers"):
-        run(folder, "--cluster", address, "--workers", "9")
+        run(folder, "--cluster", scheduler, "--workers", "9")
 
 
 def test_without_dask_the_extra_is_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "distributed", None)
     with pytest.raises(MissingExtraError, match=r"dagengine\[cluster\]"):
-        run(folder, "--cluster", "local")
+        run(folder, "--cluster", "tcp://127.0.0.1:9")
+
+
+def test_processes_are_a_cluster_on_this_machine(folder: Path) -> None:
+    write_cases(folder, 20)
+    one = run(folder, out="one")
+    two = run(folder, "--processes", "2", out="two")
+    assert two.replace("two", "one") == one
+    assert results(folder, "two") == results(folder, "one")
+    said = run(folder, "--processes", "2", "--cluster", "local", code=2)
+    assert "--processes 2 means --cluster local --workers 2" in said
 
 
 @pytest.mark.parametrize(
@@ -405,7 +432,7 @@ def test_what_a_cluster_cannot_do_is_refused_before_a_worker_is_started(
 @pytest.mark.parametrize("anyio_backend", ["trio"])
 @pytest.mark.anyio
 async def test_a_cluster_says_that_it_needs_asyncio() -> None:
-    with pytest.raises(InputError, match="Dask works on asyncio alone"):
+    with pytest.raises(InputError, match="works on asyncio alone"):
         await a_evaluate(TEXTS, [manners()], model=pupil(), cluster="local", show=False)
 
 

@@ -1,4 +1,4 @@
-"""A run on more than one process or machine, through Dask (needs the extra `cluster`).
+"""A run on several processes of this machine, or on the workers of a Dask cluster.
 
 The coordinator reads the cases, hands them out in chunks and puts the rows in order; each
 worker process judges its chunks with one engine (`execution.cluster_worker`). One function
@@ -16,7 +16,6 @@ from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mappi
 from concurrent.futures import CancelledError
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, replace
-from importlib import import_module
 from typing import Any
 
 import anyio
@@ -24,9 +23,11 @@ import sniffio
 
 from dagengine.compiler.plan import Plan
 from dagengine.data.cases import AsyncCases, Cases, Item
-from dagengine.errors import InputError, MissingExtraError
+from dagengine.errors import InputError
 from dagengine.execution.app import as_app
-from dagengine.execution.cluster_worker import (
+from dagengine.execution.cluster.dask_workers import DaskWorkers, require_dask
+from dagengine.execution.cluster.processes import Pool, WorkersDiedError
+from dagengine.execution.cluster.worker import (
     Build,
     Job,
     Objects,
@@ -53,8 +54,6 @@ _CHUNK, _CHUNKS = 64, 4
 _PLACES = 4
 # Chunks under way, and chunks begun whose rows may wait for an earlier one, per place.
 _UNDER_WAY, _AHEAD = 2, 16
-# Seconds in which a scheduler has to answer, and the workers have to be there.
-_PATIENCE = 15
 # Seconds that the workers get to end what is under way; the code of a metric may be stuck.
 _FAREWELL = 5
 # What holds for one process, and why a cluster cannot keep it.
@@ -67,12 +66,6 @@ _ONE_PROCESS = {
     "trace": _ELSEWHERE,
     "tracer": _ELSEWHERE,
     "on_attempt": _ELSEWHERE,
-}
-# Ctrl-C reaches every process of a terminal; ours are ended by the coordinator, in order.
-_QUIET = ["import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\n"]
-_SETTINGS = {
-    "distributed.comm.timeouts.connect": "5s",  # to workers; one may just have died
-    "distributed.admin.large-graph-warning-threshold": "1GiB",  # cases may be long
 }
 
 
@@ -136,7 +129,8 @@ class Cluster:
     """
 
     def __init__(self, build: Build, limits: Limits, app_in_flight: int, workers: Workers) -> None:
-        self._dask = _library()
+        if workers.address != LOCAL:
+            require_dask()
         self._engine = build(limits, app_in_flight)
         batched = any(judge.capabilities.batched for judge in self._engine.asked_judges)
         require_shareable({"batch": batched})
@@ -205,9 +199,9 @@ class Cluster:
         the address, or no worker, or no answer to a question that is the same for all cases.
         """
         if sniffio.current_async_library() != "asyncio":
-            raise InputError("Dask works on asyncio alone; run a cluster from an asyncio program")
+            raise InputError("a cluster works on asyncio alone; run it from an asyncio program")
         async with self._connected() as self._client:
-            count = await self._present()
+            count = len(await self._client.nthreads())
             async with self._engine.open():
                 constants = await self._constants()
             limits = shared(self._job.limits, count)
@@ -224,49 +218,19 @@ class Cluster:
     async def _end(self) -> None:
         """Have the workers stop what is under way, and say what they asked in all."""
         with suppress(OSError):  # the scheduler is gone
-            ends = await self._client.run(end_run, self._job.run, on_error="ignore")
+            ends = await self._client.run(end_run, self._job.run)
             self._asked.update((end[0], end[1:]) for end in ends.values() if end is not None)
         for name, (totals, spent) in self._asked.items():
             self._asked[name] = replace(totals, in_flight=0), spent
 
     @asynccontextmanager
-    async def _connected(self) -> AsyncIterator[Any]:
-        with import_module("dask").config.set(_SETTINGS):
-            if self._workers.address != LOCAL:
-                async with _closing(await self._connect(self._workers.address)) as client:
-                    yield client
-                return
-            # Without a limit on memory: what models a judge holds is not ours to say.
-            own = self._dask.LocalCluster(
-                n_workers=self._workers.wanted, threads_per_worker=_PLACES, memory_limit=0,
-                host="127.0.0.1", dashboard_address=None, asynchronous=True, preload=_QUIET,
-            )  # fmt: skip
-            async with _closing(own):
-                await _started(own)
-                async with _closing(await self._connect(own)) as client:
-                    yield client
-
-    async def _connect(self, address: Any) -> Any:
-        try:
-            return await self._dask.Client(address, asynchronous=True, timeout=_PATIENCE)
-        except (OSError, ValueError) as error:
-            raise InputError(
-                f"no Dask scheduler answers at {address}: {error}; start one with "
-                f"`dask scheduler`, and workers with `dask worker {address}`"
-            ) from None
-
-    async def _present(self) -> int:
-        """The number of workers, at least as many as are wanted."""
-        wanted = self._workers.wanted
-        try:
-            await self._client.wait_for_workers(wanted, timeout=_PATIENCE)
-        except TimeoutError:
-            there = len(await self._client.nthreads())
-            raise InputError(
-                f"the scheduler at {self._workers.address} has {there} of {wanted} workers after "
-                f"{_PATIENCE} s; start more with `dask worker {self._workers.address}`"
-            ) from None
-        return len(await self._client.nthreads())
+    async def _connected(self) -> AsyncIterator[Pool | DaskWorkers]:
+        if self._workers.address == LOCAL:
+            async with Pool.of(self._workers.wanted, _PLACES) as pool:
+                yield pool
+        else:
+            async with DaskWorkers.at(self._workers.address, self._workers.wanted) as workers:
+                yield workers
 
     async def _constants(self) -> bytes:
         found = await self._engine.constants()
@@ -332,13 +296,10 @@ class Cluster:
 
     async def _judged(self, first: int, data: bytes) -> Part:
         """One chunk; raises InputError when it cannot be judged."""
-        key = f"dagengine-{self._job.run}-{first}"
         try:
             with _connection_explained():
-                part: Part = await self._client.submit(
-                    judge_chunk, self._job, first, data, key=key, pure=False
-                )
-        except self._dask.KilledWorker:
+                part: Part = await self._client.submit(judge_chunk, self._job, first, data)
+        except WorkersDiedError:
             raise InputError(
                 f"workers died again and again while the cases from {first} on were under way, "
                 "among others; look into the workers' logs (memory, or a crash in the code of a "
@@ -381,41 +342,10 @@ def _part_of(most: int, workers: int) -> int:
     return max(1, most // workers)
 
 
-async def _started(own: Any) -> None:
-    """Wait for the processes of a local cluster; raises InputError when they do not start."""
-    try:
-        await own
-    except RuntimeError as error:
-        raise InputError(
-            f"the worker processes do not start: {error.__cause__ or error}; each of them runs the "
-            'script once more, so put what it does under `if __name__ == "__main__":`'
-        ) from None
-
-
-@asynccontextmanager
-async def _closing(opened: Any) -> AsyncIterator[Any]:
-    """Close a client or a cluster whole, also where the run was cancelled.
-
-    Dask logs tracebacks and leaves worker processes when its closing is cut off.
-    """
-    try:
-        yield opened
-    finally:
-        with anyio.CancelScope(shield=True):
-            await opened.close()
-
-
 async def _cancelled(tasks: Collection[asyncio.Task[Any]]) -> None:
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
-
-
-def _library() -> Any:
-    try:
-        return import_module("distributed")
-    except ModuleNotFoundError:
-        raise MissingExtraError('a cluster needs Dask: pip install "dagengine[cluster]"') from None
 
 
 @contextmanager

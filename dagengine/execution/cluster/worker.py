@@ -31,13 +31,19 @@ Build = Callable[[Limits, int], Engine]
 def packed(what: str, value: object) -> bytes:
     """A value as it is sent; raises InputError, naming `what`, when it cannot be."""
     try:
-        # As Dask has it: functions and classes of the started script are sent whole.
-        data: bytes = import_module("cloudpickle").dumps(value)
+        data = pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
+        if b"__main__" not in data:
+            return data
+    except Exception:  # noqa: BLE001 - it runs the code of the caller's objects
+        pass
+    try:
+        # As Dask has it: lambdas, functions and classes of the started script are sent whole.
+        whole: bytes = import_module("cloudpickle").dumps(value)
     except Exception as error:  # noqa: BLE001 - it runs the code of the caller's objects
         raise InputError(
             f"{what} cannot be sent to the workers: {type(error).__name__}: {error}"
         ) from None
-    return data
+    return whole
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,84 @@
+"""What a worker process of a `processes.Pool` does: call what it is sent, and send the result.
+
+Both directions are frames: eight bytes of length, then a pickle. A request is (number, function,
+arguments), a reply (number, whether it worked, result or exception). The process ends when its
+standard input does, so it never outlives whoever started it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import pickle
+import signal
+import sys
+import threading
+import traceback
+from typing import Any, BinaryIO
+
+LENGTH = 8
+
+
+def frame(value: object) -> bytes:
+    """A value as it is sent."""
+    data = pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
+    return len(data).to_bytes(LENGTH, "big") + data
+
+
+def main() -> None:
+    """Serve until the standard input ends."""
+    # Ctrl-C reaches every process of a terminal; ours are ended by whoever started them.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    out = os.fdopen(os.dup(1), "wb", buffering=0)
+    os.dup2(2, 1)  # what the caller's code prints must not get among the frames
+    asyncio.run(_serve(sys.stdin.buffer, out))
+
+
+async def _serve(requests: BinaryIO, out: BinaryIO) -> None:
+    loop = asyncio.get_running_loop()
+    coming: asyncio.Queue[bytes | None] = asyncio.Queue()
+
+    def read() -> None:
+        while data := _next(requests):
+            loop.call_soon_threadsafe(coming.put_nowait, data)
+        loop.call_soon_threadsafe(coming.put_nowait, None)
+
+    threading.Thread(target=read, name="requests", daemon=True).start()
+    tasks: set[asyncio.Task[None]] = set()
+    while (data := await coming.get()) is not None:
+        task = asyncio.create_task(_answer(data, out))
+        tasks.add(task)
+        task.add_done_callback(tasks.discard)
+    os._exit(0)  # nobody is there any more; what is under way is stopped at once
+
+
+def _next(requests: BinaryIO) -> bytes | None:
+    """The next request; None at the end, also when that cuts one off."""
+    head = requests.read(LENGTH)
+    length = int.from_bytes(head, "big")
+    data = requests.read(length)
+    return data if len(head) == LENGTH and len(data) == length else None
+
+
+async def _answer(data: bytes, out: BinaryIO) -> None:
+    number, function, arguments = pickle.loads(data)
+    try:
+        reply = frame((number, True, await function(*arguments)))
+    except Exception as error:  # noqa: BLE001 - whatever it is, the other side is told
+        reply = _failure(number, error)
+    _write(out, reply)
+
+
+def _failure(number: int, error: Exception) -> bytes:
+    """An exception as it is sent; as its text where it cannot be pickled."""
+    try:
+        return frame((number, False, error))
+    except Exception:  # noqa: BLE001 - the pickling of the caller's objects may raise anything
+        text = "".join(traceback.format_exception(error))
+        return frame((number, False, RuntimeError(text)))
+
+
+def _write(out: BinaryIO, data: Any) -> None:
+    rest = memoryview(data)
+    while rest:
+        rest = rest[out.write(rest) :]

@@ -1,0 +1,169 @@
+"""Worker processes on this machine, started and ended by this one; no scheduler in between."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+import pickle
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+import anyio
+
+from dagengine.execution.cluster.child import LENGTH, frame
+
+_START = "from dagengine.execution.cluster.child import main; main()"
+# Processes that may die over one request before it is given up.
+_DEATHS = 4
+# Seconds that a process gets to end.
+_PATIENCE = 5
+
+
+class WorkersDiedError(Exception):
+    """Processes died again and again while one request was under way."""
+
+
+class _DiedError(Exception):
+    """The process ended before it answered."""
+
+
+class Pool:
+    """So many processes, each of which works on `places` requests at the same time.
+
+    One that dies is replaced, and what it had under way is done by others.
+    """
+
+    def __init__(self, count: int, places: int) -> None:
+        self._count, self._places = count, places
+        self._processes: list[_Process] = []
+
+    @classmethod
+    @asynccontextmanager
+    async def of(cls, count: int, places: int) -> AsyncIterator[Pool]:
+        """Start all processes, and end them afterwards, whatever they are doing."""
+        pool = cls(count, places)
+        try:
+            for _ in range(count):
+                pool._processes.append(await _Process.started())
+            yield pool
+        finally:
+            with anyio.CancelScope(shield=True):
+                await asyncio.gather(*(process.end() for process in pool._processes))
+
+    async def nthreads(self) -> dict[str, int]:
+        """Requests that each process works on at the same time."""
+        return {str(number): self._places for number in range(self._count)}
+
+    async def submit(self, function: Callable[..., Awaitable[Any]], *arguments: Any) -> Any:
+        """What a coroutine function of a module gives, called in the least busy process.
+
+        Raises what it raises, and WorkersDiedError.
+        """
+        for _ in range(_DEATHS):
+            process = min(self._processes, key=lambda one: one.busy)
+            try:
+                return await process.call(function, *arguments)
+            except _DiedError:
+                await self._replace(process)
+        raise WorkersDiedError
+
+    async def run(self, function: Callable[..., Awaitable[Any]], *arguments: Any) -> dict[str, Any]:
+        """What every process gives; those that die are left out."""
+
+        async def one(process: _Process) -> Any:
+            with suppress(_DiedError):
+                return await process.call(function, *arguments)
+            return None
+
+        found = await asyncio.gather(*map(one, self._processes))
+        return {str(number): each for number, each in enumerate(found)}
+
+    async def _replace(self, dead: _Process) -> None:
+        """Start another process, unless one of the others who lost theirs did so."""
+        if dead in self._processes:
+            place = self._processes.index(dead)
+            new = await _Process.started()
+            if self._processes[place] is dead:
+                self._processes[place] = new
+                await dead.end()
+            else:
+                await new.end()
+
+
+class _Process:
+    """One process, and the requests that it has under way."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self._process = process
+        self._numbers = itertools.count()
+        self._waiting: dict[int, asyncio.Future[Any]] = {}
+        self._dead = False
+        self._reading = asyncio.create_task(self._read())
+
+    @classmethod
+    async def started(cls) -> _Process:
+        """A new process; it finds the modules that this one finds."""
+        path = os.pathsep.join(filter(None, sys.path))
+        return cls(
+            await asyncio.create_subprocess_exec(
+                sys.executable, "-c", _START,
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                env={**os.environ, "PYTHONPATH": path}, start_new_session=True,
+            )
+        )  # fmt: skip
+
+    @property
+    def busy(self) -> int:
+        """The requests under way."""
+        return len(self._waiting)
+
+    async def call(self, function: Callable[..., Awaitable[Any]], *arguments: Any) -> Any:
+        """The result of a call there; raises what it raised, or _DiedError."""
+        if self._dead:
+            raise _DiedError
+        number = next(self._numbers)
+        found = self._waiting[number] = asyncio.get_running_loop().create_future()
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write(frame((number, function, arguments)))
+            with suppress(OSError):  # the reader notices
+                await self._process.stdin.drain()
+            return await found
+        finally:
+            self._waiting.pop(number, None)
+
+    async def _read(self) -> None:
+        replies = self._process.stdout
+        assert replies is not None
+        try:
+            while True:
+                length = int.from_bytes(await replies.readexactly(LENGTH), "big")
+                number, worked, found = pickle.loads(await replies.readexactly(length))
+                future = self._waiting.get(number)
+                if future is None or future.done():
+                    continue
+                if worked:
+                    future.set_result(found)
+                else:
+                    future.set_exception(found)
+        except (asyncio.IncompleteReadError, OSError):
+            self._dead = True
+            for future in self._waiting.values():
+                if not future.done():
+                    future.set_exception(_DiedError())
+
+    async def end(self) -> None:
+        """End the process and wait until it is gone."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        try:
+            await asyncio.wait_for(self._process.wait(), _PATIENCE)
+        except TimeoutError:
+            with suppress(ProcessLookupError):
+                self._process.kill()
+            await self._process.wait()
+        await self._reading

@@ -4,6 +4,5 @@ from dagengine.reliability.jury import jury_report
 from dagengine.reliability.observations import Observations
 from dagengine.reliability.perturbations import Symmetry
 from dagengine.reliability.repetition import a_repeat, repeat
-from dagengine.reliability.tables import load_table
 
-__all__ = ["Observations", "Symmetry", "a_repeat", "jury_report", "load_table", "repeat"]
+__all__ = ["Observations", "Symmetry", "a_repeat", "jury_report", "repeat"]

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
+import difflib
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import math
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from dagengine.data.records import Record, table_of
 from dagengine.errors import InputError
 from dagengine.results import OutcomeKind, Totals, Verdict
+from dagengine.test_case import TestCase
 
 Vote = str | bool | int | float
 Turns = tuple[tuple[str, Verdict], ...]
@@ -177,10 +182,37 @@ class Observations(Sequence[Observation]):
         return (_JSON.encode(_as_dict(row)) for row in self.rows)
 
     @classmethod
-    def load(cls, path: str | Path) -> Observations:
-        """Read what `save` wrote; raises InputError naming the line that is none of it."""
-        with Path(path).open(encoding="utf-8") as file:
-            return cls(tuple(read_lines(file, str(path))))
+    def load(
+        cls,
+        source: Any,
+        cases: Sequence[TestCase] = (),
+        *,
+        metric: str = "",
+        scale: tuple[float, float] = (0.0, 1.0),
+    ) -> Observations:
+        """Read what `save` wrote, or a table of verdicts and scores from elsewhere.
+
+        `source` is a file (CSV, TSV, JSON, JSON lines, Parquet), a data frame or a list of
+        dicts. A row of a table is what one node (`node`) or, without it, the metric did on one
+        case (`case`: the name of one of `cases`, or its place from 0) in one run (`run`, from 0;
+        without the column, rows of one case are its runs in their order). `verdict` is true,
+        false or the verdict's name, `score` a number on `scale`; a row with neither is an answer
+        that could not be read. Where a run has no row of the metric, its last node's row stands
+        for it, and a score that is not there follows from the verdicts. `metric` names the metric
+        where there is no such column; `judge`, `order`, `temperature` and `seed` make settings.
+        Other columns are not read.
+
+        Raises InputError naming the row that is none of this, or is there twice.
+        """
+        if isinstance(source, str | Path) and _is_saved(Path(source)):
+            with Path(source).open(encoding="utf-8") as file:
+                return cls(tuple(read_lines(file, str(source))))
+        names = {case.name: number for number, case in enumerate(cases) if case.name}
+        records = list(table_of(source).read())
+        table = _Table(names, len(cases), metric, scale, _columns(records))
+        for record in records:
+            table.take(record)
+        return cls(tuple(table.observations()))
 
 
 _JSON = json.JSONEncoder(separators=(",", ":"))
@@ -215,3 +247,153 @@ def read_lines(lines: Iterable[str], where: str = "observations") -> Iterator[Ob
             )
         except (ValueError, TypeError, AttributeError) as error:
             raise InputError(f"{where}, line {number} is no observation: {error}") from None
+
+
+# Tables from elsewhere.
+
+_WORDS = {"true": True, "false": False}
+_NAMES = ("case", "run", "metric", "node", "verdict", "score")
+_SETTINGS = ("judge", "order", "temperature", "seed")
+
+
+def _is_saved(path: Path) -> bool:
+    """Whether the first line is what `save` writes first: a metric, in no run."""
+    if path.suffix.lower() not in (".jsonl", ".ndjson", ".json") or not path.is_file():
+        return False
+    with path.open(encoding="utf-8", errors="replace") as file:
+        line = next((line for line in file if not line.isspace()), "")
+    try:
+        first = json.loads(line)
+    except ValueError:
+        return False
+    return isinstance(first, dict) and first.get("node") == "" and "run" not in first
+
+
+def _columns(records: Sequence[Record]) -> set[str]:
+    """The columns that some row fills; raises InputError where none is a verdict or a score."""
+    found = {str(name) for one in records if isinstance(one.value, Mapping) for name in one.value}
+    if found and not found & {"verdict", "score"}:
+        raise InputError(
+            f"the table has no column `verdict` or `score`; it has {', '.join(sorted(found))}, "
+            f"and read are {', '.join((*_NAMES, *_SETTINGS))}"
+        )
+    return found
+
+
+class _Table:
+    """Rows of a table as they come, put together by run."""
+
+    def __init__(
+        self, names: Mapping[str, int], count: int, metric: str, scale: tuple[float, float],
+        columns: Collection[str],
+    ) -> None:  # fmt: skip
+        if not scale[0] < scale[1]:
+            raise InputError(f"scale={scale}: give the lowest and the highest score")
+        self._names, self._count, self._metric, self._scale = names, count, metric, scale
+        self._counted = "run" not in columns
+        self._runs: dict[tuple[int, str, Condition], dict[str, Observation]] = {}
+        self._seen: Counter[tuple[int, str, str, Condition]] = Counter()
+
+    def take(self, record: Record) -> None:
+        """One row; raises InputError for what is none."""
+        if not isinstance(record.value, Mapping):
+            raise InputError(f"{record.place}: {record.problem or 'not a row of columns'}")
+        cells = {name: record.value.get(name) for name in (*_NAMES, *_SETTINGS)}
+        try:
+            one = self._observed({k: None if _is_blank(x) else x for k, x in cells.items()})
+        except (ValueError, TypeError) as error:
+            raise InputError(f"{record.place} is no verdict or score: {error}") from None
+        nodes = self._runs.setdefault((one.case, one.metric, one.condition), {})
+        if one.node in nodes:
+            what = f"node {one.node!r}" if one.node else "the metric"
+            raise InputError(
+                f"{record.place}: run {one.condition.sample} of case {one.case} has {what} twice"
+            )
+        nodes[one.node] = one
+
+    def _observed(self, given: Mapping[str, Any]) -> Observation:
+        case, metric = self._case(given["case"]), str(given["metric"] or self._metric)
+        node, setting = str(given["node"] or ""), _setting(given)
+        if self._counted:
+            place = (case, metric, node, setting)
+            run, self._seen[place] = self._seen[place], self._seen[place] + 1
+        else:
+            run = _whole(given["run"], "run")
+        verdict, score = given["verdict"], self._score(given["score"])
+        return Observation(
+            case, metric, node, dataclasses.replace(setting, sample=run),
+            None if verdict is None else _verdict(verdict), score,
+            outcome=OutcomeKind.UNPARSEABLE if score is None is verdict else OutcomeKind.OK,
+        )  # fmt: skip
+
+    def _case(self, given: Any) -> int:
+        name = str(given)
+        if name in self._names:
+            return self._names[name]
+        if given is None:
+            raise ValueError("`case` is empty or not there")
+        number = _whole(given, "case") if name.isdecimal() or not isinstance(given, str) else -1
+        if number < 0 or (self._count and number >= self._count):
+            near = difflib.get_close_matches(name, self._names, 1)
+            hint = f" (did you mean {near[0]!r}?)" if near else ""
+            raise ValueError(f"no case is called {name!r}{hint}, or has this place")
+        return number
+
+    def _score(self, given: Any) -> float | None:
+        if given is None:
+            return None
+        (low, high), score = self._scale, float(given)
+        if not low <= score <= high:
+            raise ValueError(f"score {score:g} is not between {low:g} and {high:g} (`scale`)")
+        return (score - low) / (high - low)
+
+    def observations(self) -> Iterator[Observation]:
+        """What was taken, the metric before its nodes."""
+        for rows in self._runs.values():
+            yield from _run(list(rows.values()))
+
+
+def _is_blank(value: Any) -> bool:
+    """Empty cells: nothing, an empty text, or not a number."""
+    return value is None or value == "" or (isinstance(value, float) and math.isnan(value))
+
+
+def _whole(given: Any, name: str) -> int:
+    if given is None:
+        raise ValueError(f"`{name}` is empty")
+    number = float(given)
+    if number < 0 or number != int(number):
+        raise ValueError(f"`{name}` is {given}, and it is a whole number from 0")
+    return int(number)
+
+
+def _setting(given: Mapping[str, Any]) -> Condition:
+    return Condition(
+        order=str(given["order"] or "given"),
+        temperature=None if given["temperature"] is None else float(given["temperature"]),
+        seed=None if given["seed"] is None else _whole(given["seed"], "seed"),
+        judge=str(given["judge"] or ""),
+    )
+
+
+def _verdict(value: Any) -> Verdict:
+    """True and false, also those of numpy, by their names; all else is a verdict's name."""
+    return _WORDS.get(str(value).lower(), str(value))
+
+
+def _run(rows: Sequence[Observation]) -> Iterator[Observation]:
+    """The metric's observation with its path, then those of the nodes."""
+    nodes = [row for row in rows if row.node]
+    whole = next((row for row in rows if not row.node), None) or (nodes[-1] if nodes else rows[0])
+    path = tuple((row.node, row.verdict) for row in nodes if row.verdict is not None)
+    if not nodes and whole.verdict is not None:
+        path = (("", whole.verdict),)
+    yield Observation(
+        whole.case, whole.metric, "", whole.condition, None, whole.score, None, whole.outcome, path
+    )
+    for row in nodes:
+        plain = row.verdict is not None and len(nodes) == 1 and row is whole
+        yield Observation(
+            row.case, row.metric, row.node, row.condition, row.verdict,
+            None if plain else row.score, None, row.outcome,
+        )  # fmt: skip

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from dagengine.reliability.attribution import Repetition
-from dagengine.reliability.counterfactual import Counterfactual, Reply
+from dagengine.reliability.counterfactual import Counterfactual, NoReplyError, Reply
 from dagengine.reliability.repetition import Condition, Observation
 from dagengine.results import OutcomeKind, Verdict
 
@@ -136,6 +137,7 @@ def runs_of(
     for seen in observations:
         if seen.metric == name:
             collected.take(seen)
+    collected.complete()
     cases = {
         case: _seeds_as_repeats({setting: _in_order(row) for setting, row in settings.items()})
         for case, settings in sorted(collected.runs.items())
@@ -155,6 +157,7 @@ class _Collected:
         self._speakers = {speaker.node for speaker in replay.speakers}
         self.runs: dict[int, dict[Condition, dict[int, Run]]] = {}
         self.alone: dict[int, dict[Condition, list[tuple[str, Reply]]]] = {}
+        self._unscored: list[Run] = []
 
     def take(self, seen: Observation) -> None:
         setting = replace(seen.condition, sample=0)
@@ -169,6 +172,17 @@ class _Collected:
         else:
             run.score, run.path, run.raw = seen.score, tuple(seen.path), seen.raw
             run.weighted = seen.weighted
+            if seen.score is None and seen.outcome is OutcomeKind.OK:
+                self._unscored.append(run)
+
+    def complete(self) -> None:
+        """Scores that a table left to its verdicts."""
+        for run in self._unscored:
+            if not run.replies and len(self._speakers) == 1 and run.path:
+                run.replies = {next(iter(self._speakers)): Reply(run.path[-1][1])}
+            # Replies that lead to a node which has none lead to no score.
+            with suppress(NoReplyError):
+                run.score = self._replay.score(run.replies)
 
     def _note(self, run: Run, seen: Observation) -> None:
         """What a node did in a run."""

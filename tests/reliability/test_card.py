@@ -244,8 +244,9 @@ def test_agreement_between_judges_is_beyond_chance_and_by_single_runs() -> None:
 
 
 def test_what_the_rule_for_runs_without_a_score_does_is_a_figure_with_a_level() -> None:
-    broken = [replace(one, score=None, path=()) if not one.node and one.case == 1 and not
-              one.condition.sample else one for one in runs(NOISY)]  # fmt: skip
+    lost = OutcomeKind.UNPARSEABLE
+    broken = [replace(one, score=None, path=(), outcome=lost) if not one.node and one.case == 1
+              and not one.condition.sample else one for one in runs(NOISY)]  # fmt: skip
     found = make_card(broken, [tree()], CASES, ["judge"])
     # Case 1 flips in 2 of 3 pairs without the missing run, and in 5 of 6 with it.
     assert value(found, "unscored-effect") == pytest.approx((5 / 6 - 2 / 3) / 4)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from dagengine.errors import InputError
 from dagengine.metrics import DAGMetric
 from dagengine.metrics.dag import DAG, BinaryJudgementNode
-from dagengine.reliability import load_table
+from dagengine.reliability import Observations
 from dagengine.reliability.card import make_card
 from dagengine.test_case import LLMTestCase
 
@@ -29,27 +31,83 @@ def metric() -> DAGMetric:
     return DAGMetric("worth", DAG(node), threshold=0.5)
 
 
+def flips(seen: Observations) -> float | None:
+    card = make_card(seen, [metric()], CASES, ["collected elsewhere"])
+    found = card.metrics[0].figure("flip-rate")
+    assert found is not None
+    return found.value
+
+
 def test_a_table_of_verdicts_gives_a_card(tmp_path: Path) -> None:
     (tmp_path / "seen.csv").write_text(TABLE)
-    seen = load_table(tmp_path / "seen.csv", CASES, metric="worth")
+    seen = Observations.load(tmp_path / "seen.csv", CASES, metric="worth")
     assert seen.table("worth", "good") == [[True, False], [True, None]]
     assert seen.table("worth") == [[1.0, 0.0], [1.0, None]]
     card = make_card(seen, [metric()], CASES, ["collected elsewhere"])
-    flips, missing = (card.metrics[0].figure(name) for name in ("flip-rate", "unscored"))
-    assert flips is not None
+    missing = card.metrics[0].figure("unscored")
     assert missing is not None
-    assert (flips.value, missing.value) == (1.0, 0.25)
+    assert (flips(seen), missing.value) == (1.0, 0.25)
+
+
+# As somebody has them who knows nothing of nodes: rows of a case are its runs.
+ROWS: list[dict[str, Any]] = [
+    {"case": "one", "verdict": True, "comment": "fine"},
+    {"case": "one", "verdict": False, "comment": "not so"},
+    {"case": "two", "verdict": True, "comment": ""},
+    {"case": "two", "verdict": True, "comment": ""},
+]
+
+
+@pytest.mark.parametrize("form", ["list", "frame", "jsonl", "json", "csv"])
+def test_verdicts_alone_are_enough_in_every_form(form: str, tmp_path: Path) -> None:
+    path = tmp_path / f"seen.{form}"
+    if form == "frame":
+        source: Any = pytest.importorskip("pandas").DataFrame(ROWS)
+    elif form == "list":
+        source = ROWS
+    else:
+        lines = "".join(f"{json.dumps(row)}\n" for row in ROWS)
+        rows = "".join(f"{row['case']},{row['verdict']}\n" for row in ROWS)
+        path.write_text(
+            {"jsonl": lines, "json": json.dumps(ROWS), "csv": f"case,verdict\n{rows}"}[form]
+        )
+        source = path
+    seen = Observations.load(source, CASES, metric="worth")
+    assert flips(seen) == 0.5
+
+
+def test_ratings_come_on_a_scale_of_their_own() -> None:
+    rows = [{"case": "one", "score": score} for score in (1, 3, 5)]
+    seen = Observations.load(rows, CASES, metric="worth", scale=(1, 5))
+    assert seen.table("worth") == [[0.0, 0.5, 1.0]]
+    with pytest.raises(InputError, match="scale"):
+        Observations.load(rows, CASES, metric="worth", scale=(5, 1))
+
+
+def test_what_was_saved_is_read_back_and_not_taken_for_a_table(tmp_path: Path) -> None:
+    seen = Observations.load(ROWS, CASES, metric="worth")
+    seen.save(tmp_path / "kept.jsonl")
+    assert Observations.load(tmp_path / "kept.jsonl") == seen
 
 
 @pytest.mark.parametrize(
     ("row", "says"),
     [
-        ("three,0,good,true,1", "line 2 is no verdict or score: invalid literal"),
+        ("onne,0,good,true,1", "line 2 is no verdict or score: .*did you mean 'one'"),
+        ("7,0,good,true,1", "no case is called '7', or has this place"),
         ("one,0,good,true,5", "score 5 is not between 0 and 1"),
-        ("one,,good,true,1", "there is no column 'run'"),
+        ("one,,good,true,1\none,1,good,true,1", "`run` is empty"),
+        ("one,0.5,good,true,1", "whole number"),
+        (",0,good,true,1", "`case` is empty"),
+        ("one,0,good,true,1\none,0,good,true,1", "line 3: run 0 of case 0 has node 'good' twice"),
     ],
 )
 def test_a_row_that_is_none_says_where_and_what(tmp_path: Path, row: str, says: str) -> None:
     (tmp_path / "seen.csv").write_text(f"case,run,node,verdict,score\n{row}\n")
     with pytest.raises(InputError, match=says):
-        load_table(tmp_path / "seen.csv", CASES)
+        Observations.load(tmp_path / "seen.csv", CASES)
+
+
+def test_a_table_without_verdicts_names_its_columns() -> None:
+    with pytest.raises(InputError, match="no column `verdict` or `score`; it has case, said"):
+        Observations.load([{"case": "one", "said": "yes"}], CASES)

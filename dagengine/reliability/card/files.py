@@ -37,12 +37,12 @@ SHOWN_CASES = 20
 _ADAPTER = TypeAdapter(JudgeCard)
 
 
-def write_card(card: JudgeCard, path: Path) -> None:
+def write_card(card: JudgeCard, path: str | Path) -> None:
     """Write a card as JSON; equal cards give equal bytes."""
-    path.write_bytes(_ADAPTER.dump_json(card, indent=1) + b"\n")
+    Path(path).write_bytes(_ADAPTER.dump_json(card, indent=1) + b"\n")
 
 
-def read_card(path: Path) -> JudgeCard:
+def read_card(path: str | Path) -> JudgeCard:
     """A card from its JSON; raises InputError when it is none, or of another format."""
     if not path.is_file():
         raise InputError(f"there is no judge card {path}")

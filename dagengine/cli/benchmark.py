@@ -81,8 +81,8 @@ def _build(options: BenchmarkOptions) -> BenchmarkJob:
 
 def _prepare(job: BenchmarkJob, options: BenchmarkOptions) -> None:
     """Raise the errors that show before the first call, and print what will be asked."""
+    from dagengine.reliability.card.answers import could_be_seen
     from dagengine.reliability.card.build import check_labels
-    from dagengine.reliability.card.comparison import could_be_seen
 
     _require_intervals()
     if options.labels is not None:
@@ -196,14 +196,14 @@ def _check(path: Path, now: Binding, conditions: Sequence[FailIf]) -> None:
 
 def _compare(old: Path, new: Path, conditions: Sequence[FailIf]) -> None:
     """Print what two cards differ in, case by case; conditions name the measures that count."""
-    from dagengine.reliability.card.comparison import MEASURES, between_cards
+    from dagengine.reliability.card.comparison import COMPARED, between_cards
     from dagengine.reliability.card.conditions import worse
     from dagengine.reliability.card.files import read_card
     from dagengine.reliability.card.table import print_contrasts
     from dagengine.reliability.fingerprint import changes
 
     before, after = read_card(old), read_card(new)
-    found = between_cards(before, after, [one.measure for one in conditions] or MEASURES)
+    found = between_cards(before, after, [one.measure for one in conditions] or COMPARED)
     print_contrasts(found)
     lines = changes(before.binding, after.binding)
     say("made of the same" if not lines else "what is not the same:")

@@ -13,7 +13,8 @@ from dagengine.errors import InputError
 from dagengine.metrics import DAGMetric
 from dagengine.metrics.dag import DAG, BinaryJudgementNode, NonBinaryJudgementNode
 from dagengine.reliability.card import make_card, read_card, write_card
-from dagengine.reliability.card.comparison import between_cards, could_be_seen
+from dagengine.reliability.card.answers import could_be_seen
+from dagengine.reliability.card.comparison import between_cards
 from dagengine.reliability.card.conditions import failures, parse, undecided, worse
 from dagengine.reliability.card.values import Contrast, JudgeCard
 from dagengine.reliability.clusters import clusters
@@ -125,7 +126,7 @@ def test_lines_that_count_are_named_and_corrected_together() -> None:
 def test_cards_of_other_cases_are_compared_unpaired_and_say_so() -> None:
     draws = Random(0)
     old = card(observed(lambda case, sample: draws.random() < 0.5, Condition()))
-    other = [replace(one, key=f"other {one.key}") for one in old.cases]
+    other = [replace(one, key=f"other {one.key}", about=f"{one.key}") for one in old.cases]
     flips = named(between_cards(old, replace(old, cases=tuple(other))), "flip-rate")
     assert not flips.paired
     assert flips.difference.level == "unpaired: no case is on both sides"
@@ -220,3 +221,52 @@ def test_labels_that_fit_one_of_two_metrics_leave_the_other_without() -> None:
     (accuracy,) = worth.settings[0].people
     assert accuracy.note == "no label is a possible outcome of this metric"
     assert [one.means for one in colour.labels] == ["red"]
+
+
+def steady(chances: list[float], seed: int, cases: int = 40) -> Iterator[Observation]:
+    """Runs of cases with these chances to pass, one after the other."""
+    draws = Random(seed)
+    return observed(
+        lambda case, _: draws.random() < chances[case % len(chances)], Condition(), 4, cases
+    )
+
+
+def test_kappa_reliability_and_shares_are_compared_on_the_same_cases() -> None:
+    old, new = card(steady([0.7, 0.3], 1)), card(steady([0.95, 0.05], 2))
+    found = between_cards(old, new)
+    for name in ("kappa", "test-retest"):
+        one = named(found, name)
+        assert one.difference.value is not None
+        assert one.difference.value > 0.2
+        assert one.p is not None
+        assert one.difference.low is not None
+    share = named(found, "variance-share")
+    assert (share.one, share.other) == ("worth, node good", "worth, node good")
+    assert share.difference.value == 0  # the only node has all of the noise on both
+    with pytest.raises(InputError, match="entropy cannot be compared; flip-rate, "):
+        between_cards(old, new, ["entropy"])
+
+
+def of_system(name: str, rate: float, random: bool = True) -> JudgeCard:
+    """200 answers to the same inputs, half of them labelled; the judge is wrong in a tenth."""
+    draws = Random(name)
+    good = [draws.random() < rate for _ in range(200)]
+    said = [truth ^ (draws.random() < 0.1) for truth in good]
+    cases = [LLMTestCase(input=str(n), actual_output=name) for n in range(200)]
+    seen = observed(lambda case, _: said[case], Condition(), 1, 200)
+    labels = dict(enumerate(good[:100]))
+    return make_card(seen, [metric()], cases, ["j"], labels=labels, labels_random=random)
+
+
+def test_two_systems_are_compared_by_their_inputs_and_corrected_by_labels() -> None:
+    found = between_cards(of_system("weak", 0.6), of_system("good", 0.9))
+    passing, by_people = named(found, "pass-rate"), named(found, "corrected-pass-rate")
+    assert passing.paired
+    assert passing.difference.level == "by input, 200 inputs on both sides"
+    assert by_people.difference.value == pytest.approx(0.3, abs=0.12)
+    assert by_people.difference.low is not None
+    assert by_people.difference.low > 0
+    assert by_people.corrected is not None
+    assert by_people.corrected < 0.05
+    unstated = between_cards(of_system("weak", 0.6, random=False), of_system("good", 0.9))
+    assert all(one.difference.name != "corrected-pass-rate" for one in unstated)

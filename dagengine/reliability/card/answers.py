@@ -14,6 +14,7 @@ from dagengine.reliability.card.words import (
     number,
     votes_of,
 )
+from dagengine.reliability.statistics.comparisons import cases_needed, visible_difference
 
 QUESTIONS = (
     "Would I get this score again?",
@@ -155,3 +156,43 @@ def _people(under: SettingCard) -> Answer:
         said = f"Spearman's rank correlation with people is {full(spearman)}."
         return Answer(said, weakness(spearman))
     return Answer(f"Not known: {next(iter(found.values())).note}.")
+
+
+# What could be seen.
+
+# How many cases two judges judge otherwise, and how often a judge flips, where nothing is known.
+_OTHERWISE, _FLIPPING = 0.15, 0.1
+
+
+def could_be_seen(cases: int, times: int, flips: float | None = None) -> str:
+    """What difference of two judges' pass rates so many cases and runs would show.
+
+    In 80 of 100 benchmarks on the same cases. `flips` is how often two runs of a case differ, 10 %
+    where that is not known; a mean of runs carries its share of these flips. How many cases two
+    judges see differently is not known beforehand: 15 % is assumed, and said.
+    """
+    flipping = _FLIPPING if flips is None else flips
+    least = visible_difference(cases, _OTHERWISE + flipping / times)
+    needed = {
+        points: [cases_needed(points / 100, _OTHERWISE + flipping / runs) for runs in (1, times)]
+        for points in (2, 5, 10)
+    }
+    said = "; ".join(
+        f"{points} points: {once:,} cases run once"
+        + (f" or {more:,} run {times} times" if times > 1 else "")
+        for points, (once, more) in needed.items()
+    )
+    return (
+        f"{cases:,} cases in {times} {'run' if times == 1 else 'runs'} show a difference of two "
+        f"judges from about {100 * least:.1f} points on, if they see {100 * _OTHERWISE:.0f} % of "
+        f"the cases differently and {100 * flipping:.1f} % of two runs differ. To see {said}."
+    )
+
+
+def seen_from(under: SettingCard, times: int) -> str:
+    """The same from what the card itself shows; nothing where no two runs of a case can differ."""
+    found = next(
+        (one for one in (under.figure("flip-rate"), under.figure("score-flip-rate"))
+         if one is not None and one.value is not None), None,
+    )  # fmt: skip
+    return "" if found is None else could_be_seen(found.items, times, found.value)

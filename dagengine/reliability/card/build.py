@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -40,7 +41,7 @@ from dagengine.reliability.labels import Given, Labels, labels_for, labels_of
 from dagengine.reliability.observations import Condition, Observation
 from dagengine.reliability.perturbations import Symmetry
 from dagengine.reliability.runs import Runs, runs_of
-from dagengine.test_case import TestCase, case_label
+from dagengine.test_case import LLMTestCase, TestCase, case_label
 
 RULES = (
     "A run without a score counts in `unscored` and nowhere else.",
@@ -90,6 +91,7 @@ def make_card(
         metrics=tuple(replace(one, between=between_settings(one, settings, keys)) for one in made),
         cases=keys,
         rules=(*RULES, *_on_groups(together, len(cases))),
+        labels_random=labels_random,
     )
 
 
@@ -120,7 +122,14 @@ def _meant(
 def _keys(cases: Sequence[TestCase], together: Mapping[int, Hashable]) -> Iterator[CaseKey]:
     for number, case in enumerate(cases):
         name, key = case_label(case, number), case.content_hash()[:16]
-        yield CaseKey(name, key, str(together.get(number, "")))
+        yield CaseKey(name, key, str(together.get(number, "")), _about(case))
+
+
+def _about(case: TestCase) -> str:
+    """The start of the SHA-256 of what the application was asked; nothing for a dialogue."""
+    if not isinstance(case, LLMTestCase):
+        return ""
+    return hashlib.sha256(case.input.encode(errors="surrogatepass")).hexdigest()[:16]
 
 
 def _on_groups(together: Mapping[int, Hashable], cases: int) -> Iterator[str]:
@@ -214,7 +223,7 @@ class _Maker:
         return SettingCard(
             setting=name,
             again=tuple(again(runs, threshold)),
-            nodes=node_cards(self.replay.speakers, runs, noise, target),
+            nodes=node_cards(self.replay.speakers, runs, noise, target, len(self.cases)),
             people=tuple(self._people(runs)),
             spread=tuple(spread(runs, self.cases)),
             calls=sum(len(run.asked) for run in every) / max(len(every), 1),

@@ -7,10 +7,12 @@ import math
 import statistics
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
 
 from dagengine.errors import InputError
 from dagengine.reliability.card.figures import shown
+from dagengine.reliability.card.people import scale_of
 from dagengine.reliability.card.values import (
     CaseKey,
     Contrast,
@@ -19,18 +21,22 @@ from dagengine.reliability.card.values import (
     MetricCard,
     Outcomes,
     Setting,
+    SettingCard,
 )
 from dagengine.reliability.observations import Condition
 from dagengine.reliability.statistics.comparisons import (
     Comparison,
-    cases_needed,
     compare_means,
+    compare_measures,
     compare_shares,
     compare_unpaired,
     holm,
-    visible_difference,
 )
+from dagengine.reliability.statistics.corrected import corrected_difference
 from dagengine.reliability.statistics.intervals import LEAST_GROUPS, Interval, Unknown
+from dagengine.reliability.statistics.labels import label_kappa
+from dagengine.reliability.statistics.spread import icc
+from dagengine.reliability.statistics.sums import Sums
 
 Row = Sequence[float | None]
 """The scores of a case, run by run."""
@@ -38,32 +44,33 @@ Row = Sequence[float | None]
 
 @dataclass(frozen=True)
 class Side:
-    """One metric under one setting of one card, as it is compared."""
+    """One metric under one setting of one card, as it is compared.
+
+    `nodes` are the parts of the variance by node and case, of nodes whose share is known; `random`
+    says that labels are on a random part of the cases.
+    """
 
     name: str
     threshold: float | None
     cases: Sequence[CaseKey]
     outcomes: Outcomes
+    nodes: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    random: bool = False
 
-    def values(self, of: Callable[[Side, int], float | None]) -> dict[Hashable, float]:
-        """What a measure is for every case that has it, by the key of the case."""
+    def places(self, of: Callable[[CaseKey], str]) -> dict[tuple[str, int], int]:
+        """The places of the cases by what tells them apart; equal cases by their order."""
         seen: Counter[str] = Counter()
-        found: dict[Hashable, float] = {}
+        found: dict[tuple[str, int], int] = {}
         for number, case in enumerate(self.cases):
-            seen[case.key] += 1
-            value = of(self, number)
-            if value is not None:
-                found[case.key, seen[case.key]] = value
+            name = of(case)
+            seen[name] += 1
+            if name:
+                found[name, seen[name]] = number
         return found
 
-    def groups(self) -> dict[Hashable, Hashable]:
+    def group(self, number: int) -> Hashable:
         """What the values of a case are averaged within: its group, or the case itself."""
-        seen: Counter[str] = Counter()
-        found: dict[Hashable, Hashable] = {}
-        for case in self.cases:
-            seen[case.key] += 1
-            found[case.key, seen[case.key]] = case.group or (case.key, seen[case.key])
-        return found
+        return self.cases[number].group or number
 
     def scores(self, number: int) -> Row:
         """The scores of a case."""
@@ -116,24 +123,156 @@ MEASURES: Mapping[str, Callable[[Side, int], float | None]] = {
 """Measures that are compared: the mean over cases of what each is for one case."""
 
 
-def contrasts(one: Side, other: Side, measures: Collection[str] = MEASURES) -> Iterator[Contrast]:
+RATIOS: Mapping[str, Callable[[Side, Sequence[int]], Sums]] = {
+    "kappa": lambda side, numbers: label_kappa.sums([_pair(side, one) for one in numbers]),
+    "test-retest": lambda side, numbers: icc.sums([side.scores(one) for one in numbers]),
+}
+"""Measures that are no means over cases: functions of what the cases given add up to."""
+
+COMPARED = (*MEASURES, *RATIOS, "variance-share", "corrected-pass-rate", "corrected-mean-score")
+"""Everything that can be compared."""
+
+
+def _pair(side: Side, number: int) -> tuple[str | None, str | None]:
+    found = side.outcomes
+    if not found.said or not found.labels[number]:
+        return None, None
+    return found.labels[number], found.said[number]
+
+
+@dataclass(frozen=True)
+class Common:
+    """The places of the cases that two sides have in common, and by what they are the same."""
+
+    pairs: Sequence[tuple[int, int]]
+    by: str
+
+
+def common(one: Side, other: Side) -> Common:
+    """Equal cases; where there are none, cases with equal inputs, as two systems answer them.
+
+    Inputs that a side has several times tell no cases apart.
+    """
+    for by, of in _SAME:
+        before, after = one.places(of), other.places(of)
+        repeated = any(count > 1 for _, count in (*before, *after))
+        pairs = [(before[key], place) for key, place in after.items() if key in before]
+        if pairs and not (repeated and by == "input"):
+            return Common(pairs, by)
+    return Common((), "")
+
+
+_SAME: Sequence[tuple[str, Callable[[CaseKey], str]]] = (
+    ("case", lambda case: case.key),
+    ("input", lambda case: case.about),
+)
+
+
+def contrasts(one: Side, other: Side, measures: Collection[str] = COMPARED) -> Iterator[Contrast]:
     """The differences of two sides, those of them that both have; not corrected yet."""
+    both = common(one, other)
+    for found in _each(one, other, both, measures):
+        first, second = found.one or one.name, found.other or other.name
+        yield replace(found, one=first, other=second)
+
+
+def _each(one: Side, other: Side, both: Common, measures: Collection[str]) -> Iterator[Contrast]:
     for name in (name for name in MEASURES if name in measures):
-        before, after = one.values(MEASURES[name]), other.values(MEASURES[name])
-        if not before or not after:
-            continue
-        common = [key for key in after if key in before]
-        if common:
-            groups = other.groups()
-            found = _paired(name, [(before[k], after[k], groups[k]) for k in common])
+        of = MEASURES[name]
+        pairs = [(of(one, a), of(other, b), other.group(b)) for a, b in both.pairs]
+        known = [(x, y, group) for x, y, group in pairs if x is not None and y is not None]
+        if known:
+            yield _paired(name, known, both.by)
         else:
-            found = _unpaired(name, list(before.values()), list(after.values()))
-        yield replace(found, one=one.name, other=other.name)
+            values = [[of(side, k) for k in range(len(side.cases))] for side in (one, other)]
+            sides = [[value for value in row if value is not None] for row in values]
+            if all(sides):
+                yield _unpaired(name, *sides)
+    if both.pairs:
+        yield from _ratios(one, other, both, measures)
+        yield from _shares(one, other, both) if "variance-share" in measures else ()
+        yield from _corrected(one, other, both, measures)
 
 
-def _paired(name: str, pairs: Sequence[tuple[float, float, Hashable]]) -> Contrast:
+def _ratios(one: Side, other: Side, both: Common, measures: Collection[str]) -> Iterator[Contrast]:
+    groups = [other.group(number) for _, number in both.pairs]
+    for name in (name for name in RATIOS if name in measures):
+        first = RATIOS[name](one, [a for a, _ in both.pairs])
+        second = RATIOS[name](other, [b for _, b in both.pairs])
+        if first.value() is not None and second.value() is not None:
+            found = compare_measures(first, second, groups=groups)
+            used = sum(bool(a and b) for a, b in zip(first.items, second.items, strict=True))
+            yield _contrast(name, found, _level(both.by, used))
+
+
+def _shares(one: Side, other: Side, both: Common) -> Iterator[Contrast]:
+    """Shares of the noise of nodes that both sides have, where both are known."""
+    groups = [other.group(number) for _, number in both.pairs]
+    for node, before in one.nodes.items():
+        after = other.nodes.get(node)
+        if after is None or not before or not after:
+            continue
+        sums = [
+            share_of([tuple(map(float, parts[at].split())) for at in places])
+            for parts, places in zip((before, after), zip(*both.pairs, strict=True), strict=True)
+        ]
+        found = compare_measures(sums[0], sums[1], groups=groups)
+        made = _contrast("variance-share", found, _level(both.by, len(both.pairs)))
+        yield replace(made, one=f"{one.name}, node {node}", other=f"{other.name}, node {node}")
+
+
+def share_of(parts: Sequence[tuple[float, ...]]) -> Sums:
+    """A node's share of the noise, from its part and the whole of each case."""
+    items = [{"part": part, "whole": whole} for part, whole in parts]
+    return Sums(items, lambda all_: all_["part"] / all_["whole"])
+
+
+def _corrected(
+    one: Side, other: Side, both: Common, measures: Collection[str]
+) -> Iterator[Contrast]:
+    """The difference by people's standard, where labels are on a random part of both."""
+    sides = [_by_people(side, places) for side, places in
+             zip((one, other), zip(*both.pairs, strict=True), strict=True)]  # fmt: skip
+    if any(side is None for side in sides):
+        return
+    (name, *first), (also, *second) = (side for side in sides if side is not None)
+    if name != also or name not in measures:
+        return
+    found = corrected_difference((first[0], first[1]), (second[0], second[1]), random=True)
+    level = f"{_level(both.by, len(both.pairs))}, by labels of a random part of them"
+    if isinstance(found, Unknown):
+        yield Contrast("", "", shown(name, found, level))
+    else:
+        yield Contrast("", "", shown(name, found.estimate, level), found.p)
+
+
+def _by_people(side: Side, places: Sequence[int]) -> tuple[str, list[Any], list[Any]] | None:
+    """The name of the figure, and the judge's score and people's label of each case."""
+    if not side.random or not any(side.outcomes.labels):
+        return None
+    labels = [side.outcomes.labels[place] for place in places]
+    if side.outcomes.said and {*labels} <= {"pass", "fail", ""}:
+        said = [_AS_NUMBER.get(side.outcomes.said[place]) for place in places]
+        return "corrected-pass-rate", said, [_AS_NUMBER.get(label) for label in labels]
+    if side.outcomes.said:
+        return None
+    numbers = [float(label) if label else None for label in labels]
+    low, high = scale_of([float(label) for label in side.outcomes.labels if label])
+    means = [_mean(side.scores(place)) for place in places]
+    shares = [None if label is None else (label - low) / (high - low) for label in numbers]
+    return "corrected-mean-score", means, shares
+
+
+_AS_NUMBER = {"pass": 1.0, "fail": 0.0}
+
+
+def _level(by: str, cases: int) -> str:
+    return f"by {by}, {cases} {by}s on both sides"
+
+
+def _paired(name: str, pairs: Sequence[tuple[float, float, Hashable]], by: str) -> Contrast:
     """Verdicts of independent cases by McNemar's mid-p, all else by t over groups of cases."""
-    level = f"by case, {len(pairs)} cases on both sides"
+    level = _level(by, len(pairs))
     groups = Counter(group for _, _, group in pairs)
     if len(groups) == len(pairs):
         both = [(before, after) for before, after, _ in pairs]
@@ -185,11 +324,16 @@ def between_settings(
 ) -> tuple[Contrast, ...]:
     """Differences of settings that one circumstance tells apart, on the same cases."""
     sides = [
-        Side(under.setting, metric.threshold, cases, under.outcomes) for under in metric.settings
+        Side(under.setting, metric.threshold, cases, under.outcomes, _parts(under))
+        for under in metric.settings
     ]
     places = itertools.combinations(range(len(settings)), 2)
     near = [(i, k) for i, k in places if _apart(settings[i].condition, settings[k].condition) == 1]
     return corrected([one for i, k in near for one in contrasts(sides[i], sides[k])])
+
+
+def _parts(under: SettingCard) -> dict[str, Sequence[str]]:
+    return {node.node: node.parts for node in under.nodes if node.share.value is not None}
 
 
 def _apart(one: Condition, other: Condition) -> int:
@@ -201,13 +345,16 @@ def _apart(one: Condition, other: Condition) -> int:
 
 
 def between_cards(
-    old: JudgeCard, new: JudgeCard, measures: Collection[str] = MEASURES
+    old: JudgeCard, new: JudgeCard, measures: Collection[str] = COMPARED
 ) -> tuple[Contrast, ...]:
     """Differences of two cards, the newer less the older, metric by metric.
 
     Settings of equal names are compared; where a metric has one setting on each card, these
-    are, whatever their names. Raises InputError when the cards have nothing in common.
+    are, whatever their names. Raises InputError when the cards have nothing in common, and for
+    a measure that cannot be compared.
     """
+    if stray := sorted(set(measures) - set(COMPARED)):
+        raise InputError(f"{stray[0]} cannot be compared; {', '.join(COMPARED)} can")
     pairs = list(_pairs(old, new))
     if not pairs:
         raise InputError(
@@ -234,7 +381,7 @@ def _sides(metric: MetricCard, card: JudgeCard) -> dict[str, Side]:
     return {
         under.setting: Side(
             metric.metric if single else f"{metric.metric}: {under.setting}",
-            metric.threshold, card.cases, under.outcomes,
+            metric.threshold, card.cases, under.outcomes, _parts(under), card.labels_random,
         )
         for under in metric.settings
     }  # fmt: skip
@@ -243,32 +390,3 @@ def _sides(metric: MetricCard, card: JudgeCard) -> dict[str, Side]:
 def _shown(card: JudgeCard) -> str:
     found = (f"{metric.metric} ({u.setting})" for metric in card.metrics for u in metric.settings)
     return ", ".join(found)
-
-
-# What could be seen.
-
-# How many cases two judges judge otherwise, and how often a judge flips, where nothing is known.
-_OTHERWISE, _FLIPPING = 0.15, 0.1
-
-
-def could_be_seen(cases: int, times: int) -> str:
-    """What difference of two judges on the same cases so many cases and runs would show.
-
-    In 80 of 100 benchmarks, where the judges see 15 % of the cases differently and 10 % of two
-    runs of a case differ; a mean of runs carries its share of these flips.
-    """
-    square = _OTHERWISE + _FLIPPING / times
-    least = visible_difference(cases, square)
-    needed = {
-        points: [cases_needed(points / 100, _OTHERWISE + _FLIPPING / runs) for runs in (1, times)]
-        for points in (2, 5, 10)
-    }
-    said = "; ".join(
-        f"{points} points: {once:,} cases run once"
-        + (f" or {more:,} run {times} times" if times > 1 else "")
-        for points, (once, more) in needed.items()
-    )
-    return (
-        f"{cases:,} cases in {times} {'run' if times == 1 else 'runs'} show a difference of two "
-        f"judges from about {100 * least:.1f} points on. To see {said}."
-    )

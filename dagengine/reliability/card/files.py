@@ -11,7 +11,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from dagengine.errors import InputError
 from dagengine.reliability.card import words as card_words
-from dagengine.reliability.card.answers import QUESTIONS, answers
+from dagengine.reliability.card.answers import QUESTIONS, answers, seen_from
 from dagengine.reliability.card.values import (
     FORMAT,
     Figure,
@@ -44,6 +44,7 @@ def write_card(card: JudgeCard, path: str | Path) -> None:
 
 def read_card(path: str | Path) -> JudgeCard:
     """A card from its JSON; raises InputError when it is none, or of another format."""
+    path = Path(path)
     if not path.is_file():
         raise InputError(f"there is no judge card {path}")
     text = path.read_bytes()
@@ -100,6 +101,7 @@ def card_page(card: JudgeCard) -> str:
         words=card_words,
         questions=QUESTIONS,
         settings=[(m, under, answers(under)) for m, under in every_setting(card)],
+        seen_from=seen_from,
         shown=SHOWN_CASES,
     )
 
@@ -132,6 +134,8 @@ def _lines(card: JudgeCard) -> Iterator[str]:
         for question, answer in zip(QUESTIONS, answers(under), strict=True):
             yield f"- **{question}** {answer}"
         yield from (f"- {corrected_said(one)}" for one in under.corrected)
+        if seen := seen_from(under, card.times):
+            yield f"- {seen}"
         yield from _measures(under.measures)
         yield "\n| node | share of the noise | flips | a flip moves | votes |"
         yield "|---|---|---|---|---|"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 
 from dagengine.reliability.attribution import (
@@ -32,10 +33,17 @@ def noise_of(runs: Runs, replay: Counterfactual, cases: Sequence[TestCase]) -> l
 
 
 def node_cards(
-    speakers: Sequence[Speaker], runs: Runs, noise: Sequence[CaseNoise], target: float
+    speakers: Sequence[Speaker],
+    runs: Runs,
+    noise: Sequence[CaseNoise],
+    target: float,
+    cases: int,
 ) -> tuple[NodeCard, ...]:
     """The nodes, those with the greatest share of the noise first."""
-    found = [_node_card(speaker, runs, noise, target) for speaker in speakers]
+    found = [
+        replace(_node_card(speaker, runs, noise, target), parts=_parts(speaker.node, noise, cases))
+        for speaker in speakers
+    ]
     return tuple(sorted(found, key=lambda node: -(node.share.value or 0.0)))
 
 
@@ -56,6 +64,14 @@ def _node_card(speaker: Speaker, runs: Runs, noise: Sequence[CaseNoise], target:
         _share(blame(noise, node, runs.groups)),
         _votes(node, runs, target),
     )
+
+
+def _parts(node: str, noise: Sequence[CaseNoise], cases: int) -> tuple[str, ...]:
+    """The node's part of the variance of every case, and all of it."""
+    found = ["0 0"] * cases
+    for one in noise:
+        found[one.case] = f"{one.parts.get(node, 0.0):.5g} {one.modelled:.5g}"
+    return tuple(found)
 
 
 def _share(found: Blame) -> Figure:

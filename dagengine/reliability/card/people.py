@@ -243,7 +243,7 @@ def corrected_figures(
     elif labels.kind == "number":
         means = [_mean([run.score for run in row if run.score is not None]) for row in rows]
         stated = [None if label is None else float(label) for label in given]
-        least, most = _scale([one for one in stated if one is not None])
+        least, most = scale_of([one for one in stated if one is not None])
         scaled = [None if one is None else least + one * (most - least) for one in means]
         limits = (least, most)
         found = corrected_mean(scaled, stated, random=random, limits=limits)
@@ -254,7 +254,7 @@ def _mean(scores: Sequence[float]) -> float | None:
     return statistics.fmean(scores) if scores else None
 
 
-def _scale(labels: Sequence[float]) -> tuple[float, float]:
+def scale_of(labels: Sequence[float]) -> tuple[float, float]:
     """The ends of the scale that labels most likely are on: 0 or 1, and up to 1, 3, 4, 5, 7 …"""
     low, high = min(labels, default=0.0), max(labels, default=1.0)
     return min(low, 0.0 if low < 1 else 1.0), min(
@@ -286,15 +286,27 @@ def outcomes(runs: Runs, threshold: float | None, labels: Labels | None, cases: 
     """What became of every case under one setting, in the order of the cases."""
     found = {case: row for case, settings in runs.cases.items() for row in settings.values()}
     scores = tuple(" ".join(map(_score, found.get(case, ()))) for case in range(cases))
-    read = None if labels is None else reading(labels.kind, threshold)
-    if labels is None or read is None:
+    if labels is None:
         return Outcomes(scores)
-    right, hits = [""] * cases, ["-"] * cases
-    for case in (case for case in labels.by_case if case in found):
-        label, row = labels.by_case[case], found[case]
-        right[case] = "".join(str(int(one.score is not None and read(one) == label)) for one in row)
-        hits[case] = str(int(majority(read(one) for one in row if one.score is not None) == label))
-    return Outcomes(scores, tuple(right), "".join(hits))
+    known = tuple(
+        outcome_name(labels.by_case[case]) if case in labels.by_case else ""
+        for case in range(cases)
+    )
+    read = reading(labels.kind, threshold)
+    if read is None:
+        return Outcomes(scores, labels=known)
+    right, hits, said = [""] * cases, ["-"] * cases, [""] * cases
+    for case, row in found.items():
+        scored = [read(run) for run in row if run.score is not None]
+        most = majority(scored)
+        said[case] = outcome_name(most)
+        if case in labels.by_case:
+            label = labels.by_case[case]
+            right[case] = "".join(
+                str(int(run.score is not None and read(run) == label)) for run in row
+            )
+            hits[case] = str(int(most == label))
+    return Outcomes(scores, tuple(right), "".join(hits), known, tuple(said))
 
 
 def _score(run: Run) -> str:

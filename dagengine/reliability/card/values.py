@@ -67,7 +67,9 @@ class VoteCost:
 class NodeCard:
     """One node: how often it flips, what a flip moves, its share of the noise, votes.
 
-    `reads` names what code that is not computed anew works on: its noise is theirs.
+    `reads` names what code that is not computed anew works on: its noise is theirs. `parts` has
+    one line per case of the card: the node's part of the variance within the case, and all of it
+    (`"0.04 0.1"`), for comparisons with another card.
     """
 
     node: str
@@ -77,6 +79,7 @@ class NodeCard:
     effect: Figure
     share: Figure
     votes: VoteCost | None = None
+    parts: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,11 +137,15 @@ class Outcomes:
     `right` has, in the same places, `1` where the run agrees with people and `0` where it does
     not; it is empty without labels, and a line is empty for a case without a label. `hits` is one
     character per case: the same for the majority of its runs, `-` for a case without a label.
+    `labels` are what people say of each case, empty without a label, and `said` is what the
+    majority of its runs says in the same words; labels that are numbers have no `said`.
     """
 
     scores: tuple[str, ...]
     right: tuple[str, ...] = ()
     hits: str = ""
+    labels: tuple[str, ...] = ()
+    said: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,16 +248,24 @@ class MetricCard:
 
 @dataclass(frozen=True, slots=True)
 class CaseKey:
-    """One case of a card: its name, the start of its SHA-256, and the group that it is in."""
+    """One case of a card: its name, the start of its SHA-256, and the group that it is in.
+
+    `about` is the start of the SHA-256 of its input alone, which the answers of two systems to
+    one input have in common; empty where a case has no input.
+    """
 
     name: str
     key: str
     group: str = ""
+    about: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class JudgeCard:
-    """All of it. `times` is the greatest number of runs of a case under one of `settings`."""
+    """All of it. `times` is the greatest number of runs of a case under one of `settings`.
+
+    `labels_random` says that the labelled cases were stated to be a random part of all.
+    """
 
     binding: Binding
     times: int
@@ -258,6 +273,7 @@ class JudgeCard:
     metrics: tuple[MetricCard, ...]
     cases: tuple[CaseKey, ...] = ()
     rules: tuple[str, ...] = ()
+    labels_random: bool = False
     format: int = FORMAT
 
     @property

@@ -13,7 +13,7 @@ import math
 import statistics
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import NormalDist
 from typing import Any
 
@@ -46,7 +46,8 @@ class Corrected:
     `estimate` is what to report: with the judge's help, or the labels' own figure where the
     judge is not `telling`. `judge` is what the judge alone says of all cases, and
     `labels_alone` what the labels say without it. `worth` is the number of labels that would
-    be as exact by themselves as the `labelled` ones are with the judge.
+    be as exact by themselves as the `labelled` ones are with the judge. `p` is, of a difference,
+    the probability of so large a one were there none; None for what is no difference.
     """
 
     estimate: Interval
@@ -55,6 +56,7 @@ class Corrected:
     labelled: int
     judged: int
     worth: float
+    p: float | None = None
 
     @property
     def telling(self) -> bool:
@@ -164,7 +166,9 @@ def corrected_difference(
         for value, half in results
     )
     judge = statistics.fmean([f for _, f in known] + others)
-    return _result(found, alone, judge, len(known), len(known) + len(others))
+    helped = _result(found, alone, judge, len(known), len(known) + len(others))
+    value, half = results[0 if helped.telling else 1]
+    return replace(helped, p=2 * NormalDist().cdf(-abs(value) / half * z))
 
 
 def _result(

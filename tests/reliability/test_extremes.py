@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import TypeAdapter
 
 from dagengine.metrics import DAGMetric
-from dagengine.metrics.dag import DAG, BinaryJudgementNode
+from dagengine.metrics.dag import DAG, BinaryJudgementNode, NonBinaryJudgementNode, RatingNode
 from dagengine.reliability.card import card_page, make_card
 from dagengine.reliability.card.answers import answers
+from dagengine.reliability.card.comparison import between_cards
 from dagengine.reliability.card.files import markdown
 from dagengine.reliability.card.values import Figure, JudgeCard, SettingCard
 from dagengine.reliability.card.words import bounded, number
@@ -80,15 +86,26 @@ def figures(one: SettingCard) -> Iterator[Figure]:
 
 @pytest.mark.parametrize("name", EXTREMES)
 def test_every_number_of_a_sentence_is_on_the_card(name: str) -> None:
-    shown = " ".join(f"{number(one)} {bounded(one)} {one.items} {one.note}"
-                     for one in figures(under(name)))  # fmt: skip
-    for votes in (node.votes for node in under(name).nodes if node.votes is not None):
+    assert_said_of_figures(under(name))
+
+
+def assert_said_of_figures(one: SettingCard) -> None:
+    """The numbers of the four answers stand in figures of the card."""
+    shown = " ".join(f"{number(f)} {bounded(f)} {f.items} {f.note}" for f in figures(one))
+    voting = [(node.node, node.votes) for node in one.nodes if node.votes is not None]
+    for name, votes in voting:
         # "More than" names the number of votes below the lowest that may be enough.
-        shown += f" {votes} {100 * votes.target:g} {(votes.least or 0) - 2}"
-    known = set(re.findall(r"\d+(?:\.\d+)?", shown))
-    for answer in answers(under(name)):
-        said = set(re.findall(r"\d+(?:\.\d+)?", str(answer)))
-        assert said <= known | {"99"}, answer
+        shown += f" {name} {votes} {100 * votes.target:g} {(votes.least or 0) - 2} {len(voting)}"
+        shown += f" {sum(v.calls for _, v in voting):.0f}"
+        shown += f" {sum((v.most or 0) * v.calls for _, v in voting):.0f}"
+        shown += f" {sum(v.most is None for _, v in voting)}"
+    known = set(_numbers(f"{shown} 95"))
+    for answer in answers(one):
+        assert set(_numbers(str(answer))) <= known | {"99"}, answer
+
+
+def _numbers(text: str) -> list[str]:
+    return re.findall(r"\d+(?:\.\d+)?", text.replace(",", ""))
 
 
 @pytest.mark.parametrize("name", EXTREMES)
@@ -143,3 +160,88 @@ def test_one_case_has_no_interval_and_says_so() -> None:
     again = answers(under("one case"))[0]
     assert "Of two runs of one case" in again.text
     assert "no interval, n = 1" in again.weak
+
+
+# Any judge of a few cases: several verdicts, ratings, judges, groups, lost runs, partial labels.
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A population of answers: what each judge says of each case in each run (None: lost)."""
+
+    form: str
+    answers: dict[str, list[list[int | None]]]
+    labels: list[int | None]
+    groups: list[int]
+
+
+@st.composite
+def populations(draw: st.DrawFn) -> Drawn:
+    form = draw(st.sampled_from(["yes or no", "three verdicts", "a rating"]))
+    cases, runs = draw(st.integers(1, 9)), draw(st.integers(1, 4))
+    answer = st.sampled_from([0, 0, 0, 1, 1, 2, None])
+    table = st.lists(st.lists(answer, min_size=runs, max_size=runs), min_size=cases, max_size=cases)
+    judges = draw(st.sampled_from([[""], ["x", "y"]]))
+    label = st.sampled_from([0, 1, 2, None])
+    labels = draw(st.lists(label, min_size=cases, max_size=cases))
+    groups = draw(st.lists(st.integers(0, 3), min_size=cases, max_size=cases))
+    return Drawn(form, {judge: draw(table) for judge in judges}, labels, groups)
+
+
+def metric_of(form: str) -> DAGMetric:
+    if form == "yes or no":
+        return metric()
+    if form == "a rating":
+        node: Any = RatingNode("Rate.", name="good", evaluation_params=["input"], scale=(0, 2))
+    else:
+        node = NonBinaryJudgementNode(
+            "Which?", name="good", evaluation_params=["input"], then={"a": 0, "b": 5, "c": 10}
+        )
+    return DAGMetric("worth", DAG(node), threshold=None if form == "a rating" else 0.5)
+
+
+def observed_of(drawn: Drawn) -> Iterator[Observation]:
+    for judge, table in drawn.answers.items():
+        for case, row in enumerate(table):
+            for sample, answer in enumerate(row):
+                at = Condition(sample, judge=judge)
+                if answer is None:
+                    yield Observation(case, "worth", "", at, outcome=OutcomeKind.UNPARSEABLE)
+                    continue
+                verdict: Any = {"yes or no": answer > 0, "three verdicts": "abc"[answer]}.get(
+                    drawn.form
+                )
+                score = float(verdict) if verdict in (True, False) else answer / 2
+                path = () if verdict is None else (("good", verdict),)
+                yield Observation(case, "worth", "", at, None, score, path=path)
+                own = score if verdict is None else None
+                yield Observation(case, "worth", "good", at, verdict, own)
+
+
+@settings(max_examples=15, deadline=None)
+@given(populations())
+def test_any_card_holds_together_and_says_only_what_it_shows(drawn: Drawn) -> None:
+    cases = [
+        LLMTestCase(input=str(n), additional_metadata={"of": group})
+        for n, group in enumerate(drawn.groups)
+    ]
+    words: dict[str, list[Any]] = {"yes or no": [False, True, True], "three verdicts": list("abc")}
+    meant = words.get(drawn.form, [0, 1, 2])
+    labels = {n: meant[one] for n, one in enumerate(drawn.labels) if one is not None}
+    made = make_card(
+        observed_of(drawn), [metric_of(drawn.form)], cases, ["j"],
+        labels=labels or None, labels_random=True, groups="additional_metadata.of",
+    )  # fmt: skip
+    for one in made.metrics[0].settings:
+        assert_said_of_figures(one)
+        for found in (*figures(one), *made.metrics[0].across):
+            assert found.value is not None or found.note, found
+            low, high = found.low, found.high
+            if found.value is not None and low is not None and high is not None:
+                assert low - 1e-9 <= found.value <= high + 1e-9, found
+    summary = markdown(made)
+    assert "nan" not in summary.lower().replace("dominan", "")
+    assert "None" not in summary.replace("None: the score", "")
+    assert TypeAdapter(JudgeCard).validate_json(TypeAdapter(JudgeCard).dump_json(made)) == made
+    assert card_page(made).count("<h2>") >= 5
+    between_cards(made, made)

@@ -117,6 +117,9 @@ def _why_no_votes(under: SettingCard) -> str:
     again = under.figure("score-flip-rate")
     if again is not None and again.value is None:
         return again.note
+    few = [node.flip_rate for node in under.nodes if node.flip_rate.value is not None]
+    if few and all(one.low is None for one in few):
+        return f"too few independent cases or groups (n = {few[0].items})"
     return "no node of this metric decides by a verdict that two runs of a case gave"
 
 

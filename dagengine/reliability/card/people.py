@@ -294,7 +294,7 @@ def outcomes(runs: Runs, threshold: float | None, labels: Labels | None, cases: 
     )
     read = reading(labels.kind, threshold)
     if read is None:
-        return Outcomes(scores, labels=known)
+        return Outcomes(scores, labels=known if labels.kind == "number" else ())
     right, hits, said = [""] * cases, ["-"] * cases, [""] * cases
     for case, row in found.items():
         scored = [read(run) for run in row if run.score is not None]

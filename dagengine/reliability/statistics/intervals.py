@@ -93,8 +93,8 @@ def bootstrap(
     `statistic` is a measure (`flip_rate`), its sums with a choice made
     (`partial(flip_rate.sums, missing="own category")`), or any function of a list of items,
     which is called once per resample. Items of equal `groups` (the nodes of one case) are drawn
-    together. There is no interval when the statistic is undefined, with fewer than two items,
-    or when resamples of what is no share do not vary.
+    together. There is no interval when the statistic is undefined, with fewer than two items, or
+    fewer than eight groups or items of what is no share, or when resamples do not vary.
 
     Bias-corrected and accelerated (Efron 1987, https://doi.org/10.1080/01621459.1987.10478410),
     with the level widened from normal to t quantiles, without which intervals of few items are
@@ -116,6 +116,9 @@ def bootstrap(
     sample = _sample(items, function, range(len(items)) if groups is None else groups)
     if sample.value is None or sample.size < 2:
         return None
+    clustered = groups is not None and len(set(groups)) < len(groups)
+    if sample.size < LEAST_GROUPS and (clustered or sample.most is None):
+        return None
     return _interval(sample, sample.value, level, _draws(sample.size, resamples, seed))
 
 
@@ -126,12 +129,14 @@ def jackknife(
     level: float = 0.95,
     groups: Sequence[Hashable] | None = None,
     own: float = 0.0,
+    telling: int | None = None,
 ) -> tuple[float, float] | None:
     """The limits of a statistic that is about normal, from leaving out one group at a time.
 
     Corrected for bias, n·value - (n - 1)·mean of those with one left out (Quenouille 1956,
     https://doi.org/10.1093/biomet/43.3-4.353), with quantiles of t (Tukey 1958). `own` is
-    variance that is added. None where the statistic is undefined, of all or with one left out.
+    variance that is added, `telling` how many groups the variance rests on where those are fewer
+    than all. None where the statistic is undefined, of all or with one left out.
     """
     function = statistic.sums if isinstance(statistic, Measure) else statistic
     sample = _sample(items, function, range(len(items)) if groups is None else groups)
@@ -142,7 +147,7 @@ def jackknife(
         return None
     size, centre = sample.size, statistics.fmean(left_out)
     variance = (size - 1) / size * math.fsum((one - centre) ** 2 for one in left_out)
-    half = quantile_of_t(level, size) * math.sqrt(variance + own)
+    half = quantile_of_t(level, min(telling or size, size)) * math.sqrt(variance + own)
     middle = size * sample.value - (size - 1) * centre
     return middle - half, middle + half
 

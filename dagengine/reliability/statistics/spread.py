@@ -119,8 +119,10 @@ def icc_interval(
         return Unknown("too few groups", size, LEAST_GROUPS)
     if value is None:
         return Unknown("undefined", size)
+    names = range(len(table)) if groups is None else groups
+    varying = {name for name, one in zip(names, sums, strict=True) if one and one["within"]}
     found = jackknife(range(len(table)), lambda _: Sums(sums, _log_ratio), level=level,
-                      groups=groups)  # fmt: skip
+                      groups=groups, telling=len(varying) + 1)  # fmt: skip
     if found is None:
         return Unknown("no variation within items", size)
     repeats = _mean_squares(total(sums))[2]

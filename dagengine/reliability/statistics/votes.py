@@ -116,8 +116,8 @@ def flips_of_votes(
     differ: unbiased, without a model. Rows with fewer than `2 * votes` verdicts are left out.
     With two verdicts the sum over all subsets is exact, with more it is taken over 200 orders.
     Wilson's interval of one and three votes, and profile likelihood of more with two verdicts,
-    since then few cases carry the figure. None without two rows that are long enough. Raises
-    InputError for an even number of votes.
+    since then few cases carry the figure. None without two rows that are long enough, and for
+    more verdicts with fewer than eight groups. Raises InputError for an even number of votes.
     """
     if votes < 1 or votes % 2 == 0:
         raise InputError(f"votes={votes}: an odd number, so that two verdicts have no tie")
@@ -152,12 +152,12 @@ class _Curve:
         kept = [(row, name) for row, name in rows if len(row) >= 2 * votes]
         long, names = [row for row, _ in kept], [name for _, name in kept]
         sums = self._sums(long, votes)
-        found = bootstrap(long, lambda _: sums, groups=names)
-        if found is None or votes < 5 or self.verdicts > 2:
+        found, value = bootstrap(long, lambda _: sums, groups=names), sums.value()
+        if value is None or len(long) < 2 or self.verdicts > 2 or (found and votes < 5):
             return found
-        low, high = self.mixture.limits(votes)
-        low, high = min(low, found.value), max(high, found.value)
-        return Interval(found.value, low, high, 0.95, "profile likelihood", found.items)
+        low, high = self.mixture.limits(votes)  # of few groups as well, each of which is a case
+        low, high = min(low, value), max(high, value)
+        return Interval(value, low, high, 0.95, "profile likelihood", len(set(names)))
 
     def _sums(self, rows: Sequence[Sequence[Vote]], votes: int) -> Sums:
         """Flips of two outcomes are expected to be at most 1/2, of three 2/3, and so on."""

@@ -32,6 +32,29 @@ def clusters(
     return found
 
 
+def shared_by_all(observations: Iterable[Observation]) -> tuple[str, ...]:
+    """The nodes that asked one and the same question for all cases, where there are several.
+
+    Such an answer (the steps of G-Eval) moves all scores of a run alike. That makes no two cases
+    more dependent than any others, and no interval over cases shows it.
+    """
+    seen: set[int] = set()
+    asked: dict[tuple[str, str], dict[str, set[int]]] = {}
+    for one in observations:
+        seen.add(one.case)
+        if one.node and one.question is not None:
+            asked.setdefault((one.metric, one.node), {}).setdefault(one.question, set()).add(
+                one.case
+            )
+    return tuple(
+        dict.fromkeys(
+            node
+            for (_, node), questions in asked.items()
+            if len(seen) > 1 and any(numbers == seen for numbers in questions.values())
+        )
+    )
+
+
 def _by_field(cases: Sequence[TestCase], field: str) -> Iterator[tuple[int, Hashable]]:
     values = [read_field(case, field) for case in cases]
     if all(value is None for value in values):

@@ -17,7 +17,7 @@ from dagengine.reliability.card.answers import could_be_seen
 from dagengine.reliability.card.comparison import between_cards
 from dagengine.reliability.card.conditions import failures, parse, undecided, worse
 from dagengine.reliability.card.values import Contrast, JudgeCard
-from dagengine.reliability.clusters import clusters
+from dagengine.reliability.clusters import clusters, shared_by_all
 from dagengine.reliability.observations import Condition, Observation
 from dagengine.test_case import LLMTestCase
 
@@ -179,7 +179,13 @@ def test_cases_that_were_asked_one_question_are_one_group() -> None:
     assert found[0] == found[2] != found[3] == found[4]
     assert 1 not in found
     # What all cases are asked, such as the question for steps, ties none together.
-    assert clusters(CASES, [replace(one, question="steps") for one in seen]) == {}
+    common = [replace(one, question="steps") for one in seen]
+    assert clusters(CASES, common) == {}
+    # But the card says that no interval shows what its answer does.
+    assert shared_by_all(common) == ("node",)
+    assert shared_by_all(seen) == shared_by_all(common[:1]) == ()
+    steps = (replace(one, question="steps") for one in observed(right, Condition()))
+    assert any("share one question of “good”" in rule for rule in card(steps).rules)
 
 
 def test_numbers_are_correlated_within_documents_too() -> None:

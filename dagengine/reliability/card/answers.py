@@ -198,4 +198,6 @@ def seen_from(under: SettingCard, times: int) -> str:
         (one for one in (under.figure("flip-rate"), under.figure("score-flip-rate"))
          if one is not None and one.value is not None), None,
     )  # fmt: skip
-    return "" if found is None else could_be_seen(found.items, times, found.value)
+    if found is None or not found.items:
+        return ""
+    return could_be_seen(found.items, times, found.value).replace(" cases", " independent cases", 1)

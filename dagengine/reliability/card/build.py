@@ -34,7 +34,7 @@ from dagengine.reliability.card.values import (
     Setting,
     SettingCard,
 )
-from dagengine.reliability.clusters import clusters
+from dagengine.reliability.clusters import clusters, shared_by_all
 from dagengine.reliability.counterfactual import Counterfactual
 from dagengine.reliability.fingerprint import bind
 from dagengine.reliability.labels import Given, Labels, labels_for, labels_of
@@ -90,7 +90,7 @@ def make_card(
         settings=settings,
         metrics=tuple(replace(one, between=between_settings(one, settings, keys)) for one in made),
         cases=keys,
-        rules=(*RULES, *_on_groups(together, len(cases))),
+        rules=(*RULES, *_on_groups(together, len(cases)), *_on_common(shared_by_all(seen))),
         labels_random=labels_random,
     )
 
@@ -139,6 +139,16 @@ def _on_groups(together: Mapping[int, Hashable], cases: int) -> Iterator[str]:
         yield (
             f"{len(together)} of {cases} cases share a question or a group with others: "
             f"intervals are over {independent} independent cases and groups, which n counts."
+        )
+
+
+def _on_common(nodes: Sequence[str]) -> Iterator[str]:
+    """What is in no interval: an answer that all cases share."""
+    if nodes:
+        named = ", ".join(f"“{node}”" for node in nodes)
+        yield (
+            f"All cases share one question of {named}: what its answer does to all scores of a "
+            "run alike is in no interval, as more cases would not tell."
         )
 
 

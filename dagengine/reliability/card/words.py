@@ -151,7 +151,8 @@ def full(measure: Figure) -> str:
 
 def judge_name(identity: str) -> str:
     """A judge's identity without its settings, for reading."""
-    return re.split(r" with |, ", identity, maxsplit=1)[0]
+    name = re.split(r" with |, ", identity, maxsplit=1)[0]
+    return " ".join(dict.fromkeys(name.split()))  # a simulated judge without a name is one once
 
 
 def identity_hash(identity: str) -> str:

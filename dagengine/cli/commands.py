@@ -6,7 +6,7 @@ import errno
 import glob
 import importlib.metadata
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Literal, NoReturn
@@ -16,6 +16,7 @@ import typer
 from dagengine.cli.benchmark import benchmark
 from dagengine.cli.common.command import Commands
 from dagengine.cli.common.files import Given, Reads, Writes
+from dagengine.cli.common.formats import Format, print_csv, print_json
 from dagengine.cli.common.options import (
     EXIT_FAILED,
     EXIT_INPUT,
@@ -31,9 +32,10 @@ from dagengine.cli.judge import doors
 from dagengine.cli.merge import merge
 from dagengine.cli.plan import plan
 from dagengine.cli.run import run
+from dagengine.cli.show import show
 from dagengine.cli.store import app as store_app
 from dagengine.cli.synthesize import synthesize
-from dagengine.errors import DagengineError
+from dagengine.errors import DagengineError, Problem
 
 app = Commands(
     name="dagengine",
@@ -53,6 +55,7 @@ app.command()(merge)
 app.command()(plan)
 app.command()(benchmark)
 app.command()(diff)
+app.command()(show)
 app.command()(synthesize)
 
 
@@ -142,6 +145,7 @@ def check(
     mapped: Mapped = None,
     delimiter: Delimiters = None,
     strict: Annotated[bool, typer.Option(help="Let warnings fail the check, too.")] = False,
+    format: Annotated[Format, typer.Option(help="How to print what was found.")] = Format.TABLE,
 ) -> None:
     """Check metrics without asking anything: every problem, with what to do about it.
 
@@ -155,20 +159,38 @@ def check(
     from dagengine.loading import load_metrics
 
     loaded = load_metrics(metrics)
-    problems = [problem for metric in loaded for problem in find_problems(metric.spec())[0]]
-    for problem in dict.fromkeys(problems):
-        say(f"{problem.severity}: {problem}")
-    errors = [problem for problem in problems if problem.severity == "error"]
-    if errors or (strict and problems):
-        raise typer.Exit(EXIT_FAILED)
-    if data is not None:
+    found = [problem for metric in loaded for problem in find_problems(metric.spec())[0]]
+    problems = list(dict.fromkeys(found))
+    failing = any(strict or problem.severity == "error" for problem in problems)
+    if data is not None and not failing:
         compiled = compile_metrics(loaded)
         cases = cases_of(data, mapped, delimiter)
         check_cases(compiled, cases.check())
-        for line in missing_fields(compiled, valid(cases)):
-            say(f"warning: {line}")
+        missing = missing_fields(compiled, valid(cases))
+        problems += [Problem("missing-field", str(data), line, "", "warning") for line in missing]
     names = ", ".join(metric.spec().name for metric in loaded)
-    say(f"ok: {names} ({len(problems)} warnings)")
+    _print_problems(problems, format, "" if failing else f"ok: {names}")
+    if failing:
+        raise typer.Exit(EXIT_FAILED)
+
+
+def _print_problems(problems: Sequence[Problem], format: Format, last: str) -> None:
+    if format is Format.TABLE:
+        for one in problems:
+            missing = one.code == "missing-field"
+            say(f"{one.severity}: {one.message if missing else one}")
+        if last:
+            count = sum(one.code != "missing-field" for one in problems)
+            say(f"{last} ({count} warnings)")
+        return
+    lines = [{name: getattr(one, name) for name in _FINDING} for one in problems]
+    if format is Format.JSON:
+        print_json(lines)
+    else:
+        print_csv(_FINDING, lines)
+
+
+_FINDING = ("severity", "code", "where", "message", "hint")
 
 
 def main() -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from dagengine.cli.cluster_job import FileJob
+from dagengine.cli.common.cluster_job import FileJob
 from dagengine.cli.common.files import named
 from dagengine.cli.common.options import (
     EXIT_FAILED,

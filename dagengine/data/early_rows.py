@@ -70,14 +70,14 @@ def early_lines(results: Path, last: int) -> Iterator[tuple[str, bytes]]:
     found: dict[int, tuple[str, bytes]] = {}
     with path.open("rb") as file:
         for number, line in enumerate(file, 1):
-            index = _index_of(line)
+            index = index_of(line)
             if index is not None and index > last:
                 found[index] = f"{path} line {number}", line
     for index in sorted(found):
         yield found[index]
 
 
-def _index_of(line: bytes) -> int | None:
+def index_of(line: bytes) -> int | None:
     """The index of the row in a line; None where that is no whole row."""
     if not line.endswith(b"\n"):
         return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from pydantic import TypeAdapter, ValidationError
 
-from dagengine.data.early_rows import EarlyRows, beside, early_lines
+from dagengine.data.early_rows import EarlyRows, beside, early_lines, index_of
 from dagengine.data.json_lines import JsonLines, complete_lines, line_of
 from dagengine.data.parquet import ParquetWriter, parquet_rows
 from dagengine.data.strict_json import FlawError
@@ -152,14 +152,26 @@ def _utf8(value: Any) -> Any:
     return value.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
-def read_rows(path: str | Path, *, whole: bool = True) -> Iterator[CaseResult]:
+Holds = Callable[[bytes], bool]
+"""Whether a line may hold what is looked for."""
+
+
+def read_rows(
+    path: str | Path, *, whole: bool = True, holding: Holds | None = None
+) -> Iterator[CaseResult]:
     """Rows that a run wrote, lazily; raises InputError that names the line or row.
+
+    Of JSON lines those for which `holding` is false are passed over unread.
 
     Unless the file is `whole`, its last line may be half of a row and is left out then. What
     waited for an earlier row when the run was killed comes last.
     """
     target = Path(path)
-    for place, value in _parquet(target) if target.suffix == ".parquet" else _lines(target, whole):
+    if target.suffix == ".parquet":
+        found = _parquet(target)
+    else:
+        found = _lines(target, whole, holding or (lambda line: True))
+    for place, value in found:
         yield row_of(value, place)
 
 
@@ -191,19 +203,20 @@ def _whole(row: Any) -> Any:
     return row
 
 
-def _lines(path: Path, whole: bool) -> Iterator[tuple[str, Any]]:
+def _lines(path: Path, whole: bool, holding: Holds) -> Iterator[tuple[str, Any]]:
     _require_file(path)
-    last = -1
+    line = b""
     for place, line in complete_lines(path, whole=whole):
-        try:
-            row = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            raise InputError(f"{place}: no result of a run (not JSON: {error})") from None
-        index = row.get("index") if isinstance(row, dict) else None
-        last = index if isinstance(index, int) else last
-        yield place, row
-    for place, line in early_lines(path, last):
-        yield place, json.loads(line)
+        if holding(line):
+            try:
+                row = json.loads(line)
+            except (ValueError, RecursionError) as error:
+                raise InputError(f"{place}: no result of a run (not JSON: {error})") from None
+            yield place, row
+    last = index_of(line)
+    for place, early in early_lines(path, -1 if last is None else last):
+        if holding(early):
+            yield place, json.loads(early)
 
 
 def _require_file(path: Path) -> None:

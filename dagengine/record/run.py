@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from dagengine.data.json_lines import complete_lines
-from dagengine.data.result_rows import read_rows
+from dagengine.data.result_rows import Holds, read_rows
 from dagengine.errors import InputError
 from dagengine.record.values import FORMAT, Manifest
 from dagengine.record.writer import CASES, MANIFEST
@@ -41,23 +41,29 @@ class Run:
         """The file of the rows."""
         return self.folder / self.manifest.results
 
-    def rows(self) -> Iterator[CaseResult]:
+    def rows(self, holding: Holds | None = None) -> Iterator[CaseResult]:
         """The rows in data set order, lazily; none where the run ended before the first.
+
+        Of JSON lines those for which `holding` is false are passed over unread.
 
         Raises InputError that names the line that is no row. The last line of a run that was
         killed may be half of one, and is left out.
         """
         if self.results.exists():
-            yield from read_rows(self.results, whole=self.finished)
+            yield from read_rows(self.results, whole=self.finished, holding=holding)
 
-    def cases(self) -> Iterator[dict[str, Any]]:
+    def cases(self, holding: Holds | None = None) -> Iterator[dict[str, Any]]:
         """The cases as dicts (`index`, `hash`, `type`, then the fields), in the order of the rows.
 
-        None when the run was to keep no texts. Raises InputError that names a damaged line.
+        None when the run was to keep no texts; a killed run may lack those of its last rows. Lines
+        for which `holding` is false are passed over unread. Raises InputError that names a
+        damaged line.
         """
         path = self.folder / CASES
         if path.exists():
             for place, line in complete_lines(path, whole=self.finished):
+                if holding is not None and not holding(line):
+                    continue
                 try:
                     case = json.loads(line)
                 except (ValueError, RecursionError) as error:

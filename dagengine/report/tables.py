@@ -29,14 +29,34 @@ def print_table(tally: Tally, totals: Totals, console: Any = None) -> None:
     from rich.console import Console
 
     out = console or Console()
+    print_summary(tally, out)
+    out.print(cost_line(totals), highlight=False)
+
+
+def print_summary(tally: Tally, console: Any = None) -> None:
+    """Print what a run came to, without the cost."""
+    from rich.console import Console
+
+    out = console or Console()
     summary = tally.summing.result()
     out.print(headline_of(summary), style="bold", highlight=False, markup=False)
     out.print(_summary_table(summary))
     if tally.rows:
-        out.print(_worst_table(tally.worst.rows, summary, out.width))
+        worst = tally.worst.rows
+        shown = "The cases" if len(worst) == summary.cases else f"The {len(worst)} worst cases"
+        several = len(summary.metrics) > 1
+        out.print(_cases_table(worst, f"{shown}, worst first", several, out.width))
     for line in _place_lines(tally.places, len(summary.metrics) > 1):
         out.print(line, highlight=False, markup=False)
-    out.print(cost_line(totals), highlight=False)
+
+
+def print_cases(rows: Sequence[CaseResult], title: str, console: Any = None) -> None:
+    """Print one line per row, as the worst cases of a run are."""
+    from rich.console import Console
+
+    out = console or Console()
+    several = any(len(row.metrics) > 1 for row in rows)
+    out.print(_cases_table(rows, title, several, out.width))
 
 
 def headline_of(summary: Summary) -> str:
@@ -60,7 +80,7 @@ def _summary_table(summary: Summary) -> Any:
     table = Table(title="Summary", title_justify="left")
     heads = ("mean", "median", "spread", "passed", "failed", "no score")
     longest = max((len(one.metric) for one in summary), default=0)
-    table.add_column("metric", overflow="fold", min_width=min(longest, 16), max_width=40)
+    table.add_column("metric", overflow="fold", min_width=min(longest, 15), max_width=40)
     for name in heads:
         table.add_column(name, justify="right")
     for one in summary:
@@ -80,13 +100,11 @@ def _passed(one: MetricSummary) -> str:
     return f"{one.passed:,} = {share}\n({' to '.join(limits)})"
 
 
-def _worst_table(rows: Sequence[CaseResult], summary: Summary, width: int) -> Any:
+def _cases_table(rows: Sequence[CaseResult], title: str, several: bool, width: int) -> Any:
     """One line per case: its worst metric, where that ended, and why."""
     from rich.table import Table
 
-    shown = "The cases" if len(rows) == summary.cases else f"The {len(rows)} worst cases"
-    table = Table(title=f"{shown}, worst first", title_justify="left")
-    several = len(summary.metrics) > 1
+    table = Table(title=title, title_justify="left")
     index = max((len(str(row.index)) for row in rows), default=1)
     named = (width - index) // 5
     rest = width - index - named * (1 + several) - 6 - 3 * (5 + several) - 1
@@ -103,11 +121,11 @@ def _worst_table(rows: Sequence[CaseResult], summary: Summary, width: int) -> An
     for head, most, side in columns:
         table.add_column(head, justify=side, overflow="ellipsis", no_wrap=True, max_width=most)
     for row in rows:
-        table.add_row(*_worst_cells(row, several))
+        table.add_row(*_cells(row, several))
     return table
 
 
-def _worst_cells(row: CaseResult, several: bool) -> list[Any]:
+def _cells(row: CaseResult, several: bool) -> list[Any]:
     from rich.text import Text
 
     worst = worst_result(row)

@@ -6,12 +6,18 @@ import copy
 import inspect
 from collections.abc import Iterable, Mapping
 from functools import partial
+from html import escape
 from typing import Any, ClassVar, Self
 
 import anyio
 import sniffio
 
-from dagengine.errors import DagengineError, MetricFailedError
+from dagengine.errors import (
+    DagengineError,
+    GraphError,
+    MetricFailedError,
+    MissingExtraError,
+)
 from dagengine.execution.arguments import check_names
 from dagengine.execution.evaluation import judged_case, sync
 from dagengine.gateway.host import current_host
@@ -21,8 +27,11 @@ from dagengine.graph.values import Ask, Given, NodeValue, QuestionCount
 from dagengine.report.render import Picture, draw
 from dagengine.report.tables import print_steps
 from dagengine.results import MetricResult
-from dagengine.terminal import plain
+from dagengine.results.html import cell
+from dagengine.terminal import one_line, plain
 from dagengine.threads import in_daemon_thread
+
+_NAME = 60  # characters of a name in a `repr`
 
 
 class BaseMetric:
@@ -137,6 +146,23 @@ class DrawnMetric(BaseMetric):
     def __new__(cls, *args: Any, **settings: Any) -> Self:
         check_settings(cls, settings)
         return super().__new__(cls)
+
+    def __repr__(self) -> str:
+        """Its name and what passes; a graph that does not compile is none of its business."""
+        passes = "no threshold" if self.threshold is None else f"passes at {self.threshold:g}"
+        return f"<{type(self).__name__} {one_line(self.__name__, _NAME)!r}: {passes}>"
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the name, what passes, and the graph with its questions."""
+        head = f"<p>{cell(repr(self)[1:-1])}</p>"
+        try:
+            picture = self.picture()
+            return f"{head}{picture.layout('svg').decode()}"
+        except GraphError as error:
+            return f"{head}<pre>{escape(plain(str(error)))}</pre>"
+        except MissingExtraError as error:
+            said = plain("\n\n".join((str(error), picture.mermaid)))
+            return f"{head}<pre>{escape(said)}</pre>"
 
     def picture(self) -> Picture:
         """The metric's graph as designed; the picture can also show results."""

@@ -1,0 +1,180 @@
+"""`dagengine show`: the cases of a run that one asks for, as a table or for machines."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from dagengine.cli.common.files import Writes, named
+from dagengine.cli.common.formats import Format, print_csv, print_json
+from dagengine.cli.common.streams import say
+
+if TYPE_CHECKING:
+    from dagengine.record.run import Run
+    from dagengine.report.selection import Selection
+    from dagengine.results.rows import CaseResult
+
+_LISTED = 50  # rows of a table, unless so many are asked for
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShowOptions:
+    """What `dagengine show` can be told."""
+
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder of a run.")]
+    failed: Annotated[
+        bool, typer.Option("--failed", help="Cases below the threshold of a metric.")
+    ] = False
+    no_score: Annotated[
+        bool, typer.Option("--no-score", help="Cases without a score of some metric.")
+    ] = False
+    metric: Annotated[str | None, typer.Option(help="Only the results of this metric.")] = None
+    case: Annotated[
+        str | None, typer.Option(help="The case of this name or index, with all its steps.")
+    ] = None
+    at: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NODE[=ANSWER]",
+            help="Cases in which a node ran, or gave this answer. Repeatable.",
+        ),
+    ] = None
+    text: Annotated[
+        str | None, typer.Option(metavar="WORD", help="Cases with this in their texts or reasons.")
+    ] = None
+    worst: Annotated[
+        int | None, typer.Option(min=1, help="So many of them, the worst ones first.")
+    ] = None
+    format: Annotated[Format, typer.Option(help="How to print them.")] = Format.TABLE
+    as_cases: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write their test cases as a data set, as JSON lines."),
+        Writes(),
+    ] = None
+
+    def selection(self) -> Selection:
+        """The cases that are asked for."""
+        from dagengine.report.selection import Selection
+
+        return Selection(
+            failed=self.failed,
+            no_score=self.no_score,
+            metric=self.metric,
+            case=self.case,
+            at=tuple(self.at or ()),
+            text=self.text,
+        )
+
+
+def show(options: ShowOptions) -> None:
+    """Show the cases of a run that fit all options; without options its summary.
+
+    Several options narrow the choice. A run of a million cases takes seconds.
+
+    Exit codes: 0 also when no case fits, 2 bad input.
+    """
+    from dagengine.record.run import load_run
+    from dagengine.report.selection import Selection, selected
+    from dagengine.results.frame import COLUMNS, flat
+
+    run, chosen = load_run(options.folder), options.selection()
+    if not run.finished:
+        say(
+            f"not finished: {run.manifest.exit or 'the run still goes on, or was killed'}", err=True
+        )
+    rows = selected(run, chosen)
+    if options.worst is not None:
+        rows = iter(_worst(rows, options.worst))
+    if options.as_cases is not None:
+        _write_cases(run, rows, options.as_cases)
+    elif options.format is Format.JSON:
+        print_json(row.as_dict() for row in rows)
+    elif options.format is Format.CSV:
+        print_csv(COLUMNS, (flat(row, result) for row in rows for result in row.metrics))
+    elif chosen == Selection() and options.worst is None:
+        _print_summary(run, rows)
+    else:
+        _print_rows(run, rows, options)
+
+
+def _worst(rows: Iterable[CaseResult], count: int) -> list[CaseResult]:
+    from dagengine.results.worst import Worst
+
+    worst = Worst(count)
+    for row in rows:
+        worst.add(row)
+    return worst.rows
+
+
+def _write_cases(run: Run, rows: Iterable[CaseResult], path: Path) -> None:
+    from dagengine.data.json_lines import JsonLines
+    from dagengine.report.selection import fields_of
+
+    cases = fields_of(run, [row.index for row in rows])
+    first = next(cases, None)  # so that nothing is written where that fails
+    count = 0
+    with named(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lines = JsonLines(path)
+        for case in itertools.chain([] if first is None else [first], cases):
+            lines.write(case)
+            count += 1
+        lines.close()
+    for field in run.manifest.redacted:
+        say(f"warning: {field} is hidden in these cases", err=True)
+    say(f"{count} cases: {path}")
+
+
+def _print_summary(run: Run, rows: Iterable[CaseResult]) -> None:
+    from dagengine.report.tables import print_summary
+    from dagengine.report.tally import Tally
+
+    print_summary(Tally(rows))
+    used = run.manifest.totals
+    if used is not None:
+        tokens = used.input_tokens + used.output_tokens
+        money = "no price known" if used.cost is None else f"about ${used.cost:.4f}"
+        say(f"{used.asked:,} questions, {used.calls:,} judge calls, {tokens:,} tokens, {money}")
+
+
+def _print_rows(run: Run, rows: Iterable[CaseResult], options: ShowOptions) -> None:
+    from dagengine.report.tables import print_cases
+
+    kept: list[CaseResult] = []
+    count = 0
+    for row in rows:
+        count += 1
+        if count <= (options.worst or _LISTED):
+            kept.append(row)
+    counts = run.manifest.counts
+    whole = "" if counts is None else f" of {counts.cases:,}"
+    if not kept:
+        say(f"no case{whole} fits")
+        return
+    if options.case is not None:
+        _print_whole(run, kept)
+        return
+    several = "" if count == 1 and not whole else "s"
+    print_cases(kept, f"{count:,}{whole} case{several}")
+    if count > len(kept):
+        say(f"{count - len(kept):,} more: --worst N chooses, --format csv prints all")
+
+
+def _print_whole(run: Run, rows: Iterable[CaseResult]) -> None:
+    """Each case with its texts, and all that its nodes said."""
+    from dagengine.report.selection import fields_of
+    from dagengine.report.tables import print_steps
+
+    for row in rows:
+        say(f"{row.index} {row.case}")
+        for fields in fields_of(run, [row.index]) if run.manifest.texts else ():
+            for name, value in fields.items():
+                say(f"  {name}: {value if isinstance(value, str) else json.dumps(value)}")
+        for result in row.metrics:
+            print_steps(result)

@@ -1,0 +1,174 @@
+"""Which cases of a run a reader asks for: by state, metric, name, answer or word."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from dagengine.errors import InputError, did_you_mean
+from dagengine.record.run import Run
+from dagengine.record.values import Manifest, MetricRecord
+from dagengine.results.rows import CaseResult, MetricResult
+from dagengine.results.summary import unknown_metric
+
+_INDEX = re.compile(rb'\{"index": (\d+)')
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """What the results of a case have to have in common; one of its results has to have it all.
+
+    `failed` (below the threshold) and `no_score` choose states, and both of them either. `case`
+    is a name or an index. `at` are `Node`, which ran, and `Node=answer`; a kind of failure counts
+    as an answer. `text` stands somewhere in the case, in what nodes said, or in its name, whatever
+    the case of its letters.
+    """
+
+    failed: bool = False
+    no_score: bool = False
+    metric: str | None = None
+    case: str | None = None
+    at: tuple[str, ...] = ()
+    text: str | None = None
+
+    def check(self, manifest: Manifest) -> None:
+        """Raise InputError for a metric or a node that the run does not have."""
+        metrics = [one.name for one in manifest.metrics]
+        if self.metric is not None and self.metric not in metrics:
+            raise unknown_metric(self.metric, metrics)
+        nodes = {name for one in manifest.metrics for name in _nodes(one)}
+        for at in self.at:
+            if at not in nodes and not any(at.startswith(f"{node}=") for node in nodes):
+                name = at.rpartition("=")[0] or at
+                hint = did_you_mean(name, sorted(nodes)) or f"it had {', '.join(sorted(nodes))}"
+                raise InputError(f"the run had no node {name!r:.80}; {hint}")
+
+    def takes(self, row: CaseResult, mentioned: bool) -> bool:
+        """Whether a row is among them; `mentioned`: its case's texts hold `text`."""
+        if self.case is not None and self.case not in (row.case, str(row.index)):
+            return False
+        if self.text is not None and not mentioned and not _says(row, self.text.casefold()):
+            return False
+        return any(self._fits(result) for result in row.metrics) or not row.metrics
+
+    def _fits(self, result: MetricResult) -> bool:
+        states = [name for name in ("failed", "no_score") if getattr(self, name)]
+        if states and result.state not in states:
+            return False
+        if self.metric is not None and result.metric != self.metric:
+            return False
+        return set(self.at) <= _answers(result)
+
+    def narrowed(self, row: CaseResult) -> CaseResult:
+        """The row with the chosen metric alone."""
+        if self.metric is None:
+            return row
+        return replace(row, metrics=tuple(m for m in row.metrics if m.metric == self.metric))
+
+    def may_take(self, line: bytes, mentioned: Collection[int]) -> bool:
+        """Whether a row may be among them, going by its line: most need not be read for that."""
+        if self.failed and not self.no_score and b'"success": false' not in line:
+            return False
+        if self.no_score and not self.failed and b'"score": null' not in line:
+            return False
+        if self.case is not None and not self.case.isdecimal():
+            return _quoted(self.case) in line
+        if self.text is not None and _index(line) not in mentioned:
+            return _folded(self.text) in line.decode(errors="replace").casefold()
+        return True
+
+
+def selected(run: Run, selection: Selection) -> Iterator[CaseResult]:
+    """The rows of a run that are chosen, in the order of the data, lazily.
+
+    Raises InputError, before the first, for a metric or a node that the run does not have.
+    """
+    selection.check(run.manifest)
+    return _selected(run, selection)
+
+
+def _selected(run: Run, selection: Selection) -> Iterator[CaseResult]:
+    mentioned = frozenset[int]()
+    if selection.text is not None:
+        mentioned = frozenset(_mentioning(run, selection.text))
+    for row in run.rows(lambda line: selection.may_take(line, mentioned)):
+        if selection.takes(row, row.index in mentioned):
+            yield selection.narrowed(row)
+
+
+def fields_of(run: Run, indexes: Iterable[int]) -> Iterator[dict[str, Any]]:
+    """The fields of the cases with these indexes, in the order of the data.
+
+    Raises InputError when the run kept no texts.
+    """
+    if not run.manifest.texts:
+        raise InputError(f"{run.folder} holds no cases: the run was told to keep no texts")
+    wanted = set(indexes)
+    for case in run.cases(lambda line: _index(line) in wanted):
+        if case["index"] in wanted and case["type"] is not None:
+            yield {name: value for name, value in case.items() if name not in _OWN}
+
+
+_OWN = ("index", "hash", "type")
+
+
+def _mentioning(run: Run, text: str) -> Iterator[int]:
+    """The indexes of cases whose fields hold a text."""
+    written, folded = _folded(text), text.casefold()
+    for case in run.cases(lambda line: written in line.decode(errors="replace").casefold()):
+        if any(folded in part for name in case.keys() - set(_OWN) for part in _texts(case[name])):
+            yield case["index"]
+
+
+def _says(row: CaseResult, folded: str) -> bool:
+    said: list[Any] = [row.case]
+    for result in row.metrics:
+        said += [result.reason, result.failure and (result.failure.message, result.failure.raw)]
+        said += [(step.reason, step.output, step.verdict) for step in result.steps]
+    return any(folded in part for part in _texts(said))
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """Every text in plain data, ready to be searched."""
+    if isinstance(value, str):
+        yield value.casefold()
+    elif isinstance(value, dict):
+        for item in value.values():
+            yield from _texts(item)
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from _texts(item)
+
+
+def _answers(result: MetricResult) -> set[str]:
+    """The nodes that ran, and what they answered."""
+    found = set[str]()
+    for step in result.steps:
+        found |= {step.node, *([f"{step.node}={step.verdict}"] if step.verdict is not None else [])}
+    failure = result.failure
+    return found if failure is None else found | {failure.node, f"{failure.node}={failure.kind}"}
+
+
+def _nodes(metric: MetricRecord) -> Iterator[str]:
+    for node in metric.nodes:
+        yield node.name
+        if node.metric is not None:
+            yield from _nodes(node.metric)
+
+
+def _index(line: bytes) -> int:
+    found = _INDEX.match(line)
+    return int(found[1]) if found else -1
+
+
+def _quoted(text: str) -> bytes:
+    """A text as it stands in a line."""
+    return json.dumps(text, ensure_ascii=False).encode(errors="backslashreplace")
+
+
+def _folded(text: str) -> str:
+    """A part of a text as it stands in a line, whatever the case of its letters."""
+    return _quoted(text)[1:-1].decode().casefold()

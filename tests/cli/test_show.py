@@ -1,0 +1,160 @@
+"""`dagengine show`: the cases that one asks for, and nothing else."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from recorded_runs import CASES, judge, polite
+from typer.testing import CliRunner
+
+from dagengine import evaluate
+from dagengine.cli import app
+from dagengine.data import read_cases
+from dagengine.terminal import plain
+from dagengine.test_case import LLMTestCase
+
+HOSTILE = "\x1b[2J\u202e [bold]x[/bold] \x07 rude"
+MORE = LLMTestCase(input="Straße 7", actual_output=HOSTILE, name=HOSTILE)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("run")
+    evaluate([*CASES, MORE], [polite()], model=judge(), show=False, out=folder)
+    return folder
+
+
+def shown(folder: Path, *options: str) -> str:
+    done = CliRunner().invoke(app, ["show", str(folder), *options], catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    return done.output
+
+
+def chosen(folder: Path, *options: str) -> list[int]:
+    rows: list[Any] = json.loads(shown(folder, *options, "--format", "json"))
+    return [row["index"] for row in rows]
+
+
+@pytest.mark.parametrize(
+    ("options", "indexes"),
+    [
+        (["--failed"], [1, 3]),
+        (["--no-score"], [2]),
+        (["--failed", "--no-score"], [1, 2, 3]),
+        (["--metric", "Manners"], [0, 1, 2, 3]),
+        (["--case", "kind one"], [0]),
+        (["--case", "2"], [2]),
+        (["--case", HOSTILE], [3]),
+        (["--at", "Kind"], [0, 1, 2, 3]),
+        (["--at", "Tone=warm"], [0]),
+        (["--at", "Kind=True", "--at", "Tone=warm"], [0]),
+        (["--at", "Kind=False"], [1, 3]),
+        (["--at", "Kind=provider_error"], [2]),
+        (["--at", "Kind=False", "--at", "Tone=warm"], []),
+        (["--text", "SMILES"], [0]),
+        (["--text", "strasse"], [3]),
+        (["--text", "DEAR"], [0]),
+        (["--text", "actual_output"], []),
+        (["--text", "\x07"], [3]),
+        (["--worst", "2"], [1, 3]),
+        (["--worst", "3"], [1, 3, 2]),
+    ],
+)
+def test_options_choose_exactly_the_cases_that_fit_them(
+    folder: Path, options: list[str], indexes: list[int]
+) -> None:
+    assert chosen(folder, *options) == indexes
+
+
+def test_a_table_names_case_score_end_and_reason_and_obeys_no_text(folder: Path) -> None:
+    text = shown(folder, "--failed")
+    assert "2 of 4 cases" in text
+    assert "Kind → False" in text
+    assert plain(text) == text
+    assert r"\x1b[2J" in text
+
+
+def test_without_options_the_summary_is_shown(folder: Path) -> None:
+    text = shown(folder)
+    assert text.startswith("2 of 4 cases failed; 1 has no score")
+    assert "6 questions" in text
+    assert "no price known" in text
+
+
+def test_one_case_is_shown_with_its_texts_and_all_steps(folder: Path) -> None:
+    text = shown(folder, "--case", "kind one")
+    assert "actual_output: dear you" in text
+    assert "it smiles" in text
+    assert plain(shown(folder, "--case", "3")) == shown(folder, "--case", "3")
+
+
+def test_csv_has_a_line_per_case_and_metric(folder: Path) -> None:
+    rows = list(csv.DictReader(io.StringIO(shown(folder, "--failed", "--format", "csv"))))
+    assert [(row["index"], row["score"], row["node"], row["answer"]) for row in rows] == [
+        ("1", "0.0", "Kind", "False"),
+        ("3", "0.0", "Kind", "False"),
+    ]
+
+
+def test_chosen_cases_become_a_data_set_that_is_read_again(folder: Path, tmp_path: Path) -> None:
+    path = tmp_path / "deep" / "failed.jsonl"
+    assert "2 cases" in shown(folder, "--failed", "--as-cases", str(path))
+    assert list(read_cases(path)) == [CASES[1], MORE]
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--metric", "Maners"], "did you mean 'Manners'"),
+        (["--at", "Tone of voice"], "no node 'Tone of voice'"),
+        (["--at", "Tne=warm"], "did you mean 'Tone'"),
+    ],
+)
+def test_a_name_that_the_run_does_not_have_is_an_error(
+    folder: Path, options: list[str], words: str
+) -> None:
+    done = CliRunner().invoke(app, ["show", str(folder), *options])
+    assert done.exit_code != 0
+    assert words in str(done.exception)
+
+
+def test_an_unfinished_run_is_shown_and_says_so(tmp_path: Path) -> None:
+    evaluate(CASES, [polite()], model=judge(), show=False, out=tmp_path)
+    manifest = json.loads((tmp_path / "run.json").read_text())
+    killed = manifest | {"ended": None, "exit": None, "totals": None, "counts": None}
+    (tmp_path / "run.json").write_text(json.dumps(killed))
+    text = shown(tmp_path, "--failed")
+    assert text.startswith("not finished: the run still goes on, or was killed\n1 case")
+
+
+def test_a_run_without_texts_has_no_cases_to_write(tmp_path: Path) -> None:
+    evaluate(CASES, [polite()], model=judge(), show=False, out=tmp_path / "run", texts=False)
+    command = ["show", str(tmp_path / "run"), "--as-cases", str(tmp_path / "cases.jsonl")]
+    done = CliRunner().invoke(app, command)
+    assert "told to keep no texts" in str(done.exception)
+    assert not (tmp_path / "cases.jsonl").exists()
+
+
+def test_what_a_check_finds_is_printed_for_machines(tmp_path: Path) -> None:
+    metrics, data = tmp_path / "metrics.py", tmp_path / "cases.jsonl"
+    metrics.write_text(
+        "from dagengine.metrics import DAGMetric\n"
+        "from dagengine.metrics.dag import DAG, BinaryJudgementNode\n"
+        "kind = BinaryJudgementNode('Kind?', evaluation_params=['expected_output'],\n"
+        "    then={True: 10, False: 0}, name='kind')\n"
+        "metric = DAGMetric('Kind', DAG(kind))\n"
+    )
+    data.write_text('{"input": "a", "actual_output": "b"}\n')
+    command = ["check", str(metrics), "--data", str(data), "--format"]
+    done = CliRunner().invoke(app, [*command, "json"])
+    assert done.exit_code == 0
+    (found,) = json.loads(done.output)
+    assert (found["severity"], found["code"]) == ("warning", "missing-field")
+    assert found["message"] == "1 of 1 cases have no `expected_output` (first: case 0)"
+    (line,) = csv.DictReader(io.StringIO(CliRunner().invoke(app, [*command, "csv"]).output))
+    assert line == found

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 import typer
 
 from dagengine.cli.benchmark_job import BenchmarkJob, symmetry_of, ways_of
-from dagengine.cli.benchmark_options import BenchmarkOptions
+from dagengine.cli.common.benchmark_options import BenchmarkOptions
 from dagengine.cli.common.files import named
 from dagengine.cli.common.options import EXIT_FAILED, cases_of
 from dagengine.cli.common.streams import say

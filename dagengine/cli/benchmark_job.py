@@ -50,7 +50,7 @@ class BenchmarkJob:
 
     def print_plan(self, max_in_flight: int) -> int | None:
         """Print what will be asked; returns how many calls that is at most (None: any number)."""
-        from dagengine.cli.plan_table import Assumptions, print_estimate
+        from dagengine.cli.tables.plan_table import Assumptions, print_estimate
         from dagengine.compiler.lowering import compile_metrics
         from dagengine.estimate.counting import estimate
 

@@ -132,7 +132,7 @@ def _compared(old: Path, new: Path, metric: str | None) -> RunComparison:
 
 
 def _print(report: Mapping[str, Any], form: str, limit: int) -> None:
-    from dagengine.cli.diff_table import print_changes
+    from dagengine.cli.tables.diff_table import print_changes
 
     if form == "table":
         print_changes(report, limit)

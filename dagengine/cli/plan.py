@@ -62,7 +62,7 @@ def plan(
     which each metric gets its score; calls repeated after a failure come on top. Code that
     reads nothing but the case is run, as it would be in the run.
     """
-    from dagengine.cli.plan_table import Assumptions, as_dict, print_estimate
+    from dagengine.cli.tables.plan_table import Assumptions, as_dict, print_estimate
     from dagengine.compiler.lowering import compile_metrics
     from dagengine.data.cases import read_cases, strict
     from dagengine.data.result_rows import read_rows

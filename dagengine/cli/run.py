@@ -18,8 +18,8 @@ from dagengine.cli.common.options import (
     go_on,
     pairs,
 )
+from dagengine.cli.common.run_options import RunOptions
 from dagengine.cli.common.streams import say, shown
-from dagengine.cli.run_options import RunOptions
 
 if TYPE_CHECKING:
     from dagengine.data.cases import Cases

@@ -272,7 +272,7 @@ def _lines(path: Path) -> Iterator[Callable[[Any], None]]:
 
 def _print_plan(options: SynthesizeOptions) -> None:
     from dagengine.cli.plan import LATENCY
-    from dagengine.cli.plan_table import Assumptions, print_estimate
+    from dagengine.cli.tables.plan_table import Assumptions, print_estimate
 
     synthesizer = _synthesizer(options, lambda golden: None)
     found = synthesizer.estimate_goldens_from_docs(**_arguments(options))

@@ -18,7 +18,7 @@ from hostile import two_of_each
 from rich.console import Console
 
 from dagengine import Limits, Store, a_evaluate, assert_test, evaluate
-from dagengine.cli.plan_table import Assumptions, as_dict, print_estimate
+from dagengine.cli.tables.plan_table import Assumptions, as_dict, print_estimate
 from dagengine.compiler.lowering import compile_metrics
 from dagengine.errors import InputError
 from dagengine.estimate import estimate

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from dagengine.metrics.criteria import Criteria as Criteria
     from dagengine.metrics.criteria import EvaluatorType as EvaluatorType
     from dagengine.metrics.criteria import load_evaluator as load_evaluator
+    from dagengine.metrics.criteria import load_evaluators as load_evaluators
     from dagengine.prompts.template import PromptTemplate as PromptTemplate
     from dagengine.store.answers import Store as Store
     from dagengine.testing.assertion import assert_test as assert_test
@@ -46,6 +47,7 @@ _HOME = {
     "compile_metrics": "compiler.lowering",
     "evaluate": "execution.evaluation",
     "load_evaluator": "metrics.criteria",
+    "load_evaluators": "metrics.criteria",
     "on_test_run_end": "testing.assertion",
     "read_cases": "data.cases",
     "stream": "execution.evaluation",
@@ -68,6 +70,7 @@ __all__ = [
     "compile_metrics",
     "evaluate",
     "load_evaluator",
+    "load_evaluators",
     "on_test_run_end",
     "read_cases",
     "stream",

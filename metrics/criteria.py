@@ -3,46 +3,53 @@
 from __future__ import annotations
 
 import copy
-import re
-from collections.abc import Mapping, Sequence
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Any, Literal, TypedDict, cast
+from typing import Any, ClassVar, Literal, Protocol, Self, TypedDict, cast, runtime_checkable
 
-from dagengine.errors import InputError, UnparseableError
+from dagengine.errors import InputError
 from dagengine.execution.evaluation import sync
 from dagengine.graph.graph import Graph, MetricSpec
 from dagengine.graph.node import AskingNode
 from dagengine.graph.values import Ask, Given, Judgement, NodeValue
+from dagengine.metrics.common.constitution import PRINCIPLES, ConstitutionalPrinciple
+from dagengine.metrics.common.foreign_prompts import as_template
+from dagengine.metrics.common.last_line import LastLine
 from dagengine.metrics.common.prebuilt import PrebuiltMetric
 from dagengine.metrics.common.principles import (
     LETTERS,
-    PRINCIPLES,
-    ConstitutionalPrinciple,
     Criteria,
     Criterion,
     GivenCriteria,
     Letter,
     criteria_of,
+    supported_default_criteria,
 )
 from dagengine.prompts.answer_types import judgement_type
 from dagengine.prompts.evidence import Evidence
 from dagengine.prompts.instructions import judgement_instructions
 from dagengine.prompts.template import PromptTemplate
-from dagengine.question import Message
+from dagengine.question import Message, Parser
 from dagengine.test_case import LLMTestCase
 
 __all__ = [
     "PRINCIPLES",
     "ConstitutionalPrinciple",
     "Criteria",
-    "CriteriaEvaluator",
+    "CriteriaEvalChain",
     "CriteriaMetric",
+    "CriteriaResultOutputParser",
     "Criterion",
     "EvaluatorType",
+    "LabeledCriteriaEvalChain",
     "LastLine",
     "PromptTemplate",
+    "StringEvaluator",
     "load_evaluator",
+    "load_evaluators",
+    "supported_default_criteria",
 ]
 
 _RULES = (
@@ -53,52 +60,42 @@ _RULES = (
 _REFERENCE = (
     "`expected_output` is the reference: take it as true, even where it contradicts what you know."
 )
+_IN_PROSE = "Write your reasons as text, and end with the letter alone on the last line."
 # The case fields behind the placeholders of a caller's prompt.
 _PLACES = {"input": "input", "output": "actual_output", "reference": "expected_output"}
 
 
-# What may stand around a letter, and what ends the words before it.
-_AROUND = " \t\"'`*_.,!:;()[]{}<>#-"
-_STOPS = ".:;!?"
-_WORDS: Mapping[str, Letter] = {"Y": "Y", "YES": "Y", "N": "N", "NO": "N"}
+class CriteriaResultOutputParser:
+    """`LastLine` by the name and the method of LangChain."""
 
-
-@dataclass(frozen=True)
-class LastLine:
-    """Reads a text that ends in Y or N, the reason standing before it.
-
-    The last line is the letter (also "yes", "**Y**"), or ends in it after a stop or colon
-    ("Verdict: N"). "Y or N" is none of these: such an answer is asked for again.
-    """
-
-    def __call__(self, text: str, /) -> Mapping[str, Any]:
-        before, _, line = text.rstrip().rpartition("\n")
-        plain = line.strip(_AROUND)
-        word = re.split(r"\W+", plain)[-1]
-        head = plain.removesuffix(word).rstrip()
-        alone = not head or head.rstrip(" \"'`*_([{<")[-1:] in _STOPS
-        # A single y in the middle of a line is no verdict.
-        verdict = _WORDS.get(word if head and len(word) == 1 else word.upper())
-        if verdict is None or not alone:
-            raise UnparseableError(f"the last line is {line!r:.80}, not Y or N", raw=text)
-        return {"reason": f"{before}\n{head}".strip(), "verdict": verdict}
+    def parse(self, text: str) -> Evaluated:
+        """What a text says; raises UnparseableError for a text without a letter."""
+        found = LastLine()(text)
+        letter = found["verdict"]
+        return Evaluated(reasoning=found["reason"], value=letter, score=int(letter == "Y"))
 
 
 class CriterionNode(AskingNode):
     """Asks whether an answer meets one criterion; its score is 1 for the wanted letter.
 
-    With a caller's `prompt` the answer is text that ends in the letter.
+    With a caller's `prompt`, or a `parser`, the answer is text that ends in the letter.
     """
 
     kind = "criterion"
     grades = True
 
-    def __init__(self, criterion: Criterion, labelled: bool, prompt: PromptTemplate | None) -> None:
+    def __init__(
+        self,
+        criterion: Criterion,
+        labelled: bool,
+        prompt: PromptTemplate | None,
+        parser: Parser | None = None,
+    ) -> None:
         shown = prompt.placeholders() if prompt else ("input", "output", "reference")
         fields = [field for place, field in _PLACES.items() if place in shown]
         if not labelled and "expected_output" in fields:
             fields.remove("expected_output")
-        parser = LastLine() if prompt else None
+        parser = parser or (LastLine() if prompt else None)
         super().__init__(name=criterion.name, evaluation_params=fields, parser=parser)
         self.criterion = criterion
         # Not `self.prompt`: its placeholders are not the names of case fields.
@@ -124,6 +121,7 @@ class CriterionNode(AskingNode):
     async def run(self, given: Given, ask: Ask) -> NodeValue:
         rules = [str(self.criterion), "", _RULES]
         rules += [_REFERENCE] if "expected_output" in self.evaluation_params else []
+        rules += [_IN_PROSE] if self.parser is not None else []
         instructions = judgement_instructions("\n".join(rules), LETTERS)
         answer = await ask(self.question(given, instructions, judgement_type(LETTERS)))
         found = cast(Any, answer.value)
@@ -135,8 +133,9 @@ class CriterionNode(AskingNode):
 class CriteriaMetric(PrebuiltMetric):
     """Whether an answer meets a criterion, or every one of several: score 1 or 0.
 
-    `criteria` is a name or member of `Criteria`, `{"name": "description"}`, a sentence, a
-    `Criterion`, a `ConstitutionalPrinciple`, or several of them. One call per criterion,
+    `criteria` is a name or member of `Criteria` (helpfulness where nothing is named),
+    `{"name": "description"}`, a sentence, a `Criterion`, a `ConstitutionalPrinciple` (also
+    another library's), or several of them. One call per criterion,
     all at once; each is a step with its own verdict, reason and score. For a fault, such as
     harmfulness, the judge's Y scores 0. Raises InputError for a criterion or `prompt` that
     cannot be used.
@@ -144,12 +143,14 @@ class CriteriaMetric(PrebuiltMetric):
     Reads `input` and `actual_output`; with `reference=True` also `expected_output`, which
     is never shown otherwise. `prompt` takes the place of the built-in wording: a
     `PromptTemplate` or a format string with {criteria}, {output} and, as needed, {input}
-    and {reference}, that asks for a text ending in Y or N.
+    and {reference}, that asks for a text ending in Y or N; prompt templates of LangChain are
+    taken as they are. With a `parser` (`LastLine()`) the built-in wording asks for such a text,
+    too, which suits models that write prose.
     """
 
     def __init__(
         self,
-        criteria: GivenCriteria,
+        criteria: GivenCriteria | None = None,
         threshold: float | None = 0.5,
         model: Any = None,
         include_reason: bool = True,
@@ -158,7 +159,8 @@ class CriteriaMetric(PrebuiltMetric):
         verbose_mode: bool = False,
         *,
         reference: bool = False,
-        prompt: PromptTemplate | str | None = None,
+        prompt: Any = None,
+        parser: Parser | None = None,
         name: str | None = None,
         judged_reason: bool = False,
     ) -> None:
@@ -169,6 +171,7 @@ class CriteriaMetric(PrebuiltMetric):
         self.criteria = criteria_of(criteria)
         self.reference = reference
         self.prompt = None if prompt is None else _usable(prompt, reference)
+        self.parser = parser
         self.name = name or "Criteria: " + ", ".join(one.name for one in self.criteria)
 
     @property
@@ -176,16 +179,18 @@ class CriteriaMetric(PrebuiltMetric):
         return self.name
 
     def graph(self) -> Graph:
-        nodes = [CriterionNode(one, self.reference, self.prompt) for one in self.criteria]
+        nodes = [
+            CriterionNode(one, self.reference, self.prompt, self.parser) for one in self.criteria
+        ]
         return Graph(root_nodes=nodes)
 
     def spec(self) -> MetricSpec:
         return replace(super().spec(), combine="min")
 
 
-def _usable(prompt: PromptTemplate | str, labelled: bool) -> PromptTemplate:
+def _usable(prompt: Any, labelled: bool) -> PromptTemplate:
     """A caller's prompt as a template; raises InputError when it cannot be used."""
-    template = PromptTemplate(user=prompt) if isinstance(prompt, str) else prompt
+    template = as_template(prompt)
     if not isinstance(template, PromptTemplate):
         raise InputError(f"the prompt is {prompt!r:.80}, neither a PromptTemplate nor a text")
     try:
@@ -222,8 +227,21 @@ class Evaluated(TypedDict):
     score: int
 
 
+@runtime_checkable
+class StringEvaluator(Protocol):
+    """What evaluators of texts have in common."""
+
+    def evaluate_strings(
+        self, *, prediction: str, input: str | None = None, reference: str | None = None
+    ) -> Evaluated: ...
+
+    async def aevaluate_strings(
+        self, *, prediction: str, input: str | None = None, reference: str | None = None
+    ) -> Evaluated: ...
+
+
 @dataclass(frozen=True)
-class CriteriaEvaluator:
+class CriteriaEvalChain:
     """Judges single answers by a `CriteriaMetric`.
 
     Unlike the metric's score, `value` is the plain answer to the question asked: Y to
@@ -231,25 +249,61 @@ class CriteriaEvaluator:
     """
 
     metric: CriteriaMetric
+    requires_input: ClassVar[bool] = True
+
+    @classmethod
+    def from_llm(
+        cls, llm: Any, criteria: GivenCriteria | None = None, *, prompt: Any = None
+    ) -> Self:
+        """The evaluator with a model that answers in prose; its last line is read."""
+        parser = LastLine() if prompt is None else None
+        metric = CriteriaMetric(
+            criteria, 0.5, llm, reference=cls is LabeledCriteriaEvalChain, prompt=prompt,
+            parser=parser,
+        )  # fmt: skip
+        return cls(metric)
+
+    @staticmethod
+    def resolve_criteria(criteria: GivenCriteria | None) -> dict[str, str]:
+        """Name and description of every criterion that is meant; raises InputError."""
+        return {one.name: one.description for one in criteria_of(criteria)}
+
+    @property
+    def requires_reference(self) -> bool:
+        """Whether a reference answer is read."""
+        return self.metric.reference
+
+    @property
+    def evaluation_name(self) -> str:
+        """The names of the criteria."""
+        return " ".join(one.name for one in self.metric.criteria)
+
+    @property
+    def _skip_reference_warning(self) -> str:
+        return (
+            f"{self.metric.name} reads no reference, so the one that is given is left out; the "
+            "labeled_criteria evaluator reads it"
+        )
 
     def evaluate_strings(
         self, *, prediction: str, input: str | None = None, reference: str | None = None
     ) -> Evaluated:
         """Judge one answer, with or without a running event loop.
 
-        Several criteria: Y only if each of them has Y. The reference is shown to labelled
-        criteria only. Raises InputError when something that is read is not given,
-        MetricFailedError when the judge gives no valid answer.
+        Several criteria: Y only if each of them has Y. A reference that no criterion reads is
+        warned of. Raises InputError when something that is read is not given, MetricFailedError
+        when the judge gives no valid answer.
         """
-        return sync(
-            lambda: self.aevaluate_strings(prediction=prediction, input=input, reference=reference)
-        )
+        case = self._case(prediction, input, reference)
+        return sync(lambda: self._evaluated(case))
 
     async def aevaluate_strings(
         self, *, prediction: str, input: str | None = None, reference: str | None = None
     ) -> Evaluated:
         """`evaluate_strings` for callers with an event loop."""
-        case = self._case(prediction, input, reference)
+        return await self._evaluated(self._case(prediction, input, reference))
+
+    async def _evaluated(self, case: LLMTestCase) -> Evaluated:
         metric = copy.copy(self.metric)  # calls made at once must not share a result
         await metric.a_measure(case)
         assert metric.result is not None
@@ -262,8 +316,13 @@ class CriteriaEvaluator:
 
     def _case(self, prediction: str, input: str | None, reference: str | None) -> LLMTestCase:
         needed = {"prediction": prediction, "input": input}
-        if self.metric.reference:
-            needed["reference"] = reference
+        if self.metric.reference and reference is None:
+            raise InputError(
+                f"{type(self).__name__} requires a reference string: {self.metric.name} needs "
+                "reference="
+            )
+        if reference is not None and not self.metric.reference:
+            warnings.warn(self._skip_reference_warning, UserWarning, stacklevel=3)
         for name, text in needed.items():
             if not isinstance(text, str):
                 raise InputError(f"{self.metric.name} needs {name}=, but it is {text!r:.80}")
@@ -271,13 +330,23 @@ class CriteriaEvaluator:
         return LLMTestCase(input=input or "", actual_output=prediction, expected_output=shown)
 
 
+class LabeledCriteriaEvalChain(CriteriaEvalChain):
+    """Judges single answers against a reference."""
+
+
+_CHAINS = {
+    EvaluatorType.CRITERIA: CriteriaEvalChain,
+    EvaluatorType.LABELED_CRITERIA: LabeledCriteriaEvalChain,
+}
+
+
 def load_evaluator(
     evaluator: EvaluatorType | str,
     *,
-    criteria: GivenCriteria,
+    criteria: GivenCriteria | None = None,
     llm: Any = None,
-    prompt: PromptTemplate | str | None = None,
-) -> CriteriaEvaluator:
+    prompt: Any = None,
+) -> CriteriaEvalChain:
     """The evaluator of a kind: "criteria", or "labeled_criteria" with a reference answer.
 
     `llm` is what metrics take as `model`; without one it is gpt-4o. See `CriteriaMetric` for
@@ -286,5 +355,20 @@ def load_evaluator(
     if evaluator not in [*EvaluatorType]:
         known = " or ".join(repr(str(kind)) for kind in EvaluatorType)
         raise InputError(f"no evaluator is called {evaluator!r}; use {known}")
-    labelled = evaluator == EvaluatorType.LABELED_CRITERIA
-    return CriteriaEvaluator(CriteriaMetric(criteria, 0.5, llm, reference=labelled, prompt=prompt))
+    kind = EvaluatorType(evaluator)
+    labelled = kind == EvaluatorType.LABELED_CRITERIA
+    return _CHAINS[kind](CriteriaMetric(criteria, 0.5, llm, reference=labelled, prompt=prompt))
+
+
+def load_evaluators(
+    evaluators: Iterable[EvaluatorType | str],
+    *,
+    llm: Any = None,
+    config: Mapping[Any, Mapping[str, Any]] | None = None,
+    **settings: Any,
+) -> list[CriteriaEvalChain]:
+    """`load_evaluator` for each kind; `config` has settings of single kinds. Raises InputError."""
+    own = config or {}
+    return [
+        load_evaluator(one, **{"llm": llm, **settings, **own.get(one, {})}) for one in evaluators
+    ]

@@ -18,7 +18,7 @@ from dagengine.metrics.criteria import (
     PRINCIPLES,
     ConstitutionalPrinciple,
     Criteria,
-    CriteriaEvaluator,
+    CriteriaEvalChain,
     CriteriaMetric,
     Criterion,
     EvaluatorType,
@@ -62,7 +62,7 @@ def test_the_default_criteria_have_the_known_names() -> None:
     assert [str(criterion) for criterion in Criteria] == [
         *("conciseness", "relevance", "correctness", "coherence", "harmfulness"),
         *("maliciousness", "helpfulness", "controversiality", "misogyny", "criminality"),
-        "insensitivity",
+        *("insensitivity", "depth", "creativity", "detail"),
     ]
 
 
@@ -124,11 +124,11 @@ def test_criteria_of_several_kinds_go_together() -> None:
     given: list[Any] = [
         "conciseness",
         Criteria.RELEVANCE,
-        PRINCIPLES["honesty"],
+        PRINCIPLES["harmful1"],
         Criterion("own", "Good?"),
     ]
     assert CriteriaMetric(given, model=judge).measure(CASE) == 1.0
-    assert {q.name for q in asked} == {"conciseness", "relevance", "honesty", "own"}
+    assert {q.name for q in asked} == {"conciseness", "relevance", "harmful1", "own"}
 
 
 def test_a_sentence_is_a_criterion_and_its_own_name() -> None:
@@ -187,8 +187,9 @@ def test_without_labels_the_reference_is_never_shown(prompt: str | None) -> None
     judge, asked = listening()
     metric = CriteriaMetric(list(Criteria), prompt=prompt, model=judge)
     metric.measure(CASE)
-    evaluator = CriteriaEvaluator(metric)
-    evaluator.evaluate_strings(prediction="p", input="i", reference="SECRET 5")
+    evaluator = CriteriaEvalChain(metric)
+    with pytest.warns(UserWarning, match="reads no reference"):
+        evaluator.evaluate_strings(prediction="p", input="i", reference="SECRET 5")
     assert len(asked) == 2 * len(Criteria)
     assert not [question for question in asked if "SECRET" in words(question)]
     assert compile_metrics([metric]).fields == ("actual_output", "input")
@@ -230,8 +231,9 @@ def test_a_principle_is_honoured_when_the_critique_finds_nothing() -> None:
     assert "Cut them." not in words(asked[0])
 
 
-def test_the_principles_are_about_ten_and_cannot_be_changed() -> None:
-    assert 8 <= len(PRINCIPLES) <= 12
+def test_there_are_54_principles_and_they_cannot_be_changed() -> None:
+    assert len(PRINCIPLES) == 54
+    assert len({principle.critique_request for principle in PRINCIPLES.values()}) == 54
     for name, principle in PRINCIPLES.items():
         assert principle.name == name
         assert principle.critique_request
@@ -351,7 +353,6 @@ def test_a_text_that_ends_in_a_letter_is_read(text: str, reason: str, verdict: s
         "The axes are: x, y",
         "It ends in a plan: y",
         "Y, because it is short",
-        "N\n```\nthe end\n```",
         "Certainly",
     ],
 )

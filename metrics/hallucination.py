@@ -35,6 +35,7 @@ class HallucinationMetric(PrebuiltMetric):
     """
 
     title = "Hallucination"
+    counts_faults = True
     judged = (("actual_output",), ("context",))
 
     def graph(self) -> Graph:

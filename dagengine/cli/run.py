@@ -14,6 +14,7 @@ from dagengine.cli.common.options import (
     EXIT_INTERRUPTED,
     EXIT_NO_SCORE,
     cases_of,
+    columns_in,
     command_line,
     go_on,
     pairs,
@@ -125,7 +126,10 @@ def _writer(options: RunOptions, doors: Engine | Cluster, cases: Cases) -> RunWr
 
     data = data_of(
         cases,
-        map={column: field or None for column, field in pairs("--map", options.mapped).items()},
+        map={
+            column: field or None
+            for column, field in pairs("--map", columns_in(options.mapped)).items()
+        },
         delimiters=pairs("--delimiter", options.delimiter),
     )
     manifest = manifest_of(

@@ -16,6 +16,7 @@ from typing import Any, overload
 from pydantic import BaseModel, ValidationError
 
 from dagengine.data.golden import GOLDEN_TYPES, ConversationalGolden, Golden
+from dagengine.data.presets import PRESETS
 from dagengine.data.records import Record, Table, table_of
 from dagengine.data.strict_json import FlawError, read_json
 from dagengine.errors import InputError, did_you_mean
@@ -102,6 +103,7 @@ def read_cases(
     delimiters: Mapping[str, str] | None = ...,
     goldens: bool = ...,
     others: bool = ...,
+    preset: str | None = ...,
 ) -> Cases: ...
 @overload
 def read_cases(
@@ -111,6 +113,7 @@ def read_cases(
     delimiters: Mapping[str, str] | None = ...,
     goldens: bool = ...,
     others: bool = ...,
+    preset: str | None = ...,
 ) -> AsyncCases: ...
 def read_cases(
     source: Any,
@@ -119,6 +122,7 @@ def read_cases(
     delimiters: Mapping[str, str] | None = None,
     goldens: bool = False,
     others: bool = True,
+    preset: str | None = None,
 ) -> Cases | AsyncCases:
     """Test cases of a JSONL, JSON, CSV, TSV or Parquet file, or of an object in memory.
 
@@ -128,9 +132,11 @@ def read_cases(
     renamed by `map={"question": "input"}` (`{"label": "additional_metadata.label"}` for a key of
     an object); `map={"notes": None}` leaves a column out. Where text stands for a list it is JSON,
     or split at the column's delimiter (`delimiters={"context": ";"}`). With `goldens` rows are
-    read as goldens; without `others` only the columns in `map` count.
+    read as goldens; without `others` only the columns in `map` count. A `preset` (`"ragas"`,
+    `"promptfoo"`, `"openai"`) knows the columns of that tool's files.
 
-    Raises InputError for a source that cannot be read and a mapping to no field.
+    Raises InputError for a source that cannot be read, a mapping to no field, and a preset that
+    there is not.
     """
     if isinstance(source, Cases | AsyncCases):
         return source
@@ -139,7 +145,12 @@ def read_cases(
     if isinstance(source, type) or hasattr(source, "spec"):
         raise InputError(f"test_cases must be a list of test cases: {_no_case(source)}")
     renamed = {column: field or None for column, field in (map or {}).items()}
-    convert = _Converter(renamed, dict(delimiters or {}), goldens, others)
+    if preset is not None and preset not in PRESETS:
+        raise InputError(f"there is no preset {preset!r:.40}; there are {', '.join(PRESETS)}")
+    known = PRESETS[preset] if preset is not None else {}
+    convert = _Converter(
+        {**known, **renamed}, dict(delimiters or {}), goldens, others, frozenset(renamed)
+    )
     if isinstance(source, AsyncIterable):
         return AsyncCases(source, convert)
     return Cases(table_of(source), convert)
@@ -168,6 +179,7 @@ class _Converter:
     delimiters: dict[str, str]
     goldens: bool
     others: bool
+    required: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
         kinds = GOLDEN_TYPES if self.goldens else CASE_TYPES
@@ -181,7 +193,9 @@ class _Converter:
         """Raise InputError when a mapped or delimited column is in none of the records."""
         found = [record.value for record in records if isinstance(record.value, Mapping)]
         columns = list(dict.fromkeys(str(key) for row in found for key in row))
-        for column in (*self.map, *self.delimiters):
+        for column in dict.fromkeys(
+            [*(c for c in self.map if c in self.required), *self.delimiters]
+        ):
             if found and self.map.get(column, "") is not None and column not in columns:
                 raise InputError(
                     f"no row has a column {column!r}{_like(column, columns)}; "

@@ -31,6 +31,7 @@ class OpinionMetric(PrebuiltMetric):
     `label` is what the verdicts are called, `passed` what the good opinions are.
     """
 
+    counts_faults = True
     template: ClassVar[type[Any]]
     question: ClassVar[str]
     label: ClassVar[str]

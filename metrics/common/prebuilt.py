@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
@@ -34,6 +35,9 @@ class PrebuiltMetric(DrawnMetric):
     # The fields whose text the metric judges: a case without any is skipped, never passed.
     judged: Judged = (("actual_output",),)
 
+    # Whether other libraries score the faults that this metric counts: there 0 is best.
+    counts_faults: ClassVar[bool] = False
+
     def __init__(
         self,
         threshold: float | None = 0.5,
@@ -50,6 +54,13 @@ class PrebuiltMetric(DrawnMetric):
     ) -> None:
         self.name = name or self.title
         self.threshold = 1.0 if strict_mode else threshold
+        if self.counts_faults and isinstance(threshold, int | float) and threshold < 0.5:
+            warnings.warn(
+                f"{self.name}: 1 is without faults, so threshold={threshold:g} lets most answers "
+                f"pass; what is a largest share of faults elsewhere is {1 - threshold:g} here",
+                UserWarning,
+                stacklevel=3,
+            )
         self.model = model
         self.include_reason = include_reason
         self.async_mode = async_mode

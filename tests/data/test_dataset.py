@@ -119,6 +119,7 @@ def test_data_sets_are_loaded_as_published(files: Path, form: str) -> None:
     ]
 
 
+@pytest.mark.filterwarnings("ignore:Hallucination. 1 is without faults:UserWarning")
 @needs_document
 def test_a_data_set_is_evaluated_as_published(monkeypatch: pytest.MonkeyPatch) -> None:
     code = snippet(
@@ -133,6 +134,7 @@ def test_a_data_set_is_evaluated_as_published(monkeypatch: pytest.MonkeyPatch) -
         assert len(server.requests) > 0
 
 
+@pytest.mark.filterwarnings("ignore:Hallucination. 1 is without faults:UserWarning")
 @needs_document
 def test_a_data_set_parametrizes_a_test_as_published(monkeypatch: pytest.MonkeyPatch) -> None:
     ends: list[Any] = []

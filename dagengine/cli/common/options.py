@@ -40,8 +40,9 @@ Mapped = Annotated[
     list[str] | None,
     typer.Option(
         "--map",
-        metavar="COLUMN=FIELD",
-        help="Which field a column is; `COLUMN=` leaves it out. Repeatable.",
+        metavar="COLUMN=FIELD|TOOL",
+        help="Which field a column is; `COLUMN=` leaves it out. `ragas`, `promptfoo` and "
+        "`openai` know the columns of those tools' files. Repeatable.",
     ),
 ]
 Delimiters = Annotated[
@@ -98,8 +99,17 @@ def cases_of(
     """The cases of `--data`, as `--map` and `--delimiter` have them."""
     from dagengine.data.cases import read_cases
 
-    columns, delimiters = pairs("--map", mapped), pairs("--delimiter", delimiter)
-    return read_cases(data, map=columns, delimiters=delimiters, goldens=goldens)
+    columns, delimiters = pairs("--map", columns_in(mapped)), pairs("--delimiter", delimiter)
+    tools = [text for text in mapped or () if "=" not in text]
+    if len(tools) > 1:
+        raise typer.BadParameter(f"--map names two tools: {', '.join(tools)}")
+    preset = tools[0] if tools else None
+    return read_cases(data, map=columns, delimiters=delimiters, goldens=goldens, preset=preset)
+
+
+def columns_in(mapped: Sequence[str] | None) -> list[str]:
+    """What `--map` says of single columns, without the name of a tool."""
+    return [text for text in mapped or () if "=" in text]
 
 
 def command_line() -> str:

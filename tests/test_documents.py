@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,20 @@ def test_the_python_snippets_of_the_readme_run_in_order(
     assert "2 cases" not in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("page", ["goldens"])
+PAGES = ["goldens", *(f"coming-from/{name}" for name in ("deepeval", "inspect", "langchain"))]
+PAGES += ["coming-from/promptfoo", "coming-from/ragas"]
+
+
+@pytest.fixture
+def only_our_modules() -> Iterator[None]:
+    """One page shows how tests of one's own alias the package; that must not outlive its test."""
+    yield
+    for name in [name for name in sys.modules if name.split(".")[0] == "deepeval"]:
+        del sys.modules[name]
+
+
+@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.usefixtures("only_our_modules")
 def test_the_python_snippets_of_a_page_run_in_order(
     page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -45,6 +59,9 @@ def test_the_python_snippets_of_a_page_run_in_order(
     assert found
     for block in found:
         exec(compile(block, f"{page}.md", "exec"), names)
+    if page.endswith("deepeval"):
+        exec("from deepeval.metrics.dag import TaskNode", names)
+        assert names["TaskNode"].__module__.startswith("dagengine")
 
 
 def test_the_readme_has_the_two_commands_and_links_that_exist() -> None:

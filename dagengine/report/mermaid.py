@@ -6,36 +6,48 @@ from textwrap import wrap
 
 from dagengine.compiler.slots import Slot
 from dagengine.compiler.wiring import Wiring
-from dagengine.report.views import INK, LINES, Design, needs_legend, picture_names, score_colour
-
-_LEGEND = "solid arrow: makes it run<br/>dotted arrow: hands on data only"
+from dagengine.report.folds import Folds, reached_slots
+from dagengine.report.views import (
+    INK,
+    LINES,
+    Design,
+    legend_of,
+    picture_names,
+    score_colour,
+)
 
 
 def mermaid_text(wiring: Wiring, view: Design) -> str:
     """The graph as a Mermaid flowchart."""
     lines = ["flowchart TD"]
     names = picture_names(wiring)
-    for slot in wiring.slots:
+    folds = Folds(wiring.slots, reached_slots(wiring.slots, view))
+    names |= {slot: folds.name(slot) for slot in wiring.slots if slot in folds}
+    lines += [f'  {name}["{words}"]' for name, words in folds.stubs().items()]
+    drawn = [slot for slot in wiring.slots if slot not in folds]
+    for slot in drawn:
         if slot.scope.owner is not None and names[slot] == names[slot.scope.owner]:
             continue
         lines.append(f"  {names[slot]}{_shape(slot, view)}")
         if slot.kind == "verdict":
             fill = score_colour(slot.score)
             lines.append(f"  style {names[slot]} fill:{fill},color:{INK}")
-    for slot in wiring.slots:
+    for slot in drawn:
         for verdict, target in slot.branches:
             words = _quoted(view.verdict(slot, verdict))
             lines.append(f'  {names[slot]} -- "{words}" --> {names[target]}')
         for target in slot.activates:
             fed = any(source.slot is slot for source in target.sources)
-            if not fed and names[target] != names[slot]:
+            if not fed and target not in folds and names[target] != names[slot]:
                 lines.append(f"  {names[slot]} --> {names[target]}")
         for source in slot.sources:
             arrow = "-->" if slot in source.slot.activates else "-.->"
-            lines.append(f"  {names[source.slot]} {arrow} {names[slot]}")
-    if needs_legend(wiring.slots):
+            if source.slot not in folds:
+                lines.append(f"  {names[source.slot]} {arrow} {names[slot]}")
+    legend = legend_of(wiring.slots, "dotted", bool(folds.counts))
+    if legend:
         place = len(wiring.slots)
-        lines.append(f'  n{place}["{_LEGEND}"]')
+        lines.append(f'  n{place}["{"<br/>".join(legend)}"]')
         lines.append(f"  style n{place} fill:none,stroke:none,color:{INK}")
     return "\n".join(lines) + "\n"
 

@@ -21,6 +21,7 @@ from dagengine.compiler.slots import Scope, Slot
 from dagengine.compiler.wiring import Wiring
 from dagengine.errors import GraphError, InputError, MissingExtraError
 from dagengine.graph.graph import MetricSpec
+from dagengine.report.folds import Folds, reached_slots
 from dagengine.report.layout import laid_out
 from dagengine.report.mermaid import mermaid_text
 from dagengine.report.tally import MetricTally, Tally
@@ -30,7 +31,7 @@ from dagengine.report.views import (
     Counts,
     Design,
     OnePath,
-    needs_legend,
+    legend_of,
     picture_names,
     score_colour,
 )
@@ -114,8 +115,10 @@ def draw(
 
 def _dot(wiring: Wiring, view: Design) -> str:
     slots = wiring.slots
+    reached = reached_slots(slots, view)
+    folds = Folds(slots, reached)
     # A wide tree fits a page or a screen better when it grows sideways.
-    leaves = sum(slot.grades for slot in slots)
+    leaves = sum(slot.grades and slot not in folds for slot in slots)
     font = {"fontname": _FONT, "fontsize": "11", "fontcolor": INK, "color": "#52606d"}
     graph = graphviz.Digraph(
         name="metric",
@@ -136,31 +139,23 @@ def _dot(wiring: Wiring, view: Design) -> str:
         edge_attr=font,
     )
     names = picture_names(wiring)
-    _draw_scope(graph, wiring.scope, names, view, _reached(slots, view))
+    names |= {slot: folds.name(slot) for slot in slots if slot in folds}
+    _draw_scope(graph, wiring.scope, names, view, reached, folds)
+    for name, words in folds.stubs().items():
+        look = {"shape": "box", "style": "dashed,rounded", "color": _QUIET, "fontcolor": _PALE}
+        graph.node(name, label=words, **look)
     for slot in slots:
-        _draw_edges(graph, slot, names, view)
-    if needs_legend(slots):
-        _draw_legend(graph)
+        if slot not in folds:
+            _draw_edges(graph, slot, names, view, folds)
+    _draw_legend(graph, [*view.legend, *legend_of(slots, "dashed", bool(folds.counts))])
     return str(graph.source)
 
 
-def _draw_legend(graph: Any) -> None:
-    lines = ("solid arrow: makes it run", "dashed arrow: hands on data only")
+def _draw_legend(graph: Any, lines: Sequence[str]) -> None:
+    if not lines:
+        return
     with graph.subgraph(graph_attr={"rank": "sink"}) as last:
         last.node("legend", label=_html([_small(line, _PALE) for line in lines]), shape="plain")
-
-
-def _reached(slots: Iterable[Slot], view: Design) -> dict[Slot, bool | None]:
-    """What the view says about every slot: scores and metrics are reached by their edges."""
-    reached: dict[Slot, bool | None] = {}
-    for slot in slots:
-        if slot.kind == "node":
-            reached[slot] = view.reached(slot)
-        for verdict, target in slot.branches:
-            weight = view.weight(slot, verdict, target)
-            if target.kind != "node" and weight is not None:
-                reached[target] = bool(reached.get(target)) or weight > 0
-    return reached
 
 
 def _draw_scope(
@@ -169,9 +164,12 @@ def _draw_scope(
     names: dict[Slot, str],
     view: Design,
     reached: dict[Slot, bool | None],
+    folds: Folds,
 ) -> None:
     """The nodes of a metric; nested metrics get a frame of their own."""
     for slot in sorted(scope.slots.values(), key=lambda slot: slot.rank):
+        if slot in folds:
+            continue
         here = reached.get(slot)
         graph.node(names[slot], label=_label(slot, view, here), **_look(slot, here))
         if slot.nested is not None and len(slot.nested.slots) > 1:
@@ -179,7 +177,7 @@ def _draw_scope(
                 title = _html([_escaped(_own_name(slot))])
                 frame.attr(label=title, color=_QUIET, style="rounded", fontname=_FONT)
                 frame.attr(fontsize="11", labeljust="l")
-                _draw_scope(frame, slot.nested, names, view, reached)
+                _draw_scope(frame, slot.nested, names, view, reached, folds)
 
 
 def _label(slot: Slot, view: Design, reached: bool | None) -> str:
@@ -188,15 +186,17 @@ def _label(slot: Slot, view: Design, reached: bool | None) -> str:
         score = 0 if slot.score is None else round(slot.score * 10)
         sign = view.sign if reached else ""
         return _html([_bold(f"{sign}score {score}"), _small("of 10", pale)])
+    title = None
     if slot.nested is not None and len(slot.nested.slots) == 1:
+        title = _own_name(slot)
         (slot,) = slot.nested.slots.values()  # drawn in the place of its metric
         reached = view.reached(slot)
     if slot.node is None:
         return _html([_bold(_escaped(_own_name(slot))), _small("metric", pale)])
     node = slot.node
-    own_words = node.name or node.output_label
+    own_words = title or node.name or node.output_label
     if own_words:
-        parts = [_bold(_wrapped(_own_name(slot))), _small(node.kind, pale)]
+        parts = [_bold(_wrapped(title or _own_name(slot))), _small(node.kind, pale)]
         parts += [_wrapped(node.text)] if node.text else []
     else:
         parts = [_wrapped(node.text or node.kind), _small(node.kind, pale)]
@@ -265,24 +265,33 @@ def _look(slot: Slot, reached: bool | None) -> dict[str, str]:
     return look
 
 
-def _draw_edges(graph: Any, slot: Slot, names: dict[Slot, str], view: Design) -> None:
+def _draw_edges(graph: Any, slot: Slot, names: dict[Slot, str], view: Design, folds: Folds) -> None:
     for verdict, target in slot.branches:
         parts = [_clean(part) for part in view.verdict(slot, verdict).split("\n")]
         words = [_escaped(line) for part in parts for line in wrap(part, 24)]
         weight = view.weight(slot, verdict, target)
-        label = _html([f" {line} " for line in words])
+        label = _beside(words)
         graph.edge(names[slot], names[target], label=label, **_stroke(weight))
     pulled = {id(source.slot) for source in slot.sources}
     for target in slot.activates:
         fed = any(source.slot is slot for source in target.sources)
-        if not fed and id(target) not in pulled and names[target] != names[slot]:
+        known = fed or id(target) in pulled or target in folds
+        if not known and names[target] != names[slot]:
             graph.edge(names[slot], names[target], **_stroke(view.weight(slot, None, target)))
     for source in slot.sources:
+        if source.slot in folds:
+            continue
         look = {"style": "dashed", "arrowhead": "open"}
         if slot in source.slot.activates:
             look = {}
         weight = view.weight(source.slot, None, slot)
         graph.edge(names[source.slot], names[slot], **{**_stroke(weight), **look})
+
+
+def _beside(words: Sequence[str]) -> str:
+    """The words of an edge, with room around them: they stand beside it and not on it."""
+    cell = "<br/>".join(words)
+    return f'<<table border="0" cellborder="0" cellpadding="5"><tr><td>{cell}</td></tr></table>>'
 
 
 def _stroke(weight: float | None) -> dict[str, str]:

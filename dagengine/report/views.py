@@ -33,7 +33,7 @@ def picture_names(wiring: Wiring) -> dict[Slot, str]:
     return names
 
 
-def needs_legend(slots: Sequence[Slot]) -> bool:
+def hands_on_only(slots: Sequence[Slot]) -> bool:
     """Whether edges that make a node run stand beside edges that hand on data only."""
     runs = any(slot.branches or slot.activates for slot in slots)
     return runs and any(s not in source.slot.activates for s in slots for source in s.sources)
@@ -43,6 +43,7 @@ class Design:
     """The tree as designed; other views say more about some nodes and edges."""
 
     sign = ""  # what marks a score that was reached
+    legend: tuple[str, ...] = ()  # what the strokes of this view mean
 
     def title(self, spec: MetricSpec) -> str:
         threshold = "no threshold" if spec.threshold is None else f"passes at {spec.threshold:g}"
@@ -69,6 +70,7 @@ class OnePath(Design):
     """The path that one case took, and what each node answered."""
 
     sign = "✓ "
+    legend = ("blue: the way of this case", "dotted: not taken")
 
     def __init__(self, result: MetricResult, case: str = "") -> None:
         self._result = result
@@ -127,6 +129,8 @@ def _votes(step: Step) -> str:
 class Counts(Design):
     """How often a data set took each edge."""
 
+    legend = ("blue: taken, the wider the more often", "dotted: never taken")
+
     def __init__(self, tally: MetricTally) -> None:
         self._cases, self._failed = tally.cases, tally.unscored
         self._ran, self._broke, self._chose = tally.ran, tally.broke, tally.chose
@@ -157,3 +161,13 @@ class Counts(Design):
 
     def reached(self, slot: Slot) -> bool | None:
         return bool(self._ran[slot.name] + self._broke[slot.name])
+
+
+def legend_of(slots: Sequence[Slot], dashes: str, folded: bool) -> list[str]:
+    """What arrows and stubs mean; `dashes` is how a form draws what only hands on data."""
+    lines = []
+    if hands_on_only(slots):
+        lines += ["solid arrow: makes it run", f"{dashes} arrow: hands on data only"]
+    if folded:
+        lines.append("+7 nodes: a part that nothing came by")
+    return lines

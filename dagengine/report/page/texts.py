@@ -19,7 +19,7 @@ _JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 def packed(value: Any) -> str:
     """JSON text, compressed with gzip, as base64: equal for equal data."""
     text = value if isinstance(value, str) else _JSON.encode(value)
-    data = gzip.compress(text.encode(errors="backslashreplace"), 9, mtime=0)
+    data = gzip.compress(text.encode(errors="backslashreplace"), 6, mtime=0)
     return base64.b64encode(data).decode("ascii")
 
 

@@ -3,6 +3,7 @@
 import { unpack, type PackedRow } from "./packed.ts";
 
 const KEPT = 24; // unpacked blocks that stay in memory
+const TOGETHER = 8; // blocks that are unpacked at a time
 // What could match outside of texts in a line of JSON.
 const STRUCTURAL = /["[\]{},:\d]|null|true|false/;
 
@@ -43,13 +44,26 @@ export class Blocks {
     return lines;
   }
 
+  /** A block as it is searched; the next ones are unpacked meanwhile. */
+  private lowered(block: number): Promise<string> {
+    for (let next = block; next < Math.min(block + TOGETHER, this.starts.length); next++) {
+      this.folded[next] ??= unpack(this.read(next)).then((text) => text.toLowerCase());
+    }
+    return this.folded[block]!;
+  }
+
+  /** Makes ready for a search, while its words are typed. */
+  async prepare(): Promise<void> {
+    for (let block = 0; block < this.starts.length; block++) await this.lowered(block);
+  }
+
   /** The slots whose texts hold `text`, whatever its case. */
   async search(text: string): Promise<number[]> {
     const needle = JSON.stringify(text.toLowerCase()).slice(1, -1);
     const doubtful = STRUCTURAL.test(text);
     const found: number[] = [];
     for (let block = 0; block < this.starts.length; block++) {
-      const whole = await (this.folded[block] ??= unpack(this.read(block)).then((t) => t.toLowerCase()));
+      const whole = await this.lowered(block);
       let line = 0;
       let start = 0;
       for (let at = whole.indexOf(needle); at >= 0; ) {

@@ -74,6 +74,10 @@ export class Embedded implements Source {
     return this.found.bits;
   }
 
+  async prepare(): Promise<void> {
+    await this.blocks.prepare();
+  }
+
   private async searched(text: string): Promise<Bits> {
     const bits = new Bits(this.run.cases);
     const slots = new Set(await this.blocks.search(text));
@@ -162,7 +166,8 @@ export class Embedded implements Source {
     const sets = new Map<string, number>();
     const bad = kept.copy().keep(any);
     for (const row of bad.places()) {
-      const key = this.columns.flatMap((c, i) => (c.states.fail.has(row) ? [i] : [])).join(",");
+      let key = "";
+      this.columns.forEach(({ states }, i) => states.fail.has(row) && (key += key ? `,${i}` : i));
       sets.set(key, (sets.get(key) ?? 0) + 1);
     }
     return {

@@ -253,6 +253,8 @@ export interface Source {
   ends(filter: Filter): Promise<End[]>;
   many(filter: Filter): Promise<Many>;
   rows(filter: Filter, chosen: Chosen, order: Order, from: number, to: number): Promise<Window>;
+  /** Makes ready for a search that is about to come. */
+  prepare?(): Promise<void>;
   /** The place of a case in an order, -1 when it is not among those chosen. */
   place(filter: Filter, chosen: Chosen, order: Order, index: number): Promise<number>;
   one(index: number): Promise<Case | null>;

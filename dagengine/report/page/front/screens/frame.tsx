@@ -62,7 +62,7 @@ export function Frame({ children }: { children: ComponentChildren }) {
 }
 
 function Search() {
-  const { place, go } = usePage();
+  const { source, place, go } = usePage();
   const [text, setText] = useState(place.text);
   const field = useRef<HTMLInputElement>(null);
   useEffect(() => setText(place.text), [place.text]);
@@ -84,7 +84,7 @@ function Search() {
         <path d="M10.5 10.5 14.5 14.5" />
       </svg>
       <input ref={field} type="search" aria-label="Search texts and reasons" placeholder="Search texts and reasons"
-        value={text} onInput={(event) => setText(event.currentTarget.value)} />
+        value={text} onFocus={() => void source.prepare?.()} onInput={(event) => setText(event.currentTarget.value)} />
       <kbd aria-hidden="true">/</kbd>
     </search>
   );

@@ -22,13 +22,15 @@ from dagengine.cli.common.options import (
     cases_of,
     prices,
 )
-from dagengine.cli.common.streams import shown
+from dagengine.cli.common.streams import say, shown
 
 if TYPE_CHECKING:
     from dagengine.compiler.plan import Plan
     from dagengine.data.cases import Cases
 
 LATENCY = 2.0
+# Runs of each case, as `dagengine benchmark` has them.
+_TIMES = 20
 
 
 def plan(
@@ -68,6 +70,7 @@ def plan(
     from dagengine.data.result_rows import read_rows
     from dagengine.estimate.counting import estimate, verdicts_of
     from dagengine.loading import load_judge, load_metrics
+    from dagengine.reliability.card.answers import could_be_seen
     from dagengine.test_case import TestCase
 
     loaded = load_metrics(metrics)
@@ -95,6 +98,8 @@ def plan(
         typer.echo(json.dumps(json.loads(text), indent=2) if hidden else text)
     else:
         print_estimate(found, budget)
+        if found.cases:
+            say(could_be_seen(found.cases, 1, more=_TIMES))
 
 
 def _answered(metrics: Sequence[Any], cases: Cases, model: Any, path: Path) -> int:

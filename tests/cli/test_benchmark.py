@@ -308,7 +308,7 @@ def test_one_run_of_each_case_gives_a_card_of_what_one_run_can_tell(folder: Path
     output = " ".join(done.output.split())
     assert "Would I get this score again? Not known: every case ran once" in output
     assert "Does the judge agree with people? In 50.0 %" in output
-    assert "8 cases in 1 run show a difference of two judges from about" in output
+    assert "8 cases in 1 run can show a difference of two judges from about" in output
 
 
 def test_labels_come_from_a_file_and_no_question_is_asked_for_labels_that_cannot_come_out(

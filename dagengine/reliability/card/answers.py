@@ -167,27 +167,32 @@ def _people(under: SettingCard) -> Answer:
 _OTHERWISE, _FLIPPING = 0.15, 0.1
 
 
-def could_be_seen(cases: int, times: int, flips: float | None = None) -> str:
+def could_be_seen(
+    cases: int, times: int, flips: float | None = None, *, more: int | None = None
+) -> str:
     """What difference of two judges' pass rates so many cases and runs would show.
 
     In 80 of 100 benchmarks on the same cases. `flips` is how often two runs of a case differ, 10 %
     where that is not known; a mean of runs carries its share of these flips. How many cases two
-    judges see differently is not known beforehand: 15 % is assumed, and said.
+    judges see differently is not known beforehand: 15 % is assumed, and said. What is needed is
+    given for one run and for `more`, which are `times` by default.
     """
+    often = times if more is None else more
     flipping = _FLIPPING if flips is None else flips
     least = visible_difference(cases, _OTHERWISE + flipping / times)
     needed = {
-        points: [cases_needed(points / 100, _OTHERWISE + flipping / runs) for runs in (1, times)]
+        points: [cases_needed(points / 100, _OTHERWISE + flipping / runs) for runs in (1, often)]
         for points in (2, 5, 10)
     }
     said = "; ".join(
         f"{points} points: {once:,} cases run once"
-        + (f" or {more:,} run {times} times" if times > 1 else "")
-        for points, (once, more) in needed.items()
+        + (f" or {several:,} run {often} times" if often > 1 else "")
+        for points, (once, several) in needed.items()
     )
     return (
-        f"{cases:,} cases in {times} {'run' if times == 1 else 'runs'} show a difference of two "
-        f"judges from about {100 * least:.1f} points on, if they see {100 * _OTHERWISE:.0f} % of "
+        f"{cases:,} {'case' if cases == 1 else 'cases'} in {times} "
+        f"{'run' if times == 1 else 'runs'} can show a difference of two judges from about "
+        f"{100 * least:.1f} points on, if they see {100 * _OTHERWISE:.0f} % of "
         f"the cases differently and {100 * flipping:.1f} % of two runs differ. To see {said}."
     )
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 
@@ -161,8 +161,7 @@ def truths(population: Population, runs: int) -> dict[str, float]:
     return found
 
 
-def _over(population: Population, of: object) -> float:
-    assert callable(of)
+def _over(population: Population, of: Callable[[float], float]) -> float:
     return math.fsum(share * of(chance) for share, _, chance in population.kinds())
 
 
@@ -185,8 +184,7 @@ def _of_runs(population: Population, runs: int) -> dict[str, float]:
 def _of_counts(population: Population, runs: int) -> dict[str, float]:
     """Figures of how many of a case's runs pass."""
 
-    def over(of: object) -> float:
-        assert callable(of)
+    def over(of: Callable[[int], float]) -> float:
         return _over(
             population,
             lambda chance: math.fsum(

@@ -212,18 +212,16 @@ def _shares(one: Side, other: Side, both: Common) -> Iterator[Contrast]:
         after = other.nodes.get(node)
         if after is None or not before or not after:
             continue
-        sums = [
-            share_of([tuple(map(float, parts[at].split())) for at in places])
-            for parts, places in zip((before, after), zip(*both.pairs, strict=True), strict=True)
-        ]
-        found = compare_measures(sums[0], sums[1], groups=groups)
+        first = share_of([before[a] for a, _ in both.pairs])
+        second = share_of([after[b] for _, b in both.pairs])
+        found = compare_measures(first, second, groups=groups)
         made = _contrast("variance-share", found, _level(both.by, len(both.pairs)))
         yield replace(made, one=f"{one.name}, node {node}", other=f"{other.name}, node {node}")
 
 
-def share_of(parts: Sequence[tuple[float, ...]]) -> Sums:
-    """A node's share of the noise, from its part and the whole of each case."""
-    items = [{"part": part, "whole": whole} for part, whole in parts]
+def share_of(parts: Sequence[str]) -> Sums:
+    """A node's share of the noise, from its part and the whole of each case (`"0.04 0.1"`)."""
+    items = [dict(zip(("part", "whole"), map(float, one.split()), strict=True)) for one in parts]
     return Sums(items, lambda all_: all_["part"] / all_["whole"])
 
 

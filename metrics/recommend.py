@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 
@@ -94,3 +95,55 @@ def _for_retrieval(needs: Needs) -> list[Suggestion]:
         found.append(Suggestion("ContextualRecallMetric", "the reference can be found in it"))
         found.append(Suggestion("ContextualPrecisionMetric", "useful documents stand first"))
     return found
+
+
+# What to write for metrics that need more than their name.
+_MADE = {
+    "ArenaGEval": 'ArenaGEval("Better", "Which answer helps more?", '
+    'evaluation_params=["input", "actual_output"])',
+    "ConversationalGEval": 'ConversationalGEval("Helpful", "Is the user helped in the end?")',
+    "DAGMetric": 'DAGMetric("Rules", DAG(rules))',
+    "GEval": 'GEval("Helpful", "Is the person who asked helped?", '
+    'evaluation_params=["input", "actual_output"])',
+    "JsonCorrectnessMetric": "JsonCorrectnessMetric(expected_schema=Output)",
+    "PromptAlignmentMetric": 'PromptAlignmentMetric(prompt_instructions=["Be brief."])',
+}
+_TREE = """
+# Your rules: each node asks one small thing.
+rules = BinaryJudgementNode("Does `actual_output` answer `input`?",
+    evaluation_params=["input", "actual_output"], label="answers")
+complete = BinaryJudgementNode("Is nothing important missing in `actual_output`?",
+    evaluation_params=["input", "actual_output"], label="complete")
+rules.add_verdict(False, score=0)
+rules.add_verdict(True, then=complete)
+complete.add_verdict(False, score=5)
+complete.add_verdict(True, score=10)
+"""
+_SCHEMA = '''
+
+class Output(BaseModel):
+    """What the output must look like."""
+
+    answer: str
+
+'''
+
+
+def program(needs: Needs) -> str:
+    """A file of the recommended metrics that `dagengine check` and `run` take as it is."""
+    names = [one.metric for one in recommend(needs)]
+    tree, schema = "DAGMetric" in names, "JsonCorrectnessMetric" in names
+    lines = ['"""Metrics to begin with: change what they ask, their thresholds, their names."""\n']
+    lines += ["from pydantic import BaseModel\n"] if schema else []
+    lines += [f"from dagengine.metrics import {', '.join(sorted(names))}"]
+    lines += ["from dagengine.metrics.dag import DAG, BinaryJudgementNode"] if tree else []
+    lines += [_SCHEMA if schema else "", _TREE if tree else ""]
+    for one in recommend(needs):
+        lines.append(f"# {one.why}")
+        lines.append(f"{_variable(one.metric)} = {_MADE.get(one.metric, f'{one.metric}()')}")
+    return "\n".join(lines) + "\n"
+
+
+def _variable(metric: str) -> str:
+    """FaithfulnessMetric is `faithfulness`."""
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", metric.removesuffix("Metric")).lower()

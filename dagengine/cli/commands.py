@@ -30,6 +30,7 @@ from dagengine.cli.diff import diff
 from dagengine.cli.judge import app as judge_app
 from dagengine.cli.judge import doors
 from dagengine.cli.merge import merge
+from dagengine.cli.migrate import migrate
 from dagengine.cli.plan import plan
 from dagengine.cli.run import run
 from dagengine.cli.show import show
@@ -53,6 +54,7 @@ app.add_typer(doors)
 app.command()(run)
 app.command()(merge)
 app.command()(plan)
+app.command()(migrate)
 app.command()(benchmark)
 app.command()(diff)
 app.command()(show)
@@ -113,15 +115,25 @@ def recommend(
     what: Annotated[
         Literal["metrics"], typer.Argument(help="What to recommend: there are only metrics.")
     ] = "metrics",
+    write: Annotated[
+        Path | None,
+        typer.Option("--write", help="Write the metrics into this new Python file."),
+        Writes(),
+    ] = None,
 ) -> None:
     """Ask a few questions about an application and name the metrics that fit; calls nothing."""
-    from dagengine.metrics.recommend import QUESTIONS, Needs
+    from dagengine.metrics.recommend import QUESTIONS, Needs, program
     from dagengine.metrics.recommend import recommend as suggest
 
+    if write is not None and write.exists():
+        raise typer.BadParameter(f"{write} is there already; name a new file")
     needs = Needs(**{name: typer.confirm(text, default=False) for name, text in QUESTIONS})
     say("\nfrom dagengine.metrics import …")
     for suggestion in suggest(needs):
         say(f"  {suggestion.metric:32} {suggestion.why}")
+    if write is not None:
+        write.write_text(program(needs), encoding="utf-8")
+        say(f"{write} has them; try: dagengine check {write}")
 
 
 @app.callback()

@@ -1,0 +1,167 @@
+"""`dagengine migrate`: programs written for deepeval or LangChain's evaluators, with our names."""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import importlib
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, NamedTuple
+
+import typer
+
+from dagengine.cli.common.files import Reads, require_writable
+from dagengine.cli.common.streams import say
+from dagengine.errors import InputError
+
+# Where names of a module, or of one below it, are found here; the longest that fits counts.
+_HOMES = {
+    "deepeval": "dagengine",
+    "deepeval.dataset": "dagengine.dataset",
+    "deepeval.evaluate": "dagengine",
+    "deepeval.metrics": "dagengine.metrics",
+    "deepeval.metrics.conversational_dag": "dagengine.metrics.conversational_dag",
+    "deepeval.metrics.dag": "dagengine.metrics.dag",
+    "deepeval.metrics.g_eval": "dagengine.metrics.g_eval",
+    "deepeval.models": "dagengine.models",
+    "deepeval.scorer": "dagengine.scorer",
+    "deepeval.synthesizer": "dagengine.synthesizer",
+    "deepeval.test_case": "dagengine.test_case",
+    "langchain.chains.constitutional_ai": "dagengine.metrics.criteria",
+    "langchain.evaluation": "dagengine.metrics.criteria",
+    "langchain_classic.chains.constitutional_ai": "dagengine.metrics.criteria",
+    "langchain_classic.evaluation": "dagengine.metrics.criteria",
+}
+_REVERSED = frozenset({"BiasMetric", "HallucinationMetric", "ToxicityMetric"})
+_DECIDE = {
+    "confident_evaluate": "there is no service: use evaluate",
+    "login": "there is no account: what a run writes stays on your machine",
+    "pull": "a data set stays on your machine: use a loader",
+    "push": "a data set stays on your machine: use save_as",
+    "observe": "there is no tracing of agents: give the outputs as cases",
+}
+
+
+class Edit(NamedTuple):
+    """What stands on a line from one column to another, and what it becomes."""
+
+    line: int
+    start: int
+    end: int
+    text: str
+
+
+class Migrated(NamedTuple):
+    """A program with our names, and what a person has to decide, by line."""
+
+    source: str
+    notes: list[tuple[int, str]]
+
+
+def migrated(source: str) -> Migrated:
+    """Rewrite imports and the package's name; raises SyntaxError for what is no Python."""
+    lines = source.splitlines(keepends=True)
+    edits: list[Edit] = []
+    notes: list[tuple[int, str]] = []
+    for node in ast.walk(ast.parse(source)):
+        edits += _edits(node, lines)
+        notes += _notes(node)
+    for edit in sorted(edits, reverse=True):
+        line = lines[edit.line - 1]
+        lines[edit.line - 1] = line[: edit.start] + edit.text + line[edit.end :]
+    return Migrated("".join(lines), sorted(notes))
+
+
+def _home(module: str) -> str | None:
+    """Where what a module has is found here; None for modules of others."""
+    fitting = [known for known in _HOMES if f"{module}.".startswith(f"{known}.")]
+    return _HOMES[max(fitting, key=len)] if fitting else None
+
+
+def _edits(node: ast.AST, lines: list[str]) -> Iterator[Edit]:
+    if isinstance(node, ast.ImportFrom) and node.module and (home := _home(node.module)):
+        yield _named(lines, node.lineno, node.col_offset, node.module, home)
+    elif isinstance(node, ast.Import):
+        for one in node.names:
+            home = _home(one.name)
+            if home is not None:
+                yield _named(lines, one.lineno, one.col_offset, one.name, home)
+    elif isinstance(node, ast.Name) and node.id == "deepeval":
+        yield _named(lines, node.lineno, node.col_offset, "deepeval", "dagengine")
+
+
+def _named(lines: list[str], number: int, column: int, name: str, ours: str) -> Edit:
+    """The name at or after a place; columns of the parser count bytes."""
+    line = lines[number - 1]
+    start = len(line.encode()[:column].decode())
+    found = re.compile(rf"\b{re.escape(name)}\b").search(line, start)
+    if found is None:  # the statement goes on over several lines
+        raise InputError(f"line {number} is written in a way that cannot be rewritten: {name}")
+    return Edit(number, found.start(), found.end(), ours)
+
+
+def _notes(node: ast.AST) -> Iterator[tuple[int, str]]:
+    if isinstance(node, ast.ImportFrom) and node.module and (home := _home(node.module)):
+        for one in node.names:
+            if one.name != "*" and not _exists(home, one.name):
+                why = _DECIDE.get(one.name, "nothing here has this name")
+                yield node.lineno, f"{one.name}: {why}"
+    elif isinstance(node, ast.Call):
+        name = getattr(node.func, "attr", getattr(node.func, "id", ""))
+        given = {keyword.arg for keyword in node.keywords}
+        if name in _REVERSED and (node.args or "threshold" in given):
+            yield node.lineno, f"{name}: 1 is best here; write 1 - threshold"
+        elif name in ("pull", "push") and "alias" in given:
+            yield node.lineno, f"{name}: {_DECIDE[name]}"
+        elif name == "GEval" and "rubric" in given:
+            yield node.lineno, "GEval: its score is the share of the rubric's own range"
+        elif name == "ArenaGEval":
+            yield node.lineno, "ArenaGEval: a win needs more than half of the orders, else a tie"
+
+
+def _exists(module: str, name: str) -> bool:
+    try:
+        found = importlib.import_module(module)
+    except ImportError:
+        return False
+    return hasattr(found, name)
+
+
+def migrate(
+    files: Annotated[list[Path], typer.Argument(metavar="FILE…", help="Python files."), Reads()],
+    write: Annotated[
+        bool, typer.Option("--write", help="Change the files; otherwise only show what changes.")
+    ] = False,
+) -> None:
+    """Give programs written for deepeval or LangChain's evaluators our names.
+
+    Rewrites imports and the package's name, and lists by line what a person must decide: names
+    that are not here, thresholds that mean the other way. Nothing is changed without --write.
+    """
+    for path in files:
+        before = _text(path)
+        try:
+            found = migrated(before)
+        except SyntaxError as error:
+            raise InputError(f"{path}, line {error.lineno}: it is no Python: {error.msg}") from None
+        if write:
+            require_writable(path)
+            path.write_text(found.source, encoding="utf-8")
+            say(f"{path}: written" if found.source != before else f"{path}: nothing to change")
+        else:
+            changes = difflib.unified_diff(
+                before.splitlines(), found.source.splitlines(), str(path), str(path), lineterm=""
+            )
+            for line in changes:
+                say(line)
+        for number, note in found.notes:
+            say(f"{path}:{number}: {note}")
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path} cannot be read: {error}") from None

@@ -1,0 +1,76 @@
+"""`dagengine migrate`: programs of elsewhere with our names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from dagengine.cli.commands import app
+from dagengine.cli.migrate import migrated
+
+BEFORE = '''\
+"""A program."""
+import deepeval
+from deepeval import assert_test, confident_evaluate
+from deepeval.evaluate.configs import AsyncConfig
+from deepeval.metrics import (
+    HallucinationMetric,
+)
+from deepeval.models.base_model import DeepEvalBaseLLM
+from langchain.evaluation import load_evaluator
+from deepeval_helpers import thing
+
+metric = HallucinationMetric(threshold=0.3)  # deepeval counts faults
+text = "deepeval stays in a text"
+é = deepeval.evaluate; dataset.pull(alias="x")
+'''
+AFTER = '''\
+"""A program."""
+import dagengine
+from dagengine import assert_test, confident_evaluate
+from dagengine import AsyncConfig
+from dagengine.metrics import (
+    HallucinationMetric,
+)
+from dagengine.models import DeepEvalBaseLLM
+from dagengine.metrics.criteria import load_evaluator
+from deepeval_helpers import thing
+
+metric = HallucinationMetric(threshold=0.3)  # deepeval counts faults
+text = "deepeval stays in a text"
+é = dagengine.evaluate; dataset.pull(alias="x")
+'''
+
+
+def test_imports_and_the_name_of_the_package_change_and_nothing_else() -> None:
+    found = migrated(BEFORE)
+    assert found.source == AFTER
+    assert [number for number, _ in found.notes] == [3, 12, 14]
+    assert "there is no service" in found.notes[0][1]
+    assert "write 1 - threshold" in found.notes[1][1]
+    assert migrated(AFTER).source == AFTER
+
+
+def test_a_file_is_changed_only_when_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    path = Path("program.py")
+    path.write_text(BEFORE, encoding="utf-8")
+    done = CliRunner().invoke(app, ["migrate", "program.py"])
+    assert done.exit_code == 0, done.output
+    assert "-import deepeval\n" in done.output
+    assert "+import dagengine\n" in done.output
+    assert "program.py:12: HallucinationMetric" in done.output
+    assert path.read_text(encoding="utf-8") == BEFORE
+    done = CliRunner().invoke(app, ["migrate", "program.py", "--write"])
+    assert "program.py: written" in done.output
+    assert path.read_text(encoding="utf-8") == AFTER
+
+
+def test_what_is_no_python_is_refused_with_its_line(tmp_path: Path) -> None:
+    path = tmp_path / "program.py"
+    path.write_text("from deepeval import (\n", encoding="utf-8")
+    done = CliRunner().invoke(app, ["migrate", str(path)])
+    assert done.exit_code != 0
+    assert "line 1: it is no Python" in str(done.exception)

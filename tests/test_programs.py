@@ -1,0 +1,252 @@
+"""Programs as users of deepeval write them, with only the package's name changed.
+
+Every program asks the judge that its environment names: a server that answers validly.
+"""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from contract import _example as valid_for
+from openai_server import OpenAIServer, Reply, asked_schema
+
+CASE = """
+from dagengine.test_case import LLMTestCase, SingleTurnParams
+case = LLMTestCase(input="Who wrote it?", actual_output="Ada wrote it.",
+    expected_output="Ada.", context=["Ada wrote it."], retrieval_context=["Ada wrote it."])
+"""
+TALK = """
+from dagengine.test_case import ConversationalTestCase, Turn, MultiTurnParams
+talk = ConversationalTestCase(chatbot_role="a librarian", turns=[
+    Turn(role="user", content="A book?"), Turn(role="assistant", content="This one."),
+    Turn(role="user", content="Thanks."), Turn(role="assistant", content="Welcome.")])
+"""
+
+
+def rag(name: str) -> str:
+    return f"""{CASE}
+from dagengine.metrics import {name}
+metric = {name}(threshold=0.7, model="gpt-4o", include_reason=True)
+metric.measure(case)
+assert metric.score is not None and metric.reason
+assert isinstance(metric.is_successful(), bool)
+"""
+
+
+def conversational(name: str, settings: str = "") -> str:
+    return f"""{TALK}
+from dagengine import evaluate
+from dagengine.metrics import {name}
+result = evaluate(test_cases=[talk], metrics=[{name}({settings})], print_results=False)
+assert result.test_results[0].metrics_data[0].score is not None
+"""
+
+
+PROGRAMS: dict[str, str] = {
+    **{
+        f"RAG: {name}": rag(name)
+        for name in (
+            "AnswerRelevancyMetric",
+            "FaithfulnessMetric",
+            "ContextualPrecisionMetric",
+            "ContextualRecallMetric",
+            "ContextualRelevancyMetric",
+            "HallucinationMetric",
+            "SummarizationMetric",
+        )
+    },
+    **{
+        f"conversation: {name}": conversational(name)
+        for name in (
+            "KnowledgeRetentionMetric",
+            "RoleAdherenceMetric",
+            "ConversationCompletenessMetric",
+            "ConversationRelevancyMetric",
+        )
+    },
+    "conversation: G-Eval": conversational(
+        "ConversationalGEval",
+        'name="Kind", criteria="Is it kind?", evaluation_params=[MultiTurnParams.CONTENT]',
+    ),
+    "conversation: a tree": f"""{TALK}
+from dagengine.metrics import ConversationalDAGMetric
+from dagengine.metrics.dag import DeepAcyclicGraph
+from dagengine.metrics.conversational_dag import (
+    ConversationalBinaryJudgementNode, ConversationalTaskNode)
+said = ConversationalTaskNode(instructions="Sum up what the user wants.", output_label="Wish",
+    evaluation_params=[MultiTurnParams.ROLE, MultiTurnParams.CONTENT], turn_window=(0, 1))
+kind = said.add_node(ConversationalBinaryJudgementNode(criteria="Is the wish fulfilled?"))
+kind.add_verdict(True, score=10)
+kind.add_verdict(False, score=0)
+metric = ConversationalDAGMetric(name="Wish", dag=DeepAcyclicGraph(root_nodes=[said]))
+assert metric.measure(talk) == 1.0
+""",
+    "a tree from the parent": f"""{CASE}
+from dagengine.metrics import DAGMetric, GEval
+from dagengine.metrics.dag import DeepAcyclicGraph, TaskNode, BinaryJudgementNode
+claims = TaskNode(instructions="List the claims.", output_label="Claims",
+    evaluation_params=[SingleTurnParams.ACTUAL_OUTPUT], label="Claims")
+good = claims.add_node(BinaryJudgementNode(criteria="Is every claim true?"))
+good.add_verdict(False, score=0)
+good.add_verdict(True, then=GEval(name="Tone", criteria="Is it kind?",
+    evaluation_params=[SingleTurnParams.ACTUAL_OUTPUT]))
+metric = DAGMetric(name="True and kind", dag=DeepAcyclicGraph(root_nodes=[claims]), threshold=0)
+metric.measure(case)
+assert 0 <= metric.score <= 1
+""",
+    "G-Eval by steps with a rubric": f"""{CASE}
+from dagengine.metrics import GEval
+from dagengine.metrics.g_eval import Rubric
+metric = GEval(name="Correct", evaluation_steps=["Compare the facts.", "Penalize omissions."],
+    evaluation_params=[SingleTurnParams.ACTUAL_OUTPUT, SingleTurnParams.EXPECTED_OUTPUT],
+    rubric=[Rubric(score_range=(0, 4), expected_outcome="Wrong."),
+            Rubric(score_range=(5, 10), expected_outcome="Right.")])
+metric.measure(case)
+assert 0 <= metric.score <= 1
+""",
+    "an arena": """
+from dagengine import compare
+from dagengine.metrics import ArenaGEval
+from dagengine.test_case import ArenaTestCase, Contestant, LLMTestCase, SingleTurnParams
+arena = ArenaTestCase(contestants=[
+    Contestant(name="a", test_case=LLMTestCase(input="Hi", actual_output="Hello!")),
+    Contestant(name="b", test_case=LLMTestCase(input="Hi", actual_output="What?"))])
+metric = ArenaGEval(name="Kind", criteria="Who is kinder?",
+    evaluation_params=[SingleTurnParams.INPUT, SingleTurnParams.ACTUAL_OUTPUT])
+assert sum(compare(test_cases=[arena], metric=metric, show=False).values()) == 1
+""",
+    "goldens and an application": """
+from dagengine import evaluate
+from dagengine.dataset import EvaluationDataset, Golden
+from dagengine.metrics import AnswerRelevancyMetric
+from dagengine.test_case import LLMTestCase
+dataset = EvaluationDataset([Golden(input="Who?"), Golden(input="When?")])
+for golden in dataset.goldens:
+    dataset.add_test_case(LLMTestCase(input=golden.input, actual_output="Ada, 1843."))
+result = evaluate(dataset, [AnswerRelevancyMetric()], show_indicator=False)
+assert [row.input if hasattr(row, "input") else row.test_case.input
+        for row in result.test_results] == ["Who?", "When?"]
+""",
+    "a data set saved and loaded": """
+from dagengine.dataset import EvaluationDataset, Golden
+path = EvaluationDataset(goldens=[Golden(input="Who?", metadata={"topic": "x"})]).save_as(
+    file_type="csv", directory=".", file_name="mine")
+loaded = EvaluationDataset()
+loaded.add_goldens_from_csv_file(file_path=path)
+assert loaded.goldens[0].metadata == {"topic": "x"}
+""",
+    "settings of a run": f"""{CASE}
+from dagengine import AsyncConfig, CacheConfig, DisplayConfig, ErrorConfig, evaluate
+from dagengine.metrics import BiasMetric, ToxicityMetric
+result = evaluate([case], [BiasMetric(), ToxicityMetric()],
+    async_config=AsyncConfig(max_concurrent=2), cache_config=CacheConfig(use_cache=True),
+    display_config=DisplayConfig(print_results=False, show_indicator=False),
+    error_config=ErrorConfig(ignore_errors=True))
+assert result.test_results[0].name == "case 0"
+""",
+    "a test of CI": f"""{CASE}
+import pytest
+from dagengine import assert_test
+from dagengine.metrics import AnswerRelevancyMetric
+@pytest.mark.parametrize("test_case", [case])
+def test_relevant(test_case):
+    assert_test(test_case, [AnswerRelevancyMetric(threshold=0.5)])
+""",
+    "a metric of one's own": f"""{CASE}
+from dagengine.metrics import BaseMetric
+class LengthMetric(BaseMetric):
+    def __init__(self, threshold: float = 0.5):
+        self.threshold = threshold
+    def measure(self, test_case):
+        self.score = min(1.0, 5 / len(test_case.actual_output.split()))
+        self.success = self.score >= self.threshold
+        return self.score
+    async def a_measure(self, test_case):
+        return self.measure(test_case)
+    def is_successful(self):
+        return self.success
+    @property
+    def __name__(self):
+        return "Length"
+metric = LengthMetric()
+assert metric.measure(case) == 1.0 and metric.is_successful()
+""",
+    "a judge of one's own": f"""{CASE}
+from dagengine.metrics import PromptAlignmentMetric
+from dagengine.models import DeepEvalBaseLLM
+class Mine(DeepEvalBaseLLM):
+    def load_model(self):
+        return self
+    def generate(self, prompt, schema):
+        return schema(verdict="yes", reason="so")if "verdict" in schema.model_fields else schema(
+            verdicts=[dict(number=1, verdict="yes", reason="so")])
+    async def a_generate(self, prompt, schema):
+        return self.generate(prompt, schema)
+    def get_model_name(self):
+        return "mine"
+metric = PromptAlignmentMetric(prompt_instructions=["Name her."], model=Mine())
+assert metric.measure(case) == 1.0
+""",
+    "output that follows a schema": """
+from pydantic import BaseModel
+from dagengine.metrics import JsonCorrectnessMetric
+from dagengine.test_case import LLMTestCase
+class Person(BaseModel):
+    name: str
+case = LLMTestCase(input="Who?", actual_output='{"name": "Ada"}')
+metric = JsonCorrectnessMetric(expected_schema=Person)
+assert metric.measure(case) == 1.0
+""",
+    "tools": """
+from dagengine.metrics import ToolCorrectnessMetric
+from dagengine.test_case import LLMTestCase, ToolCall
+case = LLMTestCase(input="Weather?", actual_output="Sun.",
+    tools_called=[ToolCall(name="weather"), ToolCall(name="map")],
+    expected_tools=[ToolCall(name="weather")])
+metric = ToolCorrectnessMetric()
+assert metric.measure(case) == 1.0
+""",
+    "metrics at once": f"""{CASE}
+import asyncio
+from dagengine.metrics import AnswerRelevancyMetric, FaithfulnessMetric
+first, second = AnswerRelevancyMetric(), FaithfulnessMetric()
+async def both():
+    await asyncio.gather(first.a_measure(case), second.a_measure(case))
+asyncio.run(both())
+assert first.score == second.score == 1.0
+assert first.evaluation_cost > 0
+""",
+}
+
+
+@pytest.fixture
+def judge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[OpenAIServer]:
+    def reply(body: dict[str, Any]) -> Reply:
+        schema = asked_schema(body)
+        assert schema is not None
+        return Reply(json.dumps(valid_for(schema, schema, 0)))
+
+    monkeypatch.chdir(tmp_path)
+    with OpenAIServer(reply) as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.base_url)
+        monkeypatch.setenv("OPENAI_API_KEY", "test")
+        yield server
+
+
+def test_there_are_25_programs() -> None:
+    assert len(PROGRAMS) == 25
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.usefixtures("judge")
+def test_a_program_runs_as_its_author_wrote_it(name: str) -> None:
+    names: dict[str, Any] = {"__name__": "program"}
+    exec(compile(textwrap.dedent(PROGRAMS[name]), name, "exec", dont_inherit=True), names)
+    for test in [one for one in names if one.startswith("test_")]:
+        for case in names[test].pytestmark[0].args[1]:
+            names[test](case)

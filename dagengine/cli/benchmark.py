@@ -86,7 +86,8 @@ def _prepare(job: BenchmarkJob, options: BenchmarkOptions) -> None:
 
     _require_intervals()
     if options.labels is not None:
-        check_labels(job.metrics, job.cases, options.labels)
+        for line in check_labels(job.metrics, job.cases, options.labels):
+            say(f"warning: {line}", err=True)
     most = job.print_plan(options.max_in_flight)
     say(could_be_seen(len(job.cases), options.times))
     if options.max_calls is not None:

@@ -36,6 +36,7 @@ from dagengine.cli.run import run
 from dagengine.cli.show import show
 from dagengine.cli.store import app as store_app
 from dagengine.cli.synthesize import synthesize
+from dagengine.cli.view import view
 from dagengine.errors import DagengineError, Problem
 
 app = Commands(
@@ -59,6 +60,7 @@ app.command()(benchmark)
 app.command()(diff)
 app.command()(show)
 app.command()(synthesize)
+app.command()(view)
 
 
 def _pictures(out: Path, given: Given) -> Iterable[Path]:

@@ -19,7 +19,7 @@ from dagengine.cli.common.streams import say
 from dagengine.errors import InputError
 
 if TYPE_CHECKING:
-    from dagengine.record.run_comparison import RunComparison
+    from dagengine.record.changes.run_comparison import RunComparison
 
 _SHAPE = re.compile(r"\s*(?:(.+)\.)?([a-z-]+)\s*(>=|>)\s*([0-9]+)\s*")
 MEASURES = {
@@ -125,7 +125,7 @@ def parse(text: str) -> FailIf:
 
 
 def _compared(old: Path, new: Path, metric: str | None) -> RunComparison:
-    from dagengine.record.diff import compare_runs
+    from dagengine.record.changes.diff import compare_runs
     from dagengine.record.run import load_run
 
     return compare_runs(load_run(old), load_run(new), metric=metric)

@@ -1,6 +1,6 @@
 """What a run leaves: its folder, written as it goes, read back, and held against another."""
 
-from dagengine.record.diff import compare_runs
+from dagengine.record.changes.diff import compare_runs
 from dagengine.record.run import Run, load_run
 from dagengine.record.writer import RunWriter
 

@@ -10,8 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from dagengine.compiler.definitions import definitions, digest
 from dagengine.data.records import Record, table_of
 from dagengine.errors import InputError
+from dagengine.record.labels import Label, is_label_file, read_labels
 from dagengine.reliability.counterfactual import Counterfactual
 from dagengine.test_case import ArenaTestCase, TestCase, case_label, read_field
 
@@ -216,3 +218,69 @@ def _refusal(counts: Mapping[Vote, int], replay: Counterfactual, cases: Sequence
         f"but it ends with {' or '.join([*outcomes, 'a score'])}; write yes or no, pass or fail, "
         "1 or 0, numbers, or the names of verdicts"
     )
+
+
+# Labels of people who walked the tree.
+
+
+def walk_file(source: str | Path | Mapping[int, Any]) -> Path | None:
+    """The file of a source of labels that `dagengine view` wrote; None for all other sources."""
+    if isinstance(source, Mapping) or not is_label_file(Path(source)):
+        return None
+    return Path(source)
+
+
+def walked_labels(
+    path: Path, cases: Sequence[TestCase], replays: Sequence[Counterfactual]
+) -> list[Given]:
+    """For each metric, how its cases ended by people's answers: one label per person.
+
+    Cases are known by their content, and copies of a case share its labels. Labels that were
+    given to another definition of a metric say nothing about it, and are left out
+    (`left_out`). Raises InputError when no label is left.
+    """
+    labels = [label for label in read_labels(path) if label.outcome is not None]
+    numbers: dict[str, list[int]] = {}
+    for number, case in enumerate(cases):
+        numbers.setdefault(case.content_hash(), []).append(number)
+    found = [_walked(labels, replay, numbers) for replay in replays]
+    if not any(found):
+        names = ", ".join(repr(replay.spec.name) for replay in replays)
+        raise InputError(
+            f"{path} has no finished walk on a case of this data set, through {names} as defined "
+            f"now{''.join(f'; {line}' for line in left_out(path, replays))}"
+        )
+    return found
+
+
+def _walked(
+    labels: Sequence[Label], replay: Counterfactual, numbers: Mapping[str, Sequence[int]]
+) -> Given:
+    people: dict[int, dict[str, Vote]] = {}
+    for label in _of(labels, replay):
+        for number in numbers.get(label.case, ()) if label.definition == _hash(replay) else ():
+            if label.outcome is not None:
+                people.setdefault(number, {})[label.who] = label.outcome
+    return {number: tuple(said.values()) for number, said in people.items()}
+
+
+def left_out(path: Path, replays: Sequence[Counterfactual]) -> Iterator[str]:
+    """A line for each metric that had another definition when some of its labels were given."""
+    labels = read_labels(path)
+    for replay in replays:
+        ends = [one for one in _of(labels, replay) if one.outcome is not None]
+        stale = sum(one.definition != _hash(replay) for one in ends)
+        if stale:
+            yield (
+                f"{stale} of {len(ends)} labels were given to another definition of "
+                f"{replay.spec.name!r} and are left out"
+            )
+
+
+def _of(labels: Sequence[Label], replay: Counterfactual) -> Iterator[Label]:
+    return (label for label in labels if label.metric == replay.spec.name)
+
+
+def _hash(replay: Counterfactual) -> str:
+    """What a run's record calls the metric as it is defined now."""
+    return digest(definitions(replay.plan, replay.plan.metrics[0]))

@@ -82,8 +82,9 @@ class BenchmarkOptions:
         str | None,
         typer.Option(
             metavar="FIELD|FILE",
-            help="Human labels: a case field such as `additional_metadata.label`, or a file with "
-            "the columns `case` (name, or place from 0) and `label`.",
+            help="Human labels: a case field such as `additional_metadata.label`, a file with the "
+            "columns `case` (name, or place from 0) and `label`, or the `labels.jsonl` that people "
+            "wrote by labelling a run in `dagengine view`.",
         ),
     ] = None
     labels_random: Annotated[

@@ -37,7 +37,15 @@ from dagengine.reliability.card.values import (
 from dagengine.reliability.clusters import clusters, shared_by_all
 from dagengine.reliability.counterfactual import Counterfactual
 from dagengine.reliability.fingerprint import bind
-from dagengine.reliability.labels import Given, Labels, labels_for, labels_of
+from dagengine.reliability.labels import (
+    Given,
+    Labels,
+    labels_for,
+    labels_of,
+    left_out,
+    walk_file,
+    walked_labels,
+)
 from dagengine.reliability.observations import Condition, Observation
 from dagengine.reliability.perturbations import Symmetry
 from dagengine.reliability.runs import Runs, runs_of
@@ -66,15 +74,16 @@ def make_card(
     """The card of a benchmark.
 
     `judges` are the identities of those who answered. `labels` is what people say: the path of
-    a case field, a file, or labels by the number of the case (see `labels_of`); `labels_random`
-    states that the labelled cases are a random part of all. `groups` is the
-    path of a field that cases of one document or dialogue have in common. `target` is the flip
-    rate that votes are counted for, `symmetry` what was swapped. Raises InputError when no case
-    has a label, when no label is an outcome of a metric, and when no case has the field of groups.
+    a case field, a file (also the `labels.jsonl` of `dagengine view`), or labels by the number of
+    the case (see `labels_of`); `labels_random` states that the labelled cases are a random part of
+    all. `groups` is the path of a field that cases of one document or dialogue have in common.
+    `target` is the flip rate that votes are counted for, `symmetry` what was swapped. Raises
+    InputError when no case has a label, when no label is an outcome of a metric, and when no case
+    has the field of groups.
     """
     seen = list(observations)
     replays = [Counterfactual(metric) for metric in metrics]
-    meant = None if labels is None else _meant(labels_of(cases, labels), replays, cases)
+    meant = None if labels is None else _meant(_given(labels, replays, cases), replays, cases)
     together = clusters(cases, seen, groups)
     found = [runs_of(seen, replay, together) for replay in replays]
     settings, keys = _settings(found), tuple(_keys(cases, together))
@@ -97,20 +106,39 @@ def make_card(
 
 def check_labels(
     metrics: Sequence[Metric], cases: Sequence[TestCase], labels: str | Path | Mapping[int, Any]
-) -> None:
-    """Raise what `make_card` would raise about labels, before anything is asked."""
-    _meant(labels_of(cases, labels), [Counterfactual(metric) for metric in metrics], cases)
+) -> list[str]:
+    """Raise what `make_card` would raise about labels, before anything is asked.
+
+    Returns what is to be said about them, one line each: which are left out.
+    """
+    replays = [Counterfactual(metric) for metric in metrics]
+    _meant(_given(labels, replays, cases), replays, cases)
+    walks = walk_file(labels)
+    return [] if walks is None else list(left_out(walks, replays))
+
+
+def _given(
+    labels: str | Path | Mapping[int, Any],
+    replays: Sequence[Counterfactual],
+    cases: Sequence[TestCase],
+) -> Sequence[Given]:
+    """The labels for each metric: those of walks are about one metric, all others about each."""
+    walks = walk_file(labels)
+    if walks is not None:
+        return walked_labels(walks, cases, replays)
+    return [labels_of(cases, labels)] * len(replays)
 
 
 def _meant(
-    given: Given, replays: Sequence[Counterfactual], cases: Sequence[TestCase]
+    given: Sequence[Given], replays: Sequence[Counterfactual], cases: Sequence[TestCase]
 ) -> list[Labels | None]:
     """What labels mean to each metric: None where none is an outcome, which must not be all."""
     found: list[Labels | None] = []
     refused: list[InputError] = []
-    for replay in replays:
+    for labels, replay in zip(given, replays, strict=True):
         try:
-            found.append(labels_for(given, replay, cases, _threshold(replay)))
+            known = labels_for(labels, replay, cases, _threshold(replay)) if labels else None
+            found.append(known)
         except InputError as error:
             found.append(None)
             refused.append(error)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dagengine.errors import InputError
-from dagengine.record.run_comparison import MetricComparison
-from dagengine.record.tree_changes import every_node
+from dagengine.record.changes.run_comparison import MetricComparison
+from dagengine.record.changes.tree_changes import every_node
 from dagengine.reliability.card.values import Figure, JudgeCard, MetricCard
 from dagengine.reliability.statistics.comparisons import (
     Comparison,

@@ -7,8 +7,8 @@ from dataclasses import asdict
 from typing import Any
 
 from dagengine.errors import InputError, MissingExtraError
-from dagengine.record.comparison import CAUSES, CaseChange
-from dagengine.record.run_comparison import MetricComparison, RunComparison
+from dagengine.record.changes.comparison import CAUSES, CaseChange
+from dagengine.record.changes.run_comparison import MetricComparison, RunComparison
 from dagengine.record.values import Manifest
 from dagengine.reliability.card.values import JudgeCard
 from dagengine.reliability.changes.chance import Noise, noise, paired_test

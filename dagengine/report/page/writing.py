@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache
 from html import escape
 from importlib.resources import files
@@ -68,7 +68,14 @@ def page_of(head: str, body: str, *, title: str, connect: str = "'none'") -> Ite
     yield f"<script>{script}</script>\n</body></html>\n"
 
 
-def _parts(run: Run, rows: int, room: int) -> Iterator[str]:
+def served_page(run: Run, server: Mapping[str, Any], *, rows: int = ROWS, room: int = ROOM) -> str:
+    """The page of a run as a server hands it out; `server` is what it tells the page of itself."""
+    return "".join(_parts(run, rows, room, server))
+
+
+def _parts(
+    run: Run, rows: int, room: int, server: Mapping[str, Any] | None = None
+) -> Iterator[str]:
     graphs = [PageGraph.of(metric) for metric in run.manifest.metrics]
     columns = Columns([MetricColumns(graph) for graph in graphs])
     texts, tally = Texts(graphs, room, rows), Tally()
@@ -83,13 +90,14 @@ def _parts(run: Run, rows: int, room: int) -> Iterator[str]:
         {**metric.graph.as_dict(), "layouts": layouts(metric.graph, metric.counted(), tally.rows)}
         for metric in columns.metrics
     ]
-    head = json.dumps({"format": FORMAT, "run": record, "blocks": starts})
+    head = json.dumps({"format": FORMAT, "run": record, "blocks": starts, "server": server})
     lines = plain_lines(run, tally)
     data = chain([("index", packed(columns.as_dict(slots)))], _named(blocks))
     body = _noscript(headline(run, tally), lines) + "".join(
         f'<script type="text/plain" id="{name}">{block}</script>\n' for name, block in data
     )
-    yield from page_of(head, body, title=f"{record['name']}: {headline(run, tally)}")
+    title = f"{record['name']}: {headline(run, tally)}"
+    yield from page_of(head, body, title=title, connect="'none'" if server is None else "'self'")
 
 
 def _named(blocks: list[str]) -> Iterator[tuple[str, str]]:

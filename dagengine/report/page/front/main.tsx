@@ -2,6 +2,7 @@
 
 import { Component, render, type ComponentChildren } from "preact";
 import { Embedded } from "./data/embedded.ts";
+import { Remote } from "./data/remote.ts";
 import type { Source } from "./data/source.ts";
 import { PageContext, useAddress } from "./parts/state.ts";
 import { Frame } from "./screens/frame.tsx";
@@ -38,7 +39,7 @@ function Broken({ problem }: { problem: string }) {
 async function start(): Promise<void> {
   const root = document.getElementById("page")!;
   try {
-    const source = await Embedded.open();
+    const source = Remote.open() ?? (await Embedded.open());
     root.replaceChildren();
     render(<Guard><App source={source} /></Guard>, root);
   } catch (error) {

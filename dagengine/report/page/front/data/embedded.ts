@@ -5,6 +5,7 @@ import { Blocks } from "./blocks.ts";
 import { Columns } from "./columns.ts";
 import { answerKey, answerName, ended } from "./names.ts";
 import { element, unpack, type Head, type Index, type PackedRow, type PackedStep } from "./packed.ts";
+import { Server } from "./server.ts";
 import { scoresOf } from "./statistics.ts";
 import type {
   Case, CaseMetric, Chosen, Counts, End, Filter, Many, Order, Part, Row, Run, Source, Step, Window,
@@ -14,7 +15,6 @@ const ORDER = { fail: 0, none: 1, pass: 2, plain: 3 };
 const PREVIEW = 240; // characters of a text in a table
 
 export class Embedded implements Source {
-  readonly writable = false;
   private readonly columns: Columns[];
   private readonly all: Bits;
   private found: { text: string; bits: Promise<Bits> } | null = null;
@@ -22,6 +22,7 @@ export class Embedded implements Source {
 
   private constructor(
     readonly run: Run,
+    readonly server: Server | null,
     private readonly index: Index,
     private readonly blocks: Blocks,
   ) {
@@ -34,7 +35,7 @@ export class Embedded implements Source {
     const head = JSON.parse(element("head")) as Head;
     const index = JSON.parse(await unpack(element("index"))) as Index;
     const blocks = new Blocks(head.blocks, (block) => element(`texts-${block}`));
-    return new Embedded(head.run, index, blocks);
+    return new Embedded(head.run, head.server ? new Server(head.server) : null, index, blocks);
   }
 
   // Filters.

@@ -1,6 +1,7 @@
 // The form in which data lies in the page: columns by row, and compressed blocks of texts.
 // `dagengine/report/page/packing.py` writes it.
 
+import type { ServerHead } from "./server.ts";
 import type { Run } from "./source.ts";
 
 /** One kind of way through a metric's graph: rows that went alike share one. */
@@ -48,6 +49,8 @@ export interface Head {
   run: Run;
   /** Slots that each block of texts starts at. */
   blocks: number[];
+  /** The server that handed the page out; null for a file. */
+  server: ServerHead | null;
 }
 
 /** A step as it is packed; the end of a list of nulls is left out. */

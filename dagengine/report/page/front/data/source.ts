@@ -1,6 +1,8 @@
 // What every screen may ask, and the plain data that it gets. No screen knows who answers: the
 // data packed into the file (`embedded.ts`), or a server.
 
+import type { Server } from "./server.ts";
+
 /** How a case ended under one metric: `plain` has a score and no threshold to compare with. */
 export type State = "fail" | "none" | "pass" | "plain";
 
@@ -247,8 +249,8 @@ export interface Case {
 /** What the screens talk to. */
 export interface Source {
   readonly run: Run;
-  /** Whether labels can be written (only where a server stands behind the page). */
-  readonly writable: boolean;
+  /** What a server behind the page can do besides: other runs, labels; null without one. */
+  readonly server: Server | null;
   counts(filter: Filter): Promise<Counts>;
   ends(filter: Filter): Promise<End[]>;
   many(filter: Filter): Promise<Many>;

@@ -1,7 +1,7 @@
 // One case: its texts, how it was decided, its path.
 
 import { useEffect, useState } from "preact/hooks";
-import type { Case, CaseMetric, Counts, Metric, Part } from "../data/source.ts";
+import type { Case, CaseMetric, Counts, Metric, Part, Source } from "../data/source.ts";
 import { useKeys } from "../parts/keys.ts";
 import { Outline } from "../parts/outline.tsx";
 import { isMany, useAnswer, useChosen, useOrder, usePage, usePick } from "../parts/state.ts";
@@ -41,6 +41,7 @@ function Shown({ shown, metric: front }: { shown: Case; metric: number }) {
   useKeys({
     j: () => open(neighbours?.next ?? null),
     k: () => open(neighbours?.previous ?? null),
+    l: () => source.server && go({ view: "label", case: null, more: { who: source.server.head.who, queue: "one", count: "1", seed: String(shown.index) } }),
     "[": () => foldAll(false),
     "]": () => foldAll(true),
   });
@@ -196,7 +197,7 @@ function About({ shown, result }: { shown: Case; result: CaseMetric }) {
       <p class="soft sm">
         {tokens > 0 && <>{whole(tokens)} tokens<br /></>}
         {source.run.data ?? "case"} {whole(shown.index)}{shown.hash && ` · content ${shown.hash}`}<br />
-        <button class="link-b" onClick={() => copy(location.href)}>Copy link</button>{" · "}
+        <button class="link-b" onClick={() => copy(link(source))}>Copy link</button>{" · "}
         <button class="link-b" onClick={() => copy(JSON.stringify(json, null, 2))}>Copy as JSON</button>{" "}
         <span role="status">{said}</span>
       </p>
@@ -249,4 +250,9 @@ function Others({ shown, front }: { shown: Case; front: number }) {
       </ul>
     </>
   );
+}
+
+/** The address of what is shown. That of a server holds its token, so the file beside the run is named instead. */
+function link(source: Source): string {
+  return source.server ? `report.html${location.hash}` : location.href;
 }

@@ -8,8 +8,26 @@ import { isMany, usePage } from "../parts/state.ts";
 import { moment } from "../parts/words.ts";
 import { SCREENS } from "./screens.ts";
 
+const REFRESH = 5000; // milliseconds between looks at a run that goes on
+
+/** Shows a run that goes on anew when it has more rows; the address keeps what is shown. */
+function useRefresh(): void {
+  const { source } = usePage();
+  const { server, run } = source;
+  useEffect(() => {
+    if (!server || run.finished) return;
+    const look = async () => {
+      const now = await server.status().catch(() => null);
+      if (now && (now.rows !== run.cases || now.finished)) location.reload();
+    };
+    const timer = setInterval(() => void look(), REFRESH);
+    return () => clearInterval(timer);
+  }, [server, run]);
+}
+
 export function Frame({ children }: { children: ComponentChildren }) {
   const { source, place, go, unknown } = usePage();
+  useRefresh();
   const [help, setHelp] = useState(false);
   const { run } = source;
   const tabs = SCREENS.filter((screen) => screen.tab && (!screen.needs || screen.needs(source)));
@@ -103,6 +121,10 @@ const KEYS: [string, string][] = [
   ["[ ]", "fold, unfold all prompts"],
   ["c", "columns"],
   ["g c", "cases"],
+  ["g d", "compare, in dagengine view"],
+  ["g l", "label, in dagengine view"],
+  ["l", "label this case, in dagengine view"],
+  ["x", "swap old and new, when comparing"],
   ["Shift + click", "narrow further"],
   ["Alt + click", "take these out"],
 ];

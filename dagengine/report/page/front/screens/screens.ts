@@ -4,6 +4,8 @@ import type { ComponentType } from "preact";
 import type { Source } from "../data/source.ts";
 import { CaseScreen } from "./case.tsx";
 import { Cases } from "./cases.tsx";
+import { Compare } from "./compare.tsx";
+import { Label } from "./label.tsx";
 
 export interface Screen {
   /** `v=` in the address, and the second key after `g`: its first letter. */
@@ -18,4 +20,6 @@ export interface Screen {
 export const SCREENS: Screen[] = [
   { view: "cases", tab: "Cases", show: Cases },
   { view: "case", show: CaseScreen },
+  { view: "diff", tab: "Compare", needs: (source) => source.server !== null, show: Compare },
+  { view: "label", tab: "Label", needs: (source) => source.server !== null, show: Label },
 ];

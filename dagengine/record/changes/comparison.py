@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from dagengine.record.tree_changes import Trees
+from dagengine.record.changes.tree_changes import Trees
 from dagengine.results import MetricResult, OutcomeKind, Step
 from dagengine.test_case import read_field
 

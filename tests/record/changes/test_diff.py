@@ -16,8 +16,8 @@ from runs import but, cases, judge_of, record, support_metric, usual
 from dagengine import evaluate
 from dagengine.errors import InputError
 from dagengine.record import load_run
-from dagengine.record.diff import compare_runs
-from dagengine.record.run_comparison import MetricComparison, RunComparison
+from dagengine.record.changes.diff import compare_runs
+from dagengine.record.changes.run_comparison import MetricComparison, RunComparison
 
 
 def compared(old: Path, new: Path, **more: Any) -> RunComparison:

@@ -9,11 +9,11 @@ from contextlib import ExitStack
 from typing import Any
 
 from dagengine.errors import InputError, did_you_mean
-from dagengine.record.alignment import Alignment, Place, Side, paired
-from dagengine.record.comparison import CaseFields
+from dagengine.record.changes.alignment import Alignment, Place, Side, paired
+from dagengine.record.changes.comparison import CaseFields
+from dagengine.record.changes.run_comparison import RunComparison, start_comparison
 from dagengine.record.places import RunFiles
 from dagengine.record.run import Run
-from dagengine.record.run_comparison import RunComparison, start_comparison
 from dagengine.results import CaseResult
 
 _SIDES: tuple[Side, Side] = (0, 1)

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from dagengine.record.comparison import (
+from dagengine.record.changes.comparison import (
     CAUSES,
     FLIPS,
     CaseChange,
@@ -18,7 +18,7 @@ from dagengine.record.comparison import (
     compare_results,
     state_of,
 )
-from dagengine.record.tree_changes import TreeChange, Trees
+from dagengine.record.changes.tree_changes import TreeChange, Trees
 from dagengine.record.values import Manifest
 from dagengine.results import CaseResult, MetricResult
 

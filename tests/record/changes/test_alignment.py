@@ -8,7 +8,7 @@ from itertools import zip_longest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dagengine.record.alignment import Alignment, paired
+from dagengine.record.changes.alignment import Alignment, paired
 
 KEYS = st.lists(st.sampled_from("abcd"), max_size=8)
 

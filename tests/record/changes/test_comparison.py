@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from dagengine.record.comparison import CaseChange, CaseFields, compare_results
-from dagengine.record.tree_changes import Trees
+from dagengine.record.changes.comparison import CaseChange, CaseFields, compare_results
+from dagengine.record.changes.tree_changes import Trees
 from dagengine.record.values import EdgeRecord, MetricRecord, NodeRecord
 from dagengine.results import Failure, MetricResult, OutcomeKind, Step
 

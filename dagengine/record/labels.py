@@ -1,0 +1,157 @@
+"""What people said about a run, in `labels.jsonl` beside it: lines are only ever added.
+
+Every line is one answer of one person to one node on one case, the end of a walk (node "", with
+the outcome), or the retraction of an earlier line. A line is on the disk before it counts, and is
+written in one piece, so that several processes may add to one file and a kill loses nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from dagengine.errors import InputError
+from dagengine.results import Verdict
+
+LABELS = "labels.jsonl"
+"""The file of labels in a run folder."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Label:
+    """One thing that a person said.
+
+    `case` is the hash of the case's content and `index` its place in the run; `definition` is
+    the hash of the node (for the node "", which stands for the case as a whole: of the metric).
+    `answer` is a verdict, a rating from 0 to 1, or None for "cannot tell". What the answers make
+    of the case is the `outcome` of the node "": "pass", "fail", or a score from 0 to 1 where there
+    is no threshold; its `answer` is None, unless the person was asked about the whole case.
+    """
+
+    id: str
+    who: str
+    when: str
+    case: str
+    index: int
+    name: str
+    metric: str
+    node: str
+    definition: str | None
+    answer: Verdict | float | None
+    outcome: str | float | None = None
+    note: str | None = None
+
+    @property
+    def ends(self) -> bool:
+        """Whether this is the end of a walk, and no answer."""
+        return not self.node and self.answer is None and self.outcome is not None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retraction:
+    """An earlier label that is taken back, by its `id`."""
+
+    who: str
+    when: str
+    retracts: str
+
+
+_LABEL, _RETRACTION = TypeAdapter(Label), TypeAdapter(Retraction)
+
+
+class LabelFile:
+    """The labels of one run folder."""
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+
+    def add(self, lines: Iterable[Label | Retraction]) -> None:
+        """Add lines and return when they are on the disk; raises InputError when they cannot be.
+
+        Lines of one call stand together.
+        """
+        text = "".join(f"{json.dumps(_row(one), ensure_ascii=False)}\n" for one in lines)
+        data = text.encode(errors="backslashreplace")
+        try:
+            self._append(data)
+        except OSError as error:
+            raise InputError(f"cannot write {self.path}: {error.strerror or error}") from error
+
+    def _append(self, data: bytes) -> None:
+        flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | getattr(os, "O_CLOEXEC", 0)
+        file = os.open(self.path, flags, 0o644)
+        try:
+            size = os.fstat(file).st_size
+            if size and os.pread(file, 1, size - 1) != b"\n":
+                data = b"\n" + data  # a line that a kill cut off stays by itself
+            written = os.write(file, data)
+            if written != len(data):
+                raise OSError(None, "the disk took only a part of a label")
+            os.fsync(file)
+        finally:
+            os.close(file)
+
+    def labels(self) -> list[Label]:
+        """All labels that were not taken back, in the order of the file.
+
+        A line that a kill cut off is left out. Raises InputError for a line that is no label.
+        """
+        return read_labels(self.path) if self.path.exists() else []
+
+
+def read_labels(path: Path) -> list[Label]:
+    """The labels of a file that were not taken back; see `LabelFile.labels`."""
+    found: dict[str, Label] = {}
+    for one in _lines(path):
+        if isinstance(one, Retraction):
+            found.pop(one.retracts, None)
+        else:
+            found[one.id] = one
+    return list(found.values())
+
+
+def is_label_file(path: Path) -> bool:
+    """Whether a file holds the labels of walks: its first line says so."""
+    try:
+        with path.open("rb") as file:
+            first = json.loads(file.readline() or b"null")
+    except (OSError, ValueError):
+        return False
+    return isinstance(first, dict) and {"who", "when"} <= first.keys()
+
+
+def _row(one: Label | Retraction) -> dict[str, Any]:
+    row = asdict(one)
+    optional = {"outcome", "note"}
+    return {name: value for name, value in row.items() if value is not None or name not in optional}
+
+
+def _lines(path: Path) -> Iterator[Label | Retraction]:
+    lines = path.read_bytes().split(b"\n")
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        place = f"{path} line {number}"
+        try:
+            row = json.loads(line)
+        except ValueError as error:
+            if not line.rstrip().endswith(b"}"):
+                continue  # cut off by a kill, and never said to be saved
+            raise InputError(f"{place}: no label (not JSON: {error})") from None
+        yield _read(row, place)
+
+
+def _read(row: Any, place: str) -> Label | Retraction:
+    taken_back = isinstance(row, Mapping) and "retracts" in row
+    try:
+        return _RETRACTION.validate_python(row) if taken_back else _LABEL.validate_python(row)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = ".".join(str(step) for step in first["loc"])
+        raise InputError(f"{place}: no label ({where}: {first['msg']})") from None

@@ -1,0 +1,218 @@
+// What only a server behind the page can do: other runs, what changed, labels.
+
+export interface OtherRun {
+  run: number;
+  name: string;
+  folder: string;
+  started: string;
+  seconds: number | null;
+  finished: boolean;
+  metrics: string[];
+  cases: number;
+  passed: number | null;
+  failed: number | null;
+  no_score: number | null;
+  cost: number | null;
+  judges: string[];
+}
+
+export type Cause = "definition" | "evidence" | "judge" | "same";
+export const CAUSES: Cause[] = ["definition", "evidence", "judge", "same"];
+
+export type Kind = "worse" | "better" | "lost" | "gained" | "score" | "path";
+
+/** One metric on one case, where two runs do not agree; pairs are old and new. */
+export interface Change {
+  kind: Kind;
+  case: string;
+  index: [number, number];
+  state: [string, string];
+  score: [number | null, number | null];
+  /** The first node whose answer differs; empty for the metric itself. */
+  node: string;
+  answer: [string, string];
+  cause: Cause;
+  detail: string;
+}
+
+export interface TreeChange {
+  kind: string;
+  node: string;
+  what: string;
+  old: string | null;
+  new: string | null;
+  old_hash: string | null;
+  new_hash: string | null;
+}
+
+export interface MetricChanges {
+  metric: string;
+  cases: number;
+  threshold: [number | null, number | null];
+  passed: [number, number];
+  without_score: [number, number];
+  mean: [number | null, number | null];
+  flips: number;
+  worse: number;
+  better: number;
+  lost: number;
+  gained: number;
+  other_score: number;
+  other_path: number;
+  same: number;
+  causes: Record<Cause, number>;
+  nodes: ({ node: string } & Record<Cause, number>)[];
+  tree: TreeChange[];
+  test: { p: number; chance: boolean; test: string } | null;
+  test_missing: string;
+  noise: { low: number; high: number; cases: number; of_flips: number; stale: string } | null;
+  noise_missing: string;
+  changes: Change[];
+}
+
+export interface RunChanges {
+  old: { seconds: number | null; cost: number | null; finished: boolean; started: string };
+  new: { seconds: number | null; cost: number | null; finished: boolean; started: string };
+  agrees: boolean;
+  cases: { common: number; renamed: number; changed: number; new: number; missing: number };
+  new_cases: string[];
+  missing_cases: string[];
+  added_metrics: string[];
+  removed_metrics: string[];
+  metrics: MetricChanges[];
+}
+
+/** What one node said in one of two runs, as `results.jsonl` has it. */
+export interface WalkStep {
+  node: string;
+  kind: string;
+  outcome: string;
+  output?: unknown;
+  verdict?: unknown;
+  reason?: string;
+  score?: number;
+  votes?: unknown[];
+}
+
+export interface WalkOf {
+  case: string;
+  score: number | null;
+  outcome: string;
+  failure: { kind: string; node: string; message: string } | null;
+  steps: WalkStep[];
+  fields: Record<string, unknown> | null;
+}
+
+export interface Asked {
+  node: string;
+  kind: string;
+  question: string;
+  choices: string[];
+  reads: string[];
+  evidence: { node: string; output: unknown }[];
+}
+
+export interface Beside {
+  node: string;
+  you: string | null;
+  judge: string | null;
+  reason: string | null;
+  same: boolean | null;
+}
+
+/** Where a person stands on a case. */
+export interface Position {
+  place: number;
+  name: string;
+  fields: Record<string, unknown> | null;
+  steps: { node: string; answer: string; by: "person" | "code" }[];
+  asked: Asked | null;
+  answered: number;
+  done: boolean;
+  score: number | null;
+  success: boolean | null;
+  why: string;
+  judge: {
+    score: number | null;
+    success: boolean | null;
+    failure: string | null;
+    nodes: Beside[];
+  } | null;
+}
+
+export interface Who {
+  who: string;
+  metric: string;
+  place: number;
+}
+
+/** What the head of the page says of its server. */
+export interface ServerHead {
+  run: number;
+  who: string;
+  /** Whether the page holds no data, and asks for what it shows. */
+  asks?: boolean;
+}
+
+export class Server {
+  constructor(readonly head: ServerHead) {}
+
+  runs(): Promise<OtherRun[]> {
+    return this.get("../../api/runs", {});
+  }
+
+  changes(old: number, now: number): Promise<RunChanges> {
+    return this.get("../../api/changes", { old, new: now });
+  }
+
+  /** One case in both runs, by its number in each. */
+  walks(old: number, now: number, metric: string, [old_index, new_index]: [number, number]): Promise<[WalkOf, WalkOf]> {
+    return this.get("../../api/walks", { old, new: now, metric, old_index, new_index });
+  }
+
+  /** The places of the cases to label, in their order; of the kind `one` that with the number `seed`. */
+  async queue(metric: string, kind: string, count: number, seed: string): Promise<number[]> {
+    const found = await this.get<{ places: number[] }>("api/label/queue", { metric, kind, count, seed });
+    return found.places;
+  }
+
+  position(at: Who): Promise<Position> {
+    return this.get("api/label/position", { ...at });
+  }
+
+  answer(at: Who, node: string, choice: number, note: string): Promise<Position> {
+    return this.post("api/label/answer", { ...at, node, choice, note: note || null });
+  }
+
+  undo(at: Who, node: string | null): Promise<Position> {
+    return this.post("api/label/undo", { ...at, node });
+  }
+
+  /** What a page without data shows; see `remote.ts`. */
+  source<T>(ask: string, more: Record<string, unknown>): Promise<T> {
+    return this.post("api/source", { ask, ...more });
+  }
+
+  /** How many rows the run has by now. */
+  status(): Promise<{ rows: number; finished: boolean }> {
+    return this.get("api/status", {});
+  }
+
+  private get<T>(path: string, query: Record<string, string | number>): Promise<T> {
+    const words = new URLSearchParams(Object.entries(query).map(([name, value]) => [name, String(value)]));
+    return asked(fetch(`${path}?${words}`));
+  }
+
+  private post<T>(path: string, body: unknown): Promise<T> {
+    return asked(fetch(path, { method: "POST", body: JSON.stringify(body), headers: { "Content-Type": "application/json" } }));
+  }
+}
+
+async function asked<T>(request: Promise<Response>): Promise<T> {
+  const response = await request.catch(() => {
+    throw new Error("dagengine view does not answer: start it again, and open the address that it prints");
+  });
+  const found = (await response.json()) as T & { error?: string };
+  if (!response.ok) throw new Error(found.error ?? `the server answers ${response.status}`);
+  return found;
+}

@@ -1,0 +1,11 @@
+// Which key gives which answer.
+
+/** A key for each choice ("" where there is none left), and the one for "cannot tell". */
+export function choiceKeys(choices: string[]): { of: string[]; cannot: string } {
+  // A scale of numbers is answered with the number itself, 10 with x.
+  if (choices.length > 0 && choices.every((choice) => /^\d+$/.test(choice))) {
+    const of = choices.map((choice) => (choice.length === 1 ? choice : choice === "10" ? "x" : ""));
+    return { of, cannot: of.includes("0") ? "." : "0" };
+  }
+  return { of: choices.map((_, i) => (i < 9 ? String(i + 1) : "")), cannot: "0" };
+}

@@ -1,0 +1,190 @@
+"""Rows and cases of a large run, in windows: the index says which, the run's files what."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from dagengine.report.page.graphs import words
+from dagengine.results import MetricResult, Step
+from dagengine.view.index import STATES
+from dagengine.view.indexed import Filter, Indexed, Order
+
+_STATE = {"f": "fail", "n": "none", "p": "pass", "-": "plain"}
+_PREVIEW = 240  # characters of a text in a table
+_LINES = 100_000  # cases of a data set that is handed to the browser
+
+
+class Cases:
+    """The cases of one run."""
+
+    def __init__(self, index: Indexed) -> None:
+        self._index = index
+
+    def rows(
+        self, chosen: Filter, which: str, order: Order, start: int, stop: int
+    ) -> dict[str, Any]:
+        """A window of the rows in an order, and how many there are."""
+        where = self._index.where(chosen, which)
+        table, count = ("results", "count(*)") if where.rows else ("tallies", "sum(n)")
+        ((total,),) = self._index.all(
+            f"SELECT {count} FROM {table} r WHERE {where.sql}", *where.values
+        )
+        sql = self._index.ordered(where, order) + " LIMIT ? OFFSET ?"
+        size = max(0, min(stop - start, 1000))
+        places = self._index.all(sql, *where.values, size, max(start, 0)) if size else []
+        return {
+            "total": total or 0,
+            "rows": [self._row(place, chosen.metric) for (place,) in places],
+        }
+
+    def place(self, chosen: Filter, which: str, order: Order, index: int) -> int:
+        """The place of a case in an order; -1 when it is not among those chosen."""
+        where = self._index.where(chosen, which)
+        wanted = self._index.run.place_of(index)
+        found = self._index.all(self._index.ordered(where, order), *where.values)
+        return next((n for n, (place,) in enumerate(found) if place == wanted), -1)
+
+    def why(self, place: int, metric: int) -> str | None:
+        """The reason of the case at a place."""
+        found: str | None = self._row(place, metric)["why"]
+        return found
+
+    def _row(self, place: int, metric: int) -> dict[str, Any]:
+        row = self._index.run.row(place)
+        known = self._index.of(place, "way, state, score, tokens, questions, split")
+        way, state, score, tokens, questions, split = known[metric]
+        fields = self._index.run.fields(place) or {}
+        first = fields.get("input", next((v for v in fields.values() if isinstance(v, str)), None))
+        path = ", ".join(
+            self._index.answer(metric, one) for one in self._index.ways[metric][way][0]
+        )
+        result = next(
+            (o for o in row.metrics if o.metric == self._index.graphs[metric]["name"]), None
+        )
+        return {
+            "index": row.index,
+            "name": row.case,
+            "scores": [self._score(number, known[number]) for number in sorted(known)],
+            "end": self._ended(metric, way, STATES[state], score),
+            "why": self._why(metric, way, result),
+            "first": _line(first) if isinstance(first, str) else None,
+            "path": path,
+            "split": split,
+            "questions": questions,
+            "tokens": tokens,
+            "tags": list(fields.get("tags") or []),
+        }
+
+    def _score(self, metric: int, known: Sequence[Any]) -> dict[str, Any]:
+        way, state, score = known[:3]
+        failure = self._index.ways[metric][way][3]
+        kind = failure[0] if failure else None
+        return {"state": _STATE[STATES[state]], "score": score, "kind": kind}
+
+    def _ended(self, metric: int, way: int, state: str, score: float | None) -> str:
+        """Where one case ended: a leaf with the score that it gave."""
+        found = self._index.ways[metric][way]
+        node, answer = found[2]
+        if state == "n" or answer is not None or score is None:
+            return self._index.end(metric, found, state)
+        graph = self._index.graphs[metric]
+        leaf = graph["name"] if node is None else graph["nodes"][node]["name"]
+        return f"{leaf} → {score:.2f}"
+
+    def _why(self, metric: int, way: int, result: MetricResult | None) -> str | None:
+        """The reason at the end of the path."""
+        if result is None:
+            return None
+        if result.failure is not None:
+            return result.failure.message[:_PREVIEW]
+        node = self._index.ways[metric][way][2][0]
+        name = None if node is None else self._index.graphs[metric]["nodes"][node]["name"]
+        step = next((one for one in result.steps if one.node == name), None)
+        why = step.reason if step is not None else None
+        if why is None:
+            by_code = step is not None and step.kind == "code" and step.verdict is not None
+            why = "decided by code" if by_code else result.reason
+        return None if why is None else why[:_PREVIEW]
+
+    def find(self, name: str) -> int | None:
+        """The number of a case by its name, or its number as text."""
+        rows = self._index.all(
+            "SELECT number FROM cases WHERE name = ? ORDER BY place LIMIT 1", name
+        )
+        if not rows and name.isdecimal() and len(name) < 19:
+            rows = self._index.all("SELECT number FROM cases WHERE number = ?", int(name))
+        return rows[0][0] if rows else None
+
+    def one(self, index: int) -> dict[str, Any] | None:
+        """One case with its texts and every step."""
+        rows = self._index.all("SELECT place FROM cases WHERE number = ?", index)
+        if not rows:
+            return None
+        (place,) = rows[0]
+        row = self._index.run.row(place)
+        known = self._index.of(place, "way, state, score")
+        results = {result.metric: result for result in row.metrics}
+        return {
+            "index": index,
+            "name": row.case,
+            "hash": row.hash and row.hash[:8],
+            "fields": self._index.run.fields(place),
+            "metrics": [
+                self._case_metric(number, known[number], results.get(graph["name"]))
+                for number, graph in enumerate(self._index.graphs)
+            ],
+        }
+
+    def _case_metric(
+        self, metric: int, known: Sequence[Any], result: MetricResult | None
+    ) -> dict[str, Any]:
+        way, state, score = known
+        answers, _, end, failure = self._index.ways[metric][way]
+        told = result.failure.as_dict() if result is not None and result.failure else None
+        return {
+            **self._score(metric, known),
+            "end": self._ended(metric, way, STATES[state], score),
+            "endNode": failure[1] if failure else end[0],
+            "reason": None if result is None else result.reason,
+            "failure": None if told is None else {"raw": None, **told},
+            "answers": answers,
+            "steps": [self._step(metric, step) for step in (result.steps if result else ())],
+        }
+
+    def _step(self, metric: int, step: Step) -> dict[str, Any]:
+        names = [node["name"] for node in self._index.graphs[metric]["nodes"]]
+        decided = step.verdict is not None
+        return {
+            "node": names.index(step.node) if step.node in names else None,
+            "name": step.node,
+            "kind": step.kind,
+            "outcome": str(step.outcome),
+            "verdict": words(step.verdict) if decided else None,
+            "output": None if decided or step.output == step.score else step.output,
+            "reason": step.reason,
+            "score": step.score,
+            "mode": step.mode,
+            "confidence": step.confidence,
+            "votes": list(step.votes),
+            "tokens": round(step.usage.input_tokens + step.usage.output_tokens),
+            "prompt": None,
+        }
+
+    def lines(self, chosen: Filter, which: str) -> Iterable[str] | None:
+        """The cases chosen as lines of a data set; None without texts, or for too many."""
+        where = self._index.where(chosen, which)
+        sql = self._index.ordered(where, Order(by="data")) + " LIMIT ?"
+        places = self._index.all(sql, *where.values, _LINES + 1)
+        if len(places) > _LINES or (places and self._index.run.fields(places[0][0]) is None):
+            return None
+        return self._lines(place for (place,) in places)
+
+    def _lines(self, places: Iterable[int]) -> Iterator[str]:
+        for place in places:
+            yield json.dumps(self._index.run.fields(place), ensure_ascii=False) + "\n"
+
+
+def _line(text: str) -> str:
+    return text.lstrip().split("\n", 1)[0][:_PREVIEW]

@@ -1,0 +1,239 @@
+"""What the page asks of a large run, answered from its index: counts, ends, many metrics.
+
+The shapes are those of `Source` in the front end (`report/page/front/data/source.ts`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from dagengine.view.index import STATES
+from dagengine.view.indexed import Filter, Indexed
+
+_STATE = {"f": "fail", "n": "none"}
+_WHYS = 9  # ends whose first reason is looked up
+
+
+class _Group(NamedTuple):
+    """Cases that went one way to one score."""
+
+    way: int
+    state: str
+    score: float | None
+    bin: int | None
+    cases: int
+    unsure: int
+    first: int
+
+
+class Figures:
+    """The figures of one run; `why` gives the reason of the case at a place, under a metric."""
+
+    def __init__(self, index: Indexed, why: Callable[[int, int], str | None]) -> None:
+        self._index = index
+        self._why = why
+        self._latest: tuple[str, list[_Group]] | None = None
+
+    def counts(self, chosen: Filter) -> dict[str, Any]:
+        """Cases, figures of the scores, and the counts of every node and answer."""
+        groups = self._groups(chosen)
+        states = Counter[str]()
+        for group in groups:
+            states[group.state] += group.cases
+        return {
+            "cases": states.total(),
+            "passed": states["p"],
+            "failed": states["f"],
+            "none": states["n"],
+            "plain": states["-"],
+            "unsure": sum(group.unsure for group in groups),
+            "bins": _bins(groups),
+            "scores": _scores(groups),
+            "answers": self._answers(chosen, groups),
+            "nodes": self._nodes(chosen, groups),
+        }
+
+    def _groups(self, chosen: Filter) -> list[_Group]:
+        """The cases of a filter; those of the latest one stay, since a page asks several times."""
+        key = chosen.model_dump_json()
+        latest = self._latest
+        if latest is None or latest[0] != key:
+            latest = self._latest = (key, self._counted(chosen))
+        return latest[1]
+
+    def _counted(self, chosen: Filter) -> list[_Group]:
+        where = self._index.where(chosen)
+        table = "tallies r" if not where.rows else (
+            "(SELECT way, state, score, bin, count(*) AS n, sum(split > 0) AS unsure, "
+            f"min(place) AS first, metric FROM results r WHERE {where.sql} "
+            "GROUP BY +way, +state, +score, +bin) r"
+        )  # fmt: skip
+        condition = "TRUE" if where.rows else where.sql
+        sql = f"SELECT way, state, score, bin, n, unsure, first FROM {table} WHERE {condition}"
+        rows = self._index.all(sql, *where.values)
+        return [_Group(way, STATES[state], *rest) for way, state, *rest in rows]
+
+    def _answers(self, chosen: Filter, groups: Sequence[_Group]) -> list[dict[str, Any]]:
+        counts: defaultdict[int, Counter[str]] = defaultdict(Counter)
+        for group in groups:
+            for answer in set(self._index.ways[chosen.metric][group.way][0]):
+                _count(counts[answer], group.state, group.cases)
+        for answer, what, state, cases, items in self._per_answer(chosen):
+            if what == "split":
+                counts[answer]["split"] += cases
+            else:
+                _count(counts[answer], STATES[state], cases)
+                counts[answer]["items"] += items
+        names = ("cases", "failed", "none", "split", "items")
+        known = self._index.graphs[chosen.metric]["answers"]
+        return [{name: counts[number][name] for name in names} for number in range(len(known))]
+
+    def _per_answer(self, chosen: Filter) -> list[Any]:
+        """Split votes and items by answer: (answer, split or items, state, cases, items)."""
+        if not chosen.parts and not chosen.text:
+            sql = "SELECT answer, what, state, cases, items FROM whole WHERE metric = ?"
+            return self._index.all(sql, chosen.metric)
+        where = self._index.where(chosen)
+        parts = [
+            f"SELECT x.answer, '{what}', r.state, count(*), {items} FROM {table} x "
+            f"JOIN results r USING (metric, place) WHERE {where.sql} GROUP BY 1, 3"
+            for what, table, items in (("split", "splits", "0"), ("items", "items", "sum(count)"))
+        ]
+        return self._index.all(" UNION ALL ".join(parts), *where.values, *where.values)
+
+    def _nodes(self, chosen: Filter, groups: Sequence[_Group]) -> list[dict[str, Any]]:
+        counts: defaultdict[int, Counter[str]] = defaultdict(Counter)
+        broken: defaultdict[int, Counter[str]] = defaultdict(Counter)
+        for group in groups:
+            _, nodes, _, failure = self._index.ways[chosen.metric][group.way]
+            for node in set(nodes):
+                _count(counts[node], group.state, group.cases)
+            if group.state == "n" and failure and failure[1] is not None:
+                broken[failure[1]][failure[0]] += group.cases
+        return [
+            {
+                **{name: counts[number][name] for name in ("cases", "failed", "none")},
+                "broken": dict(broken[number]),
+            }
+            for number in range(len(self._index.graphs[chosen.metric]["nodes"]))
+        ]
+
+    def ends(self, chosen: Filter) -> list[dict[str, Any]]:
+        """Where cases failed or broke off, the most first, with the reason of the first case."""
+        found: dict[str, dict[str, Any]] = {}
+        for group in self._groups(chosen):
+            if group.state not in "fn":
+                continue
+            way = self._index.ways[chosen.metric][group.way]
+            key = self._index.end(chosen.metric, way, group.state)
+            end = found.setdefault(
+                key,
+                {
+                    "key": key, "label": key, "state": _STATE[group.state], "node": way[2][0],
+                    "answer": way[2][1], "cases": 0, "why": "", "first": group.first,
+                },
+            )  # fmt: skip
+            end["cases"] += group.cases
+            end["first"] = min(end["first"], group.first)
+        ends = sorted(found.values(), key=lambda one: (one["state"] == "none", -one["cases"]))
+        for end in ends[:_WHYS]:
+            end["why"] = self._why(end["first"], chosen.metric) or ""
+        return ends
+
+    def many(self, chosen: Filter) -> dict[str, Any]:
+        """Every metric in the cases of a filter, and which fail together."""
+        where = self._index.where(chosen)
+        inside = "TRUE" if where.sql == "r.metric = ?" else (
+            f"c.place IN (SELECT r.place FROM results r WHERE {where.sql})"
+        )  # fmt: skip
+        values = () if inside == "TRUE" else where.values
+        sets = self._index.all(
+            f"SELECT failing, missing, count(*) FROM cases c WHERE {inside} GROUP BY 1, 2", *values
+        )
+        every = (1 << len(self._index.graphs)) - 1
+        together = Counter[int]()
+        for failing, _, cases in sets:
+            together[failing] += cases
+        return {
+            "strips": [
+                self._strip(number, inside, values) for number in range(len(self._index.graphs))
+            ],
+            "together": [
+                {"metrics": _places(failing), "cases": cases}
+                for failing, cases in together.most_common()
+                if failing
+            ],
+            "any": sum(cases for failing, _, cases in sets if failing),
+            "every": together[every],
+            "passed": sum(cases for failing, missing, cases in sets if not failing | missing),
+            "none": sum(cases for _, missing, cases in sets if missing),
+        }
+
+    def _strip(self, metric: int, inside: str, values: tuple[Any, ...]) -> dict[str, Any]:
+        if inside == "TRUE":
+            groups = self._groups(Filter(metric=metric))
+        else:
+            rows = self._index.all(
+                "SELECT way, state, score, bin, count(*), 0, min(place) FROM results r "
+                f"WHERE r.metric = ? AND {inside.replace('c.place', 'r.place', 1)} "
+                "GROUP BY way, state, score, bin",
+                metric, *values,
+            )  # fmt: skip
+            groups = [_Group(way, STATES[state], *rest) for way, state, *rest in rows]
+        scores = _scores(groups)
+        return {
+            "failed": sum(group.cases for group in groups if group.state == "f"),
+            "none": sum(group.cases for group in groups if group.state == "n"),
+            "mean": None if scores is None else scores["mean"],
+            "bins": _bins(groups),
+        }
+
+
+def _count(counts: Counter[str], state: str, cases: int) -> None:
+    counts["cases"] += cases
+    counts["failed"] += cases if state == "f" else 0
+    counts["none"] += cases if state == "n" else 0
+
+
+def _bins(groups: Sequence[_Group]) -> list[dict[str, int]]:
+    bins = [{"passed": 0, "failed": 0} for _ in range(11)]
+    for group in groups:
+        if group.bin is not None:
+            bins[group.bin]["failed" if group.state == "f" else "passed"] += group.cases
+    return bins
+
+
+def _scores(groups: Sequence[_Group]) -> dict[str, Any] | None:
+    """Mean, median, spread and least; None without a score."""
+    counts = Counter[float]()
+    for group in groups:
+        if group.score is not None:
+            counts[group.score] += group.cases
+    total = counts.total()
+    if not total:
+        return None
+    mean = math.fsum(score * n for score, n in counts.items()) / total
+    squares = math.fsum((score - mean) ** 2 * n for score, n in counts.items())
+    ordered = sorted(counts)
+    middle = [_at(ordered, counts, place) for place in ((total - 1) // 2, total // 2)]
+    return {
+        "mean": mean,
+        "median": sum(middle) / 2,
+        "spread": math.sqrt(squares / (total - 1)) if total > 1 else None,
+        "lowest": ordered[0],
+    }
+
+
+def _at(ordered: Sequence[float], counts: Counter[float], place: int) -> float:
+    for score in ordered:
+        place -= counts[score]
+        if place < 0:
+            return score
+    return ordered[-1]
+
+
+def _places(mask: int) -> list[int]:
+    return [number for number in range(mask.bit_length()) if mask >> number & 1]

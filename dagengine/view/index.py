@@ -1,0 +1,248 @@
+"""The index of a large run: one sqlite file beside it, made of its rows and made anew at need.
+
+A *way* is what rows share that went alike through a metric's graph (see `report.page.columns`).
+Most figures are sums over ways, scores and states, so they stand summed up in `tallies`: a filter
+by the tree reads some hundred lines, whatever the number of rows. Texts are found by words (FTS5).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sqlite3
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, suppress
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from dagengine.record.run import Run
+from dagengine.record.writer import CASES
+from dagengine.report.page.columns import MetricColumns
+from dagengine.report.page.graphs import PageGraph
+from dagengine.report.page.layouts import layouts
+from dagengine.results import CaseResult
+
+NAME = ".view-index.sqlite"
+"""The file of the index in the folder of its run."""
+STATES = "fnp-"
+"""Failed, no score, passed, a score without a threshold: as whole numbers, in this order."""
+_FORMAT = 1
+_CHUNK = 5_000  # rows that are held while the index is made
+_TABLES = """
+    CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT) WITHOUT ROWID;
+    CREATE TABLE cases (place INTEGER PRIMARY KEY, number INT, name TEXT, sorted TEXT, failing INT,
+        missing INT);
+    CREATE TABLE results (metric INT, place INT, way INT, state INT, score REAL, bin INT,
+        tokens INT, questions INT, split INT, PRIMARY KEY (metric, place)) WITHOUT ROWID;
+    CREATE TABLE splits (metric INT, answer INT, place INT);
+    CREATE TABLE items (metric INT, answer INT, place INT, count INT);
+    CREATE VIRTUAL TABLE texts USING fts5(text, content='', detail='none');
+"""
+_SUMS = """
+    CREATE INDEX cases_by_name ON cases (name);
+    CREATE INDEX cases_by_number ON cases (number);
+    CREATE INDEX cases_by_failing ON cases (failing, missing);
+    CREATE INDEX results_in_order ON results (metric, state, score, way);
+    CREATE INDEX splits_by_answer ON splits (metric, answer, place);
+    CREATE INDEX items_by_answer ON items (metric, answer, place);
+    CREATE TABLE tallies AS SELECT metric, way, state, score, bin, count(*) AS n,
+        sum(split > 0) AS unsure, min(place) AS first FROM results GROUP BY 1, 2, 3, 4, 5;
+    CREATE TABLE whole AS SELECT metric, answer, 'split' AS what, state, count(*) AS cases,
+        0 AS items FROM splits JOIN results USING (metric, place) GROUP BY 1, 2, 4
+        UNION ALL SELECT metric, answer, 'items', state, count(*), sum(count)
+        FROM items JOIN results USING (metric, place) GROUP BY 1, 2, 4;
+"""
+
+
+def open_index(run: Run, said: Callable[[int], None] | None = None) -> sqlite3.Connection:
+    """The index of a run, made first when there is none or the run has changed since.
+
+    `said` is called with the number of rows while it is made. It lies in the folder of the run,
+    or where that cannot be written in one for passing files.
+    """
+    mark = _mark(run)
+    for folder in (run.folder, Path(tempfile.gettempdir())):
+        suffix = "" if folder == run.folder else f"-{abs(hash(str(run.folder.resolve())))}"
+        path = folder / f"{NAME}{suffix}"
+        if not _fits(path, mark):
+            try:
+                _make(path, run, mark, said or (lambda rows: None))
+            except (OSError, sqlite3.OperationalError):
+                if folder != run.folder:
+                    raise
+                continue
+        return _connect(path)
+    raise AssertionError("one of the two folders was taken, or raised")
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    db = sqlite3.connect(f"file:{path}?mode=ro", uri=True, check_same_thread=False)
+    db.execute("PRAGMA query_only = ON")
+    return db
+
+
+def _mark(run: Run) -> str:
+    """What tells this state of a run from others: the sizes and times of its files."""
+    files = [run.results, run.folder / CASES]
+    stats = [(one.stat().st_size, one.stat().st_mtime_ns) for one in files if one.exists()]
+    return json.dumps([_FORMAT, stats, [metric.hash for metric in run.manifest.metrics]])
+
+
+def _fits(path: Path, mark: str) -> bool:
+    if not path.exists():
+        return False
+    try:
+        with closing(_connect(path)) as db:
+            found = db.execute("SELECT value FROM meta WHERE name = 'mark'").fetchone()
+    except sqlite3.Error:
+        return False
+    return found is not None and found[0] == mark
+
+
+def _make(path: Path, run: Run, mark: str, said: Callable[[int], None]) -> None:
+    making = path.with_name(f"{path.name}.{os.getpid()}")
+    try:
+        with closing(sqlite3.connect(making, isolation_level=None)) as db:
+            db.executescript("PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF;" + _TABLES)
+            db.execute("BEGIN")
+            graphs = _Rows(db, run).fill(said)
+            db.execute("COMMIT")
+            db.executescript(_SUMS)
+            db.execute("INSERT INTO meta VALUES ('mark', ?)", (mark,))
+            _describe(db, graphs)
+        making.replace(path)
+    finally:
+        with suppress(OSError):
+            making.unlink(missing_ok=True)
+
+
+def _describe(db: sqlite3.Connection, found: list[tuple[PageGraph, dict[Any, int]]]) -> None:
+    """Keep the graphs with their drawings, and the ways."""
+    (rows,) = db.execute("SELECT count(*) FROM cases").fetchone()
+    graphs, ways = [], []
+    for metric, (graph, known) in enumerate(found):
+        counted = [(way, *_cases(db, metric, number)) for way, number in known.items()]
+        graphs.append({**graph.as_dict(), "layouts": layouts(graph, counted, rows)})
+        ways.append(list(known))
+    db.execute("INSERT INTO meta VALUES ('graphs', ?)", (json.dumps(graphs),))
+    db.execute("INSERT INTO meta VALUES ('ways', ?)", (json.dumps(ways),))
+
+
+def _cases(db: sqlite3.Connection, metric: int, way: int) -> tuple[int, int]:
+    """The cases that went a way, and those of them that failed."""
+    query = "SELECT sum(n), sum((state = 0) * n) FROM tallies WHERE metric = ? AND way = ?"
+    cases, failed = db.execute(query, (metric, way)).fetchone()
+    return cases or 0, failed or 0
+
+
+class _Rows:
+    """Puts the rows of a run into the tables, some thousand at a time."""
+
+    def __init__(self, db: sqlite3.Connection, run: Run) -> None:
+        self._db = db
+        self._run = run
+        self._graphs = [PageGraph.of(metric) for metric in run.manifest.metrics]
+        self._ways: list[dict[Any, int]] = [{} for _ in self._graphs]
+
+    def fill(self, said: Callable[[int], None]) -> list[tuple[PageGraph, dict[Any, int]]]:
+        rows, start = self._with_texts(), 0
+        while chunk := list(islice(rows, _CHUNK)):
+            self._add(chunk, start)
+            start += len(chunk)
+            said(start)
+        return list(zip(self._graphs, self._ways, strict=True))
+
+    def _with_texts(self) -> Iterator[tuple[CaseResult, Mapping[str, Any]]]:
+        cases = self._run.cases()
+        case = next(cases, None)
+        for row in self._run.rows():
+            while case is not None and case["index"] < row.index:
+                case = next(cases, None)
+            yield row, case if case is not None and case["index"] == row.index else {}
+
+    def _add(self, chunk: list[tuple[CaseResult, Mapping[str, Any]]], start: int) -> None:
+        columns = [
+            MetricColumns(graph, ways=ways)
+            for graph, ways in zip(self._graphs, self._ways, strict=True)
+        ]
+        cases, texts = [], []
+        for place, (row, case) in enumerate(chunk, start):
+            found = {result.metric: result for result in row.metrics}
+            states = [one.add(found.get(one.graph.metric.name)) for one in columns]
+            failing, missing = (
+                sum(1 << number for number, state in enumerate(states) if state == sign)
+                for sign in "fn"
+            )
+            name = _utf8(row.case)
+            cases.append((place, row.index, name, _sorted(name), failing, missing))
+            texts.append((place, _utf8("\n".join(_words(row, case)))))
+        self._db.executemany("INSERT INTO cases VALUES (?, ?, ?, ?, ?, ?)", cases)
+        self._db.executemany("INSERT INTO texts (rowid, text) VALUES (?, ?)", texts)
+        for metric, one in enumerate(columns):
+            self._add_results(metric, one, start)
+
+    def _add_results(self, metric: int, one: MetricColumns, start: int) -> None:
+        split = [0] * len(one.state)
+        for rows in one.split.values():
+            for row in rows:
+                split[row] += 1
+        self._db.executemany(
+            "INSERT INTO results VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (
+                (
+                    metric, start + row, one.way[row], STATES.index(one.state[row]), score,
+                    None if score is None else int(score * 10 + 0.5), one.tokens[row],
+                    one.questions[row], split[row],
+                )
+                for row, score in enumerate(one.score)
+            ),
+        )  # fmt: skip
+        self._db.executemany(
+            "INSERT INTO splits VALUES (?, ?, ?)",
+            ((metric, answer, start + row) for answer, rows in one.split.items() for row in rows),
+        )
+        self._db.executemany(
+            "INSERT INTO items VALUES (?, ?, ?, ?)",
+            (
+                (metric, answer, start + row, count)
+                for answer, rows in one.items.items()
+                for row, count in rows
+            ),
+        )
+
+
+def _words(row: CaseResult, case: Mapping[str, Any]) -> Iterator[str]:
+    """What a search goes over: the name, the texts of the case, and the reasons."""
+    yield row.case
+    yield from _texts([value for name, value in case.items() if name not in ("hash", "type")])
+    for result in row.metrics:
+        yield result.reason or ""
+        if result.failure is not None:
+            yield result.failure.message
+        for step in result.steps:
+            yield step.reason or ""
+            yield from _texts(step.output)
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for part in value.values():
+            yield from _texts(part)
+    elif isinstance(value, list):
+        for part in value:
+            yield from _texts(part)
+
+
+def _sorted(name: str) -> str:
+    """What names are sorted by: numbers in them by their value, whatever their case."""
+    return re.sub("[0-9]+", lambda found: found[0].zfill(12), name.lower())
+
+
+def _utf8(text: str) -> str:
+    """Text that sqlite takes: without lone surrogates."""
+    return text if text.isascii() else text.encode(errors="replace").decode()

@@ -1,0 +1,191 @@
+"""The index of a large run as it is asked: conditions of a filter in SQL, names of ends."""
+
+from __future__ import annotations
+
+import json
+import math
+import sqlite3
+import threading
+from collections.abc import Callable
+from typing import Any, Literal, NamedTuple
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from dagengine.view.index import STATES
+from dagengine.view.opened import OpenRun
+
+_ORDERS = {
+    "score": "r.score IS NULL, r.score {}", "tokens": "r.tokens {}", "questions": "r.questions {}",
+    "state": "r.state {}", "split": "r.split {}", "data": "r.place {}", "end": "r.way {}",
+    "case": "(SELECT sorted FROM cases c WHERE c.place = r.place) {}",
+    "failed": "(SELECT count(*) FROM results f WHERE f.place = r.place AND f.state = 0) {}",
+}  # fmt: skip
+
+
+class Part(BaseModel):
+    """One condition of a filter; see `Part` in the front end."""
+
+    model_config = ConfigDict(extra="forbid", populate_by_name=True)
+    kind: Literal["e", "n", "end", "b", "set"]
+    key: str
+    inverted: bool = Field(alias="not")
+
+
+class Filter(BaseModel):
+    """The conditions that all hold at once, under one metric."""
+
+    model_config = ConfigDict(extra="forbid")
+    metric: int = Field(ge=0)
+    parts: list[Part] = []
+    text: str = Field(default="", max_length=1000)
+
+
+class Order(BaseModel):
+    """By what rows are sorted, and whether downwards."""
+
+    model_config = ConfigDict(extra="forbid")
+    by: str
+    down: bool = False
+
+
+class Where(NamedTuple):
+    """A condition in SQL over `results` (as r); `rows` says that sums over ways do not do."""
+
+    sql: str
+    values: tuple[Any, ...] = ()
+    rows: bool = False
+
+
+class Indexed:
+    """A run and its index. All methods are safe to call from several threads."""
+
+    def __init__(self, run: OpenRun, db: sqlite3.Connection) -> None:
+        self.run = run
+        self._db = db
+        self._lock = threading.Lock()
+        self.graphs: list[dict[str, Any]] = json.loads(self._meta("graphs"))
+        self.ways: list[list[Any]] = json.loads(self._meta("ways"))
+
+    def close(self) -> None:
+        """Close the index."""
+        self._db.close()
+
+    def _meta(self, name: str) -> str:
+        return str(self.all("SELECT value FROM meta WHERE name = ?", name)[0][0])
+
+    def all(self, sql: str, *values: Any) -> list[Any]:
+        """All lines of a query."""
+        with self._lock:
+            return self._db.execute(sql, values).fetchall()
+
+    def of(self, place: int, columns: str) -> dict[int, Any]:
+        """Columns of the results at a place, by metric."""
+        metrics = ", ".join(map(str, range(len(self.graphs))))
+        sql = f"SELECT metric, {columns} FROM results WHERE metric IN ({metrics}) AND place = ?"
+        return {metric: rest for metric, *rest in self.all(sql, place)}
+
+    # Names.
+
+    def end(self, metric: int, way: Any, state: str) -> str:
+        """Where cases ended, as a group."""
+        graph, (_, _, (node, answer), failure) = self.graphs[metric], way
+        if state == "n" and failure:
+            return f"{failure[2]}: {failure[0].replace('_', ' ')}"
+        if answer is not None:
+            return self.answer(metric, answer)
+        leaf = graph["name"] if node is None else graph["nodes"][node]["name"]
+        limit = "1 (strict)" if graph["strict"] else _plain(graph["threshold"])
+        return f"{leaf} below {limit}" if state == "f" else leaf
+
+    def answer(self, metric: int, answer: int) -> str:
+        """What an answer is called: `Tone → rude`."""
+        graph = self.graphs[metric]
+        one = graph["answers"][answer]
+        return f"{graph['nodes'][one['node']]['name']} → {one['verdict']}"
+
+    # Conditions.
+
+    def where(self, chosen: Filter, which: str = "all") -> Where:
+        """The condition of a filter, and of the rows of it that are shown (`which`)."""
+        found = [Where("r.metric = ?", (chosen.metric,))]
+        found += [self._part(chosen.metric, part) for part in chosen.parts]
+        if chosen.text:
+            match = " ".join(f'"{word}"*' for word in chosen.text.replace('"', " ").split())
+            sql = "r.place IN (SELECT rowid FROM texts WHERE texts MATCH ?)"
+            found.append(Where(sql, (match,), True) if match else Where("TRUE"))
+        found.append(self._which(which))
+        sql = " AND ".join(f"({one.sql})" if len(found) > 2 else one.sql for one in found)
+        values = tuple(value for one in found for value in one.values)
+        return Where(
+            "r.metric = ?" if len(found) == 2 and which == "all" else sql,
+            values,
+            any(one.rows for one in found),
+        )
+
+    def _part(self, metric: int, part: Part) -> Where:
+        one = self._positive(metric, part)
+        return one._replace(sql=f"NOT ({one.sql})") if part.inverted else one
+
+    def _positive(self, metric: int, part: Part) -> Where:
+        graph, key = self.graphs[metric], part.key
+        if part.kind == "b":
+            return Where("r.bin IS ?", (math.floor(float(key) * 10 + 0.5),))
+        if part.kind == "set":
+            names = [one["name"] for one in self.graphs]
+            mask = sum(1 << names.index(name) for name in key.split(" + ") if name in names)
+            return Where("r.place IN (SELECT place FROM cases WHERE failing = ?)", (mask,), True)
+        if part.kind == "n":
+            number = next((i for i, n in enumerate(graph["nodes"]) if n["name"] == key), -1)
+            return Where(self._ways_in(metric, lambda way: number in way[1]))
+        if part.kind == "end":
+            return Where(" OR ".join(f"({self._ended(metric, key, state)})" for state in "fn"))
+        return self._edge(metric, key)
+
+    def _ended(self, metric: int, key: str, state: str) -> str:
+        ways = self._ways_in(metric, lambda way: self.end(metric, way, state) == key)
+        return f"r.state = {STATES.index(state)} AND {ways}"
+
+    def _edge(self, metric: int, key: str) -> Where:
+        graph = self.graphs[metric]
+        names = [node["name"] for node in graph["nodes"]]
+        keys = [f"{names[one['node']]}:{one['verdict']}" for one in graph["answers"]]
+        number = keys.index(key) if key in keys else -1
+        ways = self._ways_in(metric, lambda way: number in way[0])
+        sql = "SELECT 1 FROM whole WHERE metric = ? AND answer = ? AND what = 'items'"
+        if not self.all(sql, metric, number):
+            return Where(ways)
+        items = "SELECT place FROM items WHERE metric = ? AND answer = ?"
+        return Where(f"{ways} OR r.place IN ({items})", (metric, number), True)
+
+    def _ways_in(self, metric: int, fits: Callable[[Any], bool]) -> str:
+        numbers = [str(n) for n, way in enumerate(self.ways[metric]) if fits(way)]
+        return f"r.way IN ({', '.join(numbers)})"
+
+    def _which(self, which: str) -> Where:
+        """Which rows of a filter the table shows."""
+        every = (1 << len(self.graphs)) - 1
+        simple = {
+            "all": Where("TRUE"), "fail": Where("r.state = 0"), "none": Where("r.state = 1"),
+            "pass": Where("r.state = 2"), "unsure": Where("r.split > 0", (), True),
+        }  # fmt: skip
+        masks = {"any": "failing <> 0", "every": f"failing = {every}"}
+        masks["passed"] = "failing = 0 AND missing = 0"
+        if which in simple:
+            return simple[which]
+        return Where(f"r.place IN (SELECT place FROM cases WHERE {masks[which]})", (), True)
+
+    def ordered(self, where: Where, order: Order) -> str:
+        """The query for the places of rows in an order."""
+        way = "DESC" if order.down else "ASC"
+        by = _ORDERS.get(order.by, f"r.state {way}, r.score {way}, r.way {way}").format(way)
+        other = order.by.removeprefix("score")
+        if order.by.startswith("score") and other.isdecimal():
+            score = f"(SELECT score FROM results s WHERE s.metric = {int(other)}"
+            score += " AND s.place = r.place)"
+            by = f"{score} IS NULL, {score} {way}"
+        return f"SELECT r.place FROM results r WHERE {where.sql} ORDER BY {by}, r.place"
+
+
+def _plain(threshold: float | None) -> str:
+    """A number as JavaScript writes it."""
+    return "" if threshold is None else f"{threshold:.12g}"

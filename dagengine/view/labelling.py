@@ -1,0 +1,279 @@
+"""Labelling a run: where a person stands on a case, and their answers on the way to the file."""
+
+from __future__ import annotations
+
+import secrets
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any
+
+from dagengine.errors import InputError
+from dagengine.record.changes.tree_changes import every_node
+from dagengine.record.labels import Label, LabelFile, Retraction
+from dagengine.record.values import MetricRecord
+from dagengine.results import CaseResult, MetricResult, OutcomeKind, Step
+from dagengine.view.opened import OpenRun
+from dagengine.view.queues import QUEUES, Queue, is_failed, is_unsure, sampled
+from dagengine.view.walk import WHOLE, Asked, Passed, Position, Said, Walk
+
+CANNOT_TELL = 0
+"""The choice of a person who cannot tell; the others are counted from 1."""
+
+
+class MovedError(Exception):
+    """Raised when a question was answered meanwhile, in another tab or process."""
+
+
+@dataclass(frozen=True, slots=True)
+class At:
+    """Who labels what: a person, a metric, and the place of a case."""
+
+    who: str
+    metric: str
+    place: int
+
+
+class Labelling:
+    """The labels of one run. All methods are safe to call from several threads."""
+
+    def __init__(
+        self,
+        run: OpenRun,
+        file: LabelFile,
+        now: Callable[[], datetime] | None = None,
+        known: Callable[[str, Queue], Sequence[int]] | None = None,
+    ) -> None:
+        """`known` gives the places of failed and unsure cases where an index knows them."""
+        self._run = run
+        self._known = known
+        self._file = file
+        self._now = now or (lambda: datetime.now(UTC))
+        self._lock = threading.Lock()
+
+    def queue(self, metric: str, kind: str, count: int, seed: str) -> list[int]:
+        """The places of the cases to label, in their order; at most `count`.
+
+        The queue `one` is the case whose number in the data is `seed`. Raises InputError for a
+        kind of queue, a metric, or a case that there is not.
+        """
+        self._record(metric)
+        if kind == "one" and seed.isdecimal():
+            return [self._run.place_of(int(seed))]
+        if kind not in QUEUES:
+            raise InputError(f"a queue is one of {', '.join(QUEUES)}, not {kind!r:.40}")
+        return sampled(self._candidates(metric, kind), count, seed)
+
+    def _candidates(self, metric: str, kind: Queue) -> Sequence[int]:
+        if kind == "random":
+            return range(len(self._run))
+        if self._known is not None:
+            return self._known(metric, kind)
+        wanted = is_failed if kind == "failed" else is_unsure
+        return [
+            place
+            for place, row in enumerate(self._run.rows())
+            if (result := _result(row, metric)) is not None and wanted(result)
+        ]
+
+    def position(self, at: At) -> dict[str, Any]:
+        """Where the person stands on the case, and what the page shows for it."""
+        with self._lock:
+            return self._shown(at)
+
+    def answer(self, at: At, node: str, choice: int, note: str | None = None) -> dict[str, Any]:
+        """Save an answer, and say where that leads.
+
+        `choice` counts the choices from 1 on, 0 is "cannot tell". Returns when the answer is on
+        the disk. Raises MovedError when another question is next, InputError for a
+        choice that there is not, and when the file cannot be written.
+        """
+        with self._lock:
+            asked = self._position(at, self._said(at)).asked
+            if asked is None or asked.node != node:
+                raise MovedError
+            self._file.add(self._labels(at, asked, _chosen(asked, choice), note))
+            return self._shown(at)
+
+    def undo(self, at: At, back_to: str | None = None) -> dict[str, Any]:
+        """Take back the last answer on the case, or all from that of a node on."""
+        with self._lock:
+            mine = self._mine(at)
+            places = [place for place, one in enumerate(mine) if not one.ends]
+            named = [place for place in places if mine[place].node == back_to]
+            start = named[0] if named else places[-1] if places else len(mine)
+            when = self._when()
+            gone = [Retraction(who=at.who, when=when, retracts=one.id) for one in mine[start:]]
+            if gone:
+                self._file.add(gone)
+            return self._shown(at)
+
+    # What is known.
+
+    def _record(self, metric: str) -> MetricRecord:
+        found = next((one for one in self._run.metrics if one.name == metric), None)
+        if found is None:
+            raise InputError(f"the run has no metric {metric!r:.80}")
+        return found
+
+    def _row(self, at: At) -> CaseResult:
+        if not 0 <= at.place < len(self._run):
+            raise InputError(f"there is no case {at.place}: the run has {len(self._run)}")
+        return self._run.row(at.place)
+
+    def _mine(self, at: At) -> list[Label]:
+        """The person's labels of the case, in their order."""
+        case = _key(self._row(at))
+        return [
+            one
+            for one in self._file.labels()
+            if (one.who, one.metric, one.case) == (at.who, at.metric, case)
+        ]
+
+    def _said(self, at: At) -> dict[str, Said]:
+        """The person's answers by node, but for those to nodes that are no longer the same."""
+        record = self._record(at.metric)
+        known = {node.name: node.hash for node in every_node(record)} | {WHOLE: record.hash}
+        return {
+            one.node: one.answer
+            for one in self._mine(at)
+            if not one.ends and known.get(one.node) == one.definition
+        }
+
+    def _position(self, at: At, said: Mapping[str, Said]) -> Position:
+        result = _result(self._row(at), at.metric)
+        return Walk(self._record(at.metric), result, said).position()
+
+    # What is written.
+
+    def _labels(self, at: At, asked: Asked, said: Said, note: str | None) -> list[Label]:
+        """An answer, and the end of the walk when there is nothing more to ask."""
+        row = self._row(at)
+        label = Label(
+            id=secrets.token_hex(8),
+            who=at.who,
+            when=self._when(),
+            case=_key(row),
+            index=row.index,
+            name=row.case,
+            metric=at.metric,
+            node=asked.node,
+            definition=asked.hash,
+            answer=said,
+            note=note or None,
+        )
+        after = self._position(at, {**self._said(at), asked.node: said})
+        outcome = _outcome(after)
+        if outcome is None:
+            return [label]
+        if asked.node == WHOLE:
+            return [replace(label, outcome=outcome)]
+        end = replace(
+            label, id=secrets.token_hex(8), node=WHOLE, definition=self._record(at.metric).hash,
+            answer=None, outcome=outcome, note=None,
+        )  # fmt: skip
+        return [label, end]
+
+    def _when(self) -> str:
+        return self._now().isoformat(timespec="seconds")
+
+    # What is shown.
+
+    def _shown(self, at: At) -> dict[str, Any]:
+        """The position as the page has it: the judge's answers only when the case is done."""
+        said = self._said(at)
+        position = self._position(at, said)
+        row = self._row(at)
+        return {
+            "place": at.place,
+            "name": row.case,
+            "fields": self._run.fields(at.place),
+            "steps": [_step(one) for one in position.steps],
+            "asked": None if position.asked is None else _asked(position.asked),
+            "answered": sum(step.by == "person" for step in position.steps),
+            "done": position.done,
+            "score": position.score,
+            "success": position.success,
+            "why": position.why,
+            "judge": self._judge(at, position) if position.done else None,
+        }
+
+    def _judge(self, at: At, position: Position) -> dict[str, Any]:
+        """What the judge said, beside what the person said; only for a case that is done."""
+        result = _result(self._row(at), at.metric)
+        steps = {} if result is None else {step.node: step for step in result.steps}
+        mine = {one.node: one for one in position.steps if one.by == "person" and one.node}
+        names = [*mine, *(name for name, one in steps.items() if name not in mine and _says(one))]
+        return {
+            "score": None if result is None else result.score,
+            "success": None if result is None else result.success,
+            "failure": None if result is None or result.failure is None else str(result.failure),
+            "nodes": [_beside(name, mine.get(name), steps.get(name)) for name in names],
+        }
+
+
+def _result(row: CaseResult, metric: str) -> MetricResult | None:
+    return next((one for one in row.metrics if one.metric == metric), None)
+
+
+def _key(row: CaseResult) -> str:
+    """What a label calls a case: the hash of its content."""
+    return row.hash or f"row {row.index}"
+
+
+def _chosen(asked: Asked, choice: int) -> Said:
+    if choice == CANNOT_TELL:
+        return None
+    if not 1 <= choice <= len(asked.choices):
+        raise InputError(f"{asked.node or 'the case'} has no answer {choice}")
+    return asked.choices[choice - 1].answer
+
+
+def _outcome(position: Position) -> str | float | None:
+    """What the label of the case is; None while the walk goes on, or where it cannot be told."""
+    if not position.done:
+        return None
+    if position.success is not None:
+        return "pass" if position.success else "fail"
+    return position.score
+
+
+def _says(step: Step) -> bool:
+    return step.kind != "code" and (step.verdict is not None or step.score is not None)
+
+
+def _step(one: Passed) -> dict[str, Any]:
+    return {"node": one.node, "answer": _words(one.answer), "by": one.by}
+
+
+def _asked(asked: Asked) -> dict[str, Any]:
+    return {
+        "node": asked.node,
+        "kind": asked.kind,
+        "question": asked.question,
+        "choices": [choice.label for choice in asked.choices],
+        "reads": list(asked.reads),
+        "evidence": [{"node": name, "output": output} for name, output in asked.evidence],
+    }
+
+
+def _beside(name: str, mine: Passed | None, step: Step | None) -> dict[str, Any]:
+    """One node: the person, the judge, and whether both say the same (None: one is silent)."""
+    judge: Said = None
+    if step is not None and step.outcome == OutcomeKind.OK:
+        judge = step.score if step.verdict is None else step.verdict
+    told = mine is not None and mine.answer is not None and judge is not None
+    return {
+        "node": name,
+        "you": None if mine is None else _words(mine.answer),
+        "judge": None if step is None else _words(judge),
+        "reason": None if step is None else step.reason,
+        "same": (mine.answer == judge) if mine is not None and told else None,
+    }
+
+
+def _words(said: Said) -> str:
+    if said is None:
+        return "cannot tell"
+    return f"{said:.4g}" if isinstance(said, float) else str(said)

@@ -1,0 +1,94 @@
+"""A run folder that is being looked at: rows and texts by place, taken in anew while it grows."""
+
+from __future__ import annotations
+
+import bisect
+import threading
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from dagengine.errors import InputError
+from dagengine.record.places import RunFiles
+from dagengine.record.run import load_run
+from dagengine.record.values import Manifest, MetricRecord
+from dagengine.report.page.writing import served_page
+from dagengine.results import CaseResult
+
+
+class OpenRun:
+    """One run folder, to be closed. All methods are safe to call from several threads."""
+
+    def __init__(self, folder: Path) -> None:
+        """Raises InputError for a folder without a run."""
+        self.folder = folder
+        self._run = load_run(folder)
+        self._files = RunFiles(self._run)
+        self._lock = threading.Lock()
+
+    @property
+    def name(self) -> str:
+        """What pages call the run: the name of its folder."""
+        return self.folder.resolve().name
+
+    @property
+    def manifest(self) -> Manifest:
+        return self._run.manifest
+
+    @property
+    def metrics(self) -> tuple[MetricRecord, ...]:
+        return self.manifest.metrics
+
+    @property
+    def finished(self) -> bool:
+        """Whether every case has its row."""
+        return self._run.finished
+
+    def __enter__(self) -> OpenRun:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def refresh(self) -> None:
+        """Take in what was added since; nothing for a run that is finished."""
+        if self.finished:
+            return
+        with self._lock:
+            self._run = load_run(self.folder)
+            self._files.close()
+            self._files = RunFiles(self._run)
+
+    def __len__(self) -> int:
+        return len(self._files)
+
+    def row(self, place: int) -> CaseResult:
+        """The row at a place."""
+        with self._lock:
+            return self._files.row(place)
+
+    def fields(self, place: int) -> Mapping[str, Any] | None:
+        """The fields of a case; None where no texts were kept."""
+        with self._lock:
+            return self._files.fields(place)
+
+    def place_of(self, index: int) -> int:
+        """The place of the case with a number in the data; raises InputError without one."""
+        if index < len(self) and self.row(index).index == index:
+            return index
+        place = bisect.bisect_left(range(len(self)), index, key=lambda at: self.row(at).index)
+        if place >= len(self) or self.row(place).index != index:
+            raise InputError(f"{self.name} has no row of case {index}")
+        return place
+
+    def rows(self) -> Iterator[CaseResult]:
+        """All rows, lazily."""
+        return self._run.rows()
+
+    def page(self, server: Mapping[str, Any]) -> str:
+        """The page of the run as it is now; `server` is what the server tells it of itself."""
+        return served_page(self._run, server)
+
+    def close(self) -> None:
+        """Close the files."""
+        self._files.close()

@@ -1,0 +1,261 @@
+"""The server behind `dagengine view`: the page of each run, what changed between two, labels."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import socket
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeVar
+
+import uvicorn
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import JSONResponse, RedirectResponse, Response
+from starlette.routing import Mount, Route
+
+from dagengine.errors import DagengineError, InputError
+from dagengine.record.labels import LABELS, LabelFile
+from dagengine.reliability.card.values import JudgeCard
+from dagengine.report.page.writing import ROWS
+from dagengine.view.access import Access
+from dagengine.view.asked import Asked, LargeRun
+from dagengine.view.labelling import At, Labelling, MovedError
+from dagengine.view.opened import OpenRun
+from dagengine.view.runs import Comparisons, history, walks
+
+HOST = "127.0.0.1"
+_Form = TypeVar("_Form", bound=BaseModel)
+_LONGEST = 64_000  # bytes of what a page may send
+
+
+@dataclass(frozen=True)
+class Served:
+    """What the server shows: runs, the newest last, and a card of their judge if there is one.
+
+    `who` is the name under which labels are saved until the person gives another. `large` are
+    the runs, by number, whose pages ask for what they show.
+    """
+
+    runs: Sequence[OpenRun]
+    who: str
+    card: JudgeCard | None = None
+    large: Mapping[int, LargeRun] = field(default_factory=dict)
+
+    def close(self) -> None:
+        """Close all files."""
+        for index in self.large.values():
+            index.close()
+        for run in self.runs:
+            run.close()
+
+
+class _Answer(BaseModel):
+    """What a page sends to label: an answer, or (without a choice) what to take back."""
+
+    model_config = ConfigDict(extra="forbid")
+    who: str = Field(min_length=1, max_length=100)
+    metric: str
+    place: int
+    node: str | None = None
+    choice: int | None = None
+    note: str | None = Field(default=None, max_length=10_000)
+
+
+def application(served: Served, token: str, hosts: Sequence[str]) -> Access:
+    """The whole server; it answers only requests with the token, to one of `hosts`."""
+    pages = _Pages(served)
+    routes = [
+        Route("/", pages.start),
+        Route("/api/runs", pages.runs),
+        Route("/api/changes", pages.changes),
+        Route("/api/walks", pages.walks),
+        Route("/run/{run:int}/", pages.page),
+        Route("/run/{run:int}/api/status", pages.status),
+        Route("/run/{run:int}/api/source", pages.source, methods=["POST"]),
+        Route("/run/{run:int}/api/label/queue", pages.queue),
+        Route("/run/{run:int}/api/label/position", pages.position),
+        Route("/run/{run:int}/api/label/answer", pages.answer, methods=["POST"]),
+        Route("/run/{run:int}/api/label/undo", pages.undo, methods=["POST"]),
+    ]
+    app = Starlette(
+        routes=[Mount(f"/{token}", routes=routes)],
+        exception_handlers={DagengineError: _refused, MovedError: _moved},
+    )
+    return Access(app, token, hosts)
+
+
+async def _refused(request: Request, error: Exception) -> Response:
+    return JSONResponse({"error": str(error)}, 400)
+
+
+async def _moved(request: Request, error: Exception) -> Response:
+    return JSONResponse({"error": "this question was answered in another tab"}, 409)
+
+
+class _Pages:
+    """What every address answers."""
+
+    def __init__(self, served: Served) -> None:
+        self._served = served
+        self._comparisons = Comparisons(served.card)
+        self._labels = [
+            Labelling(
+                run,
+                LabelFile(run.folder / LABELS),
+                known=served.large[number].places if number in served.large else None,
+            )
+            for number, run in enumerate(served.runs)
+        ]
+
+    async def start(self, request: Request) -> Response:
+        return RedirectResponse(f"run/{len(self._served.runs) - 1}/")
+
+    async def runs(self, request: Request) -> Response:
+        return JSONResponse(await run_in_threadpool(history, self._served.runs))
+
+    async def page(self, request: Request) -> Response:
+        number = self._number(request.path_params["run"])
+        run = self._served.runs[number]
+        await run_in_threadpool(run.refresh)
+        large, head = self._served.large.get(number), {"run": number, "who": self._served.who}
+        page = await run_in_threadpool(run.page if large is None else large.page, head)
+        return Response(page.encode(errors="replace"), media_type="text/html")
+
+    async def source(self, request: Request) -> Response:
+        number = self._number(request.path_params["run"])
+        large = self._served.large.get(number)
+        if large is None:
+            raise InputError(f"the page of run {number} holds its data itself")
+        asked = await _sent(request, Asked)
+        return JSONResponse(await run_in_threadpool(large.answer, asked))
+
+    async def status(self, request: Request) -> Response:
+        run = self._run(request)
+        await run_in_threadpool(run.refresh)
+        return JSONResponse({"rows": len(run), "finished": run.finished})
+
+    async def changes(self, request: Request) -> Response:
+        old, new = self._both(request.query_params)
+        return JSONResponse(await run_in_threadpool(self._comparisons.changes, old, new))
+
+    async def walks(self, request: Request) -> Response:
+        given = request.query_params
+        indices = (_whole(given, "old_index"), _whole(given, "new_index"))
+        old, new = self._both(given)
+        found = await run_in_threadpool(walks, old, new, given.get("metric", ""), indices)
+        return JSONResponse(found)
+
+    async def queue(self, request: Request) -> Response:
+        labels, given = self._labelling(request), request.query_params
+        kind, metric = given.get("kind", ""), given.get("metric", "")
+        count, seed = _whole(given, "count"), given.get("seed", "")
+        places = await run_in_threadpool(labels.queue, metric, kind, count, seed)
+        return JSONResponse({"places": places})
+
+    async def position(self, request: Request) -> Response:
+        labels, given = self._labelling(request), request.query_params
+        at = At(given.get("who", ""), given.get("metric", ""), _whole(given, "place"))
+        return JSONResponse(await run_in_threadpool(labels.position, at))
+
+    async def answer(self, request: Request) -> Response:
+        labels, sent = self._labelling(request), await _sent(request, _Answer)
+        if sent.node is None or sent.choice is None:
+            raise InputError("an answer needs `node` and `choice`")
+        at = At(sent.who, sent.metric, sent.place)
+        found = await run_in_threadpool(labels.answer, at, sent.node, sent.choice, sent.note)
+        return JSONResponse(found)
+
+    async def undo(self, request: Request) -> Response:
+        labels, sent = self._labelling(request), await _sent(request, _Answer)
+        at = At(sent.who, sent.metric, sent.place)
+        return JSONResponse(await run_in_threadpool(labels.undo, at, sent.node))
+
+    # Which run.
+
+    def _number(self, number: int) -> int:
+        if not 0 <= number < len(self._served.runs):
+            raise InputError(f"there is no run {number}: {len(self._served.runs)} are open")
+        return number
+
+    def _run(self, request: Request) -> OpenRun:
+        return self._served.runs[self._number(request.path_params["run"])]
+
+    def _both(self, given: Mapping[str, str]) -> tuple[OpenRun, OpenRun]:
+        """The old and the new run of a comparison."""
+        old, new = (self._number(_whole(given, name)) for name in ("old", "new"))
+        return self._served.runs[old], self._served.runs[new]
+
+    def _labelling(self, request: Request) -> Labelling:
+        return self._labels[self._number(request.path_params["run"])]
+
+
+def _whole(given: Mapping[str, str], name: str) -> int:
+    """A whole number of the address; raises InputError for anything else."""
+    text = given.get(name, "")
+    if not text.isdecimal() or not text.isascii() or len(text) > 12:
+        raise InputError(f"`{name}` is a whole number, not {text!r:.40}")
+    return int(text)
+
+
+async def _sent(request: Request, form: type[_Form]) -> _Form:
+    """The body of a request; raises InputError for what is not one of ours."""
+    body = b""
+    async for part in request.stream():
+        body += part
+        if len(body) > _LONGEST:
+            raise InputError(f"a request has at most {_LONGEST:,} bytes")
+    try:
+        return form.model_validate(json.loads(body))
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = ".".join(str(step) for step in first["loc"])
+        raise InputError(f"{where}: {first['msg']}") from None
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"the request is no JSON: {error}") from None
+
+
+def serve(served: Served, port: int, ready: Callable[[str], None]) -> None:
+    """Serve until an interrupt; `ready` is given the address when it can be opened.
+
+    Listens on 127.0.0.1 only; port 0 is any free one. Raises InputError when the port is taken.
+    """
+    token = secrets.token_urlsafe(24)
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind((HOST, port))
+        except OSError as error:
+            raise InputError(f"cannot listen on port {port}: {error.strerror}") from error
+        port = listener.getsockname()[1]
+        app = application(served, token, [f"{HOST}:{port}", f"localhost:{port}"])
+        listener.listen()
+        ready(f"http://{HOST}:{port}/{token}/")
+        config = uvicorn.Config(app, log_level="warning", access_log=False, lifespan="off")
+        uvicorn.Server(config).run(sockets=[listener])
+
+
+def open_runs(
+    folders: Sequence[Path],
+    who: str,
+    card: JudgeCard | None = None,
+    *,
+    rows: int = ROWS,
+    said: Callable[[str], None] | None = None,
+) -> Served:
+    """The runs of some folders, the oldest first; raises InputError for a folder without one.
+
+    Runs of more than `rows` rows get an index, which `said` tells of while it is made.
+    """
+    runs = sorted(map(OpenRun, folders), key=lambda run: run.manifest.started)
+    tell = said or (lambda text: None)
+
+    def large(run: OpenRun) -> LargeRun:
+        return LargeRun(run, lambda done: tell(f"{run.name}: {done:,} rows indexed"))
+
+    found = {number: large(run) for number, run in enumerate(runs) if len(run) > rows}
+    return Served(runs, who, card, found)

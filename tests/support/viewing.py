@@ -1,0 +1,87 @@
+"""`dagengine view` as a process of its own, and requests to it with any headers."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What the server answered."""
+
+    status: int
+    headers: Mapping[str, str]
+    text: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.text)
+
+
+class Viewing:
+    """A server that runs; addresses are seen from behind the token."""
+
+    def __init__(self, process: subprocess.Popen[str], address: str) -> None:
+        self.process = process
+        self.address = address
+        parts = urlsplit(address)
+        assert parts.hostname is not None
+        self.host, self.port, self.root = parts.hostname, parts.port, parts.path
+        self.origin = f"http://{self.host}:{self.port}"
+
+    def ask(
+        self, path: str, body: Any = None, *, root: str | None = None, **headers: str
+    ) -> Reply:  # fmt: skip
+        """GET, or POST of a body; names of headers have _ for -."""
+        given = {name.replace("_", "-"): value for name, value in headers.items()}
+        if body is not None:
+            given = {"Origin": self.origin, **given}
+        connection = http.client.HTTPConnection(self.host, self.port, timeout=30)
+        data = body if isinstance(body, bytes | None) else json.dumps(body).encode()
+        method = "GET" if body is None else "POST"
+        target = (self.root if root is None else root) + path
+        connection.request(method, target, data, {k: v for k, v in given.items() if v})
+        reply = connection.getresponse()
+        found = Reply(reply.status, dict(reply.getheaders()), reply.read().decode())
+        connection.close()
+        return found
+
+
+SERVE = """
+import sys
+from pathlib import Path
+from dagengine.view import open_runs, serve
+served = open_runs([Path(path) for path in sys.argv[2:]], "Ana", rows=int(sys.argv[1]))
+serve(served, 0, lambda address: print(address, flush=True))
+"""
+
+
+@contextmanager
+def viewing(*folders: Path, rows: int | None = None) -> Iterator[Viewing]:
+    """Serve some runs to Ana for as long as the block runs.
+
+    Runs of more than `rows` rows are answered from an index; by default as the command does it.
+    """
+    if rows is None:
+        command = [sys.executable, "-m", "dagengine", "view", *map(str, folders), "--as", "Ana"]
+    else:
+        command = [sys.executable, "-c", SERVE, str(rows), *map(str, folders)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, encoding="utf-8")
+    try:
+        assert process.stdout is not None
+        found = re.search(r"http://\S+", process.stdout.readline())
+        assert found, "the server printed no address"
+        yield Viewing(process, found[0])
+    finally:
+        process.kill()
+        process.communicate()

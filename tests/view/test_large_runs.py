@@ -1,0 +1,112 @@
+"""A large run is answered from an index, and looks as one that is handed out whole."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from browser import chromium, needs_chromium
+from playwright.sync_api import TimeoutError
+from runs import but, cases, judge_of, record, support_metric
+from viewing import Viewing, viewing
+
+from dagengine import evaluate
+from dagengine.metrics import DAGMetric
+from dagengine.metrics.dag import DAG, RatingNode
+from dagengine.record import load_run
+from dagengine.view.index import NAME, open_index
+
+SAID = but(("Kind", "question 1", "other"), ("Tone", "answer 1", "rude"), ("Tone", "answer 7", 5),
+           ("Next step", "answer 3", False), ("Kind", "question 8", "?"))  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    base = tmp_path_factory.mktemp("runs")
+    tone = DAGMetric(
+        "Warmth", DAG(RatingNode("How warm?", evaluation_params=["actual_output"], name="Empathy"))
+    )
+    many = base / "many"
+    evaluate(cases(12), [support_metric(), tone], model=judge_of(SAID), out=many, show=False)
+    return [record(base / "one", SAID, over=14), many]
+
+
+@pytest.fixture(scope="module")
+def servers(folders: list[Path]) -> Iterator[tuple[Viewing, Viewing]]:
+    with viewing(*folders) as whole, viewing(*folders, rows=1) as indexed:
+        yield whole, indexed
+
+
+@pytest.fixture(scope="module")
+def tab(servers: object) -> Iterator[Any]:
+    with chromium() as opened:
+        yield opened.new_page(viewport={"width": 1280, "height": 1400})
+
+
+@needs_chromium
+@pytest.mark.parametrize(
+    ("run", "fragment"),
+    [
+        (0, ""), (0, "e=Tone:rude"), (0, "not=Kind:help&state=all&sort=-score"),
+        (0, "end=Next step → False"), (0, "q=answer&e=Kind:other"), (0, "case=ticket 8&v=case"),
+        (0, "state=all&sort=case&columns=path,tokens,questions"),
+        (1, "state=any"), (1, "state=passed&sort=score1"), (1, "set=Support quality"),
+        (1, "m=Warmth&b=0.8"),
+    ],
+)  # fmt: skip
+def test_every_figure_is_the_same(
+    tab: Any, servers: tuple[Viewing, Viewing], run: int, fragment: str
+) -> None:
+    whole, indexed = (f"{server.address}run/{run}/#{fragment}" for server in servers)
+    text = shown(tab, whole)
+    assert len(text) > 100
+    tab.goto("about:blank")
+    tab.goto(indexed)
+    try:
+        tab.wait_for_function("text => document.querySelector('main')?.innerText === text",
+                              arg=text, timeout=5000)  # fmt: skip
+    except TimeoutError:
+        assert tab.locator("main").inner_text() == text
+
+
+def shown(tab: Any, address: str) -> str:
+    """The text of a page that is handed out whole, once it stays the same."""
+    tab.goto("about:blank")
+    tab.goto(address)
+    tab.wait_for_selector("main h1")
+    text = ""
+    while text != (now := tab.locator("main").inner_text()):
+        text = now
+        tab.evaluate("() => new Promise(done => setTimeout(done, 60))")
+    return text
+
+
+def test_queues_come_from_the_index(servers: tuple[Viewing, Viewing]) -> None:
+    query = "run/0/api/label/queue?metric=Support+quality&kind=failed&count=50&seed=s"
+    whole, indexed = (server.ask(query).json["places"] for server in servers)
+    assert whole == indexed
+    assert len(whole) > 2
+
+
+def test_an_index_is_made_anew_when_the_run_is_another(folders: list[Path], tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    shutil.copytree(folders[0], folder, ignore=shutil.ignore_patterns(NAME))
+    made: list[int] = []
+    for _ in range(2):
+        open_index(load_run(folder), made.append).close()
+    assert made == [14]
+    (folder / NAME).write_bytes(b"no index")
+    open_index(load_run(folder), made.append).close()
+    (folder / "results.jsonl").write_bytes((folders[0] / "results.jsonl").read_bytes())
+    with closing(open_index(load_run(folder), made.append)) as db:
+        assert made == [14, 14, 14]
+        with pytest.raises(sqlite3.OperationalError):
+            db.execute("DELETE FROM cases")
+    assert {path.name for path in folder.iterdir()} - {
+        path.name for path in folders[0].iterdir()
+    } <= {NAME}

@@ -1,0 +1,181 @@
+"""Compare and label in Chromium: by keys alone, in two tabs, readable for everybody."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from browser import chromium, needs_chromium
+from runs import but, cases, record
+from viewing import Viewing, viewing
+
+from dagengine.record.labels import LABELS
+
+pytestmark = needs_chromium
+
+MARKUP = "<img src=x onerror=\"document.title='ran'\"><script>document.title='ran'</script>"
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    base = tmp_path_factory.mktemp("runs")
+    given = cases(6)
+    given[2] = given[2].model_copy(update={"actual_output": MARKUP, "name": MARKUP})
+    rude = but(("Tone", "answer 1", "rude"), ("Next step", "answer 3", False),
+               ("Tone", "onerror", "rude"))  # fmt: skip
+    return [record(base / "old", over=given), record(base / "new", rude, over=given)]
+
+
+@pytest.fixture(scope="module")
+def server(folders: list[Path]) -> Iterator[Viewing]:
+    with viewing(*folders) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def browser(server: Viewing) -> Iterator[Any]:
+    # After the runs: playwright keeps an event loop in this thread.
+    with chromium() as opened:
+        yield opened
+
+
+@pytest.fixture
+def page(browser: Any) -> Iterator[Any]:
+    context = browser.new_context(viewport={"width": 1280, "height": 900})
+    tab, problems = context.new_page(), list[str]()
+
+    def said(message: Any) -> None:
+        if message.type == "error" and "409" not in message.text:  # that one is answered in words
+            problems.append(message.text)
+
+    tab.on("console", said)
+    tab.on("pageerror", lambda error: problems.append(str(error)))
+    yield tab
+    context.close()
+    assert not problems
+
+
+def shown(page: Any, text: str) -> None:
+    """Wait until the headline holds a text."""
+    page.locator("h1", has_text=text).wait_for(timeout=10_000)
+
+
+def test_two_runs_are_compared_by_keys_alone(page: Any, server: Viewing) -> None:
+    page.goto(f"{server.address}run/1/")
+    page.wait_for_selector("h1")
+    page.keyboard.press("g")
+    page.keyboard.press("d")
+    shown(page, "3 of 6 cases flipped: 3 worse, 0 better")
+    page.keyboard.press("j")
+    page.keyboard.press("Enter")
+    shown(page, "ticket 1: 1.00 → 0.00")
+    assert page.locator("tr#first th").inner_text().startswith("Tone")
+    page.keyboard.press("Escape")
+    page.keyboard.press("x")
+    shown(page, "3 of 6 cases flipped: 0 worse, 3 better")
+
+
+def test_a_cell_of_the_matrix_leaves_its_cases(page: Any, server: Viewing) -> None:
+    page.goto(f"{server.address}run/1/#v=diff")
+    page.get_by_role("button", name="2: flips at Tone").click()
+    page.wait_for_function("document.querySelectorAll('tr[id^=change-]').length === 2")
+    names = page.locator("tr[id^=change-] .name").all_inner_texts()
+    assert names == ["ticket 1", MARKUP]
+
+
+def test_hostile_texts_are_shown_as_they_are(page: Any, server: Viewing) -> None:
+    page.goto(f"{server.address}run/1/#v=diff&pair=2-2")
+    shown(page, "onerror")
+    page.locator("summary").click()
+    assert page.locator(".txt", has_text=MARKUP).count() == 2
+    page.goto(f"{server.address}run/1/#v=label&who=Eve&queue=one&seed=2")
+    page.wait_for_selector(".choice")
+    page.locator("summary").click()
+    assert page.locator(".txt", has_text=MARKUP).count() == 1
+    assert page.locator("img").count() == 0
+    assert page.title() != "ran"
+
+
+def test_a_person_walks_and_undoes_by_keys_alone(
+    page: Any, server: Viewing, folders: list[Path]
+) -> None:
+    page.goto(f"{server.address}run/1/#case=ticket 1&v=case")
+    page.wait_for_selector("h1")
+    page.keyboard.press("l")
+    shown(page, "What does input ask for?")
+    page.keyboard.press("1")
+    shown(page, "Does Steps name a next step?")
+    page.keyboard.press("n")
+    page.keyboard.type("1 u s")  # typed, not taken for keys
+    page.keyboard.press("Escape")
+    page.keyboard.press("1")
+    shown(page, "How does actual_output speak?")
+    page.keyboard.press("u")
+    shown(page, "Does Steps name a next step?")
+    assert "rude" not in page.locator("main").inner_text()
+    page.keyboard.press("1")
+    shown(page, "How does actual_output speak?")
+    page.keyboard.press("3")
+    shown(page, "How kind?")
+    page.keyboard.press("8")
+    shown(page, "by your answers it passes")
+    page.locator("td", has_text="✕ not the same").wait_for()
+    lines = (folders[1] / LABELS).read_text("utf-8").splitlines()
+    said = [json.loads(line) for line in lines]
+    assert [(one.get("node"), one.get("answer")) for one in said] == [
+        ("Kind", "help"), ("Next step", True), (None, None), ("Next step", True),
+        ("Tone", "apologetic"), ("Empathy", 0.8), ("", None),
+    ]  # fmt: skip
+    assert said[1]["note"] == "1 u s"
+
+
+def test_a_copied_link_holds_no_token(page: Any, server: Viewing) -> None:
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page.goto(f"{server.address}run/1/#case=ticket 1&v=case")
+    page.get_by_role("button", name="Copy link").click()
+    page.get_by_text("copied").wait_for()
+    copied = page.evaluate("navigator.clipboard.readText()")
+    assert copied.startswith("report.html#")
+    assert server.root.strip("/") not in copied
+
+
+def test_two_tabs_do_not_lose_or_double_an_answer(
+    page: Any, server: Viewing, folders: list[Path]
+) -> None:
+    other = page.context.new_page()
+    address = f"{server.address}run/0/#v=label&who=Ben&queue=one&seed=3"
+    for tab in (page, other):
+        tab.goto(address)
+        shown(tab, "What does input ask for?")
+    page.keyboard.press("1")
+    shown(page, "Does Steps name a next step?")
+    with other.expect_response("**/answer") as reply:
+        other.keyboard.press("2")
+    assert reply.value.status == 409
+    shown(other, "Does Steps name a next step?")
+    assert "another tab" in other.locator("[role=status]").first.inner_text()
+    other.close()
+    assert len((folders[0] / LABELS).read_text("utf-8").splitlines()) == 1
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 400])
+def test_every_screen_is_accessible(browser: Any, server: Viewing, theme: str, width: int) -> None:
+    size = {"width": width, "height": 900}
+    context = browser.new_context(viewport=size, color_scheme=theme)
+    page, found = context.new_page(), []
+    for fragment, ready in (
+        ("v=diff", ".matrix"), ("v=diff&pair=1-1", ".both"), ("v=label", "form"),
+        ("v=label&who=Zoe&queue=random", ".choice"), ("v=label&who=Ana&queue=one&seed=1", "h1"),
+    ):  # fmt: skip
+        page.goto(f"{server.address}run/1/#{fragment}")
+        page.wait_for_selector(ready)
+        broken = Axe().run(page).response["violations"]
+        found += [(fragment, one["id"], one["nodes"][0]["html"][:200]) for one in broken]
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+    context.close()
+    assert not found

@@ -36,7 +36,11 @@ def test_the_python_snippets_of_the_readme_run_in_order(
     assert "2 cases" not in capsys.readouterr().err
 
 
-PAGES = ["goldens", *(f"coming-from/{name}" for name in ("deepeval", "inspect", "langchain"))]
+PAGES = [
+    "goldens",
+    "record",
+    *(f"coming-from/{name}" for name in ("deepeval", "inspect", "langchain")),
+]
 PAGES += ["coming-from/promptfoo", "coming-from/ragas"]
 
 

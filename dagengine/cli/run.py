@@ -227,10 +227,20 @@ def _report(
     say(f"results: {writer.rows.path}")
     if options.junit is not None:
         _write_junit(options, tally)
+    if options.page:
+        _write_page(options)
     specs: list[MetricSpec] = [metric.spec for metric in doors.plan.metrics]
     for spec, stem in zip(specs, stems(specs), strict=True):
         draw_views(spec, tally, options.out / stem)
     _leave(options, tally, _failing(conditions, writer))
+
+
+def _write_page(options: RunOptions) -> None:
+    from dagengine.record.run import load_run
+    from dagengine.report.page.writing import write_run_page
+
+    page = write_run_page(load_run(options.out))
+    say(f"page: {page}" if page else "page: none for so many cases; dagengine view shows them")
 
 
 def _write_junit(options: RunOptions, tally: Tally) -> None:

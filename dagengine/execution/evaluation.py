@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import warnings
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -24,8 +25,10 @@ from dagengine.execution.interrupts import has_signals, interruptible
 from dagengine.gateway.host import current_host
 from dagengine.graph.graph import Metric, as_metrics
 from dagengine.record.recording import Recording, data_of, manifest_of, require_apart
+from dagengine.record.run import load_run
 from dagengine.record.values import Manifest
 from dagengine.record.writer import RunWriter
+from dagengine.report.page.writing import write_run_page
 from dagengine.report.progress import progress_bar
 from dagengine.report.tables import print_steps, print_table
 from dagengine.report.tally import Tally
@@ -155,6 +158,10 @@ def _recorded(
     require_apart(manifest.data, out)
     with RunWriter(out, manifest, lambda: (engine.totals, engine.spent)) as writer:
         yield writer
+    try:
+        write_run_page(load_run(out))
+    except Exception as error:  # noqa: BLE001 - what was judged was paid for, and is recorded
+        warnings.warn(f"{out} has no page: {type(error).__name__}: {error}", stacklevel=2)
 
 
 async def a_evaluate(

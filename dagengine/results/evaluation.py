@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from dagengine.errors import InputError, MissingExtraError
+from dagengine.results.ends import State
 from dagengine.results.html import cell, number, table
 from dagengine.results.rows import CaseResult, MetricResult
 from dagengine.results.summary import Summary, Summing, unknown_metric
@@ -74,14 +75,21 @@ class EvaluationResult(Sequence[CaseResult]):
         return bool(self.rows) and all(row.success for row in self.rows)
 
     def failed(self, metric: str | None = None) -> list[CaseResult]:
-        """The rows below a threshold or without a score, of one metric or of any.
+        """The rows below the threshold of this metric, or of any.
 
-        Raises InputError when the run had no metric of that name.
+        A row without a score is not among them (see `unscored`). Raises InputError when the run
+        had no metric of that name.
         """
-        if metric is None:
-            return [row for row in self.rows if not row.success]
-        named = self._of(metric)
-        return [row for row, one in named if one.failure is not None or one.success is False]
+        return self._in_state("failed", metric)
+
+    def unscored(self, metric: str | None = None) -> list[CaseResult]:
+        """The rows to which this metric, or any, gave no score; raises InputError as `failed`."""
+        return self._in_state("no_score", metric)
+
+    def _in_state(self, state: State, metric: str | None) -> list[CaseResult]:
+        if metric is not None:
+            return [row for row, one in self._of(metric) if one.state == state]
+        return [row for row in self.rows if any(one.state == state for one in row.metrics)]
 
     def scores(self, metric: str) -> list[float | None]:
         """The scores of one metric in data set order; None where there is none.

@@ -61,6 +61,10 @@ class RunOptions:
         bool,
         typer.Option("--texts/--no-texts", help="Keep the cases' texts in OUT/cases.jsonl."),
     ] = True
+    page: Annotated[
+        bool,
+        typer.Option("--page/--no-page", help="Write the page of the run, OUT/report.html."),
+    ] = True
     redact: Annotated[
         list[str] | None,
         typer.Option(

@@ -29,6 +29,8 @@ ROWS = 30_000
 """A run of more rows keeps only the texts of cases that failed or have no score."""
 ROOM = 24_000_000
 """Characters that all texts of a page may take."""
+LONGEST = 100_000
+"""Rows of a run beyond which no page is made by itself: its index alone would be too much."""
 
 
 def write_page(run: Run, path: str | Path, *, rows: int = ROWS, room: int = ROOM) -> Path:
@@ -42,6 +44,14 @@ def write_page(run: Run, path: str | Path, *, rows: int = ROWS, room: int = ROOM
     # What a text of a case holds in lone surrogates is an escape in JSON already.
     target.write_text("".join(_parts(run, rows, room)), encoding="utf-8", errors="replace")
     return target
+
+
+def write_run_page(run: Run) -> Path | None:
+    """Write `report.html` into the folder of a run that has ended; None for a very long run."""
+    counts = run.manifest.counts
+    if counts is None or counts.cases > LONGEST:
+        return None
+    return write_page(run, run.folder / "report.html")
 
 
 def page_of(head: str, body: str, *, title: str, connect: str = "'none'") -> Iterator[str]:

@@ -1,0 +1,66 @@
+"""The JSON schema of a run folder: everything that runs write follows it."""
+
+from __future__ import annotations
+
+import json
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+from jsonschema.exceptions import ValidationError
+from recorded_runs import CASES, judge, polite
+
+from dagengine import evaluate
+from dagengine.judges import LexicalJudge
+from dagengine.metrics import AnswerRelevancyMetric, FaithfulnessMetric
+from dagengine.record.values import Manifest
+from dagengine.test_case import ConversationalTestCase, LLMTestCase, Turn
+
+SCHEMA: dict[str, Any] = json.loads(
+    files("dagengine.record").joinpath("record.schema.json").read_text(encoding="utf-8")
+)
+
+
+def validator(part: str) -> Draft202012Validator:
+    return Draft202012Validator({**SCHEMA, "$ref": f"#/$defs/{part}"})
+
+
+def lines(path: Path) -> list[Any]:
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def test_the_schema_is_one_and_that_of_the_code() -> None:
+    Draft202012Validator.check_schema(SCHEMA)
+    made = Manifest.model_json_schema(mode="serialization")
+    made_defs = made.pop("$defs")
+    assert SCHEMA["$defs"]["Manifest"] == made
+    assert {name: SCHEMA["$defs"][name] for name in made_defs} == made_defs
+
+
+def test_what_runs_write_follows_the_schema(tmp_path: Path) -> None:
+    talk = ConversationalTestCase(turns=[Turn(role="user", content="rude")], name="talk")
+    evaluate(
+        [*CASES, talk], [polite()], model=judge(), show=False, out=tmp_path / "a",
+        redact=["input"],
+    )  # fmt: skip
+    context = ["Paris is the capital of France."]
+    case = LLMTestCase(input="Capital?", actual_output="Paris.", retrieval_context=context)
+    metrics = [FaithfulnessMetric(), AnswerRelevancyMetric()]
+    evaluate([case], metrics, model=LexicalJudge(), show=False, out=tmp_path / "b")
+    for folder in ("a", "b"):
+        validator("Manifest").validate(json.loads((tmp_path / folder / "run.json").read_text()))
+        for row in lines(tmp_path / folder / "results.jsonl"):
+            validator("Row").validate(row)
+        for line in lines(tmp_path / folder / "cases.jsonl"):
+            validator("Case").validate(line)
+    assert len(lines(tmp_path / "a" / "cases.jsonl")) == 4
+
+
+@pytest.mark.parametrize("change", [{"hash": "x"}, {"more": 1}, {"index": -1}, {"metrics": None}])
+def test_a_row_that_is_none_does_not_follow_it(change: dict[str, Any]) -> None:
+    row = {"index": 0, "case": "a", "hash": None, "metrics": []}
+    validator("Row").validate(row)
+    with pytest.raises(ValidationError):
+        validator("Row").validate(row | change)

@@ -183,7 +183,8 @@ class CaseResult:
         """SHA-256 (hex) of the case's content, equal in every run; None where there is none."""
         if self.recorded_hash is None and isinstance(self.test_case, CASE_TYPES):
             with suppress(TypeError, ValueError, RecursionError):  # metadata without a JSON form
-                return self.test_case.content_hash()
+                # It is wanted in several places, and takes longer than all else in a row.
+                object.__setattr__(self, "recorded_hash", self.test_case.content_hash())
         return self.recorded_hash
 
     def as_dict(self) -> dict[str, Any]:

@@ -6,6 +6,7 @@ https://platform.openai.com/docs/guides/batch
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 import anyio
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from openai import AsyncOpenAI
 
 _ENDPOINT: Final = "/v1/chat/completions"
+# Bytes of a line around the request itself, at most.
+_AROUND = 120
 _ENDED = frozenset({"completed", "failed", "expired", "cancelled"})
 # The client's own retries: a batch is not given up because one look at it failed.
 _RETRIES = 8
@@ -30,12 +33,15 @@ _RETRIES = 8
 class OpenAIBatchJudge(OpenAIJudge):
     """Answers through batches of questions instead of single calls.
 
-    Questions are collected until none has come for `quiet` seconds or there are `size` of
-    them (the provider takes 50,000 at most), and every batch is looked at every `poll`
-    seconds. A graph that is three questions deep needs three batches one after the other,
-    each of which may take up to a day: run it with a `max_in_flight` of thousands, which is
-    what one batch can hold. Everything else is as for `OpenAIJudge`; answers are stored and
-    found under the same name.
+    Questions are collected until none has come for `quiet` seconds, there are `size` of
+    them, or their file would have more than `file_bytes` (the provider takes 50,000 and 200 MB
+    at most); the next ones go into another batch beside it. Every batch is looked at every
+    `poll` seconds. What expired, or came back damaged, is asked again in another batch.
+
+    A graph that is three questions deep needs three batches one after the other, each of which
+    may take up to a day: run it with a `max_in_flight` of thousands, which is what one batch
+    can hold. Everything else is as for `OpenAIJudge`; answers are stored and found under the
+    same name.
     """
 
     capabilities = Capabilities(logprobs=True, elastic=True, batched=True)
@@ -45,24 +51,28 @@ class OpenAIBatchJudge(OpenAIJudge):
         model: str = "gpt-4o",
         *,
         size: int = 50_000,
+        file_bytes: int = 200_000_000,
         quiet: float = 2.0,
         poll: float = 30.0,
         **settings: Any,
     ) -> None:
         if size < 1:
             raise InputError(f"size must be at least 1, got {size}")
+        if file_bytes < 1:
+            raise InputError(f"file_bytes must be at least 1, got {file_bytes}")
         super().__init__(model, **settings)
-        self.size, self.quiet, self.poll = size, quiet, poll
+        self.size, self.file_bytes, self.quiet, self.poll = size, file_bytes, quiet, poll
 
     def _poster(self, openai: Any, api: AsyncOpenAI, direct: object) -> Post:
         patient = api.with_options(max_retries=_RETRIES)
         collecting: list[_Batch] = []
 
         async def post(form: RequestForm, question: Question[Any]) -> Completion:
-            if not collecting or collecting[0].closed:
+            body = json.dumps(form.body(question))
+            if not collecting or not collecting[0].has_room(body):
                 collecting[:] = [_Batch(patient, self, (openai.OpenAIError, JudgeError))]
             batch = collecting[0]
-            found = await batch.answer_to(batch.add(form.body(question)))
+            found = await batch.answer_to(batch.add(body))
             try:
                 return Completion.read(json.dumps(found).encode())
             except ValidationError:
@@ -82,7 +92,8 @@ class _Batch:
         self, api: AsyncOpenAI, judge: OpenAIBatchJudge, failures: tuple[type[Exception], ...]
     ) -> None:
         self._api, self._judge, self._failures = api, judge, failures
-        self._bodies: list[dict[str, Any]] = []
+        self._file: list[bytes] = []
+        self._bytes = 0
         self._full = anyio.Event()
         self._changed = anyio.Event()
         self._busy = False
@@ -95,12 +106,22 @@ class _Batch:
         """Whether nothing can be added any more."""
         return self._full.is_set()
 
-    def add(self, body: dict[str, Any]) -> str:
-        """Put a request in; returns its name in the batch."""
-        self._bodies.append(body)
-        if len(self._bodies) >= self._judge.size:
+    def has_room(self, body: str) -> bool:
+        """Whether a request fits; one that does not closes the batch, so that it leaves."""
+        fits = self._bytes + len(body) + _AROUND <= self._judge.file_bytes
+        if self._file and not fits:
             self._full.set()
-        return f"q{len(self._bodies) - 1}"
+        return not self.closed
+
+    def add(self, body: str) -> str:
+        """Put a request, as JSON, in; returns its name in the batch."""
+        name = f"q{len(self._file)}"
+        head = json.dumps({"custom_id": name, "method": "POST", "url": _ENDPOINT})
+        self._file.append(f'{head[:-1]}, "body": {body}}}\n'.encode())
+        self._bytes += len(self._file[-1])
+        if len(self._file) >= self._judge.size:
+            self._full.set()
+        return name
 
     async def answer_to(self, name: str) -> dict[str, Any]:
         """The completion's fields; raises JudgeError, or what the client raises."""
@@ -121,9 +142,6 @@ class _Batch:
             self._lines = await self._fetch(await self._finished(await self._sent()))
         except self._failures as error:
             self._error = error  # every question of the batch gets it
-        except ValueError as error:
-            message = f"the batch's results are no JSON lines: {error}"
-            self._error = ProviderError(message, transient=False)
         finally:
             self._busy = False
             self._changed.set()
@@ -132,10 +150,10 @@ class _Batch:
     async def _collect(self) -> None:
         """Wait until the batch is full, or nothing more comes."""
         while not self.closed:
-            count = len(self._bodies)
+            count = len(self._file)
             with anyio.move_on_after(self._judge.quiet):
                 await self._full.wait()
-            if len(self._bodies) == count:
+            if len(self._file) == count:
                 self._full.set()
 
     async def _sent(self) -> str:
@@ -147,11 +165,7 @@ class _Batch:
         return self._id
 
     async def _start(self) -> str:
-        lines = [
-            json.dumps({"custom_id": f"q{place}", "method": "POST", "url": _ENDPOINT, "body": body})
-            for place, body in enumerate(self._bodies)
-        ]
-        text = "\n".join(lines).encode()
+        text = b"".join(self._file)
         file = await self._api.files.create(file=("batch.jsonl", text), purpose="batch")
         batch = await self._api.batches.create(
             input_file_id=file.id, endpoint=_ENDPOINT, completion_window="24h"
@@ -164,7 +178,8 @@ class _Batch:
         if batch.output_file_id is None and batch.error_file_id is None:
             found = batch.errors.data if batch.errors else None
             why = "; ".join(str(error.message) for error in found or ()) or "no reason given"
-            raise ProviderError(f"batch {name} {batch.status}: {why}", transient=False)
+            late = batch.status == "expired"  # it may have been begun too late for anything
+            raise ProviderError(f"batch {name} {batch.status}: {why}", transient=late)
         return batch
 
     async def _fetch(self, batch: Any) -> dict[str, dict[str, Any]]:
@@ -172,8 +187,9 @@ class _Batch:
         for file in filter(None, (batch.error_file_id, batch.output_file_id)):
             content = await self._api.files.content(file)
             for line in filter(str.strip, content.text.splitlines()):
-                found = json.loads(line)
-                lines[found["custom_id"]] = found
+                with suppress(ValueError, LookupError, TypeError):  # damaged: it is asked again
+                    found = json.loads(line)
+                    lines[found["custom_id"]] = found
         return lines
 
 

@@ -18,7 +18,7 @@ def likely_questions(plan: Plan) -> float:
 
     A node counts as one question, however long its list may be: rows soon tell.
     """
-    before = [0.0] * len(plan.slots)
+    chances = before = [0.0] * len(plan.slots)
     for _ in range(_ROUNDS):
         chances, before = before, [0.0] * len(plan.slots)
         for slot in plan.slots:

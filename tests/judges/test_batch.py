@@ -69,6 +69,31 @@ def test_lines_that_expired_are_asked_again_in_another_batch() -> None:
     assert done.totals.retried == 5
 
 
+def test_files_stay_within_the_limit_of_bytes() -> None:
+    with BatchServer(by_topic) as server:
+        judge = batch_judge(server, file_bytes=8_000)
+        done = evaluate(cases(40), [tree()], model=judge, limits=LIMITS, show=False)
+        files = [server.files[batch["input_file_id"]] for batch in server.batches]
+    assert done.scores("food") == [float(number % 2 == 0) for number in range(40)]
+    assert max(len(file.encode()) for file in files) <= 8_000
+    assert sum(len(file.splitlines()) for file in files) == 80
+    assert len(files) > 4
+
+
+def test_a_batch_that_expired_as_a_whole_and_damaged_lines_lose_nothing() -> None:
+    server = BatchServer(
+        by_topic,
+        expire=lambda batch: batch == 1,
+        damage=lambda batch, line: batch == 0 and line in (2, 5, 7),
+    )
+    with server:
+        judge = batch_judge(server, size=20)
+        done = evaluate(cases(40), [tree()], model=judge, limits=LIMITS, show=False)
+    assert done.scores("food") == [float(number % 2 == 0) for number in range(40)]
+    assert done.totals.retried == 23
+    assert done.totals.calls == 80 + 23
+
+
 def test_a_bad_line_fails_its_own_case_only() -> None:
     def some_fail(body: dict[str, Any]) -> Reply:
         if "case 3 " in body["messages"][-1]["content"]:

@@ -12,7 +12,8 @@ class BatchServer(OpenAIServer):
     """Answers a batch after it was looked at `looks` times.
 
     `lose` names the lines (by place in their batch) that get no answer because the batch
-    expired; `refuse` is why a whole batch is not accepted.
+    expired; `expire` the batches that expire as a whole, `damage` the lines of results that
+    are cut in half. `refuse` is why a whole batch is not accepted.
     """
 
     def __init__(
@@ -21,12 +22,15 @@ class BatchServer(OpenAIServer):
         *,
         looks: int = 2,
         lose: Callable[[int, int], bool] = lambda batch, line: False,
+        expire: Callable[[int], bool] = lambda batch: False,
+        damage: Callable[[int, int], bool] = lambda batch, line: False,
         refuse: str | None = None,
     ) -> None:
         super().__init__(respond)
         self.files: dict[str, str] = {}
         self.batches: list[Json] = []
         self._answer = respond
+        self._expire, self._damage = expire, damage
         self._looks, self._lose, self._refuse = looks, lose, refuse
 
     def add_routes(self, app: web.Application) -> None:
@@ -72,6 +76,8 @@ class BatchServer(OpenAIServer):
         if self._refuse is not None:
             errors = {"object": "list", "data": [{"message": self._refuse}]}
             batch |= {"status": "failed", "errors": errors}
+        elif batch["looks"] > self._looks and self._expire(number):
+            batch |= {"status": "expired"}
         elif batch["looks"] > self._looks and batch["status"] != "completed":
             batch |= {"status": "completed", **self._results(number, batch["input_file_id"])}
         return web.json_response(batch)
@@ -90,6 +96,10 @@ class BatchServer(OpenAIServer):
                 if reply.status >= 400:
                     content = {"error": {"message": reply.content, "code": None}}
                 good.append(_line(asked, {"status_code": reply.status, "body": content}, None))
+        good = [
+            line[: len(line) // 2] if self._damage(number, place) else line
+            for place, line in enumerate(good)
+        ]
         good.reverse()  # the order of results is not that of the questions
         return {
             "output_file_id": self._keep("\n".join(good)) if good else None,

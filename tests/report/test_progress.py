@@ -126,7 +126,9 @@ def test_a_log_gets_a_line_only_now_and_then(
         run.looked.clear()
         assert run.looked.wait(60)  # the first line is whole
     line = capsys.readouterr().err.splitlines()[0]
-    assert re.fullmatch(r"dagengine: 1/2 cases, 0\.\d s; 100 calls, \S+/s, 7 in flight, .*", line)
+    assert re.fullmatch(
+        r"dagengine: [01]/2 cases, 0\.\d s; 100 calls, \S+/s, 7 in flight, .*", line
+    )
 
 
 class Kernel:
@@ -151,7 +153,7 @@ def test_in_a_notebook_one_line_is_written_over_and_over(
         assert run.looked.wait(60)
     written = capsys.readouterr().err
     assert "\n" not in written
-    assert written.startswith("\r1/2 cases, ")
+    assert re.match(r"\r[01]/2 cases, ", written)
     assert written.endswith("\r\x1b[K")
 
 

@@ -28,7 +28,8 @@ def metric() -> DAGMetric:
 
 def judged(cases: Any = CASES[:1], **settings: Any) -> Any:
     judge = ScriptedJudge({"good": True}, name="toy")
-    return evaluate(cases, [metric()], **{"model": judge, "show": False, **settings})
+    given: dict[str, Any] = {"model": judge, "show": False, **settings}
+    return evaluate(cases, [metric()], **given)
 
 
 SAME: list[tuple[dict[str, Any], dict[str, Any]]] = [
@@ -97,8 +98,9 @@ def test_the_table_is_printed_without_the_bar(capsys: pytest.CaptureFixture[str]
 
 
 def test_steps_are_printed_of_copies(capsys: pytest.CaptureFixture[str]) -> None:
-    own = metric()
-    evaluate(CASES[:1], [own], model=ScriptedJudge({"good": True}), show=False, verbose_mode=True)  # type: ignore[call-arg]
+    own, said = metric(), {"verbose_mode": True}
+    given: dict[str, Any] = {"model": ScriptedJudge({"good": True}), "show": False, **said}
+    evaluate(CASES[:1], [own], **given)
     assert "good" in capsys.readouterr().out
     assert own.verbose_mode is False
 

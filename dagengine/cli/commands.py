@@ -36,6 +36,7 @@ from dagengine.cli.run import run
 from dagengine.cli.show import show
 from dagengine.cli.store import app as store_app
 from dagengine.cli.synthesize import synthesize
+from dagengine.cli.test import app as test_app
 from dagengine.cli.view import view
 from dagengine.errors import DagengineError, Problem
 
@@ -52,6 +53,7 @@ app = Commands(
 app.add_typer(store_app)
 app.add_typer(judge_app)
 app.add_typer(doors)
+app.add_typer(test_app)
 app.command()(run)
 app.command()(merge)
 app.command()(plan)

@@ -18,7 +18,7 @@ from dagengine.gateway.host import current_host
 from dagengine.graph.graph import Metric, as_metrics
 from dagengine.question import durable_identity
 from dagengine.results import CaseResult
-from dagengine.test_case import CASE_TYPES, TestCase
+from dagengine.test_case import TestCase
 from dagengine.testing.messages import EvaluationFailed
 from dagengine.testing.values import Verdict
 
@@ -59,6 +59,16 @@ def assert_test(
         raise EvaluationFailed(verdict)
 
 
+def judged_at_once(
+    test_case: TestCase, metrics: Sequence[Metric], **settings: Unpack[Settings]
+) -> CaseResult:
+    """The row of a case, judged now; in a test that pytest runs with all its other cases."""
+    check_settings(judged_at_once, settings)
+    metrics, session = as_metrics(metrics), _session()
+    judge = _verdict if session is None else session.verdict
+    return judge(test_case, metrics, settings, at_once=True).row
+
+
 def _session() -> Evaluations | None:
     """The evaluations of the pytest session that this code belongs to, if it belongs to one."""
     if current_host() is not None:
@@ -77,8 +87,7 @@ def _verdict(
     sync(lambda: engine.judge(engine.cases([test_case]), rows.append))
     print_verbose(metrics, rows[0])
     judges = tuple(durable_identity(judge) or judge.identity for judge in engine.judges)
-    case = test_case if isinstance(test_case, CASE_TYPES) else None
-    return Verdict(rows[0], engine.plan, judges, case)
+    return Verdict(rows[0], engine.plan, judges)
 
 
 def on_test_run_end(function: Callable[[], Any]) -> Callable[[], Any]:

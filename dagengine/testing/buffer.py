@@ -259,7 +259,8 @@ class Buffer:
             report: pytest.TestReport = item.ihook.pytest_runtest_makereport(item=item, call=call)
         finally:
             item.funcargs = None
-        report.sections = list(first.sections)
+        more = [section for section in report.sections if not section[0].startswith("Captured ")]
+        report.sections = [*first.sections, *more]  # not what other phases captured
         if own is not None and not first.skipped:
             report.sections.append(("The body then went on, and failed", str(own.exconly())))
         if check_interactive_exception(call, report):
@@ -314,13 +315,17 @@ def _has_reruns(item: pytest.Item) -> bool:
     return bool(count and count(item))
 
 
-def evaluation_of(call: pytest.CallInfo[Any]) -> Verdict | None:
+def evaluation_of(item: pytest.Item, call: pytest.CallInfo[Any]) -> Verdict | None:
     """The verdict that made a call fail; pytest then leaves out the exception's name.
 
-    Of a failure's first line it shows a few words only.
+    Of a failure's first line it shows a few words only. What a unittest raised stands with its
+    item until the report is made.
     """
-    if call.excinfo is None or not isinstance(call.excinfo.value, EvaluationFailed):
+    kept: Any = getattr(item, "_excinfo", None)
+    raised = call.excinfo or (kept[0] if kept else None)
+    if raised is None or not isinstance(raised.value, EvaluationFailed):
         return None
-    kind = type(call.excinfo.value)
-    call.excinfo._striptext = f"{kind.__module__}.{kind.__qualname__}: "
-    return call.excinfo.value.verdict
+    kind = type(raised.value)
+    raised._striptext = f"{kind.__module__}.{kind.__qualname__}: "
+    verdict: Verdict = raised.value.verdict
+    return verdict

@@ -1,18 +1,23 @@
-"""How a session ends: workers send, the others sum up, write recordings, and check gates."""
+"""How a session ends: it says what came of it, writes recordings and its run, and checks gates."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from dagengine.errors import DagengineError
 from dagengine.testing.gates import Gate
 from dagengine.testing.recorded.files import TestFiles
+from dagengine.testing.runs import SessionRun, against, require_run
 from dagengine.testing.summary import Summary
+
+Said = Iterator[tuple[bool, str]]
+"""Lines, and whether what they say is as it must be."""
 
 
 @dataclass(slots=True)
@@ -22,43 +27,81 @@ class Ending:
     lines: list[str] = field(default_factory=list[str])
     holds: bool = True
 
+    def take(self, said: Iterable[tuple[bool, str]]) -> None:
+        """Add lines; what cannot be done is one, and keeps nothing else from being done."""
+        try:
+            for holds, line in said:
+                self.lines.append(line)
+                self.holds &= holds
+        except DagengineError as error:
+            self.lines.append(f"error: {error}")
+            self.holds = False
+
+
+def check_options(config: pytest.Config) -> None:
+    """Raise what is wrong with the options of gates, before anything runs."""
+    for text in config.getoption("evals_min") or ():
+        Gate.read(text)
+    baseline: str | None = config.getoption("evals_baseline")
+    if baseline is not None:
+        require_run(Path(baseline))
+
 
 def is_whole(session: pytest.Session, deselected: bool) -> bool:
     """Whether every test of every file ran that was begun with."""
     config = session.config
-    narrowed = ("lf", "stepwise")
     return not (
         deselected
         or session.shouldfail
         or session.shouldstop
         or any("::" in str(argument) for argument in config.args)
-        or any(config.getoption(name, False) for name in narrowed)
+        or any(config.getoption(name, False) for name in ("lf", "stepwise"))
     )
 
 
-def end(config: pytest.Config, summary: Summary, files: TestFiles, *, is_whole: bool) -> Ending:
-    """Write recordings, check gates, and say what the evaluations came to."""
+def end(
+    config: pytest.Config,
+    summary: Summary,
+    files: TestFiles,
+    run: SessionRun | None,
+    *,
+    is_whole: bool,
+) -> Ending:
+    """Write recordings and the run, check gates, and say what the evaluations came to."""
     ending = Ending(summary.lines())
-    for path, count in files.save(is_whole=is_whole):
-        ending.lines.append(f"recorded: {_shown(path)} ({count} new or changed answers)")
+    ending.take(_recorded(files, is_whole))
+    out, baseline = config.getoption("evals_out"), config.getoption("evals_baseline")
+    if out is not None and run is not None:
+        ending.take(_written(run, Path(out), summary))
+    if baseline is not None:
+        ending.take(against(Path(baseline), summary.all))
     gates: Sequence[str] = config.getoption("evals_min") or ()
-    for text in gates:
-        holds, line = Gate.read(text).check(summary.all)
-        ending.lines.append(line)
-        ending.holds &= holds
+    ending.take(Gate.read(text).check(summary.all) for text in gates)
     return ending
 
 
-def end_of_workers(config: pytest.Config, sent: Sequence[dict[str, Any]], died: bool) -> Ending:
-    """The same from what workers sent; nothing where none of them had an evaluation."""
-    if not sent:
-        return Ending()
+def _recorded(files: TestFiles, is_whole: bool) -> Said:
+    for path, count in files.save(is_whole=is_whole):
+        yield True, f"recorded: {_shown(path)} ({count} new or changed answers)"
+
+
+def _written(run: SessionRun, out: Path, summary: Summary) -> Said:
+    run.save(out, summary.totals)
+    yield True, f"run folder: {out}"
+
+
+def end_of_workers(
+    config: pytest.Config, sent: Sequence[dict[str, Any]], tests: Sequence[str], died: bool
+) -> Ending:
+    """The same from what workers sent, in the order of the tests."""
     summary, files = Summary(), TestFiles(config)
     for data in sent:
         summary.add(data["summary"])
         files.add(data["recordings"])
     whole = not died and all(data["whole"] for data in sent)
-    return end(config, summary, files, is_whole=whole)
+    out: str | None = config.getoption("evals_out")
+    run = None if out is None else SessionRun.gather(Path(out), tests)
+    return end(config, summary, files, run, is_whole=whole)
 
 
 def _shown(path: Path) -> str:

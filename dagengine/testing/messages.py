@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from dagengine.compiler.plan import Plan, PlanMetric, Unit
+from dagengine.report.render import draw
 from dagengine.results import MetricResult, Step
 from dagengine.terminal import one_line, plain
 from dagengine.test_case import TestCase, read_field
@@ -65,6 +66,16 @@ def deciding(result: MetricResult) -> Step | None:
     return scored[-1] if scored else result.steps[-1] if result.steps else None
 
 
+def tree_sections(verdict: Verdict) -> list[tuple[str, str]]:
+    """The tree of each metric that failed, with the path of the case, as Mermaid; by a title."""
+    results = zip(verdict.plan.metrics, verdict.row.metrics, strict=True)
+    return [
+        (f"Tree of {result.metric} (Mermaid)", draw(metric.spec, result=result).mermaid)
+        for metric, result in results
+        if _has_failed(result)
+    ]
+
+
 def _has_failed(result: MetricResult) -> bool:
     return result.failure is not None or result.success is False
 
@@ -95,7 +106,7 @@ def _short(result: MetricResult) -> str:
 
 def _details(verdict: Verdict, result: MetricResult) -> Iterable[tuple[str, str]]:
     """What stands beside the first line, by its name."""
-    if getattr(verdict.case, "name", None):
+    if getattr(verdict.row.test_case, "name", None):
         yield "case", one_line(verdict.row.case, _TEXT)
     if result.path and result.failure is None:
         turns = [f"{node} = {_plain(said)}" for node, said in result.path]
@@ -105,7 +116,7 @@ def _details(verdict: Verdict, result: MetricResult) -> Iterable[tuple[str, str]
     node = failed.node if failed else step.node if step else None
     unit = unit_of(verdict.plan, result.metric, node)
     if unit is not None and unit.node.text:
-        yield "question", one_line(unit.node.text, _TEXT) + _read(verdict.case, unit)
+        yield "question", one_line(unit.node.text, _TEXT) + _read(verdict.row.test_case, unit)
     if failed is not None:
         if failed.raw:
             yield "answer", one_line(failed.raw, _TEXT)

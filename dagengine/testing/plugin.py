@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 if TYPE_CHECKING:
+    from dagengine.results import CaseResult
     from dagengine.testing.session import Evaluations
     from dagengine.testing.workers import Workers
 
@@ -42,9 +44,29 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="fail unless this share of the cases passes; METRIC[tag]>=SHARE for those with a tag",
     )
     group.addoption(
+        "--evals-out", metavar="DIR", help="write the folder of a run: rows, cases, what it was"
+    )
+    group.addoption(
+        "--evals-baseline",
+        metavar="DIR",
+        help="compare with the run in this folder, and fail where a metric is worse than it",
+    )
+    group.addoption(
+        "--evals-card",
+        metavar="FILE",
+        help="the judge card that says how noisy the judge is, for tests with votes",
+    )
+    group.addoption(
         "--evals-immediate",
         action="store_true",
         help="wait for each verdict in its test, instead of running other tests meanwhile",
+    )
+    group.addoption(
+        "--evals-repeat",
+        type=_count,
+        default=1,
+        metavar="N",
+        help="judge every test N times, each time anew",
     )
     group.addoption(
         "--evals-ignore-errors",
@@ -53,21 +75,27 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+def _count(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number from 1 on")
+    return int(text)
+
+
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers",
-        "evals(immediate=False): how the evaluations of a test are made; `immediate` waits for "
-        "each verdict in place.",
+        "evals(votes=1, pass_rule='sprt', immediate=False): how the evaluations of a test are "
+        "made: a case that fails is judged up to `votes` times, until `pass_rule` is content; "
+        "`immediate` waits for each verdict in place.",
     )
 
-    if config.getoption("evals_min"):
-        from dagengine.errors import InputError
-        from dagengine.testing.gates import Gate
+    if config.getoption("evals_min") or config.getoption("evals_baseline"):
+        from dagengine.errors import DagengineError
+        from dagengine.testing.ending import check_options
 
         try:
-            for text in config.getoption("evals_min"):
-                Gate.read(text)
-        except InputError as error:
+            check_options(config)
+        except DagengineError as error:
             raise pytest.UsageError(str(error)) from None
 
 
@@ -80,6 +108,20 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
         config.stash[_WORKERS] = Workers()
         config.pluginmanager.register(config.stash[_WORKERS], "dagengine workers")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Refuse marks that nobody knows before anything runs."""
+    marked = [item for item in items if item.get_closest_marker("evals")]
+    if marked:
+        from dagengine.errors import InputError
+        from dagengine.testing.votes import Mark
+
+        try:
+            for item in marked:
+                Mark.of(item)
+        except InputError as error:
+            raise pytest.UsageError(str(error)) from None
 
 
 def pytest_deselected(items: Sequence[pytest.Item]) -> None:
@@ -137,13 +179,16 @@ def pytest_runtest_makereport(
     if item.config.stash.get(_EVALUATIONS, None) is None:
         return (yield)
     from dagengine.testing.buffer import CALL, evaluation_of
+    from dagengine.testing.messages import tree_sections
 
-    verdict = evaluation_of(call)
+    verdict = evaluation_of(item, call)
     if call.when == "call":
         item.stash[CALL] = call
     report = yield
-    if verdict is not None and verdict.is_missing:
-        vars(report)[_MISSING] = True
+    if verdict is not None:
+        vars(report)[_MISSING] = verdict.is_missing
+        if item.config.get_verbosity() > 0:
+            report.sections.extend(tree_sections(verdict))
     return report
 
 
@@ -195,7 +240,8 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
     if evaluations is None:
         assert workers is not None
-        found = ending.end_of_workers(config, workers.sent, bool(workers.died))
+        tests = list(workers.collected)
+        found = ending.end_of_workers(config, workers.sent, tests, bool(workers.died))
     else:
         evaluations.close()
         whole = ending.is_whole(session, config.stash.get(_DESELECTED, False))
@@ -205,7 +251,8 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
             output[KEY] = evaluations.data(is_whole=whole)
             return
-        found = ending.end(config, evaluations.summary, evaluations.files, is_whole=whole)
+        summary, files, run = evaluations.summary, evaluations.files, evaluations.run
+        found = ending.end(config, summary, files, run, is_whole=whole)
     config.stash[_LINES] = found.lines
     if not found.holds and session.exitstatus == pytest.ExitCode.OK:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
@@ -217,6 +264,35 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
         terminalreporter.section("evaluations", "=")
         for line in lines:
             terminalreporter.write_line(line)
+
+
+@pytest.fixture
+def dagengine_repetition(request: pytest.FixtureRequest) -> int:
+    """Which repetition of `--evals-repeat` this is, from 1 on."""
+    number: int = getattr(request, "param", 1)
+    return number
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    times: Any = metafunc.config.getoption("evals_repeat")
+    if times > 1:
+        name, numbers = "dagengine_repetition", range(1, times + 1)
+        metafunc.fixturenames.append(name)
+        ids = [f"{number} of {times}" for number in numbers]
+        metafunc.parametrize(name, numbers, indirect=True, ids=ids)
+
+
+@pytest.fixture
+def dagengine_case() -> Callable[..., CaseResult]:
+    """Judge a case at once and get its row: `dagengine_case(test_case, metrics, **settings)`.
+
+    For code that needs scores, and not only a verdict: the test waits for them. The case counts
+    in the summary of the session; nothing fails.
+    """
+    from dagengine.testing.assertion import judged_at_once
+
+    return judged_at_once
 
 
 def pytest_make_parametrize_id(config: pytest.Config, val: object, argname: str) -> str | None:

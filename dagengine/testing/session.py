@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from concurrent.futures import Future
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
 import pytest
 
 from dagengine.execution.engine import Asking, Engine, Settings
-from dagengine.gateway.limits import DEFAULT_LIMITS
+from dagengine.execution.evaluation import print_verbose
+from dagengine.gateway.limits import DEFAULT_LIMITS, Limits
 from dagengine.graph.graph import Metric
 from dagengine.question import durable_identity
 from dagengine.results import CaseResult
@@ -20,10 +25,13 @@ from dagengine.testing.buffer import Buffer
 from dagengine.testing.fixtures import FixtureGuard, wait_for
 from dagengine.testing.frames import frames_between, traceback_of
 from dagengine.testing.messages import EvaluationFailed, message
+from dagengine.testing.recorded.asking import Resampled
 from dagengine.testing.recorded.files import TestFiles
+from dagengine.testing.runs import SessionRun
 from dagengine.testing.shared import SharedRun
 from dagengine.testing.summary import Summary
 from dagengine.testing.values import Pending, Verdict
+from dagengine.testing.votes import SAMPLES, Mark, card_notes, may_change, vote
 
 # Tests that may wait for verdicts, for each call that may be under way.
 _WAITING = 4
@@ -35,7 +43,7 @@ class Evaluations:
     def __init__(self, session: pytest.Session) -> None:
         config = session.config
         self._config = config
-        limits = DEFAULT_LIMITS
+        limits = _share(DEFAULT_LIMITS, config)
         store = config.getoption("evals_store")
         self.summary = Summary()
         kept = None if store is None else as_store(store)
@@ -43,7 +51,9 @@ class Evaluations:
         self._guard = FixtureGuard()
         self.files = TestFiles(config)
         self.item: pytest.Item | None = None
+        self.run = SessionRun() if config.getoption("evals_out") else None
         self._handed_over = 0
+        self._cards: set[tuple[str, ...]] = set()
         self.buffer = Buffer(session, self, _WAITING * limits.max_in_flight)
 
     def check(
@@ -63,6 +73,7 @@ class Evaluations:
         frames = self._deferrable(caller, metrics)
         if frames is None:
             verdict = self.verdict(case, metrics, settings, at_once=at_once)
+            print_verbose(metrics, verdict.row)
             error = self.error_of(verdict)
             if error is not None:
                 raise error
@@ -70,7 +81,7 @@ class Evaluations:
         future = self._begin(case, metrics, settings, at_once=at_once)
         held = self.buffer.current
         assert held is not None
-        held.verdicts.append(Pending(future, traceback_of(frames)))
+        held.verdicts.append(Pending(future, case, traceback_of(frames)))
         used = [settings.get("model"), settings.get("app"), metrics, *metrics]
         used += [getattr(metric, "model", None) for metric in metrics]
         self._guard.hold(held.item, future, used)
@@ -80,9 +91,8 @@ class Evaluations:
     ) -> Verdict:
         """The verdict, for which the test waits."""
         __tracebackhide__ = True
-        if self.buffer.known:
-            verdict = self.buffer.known.popleft().future.result()
-        else:
+        verdict = self._known(case, metrics)
+        if verdict is None:
             future = self._begin(case, metrics, settings, at_once=at_once, ahead=True)
             try:
                 wait_for(future)
@@ -92,6 +102,21 @@ class Evaluations:
         if self.item is not None:
             self.judged(self.item, verdict)
         return verdict
+
+    def _known(self, case: Any, metrics: Sequence[Metric]) -> Verdict | None:
+        """What the first attempt at a test came to, for the same call of an attempt in its place.
+
+        Later attempts ask anew.
+        """
+        if getattr(self.item, "execution_count", 1) > 1:
+            return None
+        for pending in self.buffer.known:
+            if pending.case == case:
+                found = pending.future.result()
+                if [m.metric for m in found.row.metrics] == [m.spec().name for m in metrics]:
+                    self.buffer.known.remove(pending)
+                    return found
+        return None
 
     def error_of(self, verdict: Verdict) -> BaseException | None:
         """What a verdict raises in the test; None when it passed."""
@@ -105,13 +130,21 @@ class Evaluations:
         """A test begins, perhaps once more."""
         self.item = item
         self.summary.outcomes.pop(item.nodeid, None)
+        if self.run is not None:
+            self.run.rows.pop(item.nodeid, None)
 
     def judged(self, item: pytest.Item, verdict: Verdict) -> None:
         """Count a verdict that is reported."""
         self.summary.note(item.nodeid, verdict)
+        if self.run is not None:
+            self.run.note(item.nodeid, verdict.row)
 
     def data(self, *, is_whole: bool) -> dict[str, Any]:
-        """What a worker sends when it is done."""
+        """What a worker sends when it is done; rows it leaves in the run folder."""
+        if self.run is not None:
+            worker = os.environ.get("PYTEST_XDIST_WORKER", "worker")
+            out: Any = self._config.getoption("evals_out")
+            self.run.save_part(Path(out), worker, self.summary.totals)
         recordings = self.files.data()
         return {"summary": self.summary.data(), "recordings": recordings, "whole": is_whole}
 
@@ -120,6 +153,8 @@ class Evaluations:
         summary = self.summary
         summary.dropped = self.buffer.dropped
         summary.totals = self._shared.totals
+        if self.run is not None:
+            self.run.spent = self._shared.spent
         for recorder in self.files.recorders:
             summary.replayed += recorder.replayed
             summary.notes.update({f"not recorded: {why}": None for why in recorder.unrecorded})
@@ -133,12 +168,20 @@ class Evaluations:
         held = self.buffer.current
         if held is None:
             return None
-        mark = held.item.get_closest_marker("evals")
-        if mark is not None and mark.kwargs.get("immediate"):
+        if Mark.of(held.item).immediate:
             return None
         if any(getattr(metric, "verbose_mode", False) for metric in metrics):
             return None  # it prints, which belongs into the test's own output
         return frames_between(caller, held.code)
+
+    @property
+    def _attempt(self) -> int:
+        """Which attempt at its test this is, from 0 on: reruns and repetitions ask anew."""
+        rerun = getattr(self.item, "execution_count", 1) - 1
+        times: Any = self._config.getoption("evals_repeat")
+        parameters = getattr(getattr(self.item, "callspec", None), "params", {})
+        repetition: int = parameters.get("dagengine_repetition", 1) - 1
+        return int(rerun * times + repetition)
 
     def _begin(
         self, case: Any, metrics: Sequence[Metric], settings: Settings, *,
@@ -146,24 +189,55 @@ class Evaluations:
     ) -> Future[Verdict]:  # fmt: skip
         """Check everything in the test's thread, then hand the case over."""
         desk = self._shared.desk(settings)
-        attempt = getattr(self.item, "execution_count", 1) - 1
-        asks, recorder = self.files.asking(desk.gateway, self.item, attempt)
+        asks, recorder = self.files.asking(desk.gateway, self.item, self._attempt)
         engine = self._shared.engine(desk, metrics, settings, asks, at_once=at_once)
         cases = engine.cases([case])
+        if self.run is not None:
+            self.run.define(engine)
+        judges = tuple(durable_identity(judge) or judge.identity for judge in engine.judges)
+        mark = Mark() if self.item is None else Mark.of(self.item)
+        if mark.votes > 1:
+            self._say_of_card(metrics, judges)
         self._handed_over += 1
         place = 0 if ahead else self._handed_over
-        judges = tuple(durable_identity(judge) or judge.identity for judge in engine.judges)
+
+        async def again(failed: Sequence[int], number: int) -> bool | None:
+            """Whether what failed passes as another sample."""
+            others = [metrics[index] for index in failed]
+            own: Settings = {"model": settings.get("model")}
+            fresh = Resampled(asks, number * SAMPLES)
+            retried = Engine(others, own, gateway=fresh, judge_of=self._shared.judge)
+            row = await judged(retried, retried.cases([case]), place)
+            unscored = any(metric.failure is not None for metric in row.metrics)
+            return None if unscored else row.success
 
         async def work() -> Verdict:
-            row = await judged(engine, cases, place)
+            row, votes = await judged(engine, cases, place), None
+            failed = may_change(engine.plan, engine.judges, row) if mark.votes > 1 else []
+            if failed and isinstance(case, CASE_TYPES):
+                votes = await vote(partial(again, failed), mark)
             return Verdict(
                 row, engine.plan, judges,
-                case=case if isinstance(case, CASE_TYPES) else None,
+                votes=votes,
                 recorded=recorder is not None and recorder.replays,
                 missed=frozenset(recorder.missed if recorder else ()),
             )  # fmt: skip
 
         return self._shared.start(desk, work, ahead=ahead)
+
+    def _say_of_card(self, metrics: Sequence[Metric], judges: Sequence[str]) -> None:
+        """Note, once, what is to be said of the judge card of these metrics."""
+        names = (*(metric.spec().name for metric in metrics), *judges)
+        if names not in self._cards:
+            self._cards.add(names)
+            notes = card_notes(self._config.getoption("evals_card"), metrics, judges)
+            self.summary.notes.update(dict.fromkeys(notes))
+
+
+def _share(limits: Limits, config: pytest.Config) -> Limits:
+    """What one of several processes may ask at once, so that all of them keep to the limits."""
+    processes: int = getattr(config, "workerinput", {}).get("workercount", 1)
+    return replace(limits, max_in_flight=max(1, limits.max_in_flight // processes))
 
 
 async def judged(engine: Engine, cases: Any, place: int) -> CaseResult:

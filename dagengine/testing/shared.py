@@ -27,7 +27,7 @@ from dagengine.gateway.host import Asks
 from dagengine.graph.graph import Metric, as_metrics
 from dagengine.judges import as_judge
 from dagengine.question import Judge
-from dagengine.results import Attempt, Totals
+from dagengine.results import Attempt, Spent, Totals
 
 R = TypeVar("R")
 
@@ -69,6 +69,11 @@ class SharedRun:
     def totals(self) -> Totals:
         """What was asked and used by now."""
         return sum((desk.gateway.totals for desk in self._desks), Totals(cost=0.0))
+
+    @property
+    def spent(self) -> list[Spent]:
+        """The same by metric, node and judge."""
+        return [spent for desk in self._desks for spent in desk.gateway.spent]
 
     def desk(self, settings: Settings) -> Desk:
         """The gateway for these settings, opened when they are first seen; raises InputError."""

@@ -20,9 +20,13 @@ _NAME = 60  # characters of a metric's name, or of a node's
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """One metric on the case of one test; `said` is what repeated votes say of the case."""
+    """One metric on the case of one test; `said` is what repeated votes say of the case.
+
+    `number` counts the cases of the test, from 0 on.
+    """
 
     test: str
+    number: int
     case: str
     tags: tuple[str, ...]
     metric: str
@@ -32,9 +36,10 @@ class Outcome:
     said: str | None = None
 
 
-def outcomes_of(test: str, verdict: Verdict) -> Iterator[Outcome]:
-    """What the metrics of one verdict came to."""
+def outcomes_of(test: str, number: int, verdict: Verdict) -> Iterator[Outcome]:
+    """What the metrics of one verdict came to, which is one of several in its test."""
     said = verdict.votes.said if verdict.votes else None
+    tags = tuple(getattr(verdict.row.test_case, "tags", None) or ())
     for result in verdict.row.metrics:
         success, kind = result.success, str(result.outcome)
         if result.failure is not None:
@@ -43,7 +48,7 @@ def outcomes_of(test: str, verdict: Verdict) -> Iterator[Outcome]:
         elif said is not None and success is False:
             success = said == "passed"
         yield Outcome(
-            test, verdict.row.case, tuple(getattr(verdict.case, "tags", None) or ()),
+            test, number, verdict.row.case, tags,
             result.metric, result.score, success, kind, said,
         )  # fmt: skip
 
@@ -90,7 +95,9 @@ class Summary:
 
     def note(self, test: str, verdict: Verdict) -> None:
         """Count one verdict of a test."""
-        self.outcomes.setdefault(test, []).extend(outcomes_of(test, verdict))
+        before = self.outcomes.setdefault(test, [])
+        number = before[-1].number + 1 if before else 0
+        before.extend(outcomes_of(test, number, verdict))
 
     @property
     def all(self) -> list[Outcome]:
@@ -113,8 +120,9 @@ class Summary:
 
     def add(self, data: Mapping[str, Any]) -> None:
         """Add what another process sent."""
-        for test, case, tags, *rest in data["outcomes"]:
-            self.outcomes.setdefault(test, []).append(Outcome(test, case, tuple(tags), *rest))
+        for test, number, case, tags, *rest in data["outcomes"]:
+            found = Outcome(test, number, case, tuple(tags), *rest)
+            self.outcomes.setdefault(test, []).append(found)
         totals = dict(data["totals"])
         self.totals += Totals(**{**totals, "usage": Usage(**totals["usage"])})
         self.replayed += data["replayed"]
@@ -177,7 +185,7 @@ def _line(name: str, outcomes: list[Outcome]) -> str:
 
 
 def _votes(outcomes: list[Outcome]) -> list[str]:
-    said = {(one.test, one.case): one.said for one in outcomes if one.said is not None}
+    said = {(one.test, one.number): one.said for one in outcomes if one.said is not None}
     if not said:
         return []
     counts = Counter(said.values())

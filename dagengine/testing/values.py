@@ -32,15 +32,13 @@ class Votes:
 class Verdict:
     """The row of one case, the plan and the judges that made it, and votes where there were any.
 
-    `case` is None for a golden that no app completed. `missed` are the messages of failures
-    that tell nothing about the case: a recording lacks an answer. `recorded` says whether
-    answers came out of a recording.
+    `missed` are the messages of failures that tell nothing about the case: a recording lacks an
+    answer. `recorded` says whether answers came out of a recording.
     """
 
     row: CaseResult
     plan: Plan
     judges: tuple[str, ...] = ()
-    case: Any = None
     votes: Votes | None = None
     recorded: bool = False
     missed: frozenset[str] = frozenset()
@@ -70,4 +68,5 @@ class Pending:
     """A case handed over by a test: its verdict to come, and where the test then stood."""
 
     future: Future[Verdict]
+    case: Any
     traceback: TracebackType | None = None

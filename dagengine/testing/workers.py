@@ -16,12 +16,12 @@ class Workers:
     def __init__(self) -> None:
         self.sent: list[dict[str, Any]] = []
         self.died: list[str] = []
-        self._collected: dict[str, None] = {}
+        self.collected: dict[str, None] = {}
         self._reported: set[str] = set()
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_node_collection_finished(self, ids: list[str]) -> None:
-        self._collected.update(dict.fromkeys(ids))
+        self.collected.update(dict.fromkeys(ids))
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any, error: object) -> None:
@@ -44,7 +44,7 @@ class Workers:
         if not self.died or session.shouldfail or session.shouldstop:
             return
         who = ", ".join(self.died)
-        for test in self._collected:
+        for test in self.collected:
             if test not in self._reported:
                 path = test.split("::")[0]
                 text = f"worker {who!r} died before the verdict of {test!r} was there; run it again"

@@ -111,6 +111,16 @@ def test_with_a_fixture(shared):
     assert_test(bad, [shared])
 
 
+@pytest.fixture
+def judged():
+    assert_test(case("good and first"), [flaky])
+
+
+def test_with_an_evaluation_in_a_fixture(judged):
+    assert_test(good, [flaky])
+    assert_test(bad, [flaky])
+
+
 def test_last():
     assert_test(good, [flaky])
 """

@@ -246,6 +246,28 @@ def test_has_no_such_setting():
     assert "/dagengine/" not in left.output, "a frame of ours"
 
 
+def test_the_tree_of_a_metric_that_failed_is_shown_to_who_wants_to_see_more(
+    pytester: pytest.Pytester,
+) -> None:
+    pytester.makepyfile(f"{JUDGED}\n\ndef test_bad():\n    assert_test(bad, [quality])\n")
+    assert "flowchart TD" not in run(pytester).output
+    found = [run(pytester, "-v", *mode).output for mode in ((), ("--evals-immediate",))]
+    for output in found:
+        assert "Tree of Quality (Mermaid)" in output
+        assert output.count("flowchart TD") == 1
+
+
+def test_what_a_verbose_metric_prints_stands_in_its_test(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(f"""{JUDGED}
+def test_verbose(capsys):
+    loud = metric()
+    loud.verbose_mode = True
+    assert_test(good, [loud])
+    assert "Good" in capsys.readouterr().out
+""")
+    assert run(pytester).code == 0
+
+
 def test_errors_can_be_skipped(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(f"""{JUDGED}
 from dagengine.errors import RefusedError

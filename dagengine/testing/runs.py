@@ -1,0 +1,178 @@
+"""The run folder of a session, written by all of its processes, and an earlier one to compare with.
+
+Every process writes the folder of its own cases; with pytest-xdist those of the workers stand
+inside the folder until the controller has put them together.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import platform
+import shutil
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from dagengine.execution.engine import Engine
+from dagengine.question import Usage
+from dagengine.record.definition import judges_of, metrics_of
+from dagengine.record.run import Run, load_run
+from dagengine.record.values import JudgeRecord, Manifest, MetricRecord
+from dagengine.record.writer import RunWriter
+from dagengine.reliability.statistics.comparisons import Comparison, compare_shares
+from dagengine.reliability.statistics.intervals import Interval
+from dagengine.results import CaseResult, Spent, Totals
+from dagengine.test_case import CASE_TYPES
+from dagengine.testing.summary import Outcome
+
+_PARTS = ".workers"
+_CASES = {kind.__name__: kind for kind in CASE_TYPES}
+
+
+@dataclass(slots=True)
+class SessionRun:
+    """What a session judged: rows by test, the metrics, and the judges by their identities.
+
+    A row is called like its test, `#2` and so on where a test judges several cases. Metrics of
+    one name are one metric.
+    """
+
+    rows: dict[str, list[CaseResult]] = field(default_factory=dict[str, list[CaseResult]])
+    metrics: dict[str, MetricRecord] = field(default_factory=dict[str, MetricRecord])
+    judges: dict[str, JudgeRecord] = field(default_factory=dict[str, JudgeRecord])
+    spent: list[Spent] = field(default_factory=list[Spent])
+    started: datetime = field(default_factory=lambda: datetime.now(UTC))
+    _known: set[int] = field(default_factory=set[int])
+
+    def note(self, test: str, row: CaseResult) -> None:
+        """Keep the row of a test."""
+        self.rows.setdefault(test, []).append(row)
+
+    def define(self, engine: Engine) -> None:
+        """Keep what an engine's metrics are, and who answers them."""
+        if id(engine) not in self._known:
+            self._known.add(id(engine))
+            judges = judges_of(engine.plan, engine.judges, engine.limits.prices)
+            self._define(metrics_of(engine.plan), judges)
+
+    def _define(self, metrics: Iterable[MetricRecord], judges: Sequence[JudgeRecord]) -> None:
+        for judge in judges:
+            self.judges.setdefault(judge.identity, judge)
+        places = [list(self.judges).index(judge.identity) for judge in judges]
+        for metric in metrics:
+            self.metrics.setdefault(metric.name, _renumbered(metric, places))
+
+    def save(self, folder: Path, totals: Totals) -> None:
+        """Write the folder; raises InputError where it cannot be written."""
+        manifest = Manifest(
+            dagengine=importlib.metadata.version("dagengine"),
+            python=platform.python_version(),
+            started=self.started,
+            command="pytest",
+            metrics=tuple(self.metrics.values()),
+            judges=tuple(self.judges.values()),
+        )
+        with RunWriter(folder, manifest, lambda: (totals, self.spent)) as writer:
+            for index, (label, row) in enumerate(self._labelled()):
+                writer.add(replace(row, index=index, case=label))
+
+    def _labelled(self) -> Iterator[tuple[str, CaseResult]]:
+        for test, rows in self.rows.items():
+            yield from ((label_of(test, number), row) for number, row in enumerate(rows))
+
+    def save_part(self, folder: Path, worker: str, totals: Totals) -> None:
+        """Write what one worker judged, for `gather`."""
+        self.save(folder / _PARTS / worker, totals)
+
+    @classmethod
+    def gather(cls, folder: Path, order: Sequence[str]) -> SessionRun:
+        """What all workers judged, in the order of these tests; their parts are removed."""
+        whole, found = cls(), dict[str, list[CaseResult]]()
+        for part in sorted((folder / _PARTS).glob("*")):
+            run = load_run(part)
+            whole.started = min(whole.started, run.manifest.started)
+            whole._define(run.manifest.metrics, run.manifest.judges)
+            whole.spent += _spent(run)
+            for row, case in zip(run.rows(), run.cases(), strict=True):
+                test = row.case.partition(" #")[0]
+                found.setdefault(test, []).append(replace(row, test_case=_case(case)))
+        shutil.rmtree(folder / _PARTS, ignore_errors=True)
+        tests = [*(test for test in order if test in found), *sorted(found.keys() - set(order))]
+        whole.rows = {test: found[test] for test in tests}
+        return whole
+
+
+def label_of(test: str, number: int) -> str:
+    """What the row of a test is called, whose `number` (from 0 on) it is."""
+    return test if not number else f"{test} #{number + 1}"
+
+
+def _renumbered(metric: MetricRecord, places: Sequence[int]) -> MetricRecord:
+    """The metric with other places of judges."""
+    nodes = tuple(
+        node.model_copy(
+            update={
+                "judges": tuple(places[judge] for judge in node.judges),
+                "metric": None if node.metric is None else _renumbered(node.metric, places),
+            }
+        )
+        for node in metric.nodes
+    )
+    return metric.model_copy(update={"nodes": nodes})
+
+
+def _spent(run: Run) -> Iterator[Spent]:
+    judges = run.manifest.judges
+    for one in run.manifest.usage:
+        usage = Usage(one.input_tokens, one.output_tokens, one.cached_tokens)
+        judge = "" if one.judge is None else judges[one.judge].identity
+        yield Spent(one.metric, one.node, judge, one.asked, one.calls, one.failed, usage, one.cost,
+                    one.seconds)  # fmt: skip
+
+
+def _case(line: Mapping[str, Any]) -> Any:
+    """The case of a line of `cases.jsonl`; None where it was none."""
+    kind = _CASES.get(line["type"])
+    fields = {name: value for name, value in line.items() if name not in ("index", "hash", "type")}
+    return None if kind is None else kind.model_validate(fields)
+
+
+def require_run(folder: Path) -> None:
+    """Raise what keeps `against` from comparing: no run folder, or no statistics installed."""
+    load_run(folder)
+    compare_shares([(True, False)])
+
+
+def against(folder: Path, outcomes: Sequence[Outcome]) -> Iterator[tuple[bool, str]]:
+    """Each metric against an earlier run, pair by pair: whether it holds, and what to say.
+
+    A metric does not hold when its pass rate is worse on the same cases by more than chance: the
+    whole 95 % interval of the difference lies below 0. Cases are paired by their tests, or by
+    their names. Raises InputError for what is no run folder.
+    """
+    before: dict[tuple[str, str], bool | None] = {}
+    for row in load_run(folder).rows():
+        before |= {(row.case, result.metric): result.success for result in row.metrics}
+    for metric in dict.fromkeys(outcome.metric for outcome in outcomes):
+        mine = [one for one in outcomes if one.metric == metric]
+        pairs = [(_earlier(before, one), one.success) for one in mine]
+        yield _compared(f"against {folder}: {metric}", compare_shares(pairs))
+
+
+def _earlier(before: Mapping[tuple[str, str], bool | None], one: Outcome) -> bool | None:
+    label = (label_of(one.test, one.number), one.metric)
+    return before.get(label, before.get((one.case, one.metric)))
+
+
+def _compared(what: str, found: object) -> tuple[bool, str]:
+    if not isinstance(found, Comparison) or not isinstance(found.interval, Interval):
+        return True, f"{what}: no case was judged in both"
+    low, high = found.interval.low, found.interval.high
+    holds = high >= 0
+    word = "" if holds else ": worse by more than chance"
+    return holds, (
+        f"{what}: pass rate {found.value:+.0%} on {found.cases} cases (95 % interval {low:+.0%} to "
+        f"{high:+.0%}, {found.differing} differ, p = {found.p:.2g}){word}"
+    )

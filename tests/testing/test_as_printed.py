@@ -1,0 +1,88 @@
+"""What is published runs as printed: our page on tests, and the documents that users know."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from typing import Any
+
+import pytest
+from contract import _example as valid_for
+from evaluations import run
+from openai_server import OpenAIServer, Reply, asked_schema
+from places import ROOT, SEEDS
+
+pytest_plugins = ["pytester"]
+PAGE = ROOT / "docs" / "testing.md"
+
+
+def test_the_page_on_tests_shows_what_its_suite_prints(pytester: pytest.Pytester) -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    code = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    pytester.makepyfile(test_support="\n\n".join(code))
+    left = run(pytester)
+    found = {event[1].partition("::")[2]: (event[2], event[4]) for event in left.outcomes}
+    assert found == {
+        "test_answers[helpful]": ("passed", ""),
+        "test_answers[blames]": ("failed", "0.3 < 0.5 Support quality: Tone is rude"),
+        "test_again[helpful]": ("passed", ""),
+        "test_again[blames]": (
+            "failed",
+            "failed (p = 1.00, 4 of 4 votes failed): 0.3 < 0.5 Support quality: Tone is rude",
+        ),
+    }
+    shown = re.findall(r"```text\n(.*?)```", text, re.DOTALL)[0].splitlines()
+    assert [line for line in shown if not line.startswith("FAILED")] == [
+        line for line in left.output.splitlines() if line in shown
+    ][: len(shown) - 1]
+
+
+def test_the_options_of_the_page_are_those_of_the_plugin(pytester: pytest.Pytester) -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    named = set(re.findall(r"--evals[a-z-]*", text))
+    known = set(re.findall(r"--evals[a-z-]*", pytester.runpytest_inprocess("-h").stdout.str()))
+    assert named <= known
+    assert known - named <= {"--evals-ignore-errors", "--evals-repeat"}  # `test run -i`, `-r`
+
+
+def published(document: str, first: str, last: str) -> str:
+    """Lines of a published document after the line `first`, their imports with our name."""
+    path = next(iter(sorted(SEEDS.glob(f"{document}_*.txt"))), None)
+    if path is None:
+        pytest.skip(f"no seed documents in {SEEDS} (set DAGENGINE_SEEDS)")
+    lines = path.read_text(encoding="utf-8").splitlines()
+    begin = lines.index(first) + 1
+    code = "\n".join(lines[begin : lines.index(last, begin) + 1])
+    return re.sub(r"^(from|import) deepeval", r"\1 dagengine", code, flags=re.MULTILINE)
+
+
+def test_the_published_bulk_test_runs_in_parallel_as_printed(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    end = '    print("Test finished!")'
+    code = published("003", "test_bulk.py", end).replace("@deepeval.", "@dagengine.")
+    code = code.replace(
+        "EvaluationDataset(test_cases=[...])", "EvaluationDataset(test_cases=CASES)"
+    )
+    cases = (
+        "import pytest\nfrom dagengine.test_case import LLMTestCase as Case\n"
+        "CASES = [Case(name=f'case {n}', input='x', actual_output='y', context=['z'])"
+        " for n in range(6)]\n"
+        "def print(text):  # what workers print is lost\n"
+        "    open('said.txt', 'a').write(text)\n"
+    )
+    pytester.makepyfile(test_bulk=cases + code)
+
+    def reply(body: dict[str, Any]) -> Reply:
+        schema = asked_schema(body)
+        assert schema is not None
+        return Reply(json.dumps(valid_for(schema, schema, 0)))
+
+    with OpenAIServer(reply) as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.base_url)
+        monkeypatch.setenv("OPENAI_API_KEY", "none")
+        command = ("-m", "dagengine", "test", "run", "test_bulk.py", "-n", "2")
+        done = pytester.run(sys.executable, *command)
+    done.assert_outcomes(passed=6)
+    assert (pytester.path / "said.txt").read_text() == "Test finished!"

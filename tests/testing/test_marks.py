@@ -1,0 +1,115 @@
+"""A verdict that knows its noise: what failed is judged again, as long as that can matter."""
+
+from __future__ import annotations
+
+import pytest
+from evaluations import JUDGED, run
+
+from dagengine.testing.votes import decided
+from dagengine.voting import Curtailed, Sprt
+
+pytest_plugins = ["pytester"]
+
+# What the judge says of a case as one sample after the other: "y" for yes.
+SUITE = f"""{JUDGED}
+from dagengine.testing.votes import SAMPLES
+
+ALWAYS = {{"steady": "n", "unlucky": "nyyyyyyyyy", "torn": "nynynynyny", "good": "y"}}
+votes = []
+
+
+def answer_as_sample(question):
+    text = next(name for name in ALWAYS if name in question.messages[-1]["content"])
+    sample = question.options.sample // SAMPLES
+    votes.append(text)
+    script = ALWAYS[text]
+    return {{"verdict": script[sample % len(script)] == "y", "reason": "as it is"}}
+
+
+noisy = metric(judge=ScriptedJudge(answer_as_sample, name="noisy"))
+
+
+@pytest.mark.evals(votes=9)
+@pytest.mark.parametrize("one", [case(name) for name in ALWAYS])
+def test_each(one):
+    assert_test(one, [noisy, metric("Other", judge=ScriptedJudge({{"Good": True}}))])
+
+
+def test_afterwards():
+    with pytest.raises(AssertionError):
+        assert_test(bad, [quality])
+    assert {{name: votes.count(name) for name in ALWAYS}} == {{
+        "steady": 4, "unlucky": 6, "torn": 9, "good": 1}}
+"""
+
+
+def test_what_fails_is_judged_until_the_votes_decide(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(SUITE)
+    left = run(pytester)
+    said = {event[1].split("[")[-1].rstrip("]"): event for event in left.outcomes}
+    assert said["steady"][-1] == ("failed (p = 1.00, 4 of 4 votes failed): 0.3 < 0.5 Quality: Good")
+    assert said["torn"][-1] == "unsure (p = 0.80, 5 of 9 votes failed): 0.3 < 0.5 Quality: Good"
+    assert (said["unlucky"][2], said["good"][2]) == ("passed", "passed")
+    assert len(left.outcomes) == 5
+    assert left.outcomes[-1][2] == "passed", left.output
+    assert "3 failed at first and were judged again: 1 failed, 1 passed, 1 unsure" in left.output
+    assert "no judge card says how noisy this judge is" in left.output
+
+
+def test_what_no_answer_can_change_is_not_judged_again(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(f"""{JUDGED}
+from dagengine.metrics import ExactMatchMetric
+
+
+@pytest.mark.evals(votes=9)
+def test_exactly():
+    one = LLMTestCase(input="x", actual_output="bad", expected_output="other")
+    assert_test(one, [quality, ExactMatchMetric()])
+
+
+@pytest.mark.evals(votes=9)
+def test_without_a_score():
+    assert_test(LLMTestCase(input="x"), [quality])
+
+
+def test_afterwards():
+    with pytest.raises(AssertionError):
+        assert_test(case("bad too"), [quality])
+    assert len(asked) == 2
+""")
+    left = run(pytester)
+    assert [event[2] for event in left.outcomes] == ["failed", "failed", "passed"]
+    assert "judged again" not in left.output
+
+
+@pytest.mark.parametrize(
+    ("mark", "said"),
+    [
+        ("vote=3", r"has no argument 'vote'; did you mean 'votes'\?"),
+        ("3", "takes names, such as votes=7, and no 3"),
+        ("votes=0", "votes must be a whole number from 1 on, got 0"),
+        ("votes=3", r"votes=3 can decide nothing by Sprt\(noise=0.2, error=0.01\), which wants a "
+         "lead of 4"),
+        ("votes=7, pass_rule='most'", "pass_rule must be 'sprt', 'majority' or a rule"),
+        ("votes=7, pass_rule=3", "pass_rule must be a rule of dagengine.voting, got 3"),
+        ("pass_rule='majority'", "pass_rule says when votes decide: give votes=, too"),
+        ("immediate=1", "immediate must be True or False, got 1"),
+    ],
+)  # fmt: skip
+def test_a_mark_that_makes_no_sense_is_refused_before_anything_runs(
+    pytester: pytest.Pytester, mark: str, said: str
+) -> None:
+    pytester.makepyfile(f"import pytest\n@pytest.mark.evals({mark})\ndef test_it(): 1 / 0")
+    done = pytester.runpytest_inprocess("-p", "no:randomly")
+    assert done.ret == pytest.ExitCode.USAGE_ERROR
+    done.stderr.re_match_lines([rf".*::test_it: @pytest.mark.evals {said}"])
+
+
+def test_a_rule_says_what_votes_are_worth() -> None:
+    assert decided([False] * 4, Sprt()).said == "failed"
+    assert decided([False, True, True, True, True, True], Sprt()).said == "passed"
+    assert decided([False, False, True], Sprt()).said == "unsure"
+    assert decided([False, False, True], Curtailed()).said == "failed"
+    assert decided([False, True], Curtailed()).said == "unsure"
+    votes = decided([False, False, False, None], Sprt())
+    assert votes.p == pytest.approx(64 / 65)

@@ -1,0 +1,88 @@
+"""The run folder of a session, and a comparison with an earlier one."""
+
+from __future__ import annotations
+
+import json
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+from evaluations import JUDGED, run
+
+from dagengine.record import load_run
+
+pytest_plugins = ["pytester"]
+# pytester forgets what a suite is the first to import, and numpy cannot be imported twice.
+import_module("scipy.stats")
+
+SUITE = f"""{JUDGED}
+CASES = [case(f"good {{n}}") for n in range(20)] + [case("bad 1"), case("bad 2")]
+
+
+@pytest.mark.parametrize("one", CASES)
+def test_each(one):
+    assert_test(one, [quality])
+
+
+def test_two():
+    assert_test(good, [metric("Other", "Is it fine?")])
+    assert_test(good, [quality])
+"""
+
+
+def files(folder: Path) -> list[dict[str, object]]:
+    """What a run folder says, without times."""
+    manifest = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+    for part in (manifest, *manifest["usage"]):
+        for name in ("started", "ended", "seconds"):
+            part.pop(name, None)
+    lines = [*folder.joinpath("results.jsonl").read_text(encoding="utf-8").splitlines(),
+             *folder.joinpath("cases.jsonl").read_text(encoding="utf-8").splitlines()]  # fmt: skip
+    return [manifest, *map(json.loads, lines)]
+
+
+def test_a_session_leaves_the_folder_of_a_run_also_on_workers(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(test_it=SUITE)
+    left = run(pytester, "--evals-out=one")
+    assert "run folder: one" in left.output
+    found = load_run(pytester.path / "one")
+    assert found.finished
+    rows, cases = list(found.rows()), list(found.cases())
+    assert [row.index for row in rows] == list(range(24))
+    assert [row.case for row in rows][-3:] == [
+        "test_it.py::test_each[bad 2]", "test_it.py::test_two", "test_it.py::test_two #2"
+    ]  # fmt: skip
+    assert cases[0]["actual_output"] == "good 0"
+    assert [metric.name for metric in found.manifest.metrics] == ["Quality", "Other"]
+    assert found.manifest.counts is not None
+    assert (found.manifest.counts.cases, found.manifest.counts.failed) == (24, 2)
+    run(pytester, "-n2", "--evals-out=two", needs=["xdist"])
+    one, two = files(pytester.path / "one"), files(pytester.path / "two")
+    assert two[1:] == one[1:]
+    assert not (pytester.path / "two" / ".workers").exists()
+
+
+def test_a_session_is_compared_with_an_earlier_one_case_by_case(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(test_it=SUITE)
+    run(pytester, "--evals-out=before")
+    same = run(pytester, "--evals-baseline=before", "-k", "good")
+    assert "against before: Quality: pass rate +0% on 20 cases" in same.output
+    assert same.code == 0
+    pytester.makepyfile(test_it=SUITE.replace('"bad" not in asked', '"8" not in asked'))
+    better = run(pytester, "--evals-baseline=before", "-k", "good or bad")
+    assert "pass rate +0% on 22 cases" in better.output
+    pytester.makepyfile(test_it=SUITE.replace('"bad" not in asked', '"1" not in asked'))
+    worse = run(pytester, "--evals-baseline=before", "-k", "good")
+    assert "pass rate -55% on 20 cases" in worse.output
+    assert "worse by more than chance" in worse.output
+
+
+def test_a_folder_without_a_run_is_refused(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(test_it=SUITE)
+    done = pytester.runpytest_inprocess("--evals-baseline=nowhere")
+    assert done.ret == pytest.ExitCode.USAGE_ERROR
+    assert "nowhere is not the folder of a run" in done.stderr.str()
+    Path(pytester.path, "taken").write_text("a file")
+    left = run(pytester, "--evals-out=taken", "-k", "good")
+    assert left.code == 1
+    assert "error: cannot write taken" in left.output

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from array import array
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -46,6 +47,12 @@ class LargeRun:
         self._cases = Cases(self._index)
         self._figures = Figures(self._index, self._cases.why)
 
+    @cached_property
+    def rows(self) -> int:
+        """The rows that the index knows: those that there were when the server was started."""
+        count: int = self._index.all("SELECT count(*) FROM cases")[0][0]
+        return count
+
     def close(self) -> None:
         """Close the index."""
         self._index.close()
@@ -53,7 +60,7 @@ class LargeRun:
     def page(self, server: dict[str, Any]) -> str:
         """The page without data; `server` is what the server tells it of itself."""
         run = load_run(self._run.folder)
-        record = run_record(run, len(self._run), kept=len(self._run))
+        record = run_record(run, self.rows, kept=self.rows)
         record["metrics"] = self._index.graphs
         head = {"format": FORMAT, "run": record, "blocks": [], "server": {**server, "asks": True}}
         return "".join(page_of(json.dumps(head), "", title=self._run.name, connect="'self'"))

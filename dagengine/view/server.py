@@ -135,7 +135,10 @@ class _Pages:
         return JSONResponse(await run_in_threadpool(large.answer, asked))
 
     async def status(self, request: Request) -> Response:
-        run = self._run(request)
+        number = self._number(request.path_params["run"])
+        run, large = self._served.runs[number], self._served.large.get(number)
+        if large is not None:  # it stays as it was when the server was started
+            return JSONResponse({"rows": large.rows, "finished": False})
         await run_in_threadpool(run.refresh)
         return JSONResponse({"rows": len(run), "finished": run.finished})
 

@@ -133,7 +133,7 @@ class CriterionNode(AskingNode):
 class CriteriaMetric(PrebuiltMetric):
     """Whether an answer meets a criterion, or every one of several: score 1 or 0.
 
-    `criteria` is a name or member of `Criteria` (helpfulness where nothing is named),
+    `criteria` is a name or member of `Criteria` (None: helpfulness),
     `{"name": "description"}`, a sentence, a `Criterion`, a `ConstitutionalPrinciple` (also
     another library's), or several of them. One call per criterion,
     all at once; each is a step with its own verdict, reason and score. For a fault, such as
@@ -150,7 +150,7 @@ class CriteriaMetric(PrebuiltMetric):
 
     def __init__(
         self,
-        criteria: GivenCriteria | None = None,
+        criteria: GivenCriteria | None,
         threshold: float | None = 0.5,
         model: Any = None,
         include_reason: bool = True,

@@ -54,7 +54,11 @@ class PrebuiltMetric(DrawnMetric):
     ) -> None:
         self.name = name or self.title
         self.threshold = 1.0 if strict_mode else threshold
-        if self.counts_faults and isinstance(threshold, int | float) and threshold < 0.5:
+        if (
+            self.counts_faults
+            and isinstance(threshold, int | float)
+            and (self.threshold or 0) < 0.5
+        ):
             warnings.warn(
                 f"{self.name}: 1 is without faults, so threshold={threshold:g} lets most answers "
                 f"pass; what is a largest share of faults elsewhere is {1 - threshold:g} here",

@@ -206,10 +206,10 @@ def test_settings_by_position_stand_in_one_order(kind: type[PrebuiltMetric]) -> 
     required = [ARGUMENTS[one.name] for one in parameters if one.default is one.empty
                 and one.name in ARGUMENTS]  # fmt: skip
     model, constructor = judge(0), cast(Any, kind)
-    metric = constructor(*required, 0.25, model, False, False, True, True)
+    metric = constructor(*required, 0.75, model, False, False, True, True)
     found = {name: getattr(metric, name) for name in IN_ORDER}
     assert found == dict(zip(IN_ORDER, (1.0, model, False, False, True, True), strict=True))
-    assert constructor(*required, 0.25).threshold == 0.25
+    assert constructor(*required, 0.75).threshold == 0.75
 
 
 @every_metric

@@ -3,7 +3,7 @@
 The bounds hold for the questions of every run in which each metric gets its score: a
 failure that cannot be foreseen ends a metric early. Attempts after transient failures and
 answers asked for again, as a whole or item by item, come on top. Cases are looked at one by
-one and not kept.
+one; of more than some thousands a sample is (see `sampling`), and what it has is scaled up.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from dagengine.estimate.case_classes import CaseClass, CaseClasses
 from dagengine.estimate.duplicates import EqualQuestions
 from dagengine.estimate.lookahead import Lookahead, UnitEstimate
 from dagengine.estimate.paths import Odds, Path, Paths, Walker
+from dagengine.estimate.sampling import Spread, draw
 from dagengine.estimate.values import (
     NO_QUESTIONS,
     Bounds,
@@ -51,7 +52,7 @@ def estimate(
     items: int = 10,
     odds: Odds | None = None,
 ) -> Estimate:
-    """What running a plan over cases will ask; asks nothing and keeps no case.
+    """What running a plan over cases will ask; asks nothing, and keeps a sample of the cases.
 
     `judges` identify the judges in the order of `plan.models`. `items` is the assumed length
     of lists that only a judge's answer brings. `odds` weigh verdicts (see `verdicts_of`);
@@ -59,28 +60,32 @@ def estimate(
     """
     names = judges or [str(model or "default") for model in plan.models]
     classes = CaseClasses(plan, Walker(plan, odds), Lookahead(plan, names, items))
-    counting = _Counting(plan, classes, names)
-    for case in cases:
+    sample = draw(cases)
+    counting = _Counting(plan, classes, names, sample.factor)
+    for case in sample.drawn:
         counting.add(case)
-    return counting.estimate()
+    return counting.estimate(sample.total)
 
 
 class _Counting:
-    """Sums over the cases seen so far."""
+    """Sums over the cases seen so far, each of which stands for `factor` cases."""
 
-    def __init__(self, plan: Plan, classes: CaseClasses, judges: Sequence[str]) -> None:
-        self.plan, self.classes, self.judges = plan, classes, judges
-        self.cases = self.depth = self.worded = 0
+    def __init__(
+        self, plan: Plan, classes: CaseClasses, judges: Sequence[str], factor: float
+    ) -> None:
+        self.plan, self.classes, self.judges, self.factor = plan, classes, judges, factor
+        self.spread = Spread()
+        self.depth = self.worded = 0
         self.whole = Bounds()
         self.sums = [_MetricSums() for _ in plan.metrics]
         self.nodes = [_UnitSums() for _ in plan.units]
         self.equal = EqualQuestions()
 
     def add(self, case: TestCase) -> None:
-        self.cases += 1
         self._count(*self.classes.look(case))
 
     def _count(self, case_class: CaseClass, found: Mapping[int, UnitEstimate]) -> None:
+        self.spread.add(case_class.whole.likely)
         self.whole += case_class.whole
         self.worded += case_class.worded
         self.depth = max(self.depth, case_class.depth)
@@ -118,17 +123,22 @@ class _Counting:
         sums.input_tokens = chance * estimated.input_tokens
         sums.output_tokens = chance * estimated.output_tokens
 
-    def estimate(self) -> Estimate:
+    def estimate(self, cases: int) -> Estimate:
         constant = [unit.index for unit in self.plan.units if unit.constant]
-        asked = sum((self.nodes[unit].bounds for unit in constant), self.whole)
+        asked = sum((self.nodes[unit].bounds for unit in constant), self._scaled(self.whole))
         return Estimate(
-            cases=self.cases,
+            cases=cases,
             asked=asked,
-            calls=self.equal.calls(asked, self.worded),
+            calls=self.equal.calls(asked, self.worded, self.factor),
             depth=self.depth,
             metrics=tuple(self._metric_estimate(metric) for metric in range(len(self.sums))),
             judges=tuple(self._judge_estimate(judge) for judge in range(len(self.judges))),
+            looked_at=self.spread.count,
+            margin=self.spread.margin(cases),
         )
+
+    def _scaled(self, bounds: Bounds) -> Bounds:
+        return bounds if self.factor == 1.0 else bounds.times(self.factor)
 
     def _metric_estimate(self, metric: int) -> MetricEstimate:
         sums, units = self.sums[metric], self.classes.units_of[metric]
@@ -137,8 +147,8 @@ class _Counting:
         likely = sums.bounds.likely / sums.cases if sums.cases else 0.0
         return MetricEstimate(
             metric=self.plan.metrics[metric].spec.name,
-            cases=sums.cases,
-            asked=sum(once, sums.bounds),
+            cases=round(sums.cases * self.factor),
+            asked=sum(once, self._scaled(sums.bounds)),
             case=Bounds(sums.least, likely, sums.most),
             nodes=(*map(self._node_estimate, own), *self._reason_estimate(metric)),
             worst=self._worst(metric),
@@ -150,13 +160,16 @@ class _Counting:
         metrics = dict.fromkeys(self.plan.slots[slot].metric for slot in part.slots)
         names = tuple(self.plan.metrics[metric].spec.name for metric in metrics)
         panel = "" if part.node.panel is None else part.node.panel.label
+        factor = 1.0 if part.constant else self.factor
         return NodeEstimate(
-            part.name, part.node.kind, part.judges[0], sums.bounds, sums.equal, sums.input_tokens,
-            sums.output_tokens, names, part.constant, panel,
+            part.name, part.node.kind, part.judges[0],
+            sums.bounds if part.constant else self._scaled(sums.bounds),
+            sums.equal * factor, sums.input_tokens * factor, sums.output_tokens * factor,
+            names, part.constant, panel,
         )  # fmt: skip
 
     def _reason_estimate(self, metric: int) -> Iterator[NodeEstimate]:
-        part, bounds = self.plan.metrics[metric], self.sums[metric].reason
+        part, bounds = self.plan.metrics[metric], self._scaled(self.sums[metric].reason)
         if bounds.most:
             tokens = bounds.likely * _REASON_INPUT, bounds.likely * _REASON_OUTPUT
             judge = self._model(part.scope)
@@ -181,6 +194,7 @@ class _Counting:
         calls = tokens_in = tokens_out = 0.0
         for unit, sums in zip(self.plan.units, self.nodes, strict=True):
             if share := _share(unit, judge) if sums.bounds.likely else 0.0:
+                share *= 1.0 if unit.constant else self.factor
                 kept = share * max(0.0, 1 - sums.equal / sums.bounds.likely)
                 calls += kept * sums.bounds.likely
                 tokens_in += kept * sums.input_tokens

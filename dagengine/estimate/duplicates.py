@@ -57,10 +57,13 @@ class EqualQuestions:
             self._alike.add(like)
         return 0.0
 
-    def calls(self, asked: Bounds, worded: int) -> Bounds:
-        """The questions that no equal one answers; `worded` are known and sure to be asked."""
+    def calls(self, asked: Bounds, worded: int, factor: float = 1.0) -> Bounds:
+        """The questions that no equal one answers; `worded` are known and sure to be asked.
+
+        Where the questions noted are those of a sample, `asked` is for `factor` times as many.
+        """
         most = asked.most
-        if most is not None and most <= DEFAULT_LIMITS.remembered:
+        if factor == 1.0 and most is not None and most <= DEFAULT_LIMITS.remembered:
             most -= self._again
         least = max(self._sure, worded - self._repeats, 0)
-        return Bounds(least, max(asked.likely - self.likely, least), most)
+        return Bounds(least, max(asked.likely - self.likely * factor, least), most)

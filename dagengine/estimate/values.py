@@ -27,6 +27,11 @@ class Bounds:
         most = None if self.most is None or other.most is None else self.most + other.most
         return Bounds(self.least + other.least, self.likely + other.likely, most)
 
+    def times(self, factor: float) -> Bounds:
+        """The same for `factor` times as many cases."""
+        most = None if self.most is None else round(self.most * factor)
+        return Bounds(round(self.least * factor), self.likely * factor, most)
+
     def __contains__(self, count: int) -> bool:
         return self.least <= count and (self.most is None or count <= self.most)
 
@@ -99,6 +104,11 @@ class Estimate:
 
     `asked` counts questions (`Totals.asked`), `calls` those of them that no equal question
     answers. `depth` is the longest row of questions that wait for one another.
+
+    Where only `looked_at` cases of more were looked at, the numbers of these are scaled up:
+    `least` and `most` are then no bounds but what the sample has (`calls.least` holds all the
+    same), and `likely` questions lie within `margin` of the truth, as a share of them, in 95 of
+    100 samples.
     """
 
     cases: int
@@ -107,6 +117,13 @@ class Estimate:
     depth: int
     metrics: tuple[MetricEstimate, ...]
     judges: tuple[JudgeEstimate, ...]
+    looked_at: int
+    margin: float = 0.0
+
+    @property
+    def sampled(self) -> bool:
+        """Whether it comes from some of the cases."""
+        return self.looked_at < self.cases
 
     @property
     def uncounted(self) -> tuple[str, ...]:

@@ -60,12 +60,22 @@ def judge_costs(
     ]
 
 
-def assumptions(budget: Assumptions) -> list[str]:
+def sampling_note(estimate: Estimate) -> str:
+    """That only some of the cases were looked at, and how far that carries."""
+    return (
+        f"{estimate.looked_at:,} of {estimate.cases:,} cases, drawn at random, were looked at: "
+        "least, likely and most are theirs, scaled up, and hold about so. The likely questions "
+        f"lie within ±{estimate.margin:.1%} in 95 of 100 samples; questions that are equal to "
+        "those of other cases may be more than the sample shows, and calls fewer."
+    )
+
+
+def assumptions(estimate: Estimate, budget: Assumptions) -> list[str]:
     """What an estimate rests on, in words."""
     verdicts = "as often as in the earlier run" if budget.learnt else "equally likely"
+    hold = "Least and most hold for every run in which each metric gets its score; "
     return [
-        "Least and most hold for every run in which each metric gets its score; repeated "
-        "calls come on top.",
+        "Repeated calls come on top." if estimate.sampled else f"{hold}repeated calls come on top.",
         f"Likely: verdicts are {verdicts}. {ASSUMED.format(items=budget.items)}",
         f"A call takes {budget.latency:g} s.",
         *([] if budget.answered is None else [_answered(budget.answered)]),
@@ -87,7 +97,11 @@ def as_dict(estimate: Estimate, budget: Assumptions) -> dict[str, Any]:
         "uncounted": list(estimate.uncounted),
         "answered": budget.answered,
         "seconds": estimate.seconds(budget.latency, budget.max_in_flight),
-        "assumptions": assumptions(budget),
+        "sampled": estimate.sampled,
+        "assumptions": [
+            *([sampling_note(estimate)] if estimate.sampled else []),
+            *assumptions(estimate, budget),
+        ],
     }
 
 
@@ -103,7 +117,7 @@ def print_estimate(estimate: Estimate, budget: Assumptions, console: Console | N
         out.print(Padding(line, (0, 0, 0, 1)))
     out.print(_totals(estimate, budget))
     out.print(Padding(_time(estimate, budget), (0, 0, 0, 1)))
-    for note in [*_notes(estimate), *assumptions(budget)]:
+    for note in [*_notes(estimate), *assumptions(estimate, budget)]:
         out.print(Padding(Text(plain(note), style="dim"), (0, 0, 0, 1)))
 
 
@@ -199,6 +213,8 @@ def _time(estimate: Estimate, budget: Assumptions) -> Text:
 
 def _notes(estimate: Estimate) -> Iterator[str]:
     """What the reader of the numbers should know."""
+    if estimate.sampled:
+        yield sampling_note(estimate)
     if any(node.equal for metric in estimate.metrics for node in metric.nodes):
         yield "Equal: likely questions that an equal one answers; they cost no call."
     if any(len(node.metrics) > 1 for metric in estimate.metrics for node in metric.nodes):

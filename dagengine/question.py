@@ -202,6 +202,8 @@ class Usage:
     cached_tokens: int = 0
 
     def __add__(self, other: Usage) -> Usage:
+        if self is NO_USAGE:
+            return other
         return Usage(
             self.input_tokens + other.input_tokens,
             self.output_tokens + other.output_tokens,

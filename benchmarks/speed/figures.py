@@ -9,6 +9,10 @@ from dataclasses import dataclass
 from job import FAITHFULNESS, G_EVAL, RAG, TREE, Measured
 
 OURS, PLAIN, DEEPEVAL = "dagengine", "openai create", "deepeval"
+BARE = "create, no probabilities"
+# Of the processor time that plain `create` takes for a call without token probabilities.
+_SHARES = {TREE: 0.35, G_EVAL: 0.45, FAITHFULNESS: 0.35, RAG: 0.35}
+_FEW = 64  # calls in flight, for which the ideal is nearer
 # Between equal runs; beyond it something else was using the processors.
 USUAL_SPREAD = 1.2
 
@@ -113,22 +117,24 @@ class Target:
     met: bool
 
 
-def targets(rows: Sequence[Row]) -> list[Target]:
-    """Every target whose two sides were measured."""
+def targets(rows: Sequence[Row], in_flight: int = _FEW) -> list[Target]:
+    """Every target whose two sides were measured, with so many calls in flight."""
+    slowest = 1.10 if in_flight <= _FEW else 1.20
     by = {(row.workload, row.client): row for row in rows if row.runs}
     found = list[Target]()
     for workload in (TREE, G_EVAL, FAITHFULNESS, RAG):
         ours, theirs = by.get((workload, OURS)), by.get((workload, DEEPEVAL))
-        plain = by.get((workload, PLAIN))
+        plain = by.get((workload, BARE if workload == G_EVAL else PLAIN))
         if ours and theirs:
             found += _against_deepeval(workload, ours, theirs)
         if ours and plain:
-            ratio = ours.cpu / plain.cpu
-            name = f"{workload}: CPU per call / openai create"
-            found.append(Target(name, "at most 1", ratio, ratio <= 1))
+            ratio, most = ours.cpu / plain.cpu, _SHARES[workload]
+            name = f"{workload}: CPU per call / {plain.client}"
+            found.append(Target(name, f"at most {most:g}", ratio, ratio <= most))
         if ours:
             name = f"{workload}: wall / ideal"
-            found.append(Target(name, "at most 1.10", ours.over_ideal, ours.over_ideal <= 1.10))
+            over = ours.over_ideal
+            found.append(Target(name, f"at most {slowest:.2f}", over, over <= slowest))
     return found
 
 

@@ -1,4 +1,4 @@
-"""dagengine beside deepeval, ragas and the plain openai client: one table of ratios in one run.
+"""dagengine beside deepeval, ragas, the plain openai client and aiohttp alone, in one run.
 
     python benchmarks/speed/throughput.py [--only "dagengine; deepeval"] [--cases 960]
 
@@ -41,7 +41,7 @@ from typing import IO, Annotated, Any
 
 import typer
 from environments import DEFAULT_FOLDER, UnavailableError, python_of
-from figures import DEEPEVAL, OURS, PLAIN, Pace, Row, Run, targets
+from figures import BARE, DEEPEVAL, OURS, PLAIN, Pace, Row, Run, targets
 from job import FAITHFULNESS, G_EVAL, RAG, TREE, Job, Measured
 from rich.console import Console
 from rich.table import Table
@@ -86,7 +86,11 @@ CLIENTS = (
     Client(DEEPEVAL, "with_deepeval.py", "", "deepeval.txt", slow=True),
     Client("deepeval, shared", "with_deepeval.py", "shared", "deepeval.txt", slow=True),
     Client("ragas", "with_ragas.py", "", "ragas.txt", (FAITHFULNESS, RAG), slow=True),
+    Client(BARE, "with_openai.py", "bare", workloads=(G_EVAL,)),
+    Client("raw aiohttp", "with_aiohttp.py"),
 )
+# Clients that are given the requests to send.
+_LOOPS = ("with_openai.py", "with_aiohttp.py")
 
 
 @dataclass(frozen=True)
@@ -111,7 +115,7 @@ class Plan:
             cases=self.slow_cases if client.slow else self.cases,
             warm_up=min(16, self.slow_cases),
             in_flight=self.in_flight,
-            requests=written(workload) if client.script == "with_openai.py" else (),
+            requests=written(workload) if client.script in _LOOPS else (),
         )
 
     def pace(self) -> Pace:
@@ -287,10 +291,10 @@ def notes_of(rows: Sequence[Row]) -> Iterator[str]:
             yield f"{row.workload}, {row.client}: disturbed, its runs took {walls} s"
 
 
-def targets_table(rows: Sequence[Row]) -> Table:
+def targets_table(rows: Sequence[Row], in_flight: int) -> Table:
     """Every target, and whether it is met."""
     table = Table("target", "wanted", "found", "met")
-    for target in targets(rows):
+    for target in targets(rows, in_flight):
         met = "yes" if target.met else "[bold red]no[/]"
         table.add_row(target.name, target.wanted, f"{target.found:.4g}", met)
     return table
@@ -328,7 +332,7 @@ def main(
     console.print(table_of(rows))
     for note in notes_of(rows):
         console.print(note, highlight=False, markup=False)
-    console.print(targets_table(rows))
+    console.print(targets_table(rows, in_flight))
 
 
 if __name__ == "__main__":

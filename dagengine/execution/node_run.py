@@ -89,8 +89,9 @@ async def _isolated(unit: Unit, ask: GatewayAsk, given: Callable[[], Given]) -> 
             join_threads()
             with ask.host() as host:
                 value = await unit.node.work(given(), ask)
-            ask.usage += host.usage
-        if not ask.answers and ask.usage == NO_USAGE:
+            if host.usage is not NO_USAGE:
+                ask.usage += host.usage
+        if not ask.answers and ask.usage is NO_USAGE:
             return value
         return replace(value, usage=ask.usage, answers=tuple(ask.answers))
     except anyio.get_cancelled_exc_class():

@@ -295,7 +295,8 @@ class CodeNode(DecisionNode):
             value = await value
         if isinstance(value, NodeValue):
             return value
-        return NodeValue(value, verdict=value if self.branches() else None)
+        decides = (self.children or self.then) and self.branches()  # most code does not
+        return NodeValue(value, verdict=value if decides else None)
 
 
 class FieldNode(BaseNode):

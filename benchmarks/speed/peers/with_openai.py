@@ -2,7 +2,8 @@
 
 The requests of a case come in rounds, one after the other; those of one round are under way
 at the same time. What is the same for every case is asked once. Answers are read as JSON and
-not looked at further. The setting `aiohttp` takes the client's other transport.
+not looked at further. The setting `aiohttp` takes the client's other transport, and
+`bare` asks for no token probabilities.
 """
 
 from __future__ import annotations
@@ -32,9 +33,17 @@ def split(rounds: Sequence[Sequence[Call]]) -> tuple[list[Call], list[list[Call]
     return same, [one for one in own if one]
 
 
+def bare(rounds: Sequence[Sequence[Call]]) -> list[list[Call]]:
+    """The requests without token probabilities."""
+    left_out = {"logprobs", "top_logprobs"}
+    return [
+        [{k: v for k, v in call.items() if k not in left_out} for call in one] for one in rounds
+    ]
+
+
 async def ask_all(job: Job, first: int, count: int) -> list[float | None]:
     """Ask everything; every case whose answers all came has a score."""
-    same, own = split(job.requests)
+    same, own = split(bare(job.requests) if job.setting == "bare" else job.requests)
     limit = asyncio.Semaphore(job.in_flight)
     transport: Any = (
         openai.DefaultAioHttpClient if job.setting == "aiohttp" else openai.DefaultAsyncHttpxClient

@@ -55,9 +55,9 @@ def run(options: RunOptions) -> None:
     cases = _cases(options)
     doors = _build(options)
     tally = Tally(case=options.case)
-    writer = _writer(options, doors, cases)
     conditions = _conditions(options, doors)
     _start(doors, cases)
+    writer = _writer(options, doors, cases)
     _finish(doors, cases, writer, tally, options)
     _report(options, doors, writer, tally, conditions)
 

@@ -156,7 +156,7 @@ def test_a_run_writes_a_row_per_case_in_order(done: Done) -> None:
 
 def test_a_run_prints_a_table_and_where_everything_is(done: Done) -> None:
     text = done.process.stdout
-    for words in ("first", "second", "third", "1.000", "0.400", "short: True, kind: False"):
+    for words in ("first", "second", "third", "1.000", "0.400", "kind → False"):
         assert words in text
     assert "Good manners" in text
     assert "0.467" in text  # the mean
@@ -295,7 +295,7 @@ def test_a_bad_line_far_down_is_a_row_without_a_score_and_exit_code_three(tmp_pa
     rows = rows_of(tmp_path / "out" / "results.jsonl")
     assert len(rows) == 1200
     assert rows[1099]["metrics"][0]["outcome"] == "invalid_case"
-    assert "1 invalid_case" in done.stdout
+    assert "1x ⊘ data set → invalid_case" in done.stdout
     assert "cases.jsonl line 1100: not JSON" in done.stdout
 
 

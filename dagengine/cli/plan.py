@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -22,7 +23,7 @@ from dagengine.cli.common.options import (
     cases_of,
     prices,
 )
-from dagengine.cli.common.streams import say, shown
+from dagengine.cli.common.streams import shown
 
 if TYPE_CHECKING:
     from dagengine.compiler.plan import Plan
@@ -70,7 +71,6 @@ def plan(
     from dagengine.data.result_rows import read_rows
     from dagengine.estimate.counting import estimate, verdicts_of
     from dagengine.loading import load_judge, load_metrics
-    from dagengine.reliability.card.answers import could_be_seen
     from dagengine.test_case import TestCase
 
     loaded = load_metrics(metrics)
@@ -97,9 +97,16 @@ def plan(
         hidden = shown(text) != text  # then every character outside ASCII becomes an escape
         typer.echo(json.dumps(json.loads(text), indent=2) if hidden else text)
     else:
-        print_estimate(found, budget)
-        if found.cases:
-            say(could_be_seen(found.cases, 1, more=_TIMES))
+        print_estimate(found, budget, more=_could_be_seen(found.cases))
+
+
+def _could_be_seen(cases: int) -> list[str]:
+    """What difference so many cases would show; nothing where the statistics are not installed."""
+    if not cases or importlib.util.find_spec("scipy") is None:
+        return []
+    from dagengine.reliability.card.answers import could_be_seen
+
+    return [could_be_seen(cases, 1, more=_TIMES)]
 
 
 def _answered(metrics: Sequence[Any], cases: Cases, model: Any, path: Path) -> int:

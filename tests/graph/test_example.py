@@ -42,10 +42,10 @@ class Caught:
         raise Asked(question)
 
     async def each(self, questions: Any, /) -> list[Any]:
-        raise Asked(questions[0])
+        raise Asked(next(iter(questions)))
 
     async def outcomes(self, questions: Any, /) -> list[Any]:
-        raise Asked(questions[0])
+        raise Asked(next(iter(questions)))
 
 
 @pytest.mark.anyio

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -105,8 +105,14 @@ def as_dict(estimate: Estimate, budget: Assumptions) -> dict[str, Any]:
     }
 
 
-def print_estimate(estimate: Estimate, budget: Assumptions, console: Console | None = None) -> None:
-    """Print the questions of every node, the worst paths, and what all of it takes."""
+def print_estimate(
+    estimate: Estimate,
+    budget: Assumptions,
+    console: Console | None = None,
+    *,
+    more: Sequence[str] = (),
+) -> None:
+    """Print the questions of every node, the worst paths, what all of it takes, and `more`."""
     from rich.console import Console
     from rich.padding import Padding
     from rich.text import Text
@@ -117,7 +123,7 @@ def print_estimate(estimate: Estimate, budget: Assumptions, console: Console | N
         out.print(Padding(line, (0, 0, 0, 1)))
     out.print(_totals(estimate, budget))
     out.print(Padding(_time(estimate, budget), (0, 0, 0, 1)))
-    for note in [*_notes(estimate), *assumptions(estimate, budget)]:
+    for note in [*_notes(estimate), *assumptions(estimate, budget), *more]:
         out.print(Padding(Text(plain(note), style="dim"), (0, 0, 0, 1)))
 
 

@@ -16,7 +16,9 @@ from dagengine.errors import MissingExtraError
 
 def view(
     folders: Annotated[
-        list[Path], typer.Argument(metavar="DIR...", help="Folders of runs; several are a history.")
+        list[Path],
+        typer.Argument(metavar="DIR...", help="Folders of runs; several are a history."),
+        Reads(),
     ],
     port: Annotated[
         int, typer.Option(min=0, max=65535, help="The port to listen on; 0 is any free one.")

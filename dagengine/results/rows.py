@@ -95,7 +95,8 @@ class MetricResult:
         if self.failure is not None:
             return self.failure.message
         said = {step.node: step.reason for step in self.steps}
-        return (self.path and said.get(self.path[-1][0])) or self.reason or ""
+        last = said.get(self.path[-1][0]) if self.path else None
+        return last or self.reason or ""
 
     @property
     def outcome(self) -> OutcomeKind:
@@ -175,8 +176,8 @@ class CaseResult:
     def state(self) -> State:
         """Without some score, else below some threshold, else passed."""
         states = {metric.state for metric in self.metrics}
-        order: tuple[State, ...] = ("no_score", "failed", "passed")
-        return next((state for state in order if state in states), "scored")
+        order: tuple[State, ...] = ("no_score", "failed", "passed", "scored")
+        return next((state for state in order if state in states), order[-1])
 
     @property
     def hash(self) -> str | None:

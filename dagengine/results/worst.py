@@ -24,7 +24,8 @@ def worst_result(row: CaseResult) -> MetricResult | None:
 def badness(row: CaseResult) -> tuple[int, float, int]:
     """The order of rows from the worst on: failed by score, without a score, then the lowest."""
     worst = worst_result(row)
-    return (*((3, 1.0) if worst is None else _badness(worst)), row.index)
+    rank, score = (3, 1.0) if worst is None else _badness(worst)
+    return rank, score, row.index
 
 
 def _badness(result: MetricResult) -> tuple[int, float]:

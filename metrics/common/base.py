@@ -157,9 +157,10 @@ class DrawnMetric(BaseMetric):
         head = f"<p>{cell(repr(self)[1:-1])}</p>"
         try:
             picture = self.picture()
-            return f"{head}{picture.layout('svg').decode()}"
         except GraphError as error:
             return f"{head}<pre>{escape(plain(str(error)))}</pre>"
+        try:
+            return f"{head}{picture.layout('svg').decode()}"
         except MissingExtraError as error:
             said = plain("\n\n".join((str(error), picture.mermaid)))
             return f"{head}<pre>{escape(said)}</pre>"

@@ -19,7 +19,8 @@ DRAWN = {trial.name: trial for trial in drawn_cards.trials()}
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=[one.name for one in SCENARIOS])
 def test_judges_that_are_asked_are_found_out(scenario: Scenario) -> None:
     for row in recover(scenario, SEEDS, CASES, TIMES):
-        assert row.known == SEEDS, row.name
+        # Too few cases for an interval is an answer, too, but not the usual one.
+        assert row.known >= SEEDS - 2, row.name
         assert row.share >= 0.8, row.name
         if row.name.startswith("variance-share"):
             assert abs(row.bias) < 0.05

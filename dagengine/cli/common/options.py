@@ -98,9 +98,16 @@ def cases_of(
 ) -> Cases:
     """The cases of `--data`, as `--map` and `--delimiter` have them."""
     from dagengine.data.cases import read_cases
+    from dagengine.data.presets import PRESETS
 
     columns, delimiters = pairs("--map", columns_in(mapped)), pairs("--delimiter", delimiter)
     tools = [text for text in mapped or () if "=" not in text]
+    unknown = [text for text in tools if text not in PRESETS]
+    if unknown:
+        known = ", ".join(PRESETS)
+        raise typer.BadParameter(
+            f"--map {unknown[0]!r}: write COLUMN=FIELD, or the name of a tool ({known})"
+        )
     if len(tools) > 1:
         raise typer.BadParameter(f"--map names two tools: {', '.join(tools)}")
     preset = tools[0] if tools else None

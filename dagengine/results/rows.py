@@ -176,8 +176,11 @@ class CaseResult:
     def state(self) -> State:
         """Without some score, else below some threshold, else passed."""
         states = {metric.state for metric in self.metrics}
-        order: tuple[State, ...] = ("no_score", "failed", "passed", "scored")
-        return next((state for state in order if state in states), order[-1])
+        if "no_score" in states:
+            return "no_score"
+        if "failed" in states:
+            return "failed"
+        return "passed" if "passed" in states else "scored"
 
     @property
     def hash(self) -> str | None:

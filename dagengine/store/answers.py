@@ -62,8 +62,9 @@ class Store:
 
     With `replay` the answers come from the file alone: a question without one fails with
     RecordingMissError, no judge is called, and the file is only read. `patience` is how many
-    seconds a write waits for other processes. The file has to be on a disk of this machine:
-    network file systems do not keep several writers apart.
+    seconds a write waits for other processes, and a question for the process that asks it
+    already. The file has to be on a disk of this machine: network file systems do not keep
+    several writers apart.
     """
 
     path: str | os.PathLike[str]
@@ -86,7 +87,7 @@ class Store:
             writer = await anyio.to_thread.run_sync(connect, path, self.patience)
         try:
             with closing(connect_to_read(path, min(self.patience, _READING))) as reader:
-                answers = OpenStore(path, reader, writer)
+                answers = OpenStore(path, reader, writer, self.patience)
                 try:
                     with answers.scope:
                         yield answers
@@ -113,9 +114,14 @@ class OpenStore:
     """An open store."""
 
     def __init__(
-        self, path: Path, reader: sqlite3.Connection, writer: sqlite3.Connection | None
+        self,
+        path: Path,
+        reader: sqlite3.Connection,
+        writer: sqlite3.Connection | None,
+        patience: float,
     ) -> None:
         self._path = path
+        self._patience = patience
         self._reader = reader
         self._journal = Journal(writer) if writer is not None else None
         self._claims = Claims(path) if writer is not None else None
@@ -173,7 +179,11 @@ class OpenStore:
         question: Question[T],
         ask: Callable[[], Awaitable[Answer[T]]],
     ) -> Answer[T]:
-        """What `ask` gets, unless another process that asks the same question is faster."""
+        """What `ask` gets, unless another process that asks the same question is faster.
+
+        That one may have been stopped, or wait for something itself: patience has an end.
+        """
+        until = anyio.current_time() + self._patience
         for wait in itertools.chain(_LOOKS, itertools.repeat(_LOOKS[-1])):
             with claims.of(key) as mine:
                 # Others may have stored it since the last look.
@@ -181,7 +191,7 @@ class OpenStore:
                     answer = self._find(key, question)
                 if answer is not None:
                     return answer
-                if mine:
+                if mine or anyio.current_time() >= until:
                     return await ask()
             await anyio.sleep(wait)
         raise AssertionError("unreachable")

@@ -23,6 +23,7 @@ from dagengine.record.values import JudgeRecord, Manifest, MetricRecord
 from dagengine.record.writer import RunWriter
 from dagengine.reliability.statistics.comparisons import Comparison, compare_shares
 from dagengine.reliability.statistics.intervals import Interval
+from dagengine.report.page.writing import write_run_page
 from dagengine.results import CaseResult, Spent, Totals
 from dagengine.test_case import CASE_TYPES
 from dagengine.testing.summary import Outcome
@@ -65,7 +66,11 @@ class SessionRun:
             self.metrics.setdefault(metric.name, _renumbered(metric, places))
 
     def save(self, folder: Path, totals: Totals) -> None:
-        """Write the folder; raises InputError where it cannot be written."""
+        """Write the folder and its page; raises InputError where it cannot be written."""
+        self._write(folder, totals)
+        write_run_page(load_run(folder))
+
+    def _write(self, folder: Path, totals: Totals) -> None:
         manifest = Manifest(
             dagengine=importlib.metadata.version("dagengine"),
             python=platform.python_version(),
@@ -84,7 +89,7 @@ class SessionRun:
 
     def save_part(self, folder: Path, worker: str, totals: Totals) -> None:
         """Write what one worker judged, for `gather`."""
-        self.save(folder / _PARTS / worker, totals)
+        self._write(folder / _PARTS / worker, totals)
 
     @classmethod
     def gather(cls, folder: Path, order: Sequence[str]) -> SessionRun:

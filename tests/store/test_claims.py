@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -106,6 +107,23 @@ async def test_a_question_whose_asker_is_killed_is_asked_by_those_who_waited(
             other.send_signal(signal.SIGKILL)
     assert asked.is_set()
     other.communicate()
+
+
+@pytest.mark.anyio
+async def test_a_question_whose_asker_says_nothing_is_asked_when_patience_ends(
+    tmp_path: Path,
+) -> None:
+    path, given = tmp_path / "answers.db", {"reason": "r", "verdict": True}
+
+    async def ask() -> Answer[Any]:
+        return Answer(SHAPE.model_validate(given), json.dumps(given))
+
+    other = started(HOLDING, path, key_of(JUDGE.durable_identity or "", QUESTION).hex())
+    assert await anyio.to_thread.run_sync(line, other) == "True"
+    async with Store(path, patience=0.05).open() as answers:
+        found = await answers.get(JUDGE, QUESTION, ask)
+    assert found.value.model_dump() == given
+    other.communicate("\n")
 
 
 def test_a_claim_is_given_back_and_holds_between_processes_only(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -656,7 +657,9 @@ def test_nothing_that_was_in_a_row_is_lost_when_the_process_is_killed(
 
 def test_processes_that_share_a_file_agree_on_every_answer(path: Path) -> None:
     processes = [child(path, 0, 200) for _ in range(2)]
-    outputs = [process.communicate()[0] for process in processes]
+    # Both at once: one that cannot write its rows would not answer what it claims.
+    with ThreadPoolExecutor() as readers:
+        outputs = list(readers.map(lambda process: process.communicate()[0], processes))
     assert [process.returncode for process in processes] == [0, 0]
     assert outputs[0] == outputs[1]
     assert outputs[0].splitlines() == replayed(path, 200)

@@ -45,6 +45,7 @@ def test_a_session_leaves_the_folder_of_a_run_also_on_workers(pytester: pytest.P
     pytester.makepyfile(test_it=SUITE)
     left = run(pytester, "--evals-out=one")
     assert "run folder: one" in left.output
+    assert (pytester.path / "one" / "report.html").stat().st_size > 10_000
     found = load_run(pytester.path / "one")
     assert found.finished
     rows, cases = list(found.rows()), list(found.cases())
@@ -60,6 +61,7 @@ def test_a_session_leaves_the_folder_of_a_run_also_on_workers(pytester: pytest.P
     one, two = files(pytester.path / "one"), files(pytester.path / "two")
     assert two[1:] == one[1:]
     assert not (pytester.path / "two" / ".workers").exists()
+    assert (pytester.path / "two" / "report.html").exists()
 
 
 def test_a_session_is_compared_with_an_earlier_one_case_by_case(pytester: pytest.Pytester) -> None:

@@ -101,7 +101,9 @@ class Buffer:
     def run(self, item: pytest.Item, nextitem: pytest.Item | None) -> None:
         """Run one test, unless an earlier one that is reported now stops the session."""
         self.retire()
-        if len(self._queue) >= self._window:
+        if _has_subtests(item):  # they are reported past this buffer, in the midst of the body
+            self.retire(down_to=0)
+        elif len(self._queue) >= self._window:
             self.retire(down_to=self._window - 1)
         if self._stopping:
             return
@@ -306,6 +308,14 @@ class Buffer:
                     if isinstance(event, str) or event.when == "setup":
                         self._log(held, event)
         self._drop()
+
+
+def _has_subtests(item: pytest.Item) -> bool:
+    """Whether the body of a test reports parts of itself."""
+    code = getattr(getattr(item, "function", None), "__code__", None)
+    return "subtests" in getattr(item, "fixturenames", ()) or (
+        code is not None and "subTest" in code.co_names
+    )
 
 
 def _has_reruns(item: pytest.Item) -> bool:

@@ -18,7 +18,9 @@ from dagengine.cli.common.options import (
     EXIT_NO_SCORE,
     BaseUrl,
     JudgeName,
+    MaxCalls,
     MaxInFlight,
+    MoneyLimit,
     PriceOf,
     StorePath,
     go_on,
@@ -107,12 +109,8 @@ class SynthesizeOptions:
         bool, typer.Option("--replay", help="Take every answer from --store and call no judge.")
     ] = False
     max_in_flight: MaxInFlight = 64
-    max_calls: Annotated[
-        int | None, typer.Option(min=0, help="Stop asking after so many judge calls.")
-    ] = None
-    budget: Annotated[
-        float | None, typer.Option(help="Stop asking before more US dollars than this are spent.")
-    ] = None
+    max_calls: MaxCalls = None
+    budget: MoneyLimit = None
     price: PriceOf = None
     record: Annotated[
         Path | None,

@@ -20,7 +20,7 @@ from dagengine.execution.node_run import together
 from dagengine.graph.graph import Metric
 from dagengine.question import Judge
 from dagengine.results import CaseResult
-from dagengine.testing.values import Votes
+from dagengine.testing.values import Said, Votes
 from dagengine.voting.stopping import Curtailed, Rule, Sprt
 
 # Votes ask for samples so far apart that no rerun asks for the same.
@@ -118,12 +118,13 @@ async def vote(again: Callable[[int], Awaitable[bool | None]], mark: Mark) -> Vo
 def decided(ballots: Sequence[bool | None], rule: Rule) -> Votes:
     """What votes say under a rule."""
     failed, passed = ballots.count(False), ballots.count(True)
-    lead, said = abs(failed - passed), "failed" if failed > passed else "passed"
+    lead = abs(failed - passed)
+    said: Said = "failed" if failed > passed else "passed"
     if not isinstance(rule, Sprt):
-        return Votes(failed, passed, "unsure" if not lead else said)  # type: ignore[arg-type]
+        return Votes(failed, passed, said if lead else "unsure")
     # The odds that a lead is right, where each vote is wrong with the rule's `noise`.
     p = 1 / (1 + (rule.noise / (1 - rule.noise)) ** lead)
-    return Votes(failed, passed, said if lead >= rule.lead else "unsure", p)  # type: ignore[arg-type]
+    return Votes(failed, passed, said if lead >= rule.lead else "unsure", p)
 
 
 def card_notes(path: str | None, metrics: Sequence[Metric], judges: Sequence[str]) -> list[str]:

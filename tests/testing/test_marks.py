@@ -15,13 +15,11 @@ SUITE = f"""{JUDGED}
 from dagengine.testing.votes import SAMPLES
 
 ALWAYS = {{"steady": "n", "unlucky": "nyyyyyyyyy", "torn": "nynynynyny", "good": "y"}}
-votes = []
 
 
 def answer_as_sample(question):
     text = next(name for name in ALWAYS if name in question.messages[-1]["content"])
     sample = question.options.sample // SAMPLES
-    votes.append(text)
     script = ALWAYS[text]
     return {{"verdict": script[sample % len(script)] == "y", "reason": "as it is"}}
 
@@ -34,12 +32,6 @@ noisy = metric(judge=ScriptedJudge(answer_as_sample, name="noisy"))
 def test_each(one):
     assert_test(one, [noisy, metric("Other", judge=ScriptedJudge({{"Good": True}}))])
 
-
-def test_afterwards():
-    with pytest.raises(AssertionError):
-        assert_test(bad, [quality])
-    assert {{name: votes.count(name) for name in ALWAYS}} == {{
-        "steady": 4, "unlucky": 6, "torn": 9, "good": 1}}
 """
 
 
@@ -50,8 +42,9 @@ def test_what_fails_is_judged_until_the_votes_decide(pytester: pytest.Pytester) 
     assert said["steady"][-1] == ("failed (p = 1.00, 4 of 4 votes failed): 0.3 < 0.5 Quality: Good")
     assert said["torn"][-1] == "unsure (p = 0.80, 5 of 9 votes failed): 0.3 < 0.5 Quality: Good"
     assert (said["unlucky"][2], said["good"][2]) == ("passed", "passed")
-    assert len(left.outcomes) == 5
-    assert left.outcomes[-1][2] == "passed", left.output
+    assert len(left.outcomes) == 4
+    # Asked as often as votes were cast (4, 6, 9 and 1), and once by the other metric of each case.
+    assert "24 questions, 24 judge calls" in left.output
     assert "3 failed at first and were judged again: 1 failed, 1 passed, 1 unsure" in left.output
     assert "no judge card says how noisy this judge is" in left.output
 
@@ -70,15 +63,10 @@ def test_exactly():
 @pytest.mark.evals(votes=9)
 def test_without_a_score():
     assert_test(LLMTestCase(input="x"), [quality])
-
-
-def test_afterwards():
-    with pytest.raises(AssertionError):
-        assert_test(case("bad too"), [quality])
-    assert len(asked) == 2
 """)
     left = run(pytester)
-    assert [event[2] for event in left.outcomes] == ["failed", "failed", "passed"]
+    assert [event[2] for event in left.outcomes] == ["failed", "failed"]
+    assert "1 questions, 1 judge calls;" in left.output
     assert "judged again" not in left.output
 
 

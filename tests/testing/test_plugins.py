@@ -151,9 +151,8 @@ def test_in_time():
 
 @pytest.mark.evals(immediate=True)
 def test_at_once():
-    before = len(asked)
     assert_test(case("good and new"), [quality])
-    assert len(asked) == before + 1
+    assert any("good and new" in prompt for prompt in asked)
 
 
 def test_needs_a_score(dagengine_case):

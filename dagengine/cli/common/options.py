@@ -79,6 +79,10 @@ StorePath = Annotated[
 MaxInFlight = Annotated[
     int, typer.Option(min=1, help="Judge calls under way at the same time, at most.")
 ]
+MaxCalls = Annotated[int | None, typer.Option(min=0, help="Stop asking after so many judge calls.")]
+MoneyLimit = Annotated[
+    float | None, typer.Option(help="Stop asking before more US dollars than this are spent.")
+]
 PriceOf = Annotated[
     str | None,
     typer.Option(

@@ -16,8 +16,10 @@ from dagengine.cli.common.options import (
     Delimiters,
     JudgeName,
     Mapped,
+    MaxCalls,
     MaxInFlight,
     Metrics,
+    MoneyLimit,
     PriceOf,
     StorePath,
     prices,
@@ -105,12 +107,8 @@ class RunOptions:
     case_timeout: Annotated[
         float | None, typer.Option(help="Seconds for one case; none by default.")
     ] = None
-    max_calls: Annotated[
-        int | None, typer.Option(min=0, help="Stop asking after so many judge calls.")
-    ] = None
-    budget: Annotated[
-        float | None, typer.Option(help="Stop asking before more US dollars than this are spent.")
-    ] = None
+    max_calls: MaxCalls = None
+    budget: MoneyLimit = None
     price: PriceOf = None
     case: Annotated[
         int | None,

@@ -1,6 +1,6 @@
 // Keys: letters work outside of input fields and without Ctrl, Alt or Cmd, and can be switched off.
 
-import { useEffect, useRef } from "preact/hooks";
+import { useLayoutEffect, useRef } from "preact/hooks";
 
 export type Keys = Record<string, (event: KeyboardEvent) => void>;
 
@@ -11,7 +11,8 @@ export const letters = { on: true };
 export function useKeys(keys: Keys): void {
   const latest = useRef(keys);
   latest.current = keys;
-  useEffect(() => {
+  // Before anything is seen: a key that is pressed at once finds its handler.
+  useLayoutEffect(() => {
     let before = "";
     const pressed = (event: KeyboardEvent) => {
       if (event.ctrlKey || event.altKey || event.metaKey || event.defaultPrevented) return;

@@ -1,6 +1,6 @@
 // The table of cases: a window of rows, sorted by its heads, moved through by keys.
 
-import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import type { Chosen, Order, Row } from "../data/source.ts";
 import { isMany, useAnswer, usePage, useWidth } from "./state.ts";
 import { looks, Sign, tableOf } from "./columns.tsx";
@@ -110,7 +110,7 @@ function useCursor(
 ): [number, (place: number) => void] {
   const [at, setAt] = useState(-1);
   const asked = useRef(false);
-  useEffect(() => {
+  useLayoutEffect(() => {
     setAt(-1);
     if (cursor.index === null || asked.current || !total) return;
     asked.current = true;

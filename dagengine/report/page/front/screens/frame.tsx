@@ -1,7 +1,7 @@
 // What stands around every screen: the run, the screens, the search, the keys.
 
 import type { ComponentChildren } from "preact";
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { Hatch } from "../parts/chart.tsx";
 import { letters, useKeys } from "../parts/keys.ts";
 import { isMany, usePage } from "../parts/state.ts";
@@ -132,7 +132,7 @@ const KEYS: [string, string][] = [
 function Help({ close }: { close: () => void }) {
   const [on, setOn] = useState(letters.on);
   const first = useRef<HTMLButtonElement>(null);
-  useEffect(() => first.current?.focus(), []);
+  useLayoutEffect(() => first.current?.focus(), []);
   return (
     <section class="help" aria-label="All keys">
       <h2>Keys</h2>

@@ -1,7 +1,7 @@
 // A person walks the tree: one question at a time, the judge's answers when the case is done.
 
 import { Fragment } from "preact";
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import type { Asked, Position, Server } from "../data/server.ts";
 import { choiceKeys } from "../parts/choices.ts";
 import { useKeys } from "../parts/keys.ts";
@@ -205,7 +205,8 @@ interface QuestionProps {
 function Question({ asked, answer, note, setNote, field }: QuestionProps) {
   const keys = choiceKeys(asked.choices);
   const heading = useRef<HTMLHeadingElement>(null);
-  useEffect(() => heading.current?.focus(), [asked.node]);
+  // Not after painting: a person who is already in the note would lose the focus.
+  useLayoutEffect(() => heading.current?.focus(), [asked.node]);
   return (
     <section>
       <p class="h3 soft">{asked.node || "The case"}</p>
@@ -229,7 +230,7 @@ function Question({ asked, answer, note, setNote, field }: QuestionProps) {
 function Done({ position, next, undo }: { position: Position; next: () => void; undo: () => void }) {
   const { judge } = position;
   const heading = useRef<HTMLHeadingElement>(null);
-  useEffect(() => heading.current?.focus(), []);
+  useLayoutEffect(() => heading.current?.focus(), []);
   const outcome = position.success === null ? (position.score === null ? position.why || "no outcome" : score(position.score)) : position.success ? "passes" : "fails";
   return (
     <div class="done">

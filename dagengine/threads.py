@@ -1,18 +1,104 @@
-"""Runs a caller's blocking code in threads that never keep a finished program alive."""
+"""Code in threads: a caller's blocking code runs in one, and has work done on the run's loop."""
 
 from __future__ import annotations
 
 import contextvars
 import threading
-from collections.abc import Callable
-from typing import TypeVar
+from collections.abc import Awaitable, Callable
+from concurrent.futures import Future
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import anyio
-import anyio.from_thread
 import anyio.lowlevel
 import sniffio
 
 T = TypeVar("T")
+
+
+class Home(NamedTuple):
+    """An event loop (of asyncio, or the token of trio's), and its thread."""
+
+    loop: Any
+    library: str
+    thread: int
+
+    @classmethod
+    def here(cls) -> Home:
+        """The loop that runs now."""
+        token = anyio.lowlevel.current_token()
+        return cls(token.native_token, sniffio.current_async_library(), threading.get_ident())
+
+    @property
+    def is_here(self) -> bool:
+        """Whether this thread is that of the loop."""
+        return threading.get_ident() == self.thread
+
+    def soon(self, function: Callable[[], object]) -> None:
+        """Have the loop call a function, without waiting; RuntimeError when it has ended.
+
+        A loop that ends first never calls it.
+        """
+        if self.library == "asyncio":
+            self.loop.call_soon_threadsafe(function)
+        else:
+            self.loop.run_sync_soon(function)
+
+    def spawn(self, work: Callable[[], Awaitable[None]], context: contextvars.Context) -> object:
+        """Start a task that nobody waits for, on the loop itself; it must be kept."""
+        context.run(sniffio.current_async_library_cvar.set, self.library)
+        if self.library == "asyncio":
+            return self.loop.create_task(_coroutine(work), context=context)
+        import trio
+
+        return trio.lowlevel.spawn_system_task(work, context=context)
+
+
+async def _coroutine(work: Callable[[], Awaitable[None]]) -> None:
+    await work()
+
+
+class LoopCall(Generic[T]):
+    """What a coroutine function gives on an event loop, for a thread that waits for it.
+
+    The coroutine is made on the loop, so a loop that stops before leaves none behind. Whoever
+    owns the call says `end` while the loop still runs; then the outcome is what `ended` makes,
+    unless there is one.
+    """
+
+    def __init__(
+        self, home: Home, make: Callable[[], Awaitable[T]], ended: Callable[[], Exception]
+    ) -> None:
+        self.outcome: Future[T] = Future()
+        self._home, self._make, self._ended = home, make, ended
+        self._context = contextvars.copy_context()
+        self._scope: anyio.CancelScope | None = None
+        self._task: object = None
+
+    def start(self) -> None:
+        """Begin, unless it has been ended before; on the loop."""
+        if not self.outcome.done():
+            self._task = self._home.spawn(self._work, self._context)
+
+    def end(self) -> None:
+        """Stop it; on the loop."""
+        if self._scope is not None:
+            self._scope.cancel()
+        elif not self.outcome.done():
+            self.outcome.set_exception(self._ended())
+
+    async def _work(self) -> None:
+        if self.outcome.done():
+            return
+        with anyio.CancelScope() as self._scope:
+            try:
+                found = await self._make()
+            except anyio.get_cancelled_exc_class():
+                self.outcome.set_exception(self._ended())
+                raise
+            except BaseException as error:  # noqa: BLE001 - raised in the thread that waits
+                self.outcome.set_exception(error)
+            else:
+                self.outcome.set_result(found)
 
 
 async def in_daemon_thread(function: Callable[[], T]) -> T:
@@ -21,8 +107,7 @@ async def in_daemon_thread(function: Callable[[], T]) -> T:
     The threads of anyio's pool are joined at exit, so one call that hangs would keep the
     whole program from ending.
     """
-    token = anyio.lowlevel.current_token()
-    done, outcome = anyio.Event(), list[T | BaseException]()
+    home, done, outcome = Home.here(), anyio.Event(), list[T | BaseException]()
     context = contextvars.copy_context()
     context.run(sniffio.current_async_library_cvar.set, None)  # no loop runs in that thread
 
@@ -32,7 +117,7 @@ async def in_daemon_thread(function: Callable[[], T]) -> T:
         except BaseException as error:  # noqa: BLE001 - raised in the task that waits
             outcome.append(error)
         try:
-            anyio.from_thread.run_sync(done.set, token=token)
+            home.soon(done.set)
         except RuntimeError:  # the event loop has ended meanwhile: no task waits any more
             return
 

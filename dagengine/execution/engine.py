@@ -280,7 +280,7 @@ class Engine:
             async with self.open():
                 await self.run(cases, on_row, after=after, finished=finished)
 
-        if self._host is None or self._host.is_here:
+        if self._host is None or self._host.home.is_here:
             await work()
         else:
             await in_daemon_thread(partial(self._host.call, work))

@@ -23,7 +23,7 @@ from dagengine.errors import (
     UnparseableError,
 )
 from dagengine.gateway.budget import Budget, Estimates
-from dagengine.gateway.host import Home, no_host
+from dagengine.gateway.host import no_host
 from dagengine.gateway.ledger import Ledger
 from dagengine.gateway.limiter import Call, Lane, Limiter
 from dagengine.gateway.limits import DEFAULT_LIMITS as DEFAULT_LIMITS
@@ -39,6 +39,7 @@ from dagengine.question import NO_USAGE, PART, Answer, Judge, Question, Usage, d
 from dagengine.redaction import public_text, secrets_of_environment, shortened
 from dagengine.results import Attempt, Failure, OutcomeKind, Spent, Totals, Waiting
 from dagengine.store.answers import OpenStore
+from dagengine.threads import Home
 
 T = TypeVar("T", bound=BaseModel)
 Sink = Callable[[Attempt], None]

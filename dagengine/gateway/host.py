@@ -18,14 +18,11 @@ from __future__ import annotations
 import threading
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from contextvars import ContextVar, Token, copy_context
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar, Token
 from functools import cache, partial, wraps
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
-import anyio
-import anyio.from_thread
-import anyio.lowlevel
 from pydantic import BaseModel
 
 from dagengine.errors import InputError
@@ -33,22 +30,11 @@ from dagengine.gateway.limits import Limits
 from dagengine.gateway.tracing import NoSpans
 from dagengine.question import NO_USAGE, Answer, Judge, Question, Usage
 from dagengine.results import Spent, Totals, Waiting
+from dagengine.threads import Home, LoopCall
 
 T = TypeVar("T", bound=BaseModel)
 R = TypeVar("R")
 Change = Callable[[Question[Any]], Question[Any]]
-
-
-class Home(NamedTuple):
-    """The event loop that a run works on, and the thread of this loop."""
-
-    token: Any
-    thread: int
-
-    @classmethod
-    def here(cls) -> Home:
-        """The loop that runs now."""
-        return cls(anyio.lowlevel.current_token(), threading.get_ident())
 
 
 class Asks(Protocol):
@@ -101,8 +87,10 @@ class Host:
         self._gateway = gateway
         self._change = change
         self.home = gateway.home
-        self._scopes: set[anyio.CancelScope] = set()
+        self._calls: set[LoopCall[Any]] = set()
         self._over = False
+        # Held while a thread looks whether the node has ended, and leaves its call.
+        self._door = threading.Lock()
 
     @property
     def limits(self) -> Limits:
@@ -134,11 +122,6 @@ class Host:
         """The run's tracing."""
         return self._gateway.spans
 
-    @property
-    def is_here(self) -> bool:
-        """Whether this thread is that of the run's event loop."""
-        return threading.get_ident() == self.home.thread
-
     def check_prices(self, judges: Iterable[Judge]) -> None:
         """Raise InputError when the run's budget cannot be kept."""
         self._gateway.check_prices(judges)
@@ -165,9 +148,10 @@ class Host:
 
     def __exit__(self, *_: object) -> None:
         _host.reset(self._outer)
-        self._over = True
-        for scope in self._scopes:
-            scope.cancel()
+        with self._door:
+            self._over = True
+        for call in tuple(self._calls):
+            self._end(call)
 
     def call(self, make: Callable[[], Awaitable[R]]) -> R:
         """What a coroutine function gives on the run's event loop, for code in a thread.
@@ -176,30 +160,33 @@ class Host:
         node has ended.
         """
         self.require_open()
-        if self.is_here:
+        if self.home.is_here:
             self.blocked = True
             raise InputError(
                 "this would block the run that the code belongs to: await a_measure() or "
                 "a_evaluate() here, or put the code into a function that is not async"
             )
+        call = LoopCall(self.home, make, _ended)
+        self._send(call)
+        return call.outcome.result()
 
-        def work() -> R:
-            return anyio.from_thread.run(self._held, make, token=self.home.token)
+    def _send(self, call: LoopCall[Any]) -> None:
+        """Leave a call for the loop, which runs as long as the node does."""
+        with self._door:
+            self.require_open()
+            self._calls.add(call)
+            call.outcome.add_done_callback(lambda _: self._calls.discard(call))
+            if isinstance(self._gateway, Host):
+                self._gateway._send(call)
+            else:
+                self.home.soon(call.start)
 
-        # A thread with a loop of its own may not wait for another loop; one beside it may.
-        with ThreadPoolExecutor(1) as beside:
-            return beside.submit(copy_context().run, work).result()
-
-    async def _held(self, make: Callable[[], Awaitable[R]]) -> R:
-        """What `make` gives, unless the node ends first."""
-        self.require_open()
-        with anyio.CancelScope() as scope:
-            self._scopes.add(scope)
-            try:
-                return await make()
-            finally:
-                self._scopes.discard(scope)
-        raise _ended()
+    def _end(self, call: LoopCall[Any]) -> None:
+        if self.home.is_here:
+            call.end()
+            return
+        with suppress(RuntimeError):  # the loop has ended, and with it the call
+            self.home.soon(call.end)
 
 
 class _Nobody(Host):

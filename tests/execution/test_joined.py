@@ -8,6 +8,7 @@ import io
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from dagengine.cli.tables.plan_table import Assumptions, as_dict, print_estimate
 from dagengine.compiler.lowering import compile_metrics
 from dagengine.errors import InputError
 from dagengine.estimate import estimate
+from dagengine.gateway import host
 from dagengine.judges import ScriptedJudge
 from dagengine.metrics import AnswerRelevancyMetric, BaseMetric, DAGMetric, FaithfulnessMetric
 from dagengine.metrics.dag import DAG, BinaryJudgementNode, CodeNode
@@ -29,6 +31,7 @@ from dagengine.question import Question
 from dagengine.reliability import repeat
 from dagengine.results import Attempt, EvaluationResult, OutcomeKind
 from dagengine.test_case import LLMTestCase
+from dagengine.threads import Home, LoopCall
 
 CASES = [
     LLMTestCase(
@@ -506,6 +509,64 @@ async def test_a_job_that_goes_on_after_its_node_can_ask_nothing(
     over.set()
     with pytest.raises(InputError, match="has ended"):
         jobs[0].result()
+
+
+@pytest.mark.anyio
+async def test_a_thread_that_asks_in_the_moment_in_which_its_run_ends_is_told_so(
+    monkeypatch: pytest.MonkeyPatch, anyio_backend_name: str
+) -> None:
+    """It has seen the node open, and the loop is closed when it goes on."""
+    seen_open, closed = threading.Event(), threading.Event()
+    told: Future[float] = Future()
+
+    class Held(LoopCall[Any]):
+        def __init__(self, *given: Any) -> None:
+            super().__init__(*given)
+            seen_open.set()
+            closed.wait()
+
+    class Leaving(BaseMetric):
+        async def a_measure(self, test_case: Any) -> float:
+            def late() -> None:
+                try:
+                    told.set_result(AnswerRelevancyMetric().measure(test_case))
+                except Exception as error:  # noqa: BLE001 - looked at below
+                    told.set_exception(error)
+
+            threading.Thread(target=late, daemon=True).start()
+            seen_open.wait()
+            return 1.0
+
+    async def run() -> None:
+        monkeypatch.setattr(host, "LoopCall", Held)
+        await a_evaluate(CASES[:1], [Leaving()], model=judge(), show=False)
+
+    await anyio.to_thread.run_sync(partial(anyio.run, run, backend=anyio_backend_name))
+    closed.set()
+    with pytest.raises(InputError, match="has ended"):
+        await anyio.to_thread.run_sync(told.result)
+
+
+@pytest.mark.anyio
+async def test_a_call_that_ends_before_the_loop_begins_it_is_never_made() -> None:
+    made: list[str] = []
+
+    async def make() -> None:
+        raise AssertionError("never awaited")
+
+    def coroutine() -> Any:
+        made.append("made")
+        return make()
+
+    home = Home.here()
+    call = LoopCall[None](home, coroutine, lambda: InputError("over"))
+    home.soon(call.start)
+    call.end()
+    for _ in range(3):
+        await anyio.lowlevel.checkpoint()
+    assert made == []
+    with pytest.raises(InputError, match="over"):
+        call.outcome.result()
 
 
 def test_the_default_executor_of_the_runs_own_loop_joins() -> None:

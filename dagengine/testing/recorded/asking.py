@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeVar
 from pydantic import BaseModel
 
 from dagengine.errors import RecordingMissError, RefusedError, UnparseableError
-from dagengine.gateway.host import Asks, Home
+from dagengine.gateway.host import Asks
 from dagengine.gateway.limits import Limits
 from dagengine.gateway.tracing import NoSpans
 from dagengine.question import Answer, Judge, Question, durable_identity
@@ -18,6 +18,7 @@ from dagengine.redaction import secrets_of_environment
 from dagengine.results import Spent, Totals, Waiting
 from dagengine.store.rows import entry_of, failure_entry, failure_of, key_of, revive
 from dagengine.testing.recorded.recordings import Recording
+from dagengine.threads import Home
 
 T = TypeVar("T", bound=BaseModel)
 JudgeFailure = RefusedError | UnparseableError

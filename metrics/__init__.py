@@ -21,6 +21,7 @@ from dagengine.metrics.conversational_dag import ConversationalDAGMetric
 from dagengine.metrics.conversational_g_eval import ConversationalGEval
 from dagengine.metrics.criteria import CriteriaMetric
 from dagengine.metrics.dag import DAGMetric
+from dagengine.metrics.factual_correctness import FactualCorrectness
 from dagengine.metrics.faithfulness import FaithfulnessMetric
 from dagengine.metrics.g_eval import GEval
 from dagengine.metrics.hallucination import HallucinationMetric
@@ -51,6 +52,7 @@ __all__ = [
     "DAGMetric",
     "EditSimilarityMetric",
     "ExactMatchMetric",
+    "FactualCorrectness",
     "FaithfulnessMetric",
     "GEval",
     "HallucinationMetric",

@@ -65,6 +65,7 @@ def recommend(needs: Needs) -> list[Suggestion]:
         found.append(Suggestion("JsonCorrectnessMetric", "the output follows your schema; no call"))
         found.append(Suggestion("PromptAlignmentMetric", "each instruction was followed"))
     if needs.reference and not needs.conversation:
+        found.append(Suggestion("FactualCorrectness", "the claims of the reference, and no others"))
         found.append(Suggestion("RougeMetric", "overlap with the reference; no call, a baseline"))
     if not needs.conversation:
         found.append(Suggestion("AnswerRelevancyMetric", "the answer is about the question"))

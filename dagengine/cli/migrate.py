@@ -1,4 +1,4 @@
-"""`dagengine migrate`: programs written for deepeval or LangChain's evaluators, with our names."""
+"""`dagengine migrate`: programs for deepeval, LangChain's evaluators or ragas, with our names."""
 
 from __future__ import annotations
 
@@ -33,6 +33,27 @@ _HOMES = {
     "langchain.evaluation": "dagengine.metrics.criteria",
     "langchain_classic.chains.constitutional_ai": "dagengine.metrics.criteria",
     "langchain_classic.evaluation": "dagengine.metrics.criteria",
+    "ragas": "dagengine",
+    "ragas.metrics": "dagengine.metrics",
+}
+# Metrics of ragas that have another name here; a program goes on calling them as it did.
+_RAGAS = {
+    "AgentGoalAccuracyWithReference": "TaskCompletionMetric",
+    "AgentGoalAccuracyWithoutReference": "TaskCompletionMetric",
+    "AnswerRelevancy": "AnswerRelevancyMetric",
+    "AspectCritic": "CriteriaMetric",
+    "BleuScore": "BleuMetric",
+    "ContextPrecision": "ContextualPrecisionMetric",
+    "ContextRecall": "ContextualRecallMetric",
+    "ExactMatch": "ExactMatchMetric",
+    "Faithfulness": "FaithfulnessMetric",
+    "LLMContextPrecisionWithReference": "ContextualPrecisionMetric",
+    "LLMContextRecall": "ContextualRecallMetric",
+    "NonLLMStringSimilarity": "EditSimilarityMetric",
+    "ResponseRelevancy": "AnswerRelevancyMetric",
+    "RougeScore": "RougeMetric",
+    "SummarizationScore": "SummarizationMetric",
+    "ToolCallAccuracy": "ToolCorrectnessMetric",
 }
 _REVERSED = frozenset({"BiasMetric", "HallucinationMetric", "ToxicityMetric"})
 _DECIDE = {
@@ -83,6 +104,10 @@ def _home(module: str) -> str | None:
 def _edits(node: ast.AST, lines: list[str]) -> Iterator[Edit]:
     if isinstance(node, ast.ImportFrom) and node.module and (home := _home(node.module)):
         yield _named(lines, node.lineno, node.col_offset, node.module, home)
+        for one in node.names:
+            if node.module.startswith("ragas") and one.name in _RAGAS:
+                name = _RAGAS[one.name] + ("" if one.asname else f" as {one.name}")
+                yield _named(lines, one.lineno, one.col_offset, one.name, name)
     elif isinstance(node, ast.Import):
         for one in node.names:
             home = _home(one.name)
@@ -105,7 +130,7 @@ def _named(lines: list[str], number: int, column: int, name: str, ours: str) -> 
 def _notes(node: ast.AST) -> Iterator[tuple[int, str]]:
     if isinstance(node, ast.ImportFrom) and node.module and (home := _home(node.module)):
         for one in node.names:
-            if one.name != "*" and not _exists(home, one.name):
+            if one.name != "*" and not _exists(home, _RAGAS.get(one.name, one.name)):
                 why = _DECIDE.get(one.name, "nothing here has this name")
                 yield node.lineno, f"{one.name}: {why}"
     elif isinstance(node, ast.Call):
@@ -113,6 +138,8 @@ def _notes(node: ast.AST) -> Iterator[tuple[int, str]]:
         given = {keyword.arg for keyword in node.keywords}
         if name in _REVERSED and (node.args or "threshold" in given):
             yield node.lineno, f"{name}: 1 is best here; write 1 - threshold"
+        elif "llm" in given and (name in _RAGAS or name in ("FactualCorrectness", "evaluate")):
+            yield node.lineno, f"{name}: llm= is model= here, a name or an object with `generate`"
         elif name in ("pull", "push") and "alias" in given:
             yield node.lineno, f"{name}: {_DECIDE[name]}"
         elif name == "GEval" and "rubric" in given:
@@ -135,7 +162,7 @@ def migrate(
         bool, typer.Option("--write", help="Change the files; otherwise only show what changes.")
     ] = False,
 ) -> None:
-    """Give programs written for deepeval or LangChain's evaluators our names.
+    """Give programs written for deepeval, LangChain's evaluators or ragas our names.
 
     Rewrites imports and the package's name, and lists by line what a person must decide: names
     that are not here, thresholds that mean the other way. Nothing is changed without --write.

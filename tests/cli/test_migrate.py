@@ -53,6 +53,25 @@ def test_imports_and_the_name_of_the_package_change_and_nothing_else() -> None:
     assert migrated(AFTER).source == AFTER
 
 
+def test_metrics_of_ragas_keep_the_names_that_the_program_calls_them_by() -> None:
+    found = migrated(
+        "from ragas import evaluate, SingleTurnSample\n"
+        "from ragas.metrics import Faithfulness, FactualCorrectness, LLMContextRecall as Recall\n"
+        "metric = FactualCorrectness(llm=judge, mode='recall')\n"
+    )
+    assert found.source == (
+        "from dagengine import evaluate, SingleTurnSample\n"
+        "from dagengine.metrics import FaithfulnessMetric as Faithfulness, FactualCorrectness, "
+        "ContextualRecallMetric as Recall\n"
+        "metric = FactualCorrectness(llm=judge, mode='recall')\n"
+    )
+    assert [(number, note.partition(":")[0]) for number, note in found.notes] == [
+        (1, "SingleTurnSample"),
+        (3, "FactualCorrectness"),
+    ]
+    exec(found.source.splitlines()[1], {})
+
+
 def test_a_file_is_changed_only_when_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     path = Path("program.py")

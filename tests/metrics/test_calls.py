@@ -30,6 +30,7 @@ from dagengine.metrics import (
     ConversationalGEval,
     CriteriaMetric,
     DAGMetric,
+    FactualCorrectness,
     FaithfulnessMetric,
     GEval,
     KnowledgeRetentionMetric,
@@ -53,6 +54,7 @@ WAVES: dict[str, list[int]] = {
     "ContextualRecallMetric": [1],
     "ContextualRelevancyMetric": [2],  # each context
     "RagasMetric": [4, 2],  # of its four parts; the statements are shared
+    "FactualCorrectness": [2, 2],  # claims of both sides, verdicts on both
     "HallucinationMetric": [1],
     "BiasMetric": [1, 1],  # opinions, verdicts
     "ToxicityMetric": [1, 1],
@@ -193,6 +195,7 @@ SETTINGS: dict[str, tuple[Any, Any, list[int]]] = {
     "summarization with questions": (
         SummarizationMetric(assessment_questions=["Is it about France?"]), FULL, [4, 1]),
     "task completion of a task": (TaskCompletionMetric(task="Name the capital."), FULL, [1, 1]),
+    "factual correctness of one side": (FactualCorrectness(mode="recall"), FULL, [1, 1]),
     "several criteria": (CriteriaMetric(CRITERIA), FULL, [3]),
     "knowledge retention over six turns": (KnowledgeRetentionMetric(), SIX_TURNS, [1, 2, 2, 1]),
     "the walkthrough": (DAGMetric("D", summary_tree()), FULL, [1, 1, 1]),
@@ -300,6 +303,13 @@ EMPTY: dict[str, tuple[dict[str, Any], float | None]] = {
             "truths of retrieval_context": {"truths": ["Paris is in France."]},
         },
         1.0,
+    ),
+    "FactualCorrectness": (
+        {
+            "statements of actual_output": {"statements": []},
+            "statements of expected_output": {"statements": []},
+        },
+        None,
     ),
     "BiasMetric": ({"opinions of actual_output": {"opinions": []}}, 1.0),
     "ToxicityMetric": ({"opinions of actual_output": {"opinions": []}}, 1.0),

@@ -2,7 +2,8 @@
 
     python3 dev.py run     set up and run the example (no key, no network service)
     python3 dev.py test    set up and run the tests; more arguments go to pytest
-    python3 dev.py check   set up and run the linters, type checkers and import contracts
+    python3 dev.py check   set up, run linters, type checkers and import contracts, build the site
+    python3 dev.py docs    build the site into `out/site`; `docs serve` shows it while you write
     python3 dev.py wheel   build sdist and wheel, test the installed wheel
     python3 dev.py lock    resolve the lock files anew
 
@@ -35,12 +36,14 @@ INSTALLED = (
     "cli",
 )
 EXAMPLE = Path("examples") / "meeting_summary"
+SITE = (PYTHON, "-m", "mkdocs", "build", "--quiet")
 
 
 def call(*command: str | Path, cwd: Path = ROOT) -> int:
     """Run a command, by default in the project's folder, and return its exit code."""
     path = os.pathsep.join([str(BIN), os.environ.get("PATH", "")])
-    environment = {**os.environ, "PATH": path, "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
+    quiet = {"PIP_DISABLE_PIP_VERSION_CHECK": "1", "NO_MKDOCS_2_WARNING": "1"}
+    environment = {**os.environ, "PATH": path, **quiet}
     return subprocess.run([str(part) for part in command], cwd=cwd, env=environment).returncode
 
 
@@ -93,8 +96,20 @@ def check() -> int:
         call(PYTHON, "-m", "mypy"),
         call(PYTHON, "-m", "pyright", "--pythonpath", PYTHON),
         call(BIN / "lint-imports"),
+        call(*SITE),
     ]
     return max(codes)
+
+
+def docs(how: str = "build") -> int:
+    """The site in `out/site`, with warnings as errors; `serve` builds it anew at every change."""
+    if how not in ("build", "serve"):
+        print(__doc__)
+        return 2
+    set_up(DEVELOPMENT)
+    if how == "serve":
+        return call(PYTHON, "-m", "mkdocs", "serve", "--dev-addr", "127.0.0.1:8765")
+    return call(*SITE) or print(f"open {ROOT / 'out' / 'site' / 'index.html'}") or 0
 
 
 def wheel() -> int:
@@ -149,6 +164,8 @@ def main() -> int:
     name, *rest = sys.argv[1:] or [""]
     if name == "test":
         return test(*rest)
+    if name == "docs" and len(rest) <= 1:
+        return docs(*rest)
     if name not in commands or rest:
         print(__doc__)
         return 2

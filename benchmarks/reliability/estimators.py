@@ -222,8 +222,31 @@ def _scored() -> Iterator[Trial]:
         for name, truth, of in (("yes and no", 0.64, _yes_no), ("normal scores", 0.8, _normal)):
             table = partial(of, cases=cases, runs=runs)
             yield _one("ICC", f"{name}, {cases}x{runs}", truth, _of(table, icc_interval))
+    for (name, odds), (cases, runs) in itertools.product(
+        RARE.items(), ((10, 19), (20, 3), (40, 5))
+    ):
+        table = partial(_passing, odds=odds, cases=cases, runs=runs)
+        yield _one("ICC", f"{name}, {cases}x{runs}", _reliability(odds), _of(table, icc_interval))
     for cases, off in itertools.product((30, 200), (0.0, 0.1)):
         yield _one("calibration error", f"off by {off}, {cases}x5", off, _stating(cases, off))
+
+
+RARE: dict[str, Odds] = {
+    "one in twenty fails, noise .1": {0.9: 0.95, 0.1: 0.05},
+    "a fifth coins, three in four pass": {1.0: 0.6, 0.0: 0.2, 0.5: 0.2},
+}
+"""How the chance to pass is spread where few cases carry the figure."""
+
+
+def _passing(random: Random, odds: Odds, cases: int, runs: int) -> list[list[float]]:
+    chosen = random.choices(list(odds), list(odds.values()), k=cases)
+    return [[float(random.random() < p) for _ in range(runs)] for p in chosen]
+
+
+def _reliability(odds: Odds) -> float:
+    mean = math.fsum(share * p for p, share in odds.items())
+    within = math.fsum(share * p * (1 - p) for p, share in odds.items())
+    return 1 - within / (mean * (1 - mean))
 
 
 def _of(table: Callable[[Random], Any], estimate: Callable[[Any], Answer]) -> Any:

@@ -97,10 +97,11 @@ Job = tuple[str, int, Callable[[], Power]]
 """What changed, the number of cases, and what is found."""
 
 
-def power_rows(seeds: int, jobs: int) -> list[tuple[str, int, Power]]:
-    """All rows."""
+def power_rows(seeds: int, jobs: int, named: str = "") -> list[tuple[str, int, Power]]:
+    """All rows of which the change holds `named`."""
+    places = [place for place, (change, _, _) in enumerate(_jobs(1)) if named in change]
     with ProcessPoolExecutor(jobs, get_context("spawn")) as pool:
-        return list(pool.map(_row, range(len(list(_jobs(1)))), repeat(seeds)))
+        return list(pool.map(_row, places, repeat(seeds)))
 
 
 def _row(place: int, seeds: int) -> tuple[str, int, Power]:

@@ -1,6 +1,6 @@
 """What the judge card finds out about simulated judges, beside the truth about them.
 
-    python benchmarks/reliability/recovered.py [--seeds 300] [--only cards] [--jobs 2]
+    python benchmarks/reliability/recovered.py [--seeds 300] [--only cards] [--named 10x3]
 
 The populations: mixtures of sure, noisy and coin cases; prevalences of .5 to .95; wrong labels;
 several people; drift; lost answers; judges that differ; dialogues; 10 to 300 cases; 3 to 20 runs;
@@ -36,29 +36,29 @@ Shown = tuple[Table, list[bool]]
 """A table, and for each row whether it fails."""
 
 
-def _cards(seeds: int, jobs: int) -> Shown:
-    return _shown("whole cards", list(rows_of("drawn_cards", seeds, jobs)), seeds)
+def _cards(seeds: int, jobs: int, named: str) -> Shown:
+    return _shown("whole cards", list(rows_of("drawn_cards", seeds, jobs, named)), seeds)
 
 
-def _estimators(seeds: int, jobs: int) -> Shown:
-    return _shown("estimators", list(rows_of("estimators", seeds, jobs)), seeds)
+def _estimators(seeds: int, jobs: int, named: str) -> Shown:
+    return _shown("estimators", list(rows_of("estimators", seeds, jobs, named)), seeds)
 
 
-def _asked(seeds: int, jobs: int) -> Shown:
-    return _shown("cards of judges that were asked", asked_rows(seeds, jobs), seeds)
+def _asked(seeds: int, jobs: int, named: str) -> Shown:
+    return _shown("cards of judges that were asked", asked_rows(seeds, jobs, named), seeds)
 
 
-def _blame(seeds: int, jobs: int) -> Shown:
-    return _shown("blame", list(rows_of("blame", seeds, jobs)), seeds)
+def _blame(seeds: int, jobs: int, named: str) -> Shown:
+    return _shown("blame", list(rows_of("blame", seeds, jobs, named)), seeds)
 
 
-def _votes(seeds: int, jobs: int) -> Shown:
-    rows = votes_rows(seeds, jobs)
+def _votes(seeds: int, jobs: int, named: str) -> Shown:
+    rows = votes_rows(seeds, jobs, named)
     return votes_table(rows, seeds), [found.fails for _, found in rows]
 
 
-def _paired(seeds: int, jobs: int) -> Shown:
-    rows = power_rows(seeds, jobs)
+def _paired(seeds: int, jobs: int, named: str) -> Shown:
+    rows = power_rows(seeds, jobs, named)
     return power_table(rows, seeds), [found.fails for _, _, found in rows]
 
 
@@ -66,7 +66,7 @@ def _shown(what: str, rows: list[Row], seeds: int) -> Shown:
     return table_of(f"{what}, {seeds} seeds", rows), [row.fails for row in rows]
 
 
-TABLES: dict[str, Callable[[int, int], Shown]] = {
+TABLES: dict[str, Callable[[int, int, str], Shown]] = {
     "cards": _cards,
     "asked": _asked,
     "estimators": _estimators,
@@ -79,6 +79,7 @@ TABLES: dict[str, Callable[[int, int], Shown]] = {
 def main(
     seeds: Annotated[int, typer.Option(min=2)] = 300,
     only: Annotated[list[str] | None, typer.Option(help=f"Of {', '.join(TABLES)}.")] = None,
+    named: Annotated[str, typer.Option(help="Part of the names of populations.")] = "",
     jobs: Annotated[int, typer.Option(min=1, help="Processes at once.")] = 2,
 ) -> None:
     """Print the tables, and how many of their rows fail."""
@@ -86,7 +87,7 @@ def main(
         raise typer.BadParameter(f"no table is called {', '.join(stray)}; {', '.join(TABLES)} are")
     failed = 0
     for name in only or TABLES:
-        table, fails = TABLES[name](seeds, jobs)
+        table, fails = TABLES[name](seeds, jobs, named)
         console = Console(width=130)
         console.print(table)
         console.print(f"{name}: {sum(fails)} of {len(fails)} rows fail")

@@ -106,11 +106,12 @@ def _held_at(place: int, seeds: int) -> list[Row]:
     return held(_TRIALS[place], seeds)
 
 
-def rows_of(module: str, seeds: int, jobs: int) -> Iterator[Row]:
-    """All rows of the `trials()` of a module, in their order."""
-    count = len(list(import_module(module).trials()))
+def rows_of(module: str, seeds: int, jobs: int, named: str = "") -> Iterator[Row]:
+    """All rows of the `trials()` of a module whose names hold `named`, in their order."""
+    trials = import_module(module).trials()
+    places = [place for place, trial in enumerate(trials) if named in trial.name]
     with ProcessPoolExecutor(jobs, get_context("spawn"), _start, (module,)) as pool:
-        for found in pool.map(_held_at, range(count), [seeds] * count):
+        for found in pool.map(_held_at, places, [seeds] * len(places)):
             yield from found
 
 

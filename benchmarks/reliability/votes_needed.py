@@ -113,9 +113,9 @@ def said_at(place: Place, seeds: int) -> Votes:
     return votes(POPULATIONS[name], cases, runs, seeds)
 
 
-def votes_rows(seeds: int, jobs: int) -> list[tuple[Place, Votes]]:
-    """All rows."""
-    every = list(places())
+def votes_rows(seeds: int, jobs: int, named: str = "") -> list[tuple[Place, Votes]]:
+    """All rows of which the name, such as `all at .1, 40x5`, holds `named`."""
+    every = [place for place in places() if named in "{}, {}x{}".format(*place)]
     with ProcessPoolExecutor(jobs, get_context("spawn")) as pool:
         return list(zip(every, pool.map(partial(said_at, seeds=seeds), every), strict=True))
 

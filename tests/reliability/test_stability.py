@@ -66,6 +66,16 @@ def test_the_interval_of_icc_holds_where_cases_are_few() -> None:
     assert held >= 135
 
 
+def test_the_interval_of_icc_allows_for_the_rare_case_that_no_few_cases_hold() -> None:
+    """One case in twenty fails, which most samples of ten do not show."""
+    random, truth = Random(5), 1 - 0.09 / (0.86 * 0.14)
+    for _ in range(40):
+        passing = [0.1 if random.random() < 0.05 else 0.9 for _ in range(10)]
+        table = [[float(random.random() < p) for _ in range(19)] for p in passing]
+        found = known(icc_interval(table))
+        assert found.low <= truth <= found.high
+
+
 def test_what_has_no_icc_says_why() -> None:
     assert icc_interval([[1.0, 1.0], [0.0, 0.0]]) == Unknown("no variation within items", 2)
     one_varies: Scores = [[1.0, 0.0], [0.0, 0.0], [1.0, 1.0]]

@@ -110,25 +110,55 @@ def icc_interval(
     """ICC(1,1) with its interval, that of log(MSB/MSW) by the jackknife, mapped back.
 
     It holds for scores that are not normal, too, where that of F does not (after Arvesen 1969,
-    https://doi.org/10.1214/aoms/1177697287). `groups`, one per row, are left out together.
-    Unknown where scores never vary within items, or too seldom to leave out a single item.
+    https://doi.org/10.1214/aoms/1177697287). Few cases may hold none of a rare kind that
+    carries the figure. So the ends reach what one more case would make of it: a steady one at
+    the far end of the scores, or one torn between both ends; of two scores, as of pass or fail,
+    they reach the ends with that case. `groups`, one per row, are left out together. Unknown
+    where scores never vary within items, or too seldom to leave out a single item.
     """
-    value, sums = icc(table), _anova(table)
+    value = icc(table)
     size = len(table) if groups is None else len(set(groups))
     if groups is not None and size < LEAST_GROUPS:
         return Unknown("too few groups", size, LEAST_GROUPS)
     if value is None:
         return Unknown("undefined", size)
-    names = range(len(table)) if groups is None else groups
-    varying = {name for name, one in zip(names, sums, strict=True) if one and one["within"]}
+    names = list(range(len(table)) if groups is None else groups)
+    found = _icc_ends(table, names, level)
+    if found is None:
+        return Unknown("no variation within items", size)
+    low, high = min(found[0], value), max(found[1], value)
+    two = len({x for row in table for x in numbers(row)}) == 2
+    for row in _unseen(table):
+        more = [*table, row]
+        ends = (_icc_ends(more, [*names, object()], level) if two else None) or (icc(more),)
+        known = [end for end in ends if end is not None]
+        low, high = min(low, *known), max(high, *known)
+    return Interval(value, low, high, level, "jackknife", size)
+
+
+def _icc_ends(
+    table: ScoreTable, groups: Sequence[Hashable], level: float
+) -> tuple[float, float] | None:
+    """The ends by the jackknife alone; None where scores vary in too few groups."""
+    sums = _anova(table)
+    varying = {name for name, one in zip(groups, sums, strict=True) if one and one["within"]}
     found = jackknife(range(len(table)), lambda _: Sums(sums, _log_ratio), level=level,
                       groups=groups, telling=len(varying) + 1)  # fmt: skip
     if found is None:
-        return Unknown("no variation within items", size)
+        return None
     repeats = _mean_squares(total(sums))[2]
-    ratios = [math.exp(min(end, 700.0)) for end in found]
-    low, high = ((ratio - 1) / (ratio - 1 + repeats) for ratio in ratios)
-    return Interval(value, min(low, value), max(high, value), level, "jackknife", size)
+    low, high = ((ratio - 1) / (ratio - 1 + repeats) for ratio in
+                 (math.exp(min(end, 700.0)) for end in found))  # fmt: skip
+    return low, high
+
+
+def _unseen(table: ScoreTable) -> tuple[list[float], list[float]]:
+    """A steady case where the others seldom are, and one torn between the ends of the scores."""
+    rows = [found for row in table if (found := numbers(row))]
+    scores = [score for row in rows for score in row]
+    low, high, times = min(scores), max(scores), statistics.median_high(map(len, rows))
+    far = low if statistics.fmean(scores) > (low + high) / 2 else high
+    return [far] * times, [(low, high)[run % 2] for run in range(times)]
 
 
 def drift(

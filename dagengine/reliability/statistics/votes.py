@@ -115,8 +115,8 @@ def flips_of_votes(
     The mean over cases of the share of pairs of disjoint subsets of their runs whose majorities
     differ: unbiased, without a model. Rows with fewer than `2 * votes` verdicts are left out.
     With two verdicts the sum over all subsets is exact, with more it is taken over 200 orders.
-    Wilson's interval of one and three votes, and profile likelihood of more with two verdicts,
-    since then few cases carry the figure. None without two rows that are long enough, and for
+    Wilson's interval of one vote, and profile likelihood of more with two verdicts, since then
+    few cases carry the figure. None without two rows that are long enough, and for
     more verdicts with fewer than eight groups. Raises InputError for an even number of votes.
     """
     if votes < 1 or votes % 2 == 0:
@@ -153,7 +153,7 @@ class _Curve:
         long, names = [row for row, _ in kept], [name for _, name in kept]
         sums = self._sums(long, votes)
         found, value = bootstrap(long, lambda _: sums, groups=names), sums.value()
-        if value is None or len(long) < 2 or self.verdicts > 2 or (found and votes < 5):
+        if value is None or len(long) < 2 or self.verdicts > 2 or (found and votes == 1):
             return found
         low, high = self.mixture.limits(votes)  # of few groups as well, each of which is a case
         low, high = min(low, value), max(high, value)

@@ -83,7 +83,8 @@ def _check(options: RunOptions) -> None:
             "--trace": options.trace,
             "--max-calls": options.max_calls,
             "--budget": options.budget,
-        }
+        },
+        options.address,
     )
 
 

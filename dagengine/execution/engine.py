@@ -29,6 +29,7 @@ from dagengine.execution.arguments import check_names, names_of
 from dagengine.execution.node_run import only
 from dagengine.execution.run_once import Outcome, RunOnce
 from dagengine.execution.runner import AfterCase, Runner
+from dagengine.gateway.budget import Purse
 from dagengine.gateway.gateway import Gateway, Sink
 from dagengine.gateway.host import Asks, current_host
 from dagengine.gateway.limits import DEFAULT_LIMITS, Limits
@@ -39,7 +40,7 @@ from dagengine.graph.node import AskingNode
 from dagengine.judges import as_judge, open_judges
 from dagengine.question import Judge, Question
 from dagengine.results import CaseResult, Spent, Totals, Waiting
-from dagengine.store.answers import Store, as_store
+from dagengine.store.answers import Answers, Store, as_store
 from dagengine.test_case import CASE_TYPES
 from dagengine.threads import in_daemon_thread
 
@@ -78,12 +79,17 @@ def check_settings(door: Callable[..., Any], given: Iterable[str]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Asking:
-    """What a gateway is made of, by the settings of a run."""
+    """What a gateway is made of, by the settings of a run.
+
+    `purse` and `shared` are those of all its processes; a `store` takes the place of `shared`.
+    """
 
     limits: Limits
     store: Store | None = None
     sink: Sink | None = None
     spans: NoSpans = NO_SPANS
+    purse: Purse | None = None
+    shared: Answers | None = None
 
     @classmethod
     def of(cls, settings: Settings, *, at_once: bool = True) -> Asking:
@@ -99,8 +105,8 @@ class Asking:
     @asynccontextmanager
     async def open(self) -> AsyncIterator[Gateway]:
         """The gateway, its store open; raises InputError when the store fails, also later."""
-        async with self.store.open() if self.store else nullcontext() as stored:
-            yield Gateway(self.limits, self.sink, stored, self.spans)
+        async with self.store.open() if self.store else nullcontext(self.shared) as stored:
+            yield Gateway(self.limits, self.sink, stored, self.spans, self.purse)
 
 
 def _limits_of(given: object) -> Limits:
@@ -263,6 +269,10 @@ class Engine:
     def preload(self, constants: Mapping[int, Outcome]) -> None:
         """Take over what `constants` gave in another process."""
         self._constants.preload(constants)
+
+    def join(self, purse: Purse, answers: Answers | None = None) -> None:
+        """Spend from the purse of several processes, and share their answers; before `open`."""
+        self._asking = replace(self._asking, purse=purse, shared=answers)
 
     async def judge(
         self,

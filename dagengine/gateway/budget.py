@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import TracebackType
 from typing import Any
 
 from dagengine.errors import InputError, OverBudgetError
@@ -10,19 +11,41 @@ from dagengine.gateway.prices import Price, find_price
 from dagengine.question import Judge, Question, Usage
 
 
+class Purse:
+    """What a run has taken up: calls, and US dollars reserved and spent.
+
+    The sums hold inside `with purse:`, where nobody else changes them.
+    """
+
+    def __init__(self) -> None:
+        self.calls = 0
+        self.reserved = 0.0
+        self.spent = 0.0
+
+    def __enter__(self) -> Purse:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None: ...
+
+
 class Budget:
-    """Counts the calls and the money of one run.
+    """Counts the calls and the money of one run, or of this process's part of one.
 
     A call that starts reserves what it is likely to cost; when it ends, what it did cost is
     spent instead. Calls are counted exactly. Money is exact once every call has ended: one
     whose answer was longer than those before it can overshoot by the difference.
     """
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: Limits, purse: Purse | None = None) -> None:
+        """`purse` is that of all processes of the run, if there are several."""
         self._limits = limits
-        self._reserved = 0.0
-        self._spent = 0.0
-        self._calls = 0
+        self._purse = purse or Purse()
+        self._spent = 0.0  # here
         self._unpriced = False
 
     @property
@@ -51,29 +74,40 @@ class Budget:
     def reserve(self, price: Price | None, estimate: Usage) -> float:
         """Take up one call and return the money reserved; raises OverBudgetError."""
         most, limit = self._limits.max_calls, self._limits.budget
-        if most is not None and self._calls >= most:
+        if most is None and limit is None:
+            return 0.0
+        with self._purse as purse:
+            amount = price.of(estimate) if price and limit is not None else 0.0
+            self._require_room(purse, amount)
+            purse.calls += 1
+            purse.reserved += amount
+        return amount
+
+    def _require_room(self, purse: Purse, amount: float) -> None:
+        most, limit = self._limits.max_calls, self._limits.budget
+        if most is not None and purse.calls >= most:
             raise OverBudgetError(
                 f"not asked: the run has made the {most} calls it may make; raise "
                 "Limits.max_calls to go on"
             )
-        amount = price.of(estimate) if price and limit is not None else 0.0
-        if limit is not None and self._spent + self._reserved + amount > limit:
+        if limit is not None and purse.spent + purse.reserved + amount > limit:
             raise OverBudgetError(
-                f"not asked: ${self._spent:.4f} of the budget of ${limit:g} are spent, "
-                f"${self._reserved:.4f} are reserved for calls under way, and this one would "
+                f"not asked: ${purse.spent:.4f} of the budget of ${limit:g} are spent, "
+                f"${purse.reserved:.4f} are reserved for calls under way, and this one would "
                 f"cost about ${amount:.4f}; raise Limits.budget to go on"
             )
-        self._calls += 1
-        self._reserved += amount
-        return amount
 
     def settle(self, price: Price | None, reserved: float, usage: Usage) -> None:
         """End a call: what it used is spent, what was reserved is free."""
-        self._reserved -= reserved
         if price is None:
             self._unpriced = True
-        else:
-            self._spent += price.of(usage)
+            return
+        cost = price.of(usage)
+        self._spent += cost
+        if self.watches_money:
+            with self._purse as purse:
+                purse.reserved -= reserved
+                purse.spent += cost
 
 
 _CHARACTERS = 4.0  # per token, in English, before anything is learnt

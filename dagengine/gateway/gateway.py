@@ -22,7 +22,7 @@ from dagengine.errors import (
     ProviderError,
     UnparseableError,
 )
-from dagengine.gateway.budget import Budget, Estimates
+from dagengine.gateway.budget import Budget, Estimates, Purse
 from dagengine.gateway.host import no_host
 from dagengine.gateway.ledger import Ledger
 from dagengine.gateway.limiter import Call, Lane, Limiter
@@ -38,7 +38,7 @@ from dagengine.prompts.parsing import read_part
 from dagengine.question import NO_USAGE, PART, Answer, Judge, Question, Usage, durable_identity
 from dagengine.redaction import public_text, secrets_of_environment, shortened
 from dagengine.results import Attempt, Failure, OutcomeKind, Spent, Totals, Waiting
-from dagengine.store.answers import OpenStore
+from dagengine.store.answers import Answers
 from dagengine.threads import Home
 
 T = TypeVar("T", bound=BaseModel)
@@ -87,8 +87,9 @@ class Gateway:
         self,
         limits: Limits = DEFAULT_LIMITS,
         sink: Sink | None = None,
-        stored: OpenStore | None = None,
+        stored: Answers | None = None,
         spans: NoSpans = NO_SPANS,
+        purse: Purse | None = None,
     ) -> None:
         self.limits = limits
         self._sink = sink
@@ -102,7 +103,7 @@ class Gateway:
         recent = min(limits.remembered, _RECENT)
         self._stored_flights: SingleFlight[Answer[Any]] = SingleFlight(recent, _weight)
         self._limiter = Limiter(limits.max_in_flight)
-        self._budget = Budget(limits)
+        self._budget = Budget(limits, purse)
         self._desks: dict[str, _Desk] = {}
         # Only its way of waiting is used: an attempt that works costs no machinery.
         self._retrying = tenacity.AsyncRetrying(

@@ -16,7 +16,7 @@ from contextlib import asynccontextmanager, closing, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import anyio
 import anyio.lowlevel
@@ -31,7 +31,7 @@ from dagengine.errors import (
     UnparseableError,
 )
 from dagengine.question import Answer, Judge, Question, durable_identity
-from dagengine.store.claims import Claims
+from dagengine.store.claims import LOOKS, Claims
 from dagengine.store.file import connect, connect_to_read, explained
 from dagengine.store.misses import difference
 from dagengine.store.rows import (
@@ -52,8 +52,6 @@ _log = logging.getLogger(__name__)
 # Seconds that a read may wait, which it does in the event loop. Writers never block readers;
 # only a process that opens or closes the file does, for moments.
 _READING = 1.0
-# Seconds between looks for the answer to a question that another process asks.
-_LOOKS = (0.01, 0.02, 0.05, 0.1, 0.2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +97,20 @@ class Store:
                     await anyio.to_thread.run_sync(writer.close)
         if answers.failure is not None:
             raise answers.failure
+
+
+class Answers(Protocol):
+    """Answers of earlier runs, or of other processes, which a gateway looks into first."""
+
+    @property
+    def replays(self) -> bool: ...
+
+    @property
+    def damaged(self) -> int: ...
+
+    async def get(
+        self, judge: Judge, question: Question[T], ask: Callable[[], Awaitable[Answer[T]]]
+    ) -> Answer[T]: ...
 
 
 def as_store(store: Store | str | os.PathLike[str]) -> Store:
@@ -184,7 +196,7 @@ class OpenStore:
         That one may have been stopped, or wait for something itself: patience has an end.
         """
         until = anyio.current_time() + self._patience
-        for wait in itertools.chain(_LOOKS, itertools.repeat(_LOOKS[-1])):
+        for wait in itertools.chain(LOOKS, itertools.repeat(LOOKS[-1])):
             with claims.of(key) as mine:
                 # Others may have stored it since the last look.
                 with explained(self._path):

@@ -12,15 +12,11 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from types import ModuleType
 
-try:
-    import fcntl
-except ModuleNotFoundError:  # pragma: no cover - Windows
-    _fcntl: ModuleType | None = None
-else:
-    _fcntl = fcntl
+from dagengine.store.locks import available, lock, lock_whole, unlock
 
+# Seconds between looks for the answer to a question that another process asks.
+LOOKS = (0.01, 0.02, 0.05, 0.1, 0.2)
 # Places of locks: as many as the smallest offset of a file in use has room for.
 _PLACES = 1 << 62
 
@@ -32,7 +28,7 @@ class Claims:
         self._path = store.with_name(f"{store.name}-asking")
         self._file: int | None = None
         self._held: dict[int, int] = {}
-        if _fcntl is not None:
+        if available:
             with suppress(OSError):
                 self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
 
@@ -51,11 +47,10 @@ class Claims:
         if self._held.get(place):  # locks of one process do not hold against itself
             self._held[place] += 1
             return True
-        if self._file is not None and _fcntl is not None:
+        if self._file is not None:
             try:
-                _fcntl.lockf(self._file, _fcntl.LOCK_EX | _fcntl.LOCK_NB, 1, place)
-            except (BlockingIOError, PermissionError):
-                return False
+                if not lock(self._file, place):
+                    return False
             except OSError:  # a file system without locks
                 self._close()
         self._held[place] = 1
@@ -66,15 +61,15 @@ class Claims:
         if self._held[place]:
             return
         del self._held[place]
-        if self._file is not None and _fcntl is not None:
+        if self._file is not None:
             with suppress(OSError):
-                _fcntl.lockf(self._file, _fcntl.LOCK_UN, 1, place)
+                unlock(self._file, place)
 
     def close(self) -> None:
         """Give all claims back, and remove the file unless another process has claims."""
-        if self._file is not None and _fcntl is not None:
+        if self._file is not None:
             with suppress(OSError):
-                _fcntl.lockf(self._file, _fcntl.LOCK_EX | _fcntl.LOCK_NB)
+                lock_whole(self._file)
                 self._path.unlink()
         self._close()
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from openai_server import OpenAIServer
 from typer.testing import CliRunner
 
 from dagengine.cli import app
@@ -319,8 +320,8 @@ def test_processes_are_a_cluster_on_this_machine(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ("--cluster local --max-calls 5", "--max-calls holds for one process"),
-        ("--cluster local --budget 0", "--budget holds for one process"),
+        ("--cluster tcp://127.0.0.1:9 --max-calls 5", "--max-calls holds for one process"),
+        ("--cluster tcp://127.0.0.1:9 --budget 0", "--budget holds for one process"),
         ("--cluster local --batch", "--batch holds for one process"),
         ("--cluster local --trace", "--trace holds for one process"),
     ],
@@ -330,6 +331,43 @@ def test_options_that_a_cluster_cannot_keep_are_refused_with_a_reason(
 ) -> None:
     with pytest.raises(InputError, match=f"{says}: on a cluster .*; leave it out"):
         run(folder, *options.split())
+
+
+def test_processes_make_no_more_calls_than_the_run_may(folder: Path) -> None:
+    run(folder, "--processes", "2", "--max-calls", "17", code=3)
+    assert asked(folder).total() == 17
+    assert b"has made the 17 calls it may make" in results(folder)
+
+
+@pytest.mark.parametrize(("at_once", "places"), [(1, 1), (7, 6)])
+def test_processes_spend_one_budget_and_share_the_calls_at_once(
+    folder: Path, at_once: int, places: int
+) -> None:
+    """As the server counts them, at one dollar for each token of a prompt."""
+    write_cases(folder, 60)
+    with OpenAIServer() as server:
+        options = ["--judge", "any", "--base-url", server.base_url, "--price", "1000000,0"]
+        limits = ["--budget", "4000", "--max-in-flight", str(at_once), "--processes", "2"]
+        run(folder, *options, *limits, code=3)
+    words = [
+        len(message["content"].split()) for body in server.requests for message in body["messages"]
+    ]
+    assert 2000 < sum(words) <= 4000
+    assert server.in_flight_max <= places
+    assert b"of the budget of $4000 are spent" in results(folder)
+
+
+def test_equal_questions_are_asked_once_by_all_processes_without_a_store(folder: Path) -> None:
+    lines = (folder / "cases.jsonl").read_text()
+    (folder / "cases.jsonl").write_text(lines * 8)
+    one = run(folder, out="one")
+    questions = asked(folder)
+    (folder / "asked.txt").unlink()
+    two = run(folder, "--processes", "2", out="two")
+    assert asked(folder) == questions
+    assert set(questions.values()) == {1}
+    assert results(folder, "two") == results(folder, "one")
+    assert two.replace("two", "one") == one
 
 
 def test_workers_without_a_cluster_are_refused(folder: Path) -> None:
@@ -406,14 +444,17 @@ async def one_by_one() -> AsyncIterator[LLMTestCase]:
     yield TEXTS[0]
 
 
+FAR = {"cluster": "tcp://127.0.0.1:9"}
+
+
 @pytest.mark.parametrize(
     ("change", "says"),
     [
         ({"model": threading.Lock()}, "is no judge"),
         ({"metrics": [with_a_lock(manners())]}, "metric 'Manners' cannot be sent .*make="),
         ({"app": partial(print, threading.Lock())}, "`app` cannot be sent .*make="),
-        ({"limits": Limits(max_calls=3)}, r"Limits\.max_calls holds for one process"),
-        ({"limits": Limits(budget=3)}, r"Limits\.budget holds for one process"),
+        ({"limits": Limits(max_calls=3), **FAR}, r"Limits\.max_calls holds for one process"),
+        ({"limits": Limits(budget=3), **FAR}, r"Limits\.budget holds for one process"),
         ({"on_attempt": print}, "on_attempt holds for one process"),
         ({"tracer": object()}, "tracer holds for one process"),
         ({"model": OpenAIBatchJudge("gpt-4o")}, "batch holds for one process"),

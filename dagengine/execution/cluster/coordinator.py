@@ -11,11 +11,19 @@ from __future__ import annotations
 import asyncio
 import itertools
 import os
+import tempfile
 import uuid
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError
-from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, suppress
+from contextlib import (
+    AbstractContextManager,
+    asynccontextmanager,
+    closing,
+    contextmanager,
+    suppress,
+)
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -27,7 +35,9 @@ from dagengine.errors import InputError
 from dagengine.execution.app import as_app
 from dagengine.execution.cluster.dask_workers import DaskWorkers, require_dask
 from dagengine.execution.cluster.processes import Pool, WorkersDiedError
+from dagengine.execution.cluster.purse import SharedPurse
 from dagengine.execution.cluster.worker import (
+    PURSE,
     Build,
     Job,
     Objects,
@@ -45,6 +55,7 @@ from dagengine.graph.graph import Metric
 from dagengine.question import Judge
 from dagengine.results import CaseResult, Failure, Spent, Totals, Waiting
 from dagengine.store.answers import as_store
+from dagengine.store.locks import available
 
 LOCAL = "local"
 
@@ -57,11 +68,10 @@ _UNDER_WAY, _AHEAD = 2, 16
 # Seconds that the workers get to end what is under way; the code of a metric may be stuck.
 _FAREWELL = 5
 # What holds for one process, and why a cluster cannot keep it.
-_ONE_COUNT = "the workers would need one count, and the share of a worker that dies would be lost"
+_ONE_COUNT = "the workers would need one count, which only processes of one machine have"
 _ELSEWHERE = "judges are called by the workers, which the coordinator does not see"
+_ONE_MACHINE = {"max_calls": _ONE_COUNT, "budget": _ONE_COUNT}
 _ONE_PROCESS = {
-    "max_calls": _ONE_COUNT,
-    "budget": _ONE_COUNT,
     "batch": "a batch holds the questions of all cases, and workers get the cases in chunks",
     "trace": _ELSEWHERE,
     "tracer": _ELSEWHERE,
@@ -93,10 +103,11 @@ class Workers:
         return self.count or (1 if self.address != LOCAL else os.cpu_count() or 1)
 
 
-def require_shareable(given: Mapping[str, object]) -> None:
-    """Raise InputError for settings, or options of the command line, that one process keeps."""
+def require_shareable(given: Mapping[str, object], address: str = LOCAL) -> None:
+    """Raise InputError for settings, or options of the command line, that workers cannot keep."""
+    refused = _ONE_PROCESS if address == LOCAL and available else _ONE_PROCESS | _ONE_MACHINE
     for name, value in given.items():
-        reason = _ONE_PROCESS.get(name.rpartition(".")[2].strip("-").replace("-", "_"))
+        reason = refused.get(name.rpartition(".")[2].strip("-").replace("-", "_"))
         if reason is not None and value is not None and value is not False:
             raise InputError(
                 f"{name} holds for one process: on a cluster {reason}; leave it out, or run "
@@ -115,7 +126,7 @@ def cluster_of(metrics: Sequence[Metric], settings: Settings, cluster: Workers |
     kept = {name: value for name, value in settings.items() if name != "limits"}
     limits, store = settings.get("limits") or DEFAULT_LIMITS, settings.get("store")
     spent = {"Limits.max_calls": limits.max_calls, "Limits.budget": limits.budget}
-    require_shareable({**kept, **spent})
+    require_shareable({**kept, **spent}, workers.address)
     kept["store"] = None if store is None else as_store(store).absolute()
     app = as_app(settings.get("app"))
     app_in_flight = 1 if app is None else app.max_in_flight
@@ -133,7 +144,7 @@ class Cluster:
             require_dask()
         self._engine = build(limits, app_in_flight)
         batched = any(judge.capabilities.batched for judge in self._engine.asked_judges)
-        require_shareable({"batch": batched})
+        require_shareable({"batch": batched}, workers.address)
         sent = build.packed() if isinstance(build, Objects) else packed("the run", build)
         self._job = Job(uuid.uuid4().hex, sent, limits, app_in_flight)
         self._limits = limits
@@ -176,7 +187,11 @@ class Cluster:
 
         What a worker asked after its last finished chunk dies with it.
         """
-        return sum((totals for totals, _ in self._asked.values()), self._engine.totals)
+        total = sum((totals for totals, _ in self._asked.values()), self._engine.totals)
+        if self.store is not None:
+            return total
+        # What came from another process was asked once in this run.
+        return replace(total, shared=total.shared + total.cached, cached=0)
 
     @property
     def spent(self) -> tuple[Spent, ...]:
@@ -202,18 +217,33 @@ class Cluster:
             raise InputError("a cluster works on asyncio alone; run it from an asyncio program")
         async with self._connected() as self._client:
             count = len(await self._client.nthreads())
-            async with self._engine.open():
-                constants = await self._constants()
             limits = shared(self._job.limits, count)
             app_in_flight = _part_of(self._job.app_in_flight, count)
-            self._job = replace(
-                self._job, limits=limits, app_in_flight=app_in_flight, constants=constants
-            )
-            try:
-                yield
-            finally:
-                with anyio.move_on_after(_FAREWELL, shield=True):
-                    await self._end()
+            with self._common_folder() as folder:
+                async with self._engine.open():
+                    constants = await self._constants()
+                self._job = replace(
+                    self._job, limits=limits, app_in_flight=app_in_flight, constants=constants,
+                    folder=folder,
+                )  # fmt: skip
+                try:
+                    yield
+                finally:
+                    with anyio.move_on_after(_FAREWELL, shield=True):
+                        await self._end()
+
+    @contextmanager
+    def _common_folder(self) -> Iterator[Path | None]:
+        """Where the processes of this machine have what they share; None for other workers."""
+        if self._workers.address != LOCAL or not available:
+            yield None
+            return
+        with (
+            tempfile.TemporaryDirectory(prefix="dagengine-", ignore_cleanup_errors=True) as name,
+            closing(SharedPurse(Path(name, PURSE))) as purse,
+        ):
+            self._engine.join(purse)
+            yield Path(name)
 
     async def _end(self) -> None:
         """Have the workers stop what is under way, and say what they asked in all."""
@@ -226,7 +256,9 @@ class Cluster:
     @asynccontextmanager
     async def _connected(self) -> AsyncIterator[Pool | DaskWorkers]:
         if self._workers.address == LOCAL:
-            async with Pool.of(self._workers.wanted, _PLACES) as pool:
+            # Each of them makes at least one call at a time.
+            count = min(self._workers.wanted, self._limits.max_in_flight)
+            async with Pool.of(count, _PLACES) as pool:
                 yield pool
         else:
             async with DaskWorkers.at(self._workers.address, self._workers.wanted) as workers:

@@ -12,6 +12,7 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
+from pathlib import Path
 from typing import Any, cast
 
 import anyio
@@ -19,13 +20,19 @@ import anyio
 from dagengine.data.cases import Item
 from dagengine.errors import DagengineError, InputError
 from dagengine.execution.app import App, as_app
+from dagengine.execution.cluster.purse import SharedPurse
 from dagengine.execution.engine import Engine, Settings
 from dagengine.gateway.limits import Limits
 from dagengine.graph.graph import Metric
 from dagengine.results import CaseResult, Spent, Totals
+from dagengine.store.shared import SharedAnswers
 
 Build = Callable[[Limits, int], Engine]
 """Makes the engine of one process, from its share of the limits and of the calls to the app."""
+
+
+PURSE = "purse"
+"""The file of the purse in the folder that processes share."""
 
 
 def packed(what: str, value: object) -> bytes:
@@ -99,7 +106,8 @@ class Job:
 
     `build` is a pickled `Build`; `limits` and `app_in_flight` are the worker's own share.
     `constants` are what no case reaches (see `Engine.constants`), pickled apart: their classes
-    may stand in a file that `build` loads.
+    may stand in a file that `build` loads. `folder` is where the processes of one machine have
+    their purse and their answers.
     """
 
     run: str
@@ -107,12 +115,16 @@ class Job:
     limits: Limits
     app_in_flight: int
     constants: bytes = b""
+    folder: Path | None = None
 
     def engine(self) -> Engine:
         """The engine of one worker; raises InputError and GraphError."""
         build: Build = _unpacked(self.build)
         engine = build(self.limits, self.app_in_flight)
         engine.preload(_unpacked(self.constants) if self.constants else {})
+        if self.folder is not None:
+            answers = SharedAnswers(self.folder) if engine.store is None else None
+            engine.join(SharedPurse(self.folder / PURSE), answers)
         return engine
 
 

@@ -1,0 +1,168 @@
+"""The answers that the processes of one run share where it has no store, as long as it lasts.
+
+A folder holds a table of all questions, which every process maps into its memory, and the answers
+of each process in a file of its own. A place in the table says who asks a question, or where its
+answer stands. Nothing of it outlives the run, so nothing is made safe, which keeps it cheap.
+
+The table has a fixed size. In its buckets new questions take the places of old ones, so that of
+very many questions only the latest are known; an old one is then asked again.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import mmap
+import os
+import struct
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple, TypeVar
+
+import anyio
+from pydantic import BaseModel
+
+from dagengine.question import Answer, Judge, Question, durable_identity
+from dagengine.store.claims import LOOKS
+from dagengine.store.locks import lock, locked, unlock
+from dagengine.store.rows import entry_of, key_of, revive
+
+T = TypeVar("T", bound=BaseModel)
+
+_PLACE = struct.Struct("<16sIIQ")  # the key's beginning, process, bytes of the answer, from where
+_WIDTH = 8  # places of a bucket
+_BUCKETS = 1 << 17
+_EMPTY = bytes(_PLACE.size)
+# Seconds that a question waits for the process that asks it: that one may have been stopped.
+_PATIENCE = 60.0
+
+
+class _Place(NamedTuple):
+    """A place of the table: where it begins, and what it says."""
+
+    at: int
+    key: bytes
+    process: int
+    length: int
+    begin: int
+
+
+class SharedAnswers:
+    """What one process sees of the shared answers; may be used as an open store.
+
+    Its files are closed with the process. Judges without a durable identity are asked in every
+    process.
+    """
+
+    replays = False
+    damaged = 0
+
+    def __init__(self, folder: Path) -> None:
+        """`folder` exists, and every process of the run gets the same one."""
+        self._folder = folder
+        self._process = os.getpid()
+        self._table_file = _opened(folder / "table")
+        # Every process holds the byte of its number as long as it lives.
+        self._alive = _opened(folder / "alive")
+        lock(self._alive, self._process)
+        os.truncate(self._table_file, _BUCKETS * _WIDTH * _PLACE.size)
+        self._table = mmap.mmap(self._table_file, 0)
+        self._own = _opened(self._answers_of(self._process))
+        self._end = os.fstat(self._own).st_size
+
+    async def get(
+        self, judge: Judge, question: Question[T], ask: Callable[[], Awaitable[Answer[T]]]
+    ) -> Answer[T]:
+        """The answer that a process of this run has, or the one that `ask` gets."""
+        name = durable_identity(judge)
+        if name is None:
+            return await ask()
+        key = key_of(name, question)
+        until = anyio.current_time() + _PATIENCE
+        for wait in itertools.chain(LOOKS, itertools.repeat(LOOKS[-1])):
+            place, mine = self._claimed(key)
+            if mine:
+                return await self._asked(place, name, key, question, ask)
+            answer = self._read(place, question) if place.length else None
+            if answer is not None:
+                return answer
+            if place.length or anyio.current_time() >= until:
+                return await ask()
+            await anyio.sleep(wait)
+        raise AssertionError("unreachable")
+
+    async def _asked(
+        self,
+        place: _Place,
+        name: str,
+        key: bytes,
+        question: Question[T],
+        ask: Callable[[], Awaitable[Answer[T]]],
+    ) -> Answer[T]:
+        """What `ask` gets, for the other processes, too."""
+        entry = None
+        try:
+            answer = await ask()
+            entry = entry_of(key, name, question, answer)
+            return answer
+        finally:
+            data = b"" if entry is None else entry.answer.encode(errors="surrogatepass")
+            begin, self._end = self._end, self._end + os.pwrite(self._own, data, self._end)
+            said = _PLACE.pack(place.key, self._process, len(data), begin) if data else _EMPTY
+            with self._changing(place) as same:
+                if same:
+                    self._table[place.at : place.at + _PLACE.size] = said
+
+    @contextmanager
+    def _changing(self, place: _Place) -> Iterator[bool]:
+        """Hold the table; gives whether the place is still this process's own."""
+        with locked(self._table_file):
+            now = _PLACE.unpack_from(self._table, place.at)
+            yield now[:2] == (place.key, self._process)
+
+    def _claimed(self, key: bytes) -> tuple[_Place, bool]:
+        """The place of a question, and whether it is for this process to ask it."""
+        short = key[:16]
+        bucket = int.from_bytes(key[16:20], "big") % _BUCKETS * _WIDTH * _PLACE.size
+        with locked(self._table_file):
+            place = self._place(bucket, short)
+            if place.key == short and (place.length or not self._is_gone(place.process)):
+                return place, False
+            mine = _Place(place.at, short, self._process, 0, 0)
+            _PLACE.pack_into(self._table, place.at, *mine[1:])
+            return mine, True
+
+    def _place(self, bucket: int, key: bytes) -> _Place:
+        """Where a question stands in its bucket, or may be put."""
+        free = None
+        for at in range(bucket, bucket + _WIDTH * _PLACE.size, _PLACE.size):
+            place = _Place(at, *_PLACE.unpack_from(self._table, at))
+            if place.key == key:
+                return place
+            if free is None and not place.process:
+                free = place
+        if free is not None:
+            return free
+        at = bucket + key[0] % _WIDTH * _PLACE.size
+        return _Place(at, *_PLACE.unpack_from(self._table, at))
+
+    def _is_gone(self, process: int) -> bool:
+        """Whether a process has ended."""
+        if process == self._process or not lock(self._alive, process):
+            return False
+        unlock(self._alive, process)
+        return True
+
+    def _read(self, place: _Place, question: Question[T]) -> Answer[T] | None:
+        with self._answers_of(place.process).open("rb") as file:
+            file.seek(place.begin)
+            text = file.read(place.length).decode(errors="surrogatepass")
+        return revive(question, json.loads(text), "cached")
+
+    def _answers_of(self, process: int) -> Path:
+        return self._folder / f"{process}.answers"
+
+
+def _opened(path: Path) -> int:
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

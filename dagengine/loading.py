@@ -15,7 +15,6 @@ from dagengine.errors import DagengineError, InputError
 from dagengine.execution.app import App
 from dagengine.graph.graph import Graph
 from dagengine.graph.node import BaseNode
-from dagengine.judges.batch import OpenAIBatchJudge
 from dagengine.judges.default import default_judge
 from dagengine.judges.lexical import LexicalJudge
 from dagengine.judges.resolve import PROVIDERS, as_judge
@@ -170,14 +169,24 @@ def load_judge(target: str | None, base_url: str | None) -> Judge:
     return as_judge(value)
 
 
-def load_batch_judge(model: str | None, base_url: str | None) -> Judge:
-    """The judge for `--batch`; raises InputError for what has no batch API."""
+def load_batch_judge(model: str | None, base_url: str | None, journal: Path | None = None) -> Judge:
+    """The judge for `--batch`; raises InputError for what has no batch API.
+
+    `journal` is where its batches under way are written down.
+    """
+    from dagengine.judges.anthropic_batch import AnthropicBatchJudge
+    from dagengine.judges.batch import OpenAIBatchJudge
+
     model = model or default_judge().model
     provider, _, rest = model.partition("/")
+    if provider == "anthropic" and rest and base_url is None:
+        return AnthropicBatchJudge(rest, journal=journal)
     if ".py" in provider or (rest and provider in PROVIDERS - {"openai"} and base_url is None):
-        raise InputError(f"--batch asks a model of OpenAI's batch API, which {model!r} is not")
+        raise InputError(
+            f"--batch asks a model of OpenAI's or Anthropic's batches, which {model!r} is not"
+        )
     name = rest if provider == "openai" and rest and base_url is None else model
-    return OpenAIBatchJudge(name, base_url=base_url)
+    return OpenAIBatchJudge(name, base_url=base_url, journal=journal)
 
 
 def load_app(target: str, max_in_flight: int) -> App:

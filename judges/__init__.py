@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from dagengine.judges.anthropic_batch import AnthropicBatchJudge as AnthropicBatchJudge
     from dagengine.judges.batch import OpenAIBatchJudge as OpenAIBatchJudge
     from dagengine.judges.custom import BaseLLM as BaseLLM
     from dagengine.judges.custom import CustomJudge as CustomJudge
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from dagengine.judges.simulated import SimulatedJudge as SimulatedJudge
 
 _HOME = {
+    "AnthropicBatchJudge": "anthropic_batch",
     "BaseLLM": "custom",
     "CustomJudge": "custom",
     "LexicalJudge": "lexical",
@@ -37,6 +39,7 @@ _HOME = {
 }
 
 __all__ = [
+    "AnthropicBatchJudge",
     "BaseLLM",
     "CustomJudge",
     "LexicalJudge",

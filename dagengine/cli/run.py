@@ -109,7 +109,7 @@ def _build(options: RunOptions) -> Engine | Cluster:
     store = None if options.store is None else Store(options.store, replay=options.replay)
     job = FileJob(
         options.metrics, options.app, options.judge, options.base_url, store,
-        batch=options.batch, trace=options.trace,
+        batch=options.batch, journal=options.journal, trace=options.trace,
     )  # fmt: skip
     limits = options.limits()
     if options.address is None:

@@ -1,17 +1,25 @@
-"""The batch API: few batches, every answer to its own question, failures of one line alone."""
+"""Batch APIs: few batches, every answer to its own question, failures of one line alone."""
 
 import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
-from batch_server import BatchServer
+from batch_server import BatchServer, MessageBatchServer
 from openai_server import Reply
 
 from dagengine import evaluate
+from dagengine.cli.common.run_options import RunOptions
 from dagengine.errors import InputError
 from dagengine.gateway import Limits
-from dagengine.judges import OpenAIBatchJudge
+from dagengine.judges import AnthropicBatchJudge, OpenAIBatchJudge, ProviderJudge
+from dagengine.judges.batch_journal import BatchJournal
+from dagengine.loading import load_batch_judge
 from dagengine.metrics import DAGMetric
 from dagengine.metrics.dag import DAG, BinaryJudgementNode, TaskNode
 from dagengine.prompts.answer_types import output_type
@@ -36,52 +44,82 @@ def by_topic(body: dict[str, Any]) -> Reply:
     return Reply(json.dumps({"output": f"case {number} "}))
 
 
-def batch_judge(server: BatchServer, **more: Any) -> OpenAIBatchJudge:
-    return OpenAIBatchJudge("m", base_url=server.base_url, quiet=0.05, poll=0.01, **more)
+Judge = OpenAIBatchJudge | AnthropicBatchJudge
+
+
+def batch_judge(server: BatchServer, **more: Any) -> Judge:
+    given = {"quiet": 0.05, "poll": 0.01, **more}
+    if isinstance(server, MessageBatchServer):
+        return AnthropicBatchJudge("m", base_url=server.address, api_key="key", **given)
+    return OpenAIBatchJudge("m", base_url=server.base_url, **given)
+
+
+def sizes_of(server: BatchServer) -> list[int]:
+    """How many questions stand in each batch."""
+    return [len(lines) for lines in files_of(server)]
+
+
+def files_of(server: BatchServer) -> list[list[str]]:
+    """The questions of each batch as they were sent."""
+    if isinstance(server, MessageBatchServer):
+        return [[json.dumps(one) for one in batch["requests"]] for batch in server.batches]
+    return [server.files[batch["input_file_id"]].splitlines() for batch in server.batches]
+
+
+both = pytest.mark.parametrize("kind", [BatchServer, MessageBatchServer])
 
 
 def cases(count: int) -> list[LLMTestCase]:
     return [LLMTestCase(input=f"case {number} here") for number in range(count)]
 
 
-def test_every_layer_of_questions_is_one_batch_and_answers_reach_their_questions() -> None:
-    with BatchServer(by_topic) as server:
+@both
+def test_every_layer_of_questions_is_one_batch_and_answers_find_them(
+    kind: type[BatchServer],
+) -> None:
+    with kind(by_topic) as server:
         done = evaluate(cases(40), [tree()], model=batch_judge(server), limits=LIMITS, show=False)
-        sizes = [len(server.files[batch["input_file_id"]].splitlines()) for batch in server.batches]
+        sizes = sizes_of(server)
     assert done.scores("food") == [float(number % 2 == 0) for number in range(40)]
     assert sizes == [40, 40]
 
 
-def test_a_full_batch_leaves_at_once_and_the_rest_follows() -> None:
-    with BatchServer(by_topic) as server:
+@both
+def test_a_full_batch_leaves_at_once_and_the_rest_follows(kind: type[BatchServer]) -> None:
+    with kind(by_topic) as server:
         judge = batch_judge(server, size=16)
         done = evaluate(cases(40), [tree()], model=judge, limits=LIMITS, show=False)
-        sizes = [len(server.files[batch["input_file_id"]].splitlines()) for batch in server.batches]
+        sizes = sizes_of(server)
     assert all(result is not None for result in done.scores("food"))
     assert max(sizes) == 16
     assert sum(sizes) == 80
 
 
-def test_lines_that_expired_are_asked_again_in_another_batch() -> None:
-    with BatchServer(by_topic, lose=lambda batch, line: batch == 0 and line % 2 == 0) as server:
+@both
+def test_lines_that_expired_are_asked_again_in_another_batch(kind: type[BatchServer]) -> None:
+    with kind(by_topic, lose=lambda batch, line: batch == 0 and line % 2 == 0) as server:
         done = evaluate(cases(10), [tree()], model=batch_judge(server), limits=LIMITS, show=False)
     assert done.scores("food") == [float(number % 2 == 0) for number in range(10)]
     assert done.totals.retried == 5
 
 
-def test_files_stay_within_the_limit_of_bytes() -> None:
-    with BatchServer(by_topic) as server:
+@both
+def test_files_stay_within_the_limit_of_bytes(kind: type[BatchServer]) -> None:
+    with kind(by_topic) as server:
         judge = batch_judge(server, file_bytes=8_000)
         done = evaluate(cases(40), [tree()], model=judge, limits=LIMITS, show=False)
-        files = [server.files[batch["input_file_id"]] for batch in server.batches]
+        files = files_of(server)
     assert done.scores("food") == [float(number % 2 == 0) for number in range(40)]
-    assert max(len(file.encode()) for file in files) <= 8_000
-    assert sum(len(file.splitlines()) for file in files) == 80
+    assert max(sum(len(line) + 1 for line in file) for file in files) <= 8_000
+    assert sum(map(len, files)) == 80
     assert len(files) > 4
 
 
-def test_a_batch_that_expired_as_a_whole_and_damaged_lines_lose_nothing() -> None:
-    server = BatchServer(
+@both
+def test_an_expired_batch_and_damaged_lines_lose_nothing(
+    kind: type[BatchServer],
+) -> None:
+    server = kind(
         by_topic,
         expire=lambda batch: batch == 1,
         damage=lambda batch, line: batch == 0 and line in (2, 5, 7),
@@ -94,13 +132,14 @@ def test_a_batch_that_expired_as_a_whole_and_damaged_lines_lose_nothing() -> Non
     assert done.totals.calls == 80 + 23
 
 
-def test_a_bad_line_fails_its_own_case_only() -> None:
+@both
+def test_a_bad_line_fails_its_own_case_only(kind: type[BatchServer]) -> None:
     def some_fail(body: dict[str, Any]) -> Reply:
         if "case 3 " in body["messages"][-1]["content"]:
             return Reply("not with me", status=400)
         return by_topic(body)
 
-    with BatchServer(some_fail) as server:
+    with kind(some_fail) as server:
         done = evaluate(cases(6), [tree()], model=batch_judge(server), limits=LIMITS, show=False)
     scores = done.scores("food")
     assert scores[3] is None
@@ -108,14 +147,15 @@ def test_a_bad_line_fails_its_own_case_only() -> None:
     failure = done.rows[3].metrics[0].failure
     assert failure is not None
     assert failure.kind == "provider_error"
-    assert "HTTP 400: not with me" in failure.message
+    assert "not with me" in failure.message
 
 
-def test_a_batch_that_is_not_accepted_says_why() -> None:
-    with BatchServer(refuse="line 1 has no model") as server:
+@both
+def test_a_batch_that_is_not_accepted_says_why(kind: type[BatchServer]) -> None:
+    with kind(refuse="line 1 has no model") as server:
         done = evaluate(cases(2), [tree()], model=batch_judge(server), limits=LIMITS, show=False)
     failures = [row.metrics[0].failure for row in done.rows]
-    assert all(f is not None and "failed: line 1 has no model" in f.message for f in failures)
+    assert all(f is not None and "line 1 has no model" in f.message for f in failures)
 
 
 @pytest.mark.anyio
@@ -148,3 +188,143 @@ async def test_another_one_goes_on_where_the_one_who_worked_was_cancelled() -> N
 def test_the_size_of_a_batch_is_checked() -> None:
     with pytest.raises(InputError, match="size must be at least 1"):
         OpenAIBatchJudge(size=0)
+
+
+RUNS = """
+import sys
+import test_batch
+from dagengine import evaluate
+
+kind, address, journal = sys.argv[1:]
+more = {"quiet": 0.05, "poll": 0.01, "journal": journal}
+if kind == "MessageBatchServer":
+    judge = test_batch.AnthropicBatchJudge("m", base_url=address, api_key="key", **more)
+else:
+    judge = test_batch.OpenAIBatchJudge("m", base_url=address, **more)
+done = evaluate(
+    test_batch.cases(40), [test_batch.tree()], model=judge, limits=test_batch.LIMITS, show=False
+)
+print(done.scores("food"))
+"""
+
+
+def started(server: BatchServer, journal: Path) -> subprocess.Popen[str]:
+    """A run in another process."""
+    address = server.address if isinstance(server, MessageBatchServer) else server.base_url
+    path = os.pathsep.join([os.path.dirname(__file__), *sys.path])
+    return subprocess.Popen(
+        [sys.executable, "-c", RUNS, type(server).__name__, address, str(journal)],
+        env={**os.environ, "PYTHONPATH": path}, text=True, stdout=subprocess.PIPE,
+    )  # fmt: skip
+
+
+def wait_for(found: Any, process: subprocess.Popen[str]) -> None:
+    while not found():
+        assert process.poll() is None
+        time.sleep(0.01)
+
+
+@both
+@pytest.mark.parametrize("told", [True, False], ids=["with the id", "before it had the id"])
+def test_a_killed_run_takes_its_batches_up_again_and_pays_nothing_twice(
+    kind: type[BatchServer], told: bool, tmp_path: Path
+) -> None:
+    journal = tmp_path / "run" / "batches"
+    # The first batch does not end before the run is killed; the second kill is in the second.
+    looks = 10**9
+    with kind(by_topic, looks=looks, mute=lambda batch: not told and batch == 0) as server:
+        first = started(server, journal)
+        wait_for(lambda: server.batches and (not told or "id" in journal.read_text()), first)
+        first.kill()
+        first.communicate()
+        server.looks = 2
+        second = started(server, journal)
+        wait_for(lambda: len(server.batches) == 2, second)
+        second.kill()
+        second.communicate()
+        third = started(server, journal)
+        said, _ = third.communicate()
+        sizes = sizes_of(server)
+    assert json.loads(said) == [float(number % 2 == 0) for number in range(40)]
+    assert sizes == [40, 40]
+    assert not journal.exists()
+
+
+@both
+def test_a_batch_of_an_earlier_run_that_is_lost_is_asked_again(
+    kind: type[BatchServer], tmp_path: Path
+) -> None:
+    """Written down, but unknown to the provider: it was deleted there."""
+    journal = tmp_path / "batches"
+    with kind(by_topic) as server:
+        first = started(server, journal)
+        wait_for(lambda: "id" in journal.read_text() if journal.exists() else False, first)
+        first.kill()
+        first.communicate()
+        text = journal.read_text()
+        name = json.loads(text.splitlines()[1])["id"]
+        journal.write_text(text.replace(name, name[:-1] + "9999"))
+        judge = batch_judge(server, journal=journal)
+        done = evaluate(cases(40), [tree()], model=judge, limits=LIMITS, show=False)
+    assert done.scores("food") == [float(number % 2 == 0) for number in range(40)]
+    assert done.totals.retried == 40
+    assert not journal.exists()
+
+
+def test_a_journal_holds_the_batches_of_each_judge_apart_and_survives_half_a_line(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "batches"
+    mine, theirs = BatchJournal(path, "mine"), BatchJournal(path, "theirs")
+    begun = mine.begin(["a-0", "b-0"])
+    other = theirs.begin(["c-0"])
+    with path.open("a") as file:
+        file.write('{"batch": "cut o')
+    mine.sent(begun, "batch-7")
+    found = mine.under_way()
+    assert [(one.id, list(one.questions)) for one in found] == [("batch-7", ["a-0", "b-0"])]
+    mine.end(found)
+    assert mine.under_way() == []
+    assert [one.token for one in theirs.under_way()] == [other.token]
+    theirs.end([other])
+    assert not path.exists()
+
+
+def test_the_command_line_writes_batches_beside_the_store_or_into_the_folder_of_the_run(
+    tmp_path: Path,
+) -> None:
+    given: Any = {"metrics": "m.py", "data": "c.jsonl", "out": tmp_path}
+    assert RunOptions(**given).journal is None
+    assert RunOptions(**given, batch=True).journal == tmp_path / "results-batches"
+    stored = RunOptions(**given, batch=True, store=tmp_path / "answers.db")
+    assert stored.journal == tmp_path / "answers.db-batches"
+
+
+def test_a_name_of_anthropic_asks_its_batches_and_other_providers_have_none(
+    tmp_path: Path,
+) -> None:
+    judge = load_batch_judge("anthropic/claude-sonnet-4-5", None, tmp_path / "batches")
+    assert isinstance(judge, AnthropicBatchJudge)
+    assert judge.durable_identity == ProviderJudge("anthropic/claude-sonnet-4-5").durable_identity
+    assert judge.journal == tmp_path / "batches"
+    with pytest.raises(InputError, match="OpenAI's or Anthropic's batches"):
+        load_batch_judge("cohere/command", None)
+
+
+@pytest.mark.anyio
+async def test_a_question_in_text_is_answered_in_text_by_anthropic() -> None:
+    def parser(text: str) -> dict[str, Any]:
+        return {"output": text.upper()}
+
+    asked = Question(
+        ({"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hello"}),
+        output_type(str), parser=parser,
+    )  # fmt: skip
+    with MessageBatchServer(lambda body: Reply("hi")) as server:
+        judge = batch_judge(server)
+        async with judge.session():
+            found = await judge.answer(asked)
+    assert found.value.model_dump() == {"output": "HI"}
+    assert "tools" not in server.requests[0]
+    assert server.requests[0]["system"] == [{"type": "text", "text": "Be brief."}]
+    assert found.usage.input_tokens == 7

@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from dagengine.execution.engine import Engine
     from dagengine.gateway.limits import Limits
     from dagengine.store.answers import Store
@@ -26,6 +28,7 @@ class FileJob:
     base_url: str | None = None
     store: Store | None = None
     batch: bool = False
+    journal: Path | None = None
     trace: bool = False
 
     def __call__(self, limits: Limits, app_in_flight: int) -> Engine:
@@ -52,7 +55,7 @@ class FileJob:
         from dagengine.loading import load_batch_judge, load_judge
 
         if self.batch:
-            return load_batch_judge(self.judge, self.base_url)
+            return load_batch_judge(self.judge, self.base_url, self.journal)
         named = self.judge or self.base_url
         return load_judge(self.judge, self.base_url) if named else None
 

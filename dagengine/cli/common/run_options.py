@@ -93,7 +93,8 @@ class RunOptions:
     batch: Annotated[
         bool,
         typer.Option(
-            "--batch", help="Ask through OpenAI's batch API: half the price, within a day."
+            "--batch",
+            help="Ask OpenAI or Anthropic in batches: half the price, within a day.",
         ),
     ] = False
     max_in_flight: MaxInFlight = 64
@@ -171,6 +172,14 @@ class RunOptions:
             "shard", "processes", "cluster", "workers",
         )  # fmt: skip
         return {name: getattr(self, name) for name in names}
+
+    @property
+    def journal(self) -> Path | None:
+        """Where batches under way are written down, for the same command after a kill."""
+        if not self.batch:
+            return None
+        beside = self.out / "results" if self.store is None else self.store
+        return beside.with_name(f"{beside.name}-batches")
 
     @property
     def address(self) -> str | None:

@@ -1,0 +1,104 @@
+"""Batches under way, written down: a run after a kill takes them up and pays nothing twice.
+
+A file of JSON lines: a batch that is about to be sent, with the names of its questions; its id,
+once the provider has given it; its end, once a run has come to its own end with the answers.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+import uuid
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+# Seconds after which providers have thrown results away: 29 days.
+_KEPT = 29 * 24 * 3600
+
+
+@dataclass(slots=True)
+class Begun:
+    """A batch that was begun: at what time, with which questions; its id where it is known."""
+
+    token: str
+    at: float
+    questions: Sequence[str]
+    id: str | None = None
+
+
+class BatchJournal:
+    """The batches of one judge in a file that others may use, too; in none where it is None."""
+
+    def __init__(self, path: str | os.PathLike[str] | None, judge: str) -> None:
+        self._path = None if path is None else Path(path)
+        self._judge = judge
+
+    def under_way(self) -> list[Begun]:
+        """What earlier runs of this judge began and did not see through."""
+        found: dict[str, Begun] = {}
+        for line in self._lines():
+            token = line.get("batch", "")
+            if "questions" in line:
+                if line.get("judge") == self._judge and line["at"] > time.time() - _KEPT:
+                    found[token] = Begun(token, line["at"], line["questions"])
+            elif "id" in line:
+                if token in found:
+                    found[token].id = line["id"]
+            else:
+                found.pop(token, None)
+        return list(found.values())
+
+    def begin(self, questions: Sequence[str]) -> Begun:
+        """Note a batch before it is sent."""
+        begun = Begun(uuid.uuid4().hex, time.time(), questions)
+        self._add({"batch": begun.token, "judge": self._judge, "at": begun.at,
+                   "questions": questions})  # fmt: skip
+        return begun
+
+    def sent(self, begun: Begun, name: str) -> None:
+        """Note the id that the provider gave a batch."""
+        begun.id = name
+        self._add({"batch": begun.token, "id": name})
+
+    def end(self, batches: Sequence[Begun]) -> None:
+        """Forget batches whose answers are kept; without any left the file goes."""
+        if self._path is None or not batches:
+            return
+        self._add(*({"batch": begun.token} for begun in batches))
+        lines = self._lines()
+        ended = {line["batch"] for line in lines if "questions" not in line and "id" not in line}
+        if all(line.get("batch") in ended for line in lines):
+            with suppress(OSError):
+                self._path.unlink()
+
+    def _lines(self) -> list[dict[str, Any]]:
+        """All lines that can be read: the last one may have been cut off by the kill."""
+        found: list[dict[str, Any]] = []
+        if self._path is not None and self._path.exists():
+            for line in self._path.read_text(encoding="utf-8").splitlines():
+                with suppress(ValueError):
+                    found.append(json.loads(line))
+        return found
+
+    def _add(self, *lines: dict[str, Any]) -> None:
+        """Return when the lines are on the disk; raises OSError."""
+        if self._path is None:
+            return
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        text = "".join(f"{json.dumps(line)}\n" for line in lines)
+        with self._path.open("a", encoding="utf-8") as file:
+            if file.tell() and not self._ends_a_line():
+                text = f"\n{text}"
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+
+    def _ends_a_line(self) -> bool:
+        assert self._path is not None
+        with self._path.open("rb") as file:
+            file.seek(-1, os.SEEK_END)
+            return file.read() == b"\n"

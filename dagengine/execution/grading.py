@@ -133,8 +133,12 @@ def _steps(
         if number in values:
             steps.append(step_of(slot.name, kind, values[number]))
         elif number == failed and failure is not None:
-            steps.append(Step(slot.name, kind, failure.kind, reason=failure.message))
+            steps.append(_broken(slot.name, kind, failure))
     return tuple(steps)
+
+
+def _broken(name: str, kind: str, failure: Failure) -> Step:
+    return Step(name, kind, failure.kind, reason=failure.message, asked=failure.asked)
 
 
 def step_of(name: str, kind: str, value: NodeValue) -> Step:
@@ -144,7 +148,7 @@ def step_of(name: str, kind: str, value: NodeValue) -> Step:
     return Step(
         name, kind, OutcomeKind.OK, shown, value.verdict, value.reason,
         value.score, value.mode, value.usage, value.votes, value.voters, value.answers,
-        value.confidence,
+        value.confidence, value.asked,
     )  # fmt: skip
 
 

@@ -93,14 +93,15 @@ async def _isolated(unit: Unit, ask: GatewayAsk, given: Callable[[], Given]) -> 
                 ask.usage += host.usage
         if not ask.answers and ask.usage is NO_USAGE:
             return value
-        return replace(value, usage=ask.usage, answers=tuple(ask.answers))
+        return replace(value, usage=ask.usage, answers=tuple(ask.answers), asked=tuple(ask.asked))
     except anyio.get_cancelled_exc_class():
         if is_cancelled():
             raise
         message = "its own code was cancelled from within"
         return Failure(OutcomeKind.CODE_ERROR, unit.name, message)
     except (Exception, SystemExit) as error:  # noqa: BLE001 - user code may raise anything
-        return _failure(only(error), unit.name)
+        failure = _failure(only(error), unit.name)
+        return replace(failure, asked=tuple(ask.asked)) if ask.asked else failure
 
 
 def _failure(error: BaseException, node: str) -> Failure:
@@ -145,16 +146,20 @@ class GatewayAsk:
         self._ballot = ballot
         self.usage = NO_USAGE
         self.answers: list[str] = []
+        self.asked: list[str] = []
 
     def host(self) -> Host:
         """What the node's own code asks through: the same gateway, the same kind of vote."""
         return Host(self._gateway, self._judge, self._own, self._place)
 
     async def __call__(self, question: Question[T]) -> Answer[T]:
-        return self._noted(await self._ask(question))
+        own = self._own(question)
+        self._note_asked(self._gateway.stored_as(self._judge, own))
+        return self._noted(await self._gateway.ask(self._judge, own, self._place))
 
-    async def _ask(self, question: Question[T], place: int | None = None) -> Answer[T]:
-        return await self._gateway.ask(self._judge, self._own(question, place), self._place)
+    def _note_asked(self, key: str | None) -> None:
+        if key is not None:
+            self.asked.append(key)
 
     def _own(self, question: Question[T], place: int | None = None) -> Question[T]:
         """The question as this node puts it, whoever wrote it."""
@@ -168,13 +173,19 @@ class GatewayAsk:
         return answer
 
     async def each(self, questions: Iterable[Question[T]]) -> list[Answer[T]]:
+        keys: dict[int, str | None] = {}
+
         async def one(place: int, question: Question[T]) -> Answer[T] | JudgeError:
+            own = self._own(question, place)
+            keys[place] = self._gateway.stored_as(self._judge, own)
             try:
-                return await self._ask(question, place)
+                return await self._gateway.ask(self._judge, own, self._place)
             except JudgeError as error:
                 return error
 
         answers = await together(one, questions, self._gateway.limits.max_in_flight)
+        for place in range(len(keys)):
+            self._note_asked(keys[place])
         for answer in answers:
             if isinstance(answer, JudgeError):
                 raise answer

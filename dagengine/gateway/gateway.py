@@ -39,6 +39,7 @@ from dagengine.question import NO_USAGE, PART, Answer, Judge, Question, Usage, d
 from dagengine.redaction import public_text, secrets_of_environment, shortened
 from dagengine.results import Attempt, Failure, OutcomeKind, Spent, Totals, Waiting
 from dagengine.store.answers import Answers
+from dagengine.store.rows import key_of, short_key
 from dagengine.threads import Home
 
 T = TypeVar("T", bound=BaseModel)
@@ -63,6 +64,7 @@ class _Desk:
 
     judge: Judge
     name: str
+    durable: str | None
     lane: Lane
     price: Price | None
     estimates: Estimates = field(default_factory=Estimates)
@@ -175,6 +177,14 @@ class Gateway:
         answer = await flights.get(key, lambda: self._find(desk, question, urgency), urgency)
         return cast(Answer[T], answer)
 
+    def stored_as(self, judge: Judge, question: Question[Any]) -> str | None:
+        """The beginning of the key that a store has a question under.
+
+        The same whether there is a store or not; None for a judge without a durable identity.
+        """
+        durable = self._desk(judge).durable
+        return None if durable is None else short_key(key_of(durable, question))
+
     def _is_stored(self, judge: Judge) -> bool:
         return self._stored is not None and durable_identity(judge) is not None
 
@@ -183,8 +193,8 @@ class Gateway:
         desk = self._desks.get(identity)
         if desk is None:
             lane = Lane(identity, self.limits, elastic=judge.capabilities.elastic)
-            name = durable_identity(judge) or identity
-            desk = _Desk(judge, name, lane, self._budget.price_of(judge))
+            durable = durable_identity(judge)
+            desk = _Desk(judge, durable or identity, durable, lane, self._budget.price_of(judge))
             self._desks[identity] = desk
             self._limiter.open(desk.lane)
         return desk if desk.judge is judge else replace(desk, judge=judge)

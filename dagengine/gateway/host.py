@@ -63,6 +63,8 @@ class Asks(Protocol):
 
     def check_prices(self, judges: Iterable[Judge]) -> None: ...
 
+    def stored_as(self, judge: Judge, question: Question[Any]) -> str | None: ...
+
     async def ask(self, judge: Judge, question: Question[T], place: int = 0) -> Answer[T]: ...
 
 
@@ -125,6 +127,11 @@ class Host:
     def check_prices(self, judges: Iterable[Judge]) -> None:
         """Raise InputError when the run's budget cannot be kept."""
         self._gateway.check_prices(judges)
+
+    def stored_as(self, judge: Judge, question: Question[Any]) -> str | None:
+        """What the run's store has a question under (see `Gateway.stored_as`)."""
+        asked = question if self._change is None else self._change(question)
+        return self._gateway.stored_as(judge, asked)
 
     async def ask(self, judge: Judge, question: Question[T], place: int = 0) -> Answer[T]:
         """A valid answer through the run's gateway, as urgent as the node; raises JudgeError.

@@ -35,8 +35,8 @@ class NodeValue:
 
     `score` lies in [0, 1]; `mode` says how a rating was read; `success` is set by metrics
     that decide themselves whether they passed; `usage` and `answers` (the judge's words) are
-    noted by the runner. `confidence` is the probability that the judge's tokens gave the
-    verdict, where it is known; `votes` and `voters` are what a panel said (see `Step`).
+    noted by the runner, as is `asked`. `confidence` is the probability that the judge's tokens
+    gave the verdict, where it is known; `votes` and `voters` are what a panel said. See `Step`.
     `question` is a digest of what was asked, where somebody notes it.
     """
 
@@ -51,6 +51,7 @@ class NodeValue:
     votes: tuple[Any, ...] = ()
     voters: tuple[int, ...] = ()
     answers: tuple[str, ...] = ()
+    asked: tuple[str, ...] = ()
     question: str | None = None
 
 

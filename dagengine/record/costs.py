@@ -8,15 +8,16 @@ from collections.abc import Iterable, Iterator
 
 from dagengine.gateway.prices import Price
 from dagengine.record.values import Manifest, MetricRecord, NodeRecord
+from dagengine.results.outcomes import Step
 from dagengine.results.rows import CaseResult
 
 _PARTS = 100  # of a doubling: quantiles are exact to half a per cent
 
 
-class Costs:
-    """Quantiles of the cost of cases, over any number of them.
+class StepCosts:
+    """What steps cost, by the prices that the record of a run has.
 
-    Answers count in full for every case that rests on them, shared and stored ones, too. A node
+    Answers count in full for every step that rests on them, shared and stored ones, too. A node
     that several judges answer counts at the price of the dearest.
     """
 
@@ -27,6 +28,22 @@ class Costs:
             for metric in manifest.metrics
             for node in _nodes(metric)
         }
+
+    def of(self, metric: str, step: Step) -> float | None:
+        """US dollars; 0 where nothing was used, None where the price is not known."""
+        used = step.usage
+        if not used.input_tokens and not used.output_tokens:
+            return 0.0
+        prices = self._judges.get((metric, step.node)) or [None]
+        known = [price.of(used) for price in prices if price is not None]
+        return max(known) if len(known) == len(prices) else None
+
+
+class Costs:
+    """Quantiles of the cost of cases, over any number of them; see `StepCosts`."""
+
+    def __init__(self, manifest: Manifest) -> None:
+        self._prices = StepCosts(manifest)
         self._money, self._tokens = Quantiles(), Quantiles()
         self._unpriced = False
 
@@ -35,14 +52,10 @@ class Costs:
         money, tokens = 0.0, 0
         for result in row.metrics:
             for step in result.steps:
-                used = step.usage
-                if not used.input_tokens and not used.output_tokens:
-                    continue
-                tokens += used.input_tokens + used.output_tokens
-                prices = self._judges.get((result.metric, step.node)) or [None]
-                known = [price.of(used) for price in prices if price is not None]
-                self._unpriced = self._unpriced or len(known) < len(prices)
-                money += max(known, default=0.0)
+                tokens += step.usage.input_tokens + step.usage.output_tokens
+                cost = self._prices.of(result.metric, step)
+                self._unpriced = self._unpriced or cost is None
+                money += cost or 0.0
         self._money.add(money)
         self._tokens.add(tokens)
 

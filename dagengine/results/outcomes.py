@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -50,13 +50,15 @@ class Failure:
     """Why there is no score: the kind, where it happened, and what to do about it.
 
     `raw` is what the judge wrote, where that could not be used. Texts of more than 10,000
-    characters are shortened and end with their length.
+    characters are shortened and end with their length. `asked` are the questions that the node
+    put (see `Step`); rows have them with the step.
     """
 
     kind: OutcomeKind
     node: str
     message: str
     raw: str | None = None
+    asked: tuple[str, ...] = field(default=(), compare=False, repr=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "message", shortened(self.message))
@@ -101,6 +103,8 @@ class Step:
     1) that the judge's tokens gave the verdict, where it is known. `usage` counts the tokens of
     the answers that the node rests on, shared and stored answers included. `answers` are their
     texts as the judge wrote them, in the order of the questions; files of results leave them out.
+    `asked` says under which keys a store has these questions, if there is one: the first 16
+    hexadecimal digits of each; empty for judges without a durable identity.
 
     `votes` are what the node's panel said, in the order of asking: verdicts, ratings, or a
     list of verdicts for each vote; None is an answer that could not be read (in a list also an
@@ -120,6 +124,7 @@ class Step:
     voters: tuple[int, ...] = ()
     answers: tuple[str, ...] = ()
     confidence: float | None = None
+    asked: tuple[str, ...] = field(default=(), compare=False)
 
     @property
     def agreeing(self) -> int:
@@ -141,6 +146,8 @@ class Step:
             row["usage"] = {"input_tokens": used.input_tokens, "output_tokens": used.output_tokens}
         if self.votes:
             row |= {"votes": list(self.votes), "voters": list(self.voters)}
+        if self.asked:
+            row["asked"] = list(self.asked)
         return {**row, "outcome": str(self.outcome)}
 
 

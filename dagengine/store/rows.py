@@ -67,6 +67,14 @@ def key_of(judge: str, question: Question[Any]) -> bytes:
     return hashlib.sha256(f"{judge}\n{question.key}".encode(errors="surrogatepass")).digest()
 
 
+_SHORT = 16  # hexadecimal digits
+
+
+def short_key(key: bytes) -> str:
+    """What a row of results has of a key: enough to find one of any number of answers."""
+    return key.hex()[:_SHORT]
+
+
 def insert(db: sqlite3.Connection, entries: Sequence[Entry]) -> int:
     """Put entries into the file, leaving alone what is there; returns how many are new."""
     rows = [_row(entry) for entry in entries]
@@ -93,6 +101,19 @@ def _row(entry: Entry) -> tuple[Any, ...]:
 def holds(db: sqlite3.Connection, key: bytes) -> bool:
     """Whether there is an answer under a key, readable or not."""
     return bool(db.execute("SELECT 1 FROM answers WHERE key = ?", (key,)).fetchall())
+
+
+def question_by(db: sqlite3.Connection, short: str) -> bytes | None:
+    """The packed question whose key begins so; None without one, or for what is no such key."""
+    try:
+        low = bytes.fromhex(short)
+    except ValueError:
+        return None
+    # Keys are SHA-256: that two of a store begin with the same 64 bits does not happen.
+    high = low + b"\xff" * (32 - len(low))
+    sql = "SELECT question FROM answers WHERE key BETWEEN ? AND ? LIMIT 1"
+    rows = db.execute(sql, (low, high)).fetchall()
+    return rows[0][0] if rows else None
 
 
 def find(db: sqlite3.Connection, key: bytes) -> dict[str, Any] | None:

@@ -7,12 +7,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from dagengine.report.page.graphs import words
+from dagengine.report.page.people import People
 from dagengine.results import MetricResult, Step
 from dagengine.view.index import STATES
 from dagengine.view.indexed import Filter, Indexed, Order
 
 _STATE = {"f": "fail", "n": "none", "p": "pass", "-": "plain"}
 _PREVIEW = 240  # characters of a text in a table
+_NOBODY = People()
 _LINES = 100_000  # cases of a data set that is handed to the browser
 
 
@@ -34,10 +36,9 @@ class Cases:
         sql = self._index.ordered(where, order) + " LIMIT ? OFFSET ?"
         size = max(0, min(stop - start, 1000))
         places = self._index.all(sql, *where.values, size, max(start, 0)) if size else []
-        return {
-            "total": total or 0,
-            "rows": [self._row(place, chosen.metric) for (place,) in places],
-        }
+        people = self._index.run.people() if places else People()
+        shown = [self._row(place, chosen.metric, people) for (place,) in places]
+        return {"total": total or 0, "rows": shown}
 
     def place(self, chosen: Filter, which: str, order: Order, index: int) -> int:
         """The place of a case in an order; -1 when it is not among those chosen."""
@@ -51,10 +52,10 @@ class Cases:
         found: str | None = self._row(place, metric)["why"]
         return found
 
-    def _row(self, place: int, metric: int) -> dict[str, Any]:
+    def _row(self, place: int, metric: int, people: People = _NOBODY) -> dict[str, Any]:
         row = self._index.run.row(place)
-        known = self._index.of(place, "way, state, score, tokens, questions, split")
-        way, state, score, tokens, questions, split = known[metric]
+        known = self._index.of(place, "way, state, score, tokens, questions, split, cost")
+        way, state, score, tokens, questions, split, cost = known[metric]
         fields = self._index.run.fields(place) or {}
         first = fields.get("input", next((v for v in fields.values() if isinstance(v, str)), None))
         path = ", ".join(
@@ -74,6 +75,8 @@ class Cases:
             "split": split,
             "questions": questions,
             "tokens": tokens,
+            "cost": cost,
+            "said": people.of(row.hash),
             "tags": list(fields.get("tags") or []),
         }
 
@@ -86,12 +89,9 @@ class Cases:
     def _ended(self, metric: int, way: int, state: str, score: float | None) -> str:
         """Where one case ended: a leaf with the score that it gave."""
         found = self._index.ways[metric][way]
-        node, answer = found[2]
-        if state == "n" or answer is not None or score is None:
+        if state == "n" or found[2][1] is not None or score is None:
             return self._index.end(metric, found, state)
-        graph = self._index.graphs[metric]
-        leaf = graph["name"] if node is None else graph["nodes"][node]["name"]
-        return f"{leaf} → {score:.2f}"
+        return f"{self._index.leaf(metric, found)} → {score:.2f}"
 
     def _why(self, metric: int, way: int, result: MetricResult | None) -> str | None:
         """The reason at the end of the path."""
@@ -131,6 +131,7 @@ class Cases:
             "name": row.case,
             "hash": row.hash and row.hash[:8],
             "fields": self._index.run.fields(place),
+            "said": self._index.run.people().of(row.hash),
             "metrics": [
                 self._case_metric(number, known[number], results.get(graph["name"]))
                 for number, graph in enumerate(self._index.graphs)
@@ -169,7 +170,7 @@ class Cases:
             "confidence": step.confidence,
             "votes": list(step.votes),
             "tokens": round(step.usage.input_tokens + step.usage.output_tokens),
-            "prompt": None,
+            "cost": self._index.costs.of(self._index.graphs[metric]["name"], step) or None,
         }
 
     def lines(self, chosen: Filter, which: str) -> Iterable[str] | None:

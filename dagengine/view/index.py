@@ -18,6 +18,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from dagengine.compiler.definitions import digest
+from dagengine.record.costs import StepCosts
 from dagengine.record.run import Run
 from dagengine.record.writer import CASES
 from dagengine.report.page.columns import MetricColumns
@@ -29,14 +31,14 @@ NAME = ".view-index.sqlite"
 """The file of the index in the folder of its run."""
 STATES = "fnp-"
 """Failed, no score, passed, a score without a threshold: as whole numbers, in this order."""
-_FORMAT = 1
+_FORMAT = 2
 _CHUNK = 5_000  # rows that are held while the index is made
 _TABLES = """
     CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT) WITHOUT ROWID;
     CREATE TABLE cases (place INTEGER PRIMARY KEY, number INT, name TEXT, sorted TEXT, failing INT,
         missing INT);
     CREATE TABLE results (metric INT, place INT, way INT, state INT, score REAL, bin INT,
-        tokens INT, questions INT, split INT, PRIMARY KEY (metric, place)) WITHOUT ROWID;
+        tokens INT, questions INT, split INT, cost REAL, PRIMARY KEY (metric, place)) WITHOUT ROWID;
     CREATE TABLE splits (metric INT, answer INT, place INT);
     CREATE TABLE items (metric INT, answer INT, place INT, count INT);
     CREATE VIRTUAL TABLE texts USING fts5(text, content='', detail='none');
@@ -65,7 +67,7 @@ def open_index(run: Run, said: Callable[[int], None] | None = None) -> sqlite3.C
     """
     mark = _mark(run)
     for folder in (run.folder, Path(tempfile.gettempdir())):
-        suffix = "" if folder == run.folder else f"-{abs(hash(str(run.folder.resolve())))}"
+        suffix = "" if folder == run.folder else f"-{digest(str(run.folder.resolve()))[:16]}"
         path = folder / f"{NAME}{suffix}"
         if not _fits(path, mark):
             try:
@@ -144,6 +146,7 @@ class _Rows:
     def __init__(self, db: sqlite3.Connection, run: Run) -> None:
         self._db = db
         self._run = run
+        self._costs = StepCosts(run.manifest)
         self._graphs = [PageGraph.of(metric) for metric in run.manifest.metrics]
         self._ways: list[dict[Any, int]] = [{} for _ in self._graphs]
 
@@ -165,7 +168,7 @@ class _Rows:
 
     def _add(self, chunk: list[tuple[CaseResult, Mapping[str, Any]]], start: int) -> None:
         columns = [
-            MetricColumns(graph, ways=ways)
+            MetricColumns(graph, self._costs, ways=ways)
             for graph, ways in zip(self._graphs, self._ways, strict=True)
         ]
         cases, texts = [], []
@@ -190,12 +193,12 @@ class _Rows:
             for row in rows:
                 split[row] += 1
         self._db.executemany(
-            "INSERT INTO results VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            "INSERT INTO results VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (
                 (
                     metric, start + row, one.way[row], STATES.index(one.state[row]), score,
                     None if score is None else int(score * 10 + 0.5), one.tokens[row],
-                    one.questions[row], split[row],
+                    one.questions[row], split[row], one.cost[row],
                 )
                 for row, score in enumerate(one.score)
             ),

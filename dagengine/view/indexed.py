@@ -11,11 +11,13 @@ from typing import Any, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from dagengine.record.costs import StepCosts
 from dagengine.view.index import STATES
 from dagengine.view.opened import OpenRun
 
 _ORDERS = {
     "score": "r.score IS NULL, r.score {}", "tokens": "r.tokens {}", "questions": "r.questions {}",
+    "cost": "r.cost IS NULL, r.cost {}",
     "state": "r.state {}", "split": "r.split {}", "data": "r.place {}", "end": "r.way {}",
     "case": "(SELECT sorted FROM cases c WHERE c.place = r.place) {}",
     "failed": "(SELECT count(*) FROM results f WHERE f.place = r.place AND f.state = 0) {}",
@@ -63,6 +65,7 @@ class Indexed:
         self.run = run
         self._db = db
         self._lock = threading.Lock()
+        self.costs = StepCosts(run.manifest)
         self.graphs: list[dict[str, Any]] = json.loads(self._meta("graphs"))
         self.ways: list[list[Any]] = json.loads(self._meta("ways"))
 
@@ -88,14 +91,20 @@ class Indexed:
 
     def end(self, metric: int, way: Any, state: str) -> str:
         """Where cases ended, as a group."""
-        graph, (_, _, (node, answer), failure) = self.graphs[metric], way
+        graph, (_, _, (_, answer), failure) = self.graphs[metric], way
         if state == "n" and failure:
             return f"{failure[2]}: {failure[0].replace('_', ' ')}"
         if answer is not None:
             return self.answer(metric, answer)
-        leaf = graph["name"] if node is None else graph["nodes"][node]["name"]
         limit = "1 (strict)" if graph["strict"] else _plain(graph["threshold"])
+        leaf = self.leaf(metric, way)
         return f"{leaf} below {limit}" if state == "f" else leaf
+
+    def leaf(self, metric: int, way: Any) -> str:
+        """A leaf behind decisions has its own name; a graph without decisions is its metric."""
+        graph, (answers, _, (node, _), _) = self.graphs[metric], way
+        named = node is not None and answers
+        return str(graph["nodes"][node]["name"] if named else graph["name"])
 
     def answer(self, metric: int, answer: int) -> str:
         """What an answer is called: `Tone → rude`."""

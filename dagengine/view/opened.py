@@ -10,8 +10,10 @@ from typing import Any
 
 from dagengine.errors import InputError
 from dagengine.record.places import RunFiles
+from dagengine.record.prompts import Prompt, keys_of, open_prompts
 from dagengine.record.run import load_run
 from dagengine.record.values import Manifest, MetricRecord
+from dagengine.report.page.people import People
 from dagengine.report.page.writing import served_page
 from dagengine.results import CaseResult
 
@@ -84,6 +86,20 @@ class OpenRun:
     def rows(self) -> Iterator[CaseResult]:
         """All rows, lazily."""
         return self._run.rows()
+
+    def prompts(self, index: int) -> list[list[list[Prompt]]] | None:
+        """What was asked in the case with a number, by metric and step; None without a store.
+
+        Raises InputError for a number without a row.
+        """
+        row = self.row(self.place_of(index))
+        with open_prompts(self._run) as stored:
+            names = [metric.name for metric in self.metrics]
+            return None if stored is None else stored.of(keys_of(row, names))
+
+    def people(self) -> People:
+        """What people said of the cases, as it stands now."""
+        return People.of_run(self._run)
 
     def page(self, server: Mapping[str, Any]) -> str:
         """The page of the run as it is now; `server` is what the server tells it of itself."""

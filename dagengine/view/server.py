@@ -76,6 +76,7 @@ def application(served: Served, token: str, hosts: Sequence[str]) -> Access:
         Route("/api/walks", pages.walks),
         Route("/run/{run:int}/", pages.page),
         Route("/run/{run:int}/api/status", pages.status),
+        Route("/run/{run:int}/api/prompts", pages.prompts),
         Route("/run/{run:int}/api/source", pages.source, methods=["POST"]),
         Route("/run/{run:int}/api/label/queue", pages.queue),
         Route("/run/{run:int}/api/label/position", pages.position),
@@ -141,6 +142,10 @@ class _Pages:
             return JSONResponse({"rows": large.rows, "finished": False})
         await run_in_threadpool(run.refresh)
         return JSONResponse({"rows": len(run), "finished": run.finished})
+
+    async def prompts(self, request: Request) -> Response:
+        run, index = self._run(request), _whole(request.query_params, "index")
+        return JSONResponse(await run_in_threadpool(run.prompts, index))
 
     async def changes(self, request: Request) -> Response:
         old, new = self._both(request.query_params)

@@ -73,7 +73,8 @@ def aggregated(
         winner = _mean(outcomes, weights)
         votes = [one.value if isinstance(one, NodeValue) else None for one in outcomes]
     usage = sum((value.usage for value in values), NO_USAGE)
-    return replace(winner, votes=tuple(votes), voters=tuple(voters), usage=usage)
+    asked = tuple(key for one in outcomes for key in one.asked)
+    return replace(winner, votes=tuple(votes), voters=tuple(voters), usage=usage, asked=asked)
 
 
 def leading(votes: Sequence[Vote | None], weights: Sequence[float]) -> int:

@@ -189,7 +189,9 @@ class Escalation:
         voters = [0] * self.votes + [1]
         outcomes = [*first, second]
         every = aggregated(outcomes, columns_of(outcomes), voters)
-        return replace(second, votes=every.votes, voters=every.voters, usage=every.usage)
+        return replace(
+            second, votes=every.votes, voters=every.voters, usage=every.usage, asked=every.asked
+        )
 
     def _is_unsure(self, outcomes: Outcomes) -> bool:
         values = [outcome for outcome in outcomes if isinstance(outcome, NodeValue)]

@@ -15,10 +15,11 @@ from playwright.sync_api import TimeoutError
 from runs import but, cases, judge_of, record, support_metric
 from viewing import Viewing, viewing
 
-from dagengine import evaluate
+from dagengine import Limits, evaluate
 from dagengine.metrics import DAGMetric
 from dagengine.metrics.dag import DAG, RatingNode
 from dagengine.record import load_run
+from dagengine.record.labels import LABELS, Label, LabelFile
 from dagengine.view.index import NAME, open_index
 
 SAID = but(("Kind", "question 1", "other"), ("Tone", "answer 1", "rude"), ("Tone", "answer 7", 5),
@@ -31,9 +32,22 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     tone = DAGMetric(
         "Warmth", DAG(RatingNode("How warm?", evaluation_params=["actual_output"], name="Empathy"))
     )
-    many = base / "many"
-    evaluate(cases(12), [support_metric(), tone], model=judge_of(SAID), out=many, show=False)
-    return [record(base / "one", SAID, over=14), many]
+    one, many = record(base / "one", SAID, over=14), base / "many"
+    evaluate(
+        cases(12), [support_metric(), tone], model=judge_of(SAID), out=many, show=False,
+        store=base / "answers.db", limits=Limits(prices={"*": (1, 2)}),
+    )  # fmt: skip
+    row = next(iter(load_run(many).rows()))
+    said = {"who": "Ana", "when": "2026-11-22T04:00:00+00:00", "name": row.case, "definition": None}
+    LabelFile(many / LABELS).add(
+        [
+            Label(
+                id="1", case=row.hash or "", index=0, metric="Warmth", node="", answer=None,
+                outcome="fail", **said,
+            )
+        ]
+    )  # fmt: skip
+    return [one, many]  # as they were started, which is how they are numbered
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +70,8 @@ def tab(servers: object) -> Iterator[Any]:
         (0, "end=Next step → False"), (0, "q=answer&e=Kind:other"), (0, "case=ticket 8&v=case"),
         (0, "state=all&sort=case&columns=path,tokens,questions"),
         (1, "state=any"), (1, "state=passed&sort=score1"), (1, "set=Support quality"),
-        (1, "m=Warmth&b=0.8"),
+        (1, "m=Warmth&b=0.8"), (1, "case=ticket 3&v=case"), (1, "m=Warmth&case=ticket 0&v=case"),
+        (1, "m=Warmth&state=all&sort=-cost&columns=cost,label"),
     ],
 )  # fmt: skip
 def test_every_figure_is_the_same(
@@ -72,6 +87,20 @@ def test_every_figure_is_the_same(
                               arg=text, timeout=5000)  # fmt: skip
     except TimeoutError:
         assert tab.locator("main").inner_text() == text
+
+
+def test_prompts_of_a_case_are_read_when_they_are_asked_for(
+    servers: tuple[Viewing, Viewing],
+) -> None:
+    for server in servers:
+        page = server.ask("run/1/").text
+        assert "prompts-0" not in page
+        tree, ((prompt,),) = server.ask("run/1/api/prompts?index=3").json
+        assert [message["role"] for message in prompt] == ["system", "user"]
+        assert "answer 3" in prompt[-1]["content"]
+        assert [len(prompts) for prompts in tree] == [0, 1, 1, 1]  # the first step is code
+        assert server.ask("run/0/api/prompts?index=3").json is None
+        assert "no row of case 99" in server.ask("run/1/api/prompts?index=99").json["error"]
 
 
 def shown(tab: Any, address: str) -> str:

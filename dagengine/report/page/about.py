@@ -6,6 +6,7 @@ import shlex
 from pathlib import Path
 from typing import Any
 
+from dagengine.record.prompts import why_without
 from dagengine.record.run import Run
 from dagengine.record.values import JudgeRecord
 
@@ -37,7 +38,7 @@ def run_record(run: Run, cases: int, kept: int) -> dict[str, Any]:
         "texts": texts,
         "kept": kept,
         "hidden": list(manifest.redacted),
-        "store": manifest.store is not None,
+        "noPrompts": why_without(run),
     }
 
 

@@ -7,7 +7,9 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
+from dagengine.record.costs import StepCosts
 from dagengine.report.page.graphs import PageGraph, item_verdicts
+from dagengine.report.page.people import People
 from dagengine.results import CaseResult, MetricResult, OutcomeKind, Step
 
 _FREE = frozenset({"code", "field", "metric"})  # kinds of nodes that ask no question
@@ -26,12 +28,14 @@ class MetricColumns:
     """The columns of one metric. A *way* is what rows share that went alike through the graph."""
 
     graph: PageGraph
+    costs: StepCosts
     ways: dict[Any, int] = field(default_factory=dict)
     way: array[int] = field(default_factory=lambda: array("l"))
     score: list[float | None] = field(default_factory=list)
     state: list[str] = field(default_factory=list)
     tokens: array[int] = field(default_factory=lambda: array("l"))
     questions: array[int] = field(default_factory=lambda: array("l"))
+    cost: list[float | None] = field(default_factory=list)
     split: dict[int, list[int]] = field(default_factory=dict)
     items: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
 
@@ -45,8 +49,19 @@ class MetricColumns:
         used = found.usage
         self.tokens.append(round(used.input_tokens + used.output_tokens))
         self.questions.append(sum(map(_questions, found.steps)))
+        self.cost.append(self.cost_of(found))
         self.way.append(self.ways.setdefault(self._way(row, found), len(self.ways)))
         return state
+
+    def cost_of(self, result: MetricResult) -> float | None:
+        """US dollars of one result; None where a price is not known, or nothing was used."""
+        money = 0.0
+        for step in result.steps:
+            cost = self.costs.of(result.metric, step)
+            if cost is None:
+                return None
+            money += cost
+        return float(f"{money:.4g}") or None
 
     def _way(self, row: int, result: MetricResult) -> Any:
         answers: list[int] = []
@@ -95,6 +110,7 @@ class MetricColumns:
             "state": "".join(self.state),
             "tokens": list(self.tokens),
             "questions": list(self.questions),
+            "cost": self.cost if any(self.cost) else None,
             "split": self.split,
             "items": self.items,
         }
@@ -125,9 +141,14 @@ class Columns:
     number: array[int] = field(default_factory=lambda: array("l"))
     tags: dict[str, int] = field(default_factory=dict)
     tagged: list[list[int]] = field(default_factory=list)
+    people: People = field(default_factory=People)
+    said: dict[int, list[dict[str, Any]]] = field(default_factory=dict)
 
     def add(self, row: CaseResult, hash_: str | None, tags: list[str]) -> list[str]:
         """Add one row; returns its states, one per metric."""
+        said = self.people.of(hash_)
+        if said:
+            self.said[len(self.name)] = said
         self.name.append(row.case)
         self.hash.append((hash_ or "")[:_DIGITS])
         self.number.append(row.index)
@@ -144,6 +165,7 @@ class Columns:
             "number": None if placed else list(self.number),
             "tags": list(self.tags),
             "tagged": self.tagged if self.tags else None,
+            "said": self.said,
             "slot": slot,
             "metrics": [metric.as_dict() for metric in self.metrics],
         }

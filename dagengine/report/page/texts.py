@@ -5,10 +5,12 @@ from __future__ import annotations
 import base64
 import gzip
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Any
 
+from dagengine.record.costs import StepCosts
 from dagengine.report.page.graphs import PageGraph, words
 from dagengine.results import CaseResult, Failure, MetricResult, Step, implied_output
 
@@ -24,87 +26,92 @@ def packed(value: Any) -> str:
 
 
 @dataclass(slots=True)
-class _Group:
-    """Lines of rows of one kind, compressed a block at a time."""
+class Blocks:
+    """Lines of JSON, compressed a block at a time; `size` is that of all blocks so far."""
 
-    blocks: list[str] = field(default_factory=list)
-    sizes: list[int] = field(default_factory=list)
-    rows: list[int] = field(default_factory=list)
+    size: int = 0
+    _blocks: list[str] = field(default_factory=list)
+    _counts: list[int] = field(default_factory=list)
     _lines: list[str] = field(default_factory=list)
     _length: int = 0
 
-    def add(self, row: int, line: str) -> None:
-        self.rows.append(row)
+    def add(self, value: Any) -> None:
+        """Add a line."""
+        line = _JSON.encode(value)
         self._lines.append(line)
         self._length += len(line)
         if self._length >= _BLOCK:
-            self.close()
+            self._close()
 
-    def close(self) -> None:
+    def _close(self) -> None:
         if self._lines:
-            self.blocks.append(packed("\n".join(self._lines)))
-            self.sizes.append(len(self._lines))
+            self._blocks.append(packed("\n".join(self._lines)))
+            self._counts.append(len(self._lines))
+            self.size += len(self._blocks[-1])
             self._lines, self._length = [], 0
+
+    def within(self, room: int) -> tuple[list[str], list[int]]:
+        """The blocks that take at most `room` characters, and how many lines each has."""
+        self._close()
+        total = 0
+        for number, block in enumerate(self._blocks):
+            total += len(block)
+            if total > room:
+                return self._blocks[:number], self._counts[:number]
+        return self._blocks, self._counts
+
+
+def starts_of(counts: Sequence[int]) -> list[int]:
+    """The number of the first line of every block."""
+    return list(accumulate(counts, initial=0))[:-1]
 
 
 class Texts:
     """Collects the texts of rows: what failed or has no score, and the others."""
 
-    def __init__(self, graphs: Sequence[PageGraph], room: int, rows: int) -> None:
+    def __init__(self, graphs: Sequence[PageGraph], costs: StepCosts, room: int, rows: int) -> None:
         """`room` is how many characters of the page all blocks may take together.
 
         A run of more than `rows` rows keeps the texts of the first group alone.
         """
-        self._graphs = graphs
+        self._graphs, self._costs = graphs, costs
         self._room, self._rows = room, rows
         self._count = 0
-        self._first, self._rest = _Group(), _Group()
+        self._first, self._rest = Blocks(), Blocks()
+        self._rows_of: tuple[list[int], list[int]] = ([], [])
 
     def add(self, row: CaseResult, fields: dict[str, Any] | None, states: Sequence[str]) -> None:
         """Add the next row with the fields of its case."""
-        found = {result.metric: result for result in row.metrics}
-        results = [_metric(graph, found.get(graph.metric.name)) for graph in self._graphs]
         first = "f" in states or "n" in states
         if first or self._count < self._rows:
-            group = self._first if first else self._rest
-            group.add(self._count, _JSON.encode([fields, results]))
+            found = {result.metric: result for result in row.metrics}
+            results = [self._metric(graph, found.get(graph.metric.name)) for graph in self._graphs]
+            (self._first if first else self._rest).add([fields, results])
+            self._rows_of[not first].append(self._count)
         self._count += 1
 
     def close(self) -> tuple[list[str], list[int], list[int]]:
         """The blocks that fit, the slots they start at, and every row's slot (-1: left out)."""
+        blocks, counts = self._first.within(self._room)
+        rows = self._rows_of[0]
+        left = self._room - sum(map(len, blocks))
+        if sum(counts) == len(rows) and self._count <= self._rows:
+            more, more_counts = self._rest.within(left)
+            blocks, counts, rows = blocks + more, counts + more_counts, rows + self._rows_of[1]
         slots = [-1] * self._count
-        blocks: list[str] = []
-        starts: list[int] = []
-        used = slot = 0
-        for group in self._kept():
-            group.close()
-            rows = iter(group.rows)
-            for block, size in zip(group.blocks, group.sizes, strict=True):
-                used += len(block)
-                if used > self._room:
-                    return blocks, starts, slots
-                blocks.append(block)
-                starts.append(slot)
-                for place in range(slot, slot + size):
-                    slots[next(rows)] = place
-                slot += size
-        return blocks, starts, slots
+        for slot, row in enumerate(rows[: sum(counts)]):
+            slots[row] = slot
+        return blocks, starts_of(counts), slots
 
-    def _kept(self) -> Iterator[_Group]:
-        yield self._first
-        if self._count <= self._rows:
-            yield self._rest
+    def _metric(self, graph: PageGraph, result: MetricResult | None) -> list[Any]:
+        if result is None:
+            return [None, None, []]
+        failure: Failure | None = result.failure
+        steps = [_step(graph, step, self._costs.of(result.metric, step)) for step in result.steps]
+        return [result.reason, failure.as_dict() if failure else None, steps]
 
 
-def _metric(graph: PageGraph, result: MetricResult | None) -> list[Any]:
-    if result is None:
-        return [None, None, []]
-    failure: Failure | None = result.failure
-    steps = [_step(graph, step) for step in result.steps]
-    return [result.reason, failure.as_dict() if failure else None, steps]
-
-
-def _step(graph: PageGraph, step: Step) -> list[Any]:
+def _step(graph: PageGraph, step: Step, cost: float | None) -> list[Any]:
     node = graph.node(step.node)
     verdict = None if step.verdict is None else words(step.verdict)
     known = None if node is None else graph.nodes[node].kind
@@ -113,6 +120,7 @@ def _step(graph: PageGraph, step: Step) -> list[Any]:
         *(step.node if node is None else node, str(step.outcome), verdict, _output(step)),
         *(step.reason, step.score, step.mode, step.confidence),
         *(list(step.votes) or None, tokens or None, None if step.kind == known else step.kind),
+        float(f"{cost:.4g}") if cost else None,
     ]
     while values[-1] is None:
         values.pop()

@@ -6,6 +6,7 @@ import base64
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
+from contextlib import nullcontext
 from functools import cache
 from html import escape
 from importlib.resources import files
@@ -13,12 +14,16 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from dagengine.record.costs import StepCosts
+from dagengine.record.prompts import keys_of, open_prompts
 from dagengine.record.run import Run
 from dagengine.report.page.about import run_record
 from dagengine.report.page.columns import Columns, MetricColumns
 from dagengine.report.page.graphs import PageGraph
 from dagengine.report.page.layouts import layouts
 from dagengine.report.page.lines import headline, plain_lines
+from dagengine.report.page.people import People
+from dagengine.report.page.prompts import PromptBlocks
 from dagengine.report.page.texts import Texts, packed
 from dagengine.report.tally import Tally
 from dagengine.results import CaseResult
@@ -87,22 +92,31 @@ def _parts(
     run: Run, rows: int, room: int, server: Mapping[str, Any] | None = None
 ) -> Iterator[str]:
     graphs = [PageGraph.of(metric) for metric in run.manifest.metrics]
-    columns = Columns([MetricColumns(graph) for graph in graphs])
-    texts, tally = Texts(graphs, room, rows), Tally()
-    for row, case in _with_cases(run):
-        tally.add(row)
-        fields = None if case is None else _fields(case)
-        states = columns.add(row, (case or {}).get("hash"), (case or {}).get("tags") or [])
-        texts.add(row, fields, states)
-    blocks, starts, slots = texts.close()
+    names = [metric.name for metric in run.manifest.metrics]
+    costs = StepCosts(run.manifest)
+    columns = Columns([MetricColumns(graph, costs) for graph in graphs], people=People.of_run(run))
+    texts, tally = Texts(graphs, costs, room, rows), Tally()
+    # A server reads the prompts of a case when somebody looks at them.
+    with open_prompts(run) if server is None else nullcontext() as stored:
+        prompts = PromptBlocks(stored)
+        for row, case in _with_cases(run):
+            tally.add(row)
+            fields = None if case is None else _fields(case)
+            states = columns.add(row, row.hash, (case or {}).get("tags") or [])
+            texts.add(row, fields, states)
+            prompts.add(keys_of(row, names))
+        blocks, starts, slots = texts.close()
+        asked, asked_starts = prompts.close(slots, room - sum(map(len, blocks)))
     record = run_record(run, tally.rows, kept=sum(slot >= 0 for slot in slots))
     record["metrics"] = [
         {**metric.graph.as_dict(), "layouts": layouts(metric.graph, metric.counted(), tally.rows)}
         for metric in columns.metrics
     ]
-    head = json.dumps({"format": FORMAT, "run": record, "blocks": starts, "server": server})
+    placed = {"blocks": starts, "prompts": asked_starts}
+    head = json.dumps({"format": FORMAT, "run": record, **placed, "server": server})
     lines = plain_lines(run, tally)
-    data = chain([("index", packed(columns.as_dict(slots)))], _named(blocks))
+    index = [("index", packed(columns.as_dict(slots)))]
+    data = chain(index, _named("texts", blocks), _named("prompts", asked))
     body = _noscript(headline(run, tally), lines) + "".join(
         f'<script type="text/plain" id="{name}">{block}</script>\n' for name, block in data
     )
@@ -110,8 +124,8 @@ def _parts(
     yield from page_of(head, body, title=title, connect="'none'" if server is None else "'self'")
 
 
-def _named(blocks: list[str]) -> Iterator[tuple[str, str]]:
-    yield from ((f"texts-{number}", block) for number, block in enumerate(blocks))
+def _named(name: str, blocks: list[str]) -> Iterator[tuple[str, str]]:
+    yield from ((f"{name}-{number}", block) for number, block in enumerate(blocks))
 
 
 def _with_cases(run: Run) -> Iterator[tuple[CaseResult, dict[str, Any] | None]]:

@@ -64,6 +64,9 @@ class _Before:
     def check_prices(self, judges: Iterable[Judge]) -> None:
         self._asks.check_prices(judges)
 
+    def stored_as(self, judge: Judge, question: Question[Any]) -> str | None:
+        return self._asks.stored_as(judge, question)
+
     async def ask(self, judge: Judge, question: Question[T], place: int = 0) -> Answer[T]:
         return await self._asks.ask(judge, question, place)
 
@@ -75,9 +78,15 @@ class Resampled(_Before):
         super().__init__(asks)
         self._attempt = attempt
 
+    def stored_as(self, judge: Judge, question: Question[Any]) -> str | None:
+        return super().stored_as(judge, self._resampled(question))
+
     async def ask(self, judge: Judge, question: Question[T], place: int = 0) -> Answer[T]:
+        return await super().ask(judge, self._resampled(question), place)
+
+    def _resampled(self, question: Question[T]) -> Question[T]:
         options = replace(question.options, sample=question.options.sample + self._attempt)
-        return await super().ask(judge, replace(question, options=options), place)
+        return replace(question, options=options)
 
 
 class Recorder(_Before):

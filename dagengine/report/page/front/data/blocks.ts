@@ -24,6 +24,14 @@ export class Blocks {
     return JSON.parse(lines[slot - this.starts[block]!]!) as PackedRow;
   }
 
+  /** What the line of a slot holds; null behind the last block. */
+  async find<T>(slot: number): Promise<T | null> {
+    if (!this.starts.length) return null;
+    const block = this.block(slot);
+    const line = (await this.lines(block))[slot - this.starts[block]!];
+    return line === undefined ? null : (JSON.parse(line) as T);
+  }
+
   private block(slot: number): number {
     let low = 0;
     let high = this.starts.length - 1;

@@ -8,7 +8,7 @@ import { element, unpack, type Head, type Index, type PackedRow, type PackedStep
 import { Server } from "./server.ts";
 import { scoresOf } from "./statistics.ts";
 import type {
-  Case, CaseMetric, Chosen, Counts, End, Filter, Many, Order, Part, Row, Run, Source, Step, Window,
+  Case, CaseMetric, Chosen, Counts, End, Filter, Many, Order, Part, Prompt, Row, Run, Source, Step, Window,
 } from "./source.ts";
 
 const ORDER = { fail: 0, none: 1, pass: 2, plain: 3 };
@@ -25,6 +25,7 @@ export class Embedded implements Source {
     readonly server: Server | null,
     private readonly index: Index,
     private readonly blocks: Blocks,
+    private readonly asked: Blocks,
   ) {
     this.columns = run.metrics.map((m, i) => new Columns(m, index.metrics[i]!, run.cases));
     this.all = Bits.all(run.cases);
@@ -35,7 +36,8 @@ export class Embedded implements Source {
     const head = JSON.parse(element("head")) as Head;
     const index = JSON.parse(await unpack(element("index"))) as Index;
     const blocks = new Blocks(head.blocks, (block) => element(`texts-${block}`));
-    return new Embedded(head.run, head.server ? new Server(head.server) : null, index, blocks);
+    const asked = new Blocks(head.prompts, (block) => element(`prompts-${block}`));
+    return new Embedded(head.run, head.server ? new Server(head.server) : null, index, blocks, asked);
   }
 
   // Filters.
@@ -263,6 +265,7 @@ export class Embedded implements Source {
   private numbers(by: string, columns: Columns): ((row: number) => number) | null {
     const { packed } = columns;
     if (by === "tokens") return (row) => packed.tokens[row]!;
+    if (by === "cost") return (row) => packed.cost?.[row] ?? Infinity;
     if (by === "questions") return (row) => packed.questions[row]!;
     if (by === "state") return (row) => ORDER[columns.state(row)];
     if (by === "split") return (row) => this.splits(columns, row);
@@ -299,6 +302,8 @@ export class Embedded implements Source {
       split: this.splits(columns, row),
       questions: packed.questions[row]!,
       tokens: packed.tokens[row]!,
+      cost: packed.cost?.[row] ?? null,
+      said: this.index.said[row] ?? [],
       tags: (this.index.tagged?.[row] ?? []).map((tag) => this.index.tags[tag]!),
       ...texts,
     };
@@ -352,7 +357,15 @@ export class Embedded implements Source {
       hash: this.index.hash[row] || null,
       fields: packed?.[0] ?? null,
       metrics: this.columns.map((columns, i) => this.metric(columns, row, packed?.[1][i])),
+      said: this.index.said[row] ?? [],
     };
+  }
+
+  async prompts(index: number): Promise<Prompt[][][] | null> {
+    if (this.run.noPrompts !== null) return null;
+    if (this.server) return this.server.prompts(index);
+    const slot = this.index.slot[this.at(index)] ?? -1;
+    return slot < 0 ? null : await this.asked.find<Prompt[][][]>(slot);
   }
 
   private metric(columns: Columns, row: number, texts: PackedRow[1][number] | undefined): CaseMetric {
@@ -375,7 +388,7 @@ export class Embedded implements Source {
   }
 
   private step({ metric }: Columns, packed: PackedStep): Step {
-    const [place, outcome, verdict, output, reason, score, mode, confidence, votes, tokens, kind] = packed;
+    const [place, outcome, verdict, output, reason, score, mode, confidence, votes, tokens, kind, cost] = packed;
     const node = typeof place === "number" ? metric.nodes[place] : undefined;
     return {
       node: typeof place === "number" ? place : null,
@@ -390,7 +403,7 @@ export class Embedded implements Source {
       confidence: confidence ?? null,
       votes: votes ?? [],
       tokens: tokens ?? 0,
-      prompt: null,
+      cost: cost ?? null,
     };
   }
 

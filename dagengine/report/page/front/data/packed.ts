@@ -2,7 +2,7 @@
 // `dagengine/report/page/packing.py` writes it.
 
 import type { ServerHead } from "./server.ts";
-import type { Run } from "./source.ts";
+import type { Run, Said } from "./source.ts";
 
 /** One kind of way through a metric's graph: rows that went alike share one. */
 export interface Way {
@@ -24,6 +24,8 @@ export interface MetricColumns {
   state: string;
   tokens: number[];
   questions: number[];
+  /** US dollars, null without a known price; null as a whole where nothing has a price. */
+  cost: (number | null)[] | null;
   /** Answers whose votes were split, by row: only rows with some. */
   split: Record<string, number[]>;
   /** Items by answer, by row: only rows whose items got it. */
@@ -40,6 +42,8 @@ export interface Index {
   tagged: number[][] | null;
   /** The place of a row among the texts; -1 where its texts are not in the file. */
   slot: number[];
+  /** What people said, by row: only rows with some. */
+  said: Record<string, Said[]>;
   metrics: MetricColumns[];
 }
 
@@ -49,6 +53,8 @@ export interface Head {
   run: Run;
   /** Slots that each block of texts starts at. */
   blocks: number[];
+  /** The same for blocks of prompts; slots from the end of the last on have none. */
+  prompts: number[];
   /** The server that handed the page out; null for a file. */
   server: ServerHead | null;
 }
@@ -58,7 +64,7 @@ export type PackedStep = [
   node: number | string, outcome: string, verdict?: string | null, output?: unknown,
   reason?: string | null, score?: number | null, mode?: string | null,
   confidence?: number | null, votes?: unknown[] | null, tokens?: number | null,
-  kind?: string | null,
+  kind?: string | null, cost?: number | null,
 ];
 
 export type PackedMetric = [

@@ -2,7 +2,7 @@
 
 import { element, type Head } from "./packed.ts";
 import { Server } from "./server.ts";
-import type { Case, Chosen, Counts, End, Filter, Many, Order, Run, Source, Window } from "./source.ts";
+import type { Case, Chosen, Counts, End, Filter, Many, Order, Prompt, Run, Source, Window } from "./source.ts";
 
 export class Remote implements Source {
   private constructor(
@@ -38,6 +38,10 @@ export class Remote implements Source {
 
   one(index: number): Promise<Case | null> {
     return this.server.source("one", { index });
+  }
+
+  prompts(index: number): Promise<Prompt[][][] | null> {
+    return this.server.prompts(index);
   }
 
   find(name: string): Promise<number | null> {

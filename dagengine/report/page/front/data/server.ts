@@ -1,5 +1,7 @@
 // What only a server behind the page can do: other runs, what changed, labels.
 
+import type { Prompt } from "./source.ts";
+
 export interface OtherRun {
   run: number;
   name: string;
@@ -191,6 +193,11 @@ export class Server {
   /** What a page without data shows; see `remote.ts`. */
   source<T>(ask: string, more: Record<string, unknown>): Promise<T> {
     return this.post("api/source", { ask, ...more });
+  }
+
+  /** What was asked in a case, by metric and step. */
+  prompts(index: number): Promise<Prompt[][][] | null> {
+    return this.get("api/prompts", { index });
   }
 
   /** How many rows the run has by now. */

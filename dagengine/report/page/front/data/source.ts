@@ -89,7 +89,8 @@ export interface Run {
   texts: "all" | "some" | "none";
   kept: number;
   hidden: string[];
-  store: boolean;
+  /** Why there are no prompts at all; null where the store of the run has them. */
+  noPrompts: string | null;
 }
 
 /** One condition of a filter. All of them hold at once. */
@@ -203,7 +204,23 @@ export interface Row {
   split: number;
   questions: number;
   tokens: number;
+  /** US dollars; null where a price is not known. */
+  cost: number | null;
   tags: string[];
+  said: Said[];
+}
+
+/** What a person said of a node, or (node "") of a case as a whole. */
+export interface Said {
+  who: string;
+  when: string;
+  metric: string;
+  node: string;
+  /** Null for "cannot tell". */
+  answer: string | null;
+  /** Of a case: pass, fail or a score. */
+  outcome: string | null;
+  note: string | null;
 }
 
 export interface Window {
@@ -224,8 +241,11 @@ export interface Step {
   confidence: number | null;
   votes: unknown[];
   tokens: number;
-  prompt: { role: string; content: string }[] | null;
+  cost: number | null;
 }
+
+/** A question as it was sent to the judge. */
+export type Prompt = { role: string; content: string }[];
 
 export interface CaseMetric extends Score {
   end: string;
@@ -244,6 +264,7 @@ export interface Case {
   /** Fields by name; null where the texts are not there. */
   fields: Record<string, unknown> | null;
   metrics: CaseMetric[];
+  said: Said[];
 }
 
 /** What the screens talk to. */
@@ -260,6 +281,8 @@ export interface Source {
   /** The place of a case in an order, -1 when it is not among those chosen. */
   place(filter: Filter, chosen: Chosen, order: Order, index: number): Promise<number>;
   one(index: number): Promise<Case | null>;
+  /** What was asked in a case, by metric and step; null where that is not in reach. */
+  prompts(index: number): Promise<Prompt[][][] | null>;
   /** The number of a case by its name or its number as text; null without one. */
   find(name: string): Promise<number | null>;
   /** The cases chosen as lines of a data set; null where the texts are not in reach. */

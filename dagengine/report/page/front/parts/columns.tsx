@@ -6,7 +6,7 @@ import {
 import { storeReactivityBindings } from "@tanstack/table-core/store-reactivity-bindings";
 import type { Order, Row, Run, Score } from "../data/source.ts";
 import { words } from "../data/names.ts";
-import { SIGN, STATE, score, whole } from "./words.ts";
+import { money, SIGN, STATE, score, whole } from "./words.ts";
 import type { ComponentChildren } from "preact";
 
 const features = tableFeatures({
@@ -53,6 +53,8 @@ export function looks(run: Run, metric: number, shown: number[]): Map<string, Lo
   found.set("split", { title: "votes split", more: true, number: true, down: true, cell: (row) => whole(row.split) });
   found.set("questions", { title: "questions", more: true, number: true, down: true, cell: (row) => whole(row.questions) });
   found.set("tokens", { title: "tokens", more: true, number: true, down: true, cell: (row) => whole(row.tokens) });
+  found.set("cost", { title: "money", more: true, number: true, down: true, cell: (row) => (row.cost === null ? "" : money(row.cost)) });
+  found.set("label", { title: "label", more: true, fixed: true, cell: (row) => labelCell(row, run.metrics[metric]!.name) });
   found.set("data", { title: "place", more: true, number: true, cell: (row) => whole(row.index) });
   return found;
 }
@@ -95,6 +97,12 @@ function endCell(row: Row): ComponentChildren {
       <span class="one soft wy" dir="auto">{row.why}</span>
     </>
   );
+}
+
+/** What people said of the case as a whole. */
+function labelCell(row: Row, metric: string): ComponentChildren {
+  const ends = row.said.filter((one) => !one.node && one.metric === metric);
+  return <span class="two" dir="auto">{ends.map((one) => `${one.who}: ${one.outcome ?? one.answer ?? "cannot tell"}`).join(", ")}</span>;
 }
 
 function Figure({ of }: { of: Score }) {

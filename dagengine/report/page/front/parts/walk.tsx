@@ -1,42 +1,44 @@
 // How a case was decided: one step per node on its path and its feeders, in order.
 
 import type { ComponentChildren } from "preact";
-import type { CaseMetric, Metric, Step } from "../data/source.ts";
+import type { CaseMetric, Metric, Prompt, Said, Step } from "../data/source.ts";
 import { words } from "../data/names.ts";
 import { Code, Fold, plain } from "./texts.tsx";
 import { kindWord } from "./tree.tsx";
-import { score, SIGN, whole } from "./words.ts";
+import { money, score, SIGN, whole } from "./words.ts";
 
 interface Props {
   metric: Metric;
   result: CaseMetric;
-  store: boolean;
+  /** The prompts of every step; null where there are none. */
+  prompts: Prompt[][] | null;
+  /** Why there are none at all. */
+  noPrompts: string | null;
+  /** What people said of this case under this metric. */
+  said: Said[];
   step: number | null;
   choose: (node: number | null) => void;
 }
 
-export function Walk({ metric, result, store, step, choose }: Props) {
+export function Walk({ metric, result, prompts, noPrompts, said, step, choose }: Props) {
+  const missing = result.steps.some((each, i) => asks(each) && !prompts?.[i]?.length);
   return (
     <>
     <ol class="walk">
       {result.steps.map((each, i) => (
         <OneStep key={each.name} {...{ metric, result }} each={each} place={i + 1} now={each.node !== null && each.node === step}
-          choose={() => choose(each.node)} />
+          prompts={prompts?.[i] ?? []} said={said.filter((one) => one.node === each.name)} choose={() => choose(each.node)} />
       ))}
       <Sum metric={metric} result={result} />
     </ol>
-    {result.steps.some((each) => asks(each) && !each.prompt) && (
-      <p class="notrun">
-        Prompts as sent are not in this file: {store ? "they are in the store of the run" : "the run had no store"}.
-      </p>
-    )}
+    {missing && <p class="notrun">{noPrompts === null ? "Prompts that are not shown are not in this file." : `Prompts as sent: ${noPrompts}.`}</p>}
     </>
   );
 }
 
-type StepProps = Omit<Props, "store" | "step" | "choose"> & { each: Step; place: number; now: boolean; choose: () => void };
+type StepProps = Pick<Props, "metric" | "result" | "said"> & { each: Step; prompts: Prompt[]; place: number; now: boolean; choose: () => void };
 
-function OneStep({ metric, result, each, place, now, choose }: StepProps) {
+function OneStep({ metric, result, prompts, said, each, place, now, choose }: StepProps) {
   const node = each.node === null ? null : metric.nodes[each.node]!;
   const broke = each.outcome !== "ok";
   const ends = each.node !== null && each.node === result.endNode && (result.state === "fail" || broke);
@@ -51,13 +53,26 @@ function OneStep({ metric, result, each, place, now, choose }: StepProps) {
       {node?.question && <p class="soft"><Code text={node.question} /></p>}
       {broke ? <Broken each={each} result={result} /> : <Said metric={metric} each={each} result={result} bad={ends} />}
       <Meta each={each} />
-      {each.prompt && (
-        <Fold title="prompt as sent">
-          {each.prompt.map((message, i) => <div key={i} class="prompt"><b>{message.role}</b>{"\n"}{message.content}</div>)}
+      {said.map((one, i) => <Told key={i} said={one} judge={each.verdict} />)}
+      {prompts.length > 0 && (
+        <Fold title={prompts.length === 1 ? "prompt as sent" : `${whole(prompts.length)} prompts as sent`}>
+          {prompts.flat().map((message, i) => <div key={i} class="prompt" dir="auto"><b>{message.role}</b>{"\n"}{message.content}</div>)}
         </Fold>
       )}
       <NotTaken metric={metric} each={each} />
     </li>
+  );
+}
+
+/** What a person said of a node. */
+function Told({ said, judge }: { said: Said; judge: string | null }) {
+  const same = said.answer !== null && judge !== null && said.answer === judge;
+  return (
+    <p class="told" dir="auto">
+      {said.who}: <b>{said.answer ?? "cannot tell"}</b>
+      {judge !== null && said.answer !== null && <span class="soft"> {same ? "✓ same" : "✕ not the same"}</span>}
+      {said.note && <span class="soft"> · {said.note}</span>}
+    </p>
   );
 }
 
@@ -152,7 +167,7 @@ function isNo(verdict: unknown): boolean {
 }
 
 function Meta({ each }: { each: Step }) {
-  const { votes, verdict, tokens, confidence } = each;
+  const { votes, verdict, tokens, cost, confidence } = each;
   if (each.kind === "code") return <div class="meta"><span>{each.verdict === null ? "done by code" : "decided by code"}, no question asked</span></div>;
   const told = votes.filter((vote) => !Array.isArray(vote));
   const agree = told.filter((vote) => plain(vote) === verdict).length;
@@ -170,6 +185,7 @@ function Meta({ each }: { each: Step }) {
       {verdict === null && votes.length > 0 && <span>{votes.length} votes{told.length > 0 && `: ${told.map(plain).join(", ")}`}</span>}
       {confidence !== null && <span>probability {confidence.toFixed(2)}</span>}
       {tokens > 0 && <span>{whole(tokens)} tokens</span>}
+      {cost !== null && <span>{money(cost)}</span>}
     </div>
   );
 }

@@ -1,7 +1,7 @@
 // One case: its texts, how it was decided, its path.
 
 import { useEffect, useState } from "preact/hooks";
-import type { Case, CaseMetric, Counts, Metric, Part, Source } from "../data/source.ts";
+import type { Case, CaseMetric, Counts, Metric, Part, Said, Source } from "../data/source.ts";
 import { useKeys } from "../parts/keys.ts";
 import { Outline } from "../parts/outline.tsx";
 import { isMany, useAnswer, useChosen, useOrder, usePage, usePick } from "../parts/state.ts";
@@ -9,7 +9,7 @@ import { cursor } from "../parts/table.tsx";
 import { Fold, Judged, plain } from "../parts/texts.tsx";
 import { PathTree } from "../parts/pathtree.tsx";
 import { Walk } from "../parts/walk.tsx";
-import { score, SIGN, whole } from "../parts/words.ts";
+import { moment, money, score, SIGN, whole } from "../parts/words.ts";
 import { useTitle } from "./cases.tsx";
 
 export function CaseScreen() {
@@ -28,6 +28,7 @@ function Shown({ shown, metric: front }: { shown: Case; metric: number }) {
   const metric = source.run.metrics[front]!;
   const result = shown.metrics[front]!;
   const [step, setStep] = useState<number | null>(null);
+  const prompts = useAnswer(() => source.prompts(shown.index), [source, shown.index]);
   const neighbours = useNeighbours(shown.index);
   const title = headline(shown, result, isMany(source) ? metric.name : null);
   useTitle(title, source.run.name);
@@ -69,13 +70,30 @@ function Shown({ shown, metric: front }: { shown: Case; metric: number }) {
         </section>
         <section>
           <h2>How it was decided</h2>
-          <Walk metric={metric} result={result} store={source.run.store} step={step} choose={setStep} />
+          <Walk metric={metric} result={result} prompts={prompts?.[front] ?? null} noPrompts={source.run.noPrompts}
+            said={shown.said.filter((one) => one.metric === metric.name)} step={step} choose={setStep} />
+          <People said={shown.said.filter((one) => one.metric === metric.name && !one.node)} />
         </section>
         <aside class="mini">
           <Path metric={metric} result={result} />
           {isMany(source) && <Others shown={shown} front={front} />}
         </aside>
       </div>
+    </>
+  );
+}
+
+/** What people said of the case as a whole. */
+function People({ said }: { said: Said[] }) {
+  if (!said.length) return null;
+  return (
+    <>
+      <h2 class="h3">People</h2>
+      {said.map((one, i) => (
+        <p key={i} class="told" dir="auto">
+          {one.who}: <b>{one.outcome ?? one.answer ?? "cannot tell"}</b> <span class="soft">{moment(one.when)}{one.note && ` · ${one.note}`}</span>
+        </p>
+      ))}
     </>
   );
 }
@@ -189,13 +207,14 @@ function About({ shown, result }: { shown: Case; result: CaseMetric }) {
   const { source } = usePage();
   const [said, setSaid] = useState("");
   const tokens = result.steps.reduce((sum, step) => sum + step.tokens, 0);
+  const cost = result.steps.reduce((sum, step) => sum + (step.cost ?? 0), 0);
   const copy = (text: string) => void navigator.clipboard.writeText(text).then(() => setSaid("copied"), () => setSaid("this browser keeps the clipboard closed"));
   const json = { case: shown.name, fields: shown.fields, metrics: shown.metrics };
   return (
     <>
       <h3>The case</h3>
       <p class="soft sm">
-        {tokens > 0 && <>{whole(tokens)} tokens<br /></>}
+        {tokens > 0 && <>{whole(tokens)} tokens{cost > 0 && ` · ${money(cost)}`}<br /></>}
         {source.run.data ?? "case"} {whole(shown.index)}{shown.hash && ` · content ${shown.hash}`}<br />
         <button class="link-b" onClick={() => copy(link(source))}>Copy link</button>{" · "}
         <button class="link-b" onClick={() => copy(JSON.stringify(json, null, 2))}>Copy as JSON</button>{" "}

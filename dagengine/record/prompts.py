@@ -1,0 +1,105 @@
+"""Questions as they were sent, out of the store of a run: rows say under which keys they are."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from dagengine.errors import InputError
+from dagengine.question import Message
+from dagengine.record.run import Run
+from dagengine.results import CaseResult
+from dagengine.store.file import connect_to_read, unpack
+from dagengine.store.misses import parts_of
+from dagengine.store.rows import UNREADABLE, question_by
+
+Prompt = list[Message]
+RowKeys = list[list[tuple[str, ...]]]
+"""The keys of what was asked in one row: by metric, then by step."""
+_PATIENCE = 1.0
+
+
+class Prompts:
+    """The questions of one store, by the keys of steps; see `open_prompts`."""
+
+    def __init__(self, db: sqlite3.Connection) -> None:
+        self._db = db
+
+    def of(self, keys: RowKeys) -> list[list[list[Prompt]]]:
+        """What the steps of a row asked, equal prompts of a step once.
+
+        What is not in the store is left out.
+        """
+        return [[self._asked(step) for step in steps] for steps in keys]
+
+    def _asked(self, keys: Iterable[str]) -> list[Prompt]:
+        found: list[Prompt] = []
+        for prompt in map(self._prompt, dict.fromkeys(keys)):
+            if prompt is not None and prompt not in found:
+                found.append(prompt)
+        return found
+
+    def _prompt(self, key: str) -> Prompt | None:
+        with suppress(*UNREADABLE, sqlite3.Error):
+            packed = question_by(self._db, key)
+            if packed is not None:
+                return [_message(one) for one in parts_of(unpack(packed)).messages]
+        return None
+
+
+def keys_of(row: CaseResult, metrics: Iterable[str]) -> RowKeys:
+    """The keys of a row, by metric in the order that is given."""
+    results = {result.metric: result.steps for result in row.metrics}
+    return [[step.asked for step in results.get(name, ())] for name in metrics]
+
+
+def _message(given: dict[str, str]) -> Message:
+    return {"role": given["role"], "content": given["content"]}  # type: ignore[typeddict-item]
+
+
+@contextmanager
+def open_prompts(run: Run) -> Iterator[Prompts | None]:
+    """The store of a run, to be read; None where its prompts must not or cannot be shown."""
+    path = None if why_without(run) else store_of(run)
+    if path is None:
+        yield None
+        return
+    db = connect_to_read(path, _PATIENCE)
+    try:
+        yield Prompts(db)
+    finally:
+        db.close()
+
+
+def why_without(run: Run) -> str | None:
+    """Why no prompt of a run can be shown, in words; None where they can.
+
+    A prompt has the texts of its case in it: what the record hides or leaves out must not come
+    back through the store.
+    """
+    manifest = run.manifest
+    if manifest.store is None:
+        return "the run had no store"
+    if not manifest.texts:
+        return "left out by --no-texts"
+    if manifest.redacted:
+        return f"hidden by --redact {', '.join(manifest.redacted)}"
+    path = store_of(run)
+    if path is None:
+        return f"the store {Path(manifest.store).name} is not where it was"
+    try:
+        connect_to_read(path, _PATIENCE).close()
+    except InputError as error:
+        return str(error)
+    return None
+
+
+def store_of(run: Run) -> Path | None:
+    """The file of the store: where the run had it, or in the folder; None where there is none."""
+    store = run.manifest.store
+    if store is None:
+        return None
+    places = Path(store), run.folder / Path(store).name, run.folder.parent / Path(store).name
+    return next((path for path in places if path.is_file()), None)

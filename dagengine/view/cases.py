@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from dagengine.report.page.graphs import words
@@ -14,6 +14,7 @@ from dagengine.view.indexed import Filter, Indexed, Order
 
 _STATE = {"f": "fail", "n": "none", "p": "pass", "-": "plain"}
 _PREVIEW = 240  # characters of a text in a table
+_UNTOLD = frozenset({"name", "tags", "comments", "type", "role"})  # they say nothing of the text
 _NOBODY = People()
 _LINES = 100_000  # cases of a data set that is handed to the browser
 
@@ -57,7 +58,7 @@ class Cases:
         known = self._index.of(place, "way, state, score, tokens, questions, split, cost")
         way, state, score, tokens, questions, split, cost = known[metric]
         fields = self._index.run.fields(place) or {}
-        first = fields.get("input", next((v for v in fields.values() if isinstance(v, str)), None))
+        first = _first_text(fields)
         path = ", ".join(
             self._index.answer(metric, one) for one in self._index.ways[metric][way][0]
         )
@@ -70,7 +71,7 @@ class Cases:
             "scores": [self._score(number, known[number]) for number in sorted(known)],
             "end": self._ended(metric, way, STATES[state], score),
             "why": self._why(metric, way, result),
-            "first": _line(first) if isinstance(first, str) else None,
+            "first": None if first is None else _cut(first.lstrip().split("\n", 1)[0]),
             "path": path,
             "split": split,
             "questions": questions,
@@ -98,7 +99,7 @@ class Cases:
         if result is None:
             return None
         if result.failure is not None:
-            return result.failure.message[:_PREVIEW]
+            return _cut(result.failure.message)
         node = self._index.ways[metric][way][2][0]
         name = None if node is None else self._index.graphs[metric]["nodes"][node]["name"]
         step = next((one for one in result.steps if one.node == name), None)
@@ -106,7 +107,7 @@ class Cases:
         if why is None:
             by_code = step is not None and step.kind == "code" and step.verdict is not None
             why = "decided by code" if by_code else result.reason
-        return None if why is None else why[:_PREVIEW]
+        return None if why is None else _cut(why)
 
     def find(self, name: str) -> int | None:
         """The number of a case by its name, or its number as text."""
@@ -187,5 +188,20 @@ class Cases:
             yield json.dumps(self._index.run.fields(place), ensure_ascii=False) + "\n"
 
 
-def _line(text: str) -> str:
-    return text.lstrip().split("\n", 1)[0][:_PREVIEW]
+def _first_text(value: Any) -> str | None:
+    """The text that tells a case apart at a glance: its input, or the first of its texts."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list):
+        parts: Iterable[Any] = value
+    elif isinstance(value, Mapping):
+        told = {name: part for name, part in value.items() if name not in _UNTOLD}
+        main = next((told[name] for name in ("input", "scenario") if name in told), None)
+        parts = told.values() if main is None else (main,)
+    else:
+        return None
+    return next((found for found in map(_first_text, parts) if found is not None), None)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _PREVIEW else f"{text[: _PREVIEW - 1]}…"

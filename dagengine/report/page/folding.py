@@ -24,8 +24,13 @@ class Stub:
 
 
 def top_nodes(graph: PageGraph) -> list[int]:
-    """The nodes of the metric itself; those of nested metrics stand behind one of these."""
-    return [number for number, node in enumerate(graph.nodes) if node.inside is None]
+    """The nodes of the metric itself that ask or decide.
+
+    Those of nested metrics stand behind one of these; what only hands on a field of the case is
+    in no picture.
+    """
+    own = [number for number, node in enumerate(graph.nodes) if node.inside is None]
+    return [number for number in own if graph.nodes[number].kind != "field"] or own
 
 
 def shown_nodes(graph: PageGraph, ways: Sequence[tuple[Any, int, int]]) -> set[int]:

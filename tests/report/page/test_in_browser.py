@@ -17,12 +17,17 @@ from support_tree import support_cases, support_judge, support_metric
 from dagengine import evaluate
 from dagengine.judges import LexicalJudge, ScriptedJudge
 from dagengine.metrics import AnswerRelevancyMetric, ContextualRelevancyMetric, DAGMetric
-from dagengine.metrics.dag import DAG, BinaryJudgementNode
+from dagengine.metrics.dag import (
+    DAG,
+    BinaryJudgementNode,
+    FieldNode,
+    NonBinaryJudgementNode,
+)
 from dagengine.record.run import load_run
 from dagengine.report.page import write_page
 from dagengine.report.tally import Tally
 from dagengine.results import CaseResult
-from dagengine.test_case import LLMTestCase
+from dagengine.test_case import ArenaTestCase, LLMTestCase
 
 pytestmark = needs_chromium
 METRIC = "Support quality"
@@ -344,3 +349,54 @@ def test_a_link_to_unknown_parts_says_so_and_shows_the_rest(
         note = page.page.text_content("main .note")
         assert note == "This link names Tone → loud, which this run does not have."
         assert (page.page.text_content("h1") or "").endswith("have no score")
+
+
+@pytest.fixture(scope="module")
+def arena(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A page of comparisons: two answers to one question, handed on by nodes of their own."""
+    folder = tmp_path_factory.mktemp("runs") / "arena"
+    fields = [
+        FieldNode(f"contestants.{name}.actual_output", output_label=f"answer {name}", name=name)
+        for name in "AB"
+    ]
+    better = NonBinaryJudgementNode(
+        "Which is better?", inputs=fields, then={"A": 10, "B": 0}, name="Better"
+    )
+    case = ArenaTestCase(
+        name="duel 1",
+        contestants={
+            name: LLMTestCase(input=f"Say something. {'x' * 300}", actual_output=f"<i>{name}</i>")
+            for name in "AB"
+        },
+    )
+    judge = ScriptedJudge(lambda question: {"verdict": "B", "reason": "because " * 60})
+    aside(
+        lambda: evaluate(
+            [case], [DAGMetric("Duel", DAG(root_node=better))], model=judge, show=False, out=folder
+        )
+    )
+    return write_page(load_run(folder), folder / "report.html")
+
+
+def test_contestants_are_shown_as_fields_and_what_they_share_once(
+    browser: Browser, arena: Path
+) -> None:
+    with visit(browser, arena, "#case=duel%201&v=case") as page:
+        page.page.wait_for_selector(".walk")
+        heads = page.page.locator(".texts h3").all_inner_texts()
+        assert heads[:3] == ["input, of all", "A: actual_output", "B: actual_output"]
+        assert page.page.locator(".texts .txt").all_inner_texts()[1:3] == ["<i>A</i>", "<i>B</i>"]
+        # What only hands on a field is folded in the walk, and in no picture.
+        assert page.page.locator(".walk details", has_text="what it hands on").count() == 2
+        assert page.page.locator("svg.path .n").count() == 1
+
+
+def test_a_row_begins_with_the_text_of_its_case_and_says_what_is_cut(
+    browser: Browser, arena: Path
+) -> None:
+    with visit(browser, arena) as page:
+        row = page.page.locator("table.cases tbody tr", has_text="duel 1")
+        row.wait_for()
+        text = row.text_content() or ""
+        assert "Say something." in text
+        assert text.count("…") == 2

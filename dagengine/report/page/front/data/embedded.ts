@@ -13,6 +13,7 @@ import type {
 
 const ORDER = { fail: 0, none: 1, pass: 2, plain: 3 };
 const PREVIEW = 240; // characters of a text in a table
+const UNTOLD = ["name", "tags", "comments", "type", "role"]; // fields that say nothing of what is judged
 
 export class Embedded implements Source {
   private readonly columns: Columns[];
@@ -320,8 +321,8 @@ export class Embedded implements Source {
     const step = steps.find(([node]) => node === end);
     const code = end != null && this.columns[metric]!.metric.nodes[end]!.kind === "code";
     const why = failure?.message ?? step?.[4] ?? (code && step?.[2] != null ? "decided by code" : reason);
-    const first = fields?.input ?? Object.values(fields ?? {}).find((value) => typeof value === "string");
-    return { why: why?.slice(0, PREVIEW) ?? null, first: typeof first === "string" ? line(first) : null };
+    const first = firstText(fields);
+    return { why: why == null ? null : cut(why), first: first === null ? null : cut(first.trimStart().split("\n", 1)[0]!) };
   }
 
   private async packed(row: number): Promise<PackedRow | null> {
@@ -434,7 +435,20 @@ function ranked(names: string[]): number[] {
   return ranks;
 }
 
-function line(text: string): string {
-  return (text.trimStart().split("\n", 1)[0] ?? "").slice(0, PREVIEW);
+/** The text that tells a case apart at a glance: its input, or the first of its texts. */
+function firstText(value: unknown): string | null {
+  if (typeof value === "string") return value;
+  if (typeof value !== "object" || value === null) return null;
+  const fields = Object.entries(value).filter(([name]) => !UNTOLD.includes(name));
+  const input = fields.find(([name]) => name === "input") ?? fields.find(([name]) => name === "scenario");
+  for (const [, part] of input ? [input] : fields) {
+    const found = firstText(part);
+    if (found !== null) return found;
+  }
+  return null;
+}
+
+function cut(text: string): string {
+  return text.length > PREVIEW ? `${text.slice(0, PREVIEW - 1)}…` : text;
 }
 

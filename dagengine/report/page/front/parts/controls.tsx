@@ -53,7 +53,7 @@ export function Parts() {
         <button class="btn quiet" onClick={copy}>Copy as command</button>
         <span class="soft sm" role="status">{said}</span>
       </p>
-      <p class="soft sm noprint">Shift-click a second edge to narrow, Alt-click to take out</p>
+      <p class="soft sm noprint k">Shift-click a second edge to narrow, Alt-click to take out</p>
     </>
   );
 }

@@ -79,8 +79,8 @@ export function outline(metric: Metric): Item[] {
     }
   };
   const led = new Set(metric.answers.map((answer) => answer.to));
-  metric.nodes.forEach((_, node) => {
-    if (!led.has(node) && !seen.has(node)) visit(node, 0);
+  metric.nodes.forEach(({ kind }, node) => {
+    if (kind !== "field" && !led.has(node) && !seen.has(node)) visit(node, 0);
   });
   return items;
 }

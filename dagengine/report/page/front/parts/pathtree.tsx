@@ -19,7 +19,7 @@ export function PathTree({ metric, layout, result, choose }: Props) {
   const taken = new Set(result.answers);
   const size = Math.max(1, layout.width / SIDE) * 11; // eleven pixels on the screen
   return (
-    <svg class="tree path" viewBox={`-2 -2 ${layout.width + 4} ${layout.height + 4}`} width="100%" role="group" aria-label={`Path in ${metric.name}`}>
+    <svg class="tree path" viewBox={`-2 -2 ${layout.width + 4} ${layout.height + 4}`} style={{ maxWidth: `${layout.width + 4}px` }} width="100%" role="group" aria-label={`Path in ${metric.name}`}>
       {layout.feeds.map((feed) => <path key={`${feed.from}-${feed.to}`} d={feed.path} class={`feeds${ran.has(feed.to) ? "" : " dim"}`} />)}
       {layout.edges.map((edge, answer) => edge && (
         <path key={answer} d={edge.path} class={taken.has(answer) ? "flow on" : "flow dim"} stroke-width={taken.has(answer) ? 4 : 1.25} />

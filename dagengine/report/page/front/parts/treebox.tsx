@@ -35,9 +35,10 @@ export function TreeBox({ metric, counts, all, filtered, title }: Props) {
     "-": () => setOpened(null),
   });
   useLayoutEffect(() => {
-    // A wide picture opens at its root.
+    // A wide picture opens at its first decision.
     const box = scroller.current;
-    const root = layout?.nodes.find(Boolean);
+    const decides = metric.answers.find((answer) => layout?.nodes[answer.node]);
+    const root = decides ? layout!.nodes[decides.node] : layout?.nodes.find(Boolean);
     if (box && root) box.scrollLeft = root[0] + root[2] / 2 - box.clientWidth / 2;
   }, [layout, outline]);
   const shared = { metric, counts, parts: filtered ? usePage().filter.parts : [], cases: all.cases, choose: pick };

@@ -5,7 +5,7 @@ import type { CaseMetric, Metric, Prompt, Said, Step } from "../data/source.ts";
 import { words } from "../data/names.ts";
 import { Code, Fold, plain } from "./texts.tsx";
 import { kindWord } from "./tree.tsx";
-import { money, score, SIGN, whole } from "./words.ts";
+import { many, money, score, SIGN, whole } from "./words.ts";
 
 interface Props {
   metric: Metric;
@@ -50,7 +50,9 @@ function OneStep({ metric, result, prompts, said, each, place, now, choose }: St
         <button onClick={choose} aria-pressed={now} title="underline what it read">{each.name}</button>{" "}
         <span class="light">· {kindWord(each.kind)}</span>
       </h3>
-      {node?.question && <p class="soft"><Code text={node.question} /></p>}
+      {node?.question && !(each.kind === "code" && node.question === node.name) && (
+        <p class="soft">{each.kind === "code" && /^\w+$/.test(node.question) ? <code>{node.question}()</code> : <Code text={node.question} />}</p>
+      )}
       {broke ? <Broken each={each} result={result} /> : <Said metric={metric} each={each} result={result} bad={ends} />}
       <Meta each={each} />
       {said.map((one, i) => <Told key={i} said={one} judge={each.verdict} />)}
@@ -93,6 +95,7 @@ function Broken({ each, result }: { each: Step; result: CaseMetric }) {
 
 function Said({ metric, each, result, bad }: { metric: Metric; each: Step; result: CaseMetric; bad: boolean }) {
   const items = judgements(each.output);
+  if (each.kind === "field") return <Fold title="what it hands on"><Output value={each.output} /></Fold>;
   if (each.verdict === null && items) return <Items each={each} items={items} names={itemNames(metric, each, result, items.length)} />;
   const shown = each.verdict ?? (each.score !== null ? score(each.score) : null);
   return (
@@ -154,12 +157,19 @@ function Items({ each, items, names }: { each: Step; items: Judgement[]; names: 
   );
   return (
     <>
-      <div class="ans">→ {whole(items.length)} {items.length === 1 ? "item" : "items"}{no.length > 0 && <span class="fail">, ✕ {whole(no.length)} no</span>}</div>
+      <div class="ans">→ {many(items.length, "item")}{no.length > 0 ? <span class="fail">, ✕ {whole(no.length)} no</span> : `: ${tallied(items)}`}</div>
       {no.length > 0 && <ol class="out">{no.map(line)}</ol>}
-      {rest.length > 0 && <Fold title={`${whole(rest.length)} others`} open={!no.length && rest.length <= 8}><ol class="out">{rest.map(line)}</ol></Fold>}
+      {rest.length > 0 && <Fold title={no.length ? many(rest.length, "other") : `all ${whole(rest.length)}`} open={!no.length && rest.length <= 8}><ol class="out">{rest.map(line)}</ol></Fold>}
       {each.reason && <p class="why" dir="auto">{each.reason}</p>}
     </>
   );
+}
+
+/** `11 × 0, 2 × 1`: how often each verdict was given, the most frequent first. */
+function tallied(items: Judgement[]): string {
+  const counts = new Map<string, number>();
+  for (const { verdict } of items) counts.set(plain(verdict), (counts.get(plain(verdict)) ?? 0) + 1);
+  return [...counts].sort((a, b) => b[1] - a[1]).map(([verdict, count]) => `${whole(count)} × ${verdict}`).join(", ");
 }
 
 function isNo(verdict: unknown): boolean {

@@ -156,11 +156,14 @@ function Texts({ shown, metric, result, step }: { shown: Case; metric: Metric; r
   const read = readBy(metric, result.steps.map((s) => s.node));
   const now = step === null ? new Set<string>() : readBy(metric, [step]);
   const names = Object.keys(shown.fields).filter((name) => !["name", "type"].includes(name) && shown.fields![name] !== null);
-  const first = names.filter((name) => read.has(name));
-  const rest = names.filter((name) => !read.has(name));
+  const known = names.filter((name) => read.has(name));
+  const first = known.length ? known : names; // where nothing is known to be read, all is open
+  const rest = names.filter((name) => !first.includes(name));
   return (
     <>
-      {first.map((name) => <Field key={name} name={name} value={shown.fields![name]} now={now.has(name)} />)}
+      {first.map((name) => name === "contestants"
+        ? <Contestants key={name} value={shown.fields![name] as Record<string, Record<string, unknown>>} now={now.has(name)} />
+        : <Field key={name} name={name} value={shown.fields![name]} now={now.has(name)} />)}
       {rest.map((name) => (
         <div key={name} class="field">
           <h3>{name} <span class="light">· no node of this path read it</span></h3>
@@ -184,6 +187,21 @@ function Field({ name, value, now }: { name: string; value: unknown; now: boolea
       <h3>{name}{items > 1 && <span class="light"> · {items} items</span>}</h3>
       <Value value={value} read={now} />
     </div>
+  );
+}
+
+/** Answers of several contestants: what all of them share once, then what each has of its own. */
+function Contestants({ value, now }: { value: Record<string, Record<string, unknown>>; now: boolean }) {
+  const cases = Object.entries(value);
+  const names = [...new Set(cases.flatMap(([, one]) => Object.keys(one)))].filter((name) => !["name", "type"].includes(name));
+  const shared = names.filter((name) => cases.length > 1 && new Set(cases.map(([, one]) => JSON.stringify(one[name]))).size === 1);
+  return (
+    <>
+      {shared.map((name) => cases[0]![1][name] != null && <Field key={name} name={`${name}, of all`} value={cases[0]![1][name]} now={now} />)}
+      {cases.flatMap(([contestant, one]) => names
+        .filter((name) => !shared.includes(name) && one[name] != null)
+        .map((name) => <Field key={`${contestant} ${name}`} name={`${contestant}: ${name}`} value={one[name]} now={now} />))}
+    </>
   );
 }
 

@@ -38,7 +38,12 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
         store=base / "answers.db", limits=Limits(prices={"*": (1, 2)}),
     )  # fmt: skip
     row = next(iter(load_run(many).rows()))
-    said = {"who": "Ana", "when": "2026-11-22T04:00:00+00:00", "name": row.case, "definition": None}
+    said: dict[str, Any] = {
+        "who": "Ana",
+        "when": "2026-11-22T04:00:00+00:00",
+        "name": row.case,
+        "definition": None,
+    }
     LabelFile(many / LABELS).add(
         [
             Label(

@@ -31,7 +31,12 @@ def run_with(folder: Path, **more: Any) -> Run:
     evaluate(CASES, [polite()], model=judge(), show=False, out=folder / "run", **given)
     run = load_run(folder / "run")
     case = next(iter(run.rows()))
-    common = {"who": "Ana", "when": "2026-11-22T04:00:00+00:00", "index": 0, "name": "kind one"}
+    common: dict[str, Any] = {
+        "who": "Ana",
+        "when": "2026-11-22T04:00:00+00:00",
+        "index": 0,
+        "name": "kind one",
+    }
     common |= {"case": case.hash, "metric": "Manners", "definition": None}
     LabelFile(run.folder / LABELS).add(
         [

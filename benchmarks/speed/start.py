@@ -3,8 +3,9 @@
     python benchmarks/speed/start.py [--repeats 5]
 
 `run` over one case (with the default judge against a local server, and with a scripted one),
-`check` and `--help` take turns, each in a new process. Beside them what the largest libraries
-cost alone, so that it can be seen what is ours.
+`check` and `--help` take turns, each in a new process. All find their bytecode, as an installed
+package does, also where the environment says that none is written. Beside them what the largest
+libraries cost alone, so that it can be seen what is ours.
 """
 
 from __future__ import annotations
@@ -55,12 +56,14 @@ def commands(folder: Path, base_url: str) -> dict[str, list[str]]:
     return found | {f"import {name}": [sys.executable, "-c", f"import {name}"] for name in IMPORTS}
 
 
-def measured(command: Sequence[str]) -> tuple[float, float]:
+def measured(command: Sequence[str], bytecode: Path) -> tuple[float, float]:
     """Processor and wall seconds of a process that ends well."""
+    env = {**os.environ, "PYTHONPYCACHEPREFIX": str(bytecode)}
+    env.pop("PYTHONDONTWRITEBYTECODE", None)
     with tempfile.TemporaryDirectory() as out:
         more = ["--out", out] if "run" in command else []
         before, started = _children(), time.perf_counter()
-        subprocess.run([*command, *more], check=True, capture_output=True)
+        subprocess.run([*command, *more], check=True, capture_output=True, env=env)
         return _children() - before, time.perf_counter() - started
 
 
@@ -74,13 +77,14 @@ def main(
 ) -> None:
     """Measure in turns and print one table."""
     with tempfile.TemporaryDirectory() as folder, running(Settings(latency=0.001)) as base_url:
+        bytecode = Path(folder) / "bytecode"
         every = commands(Path(folder), base_url)
         found: dict[str, list[tuple[float, float]]] = {name: [] for name in every}
         for command in every.values():
-            measured(command)  # what it reads is then in the system's cache
+            measured(command, bytecode)  # what it reads is then in the system's cache
         for _ in range(repeats):
             for name, command in every.items():
-                found[name].append(measured(command))
+                found[name].append(measured(command, bytecode))
     table = Table("what", "processor", "least", "wall", "target (wall)")
     for name, times in found.items():
         cpu, wall = (statistics.median(one) for one in zip(*times, strict=True))

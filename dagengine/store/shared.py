@@ -61,6 +61,7 @@ class SharedAnswers:
     def __init__(self, folder: Path) -> None:
         """`folder` exists, and every process of the run gets the same one."""
         self._folder = folder
+        self._names: dict[str, str | None] = {}
         self._process = os.getpid()
         self._table_file = _opened(folder / "table")
         # Every process holds the byte of its number as long as it lives.
@@ -75,7 +76,7 @@ class SharedAnswers:
         self, judge: Judge, question: Question[T], ask: Callable[[], Awaitable[Answer[T]]]
     ) -> Answer[T]:
         """The answer that a process of this run has, or the one that `ask` gets."""
-        name = durable_identity(judge)
+        name = self._name(judge)
         if name is None:
             return await ask()
         key = key_of(name, question)
@@ -135,17 +136,21 @@ class SharedAnswers:
 
     def _place(self, bucket: int, key: bytes) -> _Place:
         """Where a question stands in its bucket, or may be put."""
-        free = None
-        for at in range(bucket, bucket + _WIDTH * _PLACE.size, _PLACE.size):
-            place = _Place(at, *_PLACE.unpack_from(self._table, at))
-            if place.key == key:
-                return place
-            if free is None and not place.process:
-                free = place
-        if free is not None:
-            return free
-        at = bucket + key[0] % _WIDTH * _PLACE.size
-        return _Place(at, *_PLACE.unpack_from(self._table, at))
+        places = self._table[bucket : bucket + _WIDTH * _PLACE.size]
+        at = places.find(key)
+        while at % _PLACE.size and at > 0:  # by chance, in the middle of other places
+            at = places.find(key, at + 1)
+        if at < 0:
+            begins = range(0, len(places), _PLACE.size)
+            empty = (at for at in begins if places.startswith(_EMPTY, at))
+            at = next(empty, key[0] % _WIDTH * _PLACE.size)
+        return _Place(bucket + at, *_PLACE.unpack_from(places, at))
+
+    def _name(self, judge: Judge) -> str | None:
+        identity = judge.identity
+        if identity not in self._names:
+            self._names[identity] = durable_identity(judge)
+        return self._names[identity]
 
     def _is_gone(self, process: int) -> bool:
         """Whether a process has ended."""

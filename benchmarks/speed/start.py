@@ -38,6 +38,7 @@ judge = ScriptedJudge(lambda question: True)
 """
 CASE = '{"input": "a question", "actual_output": "an answer"}\n'
 TARGETS = {"run, default judge": 1.2, "run, scripted judge": 0.6, "check": 0.56, "--help": 0.24}
+BYTECODE = Path(tempfile.gettempdir()) / "dagengine-benchmark-bytecode"
 IMPORTS = ("openai", "instructor", "networkx", "aiohttp", "pydantic")
 
 
@@ -56,9 +57,9 @@ def commands(folder: Path, base_url: str) -> dict[str, list[str]]:
     return found | {f"import {name}": [sys.executable, "-c", f"import {name}"] for name in IMPORTS}
 
 
-def measured(command: Sequence[str], bytecode: Path) -> tuple[float, float]:
-    """Processor and wall seconds of a process that ends well."""
-    env = {**os.environ, "PYTHONPYCACHEPREFIX": str(bytecode)}
+def measured(command: Sequence[str]) -> tuple[float, float]:
+    """Processor and wall seconds of a process that ends well, and that finds its bytecode."""
+    env = {**os.environ, "PYTHONPYCACHEPREFIX": str(BYTECODE)}
     env.pop("PYTHONDONTWRITEBYTECODE", None)
     with tempfile.TemporaryDirectory() as out:
         more = ["--out", out] if "run" in command else []
@@ -77,14 +78,13 @@ def main(
 ) -> None:
     """Measure in turns and print one table."""
     with tempfile.TemporaryDirectory() as folder, running(Settings(latency=0.001)) as base_url:
-        bytecode = Path(folder) / "bytecode"
         every = commands(Path(folder), base_url)
         found: dict[str, list[tuple[float, float]]] = {name: [] for name in every}
         for command in every.values():
-            measured(command, bytecode)  # what it reads is then in the system's cache
+            measured(command)  # what it reads is then in the system's cache
         for _ in range(repeats):
             for name, command in every.items():
-                found[name].append(measured(command, bytecode))
+                found[name].append(measured(command))
     table = Table("what", "processor", "least", "wall", "target (wall)")
     for name, times in found.items():
         cpu, wall = (statistics.median(one) for one in zip(*times, strict=True))

@@ -165,7 +165,7 @@ class GatewayAsk:
         """The question as this node puts it, whoever wrote it."""
         if self._ballot is not None:
             question = self._ballot.question(question, place)
-        return replace(question, asker=self._asker)
+        return question.asked_for(self._asker)
 
     def _noted(self, answer: Answer[T]) -> Answer[T]:
         self.usage += answer.usage

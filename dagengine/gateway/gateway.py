@@ -6,7 +6,6 @@ import itertools
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from traceback import format_exception
 from typing import Any, TypeVar, cast
@@ -74,11 +73,11 @@ class _Desk:
 class _Errand:
     """One question on its way to an answer.
 
-    `attempts` numbers its calls, `held` gives back the place of the last one.
+    `attempts` numbers its calls; `held` is the one that succeeded, which keeps its place.
     """
 
     urgency: Urgency
-    held: ExitStack
+    held: Call | None = None
     attempts: Iterator[int] = field(default_factory=itertools.count)
 
 
@@ -205,12 +204,14 @@ class Gateway:
         A call holds its place until its answer is in the store: what a killed run has to ask
         again is then never more than the calls under way.
         """
-        judge, stored = desk.judge, self._stored
-        with ExitStack() as held:
-            errand = _Errand(urgency, held)
+        judge, stored, errand = desk.judge, self._stored, _Errand(urgency)
+        try:
             if stored is None:
                 return await self._settle(desk, question, errand)
             answer = await stored.get(judge, question, lambda: self._settle(desk, question, errand))
+        finally:
+            if errand.held is not None:
+                self._limiter.leave(desk.lane, errand.held, None)
         if answer.origin != "live":
             self._cached += 1
             if self._sink is not None:
@@ -293,7 +294,7 @@ class Gateway:
         except BaseException as error:
             self._limiter.leave(desk.lane, call, error)
             raise
-        errand.held.callback(self._limiter.leave, desk.lane, call, None)
+        errand.held = call
         return answer
 
     async def _call(

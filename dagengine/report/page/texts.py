@@ -108,7 +108,17 @@ class Texts:
             return [None, None, []]
         failure: Failure | None = result.failure
         steps = [_step(graph, step, self._costs.of(result.metric, step)) for step in result.steps]
-        return [result.reason, failure.as_dict() if failure else None, steps]
+        reason = True if result.reason == _composed(result) else result.reason
+        return [reason, failure.as_dict() if failure else None, steps]
+
+
+def _composed(result: MetricResult) -> str:
+    """The reason of a metric that says what its decisions said, which the steps have already."""
+    return "\n".join(
+        f"{step.node} → {words(step.verdict)}" + (f": {step.reason}" if step.reason else "")
+        for step in result.steps
+        if step.verdict is not None
+    )
 
 
 def _step(graph: PageGraph, step: Step, cost: float | None) -> list[Any]:

@@ -1,15 +1,16 @@
 // Blocks of texts: unpacked when they are first needed, searched as text.
 
-import { unpack, type PackedRow } from "./packed.ts";
+import { text, unpacked } from "./packed.ts";
 
-const KEPT = 24; // unpacked blocks that stay in memory
+const KEPT = 64; // blocks whose lines stay in memory
 const TOGETHER = 8; // blocks that are unpacked at a time
 // What could match outside of texts in a line of JSON.
-const STRUCTURAL = /["[\]{},:\d]|null|true|false/;
+const STRUCTURAL = /["[\]{},:\d]|null|true|false/i;
 
 export class Blocks {
   private readonly open = new Map<number, Promise<string[]>>();
-  private readonly folded: (Promise<string> | undefined)[] = [];
+  /** What a search goes over, as bytes: they take half of what strings do. */
+  private readonly bytes: (Promise<Uint8Array> | undefined)[] = [];
 
   /** `starts` are the slots that the blocks begin at; `read` gives a block as base64 text. */
   constructor(
@@ -17,15 +18,8 @@ export class Blocks {
     private readonly read: (block: number) => string,
   ) {}
 
-  /** The line of a slot. */
-  async row(slot: number): Promise<PackedRow> {
-    const block = this.block(slot);
-    const lines = await this.lines(block);
-    return JSON.parse(lines[slot - this.starts[block]!]!) as PackedRow;
-  }
-
   /** What the line of a slot holds; null behind the last block. */
-  async find<T>(slot: number): Promise<T | null> {
+  async row<T>(slot: number): Promise<T | null> {
     if (!this.starts.length) return null;
     const block = this.block(slot);
     const line = (await this.lines(block))[slot - this.starts[block]!];
@@ -46,54 +40,59 @@ export class Blocks {
   private lines(block: number): Promise<string[]> {
     const known = this.open.get(block);
     this.open.delete(block);
-    const lines = known ?? unpack(this.read(block)).then((text) => text.split("\n"));
+    const lines = known ?? (this.bytes[block] ?? unpacked(this.read(block))).then((bytes) => text(bytes).split("\n"));
     this.open.set(block, lines);
     if (this.open.size > KEPT) this.open.delete(this.open.keys().next().value!);
     return lines;
   }
 
   /** A block as it is searched; the next ones are unpacked meanwhile. */
-  private lowered(block: number): Promise<string> {
+  private searched(block: number): Promise<Uint8Array> {
     for (let next = block; next < Math.min(block + TOGETHER, this.starts.length); next++) {
-      this.folded[next] ??= unpack(this.read(next)).then((text) => text.toLowerCase());
+      this.bytes[next] ??= unpacked(this.read(next));
     }
-    return this.folded[block]!;
+    return this.bytes[block]!;
   }
 
   /** Makes ready for a search, while its words are typed. */
   async prepare(): Promise<void> {
-    for (let block = 0; block < this.starts.length; block++) await this.lowered(block);
+    for (let block = 0; block < this.starts.length; block++) await this.searched(block);
   }
 
-  /** The slots whose texts hold `text`, whatever its case. */
-  async search(text: string): Promise<number[]> {
-    const needle = JSON.stringify(text.toLowerCase()).slice(1, -1);
-    const doubtful = STRUCTURAL.test(text);
+  /** The slots whose texts hold `wanted`, whatever its case. */
+  async search(wanted: string): Promise<number[]> {
+    const needle = new RegExp(literal(JSON.stringify(wanted).slice(1, -1)), "gi");
+    const inside = STRUCTURAL.test(wanted) ? new RegExp(literal(wanted), "i") : null;
     const found: number[] = [];
     for (let block = 0; block < this.starts.length; block++) {
-      const whole = await this.lowered(block);
+      const whole = text(await this.searched(block));
       let line = 0;
       let start = 0;
-      for (let at = whole.indexOf(needle); at >= 0; ) {
+      needle.lastIndex = 0;
+      for (let hit = needle.exec(whole); hit; hit = needle.exec(whole)) {
         let end = whole.indexOf("\n", start);
-        while (end >= 0 && end < at) {
+        while (end >= 0 && end < hit.index) {
           line++;
           start = end + 1;
           end = whole.indexOf("\n", start);
         }
         const stop = end < 0 ? whole.length : end;
-        if (!doubtful || holds(JSON.parse(whole.slice(start, stop)), text.toLowerCase())) {
-          found.push(this.starts[block]! + line);
-        }
-        at = end < 0 ? -1 : whole.indexOf(needle, end + 1);
+        if (!inside || holds(JSON.parse(whole.slice(start, stop)), inside)) found.push(this.starts[block]! + line);
+        if (end < 0) break;
+        needle.lastIndex = end + 1; // one hit in a line is enough
       }
     }
     return found;
   }
 }
 
-function holds(value: unknown, text: string): boolean {
-  if (typeof value === "string") return value.includes(text);
+/** A text as a regular expression that finds just this text. */
+function literal(wanted: string): string {
+  return wanted.replace(/[\\^$.*+?()[\]{}|/-]/g, "\\$&");
+}
+
+function holds(value: unknown, wanted: RegExp): boolean {
+  if (typeof value === "string") return wanted.test(value);
   if (typeof value !== "object" || value === null) return false;
-  return Object.values(value).some((part) => holds(part, text));
+  return Object.values(value).some((part) => holds(part, wanted));
 }

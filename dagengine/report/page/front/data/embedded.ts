@@ -4,16 +4,20 @@ import { Bits } from "./bits.ts";
 import { Blocks } from "./blocks.ts";
 import { Columns } from "./columns.ts";
 import { answerKey, answerName, ended } from "./names.ts";
-import { element, unpack, type Head, type Index, type PackedRow, type PackedStep } from "./packed.ts";
+import { element, text, unpacked, type Head, type Index, type PackedRow, type PackedStep } from "./packed.ts";
 import { Server } from "./server.ts";
 import { scoresOf } from "./statistics.ts";
 import type {
-  Case, CaseMetric, Chosen, Counts, End, Filter, Many, Order, Part, Prompt, Row, Run, Source, Step, Window,
+  Case, CaseMetric, Chosen, Counts, End, Filter, Many, Metric, Order, Part, Prompt, Row, Run, Source, Step, Window,
 } from "./source.ts";
 
 const ORDER = { fail: 0, none: 1, pass: 2, plain: 3 };
+const SHOWN = 9; // ends whose reasons are read
 const PREVIEW = 240; // characters of a text in a table
 const UNTOLD = ["name", "tags", "comments", "type", "role"]; // fields that say nothing of what is judged
+
+/** An end with the place of its first case, whose reason is told. */
+type Found = End & { first: number };
 
 export class Embedded implements Source {
   private readonly columns: Columns[];
@@ -35,7 +39,7 @@ export class Embedded implements Source {
   /** Reads the parts of the page. Raises an error for a file that is not whole. */
   static async open(): Promise<Embedded> {
     const head = JSON.parse(element("head")) as Head;
-    const index = JSON.parse(await unpack(element("index"))) as Index;
+    const index = JSON.parse(text(await unpacked(element("index")))) as Index;
     const blocks = new Blocks(head.blocks, (block) => element(`texts-${block}`));
     const asked = new Blocks(head.prompts, (block) => element(`prompts-${block}`));
     return new Embedded(head.run, head.server ? new Server(head.server) : null, index, blocks, asked);
@@ -140,7 +144,7 @@ export class Embedded implements Source {
   async ends(filter: Filter): Promise<End[]> {
     const kept = await this.matching(filter);
     const columns = this.columns[filter.metric]!;
-    const found: (End & { first: number })[] = [];
+    const found: Found[] = [];
     for (const [key, { bits, way, state }] of columns.ends) {
       const here = kept.copy().keep(bits);
       const cases = here.count();
@@ -148,12 +152,13 @@ export class Embedded implements Source {
       const [node, answer] = columns.packed.ways[way]!.end;
       found.push({ key, label: key, state, node, answer, cases, why: "", first: here.places()[0]! });
     }
-    found.sort((a, b) => ORDER[a.state] - ORDER[b.state] || b.cases - a.cases);
-    const whys = found.slice(0, 9).map(async (end) => {
-      end.why = (await this.texts(end.first, filter.metric)).why ?? "";
-    });
-    await Promise.all(whys);
-    return found;
+    return found.sort((a, b) => ORDER[a.state] - ORDER[b.state] || b.cases - a.cases);
+  }
+
+  async whys(ends: End[], metric: number): Promise<End[]> {
+    const told = (ends as Found[]).map(async (end, i) =>
+      (i < SHOWN ? { ...end, why: (await this.texts(end.first, metric)).why ?? "" } : end));
+    return await Promise.all(told);
   }
 
   async many(filter: Filter): Promise<Many> {
@@ -282,14 +287,17 @@ export class Embedded implements Source {
   async rows(filter: Filter, chosen: Chosen, order: Order, from: number, to: number): Promise<Window> {
     const rows = await this.order(filter, chosen, order);
     const shown = Array.from(rows.slice(from, to), (row) => this.row(row, filter.metric));
-    return { total: rows.length, rows: await Promise.all(shown) };
+    return { total: rows.length, rows: shown };
   }
 
-  private async row(row: number, metric: number): Promise<Row> {
+  async previews(rows: Row[], metric: number): Promise<Row[]> {
+    return await Promise.all(rows.map(async (row) => ({ ...row, ...(await this.texts(this.at(row.index), metric)) })));
+  }
+
+  private row(row: number, metric: number): Row {
     const columns = this.columns[metric]!;
     const { packed } = columns;
     const way = packed.ways[packed.way[row]!]!;
-    const texts = await this.texts(row, metric);
     return {
       index: this.number(row),
       name: this.index.name[row]!,
@@ -306,7 +314,8 @@ export class Embedded implements Source {
       cost: packed.cost?.[row] ?? null,
       said: this.index.said[row] ?? [],
       tags: (this.index.tagged?.[row] ?? []).map((tag) => this.index.tags[tag]!),
-      ...texts,
+      why: null,
+      first: null,
     };
   }
 
@@ -316,18 +325,23 @@ export class Embedded implements Source {
     if (!packed) return { why: null, first: null };
     const [fields, metrics] = packed;
     const [reason, failure, steps] = metrics[metric]!;
-    const columns = this.columns[metric]!.packed;
-    const [end] = columns.ways[columns.way[row]!]!.end;
+    const columns = this.columns[metric]!;
+    const [end] = columns.packed.ways[columns.packed.way[row]!]!.end;
     const step = steps.find(([node]) => node === end);
-    const code = end != null && this.columns[metric]!.metric.nodes[end]!.kind === "code";
-    const why = failure?.message ?? step?.[4] ?? (code && step?.[2] != null ? "decided by code" : reason);
+    const code = end != null && columns.metric.nodes[end]!.kind === "code";
+    const decided = code && step?.[2] != null ? "decided by code" : null;
+    const why = failure?.message ?? step?.[4] ?? decided ?? this.reason(columns.metric, reason, steps);
     const first = firstText(fields);
     return { why: why == null ? null : cut(why), first: first === null ? null : cut(first.trimStart().split("\n", 1)[0]!) };
   }
 
+  private reason(metric: Metric, reason: string | true | null, steps: PackedStep[]): string | null {
+    return reason === true ? composed(metric, steps) : reason;
+  }
+
   private async packed(row: number): Promise<PackedRow | null> {
     const slot = this.index.slot[row]!;
-    return slot < 0 ? null : await this.blocks.row(slot);
+    return slot < 0 ? null : await this.blocks.row<PackedRow>(slot);
   }
 
   private number(row: number): number {
@@ -366,7 +380,7 @@ export class Embedded implements Source {
     if (this.run.noPrompts !== null) return null;
     if (this.server) return this.server.prompts(index);
     const slot = this.index.slot[this.at(index)] ?? -1;
-    return slot < 0 ? null : await this.asked.find<Prompt[][][]>(slot);
+    return slot < 0 ? null : await this.asked.row<Prompt[][][]>(slot);
   }
 
   private metric(columns: Columns, row: number, texts: PackedRow[1][number] | undefined): CaseMetric {
@@ -381,7 +395,7 @@ export class Embedded implements Source {
       kind: way.failure?.[0] ?? null,
       end: ended(metric, way, state, score),
       endNode: way.failure ? way.failure[1] : way.end[0],
-      reason: texts?.[0] ?? null,
+      reason: texts ? this.reason(metric, texts[0], texts[2]) : null,
       failure: failure && { ...failure, raw: failure.raw ?? null },
       answers: way.answers,
       steps: (texts?.[2] ?? []).map((step) => this.step(columns, step)),
@@ -418,6 +432,15 @@ export class Embedded implements Source {
     }
     return lines.join("");
   }
+}
+
+/** The reason of a metric that says what its steps said, as it was left out of the file. */
+function composed(metric: Metric, steps: PackedStep[]): string {
+  const lines = steps.flatMap(([node, , verdict, , reason]) => {
+    const name = typeof node === "number" ? metric.nodes[node]!.name : node;
+    return verdict == null ? [] : [`${name} → ${verdict}${reason ? `: ${reason}` : ""}`];
+  });
+  return lines.join("\n");
 }
 
 function sum(rows: [number, number][], kept: Bits): number {

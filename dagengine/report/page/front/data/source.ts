@@ -274,8 +274,12 @@ export interface Source {
   readonly server: Server | null;
   counts(filter: Filter): Promise<Counts>;
   ends(filter: Filter): Promise<End[]>;
+  /** Reads the reasons of ends; only of a source whose ends come without, since that takes time. */
+  whys?(ends: End[], metric: number): Promise<End[]>;
   many(filter: Filter): Promise<Many>;
   rows(filter: Filter, chosen: Chosen, order: Order, from: number, to: number): Promise<Window>;
+  /** Reads the texts that a table shows of rows; only of a source whose rows come without. */
+  previews?(rows: Row[], metric: number): Promise<Row[]>;
   /** Makes ready for a search that is about to come. */
   prepare?(): Promise<void>;
   /** The place of a case in an order, -1 when it is not among those chosen. */

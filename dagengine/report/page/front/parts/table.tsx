@@ -35,7 +35,12 @@ export function Table({ chosen, order, total, shown }: Props) {
     async () => ({ from, ...(await source.rows(filter, chosen, order, from, to)) }),
     [source, filter, chosen, order.by, order.down, from, to],
   );
-  const rows = window?.rows ?? [];
+  // What is counted shows at once, texts as soon as they are unpacked.
+  const told = useAnswer(
+    async () => (window && source.previews ? { window, rows: await source.previews(window.rows, filter.metric) } : null),
+    [source, window],
+  );
+  const rows = (told?.window === window ? told?.rows : undefined) ?? window?.rows ?? [];
   const start = window?.from ?? 0;
   const extra = (place.more.columns ?? "").split(",");
   const columns = useMemo(() => looks(source.run, filter.metric, shown), [source, filter.metric, shown.join()]);

@@ -8,9 +8,11 @@ export const STATE: Record<State, string> = {
   fail: "failed", none: "no score", pass: "passed", plain: "scored",
 };
 
+const WHOLE = new Intl.NumberFormat("en-US"); // made once: a picture has hundreds of counts
+
 /** 1,234 */
 export function whole(count: number): string {
-  return count.toLocaleString("en-US");
+  return WHOLE.format(count);
 }
 
 /** `1 case`, `2 cases` */

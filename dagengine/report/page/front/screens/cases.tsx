@@ -20,20 +20,28 @@ export function Cases() {
 }
 
 /** Counts of the filter and of the whole run. */
-export function useCounts(): { counts: Counts | null; whole: Counts | null; ends: End[]; filtered: boolean } {
+export function useCounts(): { counts: Counts | null; whole: Counts | null; filtered: boolean } {
   const { source, filter } = usePage();
   const filtered = filter.parts.length > 0 || filter.text !== "";
   const unfiltered = { metric: filter.metric, parts: [], text: "" };
   const all = useAnswer(() => source.counts(unfiltered), [source, filter.metric]);
   const counts = useAnswer(() => source.counts(filter), [source, filter]);
+  return { counts: filtered ? counts : all, whole: all, filtered };
+}
+
+/** Where the cases of the filter ended, with reasons as soon as they are read. */
+function useEnds(): End[] {
+  const { source, filter } = usePage();
   const ends = useAnswer(() => source.ends(filter), [source, filter]);
-  return { counts: filtered ? counts : all, whole: all, ends: ends ?? [], filtered };
+  const told = useAnswer(async () => (ends && source.whys ? { ends, whole: await source.whys(ends, filter.metric) } : null), [source, ends]);
+  return (told?.ends === ends ? told?.whole : undefined) ?? ends ?? [];
 }
 
 function Single() {
   const { source, filter, place, go } = usePage();
   const pick = usePick();
-  const { counts, whole: all, ends, filtered } = useCounts();
+  const { counts, whole: all, filtered } = useCounts();
+  const ends = useEnds();
   const chosen = useChosen(counts);
   const order = useOrder();
   const metric = source.run.metrics[filter.metric];

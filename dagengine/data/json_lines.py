@@ -8,6 +8,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from pydantic_core import from_json
+
 from dagengine.data.records import filled_lines
 
 _JSON = json.JSONEncoder(ensure_ascii=False, default=str)
@@ -17,6 +19,14 @@ def line_of(row: Mapping[str, Any]) -> bytes:
     """The line of one object, with its end."""
     # A lone surrogate comes out as the JSON escape it needs to be.
     return f"{_JSON.encode(row)}\n".encode(errors="backslashreplace")
+
+
+def value_of(line: bytes) -> Any:
+    """The value in a line; raises ValueError or RecursionError for what is no JSON."""
+    try:
+        return from_json(line)
+    except ValueError:  # lone surrogates, which it refuses and this project writes
+        return json.loads(line)
 
 
 class JsonLines:

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from pydantic import TypeAdapter, ValidationError
 
 from dagengine.data.early_rows import EarlyRows, beside, early_lines, index_of
-from dagengine.data.json_lines import JsonLines, complete_lines, line_of
+from dagengine.data.json_lines import JsonLines, complete_lines, line_of, value_of
 from dagengine.data.parquet import ParquetWriter, parquet_rows
 from dagengine.data.strict_json import FlawError
 from dagengine.errors import InputError
@@ -209,14 +209,14 @@ def _lines(path: Path, whole: bool, holding: Holds) -> Iterator[tuple[str, Any]]
     for place, line in complete_lines(path, whole=whole):
         if holding(line):
             try:
-                row = json.loads(line)
+                row = value_of(line)
             except (ValueError, RecursionError) as error:
                 raise InputError(f"{place}: no result of a run (not JSON: {error})") from None
             yield place, row
     last = index_of(line)
     for place, early in early_lines(path, -1 if last is None else last):
         if holding(early):
-            yield place, json.loads(early)
+            yield place, value_of(early)
 
 
 def _require_file(path: Path) -> None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from array import array
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from dagengine.data.json_lines import value_of
 from dagengine.data.result_rows import row_of
 from dagengine.errors import InputError
 from dagengine.record.run import Run
@@ -94,6 +94,6 @@ class Lines:
         self._file.seek(self._starts[number])
         line = self._file.read(self._starts[number + 1] - self._starts[number])
         try:
-            return json.loads(line)
+            return value_of(line)
         except (ValueError, RecursionError) as error:
             raise InputError(f"{self.named(number)}: not JSON: {error}") from None

@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from dagengine.data.json_lines import complete_lines
+from dagengine.data.json_lines import complete_lines, value_of
 from dagengine.data.result_rows import Holds, read_rows
 from dagengine.errors import InputError
 from dagengine.record.values import FORMAT, Manifest
@@ -65,7 +65,7 @@ class Run:
                 if holding is not None and not holding(line):
                     continue
                 try:
-                    case = json.loads(line)
+                    case = value_of(line)
                 except (ValueError, RecursionError) as error:
                     raise InputError(f"{place}: no case of a run (not JSON: {error})") from None
                 yield case

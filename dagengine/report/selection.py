@@ -74,11 +74,32 @@ class Selection:
             return False
         if self.no_score and not self.failed and b'"score": null' not in line:
             return False
-        if self.case is not None and not self.case.isdecimal():
-            return _quoted(self.case) in line
+        if self.case is not None and _quoted(self.case) not in line:
+            return self.case == str(_index(line))
+        if not all(_may_say(line, at) for at in self.at):
+            return False
         if self.text is not None and _index(line) not in mentioned:
-            return _folded(self.text) in line.decode(errors="replace").casefold()
+            return _may_hold(line, _folded(self.text))
         return True
+
+
+def _may_say(line: bytes, at: str) -> bool:
+    """Whether a node, or its answer, may stand in a line; names may hold `=` themselves."""
+    if _quoted(at) in line:
+        return True
+    for place, letter in enumerate(at):
+        if letter == "=" and _quoted(at[:place]) in line:
+            answer = at[place + 1 :]
+            if _quoted(answer) in line or f'"verdict": {answer.lower()}'.encode() in line:
+                return True
+    return False
+
+
+def _may_hold(line: bytes, folded: str) -> bool:
+    """Whether a folded text stands in a line."""
+    if line.isascii():
+        return folded.encode(errors="replace") in line.lower()
+    return folded in line.decode(errors="replace").casefold()
 
 
 def selected(run: Run, selection: Selection) -> Iterator[CaseResult]:
@@ -118,7 +139,7 @@ _OWN = ("index", "hash", "type")
 def _mentioning(run: Run, text: str) -> Iterator[int]:
     """The indexes of cases whose fields hold a text."""
     written, folded = _folded(text), text.casefold()
-    for case in run.cases(lambda line: written in line.decode(errors="replace").casefold()):
+    for case in run.cases(lambda line: _may_hold(line, written)):
         if any(folded in part for name in case.keys() - set(_OWN) for part in _texts(case[name])):
             yield case["index"]
 

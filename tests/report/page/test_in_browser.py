@@ -20,6 +20,7 @@ from dagengine.metrics import AnswerRelevancyMetric, ContextualRelevancyMetric, 
 from dagengine.metrics.dag import (
     DAG,
     BinaryJudgementNode,
+    CodeNode,
     FieldNode,
     NonBinaryJudgementNode,
 )
@@ -400,3 +401,56 @@ def test_a_row_begins_with_the_text_of_its_case_and_says_what_is_cut(
         text = row.text_content() or ""
         assert "Say something." in text
         assert text.count("…") == 2
+
+
+SAID = ["costs 50% (a.c)? [x]* \\d", "costs 50% (abc)", "ÜBER alles", "a: 1, null", '"quoted"']
+
+
+@pytest.fixture(scope="module")
+def searched(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A page of texts with signs that mean something to patterns and to JSON."""
+    folder = tmp_path_factory.mktemp("runs") / "searched"
+    kind = BinaryJudgementNode(
+        "Kind?", evaluation_params=["actual_output"], then={True: 10, False: 0}, name="Kind"
+    )
+    last = CodeNode(lambda said: said.verdict, inputs=[kind], then={True: 10, False: 0}, name="End")
+    cases = [
+        LLMTestCase(name=f"n{n}", input="i", actual_output=text) for n, text in enumerate(SAID)
+    ]
+    judge = ScriptedJudge(lambda question: {"verdict": False, "reason": "it says nothing of it"})
+    _judged(folder, cases, [DAGMetric("Said", DAG(root_node=last))], judge)
+    return write_page(load_run(folder), folder / "report.html")
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("(a.c)?", ["n0"]), ("a.c", ["n0"]), ("[X]*", ["n0"]), ("\\D", ["n0"]),
+        ("50%", ["n0", "n1"]), ("über", ["n2"]), ("null", ["n3"]), (": 1", ["n3"]),
+        ('"quoted"', ["n4"]), ('", "', []),
+        ("SAYS NOTHING", ["n0", "n1", "n2", "n3", "n4"]), ("|", []),
+    ],
+)  # fmt: skip
+def test_a_search_takes_every_sign_for_itself(
+    browser: Browser, searched: Path, text: str, found: list[str]
+) -> None:
+    with visit(browser, searched) as page:
+        page.page.keyboard.press("/")
+        page.page.keyboard.type(text)
+        head = f"{len(found)} of 5 cases" if found else "No case matches"
+        page.until(f"document.querySelector('h1').textContent.startsWith({json.dumps(head)})")
+        page.until(f"document.querySelectorAll('table.cases .name').length === {len(found)}")
+        assert _listed(page) == found
+
+
+def test_a_reason_that_the_steps_say_is_put_together_again(
+    browser: Browser, searched: Path
+) -> None:
+    (first, *_) = load_run(searched.parent).rows()
+    reason = first.metrics[0].reason
+    assert reason == "Kind → False: it says nothing of it\nEnd → False"
+    with visit(browser, searched, "#case=n0&v=case") as page:
+        page.page.wait_for_selector(".walk")
+        assert reason in (page.page.text_content("p.decision") or "")
+        page.at("")
+        page.until("document.querySelector('table.cases .wy')?.textContent === 'decided by code'")

@@ -45,9 +45,9 @@ __all__ = [
 class DAG(Graph):
     """A decision tree (any directed acyclic graph of nodes), given by its root node or nodes.
 
-    Raises GraphError, with every problem, for what no node or verdict added later would mend:
-    a circle, something that is no node, a verdict that does not fit its judgement. Everything
-    else (missing verdicts, scores, names of fields) is found by `check` and before a run.
+    Raises GraphError, with every problem, for what no child added later would mend: a circle,
+    something that is no node, verdicts that are missing, doubled or of the wrong kind.
+    Everything else (scores, names of fields) is found by `check` and before a run.
     """
 
     def __init__(

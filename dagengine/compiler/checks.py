@@ -26,7 +26,7 @@ from dagengine.compiler.syntax import (
 from dagengine.compiler.wiring import Wiring, wire
 from dagengine.errors import Problem, did_you_mean
 from dagengine.graph.graph import MetricSpec
-from dagengine.graph.nodes import BaseNode, BinaryJudgementNode, CodeNode, NonBinaryJudgementNode
+from dagengine.graph.nodes import BinaryJudgementNode, CodeNode, NonBinaryJudgementNode
 from dagengine.test_case import is_known_field, known_fields
 
 _BACKTICKS = re.compile(r"`([^`\n]+)`")
@@ -77,14 +77,14 @@ def _meaning(scope: Scope, wiring: Wiring, report: Reporter) -> Iterator[Problem
 def _reads(slot: Slot, report: Reporter) -> Iterator[Problem]:
     node = slot.node
     assert node is not None
-    if not node.evaluation_params and not slot.sources and node.branches():
+    if not slot.fields and not slot.sources and node.branches():
         yield reads_nothing(node, report)
     for label, count in Counter(source.label for source in slot.sources).items():
         # Uncertain ones may be alternatives, of which one arrives.
         if count > 1 and any(s.certain for s in slot.sources if s.label == label):
             hint = "give each of them an output_label of its own"
             yield report("label-clash", node, f"{count} inputs are called {label!r}", hint)
-        if label in node.evaluation_params:
+        if label in slot.fields:
             hint = "rename the output_label"
             yield report("label-clash", node, f"{label!r} is an input and a field", hint)
     if isinstance(node, CodeNode):
@@ -97,11 +97,11 @@ def _arity(slot: Slot, node: CodeNode, report: Reporter) -> Iterator[Problem]:
             message = f"{source.label!r} is not certain to have run before {node.text}() is called"
             hint = "name it in inputs=, which makes it run, or read something that always runs"
             yield report("label-uncertain", node, message, hint)
-    count = len(node.evaluation_params) + len(slot.sources)
+    count = len(slot.fields) + len(slot.sources)
     try:
         inspect.signature(node.function).bind(*range(count))
     except TypeError as error:
-        names = ", ".join([*node.evaluation_params, *(s.label for s in slot.sources)]) or "nothing"
+        names = ", ".join([*slot.fields, *(s.label for s in slot.sources)]) or "nothing"
         hint = f"it is called with: {names}"
         yield report("code-arity", node, f"{node.text}() cannot be called: {error}", hint)
     except ValueError:  # a builtin without a signature
@@ -120,11 +120,11 @@ def _labels(slot: Slot, known: set[str], wiring: Wiring, report: Reporter) -> It
         return
     for word in dict.fromkeys(_BACKTICKS.findall(node.text)):
         if is_known_field(word) and word not in known:
-            if not _reads_field(node, word):
+            if not _reads_field(slot, word):
                 hint = f"add {word!r} to evaluation_params, or drop the backticks"
                 message = f"it mentions the field `{word}` but does not read it"
                 yield report("field-not-read", node, message, hint, "warning")
-        elif word in node.evaluation_params:
+        elif word in slot.fields:
             continue
         elif word in known:
             yield from _certain(slot, word, wiring, report)
@@ -153,8 +153,8 @@ def _bypassed_gates(scope: Scope, report: Reporter) -> Iterator[Problem]:
             yield report("gate-bypassed", slot.node, message, hint, "warning")
 
 
-def _reads_field(node: BaseNode, word: str) -> bool:
-    return any(path == word or path.startswith(f"{word}.") for path in node.evaluation_params)
+def _reads_field(slot: Slot, word: str) -> bool:
+    return any(path == word or path.startswith(f"{word}.") for path in slot.fields)
 
 
 def _certain(slot: Slot, label: str, wiring: Wiring, report: Reporter) -> Iterator[Problem]:
@@ -180,7 +180,7 @@ def _placeholders(slot: Slot, wiring: Wiring, report: Reporter) -> Iterator[Prob
         yield report("template", node, f"the prompt's braces do not match: {error}", hint)
         return
     labels = {source.label for source in slot.sources}
-    known = node.shown([*labels, *node.evaluation_params])
+    known = node.shown([*labels, *slot.fields])
     judged = (BinaryJudgementNode, NonBinaryJudgementNode)
     reasoned = {s.label for s in slot.sources if isinstance(s.slot.node, judged)}
     for name in names:

@@ -87,9 +87,9 @@ class _Compiler:
                 continue
             sources = tuple((s.label, numbers[s.slot]) for s in slot.sources)
             alone = None if all(s.certain for s in slot.sources) else _place(slot)
-            key = (slot.node, self._judge(slot), sources, alone)
+            key = (slot.node, self._judge(slot), sources, alone, slot.fields)
             if key not in groups:
-                fixed = not (slot.node.evaluation_params or slot.node.whole_case)
+                fixed = not (slot.fields or slot.node.whole_case)
                 steady = all(constant[unit] for _, unit in sources)
                 constant.append(fixed and steady and alone is None)
             members = groups.setdefault(key, [])
@@ -111,7 +111,7 @@ class _Compiler:
             metric=self.wirings[self.metric_of[self.number[first]]].scope.spec.name,
             node=first.node,
             judges=self._panel(first.node, key[1]),
-            reads=first.node.evaluation_params,
+            reads=first.fields,
             sources=tuple(
                 (s.label, numbers[s.slot], ALWAYS if s.certain else self.number[s.slot])
                 for s in first.sources
@@ -209,7 +209,7 @@ def _required(wiring: Wiring) -> tuple[tuple[str, str], ...]:
         (path, slot.name)
         for slot in wiring.slots
         if slot.always and slot.node is not None
-        for path in slot.node.evaluation_params
+        for path in slot.fields
     )
 
 

@@ -55,6 +55,7 @@ class Slot:
     grades: bool = False
     branches: list[tuple[Any, Slot]] = field(default_factory=list)
     activates: list[Slot] = field(default_factory=list)
+    fields: tuple[str, ...] = ()  # of the case, that its node reads
     sources: list[Source] = field(default_factory=list)
     tangle: frozenset[Slot] = frozenset()  # slots that may make each other live, if any
     declared: tuple[int, int] = (0, 0)

@@ -29,8 +29,8 @@ UNWIRABLE = frozenset(
     {"cycle", "metric-cycle", "not-a-node", "no-root", "verdict-misplaced", "verdict-root"}
     | {"bare-child", "verdict-target", "verdict-duplicate", "verdict-type"}
 )
-# Of these and others, what nothing added later would mend.
-_HOPELESS = UNWIRABLE - {"bare-child"} | {"reads-nothing", "root-reachable"}
+# Of these and others, what a graph of finished nodes does not have.
+_HOPELESS = UNWIRABLE - {"bare-child"} | {"reads-nothing", "root-reachable", "verdict-missing"}
 _DEEPEST = 50
 
 
@@ -92,9 +92,9 @@ def written(
 
 
 def hopeless(graph: Graph, name: str) -> list[Problem]:
-    """Problems of a graph that no node, verdict or child added later would mend.
+    """Problems that no child added later would mend: verdicts are complete by now.
 
-    Only of the graph itself: metrics under verdicts, values such as scores, and all that may
+    Only of the graph itself: metrics under verdicts, values such as scores, and nodes that may
     still be missing, are left to `written`.
     """
     report = Reporter(name)

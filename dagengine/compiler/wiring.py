@@ -165,6 +165,7 @@ def _connect(scope: Scope) -> None:
     for node in graph:
         slot = scope.slots[node]
         slot.given = node in always
+        slot.fields = node.evaluation_params
         for source in node.inputs:
             slot.sources.append(Source(scope.slots[source], label_of(source), pulled=True))
         for child in dict.fromkeys(node.successors()):
@@ -173,11 +174,26 @@ def _connect(scope: Scope) -> None:
                 target.sources.append(Source(slot, label_of(node), pulled=False))
             if child not in gates or not (slot.given or _comes_before(graph, node, gates[child])):
                 slot.activates.append(target)
+    _read_as_before(scope, graph, gates)
     for root in scope.spec.graph.root_nodes:
         scope.slots[root].root = scope.owner is None
         if scope.owner is not None:
             scope.owner.activates.append(scope.slots[root])
     scope.terminals = [slot for slot in scope.slots.values() if slot.grades]
+
+
+def _read_as_before(
+    scope: Scope, graph: nx.DiGraph[BaseNode], gates: dict[BaseNode, set[BaseNode]]
+) -> None:
+    """A judgement behind a verdict that names nothing reads what the one before it read."""
+    for node in nx.topological_sort(graph):
+        slot = scope.slots[node]
+        if not node.asks or not node.branches() or slot.fields or slot.sources:
+            continue
+        before = [scope.slots[gate] for gate in graph if gate in gates.get(node, ())]
+        slot.fields = tuple(dict.fromkeys(path for one in before for path in one.fields))
+        read = {source.slot: source.label for one in before for source in one.sources}
+        slot.sources = [Source(source, label, pulled=False) for source, label in read.items()]
 
 
 def gates_of(nodes: Iterable[BaseNode]) -> dict[BaseNode, set[BaseNode]]:

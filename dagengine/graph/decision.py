@@ -67,8 +67,8 @@ class DecisionNode(BaseNode):
         """Declare one more verdict and what it leads to; returns its node.
 
         `then` is the node or metric that follows; `score` (0 to 10) ends the path instead.
-        Raises InputError for a verdict of the wrong kind, for one that is declared already,
-        and unless exactly one of `score` and `then` is given.
+        Raises InputError unless exactly one of `score` and `then` is given. Whether all verdicts
+        are there, each once and of the right kind, is asked when the graph is made.
         """
         return self.add_node(VerdictNode(verdict, score=score, child=then))
 

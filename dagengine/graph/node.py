@@ -99,21 +99,24 @@ class BaseNode:
         return self.name
 
     def add_node(self, child: N) -> N:
-        """Hand on to one more node; returns that node. Raises InputError or TypeError."""
+        """Hand on to one more node; returns that node. Raises TypeError for what is none.
+
+        Whether a verdict fits is asked when the graph is made of the finished nodes.
+        """
+        self._require_node(child)
         self.children.append(child)
-        try:
-            self.require_child(child)
-        except (InputError, TypeError):
-            del self.children[-1]
-            raise
         return child
+
+    def _require_node(self, child: object) -> BaseNode:
+        if isinstance(child, BaseNode):
+            return child
+        raise TypeError(f"{type(self).__name__}: a child is a node, not {child!r:.60}")
 
     def require_child(self, child: object) -> None:
         """Raise TypeError for what is no node, InputError for a verdict of nothing."""
-        if not isinstance(child, BaseNode):
-            raise TypeError(f"{type(self).__name__}: a child is a node, not {child!r:.60}")
-        if child.kind == "verdict":
-            what = f"{self.name or type(self).__name__} decides nothing, so it has no {child.title}"
+        node = self._require_node(child)
+        if node.kind == "verdict":
+            what = f"{self.name or type(self).__name__} decides nothing, so it has no {node.title}"
             raise InputError(f"{what}: put the verdict under the judgement that decides it")
 
     @property

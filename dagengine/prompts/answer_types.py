@@ -9,6 +9,8 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, create_model
 
+from dagengine.prompts.evidence import as_text
+
 # Grammar-constrained servers write for ever when free text has no end.
 REASON_LENGTH = 2_000
 
@@ -24,7 +26,12 @@ class _Strict(BaseModel):
 Reason = Annotated[str, Field(json_schema_extra={"maxLength": REASON_LENGTH})]
 
 
-Text = Annotated[str, Field(json_schema_extra={"maxLength": TEXT_LENGTH})]
+def _listed(value: Any) -> Any:
+    """A list or an object where a text was asked for, as readers of the text would see it."""
+    return as_text(value) if isinstance(value, list | dict) else value
+
+
+Text = Annotated[str, BeforeValidator(_listed), Field(json_schema_extra={"maxLength": TEXT_LENGTH})]
 
 
 _AROUND = r"[\s\"'`*_.,!:;()\[\]]"

@@ -60,8 +60,8 @@ def _shape(slot: Slot, view: Design) -> str:
     parts = [slot.name]
     if node is not None and node.text:
         parts = [slot.name, node.text] if own_words else [node.text]
-    if node is not None and node.evaluation_params:
-        parts.append("reads " + ", ".join(node.evaluation_params))
+    if slot.fields:
+        parts.append("reads " + ", ".join(slot.fields))
     if node is not None and node.panel is not None:
         parts.append(node.panel.label)
     if view.note(slot):

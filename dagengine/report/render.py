@@ -200,8 +200,8 @@ def _label(slot: Slot, view: Design, reached: bool | None) -> str:
         parts += [_wrapped(node.text)] if node.text else []
     else:
         parts = [_wrapped(node.text or node.kind), _small(node.kind, pale)]
-    if node.evaluation_params:
-        parts.append(_small(_wrapped("reads " + ", ".join(node.evaluation_params)), pale))
+    if slot.fields:
+        parts.append(_small(_wrapped("reads " + ", ".join(slot.fields)), pale))
     if node.panel is not None:
         parts.append(_small(_wrapped(node.panel.label), pale))
     note = view.note(slot)

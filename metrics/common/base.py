@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import inspect
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from functools import partial
 from html import escape
 from typing import Any, ClassVar, Self
@@ -84,16 +84,19 @@ class BaseMetric:
         )
 
     # Any: a caller's metric narrows the parameter to the kind of case they judge.
-    def measure(self, test_case: Any) -> float:
+    def measure(self, test_case: Any, *args: Any, **private: Any) -> float:
         """Judge one case and return its score in [0, 1].
 
-        Works with and without a running event loop. Raises MetricFailedError when the case
-        ends without a score, GraphError when the metric does not compile.
+        Works with and without a running event loop. Names that begin with an underscore, such
+        as deepeval's `_show_indicator`, mean nothing; others are a TypeError. Raises
+        MetricFailedError when the case ends without a score, GraphError when the metric does
+        not compile.
         """
-        return sync(lambda: self.a_measure(test_case))
+        return sync(lambda: self.a_measure(test_case, *args, **private))
 
-    async def a_measure(self, test_case: Any) -> float:
+    async def a_measure(self, test_case: Any, *args: Any, **private: Any) -> float:
         """`measure` for callers with an event loop."""
+        _require_private(args, private)
         if type(self).measure is not BaseMetric.measure:
             return await in_daemon_thread(lambda: self.measure(test_case))
         try:
@@ -128,6 +131,14 @@ class BaseMetric:
         if self.success is not None or self.threshold is None:
             return bool(self.success)
         return bool(self.score >= (1.0 if self.strict_mode else self.threshold))
+
+
+def _require_private(args: Collection[Any], given: Iterable[str]) -> None:
+    """Raise TypeError for anything but names that begin with an underscore."""
+    if args:
+        raise TypeError(f"measure() takes one test case, got {1 + len(args)} arguments")
+    others = (name for name in given if not name.startswith("_"))
+    check_names("measure() has no argument", others, ["test_case"])
 
 
 class DrawnMetric(BaseMetric):

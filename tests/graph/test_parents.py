@@ -102,12 +102,11 @@ MISTAKES: list[tuple[Callable[[], object], str]] = [
     (lambda: VerdictNode(True, -1), "score -1; scores go from 0 to 10"),
     (lambda: binary().add_verdict(True), "got neither"),
     (lambda: binary().add_verdict(True, 10, binary()), "got both"),
-    (lambda: binary().add_verdict("Yes", score=10), "a verdict is True or False, not 'Yes'"),
-    (lambda: kinds().add_verdict(True, score=10), "a verdict is a text, not True"),
+    (lambda: binary(VerdictNode("Yes", 10)), "a verdict is True or False, not 'Yes'"),
     (lambda: kinds(VerdictNode(True, 10)), "a verdict is a text, not True"),
     (lambda: binary(VerdictNode(True, 1), VerdictNode(True, 2)), "True is declared twice"),
     (
-        lambda: kinds(VerdictNode("a", 1)).add_verdict("a", score=2),
+        lambda: kinds(VerdictNode("a", 1), VerdictNode("a", 2)),
         "NonBinaryJudgementNode: verdict 'a' is declared twice",
     ),
     (
@@ -148,10 +147,17 @@ def both_roots() -> list[BaseNode]:
     return [root, root.add_node(TaskNode("Again.", "more"))]
 
 
-def with_a_verdict_appended() -> BaseNode:
-    node = binary(VerdictNode(True, 10), VerdictNode(False, 0))
-    node.children.append(VerdictNode(True, 3))
-    return node
+def with_verdicts(node: Any, *verdicts: Any) -> list[BaseNode]:
+    """The node, with verdicts added one by one: whether they fit is asked of the whole graph."""
+    for verdict in verdicts:
+        node.add_verdict(verdict, score=10)
+    return [node]
+
+
+def with_a_misplaced_verdict() -> list[BaseNode]:
+    root = TaskNode("Read.", "words", evaluation_params=ACTUAL, label="reader")
+    root.add_node(VerdictNode(True, 10))
+    return [root]
 
 
 HOPELESS: list[tuple[Callable[[], Any], str]] = [
@@ -160,7 +166,13 @@ HOPELESS: list[tuple[Callable[[], Any], str]] = [
     (lambda: [VerdictNode(True, 10)], "verdict-root"),
     (lambda: [in_a_circle()], "cycle .*: the graph runs in a circle: a -> b -> a"),
     (both_roots, "root-reachable"),
-    (lambda: [with_a_verdict_appended()], "verdict-duplicate"),
+    (lambda: with_verdicts(binary(), True, False, True), "verdict-duplicate"),
+    (lambda: with_verdicts(kinds(), "a", "b", "a"), "verdict-duplicate"),
+    (lambda: with_verdicts(binary(), "yes", "no"), "verdict-type"),
+    (lambda: with_verdicts(kinds(), True, False), "verdict-type"),
+    (lambda: with_verdicts(binary(), True), "verdict-missing .*: verdict False leads nowhere"),
+    (lambda: with_verdicts(kinds()), "verdict-missing .*: 0 verdicts are declared"),
+    (with_a_misplaced_verdict, "verdict-misplaced"),
     (lambda: [BinaryJudgementNode("Good?", then={True: 10, False: 0})], "reads-nothing"),
 ]
 
@@ -174,11 +186,65 @@ def test_a_graph_that_can_never_compile_is_refused_when_it_is_made(
     assert isinstance(caught.value, ValueError)
 
 
+def test_a_judgement_that_names_nothing_reads_what_the_one_before_it_read() -> None:
+    root = TaskNode("Extract", "Headings", evaluation_params=ACTUAL)
+    present = root.add_node(BinaryJudgementNode("All there?", [], ["input"], label="present"))
+    order = NonBinaryJudgementNode("Which order?", label="order")
+    last = BinaryJudgementNode("Sure?", label="last")
+    present.add_verdict(False, score=0)
+    present.add_verdict(True, then=order)
+    order.add_verdict("right", score=10)
+    order.add_verdict("wrong", then=last)
+    last.add_verdict(True, score=2)
+    last.add_verdict(False, score=5)
+    seen: dict[str, str] = {}
+
+    def answer(question: Any) -> Any:
+        seen[question.name] = question.messages[1]["content"]
+        return {"Headings": "A, B", "present": True, "order": "wrong", "last": False}[question.name]
+
+    dag = DAG(root)
+    metric = DAGMetric("Format", dag, model=ScriptedJudge(answer))
+    assert dag.check() == []
+    assert metric.measure(LLMTestCase(input="Sum it up.", actual_output="A B")) == 0.5
+    assert "Sum it up." in seen["present"]
+    assert "A, B" in seen["present"]
+    assert seen["order"] == seen["last"] == seen["present"]
+    assert dag.mermaid().count("reads input") == 3
+
+
+def test_a_list_where_a_task_was_to_write_a_text_is_taken_line_by_line() -> None:
+    said: dict[str, Any] = {"Headings": {"output": ["A", "B"]}, "good": True}
+
+    def answer(question: Any) -> Any:
+        if question.name == "good":
+            assert "A\nB" in question.messages[1]["content"]
+        return said[question.name]
+
+    root = TaskNode("Extract", "Headings", evaluation_params=ACTUAL)
+    good = root.add_node(BinaryJudgementNode("Good?", label="good"))
+    good.add_verdict(True, score=10)
+    good.add_verdict(False, score=0)
+    assert DAGMetric("Good", DAG(root), model=ScriptedJudge(answer)).measure(CASE) == 1.0
+
+
+def test_private_names_of_deepeval_are_taken_by_measure_and_others_refused() -> None:
+    good = binary(VerdictNode(True, 10), VerdictNode(False, 0))
+    metric = DAGMetric("Good", DAG(good), model=ScriptedJudge(lambda question: True))
+    assert metric.measure(CASE, _show_indicator=False) == 1.0
+    with pytest.raises(TypeError, match=r"measure\(\) has no argument 'show_indicator'"):
+        metric.measure(CASE, show_indicator=False)
+    with pytest.raises(TypeError, match=r"measure\(\) takes one test case, got 2 arguments"):
+        metric.measure(CASE, CASE)
+
+
 def test_a_graph_that_is_not_finished_may_be_finished_later() -> None:
     root = TaskNode("Read.", "words", evaluation_params=ACTUAL)
     dag = DAG(root)
     assert [problem.code for problem in dag.check()] == ["leaf-without-score", "no-score"]
     judgement = root.add_node(BinaryJudgementNode("Good?"))
+    assert "verdict-missing" not in [problem.code for problem in dag.check()]
     judgement.add_verdict(True, score=10)
+    assert "verdict-missing" in [problem.code for problem in dag.check()]
     judgement.add_verdict(False, score=0)
     assert dag.check() == []

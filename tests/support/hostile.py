@@ -321,6 +321,10 @@ METRICS: dict[str, Callable[[], Metric]] = {**dict(_found()), **_SETTINGS}
 SHOWN: dict[str, frozenset[str]] = {
     "usefulness": frozenset({"ContextualPrecisionMetric", "RagasMetric"}),
     "attribution": frozenset({"ContextualRecallMetric", "RagasMetric"}),
+    "statements of expected_output": frozenset({"FactualCorrectness"}),
+    "claims of expected_output": frozenset({"FactualCorrectness"}),
+    "claims of the answer": frozenset({"FactualCorrectness"}),
+    "claims of the reference": frozenset({"FactualCorrectness"}),
     "rating": frozenset({"G-Eval", "Conversational G-Eval"}),
     "comparison": frozenset({"Arena G-Eval"}),
     "correctness": frozenset({"Criteria"}),

@@ -38,11 +38,27 @@ class AsyncConfig:
 
 @dataclass(frozen=True, slots=True)
 class DisplayConfig:
-    """What is printed: a bar, a table, and (`verbose_mode`) the steps of every metric."""
+    """What is printed: a bar, a table, and (`verbose_mode`) the steps of every metric.
+
+    Some rows alone, and a folder for results, are refused: `failed()` of the result gives the
+    ones, `out=` of `evaluate` is the other.
+    """
 
     show_indicator: bool = True
     print_results: bool = True
     verbose_mode: bool | None = None
+    display_option: str | None = None
+    results_folder: str | None = None
+    file_output_dir: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.display_option not in (None, "all"):
+            hint = "the result has them: result.failed(), or `dagengine show FOLDER`"
+            raise InputError(f"display_option={self.display_option!r:.40} is not known; {hint}")
+        for name in ("results_folder", "file_output_dir"):
+            folder = getattr(self, name)
+            if folder is not None:
+                raise InputError(f"{name} is called out here: evaluate(…, out={folder!r:.80})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,17 +86,25 @@ _CONFIGS: dict[str, type[Any]] = {
     "cache_config": CacheConfig,
     "error_config": ErrorConfig,
 }
-NAMES = (*_CONFIGS, *(field.name for config in _CONFIGS.values() for field in fields(config)))
-"""Every name that is understood: those of the configurations, and of their fields."""
+LABELS = ("identifier", "hyperparameters")
+"""What a run may say of itself beside its settings; it stands in the record."""
+NAMES = (
+    *LABELS,
+    *_CONFIGS,
+    *(field.name for config in _CONFIGS.values() for field in fields(config)),
+)
+"""Every name that is understood: of the run, of the configurations, and of their fields."""
 
 
 class Translated(NamedTuple):
     """Settings of ours, and what a door does with the rest.
 
-    `forgiven` are the kinds of failure that do not end the run with an error; None: all.
+    `labels` are what the caller says of the run, `forgiven` the kinds of failure that do not end
+    it with an error; None: all.
     """
 
     settings: dict[str, Any]
+    labels: dict[str, Any]
     show: Show
     verbose: bool | None
     forgiven: frozenset[str] | None
@@ -98,7 +122,22 @@ def translated(given: Mapping[str, Any], show: Show = True) -> Translated:
     forgiven = None
     if said.get("ignore_errors") is False:
         forgiven = frozenset({"missing_field"} if said.get("skip_on_missing_params") else ())
-    return Translated(settings, show, said.get("verbose_mode"), forgiven)
+    return Translated(settings, _labels(given), show, said.get("verbose_mode"), forgiven)
+
+
+def _labels(given: Mapping[str, Any]) -> dict[str, Any]:
+    """What the caller says of the run; raises InputError for what a record cannot hold."""
+    found = {name: given[name] for name in LABELS if given.get(name) is not None}
+    if not isinstance(found.get("identifier", ""), str):
+        raise InputError(f"identifier is a text, got {found['identifier']!r:.80}")
+    more = found.get("hyperparameters", {})
+    plain = isinstance(more, Mapping) and all(
+        isinstance(name, str) and isinstance(value, str | int | float | None)
+        for name, value in more.items()
+    )
+    if not plain:
+        raise InputError(f"hyperparameters maps names to texts and numbers, got {more!r:.80}")
+    return found
 
 
 def _said(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -113,7 +152,7 @@ def _said(given: Mapping[str, Any]) -> dict[str, Any]:
             if kind is CacheConfig and not config.use_cache:
                 said.pop("write_cache")  # its default, without a cache that is used
     for name in NAMES:
-        if name in given and name not in _CONFIGS:
+        if name in given and name not in (*_CONFIGS, *LABELS):
             if name in said:
                 raise InputError(f"{name} is said twice, by itself and in a configuration")
             said[name] = given[name]

@@ -240,7 +240,8 @@ class Answer(Generic[T]):
     `tokens` are present when the provider gave log-probabilities; joined they are `raw`. Their
     alternatives may be left out where they tell nothing, as in the middle of a reason.
     `mode` is the way in which the structure was asked for (for instance `json_schema`).
-    `origin` says who gave it, the judge or a store; it is no part of what was answered.
+    `origin` says who gave it, the judge or a store; it is no part of what was answered. Nor is
+    `cost`: US dollars, where the model itself says what its call cost.
     """
 
     value: T
@@ -249,6 +250,7 @@ class Answer(Generic[T]):
     usage: Usage = NO_USAGE
     mode: str = "direct"
     origin: Origin = field(default="live", compare=False)
+    cost: float | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

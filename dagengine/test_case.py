@@ -53,6 +53,13 @@ class MultiTurnParams(StrEnum):
 TurnParams = MultiTurnParams
 
 
+class ToolCallParams(StrEnum):
+    """What of a tool call is compared besides its name."""
+
+    INPUT_PARAMETERS = "input_parameters"
+    OUTPUT = "output"
+
+
 def either_metadata() -> Any:
     """The field `additional_metadata`, which may be given as `metadata`, too."""
     return Field(default=None, validation_alias=AliasChoices("additional_metadata", "metadata"))
@@ -115,6 +122,8 @@ class LLMTestCase(_Case):
     tools_called: list[ToolCall] | None = None
     expected_tools: list[ToolCall] | None = None
     token_cost: float | None = None
+    input_token_count: int | None = None
+    output_token_count: int | None = None
     completion_time: float | None = None
 
 
@@ -123,6 +132,7 @@ class Turn(_Value, WithMetadata):
 
     role: Literal["user", "assistant"]
     content: str
+    user_id: str | None = None
     retrieval_context: list[str] | None = None
     tools_called: list[ToolCall] | None = None
     additional_metadata: dict[str, Any] | None = either_metadata()

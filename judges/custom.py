@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import inspect
 import json
+import math
 from abc import ABC, abstractmethod
+from dataclasses import replace
 from typing import Any, TypeVar, cast
 
 from pydantic import BaseModel
@@ -17,7 +19,7 @@ from pydantic import BaseModel
 from dagengine.errors import InputError, UnparseableError
 from dagengine.prompts.echo import without_echo
 from dagengine.prompts.parsing import read_aside, require_readable, validated
-from dagengine.question import Answer, Capabilities, Question, schema_json
+from dagengine.question import NO_USAGE, Answer, Capabilities, Question, Usage, schema_json
 from dagengine.threads import in_daemon_thread
 
 T = TypeVar("T", bound=BaseModel)
@@ -27,7 +29,8 @@ class BaseLLM(ABC):
     """Base class for the caller's model.
 
     `generate` takes the prompt and, if it has such a parameter, `schema`: the pydantic
-    model that the answer must follow. It returns text, or an instance of the schema.
+    model that the answer must follow. It returns text, or an instance of the schema, or a pair:
+    that, and what the call took as US dollars or as a `Usage`.
     """
 
     def __init__(self, model: Any = None, *args: Any, **kwargs: Any) -> None:
@@ -69,12 +72,16 @@ class ChatModel:
     def __init__(self, model: Any) -> None:
         self._model = model
 
-    async def a_generate(self, prompt: str) -> str:
-        """The text of the model's answer."""
+    async def a_generate(self, prompt: str) -> tuple[str, Usage]:
+        """The text of the model's answer, and the tokens that the model says it took."""
         ask: Any = getattr(self._model, "ainvoke", None)
         if ask is not None:
-            return _text_of(await ask(prompt))
-        return _text_of(await in_daemon_thread(lambda: self._model.invoke(prompt)))
+            answer = await ask(prompt)
+        else:
+            answer = await in_daemon_thread(lambda: self._model.invoke(prompt))
+        used = getattr(answer, "usage_metadata", None) or {}
+        counts = (used.get(name) or 0 for name in ("input_tokens", "output_tokens"))
+        return _text_of(answer), Usage(*counts)
 
     def get_model_name(self) -> str:
         """The name of the model, where the object tells one."""
@@ -153,9 +160,9 @@ class CustomJudge:
         else:
             # The gateway bounds the calls: no further limit, with the deadline running.
             given = await in_daemon_thread(lambda: self._call(prompt, **extra))
-        if isinstance(given, tuple) and len(given) == 2:
-            given = given[0]  # some models return (answer, cost)
-        return await self._read(question, prompt, given)
+        given, usage, cost = _billed(given)
+        answer = await self._read(question, prompt, given)
+        return replace(answer, usage=usage, cost=cost)
 
     def _prompt(self, question: Question[BaseModel], structured: bool) -> str:
         """The messages as one text; the schema is written out when it cannot be passed."""
@@ -176,6 +183,19 @@ class CustomJudge:
             require_readable(raw)
             return Answer(validated(question, given, raw), raw, mode="schema")
         raise UnparseableError(f"the model returned {type(given).__name__}, not text", repr(given))
+
+
+def _billed(given: Any) -> tuple[Any, Usage, float | None]:
+    """What a model returned, the tokens and the US dollars that it says it took.
+
+    Some models return a pair: their answer, and a number of dollars or a `Usage`.
+    """
+    if not isinstance(given, tuple) or len(given) != 2:
+        return given, NO_USAGE, None
+    answer, said = given
+    usage = said if isinstance(said, Usage) else NO_USAGE
+    known = isinstance(said, int | float) and not isinstance(said, bool) and 0 <= said < math.inf
+    return answer, usage, float(said) if known else None
 
 
 def _json(given: dict[Any, Any]) -> str:

@@ -10,17 +10,20 @@ from dagengine.metrics.classic import (
     PatternMatchMetric,
     RougeMetric,
 )
-from dagengine.metrics.common.base import BaseMetric
+from dagengine.metrics.common.base import BaseArenaMetric, BaseConversationalMetric, BaseMetric
 from dagengine.metrics.common.rubric import Rubric
 from dagengine.metrics.contextual_precision import ContextualPrecisionMetric
 from dagengine.metrics.contextual_recall import ContextualRecallMetric
 from dagengine.metrics.contextual_relevancy import ContextualRelevancyMetric
 from dagengine.metrics.conversation_completeness import ConversationCompletenessMetric
-from dagengine.metrics.conversation_relevancy import ConversationRelevancyMetric
+from dagengine.metrics.conversation_relevancy import (
+    ConversationRelevancyMetric,
+    TurnRelevancyMetric,
+)
 from dagengine.metrics.conversational_dag import ConversationalDAGMetric
 from dagengine.metrics.conversational_g_eval import ConversationalGEval
 from dagengine.metrics.criteria import CriteriaMetric
-from dagengine.metrics.dag import DAGMetric
+from dagengine.metrics.dag import DAGMetric, DeepAcyclicGraph
 from dagengine.metrics.factual_correctness import FactualCorrectness
 from dagengine.metrics.faithfulness import FaithfulnessMetric
 from dagengine.metrics.g_eval import GEval
@@ -32,12 +35,15 @@ from dagengine.metrics.ragas import RagasMetric
 from dagengine.metrics.role_adherence import RoleAdherenceMetric
 from dagengine.metrics.summarization import SummarizationMetric
 from dagengine.metrics.task_completion import TaskCompletionMetric
-from dagengine.metrics.tool_correctness import ToolCallParams, ToolCorrectnessMetric
+from dagengine.metrics.tool_correctness import ToolCorrectnessMetric
 from dagengine.metrics.toxicity import ToxicityMetric
+from dagengine.test_case import ToolCallParams
 
 __all__ = [
     "AnswerRelevancyMetric",
     "ArenaGEval",
+    "BaseArenaMetric",
+    "BaseConversationalMetric",
     "BaseMetric",
     "BiasMetric",
     "BleuMetric",
@@ -50,6 +56,7 @@ __all__ = [
     "ConversationalGEval",
     "CriteriaMetric",
     "DAGMetric",
+    "DeepAcyclicGraph",
     "EditSimilarityMetric",
     "ExactMatchMetric",
     "FactualCorrectness",
@@ -69,4 +76,5 @@ __all__ = [
     "ToolCallParams",
     "ToolCorrectnessMetric",
     "ToxicityMetric",
+    "TurnRelevancyMetric",
 ]

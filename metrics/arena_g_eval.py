@@ -348,14 +348,20 @@ class ArenaGEval(StepwiseMetric):
 
 
 def compare(
-    test_cases: Source, metric: ArenaGEval, *, show: bool = True, **settings: Unpack[Settings]
+    test_cases: Source,
+    metric: ArenaGEval,
+    name: str | None = None,
+    *,
+    show: bool = True,
+    **settings: Unpack[Settings],
 ) -> dict[str, int]:
     """How many arena cases each contestant wins, the most first; ties are counted as "tie".
 
-    A case without an outcome counts for nobody. `settings` are those of `evaluate`, which gives
-    rows with reasons and margins; what it raises is raised here, too.
+    A case without an outcome counts for nobody. `name` is the run's identifier, `settings` are
+    those of `evaluate`, which gives rows with reasons and margins; what it raises is raised here.
     """
-    rows = evaluate(test_cases, [metric], show=show, **settings)
+    labels: Any = {} if name is None else {"identifier": name}
+    rows = evaluate(test_cases, [metric], show=show, **settings, **labels)
     outcomes = [outcome_in(row.metrics[0]) for row in rows]
     return dict(Counter(one.winner or TIE for one in outcomes if one is not None).most_common())
 

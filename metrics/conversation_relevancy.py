@@ -75,6 +75,9 @@ class ConversationRelevancyMetric(PrebuiltMetric):
         return Graph(score)
 
 
+TurnRelevancyMetric = ConversationRelevancyMetric
+
+
 class WindowVerdictsNode(AskingNode):
     """One question per assistant turn about the window that ends with it, all at once."""
 

@@ -55,6 +55,7 @@ class RatingForm:
     strict: bool
     own: Callable[..., str] | None = None
     parser: Parser | None = None
+    top_logprobs: int = 20
 
     @property
     def scale(self) -> tuple[int, int]:
@@ -96,7 +97,7 @@ class StepRatingNode(RatingNode):
             inputs=inputs,
             name="rating",
             parser=form.parser,
-            options=DEFAULT_OPTIONS if form.strict else Options(top_logprobs=20),
+            options=DEFAULT_OPTIONS if form.strict else Options(top_logprobs=form.top_logprobs),
         )
         self.form = form
 
@@ -137,6 +138,7 @@ class RatedMetric(StepwiseMetric):
         evaluation_template: type[Any] | None = None,
         *,
         parser: Parser | None = None,
+        top_logprobs: int = 20,
     ) -> None:
         super().__init__(
             name,
@@ -151,6 +153,7 @@ class RatedMetric(StepwiseMetric):
             evaluation_template=evaluation_template,
         )
         self.parser = parser
+        self.top_logprobs = top_logprobs
         self.rubric = tuple(sorted(rubric or (), key=lambda part: part.score_range))
         scale_of(self.rubric)
         self.evaluation_params = self.fields_read(self.evaluation_params)
@@ -172,6 +175,7 @@ class RatedMetric(StepwiseMetric):
             strict=self.strict_mode,
             own=self.own_prompt(f"generate_{kind}_results"),
             parser=self.parser,
+            top_logprobs=self.top_logprobs,
         )
 
 

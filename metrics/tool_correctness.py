@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from fractions import Fraction
 from typing import Any
 
@@ -16,20 +15,13 @@ from dagengine.graph.graph import Graph
 from dagengine.graph.nodes import CodeNode
 from dagengine.graph.values import NodeValue
 from dagengine.metrics.common.prebuilt import PrebuiltMetric
-from dagengine.test_case import ToolCall
+from dagengine.test_case import ToolCall, ToolCallParams
 
 # Credits are fractions: sums do not depend on the order of the calls, not by a bit.
 Credits = Sequence[Sequence[Fraction]]
 
 # Calls of one kind named in a reason; the rest is counted.
 _NAMED = 5
-
-
-class ToolCallParams(StrEnum):
-    """What of a tool call is compared besides its name."""
-
-    INPUT_PARAMETERS = "input_parameters"
-    OUTPUT = "output"
 
 
 class ToolCorrectnessMetric(PrebuiltMetric):

@@ -221,6 +221,81 @@ asyncio.run(both())
 assert first.score == second.score == 1.0
 assert first.evaluation_cost > 0
 """,
+    "a tree over a conversation whose second question names nothing to read": f"""{TALK}
+from dagengine.metrics import ConversationalDAGMetric, DeepAcyclicGraph
+from dagengine.metrics.conversational_dag import (ConversationalBinaryJudgementNode,
+    ConversationalNonBinaryJudgementNode, ConversationalTaskNode, ConversationalVerdictNode)
+tone = ConversationalNonBinaryJudgementNode(criteria="How did it speak?", children=[
+    ConversationalVerdictNode(verdict="playful", score=10),
+    ConversationalVerdictNode(verdict="rude", score=0)])
+helped = ConversationalBinaryJudgementNode(criteria="Was the user helped?", children=[
+    ConversationalVerdictNode(verdict=False, score=0),
+    ConversationalVerdictNode(verdict=True, child=tone)])
+summary = ConversationalTaskNode(instructions="Sum it up.", output_label="Summary",
+    evaluation_params=[MultiTurnParams.ROLE, MultiTurnParams.CONTENT], children=[helped])
+metric = ConversationalDAGMetric(name="Playful", dag=DeepAcyclicGraph(root_nodes=[summary]))
+metric.measure(talk, _show_indicator=False)
+assert metric.score == 1.0
+""",
+    "a conversational metric of one's own, and turns of users": f"""{TALK}
+from dagengine import evaluate
+from dagengine.metrics import BaseConversationalMetric, TurnRelevancyMetric
+class Short(BaseConversationalMetric):
+    def measure(self, test_case):
+        self.score = float(len(test_case.turns) < 9)
+        self.success = self.score >= 0.5
+        return self.score
+    @property
+    def __name__(self):
+        return "Short"
+last = Turn(role="user", content="?", user_id="1")
+talk = talk.model_copy(update={{"turns": [*talk.turns, last]}})
+result = evaluate([talk], [Short(), TurnRelevancyMetric()], print_results=False)
+assert result.test_results[0].success
+""",
+    "arenas compared with configurations": """
+from dagengine import AsyncConfig, DisplayConfig, compare
+from dagengine.metrics import ArenaGEval
+from dagengine.test_case import ArenaTestCase, Contestant, LLMTestCase, SingleTurnParams
+arena = ArenaTestCase(contestants=[Contestant(name=name, test_case=LLMTestCase(
+    input="Hi", actual_output=name)) for name in ("A", "B")])
+metric = ArenaGEval(name="Kind", criteria="Who is kinder?",
+    evaluation_params=[SingleTurnParams.ACTUAL_OUTPUT])
+wins = compare(test_cases=[arena], metric=metric, name="kinder", async_config=AsyncConfig(),
+    display_config=DisplayConfig(show_indicator=False, print_results=False))
+assert sum(wins.values()) == 1
+""",
+    "judges by the names of their classes": f"""{CASE}
+import os
+from dagengine import evaluate
+from dagengine.metrics import GEval
+from dagengine.models import GPTModel, LocalModel, OllamaModel
+for model in (GPTModel(model="gpt-4o", temperature=0.5),
+        LocalModel(model="m", base_url=os.environ["OPENAI_BASE_URL"], api_key="any"),
+        OllamaModel(model="m", base_url=os.environ["OPENAI_BASE_URL"].removesuffix("/v1"))):
+    metric = GEval(name="Good", criteria="Is it good?", model=model, top_logprobs=5,
+        evaluation_params=[SingleTurnParams.ACTUAL_OUTPUT])
+    metric.measure(case)
+    assert metric.score is not None
+""",
+    "what a run says of itself, and of its cases": f"""{CASE}
+from dagengine import evaluate
+from dagengine.metrics import AnswerRelevancyMetric
+result = evaluate(test_cases=[case], metrics=[AnswerRelevancyMetric()], identifier="first",
+    hyperparameters={{"model": "gpt-4o", "temperature": 1}}, print_results=False)
+for found in result.test_results:
+    assert (found.input, found.actual_output) == ("Who wrote it?", "Ada wrote it.")
+    assert found.expected_output == "Ada." and found.metrics_data[0].error is None
+""",
+    "what of tools is compared": """
+from dagengine.metrics import ToolCorrectnessMetric
+from dagengine.test_case import LLMTestCase, ToolCall, ToolCallParams
+case = LLMTestCase(input="Weather?", actual_output="Sun.", input_token_count=3,
+    output_token_count=1, tools_called=[ToolCall(name="weather", input_parameters={"day": 1})],
+    expected_tools=[ToolCall(name="weather", input_parameters={"day": 2})])
+metric = ToolCorrectnessMetric(evaluation_params=[ToolCallParams.INPUT_PARAMETERS])
+assert metric.measure(case) == 0.0
+""",
 }
 
 
@@ -238,8 +313,8 @@ def judge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[OpenAISer
         yield server
 
 
-def test_there_are_25_programs() -> None:
-    assert len(PROGRAMS) == 25
+def test_there_are_31_programs() -> None:
+    assert len(PROGRAMS) == 31
 
 
 @pytest.mark.parametrize("name", PROGRAMS)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import warnings
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar, Unpack, cast
@@ -130,10 +130,11 @@ def _manifest(
     settings: Settings,
     texts: bool,
     redact: Sequence[str],
+    labels: Mapping[str, Any] | None = None,
 ) -> Manifest:
     """What the record says of a run that starts now."""
     app = as_app(settings.get("app"))
-    shown = {"app": None if app is None else app.name}
+    shown = {"app": None if app is None else app.name, **(labels or {})}
     return manifest_of(engine, data_of(cases), shown, texts=texts, redact=redact)
 
 
@@ -181,7 +182,8 @@ async def a_evaluate(
     All rows are kept: for more than fits in memory there is `stream`. `show` draws a
     progress bar (on a terminal) and prints the result table. See `stream` for the other
     arguments and for what is raised. Metrics are left untouched. deepeval's names for settings
-    (`configs`: `max_concurrent`, `AsyncConfig`, …) are understood, too.
+    (`configs`: `max_concurrent`, `AsyncConfig`, …) are understood, too; `identifier` and
+    `hyperparameters` (texts and numbers by name) stand in the record and on its page.
     """
     check_settings(a_evaluate, settings)
     rows: list[CaseResult] = []
@@ -191,7 +193,7 @@ async def a_evaluate(
     verbose = [_verbosely(metric, given.verbose) for metric in metrics]
     engine = _engine(metrics, settings, cluster)
     cases = engine.cases(test_cases)
-    manifest = _manifest(engine, cases, settings, texts, redact)
+    manifest = _manifest(engine, cases, settings, texts, redact, given.labels)
     with (
         progress_bar(engine, manifest.data.cases, show in (True, "progress")) as advance,
         _recorded(out, engine, manifest) as record,

@@ -97,17 +97,14 @@ class Budget:
                 f"cost about ${amount:.4f}; raise Limits.budget to go on"
             )
 
-    def settle(self, price: Price | None, reserved: float, usage: Usage) -> None:
-        """End a call: what it used is spent, what was reserved is free."""
-        if price is None:
-            self._unpriced = True
-            return
-        cost = price.of(usage)
-        self._spent += cost
+    def settle(self, reserved: float, cost: float | None) -> None:
+        """End a call: what it cost is spent (None: nobody knows), what was reserved is free."""
+        self._unpriced = self._unpriced or cost is None
+        self._spent += cost or 0.0
         if self.watches_money:
             with self._purse as purse:
                 purse.reserved -= reserved
-                purse.spent += cost
+                purse.spent += cost or 0.0
 
 
 _CHARACTERS = 4.0  # per token, in English, before anything is learnt

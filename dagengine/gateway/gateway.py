@@ -305,6 +305,7 @@ class Gateway:
         self._retried += number > 0
         started = time.perf_counter()
         usage, mode, failure = NO_USAGE, None, None
+        answer: Answer[T] | None = None
         try:
             with self.spans.call(desk.lane.name, question, number) as span:
                 answer = await self._answer(desk.judge, question)
@@ -318,14 +319,14 @@ class Gateway:
             failure = JudgeTimeoutError("the call was ended with its case")
             raise
         finally:
-            seconds = time.perf_counter() - started
+            seconds, cost = time.perf_counter() - started, _cost(desk.price, answer, usage)
             self._usage += usage
             self._failed += failure is not None
             self._ledger.called(
                 question, desk.name, failed=failure is not None, usage=usage, seconds=seconds,
-                cost=None if desk.price is None else desk.price.of(usage),
+                cost=cost,
             )  # fmt: skip
-            self._budget.settle(desk.price, reserved, usage)
+            self._budget.settle(reserved, cost)
             if self._estimating and usage.input_tokens:
                 desk.estimates.learn(question, usage)
                 desk.lane.used(call, usage.input_tokens + usage.output_tokens)
@@ -418,3 +419,11 @@ def _complaint(error: UnparseableError) -> str:
         f"That answer cannot be used: {error}. Answer the same question again, in exactly the "
         "form that was asked for and with nothing else."
     )
+
+
+def _cost(price: Price | None, answer: Answer[Any] | None, usage: Usage) -> float | None:
+    """US dollars of one call: as the model says, else by its price; None where neither tells."""
+    if answer is not None and answer.cost is not None:
+        return answer.cost
+    silent = answer is not None and usage == NO_USAGE
+    return None if price is None or silent else price.of(usage)

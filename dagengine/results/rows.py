@@ -156,6 +156,21 @@ class CaseResult:
         return self.case
 
     @property
+    def input(self) -> str | None:
+        """What went in, of a case with one answer."""
+        return getattr(self.test_case, "input", None)
+
+    @property
+    def actual_output(self) -> str | None:
+        """The answer that was judged."""
+        return getattr(self.test_case, "actual_output", None)
+
+    @property
+    def expected_output(self) -> str | None:
+        """A good answer, where the case has one."""
+        return getattr(self.test_case, "expected_output", None)
+
+    @property
     def metrics_data(self) -> list[MetricResult]:
         """The results of the metrics, as a list."""
         return list(self.metrics)

@@ -133,6 +133,10 @@ class BaseMetric:
         return bool(self.score >= (1.0 if self.strict_mode else self.threshold))
 
 
+# Names by which libraries part metrics by what they judge; here any metric reads what it names.
+BaseConversationalMetric = BaseArenaMetric = BaseMetric
+
+
 def _require_private(args: Collection[Any], given: Iterable[str]) -> None:
     """Raise TypeError for anything but names that begin with an underscore."""
     if args:

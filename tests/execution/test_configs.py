@@ -14,6 +14,9 @@ from dagengine.errors import InputError, MetricFailedError
 from dagengine.judges import OpenAIJudge, ScriptedJudge
 from dagengine.metrics import DAGMetric
 from dagengine.metrics.dag import DAG, BinaryJudgementNode
+from dagengine.models import DeepEvalBaseLLM
+from dagengine.question import Usage
+from dagengine.record import load_run
 from dagengine.test_case import LLMTestCase
 
 CASES = [LLMTestCase(input="a", actual_output="b"), LLMTestCase(input="c")]
@@ -140,3 +143,44 @@ def test_a_metric_tells_what_its_last_measure_cost() -> None:
     own.model = ScriptedJudge({"good": True})  # without a price
     own.measure(CASES[0])
     assert own.evaluation_cost is None
+
+
+class Mine(DeepEvalBaseLLM):
+    """A model of the caller's that may say what a call took."""
+
+    def __init__(self, took: Any) -> None:
+        self.took = took
+
+    def generate(self, prompt: str) -> Any:
+        text = '{"reason": "so", "verdict": true}'
+        return text if self.took is None else (text, self.took)
+
+    def get_model_name(self) -> str:
+        return "gpt-4o"
+
+
+@pytest.mark.parametrize(
+    ("took", "cost"),
+    [(0.25, 0.25), (0, 0.0), (Usage(1_000_000, 0), 2.5), (None, None), ("free", None)],
+)
+def test_a_judge_of_ones_own_costs_what_it_says_and_otherwise_nobody_knows(
+    took: Any, cost: float | None
+) -> None:
+    own = metric()
+    own.model = Mine(took)
+    own.measure(CASES[0])
+    assert own.evaluation_cost == cost
+    done = judged(CASES[:1], model=own.model)
+    assert done.totals.cost == cost
+
+
+def test_what_a_caller_says_of_a_run_stands_in_its_record(tmp_path: Path) -> None:
+    more = {"model": "gpt-4o", "temperature": 0.5, "k": 3}
+    judged(identifier="My Latest Run", hyperparameters=more, out=tmp_path / "run")
+    run = load_run(tmp_path / "run")
+    assert run.manifest.settings == {"identifier": "My Latest Run", "hyperparameters": more}
+    assert "My Latest Run" in (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
+    with pytest.raises(InputError, match="hyperparameters maps names to texts and numbers"):
+        judged(hyperparameters={"prompt": object()})
+    with pytest.raises(InputError, match="identifier is a text, got 3"):
+        judged(identifier=3)

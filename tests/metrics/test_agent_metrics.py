@@ -18,7 +18,6 @@ from dagengine.metrics import DAGMetric
 from dagengine.metrics.dag import DAG, BinaryJudgementNode
 from dagengine.metrics.task_completion import TaskCompletionMetric, TaskCompletionTemplate
 from dagengine.metrics.tool_correctness import (
-    ToolCallParams,
     ToolCorrectnessMetric,
     agreement,
     best_assignment,
@@ -26,7 +25,7 @@ from dagengine.metrics.tool_correctness import (
 )
 from dagengine.question import Question
 from dagengine.results import MetricResult, OutcomeKind
-from dagengine.test_case import LLMTestCase, ToolCall
+from dagengine.test_case import LLMTestCase, ToolCall, ToolCallParams
 
 
 def calls(*names: str) -> list[ToolCall]:

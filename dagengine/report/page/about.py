@@ -19,7 +19,7 @@ def run_record(run: Run, cases: int, kept: int) -> dict[str, Any]:
         seconds = round((manifest.ended - manifest.started).total_seconds(), 1)
     texts = "none" if not manifest.texts else "all" if kept == cases else "some"
     return {
-        "name": run.folder.resolve().name,
+        "name": manifest.settings.get("identifier") or run.folder.resolve().name,
         "folder": str(run.folder),
         "started": manifest.started.isoformat(timespec="seconds"),
         "seconds": seconds,

@@ -1,0 +1,101 @@
+"""Judges of providers under the class names that evaluation libraries have for them.
+
+Each is one of `dagengine.judges`, made from the arguments that those names take. A node says how
+it samples; a `temperature` given here goes before it, where the server's protocol has one.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dagengine.errors import InputError
+from dagengine.judges.openai import OpenAIJudge
+from dagengine.judges.provider import ProviderJudge
+
+
+def _parameters(temperature: float | None, more: dict[str, Any] | None) -> dict[str, Any]:
+    return {**({} if temperature is None else {"temperature": temperature}), **(more or {})}
+
+
+class OpenAIModel(OpenAIJudge):
+    """`OpenAIJudge` for a model of OpenAI, or of a compatible server."""
+
+    def __init__(
+        self,
+        model: str = "gpt-4o",
+        api_key: str | None = None,
+        base_url: str | None = None,
+        temperature: float | None = None,
+        generation_kwargs: dict[str, Any] | None = None,
+    ) -> None:
+        parameters = _parameters(temperature, generation_kwargs)
+        super().__init__(model, base_url=base_url, api_key=api_key, parameters=parameters)
+
+
+GPTModel = OpenAIModel
+
+
+class OllamaModel(OpenAIModel):
+    """A model of Ollama, by the address that it listens on."""
+
+    def __init__(
+        self, model: str, base_url: str = "http://localhost:11434", **settings: Any
+    ) -> None:
+        address = f"{base_url.rstrip('/').removesuffix('/v1')}/v1"
+        super().__init__(model, base_url=address, **settings)
+
+
+class LocalModel(OpenAIModel):
+    """A model of a local server; `base_url` is that of its OpenAI-compatible interface."""
+
+    def __init__(self, model: str, base_url: str, **settings: Any) -> None:
+        super().__init__(model, base_url=base_url, **settings)
+
+
+class AzureOpenAIModel(OpenAIModel):
+    """A deployment of Azure OpenAI, by the endpoint of its resource.
+
+    The deployment is what is asked (`model`, where none is named); `api_version` means nothing at
+    the address that needs none.
+    """
+
+    def __init__(
+        self,
+        model: str,
+        base_url: str,
+        deployment_name: str | None = None,
+        api_version: str | None = None,
+        **settings: Any,
+    ) -> None:
+        address = f"{base_url.rstrip('/').removesuffix('/openai/v1')}/openai/v1/"
+        super().__init__(deployment_name or model, base_url=address, **settings)
+
+
+class _Provided(ProviderJudge):
+    provider = ""
+
+    def __init__(
+        self, model: str, api_key: str | None = None, temperature: float | None = None
+    ) -> None:
+        if temperature:
+            hint = "their nodes ask with temperature 0: leave it out"
+            raise InputError(f"{type(self).__name__} has no temperature={temperature!r}; {hint}")
+        super().__init__(f"{self.provider}/{model}", **({"api_key": api_key} if api_key else {}))
+
+
+class AnthropicModel(_Provided):
+    """`ProviderJudge` for Anthropic; needs its package, and ANTHROPIC_API_KEY or `api_key`."""
+
+    provider = "anthropic"
+
+
+class GeminiModel(_Provided):
+    """`ProviderJudge` for Google; needs its package, and GOOGLE_API_KEY or `api_key`."""
+
+    provider = "google"
+
+
+class AmazonBedrockModel(_Provided):
+    """`ProviderJudge` for Bedrock; needs the package boto3 and the credentials that it finds."""
+
+    provider = "bedrock"

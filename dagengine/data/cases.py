@@ -16,9 +16,9 @@ from typing import Any, overload
 from pydantic import BaseModel, ValidationError
 
 from dagengine.data.golden import GOLDEN_TYPES, ConversationalGolden, Golden
-from dagengine.data.presets import PRESETS
+from dagengine.data.presets import PRESETS, Preset, text_of
 from dagengine.data.records import Record, Table, table_of
-from dagengine.data.strict_json import FlawError, read_json
+from dagengine.data.strict_json import FlawError, python_list, read_json
 from dagengine.errors import InputError, did_you_mean
 from dagengine.test_case import (
     CASE_TYPES,
@@ -147,9 +147,10 @@ def read_cases(
     renamed = {column: field or None for column, field in (map or {}).items()}
     if preset is not None and preset not in PRESETS:
         raise InputError(f"there is no preset {preset!r:.40}; there are {', '.join(PRESETS)}")
-    known = PRESETS[preset] if preset is not None else {}
+    known = Preset({}) if preset is None else PRESETS[preset]
+    every = {**known.columns, **renamed}
     convert = _Converter(
-        {**known, **renamed}, dict(delimiters or {}), goldens, others, frozenset(renamed)
+        every, dict(delimiters or {}), goldens, others, frozenset(renamed), known.opened
     )
     if isinstance(source, AsyncIterable):
         return AsyncCases(source, convert)
@@ -167,6 +168,7 @@ def _valid(item: Item) -> Any:
     return item
 
 
+_TEXTS = frozenset({"input", "actual_output", "expected_output"})
 # Fields that hold an object, whose keys columns may be mapped to.
 _OBJECTS = frozenset({"additional_metadata"})
 
@@ -180,6 +182,7 @@ class _Converter:
     goldens: bool
     others: bool
     required: frozenset[str] = frozenset()
+    opened: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         kinds = GOLDEN_TYPES if self.goldens else CASE_TYPES
@@ -191,7 +194,8 @@ class _Converter:
 
     def check_columns(self, records: Sequence[Record]) -> None:
         """Raise InputError when a mapped or delimited column is in none of the records."""
-        found = [record.value for record in records if isinstance(record.value, Mapping)]
+        rows = [record.value for record in records if isinstance(record.value, Mapping)]
+        found = [self._flat(row) for row in rows]
         columns = list(dict.fromkeys(str(key) for row in found for key in row))
         for column in dict.fromkeys(
             [*(c for c in self.map if c in self.required), *self.delimiters]
@@ -222,10 +226,8 @@ class _Converter:
     def _fields(self, row: Mapping[str, Any]) -> dict[str, Any]:
         fields: dict[str, Any] = {}
         inside: list[tuple[str, str, Any]] = []
-        for column, value in row.items():
-            field = self.map.get(column, column if self.others else None)
-            if value is None and column in self.delimiters:
-                value = []  # an empty cell of a list
+        for column, value in self._flat(row).items():
+            field = self.map.get(column, self._unnamed(column))
             if value is None and column in self.delimiters:
                 value = []  # an empty cell of a list
             if not field or value is None:
@@ -236,12 +238,33 @@ class _Converter:
                 continue
             if field in fields:
                 raise _CellError(f"two columns give the field {field!r}; leave one out")
+            if self.opened and isinstance(value, list) and field in _TEXTS:
+                value = text_of(value)
             if isinstance(value, str) and (field in _PARSED or column in self.delimiters):
                 value = self._parsed(column, field, value)
             fields[field] = value
         for name, key, value in inside:
             _put(fields, name, key, value)
         return fields
+
+    def _flat(self, row: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The row, with the keys of opened objects as columns."""
+        if not any(isinstance(row.get(name), Mapping) for name in self.opened):
+            return row
+        flat: dict[str, Any] = {}
+        for column, value in row.items():
+            if column in self.opened and isinstance(value, Mapping):
+                flat |= {f"{column}.{key}": inner for key, inner in value.items()}
+            else:
+                flat[column] = value
+        return flat
+
+    def _unnamed(self, column: str) -> str | None:
+        """The field of a column that nothing names: its own name, or a key of the metadata."""
+        name, _, key = column.partition(".")
+        if name in self.opened and key:
+            return f"additional_metadata.{key}"
+        return column if self.others else None
 
     def _parsed(self, column: str, field: str, cell: str) -> Any:
         delimiter = self.delimiters.get(column)
@@ -253,6 +276,8 @@ class _Converter:
         try:
             return read_json(cell)
         except FlawError as flaw:
+            if (written := python_list(cell)) is not None:
+                return written
             raise _CellError(
                 f"column {column!r} is text where a list or object belongs: write JSON "
                 f'(["a", "b"]), or say what separates its items (a delimiter); {flaw}'

@@ -7,6 +7,7 @@ mistakes of one row, so they are named and cost that row alone.
 
 from __future__ import annotations
 
+import ast
 import json
 from collections import Counter
 from collections.abc import Callable
@@ -101,3 +102,13 @@ def _raise(message: str) -> Any:
 
 
 _RAISING, _MARKING = _decoder(_raise), _decoder(_Flaw)
+
+
+def python_list(cell: str) -> list[str] | None:
+    """The texts of a list as pandas writes it into a table; None for anything else."""
+    try:
+        found = ast.literal_eval(cell.strip())
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        return None
+    texts = isinstance(found, list) and all(isinstance(one, str) for one in found)
+    return found if texts else None

@@ -92,7 +92,8 @@ class BaseMetric:
         MetricFailedError when the case ends without a score, GraphError when the metric does
         not compile.
         """
-        return sync(lambda: self.a_measure(test_case, *args, **private))
+        _require_private(args, private)
+        return sync(lambda: self.a_measure(test_case))
 
     async def a_measure(self, test_case: Any, *args: Any, **private: Any) -> float:
         """`measure` for callers with an event loop."""

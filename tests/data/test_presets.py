@@ -32,9 +32,63 @@ def test_the_columns_of_a_tool_are_fields() -> None:
     assert case == LLMTestCase(input="q", actual_output="a", expected_output="r")
 
 
+def test_rows_of_openais_evaluations_hold_item_and_sample() -> None:
+    rows: list[dict[str, Any]] = [
+        {
+            "item": {"question": "q", "correct_label": "r", "level": 3},
+            "sample": {"output_text": "a", "model": "gpt-4o"},
+        },
+        {
+            "object": "eval.run.output_item", "id": "1", "run_id": "2", "eval_id": "3",
+            "status": "fail", "created_at": 4, "datasource_item_id": 5, "results": [{"name": "g"}],
+            "datasource_item": {"input": "q", "ground_truth": "r"},
+            "sample": {"output": [{"role": "assistant", "content": "a"}], "finish_reason": "stop"},
+        },
+        {"input": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "q"}],
+         "ideal": "r"},
+    ]  # fmt: skip
+    nested, listed, chat = (read_cases([row], preset="openai").check()[0] for row in rows)
+    seen = []
+    for case in (nested, listed):
+        assert isinstance(case, LLMTestCase)
+        assert (case.input, case.actual_output, case.expected_output) == ("q", "a", "r")
+        seen.append(case.additional_metadata)
+    assert seen == [{"level": 3, "model": "gpt-4o"}, {"finish_reason": "stop"}]
+    assert chat == LLMTestCase(input="Be brief.\n\nq", expected_output="r")
+    (own,) = read_cases([{"item": {"ticket": "q"}}], preset="openai", map={"item.ticket": "input"})
+    assert own == LLMTestCase(input="q")
+
+
+def test_rows_of_promptfoos_results_hold_vars_and_a_response() -> None:
+    row = {
+        "vars": {"question": "q", "language": "en"},
+        "prompt": {"raw": "Answer: q", "label": "p"},
+        "response": {"output": "a"},
+    }
+    (case,) = read_cases([row], preset="promptfoo")
+    assert case == LLMTestCase(input="q", actual_output="a", additional_metadata={"language": "en"})
+    tests = [{"question": "q", "__expected": "r", "__description": "first", "__threshold": "0.5"}]
+    (case,) = read_cases(tests, preset="promptfoo")
+    assert case == LLMTestCase(name="first", input="q", expected_output="r")
+
+
+def test_lists_in_a_table_that_pandas_wrote_are_lists(tmp_path: Path) -> None:
+    path = tmp_path / "testset.csv"
+    path.write_text(
+        "user_input,reference_contexts,reference,synthesizer_name\n"
+        "q,\"['Ada''s', 'b']\",r,single_hop\n".replace("''", "", 1),
+        encoding="utf-8",
+    )
+    (case,) = read_cases(path, preset="ragas")
+    assert isinstance(case, LLMTestCase)
+    assert case.context == ["Adas", "b"]
+    assert case.additional_metadata == {"synthesizer_name": "single_hop"}
+
+
 def test_every_preset_names_fields() -> None:
-    for name, columns in PRESETS.items():
-        assert set(columns.values()) <= set(LLMTestCase.model_fields)
+    for name, (columns, _) in PRESETS.items():
+        fields = {field.partition(".")[0] for field in columns.values() if field}
+        assert fields <= set(LLMTestCase.model_fields)
         assert read_cases([{"input": "i"}], preset=name).check() == [LLMTestCase(input="i")]
     with pytest.raises(InputError, match="no preset 'ragaz'; there are ragas, promptfoo"):
         read_cases([], preset="ragaz")

@@ -150,9 +150,10 @@ PYTHON: tuple[Block, ...] = (
     ),
     Block(
         where="000:185-186",
-        what="the graph by its long name",
-        verdict="refused",
-        why="root_node contains Ellipsis",  # the dots stand for a node
+        what="the graph by its long name: dots stand for a node",
+        verdict="mended",
+        mends=(("root_node=...", "root_node=extract_headings_node"),),
+        after=(_FIELDS, "000:103-129"),
     ),
     *(
         Block(where=where, what=f"the outline of {name}", verdict="mended", indent="")

@@ -55,8 +55,25 @@ _RAGAS = {
     "SummarizationScore": "SummarizationMetric",
     "ToolCallAccuracy": "ToolCorrectnessMetric",
 }
+# What has no counterpart at all: such imports are left as they are.
+_ABSENT = {
+    "deepeval.benchmarks": "there are no benchmarks of models",
+    "deepeval.guardrails": "there are no guardrails",
+    "deepeval.integrations": "there is no tracing of agents: give the outputs as cases",
+    "deepeval.openai": "there is no tracing of agents: give the outputs as cases",
+    "deepeval.prompt": "there are no prompts of a service: texts are hyperparameters",
+    "deepeval.red_teaming": "there are no attacks",
+    "deepeval.simulator": "no conversations are simulated: give their turns",
+    "deepeval.tracing": "there is no tracing of agents: give the outputs as cases",
+    "deepeval.voice": "texts are judged, no voices",
+}
 _REVERSED = frozenset({"BiasMetric", "HallucinationMetric", "ToxicityMetric"})
 _DECIDE = {
+    "dag_from_json": "a tree is Python: write its nodes",
+    "evals_iterator": "give the application: dataset.evaluate(metrics, app=…)",
+    "log_hyperparameters": "give them to the run: evaluate(…, hyperparameters={…})",
+    "metric_collection": "metrics are objects here: metrics=[…]",
+    "MLLMImage": "texts are judged, no images",
     "confident_evaluate": "there is no service: use evaluate",
     "login": "there is no account: what a run writes stays on your machine",
     "pull": "a data set stays on your machine: use a loader",
@@ -96,9 +113,16 @@ def migrated(source: str) -> Migrated:
 
 
 def _home(module: str) -> str | None:
-    """Where what a module has is found here; None for modules of others."""
+    """Where what a module has is found here; None for modules of others, and without any."""
+    if _absent(module):
+        return None
     fitting = [known for known in _HOMES if f"{module}.".startswith(f"{known}.")]
     return _HOMES[max(fitting, key=len)] if fitting else None
+
+
+def _absent(module: str) -> str | None:
+    """Why nothing of a module is here; None for the others."""
+    return next((why for one, why in _ABSENT.items() if f"{module}.".startswith(f"{one}.")), None)
 
 
 def _edits(node: ast.AST, lines: list[str]) -> Iterator[Edit]:
@@ -128,7 +152,11 @@ def _named(lines: list[str], number: int, column: int, name: str, ours: str) -> 
 
 
 def _notes(node: ast.AST) -> Iterator[tuple[int, str]]:
-    if isinstance(node, ast.ImportFrom) and node.module and (home := _home(node.module)):
+    if isinstance(node, ast.ImportFrom) and (why := _absent(node.module or "")):
+        yield node.lineno, f"{node.module}: {why}"
+    elif isinstance(node, ast.Attribute) and node.attr in ("evals_iterator", "log_hyperparameters"):
+        yield node.lineno, f"{node.attr}: {_DECIDE[node.attr]}"
+    elif isinstance(node, ast.ImportFrom) and node.module and (home := _home(node.module)):
         for one in node.names:
             if one.name != "*" and not _exists(home, _RAGAS.get(one.name, one.name)):
                 why = _DECIDE.get(one.name, "nothing here has this name")
@@ -140,12 +168,19 @@ def _notes(node: ast.AST) -> Iterator[tuple[int, str]]:
             yield node.lineno, f"{name}: 1 is best here; write 1 - threshold"
         elif "llm" in given and (name in _RAGAS or name in ("FactualCorrectness", "evaluate")):
             yield node.lineno, f"{name}: llm= is model= here, a name or an object with `generate`"
-        elif name in ("pull", "push") and "alias" in given:
+        elif "metric_collection" in given:
+            yield node.lineno, f"metric_collection: {_DECIDE['metric_collection']}"
+        elif name in ("pull", "push") and ("alias" in given or _is_text(node.args)):
             yield node.lineno, f"{name}: {_DECIDE[name]}"
         elif name == "GEval" and "rubric" in given:
             yield node.lineno, "GEval: its score is the share of the rubric's own range"
         elif name == "ArenaGEval":
             yield node.lineno, "ArenaGEval: a win needs more than half of the orders, else a tie"
+
+
+def _is_text(arguments: list[ast.expr]) -> bool:
+    first = arguments[0] if arguments else None
+    return isinstance(first, ast.Constant) and isinstance(first.value, str)
 
 
 def _exists(module: str, name: str) -> bool:

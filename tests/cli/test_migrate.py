@@ -53,6 +53,32 @@ def test_imports_and_the_name_of_the_package_change_and_nothing_else() -> None:
     assert migrated(AFTER).source == AFTER
 
 
+def test_what_has_no_counterpart_is_left_alone_and_named() -> None:
+    source = (
+        "import deepeval\n"
+        "from deepeval.tracing import observe\n"
+        "from deepeval.benchmarks import MMLU\n"
+        "dataset.pull('mine')\n"
+        "for golden in dataset.evals_iterator(metrics=[]):\n"
+        "    deepeval.evaluate([], metric_collection='mine')\n"
+        "@deepeval.log_hyperparameters(model='m')\n"
+        "def hyper(): ...\n"
+        "words.pull()\n"
+    )
+    found = migrated(source)
+    lines = found.source.splitlines()
+    assert lines[0] == "import dagengine"
+    assert lines[1:3] == source.splitlines()[1:3]
+    assert [(number, note.partition(":")[0]) for number, note in found.notes] == [
+        (2, "deepeval.tracing"),
+        (3, "deepeval.benchmarks"),
+        (4, "pull"),
+        (5, "evals_iterator"),
+        (6, "metric_collection"),
+        (7, "log_hyperparameters"),
+    ]
+
+
 def test_metrics_of_ragas_keep_the_names_that_the_program_calls_them_by() -> None:
     found = migrated(
         "from ragas import evaluate, SingleTurnSample\n"

@@ -81,6 +81,7 @@ async def stream(
     out: str | Path | None = None,
     texts: bool = True,
     redact: Sequence[str] = (),
+    page: bool = True,
     **settings: Unpack[Settings],
 ) -> Totals:
     """Run metrics over cases and hand out every row, in data set order.
@@ -94,8 +95,8 @@ async def stream(
     before anything is asked.
 
     `out` is a folder for the record of the run (see `dagengine.record`), written as the run goes;
-    without `texts` it holds no cases, and the fields in `redact` (`additional_metadata.email`) are
-    hidden in all of it.
+    without `texts` it holds no cases, the fields in `redact` (`additional_metadata.email`) are
+    hidden in all of it, and without `page` it has no `report.html`.
 
     Rows are not kept, and memory is bounded by what is in flight. Raises GraphError or
     InputError before the first call, InputError later when the store fails, JudgeSetupError
@@ -107,7 +108,8 @@ async def stream(
     check_settings(stream, settings)
     engine = _engine(metrics, settings, cluster)
     cases = engine.cases(test_cases)
-    with _recorded(out, engine, _manifest(engine, cases, settings, texts, redact)) as record:
+    manifest = _manifest(engine, cases, settings, texts, redact)
+    with _recorded(out, engine, manifest, page) as record:
 
         def take(row: CaseResult) -> None:
             record.add(row)
@@ -150,7 +152,7 @@ class _NoRecord:
 
 @contextmanager
 def _recorded(
-    out: str | Path | None, engine: Engine | Cluster, manifest: Manifest
+    out: str | Path | None, engine: Engine | Cluster, manifest: Manifest, page: bool
 ) -> Iterator[RunWriter | _NoRecord]:
     """What takes the rows for the record, if there is to be one."""
     if out is None:
@@ -159,10 +161,27 @@ def _recorded(
     require_apart(manifest.data, out)
     with RunWriter(out, manifest, lambda: (engine.totals, engine.spent)) as writer:
         yield writer
+    if page:
+        _write_page(out)
+
+
+def _write_page(folder: str | Path) -> None:
+    """Write the page of a run, or warn that there is none."""
     try:
-        write_run_page(load_run(out))
+        write_run_page(load_run(folder))
     except Exception as error:  # noqa: BLE001 - what was judged was paid for, and is recorded
-        warnings.warn(f"{out} has no page: {type(error).__name__}: {error}", stacklevel=2)
+        warnings.warn(f"{folder} has no page: {type(error).__name__}: {error}", stacklevel=2)
+
+
+class _Saved(Recording):
+    """A run that is over, saved with its page."""
+
+    __slots__ = ()
+
+    def save(self, folder: str | Path, rows: Iterable[CaseResult], /, *, page: bool = True) -> None:
+        Recording.save(self, folder, rows)
+        if page:
+            _write_page(folder)
 
 
 async def a_evaluate(
@@ -175,6 +194,7 @@ async def a_evaluate(
     out: str | Path | None = None,
     texts: bool = True,
     redact: Sequence[str] = (),
+    page: bool = True,
     **settings: Unpack[Settings],
 ) -> EvaluationResult:
     """Run metrics over cases; one row per case, in order, whatever happened to the others.
@@ -196,7 +216,7 @@ async def a_evaluate(
     manifest = _manifest(engine, cases, settings, texts, redact, given.labels)
     with (
         progress_bar(engine, manifest.data.cases, show in (True, "progress")) as advance,
-        _recorded(out, engine, manifest) as record,
+        _recorded(out, engine, manifest, page) as record,
     ):
 
         def finished(row: CaseResult) -> None:
@@ -211,7 +231,7 @@ async def a_evaluate(
                 on_row(row)
 
         def result() -> EvaluationResult:
-            return EvaluationResult(tuple(rows), engine.totals, Recording.of(engine, manifest))
+            return EvaluationResult(tuple(rows), engine.totals, _Saved.of(engine, manifest))
 
         with engine.keeping(result):
             await engine.judge(cases, take, finished=finished)
@@ -253,6 +273,7 @@ def evaluate(
     out: str | Path | None = None,
     texts: bool = True,
     redact: Sequence[str] = (),
+    page: bool = True,
     **settings: Unpack[Settings],
 ) -> EvaluationResult:
     """`a_evaluate` for callers without an event loop (it works inside one, too)."""
@@ -261,7 +282,7 @@ def evaluate(
     def run() -> Awaitable[EvaluationResult]:
         return a_evaluate(
             test_cases, metrics, show=show, on_row=on_row, cluster=cluster, out=out, texts=texts,
-            redact=redact, **settings,
+            redact=redact, page=page, **settings,
         )  # fmt: skip
 
     return sync(run)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import bisect
+import tempfile
 from array import array
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from dagengine.data.json_lines import value_of
+from dagengine.data.early_rows import early_lines, index_of
+from dagengine.data.json_lines import line_of, value_of
 from dagengine.data.result_rows import row_of
 from dagengine.errors import InputError
 from dagengine.record.run import Run
@@ -20,14 +23,15 @@ _OWN = ("index", "hash", "type")  # what a line of cases says beside the fields
 class RunFiles:
     """The rows and the texts of one run, each reached by its place from 0 on.
 
-    Eight bytes are held for each line; results in a format without lines are held whole. Use it
+    Eight bytes are held for each line, and what waits beside the files of a run that was killed
+    or still goes on. Results in a format without lines are copied to a file for passing use. Use it
     as a context manager, or close it.
     """
 
     def __init__(self, run: Run) -> None:
-        self._rows: Lines | list[CaseResult]
-        self._rows = Lines(run.results) if run.results.suffix == ".jsonl" else list(run.rows())
-        self._texts = Lines(run.folder / CASES)
+        self._aligned = run.finished
+        self._rows = _lines(run.results, run) if run.results.suffix == ".jsonl" else _copied(run)
+        self._texts = _lines(run.folder / CASES, run)
 
     def __enter__(self) -> RunFiles:
         return self
@@ -38,20 +42,25 @@ class RunFiles:
     def close(self) -> None:
         """Close the files."""
         self._texts.close()
-        if isinstance(self._rows, Lines):
-            self._rows.close()
+        self._rows.close()
 
     def __len__(self) -> int:
         return len(self._rows)
 
     def row(self, place: int) -> CaseResult:
         """The row at a place; raises InputError for a damaged line."""
-        if isinstance(self._rows, list):
-            return self._rows[place]
         return row_of(self._rows.value(place), self._rows.named(place))
 
     def fields(self, place: int) -> Mapping[str, Any] | None:
         """The fields of a case; None where no texts were kept."""
+        if not self._aligned and len(self._texts):
+            # Where the run broke off a case may stand there whose row does not.
+            wanted, texts = self._rows.value(place)["index"], self._texts
+            place = bisect.bisect_left(
+                range(len(texts)), wanted, key=lambda at: texts.value(at)["index"]
+            )
+            if place < len(texts) and texts.value(place)["index"] != wanted:
+                return None
         if place >= len(self._texts):
             return None
         found = self._texts.value(place)
@@ -59,22 +68,22 @@ class RunFiles:
 
 
 class Lines:
-    """The complete lines of a file, by number from 0 on; none where there is no file."""
+    """The complete lines of a file, by number from 0 on, then some that stand elsewhere."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, file: BinaryIO | None) -> None:
+        """Without a `file` there is none; `path` is for messages."""
         self._path = path
         self._starts = array("q", [0])
-        self._file: BinaryIO | None = path.open("rb") if path.exists() else None
-        self.extend()
-
-    def extend(self) -> None:
-        """Take in what was added to the file since."""
-        if self._file is None:
-            return
-        self._file.seek(self._starts[-1])
-        for line in self._file:
+        self._file = file
+        self._early: list[bytes] = []
+        for line in file or ():
             if line.endswith(b"\n"):
                 self._starts.append(self._starts[-1] + len(line))
+
+    def take_early(self) -> None:
+        """Take in what waits beside the file for an earlier line."""
+        last = index_of(self._line(len(self) - 1)) if len(self) else None
+        self._early = [line for _, line in early_lines(self._path, -1 if last is None else last)]
 
     def close(self) -> None:
         """Close the file."""
@@ -82,7 +91,7 @@ class Lines:
             self._file.close()
 
     def __len__(self) -> int:
-        return len(self._starts) - 1
+        return len(self._starts) - 1 + len(self._early)
 
     def named(self, number: int) -> str:
         """What messages call a line."""
@@ -90,10 +99,33 @@ class Lines:
 
     def value(self, number: int) -> Any:
         """The JSON of a line; raises InputError for a damaged one."""
-        assert self._file is not None
-        self._file.seek(self._starts[number])
-        line = self._file.read(self._starts[number + 1] - self._starts[number])
         try:
-            return value_of(line)
+            return value_of(self._line(number))
         except (ValueError, RecursionError) as error:
             raise InputError(f"{self.named(number)}: not JSON: {error}") from None
+
+    def _line(self, number: int) -> bytes:
+        if self._file is None or number >= len(self._starts) - 1:
+            return self._early[number - len(self._starts) + 1]
+        self._file.seek(self._starts[number])
+        return self._file.read(self._starts[number + 1] - self._starts[number])
+
+
+def _lines(path: Path, run: Run) -> Lines:
+    """The lines of a file of a run, with those that wait beside it while it is not finished."""
+    lines = Lines(path, path.open("rb") if path.exists() else None)
+    if not run.finished:
+        lines.take_early()
+    return lines
+
+
+def _copied(run: Run) -> Lines:
+    """The rows of a file without lines, one after the other in a file that goes when it is closed.
+
+    So comparing and viewing holds none of them in memory.
+    """
+    file: BinaryIO = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the lines
+    for row in run.rows():
+        file.write(line_of(row.as_dict()))
+    file.seek(0)
+    return Lines(run.results, file)

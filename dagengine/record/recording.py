@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 from dagengine.compiler.plan import Plan
 from dagengine.data.cases import AsyncCases, Cases
@@ -109,12 +109,12 @@ class Recording:
     spent: tuple[Spent, ...]
 
     @classmethod
-    def of(cls, run: Judging, manifest: Manifest) -> Recording:
+    def of(cls, run: Judging, manifest: Manifest) -> Self:
         """What can be said of a run now that it is over."""
         over = manifest.model_copy(update={"ended": datetime.now(UTC)})
         return cls(over, run.totals, run.spent)
 
-    def save(self, folder: str | Path, rows: Iterable[CaseResult]) -> None:
+    def save(self, folder: str | Path, rows: Iterable[CaseResult], /) -> None:
         """Write the folder of the run; raises InputError where it cannot be written."""
         with RunWriter(folder, self.manifest, lambda: (self.totals, self.spent)) as writer:
             for row in rows:

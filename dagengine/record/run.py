@@ -9,6 +9,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from dagengine.data.early_rows import beside, early_lines, index_of
 from dagengine.data.json_lines import complete_lines, value_of
 from dagengine.data.result_rows import Holds, read_rows
 from dagengine.errors import InputError
@@ -55,20 +56,23 @@ class Run:
     def cases(self, holding: Holds | None = None) -> Iterator[dict[str, Any]]:
         """The cases as dicts (`index`, `hash`, `type`, then the fields), in the order of the rows.
 
-        None when the run was to keep no texts; a killed run may lack those of its last rows. Lines
-        for which `holding` is false are passed over unread. Raises InputError that names a
-        damaged line.
+        None when the run was to keep no texts. Lines for which `holding` is false are passed over
+        unread. Raises InputError that names a damaged line.
         """
-        path = self.folder / CASES
-        if path.exists():
-            for place, line in complete_lines(path, whole=self.finished):
-                if holding is not None and not holding(line):
-                    continue
+        path, line = self.folder / CASES, b""
+        if not path.exists() and not beside(path).exists():
+            return
+        for place, line in complete_lines(path, whole=self.finished) if path.exists() else ():
+            if holding is None or holding(line):
                 try:
                     case = value_of(line)
                 except (ValueError, RecursionError) as error:
                     raise InputError(f"{place}: no case of a run (not JSON: {error})") from None
                 yield case
+        last = index_of(line)
+        for _, early in early_lines(path, -1 if last is None else last):
+            if holding is None or holding(early):
+                yield value_of(early)
 
 
 def load_run(folder: str | Path) -> Run:

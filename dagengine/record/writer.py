@@ -6,13 +6,14 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from dagengine.data.json_lines import JsonLines
+from dagengine.data.early_rows import EarlyRows, beside
+from dagengine.data.json_lines import JsonLines, line_of
 from dagengine.data.result_rows import RowWriter
 from dagengine.errors import InputError
 from dagengine.record.costs import Costs
@@ -55,6 +56,8 @@ class RunWriter:
         self._spent = spent
         self._hiding = Hiding(self.manifest.redacted)
         self._cases: JsonLines | None = None
+        self._early: EarlyRows | None = None
+        self._last = -1
         self._summing = Summing()
         self._costs = Costs(self.manifest)
         self._begun = False
@@ -73,17 +76,23 @@ class RunWriter:
             self._begin()
         shown, line = self._hiding.shown(row)
         if self.manifest.texts:
-            self._write_case(line)
+            self._write_case(row.index, line)
         self.rows.add(shown)
         self._summing.add(shown)
         self._costs.add(row)
+        self._last = row.index
         return shown
 
     def keep(self, row: CaseResult) -> None:
         """Let a finished row wait for earlier ones; raises InputError as `add` does."""
+        if row.index <= self._last:
+            return
         if not self._begun:
             self._begin()
-        self.rows.keep(self._hiding.shown(row)[0])
+        shown, line = self._hiding.shown(row)
+        if self.manifest.texts:
+            self._keep_case(row.index, line)
+        self.rows.keep(shown)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
@@ -94,8 +103,9 @@ class RunWriter:
             self._begin()
         with self.rows:
             pass
-        if self._cases is not None:
-            self._cases.close()
+        for file in (self._cases, self._early):
+            if file is not None:
+                file.close()
         self._end(error)
 
     def _begin(self) -> None:
@@ -105,16 +115,27 @@ class RunWriter:
             self.folder.mkdir(parents=True, exist_ok=True)
             for name in _MADE:
                 (self.folder / name).unlink(missing_ok=True)
-            with suppress(FileNotFoundError):
-                (self.folder / CASES).unlink()
+            for path in (self.folder / CASES, beside(self.folder / CASES)):
+                path.unlink(missing_ok=True)
         self._replace(self.manifest.model_copy(update={"ended": None}))
 
-    def _write_case(self, line: dict[str, Any]) -> None:
+    def _write_case(self, index: int, line: dict[str, Any]) -> None:
         path = self.folder / CASES
         with _named(path):
             if self._cases is None:
                 self._cases = JsonLines(path)
             self._cases.write(line)
+            if self._early is not None:
+                self._early.take(index)
+                self._early.forget()
+
+    def _keep_case(self, index: int, line: dict[str, Any]) -> None:
+        """Let a case wait for earlier ones, as its row does."""
+        path = self.folder / CASES
+        with _named(path):
+            if self._early is None:
+                self._early = EarlyRows(path)
+            self._early.keep(index, line_of(line))
 
     def _end(self, error: BaseException | None) -> None:
         totals, spent = self._spent()

@@ -20,7 +20,7 @@ from dagengine.results.worst import Worst
 class Saves(Protocol):
     """What a run says of itself beside its rows, and writes into a folder with them."""
 
-    def save(self, folder: str | Path, rows: Iterable[CaseResult], /) -> None: ...
+    def save(self, folder: str | Path, rows: Iterable[CaseResult], /, *, page: bool) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,14 +117,15 @@ class EvaluationResult(Sequence[CaseResult]):
         rows = list(frame_rows(self.rows))
         return pandas.DataFrame(rows, columns=None if rows else list(COLUMNS))
 
-    def save(self, folder: str | Path) -> None:
+    def save(self, folder: str | Path, *, page: bool = True) -> None:
         """Write the folder of the run, as `evaluate(…, out=folder)` does while the run goes on.
 
-        Raises InputError where it cannot be written, and for a result that no run has made.
+        Without `page` it has no `report.html`. Raises InputError where it cannot be written, and
+        for a result that no run has made.
         """
         if self.record is None:
             raise InputError("only what evaluate() returned can be saved: these rows have no run")
-        self.record.save(folder, self.rows)
+        self.record.save(folder, self.rows, page=page)
 
     def _of(self, metric: str) -> list[tuple[CaseResult, MetricResult]]:
         """The results of one metric with their rows; raises InputError for an unknown name."""

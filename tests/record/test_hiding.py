@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import base64
+import gzip
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -37,15 +40,26 @@ def quoting(question: Any) -> Any:
 
 
 def written(folder: Path) -> str:
-    return "\n".join(path.read_text() for path in folder.iterdir()).casefold()
+    """All that a folder holds, the compressed parts of the page included."""
+    files = "\n".join(path.read_text() for path in folder.iterdir() if path.suffix != ".db")
+    blocks = re.findall(r'<script type="text/plain" id="[^"]*">(.*?)</script>', files, re.DOTALL)
+    assert len(blocks) >= 2  # the index and the texts
+    opened = [gzip.decompress(base64.b64decode(block)).decode() for block in blocks]
+    return "\n".join([files, *opened]).casefold()
 
 
 def test_a_hidden_field_is_in_no_file_whoever_quotes_it(tmp_path: Path) -> None:
     fields = ["additional_metadata.email", "input"]
-    evaluate(
-        [CASE], [polite()], model=ScriptedJudge(quoting), show=False, out=tmp_path, redact=fields
-    )
+    store = tmp_path / "answers.db"
+    judge = ScriptedJudge(quoting, name="quoting")
+    metrics = [polite()]
+    evaluate([CASE], metrics, model=judge, show=False, out=tmp_path, redact=fields, store=store)
     text = written(tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} >= {
+        "run.json", "results.jsonl", "cases.jsonl", "summary.json", "report.html", "answers.db",
+    }  # fmt: skip
+    (row,) = load_run(tmp_path).rows()
+    assert all(step.asked for step in row.metrics[0].steps)  # the store has what was asked
     for part in ("alice.miller", "4711 never", "order 4711", "live in elm", SECRET):
         assert part not in text
     run = load_run(tmp_path)

@@ -96,6 +96,13 @@ def test_a_saved_result_is_the_folder_that_the_run_would_have_written(tmp_path: 
     assert {key for key in a if a[key] != b[key]} <= {"ended"}
 
 
+@pytest.mark.parametrize("page", [True, False])
+def test_a_folder_has_a_page_unless_it_is_told_to_have_none(tmp_path: Path, page: bool) -> None:
+    result = evaluate(CASES, [polite()], model=judge(), show=False, out=tmp_path / "a", page=page)
+    result.save(tmp_path / "b", page=page)
+    assert [(tmp_path / name / "report.html").exists() for name in "ab"] == [page, page]
+
+
 def test_a_result_that_no_run_made_cannot_be_saved(tmp_path: Path) -> None:
     result = evaluate(CASES, [polite()], model=judge(), show=False)
     with pytest.raises(InputError, match="only what evaluate"):

@@ -5,9 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -20,8 +18,8 @@ from dagengine.errors import InputError
 
 if TYPE_CHECKING:
     from dagengine.record.changes.run_comparison import RunComparison
+    from dagengine.results.conditions import Condition
 
-_SHAPE = re.compile(r"\s*(?:(.+)\.)?([a-z-]+)\s*(>=|>)\s*([0-9]+)\s*")
 MEASURES = {
     "flips": "flips",
     "worse": "worse",
@@ -31,33 +29,6 @@ MEASURES = {
     "same-question": "same",
 }
 """What `--fail-if` may name: numbers of cases of one metric."""
-
-
-@dataclass(frozen=True, slots=True)
-class FailIf:
-    """One condition: more cases than `limit` (or as many, with `>=`) of one measure."""
-
-    text: str
-    metric: str | None
-    measure: str
-    sign: str
-    limit: int
-
-    def failures(self, report: Mapping[str, Any]) -> list[str]:
-        """One line for every metric for which it holds."""
-        found = [(one["metric"], self._count(one)) for one in report["metrics"]
-                 if self.metric in (None, one["metric"])]  # fmt: skip
-        if not found:
-            raise InputError(f"--fail-if {self.text!r}: both runs have no metric {self.metric!r}")
-        return [
-            f"{self.text}: {metric}: {count}"
-            for metric, count in found
-            if count > self.limit or (self.sign == ">=" and count == self.limit)
-        ]
-
-    def _count(self, metric: Mapping[str, Any]) -> int:
-        name = MEASURES[self.measure]
-        return int(metric["causes"]["same"] if name == "same" else metric[name])
 
 
 def diff(
@@ -101,27 +72,44 @@ def diff(
     from dagengine.reliability.card.files import read_card
     from dagengine.reliability.changes.report import change_report
 
-    conditions = [parse(text) for text in fail_if or ()]
+    conditions = [condition_of(text) for text in fail_if or ()]
     known = None if card is None else read_card(card)
     report = change_report(_compared(old, new, metric), known)
     _print(report, form, limit)
-    failing = [line for condition in conditions for line in condition.failures(report)]
+    failing = [line for condition in conditions for line in _holding(condition, report)]
     for line in failing:
         say(f"fails: {line}", err=True)
     if failing:
         raise typer.Exit(EXIT_FAILED)
 
 
-def parse(text: str) -> FailIf:
-    """The condition that a text states; raises InputError when it states none."""
-    found = _SHAPE.fullmatch(text)
-    if found is None:
-        raise InputError(f"--fail-if {text!r}: write a measure, > and a whole number: worse>0")
-    metric, measure, sign, limit = found.groups()
-    if measure not in MEASURES:
+def condition_of(text: str) -> Condition:
+    """The condition that a text states; raises InputError for what this command does not count."""
+    from dagengine.results.conditions import parse_condition
+
+    found = parse_condition(text, "'worse>0'")
+    if found.measure not in MEASURES:
         known = ", ".join(MEASURES)
-        raise InputError(f"--fail-if {text!r}: no measure is called {measure!r}; {known} are")
-    return FailIf(text, metric, measure, sign, int(limit))
+        raise InputError(
+            f"--fail-if {text!r}: {found.measure!r} is no measure here; there is {known}"
+        )
+    if found.bound != "value":
+        raise InputError(f"--fail-if {text!r}: numbers of cases have no .{found.bound}")
+    return found
+
+
+def _holding(condition: Condition, report: Mapping[str, Any]) -> list[str]:
+    """One line for every metric for which a condition holds."""
+    of = [one for one in report["metrics"] if condition.of in ("", one["metric"])]
+    if not of:
+        raise InputError(f"--fail-if {condition.text!r}: both runs have no metric {condition.of!r}")
+    counts = [(one["metric"], _count(one, condition.measure)) for one in of]
+    return [f"{condition.text}: {name}: {n}" for name, n in counts if condition.holds(n)]
+
+
+def _count(metric: Mapping[str, Any], measure: str) -> int:
+    name = MEASURES[measure]
+    return int(metric["causes"]["same"] if name == "same" else metric[name])
 
 
 def _compared(old: Path, new: Path, metric: str | None) -> RunComparison:

@@ -14,6 +14,7 @@ from dagengine.record.values import Manifest, MetricRecord
 from dagengine.results.rows import CaseResult, MetricResult
 from dagengine.results.summary import unknown_metric
 
+_INSIDE = " > "  # between a metric under a verdict and its nodes
 _INDEX = re.compile(rb'\{"index": (\d+)')
 
 
@@ -85,7 +86,7 @@ class Selection:
 
 def _may_say(line: bytes, at: str) -> bool:
     """Whether a node, or its answer, may stand in a line; names may hold `=` themselves."""
-    if _quoted(at) in line:
+    if _quoted(at) in line or _quoted(at)[:-1] + _INSIDE.encode() in line:
         return True
     for place, letter in enumerate(at):
         if letter == "=" and _quoted(at[:place]) in line:
@@ -169,6 +170,10 @@ def _answers(result: MetricResult) -> set[str]:
     found = set[str]()
     for step in result.steps:
         found |= {step.node, *([f"{step.node}={step.verdict}"] if step.verdict is not None else [])}
+        outer = step.node.rpartition(_INSIDE)[0]
+        while outer:  # the metrics under verdicts that it is in
+            found.add(outer)
+            outer = outer.rpartition(_INSIDE)[0]
     failure = result.failure
     return found if failure is None else found | {failure.node, f"{failure.node}={failure.kind}"}
 

@@ -24,14 +24,14 @@ from dagengine.record.run import Run
 from dagengine.record.writer import CASES
 from dagengine.report.page.columns import MetricColumns
 from dagengine.report.page.graphs import PageGraph
-from dagengine.report.page.layouts import layouts
+from dagengine.report.page.layouts import layouts, nested_layouts
 from dagengine.results import CaseResult
 
 NAME = ".view-index.sqlite"
 """The file of the index in the folder of its run."""
 STATES = "fnp-"
 """Failed, no score, passed, a score without a threshold: as whole numbers, in this order."""
-_FORMAT = 2
+_FORMAT = 3
 _CHUNK = 5_000  # rows that are held while the index is made
 _TABLES = """
     CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT) WITHOUT ROWID;
@@ -127,7 +127,8 @@ def _describe(db: sqlite3.Connection, found: list[tuple[PageGraph, dict[Any, int
     graphs, ways = [], []
     for metric, (graph, known) in enumerate(found):
         counted = [(way, *_cases(db, metric, number)) for way, number in known.items()]
-        graphs.append({**graph.as_dict(), "layouts": layouts(graph, counted, rows)})
+        drawn = {"layouts": layouts(graph, counted, rows), "nested": nested_layouts(graph, rows)}
+        graphs.append({**graph.as_dict(), **drawn})
         ways.append(list(known))
     db.execute("INSERT INTO meta VALUES ('graphs', ?)", (json.dumps(graphs),))
     db.execute("INSERT INTO meta VALUES ('ways', ?)", (json.dumps(ways),))

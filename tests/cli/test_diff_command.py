@@ -63,7 +63,8 @@ def test_json_and_csv_hold_every_change(runs: tuple[Path, Path]) -> None:
     ("condition", "code"),
     [
         ("worse>3", 1), ("worse>4", 0), ("Support quality.same-question>=4", 1), ("better>0", 0),
-        ("worst>0", 2), ("worse>0.5", 2), ("worse", 2), ("No metric.worse>0", 2),
+        ("worse>0.5", 1), ("worse<5", 1), ("worse<=3", 0), ("worst>0", 2), ("worse", 2),
+        ("worse.low>0", 2), ("No metric.worse>0", 2),
     ],
 )  # fmt: skip
 def test_conditions_decide_on_the_exit_code(

@@ -94,6 +94,24 @@ def test_every_figure_is_the_same(
         assert tab.locator("main").inner_text() == text
 
 
+@needs_chromium
+def test_a_search_by_words_says_so_where_it_is_typed_and_where_it_finds_nothing(
+    tab: Any, servers: tuple[Viewing, Viewing]
+) -> None:
+    names = []
+    for server in servers:
+        tab.goto("about:blank")
+        tab.goto(f"{server.address}run/0/#q=nsw")  # stands inside of `answer`
+        tab.wait_for_selector("main h1")
+        names.append((tab.get_attribute("input[type=search]", "aria-label"), tab.inner_text("h1")))
+    said = tab.inner_text("main")
+    (whole, found), (words, missed) = names
+    assert (whole, words) == ("Search texts and reasons", "Search words in texts")
+    assert found.startswith("14 of 14")
+    assert missed == "No case matches"
+    assert "whole words and beginnings of words" in said
+
+
 def test_prompts_of_a_case_are_read_when_they_are_asked_for(
     servers: tuple[Viewing, Viewing],
 ) -> None:

@@ -70,7 +70,7 @@ class MetricColumns:
             node = self.graph.node(step.node)
             if node is None:
                 continue
-            nodes.append(node)
+            nodes += [one for one in self.graph.around(node) if one not in nodes]
             if step.verdict is not None:
                 answer = self.graph.answer(node, step.verdict)
                 answers.append(answer)

@@ -33,6 +33,13 @@ class PageGraph:
         """The number of a node; None for a name that the graph does not have."""
         return self._node.get(name)
 
+    def around(self, node: int) -> list[int]:
+        """A node, and those that stand for the metrics that it is in."""
+        found = [node]
+        while (owner := self.nodes[found[-1]].inside) is not None:
+            found.append(owner)
+        return found
+
     def answer(self, node: int, verdict: Any) -> int:
         """The number of an answer; a new one when the graph has none such."""
         key = (node, words(verdict))

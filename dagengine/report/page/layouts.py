@@ -44,6 +44,20 @@ def layouts(
         return []
 
 
+def nested_layouts(graph: PageGraph, cases: int) -> dict[int, dict[str, Any]]:
+    """The graphs of metrics under verdicts, by the number of the node that stands for each."""
+    inside: dict[int, set[int]] = {}
+    for number, node in enumerate(graph.nodes):
+        if node.inside is not None and node.kind != "field":
+            inside.setdefault(node.inside, set()).add(number)
+    try:
+        return {
+            owner: _Drawing(graph, nodes, [], cases).as_dict() for owner, nodes in inside.items()
+        }
+    except (MissingExtraError, OSError, ValueError):
+        return {}
+
+
 class _Drawing:
     """One layout: some nodes, and stubs for the others."""
 

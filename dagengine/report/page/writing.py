@@ -20,7 +20,7 @@ from dagengine.record.run import Run
 from dagengine.report.page.about import run_record
 from dagengine.report.page.columns import Columns, MetricColumns
 from dagengine.report.page.graphs import PageGraph
-from dagengine.report.page.layouts import layouts
+from dagengine.report.page.layouts import layouts, nested_layouts
 from dagengine.report.page.lines import headline, plain_lines
 from dagengine.report.page.people import People
 from dagengine.report.page.prompts import PromptBlocks
@@ -109,7 +109,11 @@ def _parts(
         asked, asked_starts = prompts.close(slots, room - sum(map(len, blocks)))
     record = run_record(run, tally.rows, kept=sum(slot >= 0 for slot in slots))
     record["metrics"] = [
-        {**metric.graph.as_dict(), "layouts": layouts(metric.graph, metric.counted(), tally.rows)}
+        {
+            **metric.graph.as_dict(),
+            "layouts": layouts(metric.graph, metric.counted(), tally.rows),
+            "nested": nested_layouts(metric.graph, tally.rows),
+        }
         for metric in columns.metrics
     ]
     placed = {"blocks": starts, "prompts": asked_starts}

@@ -26,6 +26,7 @@ from dagengine.metrics.dag import (
 )
 from dagengine.record.run import load_run
 from dagengine.report.page import write_page
+from dagengine.report.selection import Selection, selected
 from dagengine.report.tally import Tally
 from dagengine.results import CaseResult
 from dagengine.test_case import ArenaTestCase, LLMTestCase
@@ -454,3 +455,72 @@ def test_a_reason_that_the_steps_say_is_put_together_again(
         assert reason in (page.page.text_content("p.decision") or "")
         page.at("")
         page.until("document.querySelector('table.cases .wy')?.textContent === 'decided by code'")
+
+
+def test_arrows_choose_the_metric_that_enter_opens(browser: Browser, several: Path) -> None:
+    first, second = (metric.name for metric in load_run(several.parent).manifest.metrics)
+    with visit(browser, several) as page:
+        page.page.wait_for_selector("table.cases .name")
+        page.page.keyboard.press("j")
+        page.page.wait_for_selector("tr.cur td.here")
+        assert page.page.get_attribute("td.here", "data-n") == first
+        page.page.keyboard.press("ArrowRight")
+        page.until(f"document.querySelector('td.here').dataset.n === {json.dumps(second)}")
+        page.page.keyboard.press("ArrowRight")  # there is no third
+        page.page.keyboard.press("Enter")
+        page.page.wait_for_selector(".walk")
+        assert second in (page.page.text_content("h1") or "")
+        page.page.keyboard.press("Escape")
+        page.page.wait_for_selector("table.cases .name")
+        # What was in front is in front again, and its filter with it.
+        assert "at=" not in page.run("return location.hash")
+        assert page.page.get_attribute(".mets button[aria-pressed=true] b", "class") == "one"
+        assert page.page.inner_text(".mets button[aria-pressed=true] b") == first
+
+
+@pytest.fixture(scope="module")
+def nested(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A page of a tree with another metric of two nodes under a verdict."""
+    folder = tmp_path_factory.mktemp("runs") / "nested"
+
+    def node(name: str, **then: Any) -> BinaryJudgementNode:
+        return BinaryJudgementNode(
+            f"{name}?", evaluation_params=["actual_output"], name=name,
+            then={True: then["yes"], False: then["no"]},
+        )  # fmt: skip
+
+    inner = DAGMetric("Inner", DAG(root_node=node("Warm", yes=node("Short", yes=10, no=6), no=2)))
+    outer = DAGMetric("Outer", DAG(root_node=node("Right", yes=inner, no=0)))
+    cases = [
+        LLMTestCase(name=f"n{n}", input="i", actual_output=f"text {n}", tags=[]) for n in range(6)
+    ]
+
+    def answer(question: Any) -> Any:
+        place = int(question.messages[-1]["content"].split("text ")[1].split()[0])
+        return {"verdict": {"Right": place > 0, "Warm": place > 1, "Short": place > 3}[
+            question.name.rpartition("/")[2].strip()
+        ]}  # fmt: skip
+
+    _judged(folder, cases, [outer], ScriptedJudge(answer))
+    return write_page(load_run(folder), folder / "report.html")
+
+
+def test_a_metric_under_a_verdict_opens_its_own_graph(browser: Browser, nested: Path) -> None:
+    with visit(browser, nested, "#state=all") as page:
+        page.page.wait_for_selector(".treebox .n")
+        assert page.page.locator(".treebox .n").count() == 2  # the inner metric is one node
+        page.page.locator(".treebox .n", has_text="Inner").click()
+        page.until("document.querySelector('h1').textContent === '5 of 6 cases reached Inner'")
+        chosen = selected(load_run(nested.parent), Selection(at=("Inner",)))
+        assert sorted(_listed(page)) == [row.case for row in chosen]
+        page.page.wait_for_selector(".node svg.tree")
+        labels = page.page.eval_on_selector_all(
+            ".node svg.tree [role=button]", "all => all.map(one => one.ariaLabel.split(':')[0])"
+        )
+        assert len([label for label in labels if label.startswith("Inner > ")]) == 2
+        edge = page.page.locator(".node svg.tree .e[aria-label*='answer of Inner > Short']").first
+        edge.focus()
+        page.page.keyboard.press("Enter")
+        page.until("document.querySelector('h1').textContent.startsWith('2 of 6')")
+        assert sorted(_listed(page)) == ["n4", "n5"]
+        assert page.errors == []

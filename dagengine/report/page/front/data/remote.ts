@@ -5,6 +5,8 @@ import { Server } from "./server.ts";
 import type { Case, Chosen, Counts, End, Filter, Many, Order, Prompt, Run, Source, Window } from "./source.ts";
 
 export class Remote implements Source {
+  readonly byWords = true;
+
   private constructor(
     readonly run: Run,
     readonly server: Server,

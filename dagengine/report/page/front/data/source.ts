@@ -59,6 +59,8 @@ export interface Metric {
   feeds: { from: number; to: number; runs: boolean }[];
   /** Whole, folded, then folded with one stub open; empty where there was no Graphviz. */
   layouts: Layout[];
+  /** The graphs of metrics under verdicts, by the number of the node that stands for each. */
+  nested: Record<string, Layout>;
 }
 
 export interface Judge {
@@ -272,6 +274,8 @@ export interface Source {
   readonly run: Run;
   /** What a server behind the page can do besides: other runs, labels; null without one. */
   readonly server: Server | null;
+  /** Whether a search goes by words and their beginnings, and not by any part of a text. */
+  readonly byWords?: boolean;
   counts(filter: Filter): Promise<Counts>;
   ends(filter: Filter): Promise<End[]>;
   /** Reads the reasons of ends; only of a source whose ends come without, since that takes time. */

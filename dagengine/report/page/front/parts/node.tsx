@@ -3,7 +3,7 @@
 import type { Counts, Metric, Part } from "../data/source.ts";
 import { answerKey, words } from "../data/names.ts";
 import { Code } from "./texts.tsx";
-import { kindWord } from "./tree.tsx";
+import { kindWord, Tree } from "./tree.tsx";
 import { whole } from "./words.ts";
 
 interface Props {
@@ -22,7 +22,7 @@ export function NodePanel({ metric, counts, node, parts, choose }: Props) {
   answers.sort((a, b) => counts.answers[b.answer]!.cases - counts.answers[a.answer]!.cases);
   const most = Math.max(1, ...answers.map(({ answer }) => counts.answers[answer]!.cases));
   const items = answers.some(({ answer }) => counts.answers[answer]!.items > 0);
-  const ran = ["code", "task", "field"].includes(kind) ? "ran" : "asked";
+  const ran = kind === "metric" ? "reached" : ["code", "task", "field"].includes(kind) ? "ran" : "asked";
   return (
     <section class="node">
       <h2>
@@ -32,8 +32,17 @@ export function NodePanel({ metric, counts, node, parts, choose }: Props) {
       <p class="soft sm">
         {reads.length > 0 && <>reads {reads.join(", ")}</>}
         {inputs.length > 0 && <>{reads.length ? " · " : ""}after {inputs.join(", ")}</>}
-        {hash && <> · definition {hash.slice(0, 8)}</>}
+        {hash && <>{reads.length + inputs.length > 0 && " · "}definition {hash.slice(0, 8)}</>}
       </p>
+      {metric.nested[node] && (
+        <>
+          <h3>Its graph</h3>
+          <div class="scroller">
+            <Tree metric={metric} layout={metric.nested[node]} counts={counts} ghost={null} cases={Math.max(1, asked.cases)} parts={parts}
+              choose={choose} unfold={() => undefined} />
+          </div>
+        </>
+      )}
       {answers.length + Object.keys(asked.broken).length > 0 && (
         <table class="answers">
           <thead>

@@ -48,12 +48,18 @@ export function Table({ chosen, order, total, shown }: Props) {
   const table = tableOf(columns, rows, order, extra, sort);
   const heads = table.getHeaderGroups()[0]?.headers ?? [];
   const [at, setAt] = useCursor(page, chosen, order, total, virtual.scrollToIndex);
-  const open = (row: Row) => {
+  const several = isMany(source);
+  const [column, setColumn] = useColumn(shown, filter.metric);
+  const open = (row: Row, metric = column) => {
     cursor.index = row.index;
-    go({ case: row.name, view: "case" });
+    const named = metric === filter.metric ? "" : source.run.metrics[metric]!.name;
+    go({ case: row.name, view: "case", more: { ...place.more, at: named } });
   };
   useTableKeys(rows, start, at, setAt, total, open);
-  const several = isMany(source);
+  useKeys(several ? {
+    ArrowLeft: (event) => inTable(event) && (event.preventDefault(), setColumn(-1)),
+    ArrowRight: (event) => inTable(event) && (event.preventDefault(), setColumn(1)),
+  } : {});
   const before = printing ? 0 : start * (items[0]?.size ?? 49);
   const after = printing ? 0 : Math.max(0, virtual.getTotalSize() - before - rows.length * (items[0]?.size ?? 49));
   return (
@@ -90,7 +96,14 @@ export function Table({ chosen, order, total, shown }: Props) {
                 <td class="state"><Sign row={row.original} metric={filter.metric} many={several} /></td>
                 {row.getVisibleCells().map((cell) => {
                   const look = columns.get(cell.column.id)!;
-                  return <td key={cell.id} class={`${look.number ? "num " : ""}c-${cell.column.id.replace(/\d+$/, "")}`} data-n={look.title}>{look.cell(row.original)}</td>;
+                  const metric = /^score(\d+)$/.exec(cell.column.id)?.[1];
+                  const chosen = here === at && metric !== undefined && Number(metric) === column;
+                  return (
+                    <td key={cell.id} class={`${look.number ? "num " : ""}c-${cell.column.id.replace(/\d+$/, "")}${chosen ? " here" : ""}`} data-n={look.title}
+                      onClick={metric === undefined ? undefined : (event) => { event.stopPropagation(); open(row.original, Number(metric)); }}>
+                      {look.cell(row.original)}{chosen && <span class="vh"> (Enter opens {look.title})</span>}
+                    </td>
+                  );
                 })}
               </tr>
             );
@@ -102,6 +115,18 @@ export function Table({ chosen, order, total, shown }: Props) {
       {printing && total > PRINTED && <p class="printed">{many(PRINTED, "case")} of {whole(total)} are printed.</p>}
     </div>
   );
+}
+
+/** The metric whose column the keys are at: the one in front, until arrows move. */
+function useColumn(shown: number[], front: number): [number, (step: number) => void] {
+  const [chosen, setChosen] = useState<number | null>(null);
+  useLayoutEffect(() => setChosen(null), [front]);
+  const column = chosen ?? front;
+  const move = (step: number) => {
+    const next = shown[Math.max(0, Math.min(shown.length - 1, shown.indexOf(column) + step))];
+    if (next !== undefined) setChosen(next);
+  };
+  return [column, move];
 }
 
 function Space({ height, columns }: { height: number; columns: number }) {

@@ -8,6 +8,9 @@ export const STATE: Record<State, string> = {
   fail: "failed", none: "no score", pass: "passed", plain: "scored",
 };
 
+/** What a search of a large run finds. */
+export const BY_WORDS = "In a run of this size a search finds whole words and beginnings of words";
+
 const WHOLE = new Intl.NumberFormat("en-US"); // made once: a picture has hundreds of counts
 
 /** 1,234 */

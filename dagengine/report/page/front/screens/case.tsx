@@ -20,7 +20,9 @@ export function CaseScreen() {
   }, [source, place.case]);
   if (!found) return null;
   if (!found.shown) return <h1>This run has no case {place.case}</h1>;
-  return <Shown shown={found.shown} metric={filter.metric} />;
+  // The table may open a case at another metric than the one in front, which keeps its filter.
+  const named = source.run.metrics.findIndex((metric) => metric.name === place.more.at);
+  return <Shown shown={found.shown} metric={named < 0 ? filter.metric : named} />;
 }
 
 function Shown({ shown, metric: front }: { shown: Case; metric: number }) {
@@ -51,7 +53,7 @@ function Shown({ shown, metric: front }: { shown: Case; metric: number }) {
       <div class="casehead">
         <div>
           <p class="soft sm">
-            <a href="#" onClick={(event) => { event.preventDefault(); go({ view: "cases", case: null, step: null }); }}>{neighbours?.word ?? "Cases"}</a>
+            <a href="#" onClick={(event) => { event.preventDefault(); go({ view: "cases", case: null, step: null, more: { ...place.more, at: "" } }); }}>{neighbours?.word ?? "Cases"}</a>
             {neighbours && neighbours.place >= 0 && ` · ${whole(neighbours.place + 1)} of ${whole(neighbours.total)}`}
           </p>
           <h1><span class={result.state}>{SIGN[result.state]}</span> {title}</h1>
@@ -271,14 +273,14 @@ function alone(metric: Metric, result: CaseMetric): Counts {
 }
 
 function Others({ shown, front }: { shown: Case; front: number }) {
-  const { source, go } = usePage();
+  const { source, place, go } = usePage();
   return (
     <>
       <h2 class="h3">Other metrics</h2>
       <ul class="others">
         {shown.metrics.map((result, i) => i !== front && (
           <li key={i}>
-            <button class="link-b" onClick={() => go({ metric: source.run.metrics[i]!.name, step: null }, "replace")}>
+            <button class="link-b" onClick={() => go({ step: null, more: { ...place.more, at: source.run.metrics[i]!.name } }, "replace")}>
               <span class={`g ${result.state}`}>{SIGN[result.state]}</span> {source.run.metrics[i]!.name}{" "}
               {result.score === null ? "no score" : score(result.score)}
             </button>

@@ -11,7 +11,7 @@ import { isMany, useAnswer, useChosen, useOrder, usePage, usePick } from "../par
 import { Table } from "../parts/table.tsx";
 import { TreeBox } from "../parts/treebox.tsx";
 import { WhereFailed } from "../parts/where.tsx";
-import { many, whole } from "../parts/words.ts";
+import { BY_WORDS, many, whole } from "../parts/words.ts";
 import { Many } from "./many.tsx";
 
 export function Cases() {
@@ -154,9 +154,9 @@ export function Unfinished() {
 }
 
 function NothingMatches({ metric, parts, all }: { metric: Metric; parts: Part[]; all: Counts }) {
-  const { go, filter } = usePage();
+  const { go, filter, source } = usePage();
   const why = excluded(metric, parts) ?? (filter.text && !parts.length
-    ? `No text, reason or name holds “${filter.text}”.`
+    ? `No text, reason or name holds “${filter.text}”.${source.byWords ? ` ${BY_WORDS}.` : ""}`
     : `None of the ${many(all.cases, "case")} meets all of it.`);
   return (
     <div class="nothing">

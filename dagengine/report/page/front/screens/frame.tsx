@@ -5,7 +5,7 @@ import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { Hatch } from "../parts/chart.tsx";
 import { letters, useKeys } from "../parts/keys.ts";
 import { isMany, usePage } from "../parts/state.ts";
-import { moment } from "../parts/words.ts";
+import { BY_WORDS, moment } from "../parts/words.ts";
 import { SCREENS } from "./screens.ts";
 
 const REFRESH = 5000; // milliseconds between looks at a run that goes on
@@ -44,7 +44,7 @@ export function Frame({ children }: { children: ComponentChildren }) {
   const back = (open: boolean, close: (open: boolean) => void) => {
     if (open) close(false);
     else if (document.activeElement instanceof HTMLInputElement) document.activeElement.blur();
-    else if (place.view === "case") go({ view: "cases", case: null, step: null });
+    else if (place.view === "case") go({ view: "cases", case: null, step: null, more: { ...place.more, at: "" } });
     else if (place.view === "cases") go({ parts: [], text: "" });
   };
   return (
@@ -83,6 +83,7 @@ function Search() {
   const { source, place, go } = usePage();
   const [text, setText] = useState(place.text);
   const field = useRef<HTMLInputElement>(null);
+  const what = source.byWords ? "Search words in texts" : "Search texts and reasons";
   useEffect(() => setText(place.text), [place.text]);
   useEffect(() => {
     if (text === place.text) return;
@@ -101,7 +102,7 @@ function Search() {
         <circle cx="7" cy="7" r="4.6" />
         <path d="M10.5 10.5 14.5 14.5" />
       </svg>
-      <input ref={field} type="search" aria-label="Search texts and reasons" placeholder="Search texts and reasons"
+      <input ref={field} type="search" aria-label={what} placeholder={what} title={source.byWords ? `${BY_WORDS}.` : undefined}
         value={text} onFocus={() => void source.prepare?.()} onInput={(event) => setText(event.currentTarget.value)} />
       <kbd aria-hidden="true">/</kbd>
     </search>
@@ -118,6 +119,7 @@ const KEYS: [string, string][] = [
   ["o", "picture or outline"],
   ["+ -", "unfold, fold the tree"],
   ["1 … 9", "metric"],
+  ["← →", "metric in the row, which Enter opens"],
   ["[ ]", "fold, unfold all prompts"],
   ["c", "columns"],
   ["g c", "cases"],

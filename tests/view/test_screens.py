@@ -179,3 +179,22 @@ def test_every_screen_is_accessible(browser: Any, server: Viewing, theme: str, w
         assert page.evaluate("document.documentElement.scrollWidth") <= width
     context.close()
     assert not found
+
+
+def test_the_end_of_a_random_sample_tells_the_agreement_by_node(page: Any, server: Viewing) -> None:
+    warm = [("Kind", 1), ("Next step", 1), ("Tone", 1)]
+    for place in (0, 1):  # the judge finds the second one rude
+        for node, choice in warm:
+            at = {"who": "Cy", "metric": "Support quality", "place": place}
+            reply = server.ask("run/1/api/label/answer", {**at, "node": node, "choice": choice})
+            assert reply.status == 200, reply.text
+    page.goto(f"{server.address}run/1/#v=label&who=Cy&queue=random&count=6&at=6")
+    shown(page, "2 of 6 cases labelled")
+    rows = page.locator("table.bynode tbody tr").all_inner_texts()
+    assert [row.split("\t")[:3] for row in rows] == [
+        ["Kind", "2", "2"], ["Next step", "2", "2"], ["Tone", "1", "2"],
+    ]  # fmt: skip
+    page.goto("about:blank")
+    page.goto(f"{server.address}run/1/#v=label&who=Cy&queue=one&seed=0&count=1&at=1")
+    shown(page, "1 of 1 case labelled")
+    assert page.locator("table.bynode").count() == 0

@@ -473,7 +473,7 @@ def test_arrows_choose_the_metric_that_enter_opens(browser: Browser, several: Pa
         page.page.keyboard.press("Escape")
         page.page.wait_for_selector("table.cases .name")
         # What was in front is in front again, and its filter with it.
-        assert "at=" not in page.run("return location.hash")
+        assert "under=" not in page.run("return location.hash")
         assert page.page.get_attribute(".mets button[aria-pressed=true] b", "class") == "one"
         assert page.page.inner_text(".mets button[aria-pressed=true] b") == first
 

@@ -53,7 +53,7 @@ export function Table({ chosen, order, total, shown }: Props) {
   const open = (row: Row, metric = column) => {
     cursor.index = row.index;
     const named = metric === filter.metric ? "" : source.run.metrics[metric]!.name;
-    go({ case: row.name, view: "case", more: { ...place.more, at: named } });
+    go({ case: row.name, view: "case", more: { ...place.more, under: named } });
   };
   useTableKeys(rows, start, at, setAt, total, open);
   useKeys(several ? {

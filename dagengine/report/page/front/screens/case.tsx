@@ -21,7 +21,7 @@ export function CaseScreen() {
   if (!found) return null;
   if (!found.shown) return <h1>This run has no case {place.case}</h1>;
   // The table may open a case at another metric than the one in front, which keeps its filter.
-  const named = source.run.metrics.findIndex((metric) => metric.name === place.more.at);
+  const named = source.run.metrics.findIndex((metric) => metric.name === place.more.under);
   return <Shown shown={found.shown} metric={named < 0 ? filter.metric : named} />;
 }
 
@@ -53,7 +53,7 @@ function Shown({ shown, metric: front }: { shown: Case; metric: number }) {
       <div class="casehead">
         <div>
           <p class="soft sm">
-            <a href="#" onClick={(event) => { event.preventDefault(); go({ view: "cases", case: null, step: null, more: { ...place.more, at: "" } }); }}>{neighbours?.word ?? "Cases"}</a>
+            <a href="#" onClick={(event) => { event.preventDefault(); go({ view: "cases", case: null, step: null, more: { ...place.more, under: "" } }); }}>{neighbours?.word ?? "Cases"}</a>
             {neighbours && neighbours.place >= 0 && ` · ${whole(neighbours.place + 1)} of ${whole(neighbours.total)}`}
           </p>
           <h1><span class={result.state}>{SIGN[result.state]}</span> {title}</h1>
@@ -280,7 +280,7 @@ function Others({ shown, front }: { shown: Case; front: number }) {
       <ul class="others">
         {shown.metrics.map((result, i) => i !== front && (
           <li key={i}>
-            <button class="link-b" onClick={() => go({ step: null, more: { ...place.more, at: source.run.metrics[i]!.name } }, "replace")}>
+            <button class="link-b" onClick={() => go({ step: null, more: { ...place.more, under: source.run.metrics[i]!.name } }, "replace")}>
               <span class={`g ${result.state}`}>{SIGN[result.state]}</span> {source.run.metrics[i]!.name}{" "}
               {result.score === null ? "no score" : score(result.score)}
             </button>

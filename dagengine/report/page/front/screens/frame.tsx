@@ -44,7 +44,7 @@ export function Frame({ children }: { children: ComponentChildren }) {
   const back = (open: boolean, close: (open: boolean) => void) => {
     if (open) close(false);
     else if (document.activeElement instanceof HTMLInputElement) document.activeElement.blur();
-    else if (place.view === "case") go({ view: "cases", case: null, step: null, more: { ...place.more, at: "" } });
+    else if (place.view === "case") go({ view: "cases", case: null, step: null, more: { ...place.more, under: "" } });
     else if (place.view === "cases") go({ parts: [], text: "" });
   };
   return (

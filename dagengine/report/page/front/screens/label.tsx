@@ -269,10 +269,35 @@ function AllDone({ server, who, metric, places, queue }: { server: Server; who: 
     <>
       <h1>{whole(positions.filter((one) => one.done).length)} of {many(positions.length, "case")} labelled</h1>
       {queue === "random" && told.length > 0 && <p class="decision">You and the judge agree on <b>{whole(same)} of {whole(told.length)}</b>, {Math.round((100 * same) / told.length)} % {range(same, told.length)}.</p>}
+      {queue === "random" && <ByNode positions={positions} />}
       {queue !== "random" && <p class="soft">An agreement is told of a random sample only: these cases were chosen for what the judge said.</p>}
       <p>The benchmark holds the judge against these labels:</p>
       <code class="cmd">dagengine benchmark {source.run.metricFile ?? "METRICS.py"} --data {source.run.data ?? "FILE"} --labels {source.run.folder}/labels.jsonl{queue === "random" && " --labels-random"}</code>
       <Leave />
     </>
+  );
+}
+
+/** How often a person and the judge gave the same answer, by node: only where both answered. */
+function ByNode({ positions }: { positions: Position[] }) {
+  const nodes = new Map<string, { same: number; of: number }>();
+  for (const { node, same } of positions.flatMap((one) => (one.done ? (one.judge?.nodes ?? []) : []))) {
+    if (same === null) continue;
+    const count = nodes.get(node) ?? { same: 0, of: 0 };
+    nodes.set(node, { same: count.same + (same ? 1 : 0), of: count.of + 1 });
+  }
+  if (!nodes.size) return null;
+  return (
+    <table class="bynode" aria-label="Agreement by node">
+      <thead><tr><th>node</th><th class="num">same answer</th><th class="num">of</th><th class="num">share, 95 %</th></tr></thead>
+      <tbody>
+        {[...nodes].map(([node, { same, of }]) => (
+          <tr key={node}>
+            <th scope="row">{node}</th><td class="num">{whole(same)}</td><td class="num">{whole(of)}</td>
+            <td class="num nw">{Math.round((100 * same) / of)} % <span class="soft">{range(same, of)}</span></td>
+          </tr>
+        ))}
+      </tbody>
+    </table>
   );
 }

@@ -301,3 +301,13 @@ def durable_identity(judge: Judge) -> str | None:
     """What tells a judge apart in every process, or None when nothing does."""
     identity: str | None = getattr(judge, "durable_identity", None)
     return identity
+
+
+def judge_name(identity: str) -> str:
+    """A judge's identity without its settings and without what holds in one process, for reading.
+
+    Settings stand behind " with ", a comma or a bracket, and the number of an object comes last.
+    """
+    name = re.split(r" with |, | \(", identity, maxsplit=1)[0]
+    words = re.sub(r"(?<=\S) [0-9a-f]{9,}$", "", name).split()
+    return " ".join(dict.fromkeys(words))  # a simulated judge without a name is one once

@@ -140,12 +140,16 @@ def _identities(job: BenchmarkJob) -> list[str]:
 
     plan = compile_metrics(job.metrics)
     asked = sorted({judge for unit in plan.units if unit.node.asks for judge in unit.judges})
-    found = [
-        as_judge(given if plan.models[place] is None else plan.models[place])
-        for given in job.judges.values() or [None]
-        for place in asked
-    ]
-    return list(dict.fromkeys(durable_identity(judge) or judge.identity for judge in found))
+    found: list[str] = []
+    for name, given in job.judges.items() or [("", None)]:
+        for place in asked:
+            own = plan.models[place]
+            judge = as_judge(given if own is None else own)
+            identity, number = durable_identity(judge) or judge.identity, f" {id(judge):x}"
+            if name and own is None and identity.endswith(number):
+                identity = name + number  # without a name of its own it is called as it was given
+            found.append(identity)
+    return list(dict.fromkeys(found))
 
 
 def _binding(job: BenchmarkJob) -> Binding:

@@ -122,11 +122,12 @@ def _answered(metrics: Sequence[Any], cases: Cases, model: Any, path: Path) -> i
 def judges_of(compiled: Plan, model: Any) -> tuple[list[str], list[str]]:
     """The names and the identities of the judges, in the order of the plan."""
     from dagengine.judges import as_judge
+    from dagengine.question import judge_name
 
     judges = [as_judge(model if own is None else own) for own in compiled.models]
     names = [getattr(judge, "model", None) for judge in judges]
     shown = [
-        name if isinstance(name, str) else judge.identity.partition(" with ")[0]
+        name if isinstance(name, str) else judge_name(judge.identity)
         for name, judge in zip(names, judges, strict=True)
     ]
     return shown, [judge.identity for judge in judges]

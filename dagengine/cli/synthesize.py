@@ -271,10 +271,11 @@ def _lines(path: Path) -> Iterator[Callable[[Any], None]]:
 def _print_plan(options: SynthesizeOptions) -> None:
     from dagengine.cli.plan import LATENCY
     from dagengine.cli.tables.plan_table import Assumptions, print_estimate
+    from dagengine.question import judge_name
 
     synthesizer = _synthesizer(options, lambda golden: None)
     found = synthesizer.estimate_goldens_from_docs(**_arguments(options))
-    names = tuple(judge.judge.partition(" with ")[0] for judge in found.judges)
+    names = tuple(judge_name(judge.judge) for judge in found.judges)
     shown = Assumptions(names, prices(options.price), LATENCY, options.max_in_flight, 10)
     print_estimate(found, shown)
     say(f"A draft that falls is made up for: at most {options.tries} drafts for each golden.")

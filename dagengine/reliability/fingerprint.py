@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from dagengine.compiler.definitions import definitions, digest
 from dagengine.compiler.lowering import compile_metrics
 from dagengine.graph.graph import Metric
+from dagengine.question import judge_name
 from dagengine.test_case import TestCase
 
 
@@ -72,11 +73,20 @@ def _metric_changes(
 
 def _other_changes(old: Binding, new: Binding) -> Iterator[str]:
     if old.judges != new.judges:
-        yield f"judge: {' and '.join(old.judges)} → {' and '.join(new.judges)}"
+        yield f"judge: {_judges(old.judges, new.judges)}"
     if old.data != new.data:
         yield f"data: {old.cases} cases → {new.cases} cases, not the same"
     if old.version != new.version:
         yield f"dagengine: {old.version} → {new.version}"
+
+
+def _judges(old: Sequence[str], new: Sequence[str]) -> str:
+    before, after = (" and ".join(dict.fromkeys(map(judge_name, one))) for one in (old, new))
+    return (
+        f"{before} → {after}"
+        if before != after
+        else f"{after}, with other settings or another object"
+    )
 
 
 def _nodes(metric: Metric) -> dict[str, str]:

@@ -181,6 +181,17 @@ def test_several_judges_are_measured_apart_and_against_each_other(folder: Path) 
     assert flips == [pytest.approx(1 / 3), 0]  # never pooled
 
 
+def test_a_judge_without_a_name_is_called_as_it_was_given(folder: Path) -> None:
+    with (folder / "judge.py").open("a") as file:
+        file.write("plain = ScriptedJudge(answer)\n")
+    done = benchmark(*MINE[:-1], "judge.py:plain", "--judge", "judge.py:kept", "--times", "2")
+    assert done.exit_code == 0, done.output
+    assert "judge.py:plain and scripted kept: 8 cases" in " ".join(done.output.split())
+    assert " scripted  " in done.output  # in the plan, without the number of the object
+    changed = benchmark(*MINE[:-1], "judge.py:plain", "--check", "benchmark/card.json")
+    assert "judge: judge.py:plain and scripted kept → judge.py:plain" in changed.output
+
+
 def test_every_temperature_is_a_setting_of_its_own(folder: Path) -> None:
     done = benchmark(*MINE, "--times", "2", "--temperatures", "0,1")
     assert done.exit_code == 0, done.output

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -61,6 +61,7 @@ EXTREMES: dict[str, tuple[Said, int, int]] = {
     "one case": (lambda case, sample: sample % 3 > 0, 1, 6),
     "one run": (lambda case, sample: case % 2 == 0, 12, 1),
     "all ties": (lambda case, sample: sample % 2 == 0, 12, 4),
+    "mostly right": (lambda case, sample: (case % 2 == 0) ^ (sample == 3), 12, 4),
     "one run can be read": (lambda case, sample: True if case + sample == 0 else None, 12, 4),
 }
 
@@ -139,6 +140,8 @@ def test_a_judge_whom_nobody_can_read_is_known_to_nobody() -> None:
         assert said == "Not known: no run has a score."
     assert price == "Not known in votes: no run has a score."
     names = {one.name for one in under("nothing parses").measures}
+    for one in under("nothing parses").people:
+        assert (one.value, one.items, one.note) == (None, 0, "no run has a score")
     assert "total-agreement" not in names  # all runs do not agree on a score that is not there
 
 
@@ -156,23 +159,43 @@ def test_ties_flip_and_agree_with_nobody() -> None:
     assert people.startswith("In 0.0 % (")
 
 
+def test_one_run_is_shown_beside_the_majority_where_it_reaches_less() -> None:
+    people = str(answers(under("mostly right"))[3])
+    assert re.match(
+        r"In 100.0 % \([^)]*\) of the cases by the majority of runs, in 75.0 % ", people
+    )
+    assert "by the majority" not in str(answers(under("perfect"))[3])
+
+
 def test_one_case_has_no_interval_and_says_so() -> None:
     again = answers(under("one case"))[0]
     assert "Of two runs of one case" in again.text
     assert "no interval, n = 1" in again.weak
 
 
-# Any judge of a few cases: several verdicts, ratings, judges, groups, lost runs, partial labels.
+# Any judge of a few cases: several verdicts, ratings, settings, groups, lost runs, partial labels.
 
 
 @dataclass(frozen=True)
 class Drawn:
-    """A population of answers: what each judge says of each case in each run (None: lost)."""
+    """A population of answers: what each setting says of each case in each run (None: lost)."""
 
     form: str
-    answers: dict[str, list[list[int | None]]]
+    answers: dict[Condition, list[list[int | None]]]
     labels: list[int | None]
     groups: list[int]
+
+
+SETTINGS = [
+    [Condition(0)],
+    [Condition(0, judge="x"), Condition(0, judge="y")],
+    [Condition(0, temperature=0.0), Condition(0, temperature=0.7), Condition(0, temperature=1.0)],
+    [Condition(0, judge=judge, temperature=one) for judge in "xy" for one in (0.0, 1.0)],
+    [Condition(0, seed=1), Condition(0, seed=2)],
+    [Condition(0, order="given"), Condition(0, order="reversed")],
+    [Condition(0), Condition(0, paraphrase="short"), Condition(0, temperature=1.0)],
+]
+"""What is compared: one setting, and all circumstances that make several."""
 
 
 @st.composite
@@ -181,11 +204,11 @@ def populations(draw: st.DrawFn) -> Drawn:
     cases, runs = draw(st.integers(1, 9)), draw(st.integers(1, 4))
     answer = st.sampled_from([0, 0, 0, 1, 1, 2, None])
     table = st.lists(st.lists(answer, min_size=runs, max_size=runs), min_size=cases, max_size=cases)
-    judges = draw(st.sampled_from([[""], ["x", "y"]]))
+    at = draw(st.sampled_from(SETTINGS))
     label = st.sampled_from([0, 1, 2, None])
     labels = draw(st.lists(label, min_size=cases, max_size=cases))
     groups = draw(st.lists(st.integers(0, 3), min_size=cases, max_size=cases))
-    return Drawn(form, {judge: draw(table) for judge in judges}, labels, groups)
+    return Drawn(form, {setting: draw(table) for setting in at}, labels, groups)
 
 
 def metric_of(form: str) -> DAGMetric:
@@ -201,10 +224,10 @@ def metric_of(form: str) -> DAGMetric:
 
 
 def observed_of(drawn: Drawn) -> Iterator[Observation]:
-    for judge, table in drawn.answers.items():
+    for setting, table in drawn.answers.items():
         for case, row in enumerate(table):
             for sample, answer in enumerate(row):
-                at = Condition(sample, judge=judge)
+                at = replace(setting, sample=sample)
                 if answer is None:
                     yield Observation(case, "worth", "", at, outcome=OutcomeKind.UNPARSEABLE)
                     continue
@@ -218,7 +241,11 @@ def observed_of(drawn: Drawn) -> Iterator[Observation]:
                 yield Observation(case, "worth", "good", at, verdict, own)
 
 
-@settings(max_examples=15, deadline=None)
+def differences(card: JudgeCard) -> Iterator[Figure]:
+    yield from (one.difference for one in card.metrics[0].between)
+
+
+@settings(max_examples=20, deadline=None)
 @given(populations())
 def test_any_card_holds_together_and_says_only_what_it_shows(drawn: Drawn) -> None:
     cases = [
@@ -234,7 +261,7 @@ def test_any_card_holds_together_and_says_only_what_it_shows(drawn: Drawn) -> No
     )  # fmt: skip
     for one in made.metrics[0].settings:
         assert_said_of_figures(one)
-        for found in (*figures(one), *made.metrics[0].across):
+        for found in (*figures(one), *made.metrics[0].across, *differences(made)):
             assert found.value is not None or found.note, found
             low, high = found.low, found.high
             if found.value is not None and low is not None and high is not None:

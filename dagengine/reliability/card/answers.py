@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from dagengine.reliability.card.values import Figure, NodeCard, SettingCard, VoteCost
@@ -92,6 +92,8 @@ def _blame(under: SettingCard) -> Answer:
         why = "; ".join(dict.fromkeys(node.share.note for node in under.nodes))
         return Answer(f"Not known: {why or 'no node of this metric decides or rates'}.")
     whose = f" (it works on {', '.join(worst.reads)})" if worst.reads else ""
+    if worst.share.value == worst.share.low == 1:
+        return Answer(f"“{worst.node}”{whose} causes all of it: no other node moves the score.")
     said = f"“{worst.node}”{whose} causes {bounded(worst.share)} of the noise."
     return Answer(said, weakness(worst.share))
 
@@ -150,8 +152,8 @@ def _people(under: SettingCard) -> Answer:
     if accuracy and base and kappa and accuracy.value is not None:
         beyond = bounded(kappa) if kappa.value is not None else f"undefined, as {kappa.note}"
         return Answer(
-            f"In {bounded(accuracy)} of the cases, where always giving the commonest label is "
-            f"right in {number(base)}; kappa is {beyond}.",
+            f"In {bounded(accuracy)} of the cases{_singly(accuracy, found)}, where always giving "
+            f"the commonest label is right in {number(base)}; kappa is {beyond}.",
             weakness(kappa) or weakness(accuracy),
         )
     spearman = found.get("spearman")
@@ -159,6 +161,14 @@ def _people(under: SettingCard) -> Answer:
         said = f"Spearman's rank correlation with people is {full(spearman)}."
         return Answer(said, weakness(spearman))
     return Answer(f"Not known: {next(iter(found.values())).note}.")
+
+
+def _singly(accuracy: Figure, found: Mapping[str, Figure]) -> str:
+    """What one run reaches, where the majority of several reaches something else."""
+    once = found.get("single-run-accuracy")
+    if once is None or once.value is None or number(once) == number(accuracy):
+        return ""
+    return f" by the majority of runs, in {bounded(once)} by one"
 
 
 # What could be seen.

@@ -23,13 +23,13 @@ def figure(
     """A statistic of items with its interval; `note` says why it may be undefined.
 
     Items of equal `groups`, which are the cases or the groups that they form, stay together when
-    resampling. `items` of the figure are the groups that add to the value.
+    resampling. `items` of the figure are the groups that add to the value, none without one.
     """
     found = statistic(items)
     value = found.value() if isinstance(found, Sums) else found
     count = _adding(found, items, groups)
     if value is None:
-        return Figure(name, None, items=count, level=level, note=note)
+        return Figure(name, None, level=level, note=note)
     bounds = bootstrap(items, statistic, groups=groups)
     if bounds is None:
         return Figure(name, value, items=count, level=level)
@@ -64,7 +64,8 @@ def shown(name: str, found: Interval | Unknown | None, level: str, note: str = "
         return Figure(name, found.value, *bounds, items=found.items, level=level)
     if found is None:
         return Figure(name, None, level=level, note=note)
-    return Figure(name, None, items=found.items, level=level, note=note or reason(found))
+    count = 0 if found.reason == "undefined" else found.items
+    return Figure(name, None, items=count, level=level, note=note or reason(found))
 
 
 def reason(found: Unknown) -> str:

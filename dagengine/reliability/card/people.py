@@ -46,12 +46,16 @@ def compare_with_labels(
     dialogues, within which numbers are correlated, too.
     """
     read = reading(labels.kind, threshold)
-    if labels.kind == "number":
+    if all(run.score is None for run in runs.every()):
+        names = ("spearman",) if labels.kind == "number" else _AGAINST_LABELS
+        yield from (Figure(name, None, note="no run has a score") for name in names)
+        yield from people_among_themselves(labels)
+    elif labels.kind == "number":
         yield from _correlations(runs, labels.by_case)
         yield from _within_groups(runs, labels.by_case) if grouped else ()
     elif read is None:
         why = "the metric has no threshold, so it neither passes nor fails a case"
-        yield from (Figure(name, None, note=why) for name in ("accuracy", "kappa", "baseline"))
+        yield from (Figure(name, None, note=why) for name in _AGAINST_LABELS)
     else:
         what = "last verdicts" if labels.kind == "verdict" else "pass or fail"
         yield from _verdicts(runs, labels, read, what)
@@ -79,6 +83,7 @@ def _labelled(runs: Runs, labels: Mapping[int, Vote]) -> Iterator[tuple[int, Vot
             yield number, labels[number], found
 
 
+_AGAINST_LABELS = ("accuracy", "kappa", "baseline")
 _ENDS = (1.0, 3.0, 4.0, 5.0, 7.0, 10.0, 100.0)
 _NONE = "no case that ran has a label"
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-import re
 from dataclasses import replace
 
+from dagengine.question import judge_name
 from dagengine.reliability.card.values import (
     Contrast,
     CorrectedFigure,
@@ -147,12 +147,6 @@ def full(measure: Figure) -> str:
     bounds = interval(measure)
     sure = f" ({100 * measure.confidence:g} % interval {bounds})" if bounds else ""
     return f"{number(measure)}{sure}, n = {measure.items}"
-
-
-def judge_name(identity: str) -> str:
-    """A judge's identity without its settings, for reading."""
-    name = re.split(r" with |, ", identity, maxsplit=1)[0]
-    return " ".join(dict.fromkeys(name.split()))  # a simulated judge without a name is one once
 
 
 def identity_hash(identity: str) -> str:

@@ -6,6 +6,7 @@ import shlex
 from pathlib import Path
 from typing import Any
 
+from dagengine.question import judge_name as short_name
 from dagengine.record.prompts import why_without
 from dagengine.record.run import Run
 from dagengine.record.values import JudgeRecord
@@ -44,7 +45,7 @@ def run_record(run: Run, cases: int, kept: int) -> dict[str, Any]:
 
 def judge_name(judge: JudgeRecord) -> str:
     """The model, or the identity without its settings."""
-    return judge.model or judge.identity.split(" (")[0]
+    return judge.model or short_name(judge.identity)
 
 
 def _metric_file(command: str | None) -> str | None:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from dagengine.reliability.card.conditions import FailIf
     from dagengine.reliability.card.values import JudgeCard
     from dagengine.reliability.fingerprint import Binding
+    from dagengine.reliability.observations import Observations
 
 
 def benchmark(options: BenchmarkOptions) -> None:
@@ -28,12 +29,15 @@ def benchmark(options: BenchmarkOptions) -> None:
     node is to blame, how many votes would settle it, and whether human labels agree. Writes
     `card.html`, `card.json` and `card.md`. Prints the calls it will make before it asks.
 
+    With --verdicts the card is made of what judges said elsewhere, and nothing is asked.
+
     With --store a run that was interrupted goes on where it was, and one that was finished
     asks nothing.
 
     Exit codes: 0 done, 1 a --fail-if holds or the card is stale, 2 bad input, 130 interrupted.
     """
     from dagengine.reliability.card.conditions import parse
+    from dagengine.reliability.fingerprint import bind
 
     if options.compare is not None:
         _compare(*options.compare, [parse(text) for text in options.fail_if or ()])
@@ -41,10 +45,11 @@ def benchmark(options: BenchmarkOptions) -> None:
     failing = [parse(text) for text in options.fail_if or ()]
     job = _build(options)
     if options.check is not None:
-        _check(options.check, _binding(job), failing)
+        judges = _identities(job) if options.verdicts is None else _collected(job, options)[1]
+        _check(options.check, bind(job.metrics, judges, job.cases), failing)
         return
-    _prepare(job, options)
-    card = _ask(job, options)
+    seen, judges = (_ask if options.verdicts is None else _collected)(job, options)
+    card = _card(job, options, seen, judges)
     _write(card, options.out)
     _exit_as(card, failing)
 
@@ -79,31 +84,69 @@ def _build(options: BenchmarkOptions) -> BenchmarkJob:
     )
 
 
-def _prepare(job: BenchmarkJob, options: BenchmarkOptions) -> None:
-    """Raise the errors that show before the first call, and print what will be asked."""
-    from dagengine.reliability.card.answers import could_be_seen
+def _check_before(job: BenchmarkJob, options: BenchmarkOptions) -> None:
+    """Raise the errors that show before the first call."""
     from dagengine.reliability.card.build import check_labels
 
     _require_intervals()
     if options.labels is not None:
         for line in check_labels(job.metrics, job.cases, options.labels):
             say(f"warning: {line}", err=True)
+
+
+def _ask(job: BenchmarkJob, options: BenchmarkOptions) -> tuple[Observations, list[str]]:
+    """Print what will be asked, and ask; who answered comes second."""
+    from dagengine.gateway.limits import Limits
+    from dagengine.reliability.card.answers import could_be_seen
+
+    if options.scale is not None:
+        raise typer.BadParameter("--scale is that of the scores in --verdicts")
+    _check_before(job, options)
     most = job.print_plan(options.max_in_flight)
     say(could_be_seen(len(job.cases), options.times))
     if options.max_calls is not None:
         job.require_calls(most, options.max_calls, options.store)
+    limits = Limits(max_in_flight=options.max_in_flight, max_calls=options.max_calls)
+    return job.all(options.store, limits=limits), _identities(job)
 
 
-def _ask(job: BenchmarkJob, options: BenchmarkOptions) -> JudgeCard:
-    from dagengine.gateway.limits import Limits
+_ASKING = ("judge", "temperatures", "seeds", "paraphrases", "store", "max_calls", "probabilities")
+"""Options of asking, none of which is for what was said elsewhere."""
+
+
+def _collected(job: BenchmarkJob, options: BenchmarkOptions) -> tuple[Observations, list[str]]:
+    """What judges said elsewhere, and where that stands."""
+    from dagengine.reliability.observations import Observations
+
+    assert options.verdicts is not None
+    if given := [name for name in _ASKING if getattr(options, name)]:
+        raise typer.BadParameter(
+            f"--verdicts asks nobody, so --{given[0].replace('_', '-')} has no meaning beside it"
+        )
+    _check_before(job, options)
+    seen = Observations.load(options.verdicts, job.cases, scale=_ends(options.scale))
+    named = dict.fromkeys(one.judge for one in seen.conditions if one.judge)
+    return seen, [*named] or [options.verdicts.name]
+
+
+def _ends(scale: str | None) -> tuple[float, float]:
+    try:
+        low, high = (float(end) for end in (scale or "0,1").split(","))
+    except ValueError:
+        raise InputError(f"--scale is two numbers such as 1,5, not {scale!r}") from None
+    return low, high
+
+
+def _card(
+    job: BenchmarkJob, options: BenchmarkOptions, seen: Observations, judges: Sequence[str]
+) -> JudgeCard:
     from dagengine.reliability.card.build import make_card
 
-    limits = Limits(max_in_flight=options.max_in_flight, max_calls=options.max_calls)
     return make_card(
-        job.all(options.store, limits=limits),
+        seen,
         job.metrics,
         job.cases,
-        _identities(job),
+        judges,
         labels=options.labels,
         labels_random=options.labels_random,
         groups=options.groups,
@@ -150,12 +193,6 @@ def _identities(job: BenchmarkJob) -> list[str]:
                 identity = name + number  # without a name of its own it is called as it was given
             found.append(identity)
     return list(dict.fromkeys(found))
-
-
-def _binding(job: BenchmarkJob) -> Binding:
-    from dagengine.reliability.fingerprint import bind
-
-    return bind(job.metrics, _identities(job), job.cases)
 
 
 def _write(card: JudgeCard, out: Path) -> None:

@@ -32,7 +32,7 @@ _EDGE = 1e-9
 class Unknown(StrEnum):
     """Why the share of a node is not known."""
 
-    STEADY = "the score never varied"
+    STEADY = "no answer of a node moved the score"
     NOT_REPEATED = "no case has two runs with a score"
     REACHED_IN_FEW = "too few cases reached the node"
     ONE_CASE = "one case has all of the noise"

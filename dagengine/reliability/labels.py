@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from dagengine.compiler.definitions import definitions, digest
 from dagengine.data.records import Record, table_of
@@ -18,6 +18,7 @@ from dagengine.reliability.counterfactual import Counterfactual
 from dagengine.test_case import ArenaTestCase, TestCase, case_label, read_field
 
 Vote = str | bool | int | float
+V = TypeVar("V", bound=Vote)
 Kind = Literal["pass", "verdict", "number"]
 Given = Mapping[int, tuple[Vote, ...]]
 """What people said, by the number of the case: one label per person."""
@@ -141,18 +142,18 @@ def _understood(
 ) -> tuple[Kind, dict[Vote, Vote | None]]:
     """The kind that fits most labels: verdicts by name, then yes or no, then numbers."""
     readings: list[tuple[Kind, dict[Vote, Vote | None]]] = [
-        ("verdict", {label: _verdict(label, verdicts) for label in labels}),
+        ("verdict", {label: verdict_named(label, verdicts) for label in labels}),
         ("pass", _yes_or_no(labels, threshold)),
         ("number", {label: _number(label) for label in labels}),
     ]
     return max(readings, key=lambda one: sum(found is not None for found in one[1].values()))
 
 
-def _verdict(label: Vote, verdicts: Sequence[str]) -> str | None:
+def verdict_named(label: Vote, verdicts: Sequence[V]) -> V | None:
     """The verdict that a label names, be it in another form of yes or no."""
     if not isinstance(label, str):
         return None
-    named = {verdict.casefold(): verdict for verdict in verdicts}
+    named = {str(verdict).casefold(): verdict for verdict in verdicts}
     words = {_WORDS[name]: verdict for name, verdict in named.items() if name in _WORDS}
     said = label.casefold()
     return named.get(said, words.get(_WORDS[said]) if said in _WORDS else None)

@@ -11,8 +11,10 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
+from dagengine.errors import InputError
 from dagengine.reliability.attribution import Repetition
 from dagengine.reliability.counterfactual import Counterfactual, NoReplyError, Reply
+from dagengine.reliability.labels import verdict_named
 from dagengine.reliability.repetition import Condition, Observation
 from dagengine.results import OutcomeKind, Verdict
 
@@ -24,9 +26,10 @@ Path = tuple[tuple[str, Verdict], ...]
 class Run:
     """One metric on one case under one condition.
 
-    `sure` holds the probability of each verdict that a judge gave, None where it is not known;
-    `weighted` says that the score is an expectation over such probabilities. `lists` holds the
-    verdicts about the items of lists, by node.
+    `outcome` is what became of it, None where no row says so. `sure` holds the probability of
+    each verdict that a judge gave, None where it is not known; `weighted` says that the score
+    is an expectation over such probabilities. `lists` holds the verdicts about the items of
+    lists, by node.
     """
 
     condition: Condition
@@ -37,6 +40,7 @@ class Run:
     raw: str | None = None
     sure: dict[str, float | None] = field(default_factory=dict)
     weighted: bool = False
+    outcome: OutcomeKind | None = None
     lists: dict[str, tuple[Verdict, ...]] = field(default_factory=dict)
 
     @property
@@ -157,7 +161,7 @@ class _Collected:
         self._speakers = {speaker.node for speaker in replay.speakers}
         self.runs: dict[int, dict[Condition, dict[int, Run]]] = {}
         self.alone: dict[int, dict[Condition, list[tuple[str, Reply]]]] = {}
-        self._unscored: list[Run] = []
+        self._bare: list[Run] = []
 
     def take(self, seen: Observation) -> None:
         setting = replace(seen.condition, sample=0)
@@ -170,19 +174,30 @@ class _Collected:
         if seen.node:
             self._note(run, seen)
         else:
-            run.score, run.path, run.raw = seen.score, tuple(seen.path), seen.raw
+            run.score, run.raw, run.outcome = seen.score, seen.raw, seen.outcome
+            turns = ((node, self._meant(seen, node, said)) for node, said in seen.path)
+            run.path = tuple((node, said) for node, said in turns if said is not None)
             run.weighted = seen.weighted
-            if seen.score is None and seen.outcome is OutcomeKind.OK:
-                self._unscored.append(run)
+            if seen.outcome is OutcomeKind.OK:
+                self._bare.append(run)
 
     def complete(self) -> None:
-        """Scores that a table left to its verdicts."""
-        for run in self._unscored:
-            if not run.replies and len(self._speakers) == 1 and run.path:
-                run.replies = {next(iter(self._speakers)): Reply(run.path[-1][1])}
-            # Replies that lead to a node which has none lead to no score.
-            with suppress(NoReplyError):
-                run.score = self._replay.score(run.replies)
+        """What a table left out: the row of the only node, scores that follow from verdicts."""
+        for run in self._bare:
+            if not run.replies and not run.asked and len(self._speakers) == 1:
+                self._speak(run)
+            if run.score is None:
+                # Replies that lead to a node which has none lead to no score.
+                with suppress(NoReplyError):
+                    run.score = self._replay.score(run.replies)
+
+    def _speak(self, run: Run) -> None:
+        """What the metric said stands for what its only node did."""
+        (node,) = self._speakers
+        if run.path or run.score is not None:
+            said = Reply(run.path[-1][1]) if run.path else Reply(score=run.score)
+            run.replies = {node: said}
+            run.asked.append(node)
 
     def _note(self, run: Run, seen: Observation) -> None:
         """What a node did in a run."""
@@ -201,7 +216,26 @@ class _Collected:
         node = self._replay.name_of(seen.node)
         if node not in self._speakers or seen.outcome is not OutcomeKind.OK:
             return None
-        return node, Reply(seen.verdict, seen.score)
+        return node, Reply(self._meant(seen, seen.node, seen.verdict), seen.score)
+
+    def _meant(self, seen: Observation, node: str, said: Verdict | None) -> Verdict | None:
+        """A verdict as its node names it: tables from elsewhere have other words for yes and no.
+
+        Raises InputError for a verdict of a table that its node does not have.
+        """
+        if said is None or seen.raw is not None or seen.question is not None:
+            return said
+        named = node or (next(iter(self._speakers)) if len(self._speakers) == 1 else "")
+        known = self._replay.verdicts_of(named)
+        if said in known or not known:
+            return said
+        meant = verdict_named(said, known)
+        if meant is None:
+            raise InputError(
+                f"case {seen.case}, run {seen.condition.sample}: {named!r} has no verdict "
+                f"{said!r}; it has {', '.join(map(repr, known))}"
+            )
+        return meant
 
 
 def _pooled(under: Condition, setting: Condition) -> bool:

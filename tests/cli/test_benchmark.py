@@ -11,6 +11,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from dagengine.cli import app
+from dagengine.errors import InputError
 
 METRICS = """
 from dagengine.metrics import DAGMetric
@@ -190,6 +191,26 @@ def test_a_judge_without_a_name_is_called_as_it_was_given(folder: Path) -> None:
     assert " scripted  " in done.output  # in the plan, without the number of the object
     changed = benchmark(*MINE[:-1], "judge.py:plain", "--check", "benchmark/card.json")
     assert "judge: judge.py:plain and scripted kept → judge.py:plain" in changed.output
+
+
+def test_verdicts_from_elsewhere_give_a_card_and_nothing_is_asked(folder: Path) -> None:
+    rows = (f"case {n},{judge},{'no' if n == run else 'yes'}"
+            for n in range(8) for judge in ("x", "y") for run in range(3))  # fmt: skip
+    (folder / "seen.csv").write_text("\n".join(["case,judge,verdict", *rows]))
+    single = (folder / "metrics.py").read_text().replace("DAG(kind)", "DAG(short)")
+    (folder / "single.py").write_text(single)
+    mine = ("single.py", "--data", "cases.jsonl", "--verdicts", "seen.csv")
+    done = benchmark(*mine, "--labels", "additional_metadata.good", "--fail-if", "flip-rate>0.2")
+    assert done.exit_code == 1, done.output
+    assert "fails: flip-rate>0.2: manners: x: 25.0 %" in " ".join(done.output.split())
+    assert "x and y: 8 cases, 3 runs of each under each of 2 settings" in done.output
+    assert not (folder / "asked").exists()
+    assert benchmark(*mine, "--check", "benchmark/card.json").exit_code == 0
+    refused = benchmark(*mine, "--judge", "judge.py:judge")
+    assert refused.exit_code == 2
+    assert "--judge has no meaning beside it" in " ".join(refused.output.split())
+    assert benchmark(*MINE, "--scale", "1,5").exit_code == 2
+    assert isinstance(benchmark(*mine, "--scale", "1-5").exception, InputError)
 
 
 def test_every_temperature_is_a_setting_of_its_own(folder: Path) -> None:

@@ -139,6 +139,7 @@ def test_a_judge_whom_nobody_can_read_is_known_to_nobody() -> None:
     for said in (again, blame, people):
         assert said == "Not known: no run has a score."
     assert price == "Not known in votes: no run has a score."
+    assert under("nothing parses").notes == ("48 of 48 runs have no score: 48 unparseable.",)
     names = {one.name for one in under("nothing parses").measures}
     for one in under("nothing parses").people:
         assert (one.value, one.items, one.note) == (None, 0, "no run has a score")

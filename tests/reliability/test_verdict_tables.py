@@ -10,7 +10,7 @@ import pytest
 
 from dagengine.errors import InputError
 from dagengine.metrics import DAGMetric
-from dagengine.metrics.dag import DAG, BinaryJudgementNode
+from dagengine.metrics.dag import DAG, BinaryJudgementNode, RatingNode
 from dagengine.reliability import Observations
 from dagengine.reliability.card import make_card
 from dagengine.test_case import LLMTestCase
@@ -111,3 +111,32 @@ def test_a_row_that_is_none_says_where_and_what(tmp_path: Path, row: str, says: 
 def test_a_table_without_verdicts_names_its_columns() -> None:
     with pytest.raises(InputError, match="no column `verdict` or `score`; it has case, said"):
         Observations.load([{"case": "one", "said": "yes"}], CASES)
+
+
+@pytest.mark.parametrize(
+    ("yes", "no"), [("yes", "no"), ("Pass", "fail"), ("1", "0"), (1, 0), ("Y", "N")]
+)
+def test_other_words_for_yes_and_no_are_understood(yes: Any, no: Any) -> None:
+    rows = [{**row, "verdict": yes if row["verdict"] else no} for row in ROWS]
+    assert flips(Observations.load(rows, CASES)) == 0.5
+
+
+def test_a_verdict_that_no_node_has_is_refused() -> None:
+    rows = [{"case": "two", "verdict": "fine"}]
+    with pytest.raises(InputError, match="case 1, run 0: 'good' has no verdict 'fine'; it has"):
+        flips(Observations.load(rows, CASES))
+
+
+def test_observations_of_another_metric_are_refused() -> None:
+    seen = Observations.load(ROWS, CASES, metric="wroth")
+    with pytest.raises(InputError, match="is about 'wroth', and the metrics are called 'worth'"):
+        flips(seen)
+
+
+def test_scores_of_a_metric_with_one_node_are_what_the_node_said() -> None:
+    node = RatingNode("Rate.", name="rating", evaluation_params=["input"], scale=(1, 5))
+    rows = [{"case": case, "score": one} for case in ("one", "two") for one in (2, 4, 5)]
+    seen = Observations.load(rows, CASES, scale=(1, 5))
+    card = make_card(seen, [DAGMetric("worth", DAG(node))], CASES, ["collected elsewhere"])
+    (found,) = card.metrics[0].settings[0].nodes
+    assert (found.node, found.share.value, found.flip_rate.value) == ("rating", 1.0, 1.0)

@@ -78,6 +78,20 @@ class BenchmarkOptions:
         bool,
         typer.Option(help="Ask nodes that a case reached only once a second time, by themselves."),
     ] = True
+    verdicts: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="What judges said elsewhere, which nothing is asked for again: a table with the "
+            "columns `case` and `verdict` or `score` (also `run`, `node`, `judge` …), or what "
+            "`Observations.save` wrote.",
+        ),
+        Reads(),
+    ] = None
+    scale: Annotated[
+        str | None,
+        typer.Option(metavar="LOW,HIGH", help="The ends of the scores in --verdicts; 0,1 if not."),
+    ] = None
     labels: Annotated[
         str | None,
         typer.Option(

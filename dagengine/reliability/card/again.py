@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import replace
 
@@ -152,6 +153,15 @@ def rule_effect(runs: Runs, threshold: float | None) -> Iterator[str]:
             f"counted as an outcome of their own they would make it "
             f"{100 * found.own_category:.1f} %."
         )
+
+
+def without_score(runs: Runs) -> Iterator[str]:
+    """Why runs have no score, where some have none."""
+    every = list(runs.every())
+    missing = Counter(str(run.outcome or "not seen") for run in every if run.score is None)
+    if missing:
+        why = ", ".join(f"{count:,} {what.replace('_', ' ')}" for what, count in missing.items())
+        yield f"{missing.total():,} of {len(every):,} runs have no score: {why}."
 
 
 def spread(runs: Runs, cases: Sequence[TestCase]) -> Iterator[CaseSpread]:

@@ -12,7 +12,13 @@ from typing import Any
 from dagengine.errors import InputError
 from dagengine.graph.graph import Metric
 from dagengine.reliability.card.across import agreement_of_judges, changed
-from dagengine.reliability.card.again import again, agreement_of_runs, rule_effect, spread
+from dagengine.reliability.card.again import (
+    again,
+    agreement_of_runs,
+    rule_effect,
+    spread,
+    without_score,
+)
 from dagengine.reliability.card.bias import bias_by_length, bias_by_place, position_bias
 from dagengine.reliability.card.calibration import stated
 from dagengine.reliability.card.comparison import between_settings
@@ -78,11 +84,11 @@ def make_card(
     the case (see `labels_of`); `labels_random` states that the labelled cases are a random part of
     all. `groups` is the path of a field that cases of one document or dialogue have in common.
     `target` is the flip rate that votes are counted for, `symmetry` what was swapped. Raises
-    InputError when no case has a label, when no label is an outcome of a metric, and when no case
-    has the field of groups.
+    InputError when no case has a label, when no label is an outcome of a metric, when no case
+    has the field of groups, and when what was observed is about other metrics.
     """
-    seen = list(observations)
     replays = [Counterfactual(metric) for metric in metrics]
+    seen = _about_these(list(observations), [replay.spec.name for replay in replays])
     meant = None if labels is None else _meant(_given(labels, replays, cases), replays, cases)
     together = clusters(cases, seen, groups)
     found = [runs_of(seen, replay, together) for replay in replays]
@@ -102,6 +108,19 @@ def make_card(
         rules=(*RULES, *_on_groups(together, len(cases)), *_on_common(shared_by_all(seen))),
         labels_random=labels_random,
     )
+
+
+def _about_these(seen: Sequence[Observation], names: Sequence[str]) -> Sequence[Observation]:
+    """What was observed of the metrics; a table that names none is about the only one."""
+    observed = list(dict.fromkeys(one.metric for one in seen))
+    if observed == [""] and len(names) == 1:
+        return [replace(one, metric=names[0]) for one in seen]
+    if observed and not set(observed) & set(names):
+        raise InputError(
+            f"what was observed is about {', '.join(map(repr, observed))}, and the metrics are "
+            f"called {', '.join(map(repr, names))}"
+        )
+    return seen
 
 
 def check_labels(
@@ -265,7 +284,7 @@ class _Maker:
             people=tuple(self._people(runs)),
             spread=tuple(spread(runs, self.cases)),
             calls=sum(len(run.asked) for run in every) / max(len(every), 1),
-            notes=(*notes_on(noise), *rule_effect(runs, threshold)),
+            notes=(*notes_on(noise), *without_score(runs), *rule_effect(runs, threshold)),
             more=(*self._more(runs, labels), *(one for kind in found for one in kind.figures())),
             calibration=tuple(kind.calibration() for kind in found),
             outcomes=outcomes(runs, threshold, labels, len(self.cases)),

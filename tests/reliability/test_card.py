@@ -560,6 +560,6 @@ def test_a_judge_that_never_differs_is_told_so() -> None:
     again, blame, price, people = map(str, answers(steady.metrics[0].settings[0]))
     assert again.startswith("Yes: no two runs of one case differed (3 cases); at most ")
     assert blame == "None: the score did not vary within any case."
-    assert price.startswith("For 5 % flips: “kind” not known from 3 runs, “short”")
+    assert price.startswith("For 5 % flips: “kind” not known from 3 runs; 1 more node")
     assert people == "Not known: no labels were given."
     assert "undefined" in card_page(steady)

@@ -57,14 +57,14 @@ def answers(under: SettingCard) -> tuple[Answer, Answer, Answer, Answer]:
 
 def _again(under: SettingCard) -> Answer:
     flips, scores = under.figure("flip-rate"), under.figure("score-flip-rate")
-    what = "pass where the other fails"
+    what = "pass or fail"
     if flips is None or flips.value is None:
-        flips, what = scores, "give another score"
+        flips, what = scores, "score"
     if flips is None or flips.value is None:
         return Answer(f"Not known: {flips.note if flips else 'nothing ran'}.")
     lost = _unscored(under)
     if flips.value:
-        how = f"Of two runs of one case, one will {what} {bounded(flips)} of the time{lost}."
+        how = f"Two runs of a case differ in {what} {bounded(flips)} of the time{lost}."
         return Answer(how, weakness(flips))
     bound = f"; at most {formatted(flips, flips.high)} % of pairs would" if flips.high else ""
     cases = "1 case" if flips.items == 1 else f"{flips.items} cases"
@@ -106,13 +106,20 @@ def _price(under: SettingCard) -> Answer:
     needing = [(node, votes) for node, votes in voting if votes.most != 1]
     if not needing:
         return Answer(f"Nothing more: every verdict flips at most {target} of the time as it is.")
-    said = ", ".join(f"“{node.node}” {votes_of(votes)}" for node, votes in needing)
     unsure = [votes for _, votes in needing if votes.kind in ("not known", "more than")]
-    least = [votes for votes in unsure if votes.kind == "more than"]
-    open_ = f"; how many is not known from {least[0].runs} runs" if least else ""
-    weak = f"{len(unsure)} of {len(voting)} nodes have no upper end" if unsure else ""
-    most = max((votes for _, votes in needing), key=lambda votes: votes.seen_flips.value or 0.0)
-    return Answer(f"For {target} flips: {said}{open_}{_left(most)}{_calls(voting)}.", weak)
+    tell = next((f", {votes.runs_to_tell} may tell" for votes in unsure if votes.runs_to_tell), "")
+    weak = f"no upper end from {unsure[0].runs} runs{tell}" if unsure else ""
+    node, worst = max(needing, key=_costly)
+    count = len(needing) - 1
+    others = f"; {count} more {'node needs' if count == 1 else 'nodes need'} votes" if count else ""
+    said = f"“{node.node}” {votes_of(worst)}{_left(worst)}{others}"
+    return Answer(f"For {target} flips: {said}{_calls(voting)}.", weak)
+
+
+def _costly(one: tuple[NodeCard, VoteCost]) -> tuple[bool, int, float]:
+    """What needs the most votes comes last: what has no upper end, then by number and flips."""
+    node, votes = one
+    return votes.most is None, votes.most or 0, node.flip_rate.value or 0.0
 
 
 def _why_no_votes(under: SettingCard) -> str:
@@ -138,7 +145,7 @@ def _left(votes: VoteCost) -> str:
     """What many votes still leave, where that was seen and is above the target."""
     if votes.seen < 2 or (votes.seen_flips.value or 0.0) <= votes.target:
         return ""
-    return f"; {votes.seen} votes would still flip {bounded(votes.seen_flips)}"
+    return f" ({votes.seen} still flip {bounded(votes.seen_flips)})"
 
 
 def _people(under: SettingCard) -> Answer:
@@ -152,8 +159,8 @@ def _people(under: SettingCard) -> Answer:
     if accuracy and base and kappa and accuracy.value is not None:
         beyond = bounded(kappa) if kappa.value is not None else f"undefined, as {kappa.note}"
         return Answer(
-            f"In {bounded(accuracy)} of the cases{_singly(accuracy, found)}, where always giving "
-            f"the commonest label is right in {number(base)}; kappa is {beyond}.",
+            f"In {bounded(accuracy)} of cases{_singly(accuracy, found)}; commonest label alone "
+            f"{number(base)}; kappa {beyond}.",
             weakness(kappa) or weakness(accuracy),
         )
     spearman = found.get("spearman")
@@ -168,7 +175,7 @@ def _singly(accuracy: Figure, found: Mapping[str, Figure]) -> str:
     once = found.get("single-run-accuracy")
     if once is None or once.value is None or number(once) == number(accuracy):
         return ""
-    return f" by the majority of runs, in {bounded(once)} by one"
+    return f", one run {number(once)}"
 
 
 # What could be seen.

@@ -7,6 +7,7 @@ several people; drift; lost answers; judges that differ; dialogues; 10 to 300 ca
 gated trees of two and three depths; labels on a part of the cases; changes on the same cases.
 
 - `cards`: every figure of whole cards of drawn answers.
+- `others`: the same of judges whose noise is of other kinds, on which nothing was tuned.
 - `asked`: whole cards that go the way users go, questions through the engine.
 - `estimators`: estimators by themselves, on more numbers of cases, runs, labels and groups.
 - `blame`: shares of the noise in gated trees.
@@ -40,6 +41,11 @@ def _cards(seeds: int, jobs: int, named: str) -> Shown:
     return _shown("whole cards", list(rows_of("drawn_cards", seeds, jobs, named)), seeds)
 
 
+def _others(seeds: int, jobs: int, named: str) -> Shown:
+    rows = list(rows_of("other_noise", seeds, jobs, named))
+    return _shown("cards of judges with other noise", rows, seeds)
+
+
 def _estimators(seeds: int, jobs: int, named: str) -> Shown:
     return _shown("estimators", list(rows_of("estimators", seeds, jobs, named)), seeds)
 
@@ -68,6 +74,7 @@ def _shown(what: str, rows: list[Row], seeds: int) -> Shown:
 
 TABLES: dict[str, Callable[[int, int, str], Shown]] = {
     "cards": _cards,
+    "others": _others,
     "asked": _asked,
     "estimators": _estimators,
     "blame": _blame,

@@ -122,6 +122,8 @@ def test_rates_of_labels() -> None:
     assert (other.label, known(other.sensitivity).value) == ("b", 0.9)
     assert known(other.specificity).value == 0.8
     assert label_rates([]) == []
+    few = label_rates(pairs, groups=[k % 5 for k in range(len(pairs))])[0]
+    assert few.sensitivity == Unknown("too few groups", 5, 8)
     assert isinstance(label_rates([("a", "a")])[0].sensitivity, Unknown)
 
 
@@ -136,6 +138,8 @@ def test_people_set_a_ceiling() -> None:
     assert found.high.low < 0.9 < found.high.high + 0.01
     assert label_ceiling([[True, True]] * 9) != label_ceiling([[True, False]] * 9)
     assert label_ceiling([[True, None]]) == Unknown("too few items", 0, 2)
+    few = label_ceiling([[True, False]] * 9, groups=[k % 5 for k in range(9)])
+    assert few == Unknown("too few groups", 5, 8)
     assert people_agreement([["a", "b", "b"]]) == pytest.approx((0 + 0.5 + 0.5) / 3)
 
 

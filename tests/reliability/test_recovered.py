@@ -7,6 +7,7 @@ import pytest
 pytest.importorskip("scipy")
 
 import drawn_cards
+import other_noise
 import recovered
 from asked_cards import SCENARIOS, Scenario, recover
 from rows import Row, Trial, held
@@ -40,6 +41,13 @@ def test_every_figure_of_a_drawn_card_holds_the_truth(name: str) -> None:
     for row in held(DRAWN[name], 8):
         assert row.known == 0 or row.share >= 0.5, row.name
         assert not row.fails, row.name
+
+
+def test_noise_of_other_kinds_is_recovered_too() -> None:
+    for trial in list(other_noise.trials())[::3]:
+        for row in held(trial, 4):
+            assert row.known == 4, row.name
+            assert row.share >= 0.5, row.name
 
 
 def test_a_row_fails_only_where_luck_is_no_reason() -> None:

@@ -94,6 +94,7 @@ def card_page(card: JudgeCard) -> str:
         "difference": card_words.difference,
         "visible": card_words.visible,
         "at": _at,
+        "tied": lambda text: text.replace(" %", "\N{NO-BREAK SPACE}%"),
         "dot": _radius,
     }
     return environment.get_template("card.html").render(

@@ -49,7 +49,7 @@ def compare_with_labels(
     if all(run.score is None for run in runs.every()):
         names = ("spearman",) if labels.kind == "number" else _AGAINST_LABELS
         yield from (Figure(name, None, note="no run has a score") for name in names)
-        yield from people_among_themselves(labels)
+        yield from people_among_themselves(runs, labels)
     elif labels.kind == "number":
         yield from _correlations(runs, labels.by_case)
         yield from _within_groups(runs, labels.by_case) if grouped else ()
@@ -59,7 +59,7 @@ def compare_with_labels(
     else:
         what = "last verdicts" if labels.kind == "verdict" else "pass or fail"
         yield from _verdicts(runs, labels, read, what)
-        yield from people_among_themselves(labels)
+        yield from people_among_themselves(runs, labels)
 
 
 def reading(kind: Kind, threshold: float | None) -> Callable[[Run], Vote] | None:
@@ -185,12 +185,12 @@ def confusion(runs: Runs, threshold: float | None, labels: Labels) -> ConfusionT
     return ConfusionTable(tuple(map(outcome_name, table.kinds)), table.counts)
 
 
-def people_among_themselves(labels: Labels) -> Iterator[Figure]:
+def people_among_themselves(runs: Runs, labels: Labels) -> Iterator[Figure]:
     """How far people agree, and what that lets a judge reach; nothing with one label per case."""
-    table = [list(row) for row in labels.people.values() if len(row) > 1]
-    if labels.kind == "number" or not table:
+    several = {case: row for case, row in labels.people.items() if len(row) > 1}
+    if labels.kind == "number" or not several:
         return
-    found = label_ceiling(table)
+    found = label_ceiling([*map(list, several.values())], groups=[*map(runs.group, several)])
     level = "cases that several people labelled"
     if isinstance(found, Unknown):
         yield shown("ceiling", found, level)

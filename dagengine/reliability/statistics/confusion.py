@@ -24,6 +24,7 @@ from typing import Any
 from dagengine.errors import InputError
 from dagengine.reliability.statistics.consistency import flip_rate
 from dagengine.reliability.statistics.intervals import (
+    LEAST_GROUPS,
     Interval,
     Method,
     Unknown,
@@ -111,7 +112,14 @@ def label_rates(
 def _share(hits: Sequence[tuple[bool, Hashable]]) -> Interval | Unknown:
     groups = [group for _, group in hits]
     found = bootstrap([float(hit) for hit, _ in hits], mean, groups=groups)
-    return found or Unknown("too few items", len(set(groups)), 2)
+    return found or _too_few(len(set(groups)), len(hits))
+
+
+def _too_few(groups: int, items: int) -> Unknown:
+    """Why items have no interval: they are too few, or stand in too few groups."""
+    if groups < items:
+        return Unknown("too few groups", groups, LEAST_GROUPS)
+    return Unknown("too few items", items, 2)
 
 
 def balanced_accuracy_interval(
@@ -329,7 +337,9 @@ def label_ceiling(labels: Table, *, groups: Groups | None = None) -> Ceiling | U
     low = bootstrap(labels, people_agreement, groups=groups)
     differ = bootstrap(labels, flip_rate, groups=groups)
     if low is None or differ is None:
-        return Unknown("too few items", sum(len(row) - row.count(None) > 1 for row in labels), 2)
+        several = [k for k, row in enumerate(labels) if len(row) - row.count(None) > 1]
+        names = range(len(labels)) if groups is None else groups
+        return _too_few(len({names[k] for k in several}), len(several))
     two = len({vote for row in labels for vote in row if vote is not None}) < 3
 
     def bound(differing: float) -> float:

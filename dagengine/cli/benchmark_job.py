@@ -63,16 +63,32 @@ class BenchmarkJob:
         # A node has no second answers in a case where every run asked it.
         both = None if whole is None or second is None else whole + second
         most = every if both is None else both if every is None else min(both, every)
+        runs, more = once.asked.likely * self.runs, self._likely_second_answers(once)
         say(
-            f"{self.runs} runs of this: about {once.asked.likely * self.runs:,.0f} calls, at most "
+            f"{self.runs} runs of this: about {runs + more:,.0f} calls, at most "
             f"{_number(most)} (calls repeated after a failure come on top)"
         )
         if second != 0:
             typer.echo(
-                f"at most {_number(second)} of these are second answers of nodes that a case "
+                f"about {more:,.0f} (+{100 * more / runs if runs else 0:.0f} %), at most "
+                f"{_number(second)} of these are second answers of nodes that a case "
                 "reaches once only (--no-second-answers leaves them out)"
             )
         return most
+
+    def _likely_second_answers(self, once: Estimate) -> float:
+        """Answers for cases that reach a node in one of all runs, each with the same chance.
+
+        A node that a run reaches with the chance q is reached in one of T with T·q·(1 - q)^(T-1).
+        """
+        times, cases = self.ways["times"], len(self.cases)
+        if not self.second_answers or times < 2:
+            return 0.0
+        nodes = [node.asked for metric in once.metrics for node in metric.nodes
+                 if node.kind != "reason" and node.asked.least != node.asked.most]  # fmt: skip
+        chances = [min(one.likely / cases, 1.0) for one in nodes]
+        found = sum(cases * times * q * (1 - q) ** (times - 1) for q in chances)
+        return found * self.runs / times
 
     def _most_second_answers(self, once: Estimate) -> tuple[int | None, int | None]:
         """The most second answers, and the most calls if every run asked every node.

@@ -116,10 +116,11 @@ def _price(under: SettingCard) -> Answer:
     return Answer(f"For {target} flips: {said}{_calls(voting)}.", weak)
 
 
-def _costly(one: tuple[NodeCard, VoteCost]) -> tuple[bool, int, float]:
-    """What needs the most votes comes last: what has no upper end, then by number and flips."""
+def _costly(one: tuple[NodeCard, VoteCost]) -> tuple[bool, bool, int, float]:
+    """What needs the most votes comes last: none is enough, no upper end, the number, flips."""
     node, votes = one
-    return votes.most is None, votes.most or 0, node.flip_rate.value or 0.0
+    many = votes.most or votes.least or 0
+    return votes.kind == "none", votes.most is None, many, node.flip_rate.value or 0.0
 
 
 def _why_no_votes(under: SettingCard) -> str:

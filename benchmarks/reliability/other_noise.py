@@ -69,8 +69,13 @@ def together(random: np.random.Generator, cases: int, runs: int) -> tuple[Any, A
         truth[:, [node]] ^ (np.where(shared, common, random.random((cases, runs))) < wrong)
         for node in (0, 1)
     )
+    none = np.full((cases, runs), None)
     scores = np.where(first, np.where(second, 1.0, 0.5), 0.0)
-    return scores, truth[:, 0], {"first": first, "second": np.where(first, second, None)}
+    return (
+        scores,
+        truth[:, 0],
+        {"first": first, "second": np.where(first, second.astype(object), none)},
+    )
 
 
 def _three_verdicts() -> DAGMetric:
@@ -81,16 +86,16 @@ def _three_verdicts() -> DAGMetric:
 
 
 def _yes_or_no() -> DAGMetric:
-    then = {True: 10, False: 0}
-    node = BinaryJudgementNode("Good?", name="good", evaluation_params=["input"], then=then)
-    return DAGMetric("worth", DAG(node), threshold=0.5)
+    return DAGMetric("worth", DAG(_node("good", {True: 10, False: 0})), threshold=0.5)
 
 
 def _two_nodes() -> DAGMetric:
-    said = {"evaluation_params": ["input"]}
-    second = BinaryJudgementNode("Two?", name="second", then={True: 10, False: 5}, **said)
-    first = BinaryJudgementNode("One?", name="first", then={True: second, False: 0}, **said)
+    first = _node("first", {True: _node("second", {True: 10, False: 5}), False: 0})
     return DAGMetric("worth", DAG(first), threshold=0.5)
+
+
+def _node(name: str, then: Mapping[Any, Any]) -> BinaryJudgementNode:
+    return BinaryJudgementNode("So?", name=name, evaluation_params=["input"], then=then)
 
 
 KINDS = (

@@ -88,7 +88,7 @@ class BenchmarkJob:
                  if node.kind != "reason" and node.asked.least != node.asked.most]  # fmt: skip
         chances = [min(one.likely / cases, 1.0) for one in nodes]
         found = sum(cases * times * q * (1 - q) ** (times - 1) for q in chances)
-        return found * self.runs / times
+        return float(found * self.runs / times)
 
     def _most_second_answers(self, once: Estimate) -> tuple[int | None, int | None]:
         """The most second answers, and the most calls if every run asked every node.

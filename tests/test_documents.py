@@ -12,11 +12,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from make_pictures import DRAWN, MADE_OF, TUTORIAL, drawn_pages, made_of
+from openai_server import OpenAIServer
+from pages import Reader, alike
 from places import ROOT
 
+import dagengine
 from dagengine import evaluate
 from dagengine.loading import load_cases, load_judge, load_metrics
+from dagengine.report import draw
+from dagengine.results import OutcomeKind
 
+REDRAW = "out of date: python docs/make_pictures.py"
+FOLLOWED = sorted([*ROOT.glob("docs/nodes/*.md"), *ROOT.glob("docs/how-to/*.md")])
 EXAMPLE = ROOT / "examples" / "meeting_summary"
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
@@ -66,6 +74,60 @@ def test_the_python_snippets_of_a_page_run_in_order(
     if page.endswith("deepeval"):
         exec("from deepeval.metrics.dag import TaskNode", names)
         assert names["TaskNode"].__module__.startswith("dagengine")
+
+
+def words(svg: str) -> list[str]:
+    """What a picture says, whatever its place."""
+    return sorted(re.findall(r"<text[^>]*>([^<]*)</text>", svg))
+
+
+def test_the_tutorial_does_as_printed_and_its_pictures_show_it(tmp_path: Path) -> None:
+    with OpenAIServer() as server:
+        addresses = ("http://localhost:11434/v1", "https://my-resource.openai.azure.com/openai/v1/")
+        reader = Reader(tmp_path, dict.fromkeys(addresses, server.base_url))
+        reader.settings["OPENAI_BASE_URL"] = server.base_url
+        for page in TUTORIAL:
+            reader.read(page.read_text(encoding="utf-8"), page.name)
+        judges = {body["model"] for body in server.requests}
+    assert judges == {"llama3.1", "gpt-4o-mini", "my-deployment"}
+    for name, source in DRAWN.items():
+        kept, fresh = TUTORIAL[0].with_name(name), tmp_path / source
+        assert words(kept.read_text("utf-8")) == words(fresh.read_text("utf-8")), REDRAW
+    assert json.loads(MADE_OF.read_text(encoding="utf-8")) == made_of(tmp_path), REDRAW
+
+
+@pytest.mark.parametrize("page", FOLLOWED, ids=lambda page: page.stem)
+def test_a_page_does_as_printed_and_its_picture_shows_it(page: Path, tmp_path: Path) -> None:
+    reader = Reader(tmp_path)
+    reader.read(page.read_text(encoding="utf-8"), page.name)
+    if page in drawn_pages():
+        fresh = draw(reader.names["metric"].spec()).layout("svg").decode()
+        assert words(page.with_suffix(".svg").read_text("utf-8")) == words(fresh), REDRAW
+
+
+def test_every_code_and_every_outcome_has_its_place_among_the_troubles() -> None:
+    home = Path(dagengine.__file__).parent
+    sources = "".join(file.read_text(encoding="utf-8") for file in home.rglob("*.py"))
+    codes = set(re.findall(r"""\b(?:report|Problem)\(\s*"([a-z-]+)\"""", sources))
+    assert len(codes) > 30
+    text = (ROOT / "docs" / "troubleshooting.md").read_text(encoding="utf-8")
+    outcomes, found, other = (text.partition("## What `check`")[0], *text.split("\n## ")[2:4])
+    assert other.startswith("Other messages")
+    assert re.findall(r"^### (.+)$", found, re.MULTILINE) == sorted(codes)
+    assert set(re.findall(r"^### (.+)$", outcomes, re.MULTILINE)) == set(OutcomeKind)
+
+
+def test_what_a_page_prints_may_be_shortened_but_not_changed() -> None:
+    assert alike("a …\n…\nz", "a b  \nc\nd\nz\n")
+    assert not alike("a …\nz", "b\nz")
+    assert not alike("a", "a\nb")
+
+
+def test_a_page_that_prints_something_else_is_found(tmp_path: Path) -> None:
+    said = '```python\nprints = 1\nprint(prints)\n```\n```text title="prints"\n{}\n```\n'
+    Reader(tmp_path).read(said.format(1))
+    with pytest.raises(AssertionError, match="it printed"):
+        Reader(tmp_path).read(said.format(2))
 
 
 def test_the_readme_has_the_two_commands_and_links_that_exist() -> None:

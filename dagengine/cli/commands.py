@@ -199,6 +199,8 @@ def _print_problems(problems: Sequence[Problem], format: Format, last: str) -> N
         for one in problems:
             missing = one.code == "missing-field"
             say(f"{one.severity}: {one.message if missing else one}")
+        if codes := sorted({one.code for one in problems}):
+            say("more: docs/troubleshooting.md#" + " #".join(codes))
         if last:
             count = sum(one.code != "missing-field" for one in problems)
             say(f"{last} ({count} warnings)")

@@ -15,13 +15,60 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from browser import Scheme, Visit, chromium, needs_chromium, visit
 from places import ROOT
-from playwright.sync_api import Browser
+from playwright.sync_api import Browser, Page
 
 REFERENCE = ROOT / "docs" / "api"
 PUBLIC = {
     *("dagengine", "dagengine.data", "dagengine.dataset", "dagengine.judges", "dagengine.metrics"),
     *("dagengine.metrics.dag", "dagengine.models", "dagengine.reliability", "dagengine.results"),
     *("dagengine.store", "dagengine.synthesis", "dagengine.testing", "dagengine.voting"),
+}
+# What a stranger asks, and the pages that answer it.
+QUESTIONS: dict[str, tuple[str, ...]] = {
+    "how do I run only the failed cases again?": ("record", "runs", "troubleshooting"),
+    "why is my node skipped?": ("how-to/what-runs", "troubleshooting"),
+    "what does unparseable cost me?": ("troubleshooting",),
+    "how do I use Ollama as the judge?": ("tutorial/4-a-real-judge", "judges"),
+    "how do I use Azure OpenAI?": ("tutorial/4-a-real-judge", "judges"),
+    "where do I put my API key?": ("judges", "tutorial/4-a-real-judge"),
+    "how much will a run cost?": ("runs", "tutorial/4-a-real-judge"),
+    "how do I stop a run before it gets too expensive?": (
+        "runs",
+        "tutorial/4-a-real-judge",
+        "troubleshooting",
+    ),
+    "can I resume a run that was interrupted?": ("runs", "troubleshooting"),
+    "how do I read a CSV file with other column names?": ("data", "tutorial/2-a-data-set"),
+    "several values in one cell of a CSV": ("data", "how-to/rag"),
+    "how do I evaluate RAG?": ("how-to/rag",),
+    "how do I judge a conversation?": ("how-to/conversations",),
+    "how do I check which tools an agent called?": ("how-to/agents", "metrics/tool_correctness"),
+    "compare two models on the same question": ("how-to/arena", "metrics/arena_g_eval"),
+    "how do I write my own metric?": ("how-to/own",),
+    "how do I use my own model as a judge?": ("how-to/own", "judges"),
+    "how do I use my own prompt?": ("how-to/own",),
+    "what is the difference between inputs and children?": ("how-to/what-runs", "nodes/README"),
+    "what does then mean in a CodeNode?": ("how-to/what-runs", "nodes/code"),
+    "in which order does a code node get its arguments?": ("nodes/code",),
+    "how do I use a metric inside a tree?": ("nodes/metric",),
+    "can two branches share a node?": ("how-to/what-runs",),
+    "what is a score of several roots?": ("how-to/what-runs", "semantics"),
+    "what does gate-bypassed mean?": ("troubleshooting",),
+    "what does several-terminals mean?": ("troubleshooting", "how-to/what-runs"),
+    "how do I draw my tree?": ("tutorial/1-a-tree",),
+    "how do I write a good criterion?": ("how-to/criterion",),
+    "yes/no question or a scale?": ("nodes/rating", "how-to/criterion", "nodes/binary_judgement"),
+    "one question per item of a list": ("nodes/map",),
+    "how do I run evaluations with pytest?": ("testing",),
+    "how do I run tests in CI without a key?": ("testing",),
+    "what changed between two runs?": ("diff", "tutorial/3-a-failure"),
+    "would I get the same score again?": ("benchmark", "tutorial/5-trust"),
+    "does the judge agree with people?": ("benchmark", "tutorial/5-trust"),
+    "how do I label cases?": ("view",),
+    "how do I ask several times and take the majority?": ("voting",),
+    "how do I make test cases from documents?": ("goldens",),
+    "run on several machines": ("cluster",),
+    "I come from deepeval, what is different?": ("coming-from/deepeval",),
 }
 needs_mkdocs = pytest.mark.skipif(
     importlib.util.find_spec("mkdocs") is None,
@@ -104,3 +151,34 @@ def test_pages_ask_nobody_fit_and_can_be_used_by_all(
             assert page.errors == []
             assert _violations(page) == [], name
             assert page.run("return document.documentElement.scrollWidth") <= width, name
+
+
+def _asked(page: Page, question: str) -> None:
+    """Type into the search box, and wait for the answer: a change of the line above the hits."""
+    page.fill(".md-search__input", question)
+    page.press(".md-search__input", "End")
+
+
+@needs_mkdocs
+@needs_chromium
+def test_the_search_answers_a_strangers_questions_within_three_hits(
+    site: Path, browser: Browser
+) -> None:
+    assert len(QUESTIONS) == 40
+    missed = {}
+    with visit(browser, site / "index.html") as opened:
+        opened.page.click(".md-search__input")
+        said = "document.querySelector('.md-search-result__meta').textContent"
+        for question, wanted in QUESTIONS.items():
+            _asked(opened.page, "zzzz")  # what was found before must be gone
+            opened.until(f"{said}.includes('No matching')")
+            _asked(opened.page, question)
+            opened.until(f"/^[\\s\\d]+matching/.test({said})")
+            hits = opened.page.evaluate(
+                """() => [...document.querySelectorAll('.md-search-result__item')].slice(0, 3)
+                    .map(hit => new URL(hit.querySelector('a').href).pathname)"""
+            )
+            pages = [Path(hit).relative_to(site).with_suffix("").as_posix() for hit in hits]
+            if not {page.replace("/index", "/README") for page in pages} & set(wanted):
+                missed[question] = pages
+    assert missed == {}

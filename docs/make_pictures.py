@@ -19,10 +19,9 @@ from typing import Any
 
 from pages import Reader, blocks
 
-from dagengine.report import draw, page
+from dagengine.report import draw
 
 HERE = Path(__file__).resolve().parent
-PAGE = Path(page.__file__).parent
 # Each picture of the tutorial, and the file that a reader sees it in.
 DRAWN = {
     "1-tree.svg": "tree.svg",
@@ -45,25 +44,27 @@ def readme_names() -> dict[str, Any]:
 
 
 def made_of(folder: Path) -> dict[str, str]:
-    """A digest of what each picture of a page shows, for a folder in which the tutorial ran."""
+    """A digest of what each picture of a page shows, for a folder in which the tutorial ran.
+
+    Of the page of a run it is the rows, not the front end, which changes more often than they.
+    """
     rows = (folder / "first" / "results.jsonl").read_text(encoding="utf-8").splitlines()
     shown = [
         [row["case"], [[one["score"], one["path"], one["reason"]] for one in row["metrics"]]]
         for row in map(json.loads, rows)
     ]
-    front = [(PAGE / name).read_text(encoding="utf-8") for name in ("page.js", "page.css")]
     card = (folder / "card" / "card.md").read_text(encoding="utf-8").partition("\n|")[0]
     style = re.findall(
         r"<style.*?</style>", (folder / "card" / "card.html").read_text("utf-8"), re.DOTALL
     )
-    parts = {"2-page.png": [shown, *front], "5-card.png": [card, *style]}
+    parts = {"2-page.png": shown, "5-card.png": [card, *style]}
     return {
         name: hashlib.sha256(json.dumps(part).encode()).hexdigest()[:16]
         for name, part in parts.items()
     }
 
 
-def take(shown_page: Path, picture: Path) -> None:
+def take(page: Path, picture: Path) -> None:
     """A picture of the beginning of a page."""
     from playwright.sync_api import sync_playwright
 
@@ -73,7 +74,7 @@ def take(shown_page: Path, picture: Path) -> None:
             executable_path=chromium, args=["--no-sandbox", "--disable-gpu"]
         )
         shown = browser.new_page(viewport={"width": 1100, "height": 760}, color_scheme="light")
-        shown.goto(shown_page.resolve().as_uri())
+        shown.goto(page.resolve().as_uri())
         shown.wait_for_selector("h1")
         shown.wait_for_timeout(300)
         shown.screenshot(path=picture)

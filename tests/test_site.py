@@ -38,7 +38,11 @@ QUESTIONS: dict[str, tuple[str, ...]] = {
         "troubleshooting",
     ),
     "can I resume a run that was interrupted?": ("runs", "troubleshooting"),
-    "how do I read a CSV file with other column names?": ("data", "tutorial/2-a-data-set"),
+    "how do I read a CSV file with other column names?": (
+        "data",
+        "how-to/rag",
+        "tutorial/2-a-data-set",
+    ),
     "several values in one cell of a CSV": ("data", "how-to/rag"),
     "how do I evaluate RAG?": ("how-to/rag",),
     "how do I judge a conversation?": ("how-to/conversations",),

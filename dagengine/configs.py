@@ -50,8 +50,11 @@ class DisplayConfig:
     display_option: str | None = None
     results_folder: str | None = None
     file_output_dir: str | None = None
+    inspect_after_run: bool = False
 
     def __post_init__(self) -> None:
+        if self.inspect_after_run:
+            raise InputError("nothing is offered after a run: look at out=FOLDER, dagengine view")
         if self.display_option not in (None, "all"):
             hint = "the result has them: result.failed(), or `dagengine show FOLDER`"
             raise InputError(f"display_option={self.display_option!r:.40} is not known; {hint}")

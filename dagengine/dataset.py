@@ -104,7 +104,11 @@ class EvaluationDataset(Sequence[Any]):
         self.goldens += _of(synthesizer).generate_goldens_from_scratch(subject, **more)
 
     def add_test_cases_from_json_file(
-        self, file_path: str | Path, input_key_name: str | None = None, **names: str | None
+        self,
+        file_path: str | Path,
+        input_key_name: str | None = None,
+        actual_output_key_name: str | None = None,
+        **names: str | None,
     ) -> None:
         """Append a test case per object of a file's JSON array.
 
@@ -114,6 +118,7 @@ class EvaluationDataset(Sequence[Any]):
         TypeError for an argument that names no field.
         """
         given = {"input_key_name": input_key_name, **names}
+        given["actual_output_key_name"] = actual_output_key_name
         columns = named_columns("_key_name", given, goldens=False)
         self.test_cases += load_named(file_path, columns, {}, goldens=False)
 
@@ -130,7 +135,11 @@ class EvaluationDataset(Sequence[Any]):
     add_goldens_from_jsonl_file = add_goldens_from_json_file
 
     def add_test_cases_from_csv_file(
-        self, file_path: str | Path, input_col_name: str | None = None, **names: str | None
+        self,
+        file_path: str | Path,
+        input_col_name: str | None = None,
+        actual_output_col_name: str | None = None,
+        **names: str | None,
     ) -> None:
         """Append a test case per row of a CSV file.
 
@@ -139,6 +148,7 @@ class EvaluationDataset(Sequence[Any]):
         list. Tools are given by their names, or as JSON.
         """
         given = {"input_col_name": input_col_name, **names}
+        given["actual_output_col_name"] = actual_output_col_name
         self.test_cases += _csv(file_path, given, goldens=False)
 
     def add_goldens_from_csv_file(

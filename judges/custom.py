@@ -193,9 +193,11 @@ def _billed(given: Any) -> tuple[Any, Usage, float | None]:
     if not isinstance(given, tuple) or len(given) != 2:
         return given, NO_USAGE, None
     answer, said = given
-    usage = said if isinstance(said, Usage) else NO_USAGE
-    known = isinstance(said, int | float) and not isinstance(said, bool) and 0 <= said < math.inf
-    return answer, usage, float(said) if known else None
+    if isinstance(said, Usage):
+        return answer, said, None
+    if isinstance(said, int | float) and not isinstance(said, bool) and 0 <= said < math.inf:
+        return answer, NO_USAGE, float(said)
+    return answer, NO_USAGE, None
 
 
 def _json(given: dict[Any, Any]) -> str:

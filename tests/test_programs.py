@@ -286,6 +286,38 @@ result = evaluate(test_cases=[case], metrics=[AnswerRelevancyMetric()], identifi
 for found in result.test_results:
     assert (found.input, found.actual_output) == ("Who wrote it?", "Ada wrote it.")
     assert found.expected_output == "Ada." and found.metrics_data[0].error is None
+    assert "relevance: " in found.metrics_data[0].verbose_logs
+""",
+    "a metric that compares seconds": """
+from dagengine import assert_test
+from dagengine.metrics import BaseMetric
+from dagengine.test_case import LLMTestCase
+class Latency(BaseMetric):
+    def __init__(self, seconds):
+        self.threshold = seconds
+    def measure(self, test_case):
+        self.success = test_case.completion_time <= self.threshold
+        self.score = float(self.success)
+        return self.score
+    def is_successful(self):
+        return self.success
+assert_test(LLMTestCase(input="Hi", completion_time=2.0), [Latency(10)], run_async=False)
+try:
+    assert_test(LLMTestCase(input="Hi", completion_time=12.0), [Latency(10)], run_async=False)
+except AssertionError as error:
+    assert "Latency" in str(error)
+else:
+    raise RuntimeError("twelve seconds are more than ten")
+""",
+    "a table of test cases by the names of its columns": """
+from pathlib import Path
+from dagengine.dataset import EvaluationDataset
+Path("cases.csv").write_text("question,answer,token_cost\\nq,N/A,0.5\\nr,,\\n", encoding="utf-8")
+dataset = EvaluationDataset()
+dataset.add_test_cases_from_csv_file("cases.csv", "question", "answer")
+assert [case.actual_output for case in dataset.test_cases] == ["N/A", None]
+dataset.add_goldens_from_csv_file("cases.csv", "question")
+assert [golden.token_cost for golden in dataset.goldens] == [0.5, None]
 """,
     "what of tools is compared": """
 from dagengine.metrics import ToolCorrectnessMetric
@@ -313,8 +345,8 @@ def judge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[OpenAISer
         yield server
 
 
-def test_there_are_31_programs() -> None:
-    assert len(PROGRAMS) == 31
+def test_there_are_33_programs() -> None:
+    assert len(PROGRAMS) == 33
 
 
 @pytest.mark.parametrize("name", PROGRAMS)

@@ -38,6 +38,9 @@ class Golden(_Golden):
     retrieval_context: list[str] | None = None
     tools_called: list[ToolCall] | None = None
     expected_tools: list[ToolCall] | None = None
+    token_cost: float | None = None
+    input_token_count: int | None = None
+    output_token_count: int | None = None
 
 
 class ConversationalGolden(_Golden):

@@ -109,6 +109,12 @@ class MetricResult:
         return [SIGNS[self.state], cell(self.metric), number(self.score), *where]
 
     @property
+    def verbose_logs(self) -> str:
+        """The steps as text: what every node said, and why."""
+        told = (f"{step.node}: {_answer(step)}\n{step.reason or ''}" for step in self.steps)
+        return "\n\n".join(part.rstrip() for part in told)
+
+    @property
     def usage(self) -> Usage:
         """Tokens of the answers that the result rests on; shared ones count in full."""
         return sum((step.usage for step in self.steps), NO_USAGE)

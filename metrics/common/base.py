@@ -49,8 +49,8 @@ class BaseMetric:
     They ask the metric's own `model` where they name none. That holds in threads that the
     code starts and in jobs that it gives to a thread pool, until the case is judged.
 
-    `score`, `reason`, `success`, `error` and `result` show the last `measure` only, as does
-    `evaluation_cost`: US dollars, None where the judge has no known price.
+    `score`, `reason`, `success`, `error` and `result` show the last `measure` only, as do
+    `verbose_logs` and `evaluation_cost`: US dollars, None where the judge has no known price.
     """
 
     # A number, or None for no pass or fail; a caller's metric may compare with it as it likes.
@@ -66,6 +66,7 @@ class BaseMetric:
     success: bool | None = None
     error: str | None = None
     result: MetricResult | None = None
+    verbose_logs: str | None = None
     evaluation_cost: float | None = None
 
     @property
@@ -77,11 +78,17 @@ class BaseMetric:
         return MetricSpec(
             name=self.__name__,
             graph=Graph(root_node=MeasureNode(self)),
-            threshold=self.threshold,
+            threshold=self._share(),
             strict=bool(self.strict_mode),
             model=self.model,
             include_reason=bool(self.include_reason),
         )
+
+    def _share(self) -> Any:
+        """The threshold; None for one of another unit, which the metric's own code knows."""
+        own = type(self).is_successful is not BaseMetric.is_successful
+        number = isinstance(self.threshold, int | float)
+        return None if own and number and not 0 <= self.threshold <= 1 else self.threshold
 
     # Any: a caller's metric narrows the parameter to the kind of case they judge.
     def measure(self, test_case: Any, *args: Any, **private: Any) -> float:
@@ -121,6 +128,7 @@ class BaseMetric:
         self.result, self.score, self.error = result, score, error
         self.reason = result.reason if result else None
         self.success = result.success if result else None
+        self.verbose_logs = result.verbose_logs if result else None
 
     def is_successful(self) -> bool:
         """Whether the last `measure` met the threshold: 1 in strict mode.

@@ -63,7 +63,7 @@ def test_test_cases_are_saved_as_goldens_when_asked(tmp_path: Path) -> None:
         dataset.save_as("json", tmp_path)
     path = dataset.save_as("json", tmp_path, include_test_cases=True)
     assert json.loads(Path(path).read_text(encoding="utf-8")) == [
-        {"input": "i", "actual_output": "o"}
+        {"input": "i", "actual_output": "o", "token_cost": 0.1}
     ]
     other: Any = "xml"
     with pytest.raises(InputError, match="saved as json, csv, jsonl, not as 'xml'"):

@@ -184,3 +184,24 @@ def test_what_a_caller_says_of_a_run_stands_in_its_record(tmp_path: Path) -> Non
         judged(hyperparameters={"prompt": object()})
     with pytest.raises(InputError, match="identifier is a text, got 3"):
         judged(identifier=3)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"results_folder": "r"}, r"results_folder is called out here: evaluate\(…, out='r'\)"),
+        ({"file_output_dir": "r"}, r"file_output_dir is called out here"),
+        ({"display_option": "failing"}, r"display_option='failing' is not known; .*failed\(\)"),
+        ({"inspect_after_run": True}, "nothing is offered after a run"),
+    ],
+)
+def test_what_a_display_cannot_do_is_refused_with_what_does_it(
+    given: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(InputError, match=message):
+        DisplayConfig(**given)
+
+
+def test_a_display_of_everything_is_the_one_there_is() -> None:
+    shown = DisplayConfig(display_option="all", show_indicator=False, print_results=False)
+    assert judged(display_config=shown).success

@@ -78,6 +78,7 @@ def test_f1_lies_between_its_parts_and_is_none_without_a_reference(
     assert recall.score == sum(reference) / len(reference)
     assert f1.score is not None
     assert precision.score is not None
+    assert recall.score is not None
     assert min(precision.score, recall.score) - 1e-9 <= f1.score
     assert f1.score <= max(precision.score, recall.score) + 1e-9
 

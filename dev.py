@@ -4,7 +4,7 @@
     python3 dev.py test    set up and run the tests; more arguments go to pytest
     python3 dev.py check   set up, run linters, type checkers and import contracts, build the site
     python3 dev.py docs    build the site into `out/site`; `docs serve` shows it while you write
-    python3 dev.py wheel   build sdist and wheel, test the installed wheel
+    python3 dev.py wheel   build sdist and wheel, look at both, test the installed wheel
     python3 dev.py lock    resolve the lock files anew
 
 Everything goes into `.venv` beside this file, from the hashed lock files.
@@ -119,6 +119,8 @@ def wheel() -> int:
         place = Path(folder)
         must(PYTHON, "-m", "build", "--no-isolation", "--outdir", place / "dist", ".")
         (built,) = (place / "dist").glob("*.whl")
+        must(BIN / "twine", "check", "--strict", *(place / "dist").iterdir())
+        must(BIN / "check-wheel-contents", built)
         clean = place / "environment"
         venv.create(clean, with_pip=False)
         python = clean / PYTHON.relative_to(HOME)

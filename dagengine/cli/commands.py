@@ -52,6 +52,7 @@ app = Commands(
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
 
 app.add_typer(store_app)

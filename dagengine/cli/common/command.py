@@ -13,6 +13,7 @@ import typer
 from typer.core import TyperGroup
 from typer.models import ArgumentInfo, CommandFunctionType, ParameterInfo
 
+from dagengine.cli.common.examples import examples_of
 from dagengine.cli.common.files import Reads, Writes, guard
 from dagengine.cli.common.streams import shown
 
@@ -52,10 +53,11 @@ class Commands(typer.Typer):
 
     def command(self, *names: Any, **settings: Any) -> Callable[[Any], Any]:
         """As Typer's; a function of one dataclass gets an option for each of its fields."""
-        register = super().command(*names, **settings)
 
         def decorate(function: CommandFunctionType) -> CommandFunctionType:
-            register(_command(function))
+            name = names[0] if names else function.__name__.replace("_", "-")
+            added = {"epilog": examples_of(str(self.info.name), name), **settings}
+            super(Commands, self).command(*names, **added)(_command(function))
             return function
 
         return decorate

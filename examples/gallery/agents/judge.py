@@ -1,0 +1,12 @@
+"""A stand-in for a model: it looks for words."""
+
+from dagengine.judges import ScriptedJudge
+from dagengine.prompts.evidence import unfenced
+
+
+def answer(question):
+    text = unfenced(question.messages[-1]["content"])[0].text
+    return any(phrase in text for phrase in ("not found", "did not work", "failed"))
+
+
+judge = ScriptedJudge(answer, name="words")

@@ -1,0 +1,40 @@
+"""Answers from passages (RAG)
+
+When nothing was found, the answer has to say so. When something was found, it has to stick to it
+and answer the question. The second half is a metric that comes with dagengine, under a verdict.
+"""
+
+from dagengine.metrics import DAGMetric, FaithfulnessMetric
+from dagengine.metrics.dag import DAG, BinaryJudgementNode, CodeNode, VerdictNode
+
+
+def anything_found(passages: list[str]) -> bool:
+    return len(passages) > 0
+
+
+admits = BinaryJudgementNode(
+    "Does `actual_output` say that it does not know?",
+    evaluation_params=["actual_output"],
+    then={True: 10, False: 0},
+    name="Admits it",
+)
+holds = BinaryJudgementNode(
+    "Do the passages in `retrieval_context` answer `input`?",
+    evaluation_params=["input", "retrieval_context"],
+    name="Passages answer",
+)
+answers = BinaryJudgementNode(
+    "Is `actual_output` an answer to `input`?",
+    evaluation_params=["input", "actual_output"],
+    children=[VerdictNode(True, child=FaithfulnessMetric()), VerdictNode(False, score=0)],
+    name="Answers",
+)
+holds.add_verdict(True, then=answers)
+holds.add_verdict(False, then=admits)
+found = CodeNode(
+    anything_found,
+    evaluation_params=["retrieval_context"],
+    then={True: holds, False: admits},
+    name="Found",
+)
+metric = DAGMetric("RAG answer", DAG(root_node=found))

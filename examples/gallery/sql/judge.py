@@ -1,0 +1,12 @@
+"""A stand-in for a model: a query that counts answers "how many"."""
+
+from dagengine.judges import ScriptedJudge
+from dagengine.prompts.evidence import unfenced
+
+
+def answer(question):
+    read = {one.label: one.text.lower() for one in unfenced(question.messages[-1]["content"])}
+    return ("how many" in read["input"]) == ("count" in read["actual_output"])
+
+
+judge = ScriptedJudge(answer, name="words")

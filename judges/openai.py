@@ -6,70 +6,41 @@ environment before the first question.
 
 from __future__ import annotations
 
-import json
-import os
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from functools import cached_property
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-import anyio
-import anyio.lowlevel
 from pydantic import BaseModel, ValidationError
 
-from dagengine.errors import (
-    InputError,
-    JudgeError,
-    JudgeSetupError,
-    ProviderError,
-    RefusedError,
-    UnparseableError,
-)
-from dagengine.judges.identity import durable_name
-from dagengine.judges.wire.bodies import BodyReader
+from dagengine.errors import JudgeError, RefusedError, UnparseableError
+from dagengine.judges.endpoint import EndpointJudge
 from dagengine.judges.wire.completions import (
     Completion,
     answer_text,
     error_message,
     make_strict,
-    status_error,
     usage_of,
     wire_type,
 )
-from dagengine.judges.wire.connection import MODES, Connection, Post, libraries, poster
-from dagengine.judges.wire.endpoint import endpoint_of
+from dagengine.judges.wire.connection import MODES, ChatConnection, libraries, poster
 from dagengine.judges.wire.probabilities import tokens_of
 from dagengine.judges.wire.requests import Body, RequestForm
 from dagengine.prompts.json_values import DoubledKeyError, require_single_keys
-from dagengine.prompts.parsing import LONGEST, is_long, read_aside
+from dagengine.prompts.parsing import is_long, read_aside
 from dagengine.question import Answer, Capabilities, Message, Options, Question
-from dagengine.redaction import (
-    public_address,
-    public_text,
-    public_value,
-    secrets_in,
-    secrets_of_address,
-    secrets_of_environment,
-    shortened,
-)
 
 if TYPE_CHECKING:
-    import httpx2
     from openai import AsyncOpenAI
 
+    from dagengine.judges.wire.connection import Post
     from dagengine.judges.wire.transport import AiohttpTransport
 
 T = TypeVar("T", bound=BaseModel)
 
-_CONNECT_TIMEOUT = 30.0
 _REJECTED = frozenset({400, 403, 422})  # statuses of a request that asks for too much
-_NO_KEY = "not-needed"
 _PATH = "/chat/completions"
-_DEFAULT_URL = "https://api.openai.com/v1"
 
 
-class OpenAIJudge:
+class OpenAIJudge(EndpointJudge[ChatConnection]):
     """Answers with a model behind the OpenAI chat completions protocol.
 
     `base_url` points to a compatible server (Ollama, vLLM, LM Studio, llama.cpp); `client`
@@ -99,89 +70,27 @@ class OpenAIJudge:
         parameters: dict[str, Any] | None = None,
         max_bytes: int = 4_000_000,
     ) -> None:
-        if not isinstance(max_bytes, int) or max_bytes < 1:
-            raise InputError(f"max_bytes must be a whole number from 1 on, got {max_bytes!r}")
-        self.model = model
-        self.max_bytes = max_bytes
-        self._address = base_url
-        self._api_key = api_key
-        self._given = client
-        self._parameters = dict(parameters or {})
-        self._pickled = False
-        self._clients: dict[Any, tuple[Connection, int]] = {}
+        super().__init__(
+            model,
+            base_url=base_url,
+            api_key=api_key,
+            client=client,
+            parameters=parameters,
+            max_bytes=max_bytes,
+        )
         self._mode = 0
         self._logprobs = True
         self._temperature = True
 
-    @property
-    def base_url(self) -> str | None:
-        """The address that was given, without secrets."""
-        return self._address and public_text(self._address)
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Everything but keys, passwords and connections, for another process."""
-        if self._given is not None:
-            raise TypeError("a judge with a client of its caller's cannot be pickled")
-        shown = {"_parameters": public_value(self._parameters), "_address": self.base_url}
-        keyless: dict[str, Any] = {"_api_key": None, "_clients": {}, "_pickled": True}
-        return {**vars(self), **shown, **keyless}
-
-    def __copy__(self) -> Self:
-        return self
-
-    def __deepcopy__(self, memo: object) -> Self:
-        return self
-
-    @property
-    def identity(self) -> str:
-        """Model, endpoint and parameters: what may change an answer."""
-        return self._identity
-
-    @cached_property
-    def _identity(self) -> str:
-        given = public_text(str(self._given.base_url)) if self._given else "default"
-        parameters = json.dumps(public_value(self._parameters), sort_keys=True, default=str)
-        return f"openai {self.model} at {self.base_url or given} with {parameters}"
-
-    @property
-    def durable_identity(self) -> str | None:
-        """`identity` with the endpoint that holds now, which may come from the environment."""
-        given = str(self._given.base_url) if self._given else None
-        where = self._address or given or os.environ.get("OPENAI_BASE_URL") or _DEFAULT_URL
-        return durable_name(f"openai {self.model} at {public_address(where)}", self._parameters)
-
-    @asynccontextmanager
-    async def session(self) -> AsyncIterator[Connection]:
-        """Keep connections open while inside; one client per event loop, shared.
-
-        Raises JudgeSetupError when there is no API key for an endpoint that needs one.
-        """
-        loop = anyio.lowlevel.current_token()
-        client, users = self._clients.get(loop) or (self._connect(), 0)
-        self._clients[loop] = client, users + 1
-        try:
-            if self._given is not None and not client.owned:
-                await _transport().disconnect_with_the_loop(self._given._client)
-            yield client
-        finally:
-            client, users = self._clients[loop]
-            if users > 1:
-                self._clients[loop] = client, users - 1
-            else:
-                del self._clients[loop]
-                if client.owned:
-                    with anyio.CancelScope(shield=True):
-                        await client.api.close()
-
-    def _connect(self) -> Connection:
-        openai, _ = libraries()
-        reader = BodyReader(self.max_bytes)
-        if self._given is not None:
-            api, owned = _transport().of_this_loop(self._given, reader)
-            return Connection(api, self._poster(openai, api, None), owned=owned)
-        http, direct = _transport().http_client(reader, connect_timeout=_CONNECT_TIMEOUT)
-        api = self._new_client(openai, http)
-        return Connection(api, self._poster(openai, api, direct), owned=True)
+    def _connection(
+        self,
+        openai: ModuleType,
+        api: AsyncOpenAI,
+        direct: AiohttpTransport | None,
+        *,
+        owned: bool,
+    ) -> ChatConnection:
+        return ChatConnection(api, self._poster(openai, api, direct), owned=owned)
 
     def _poster(
         self, openai: ModuleType, api: AsyncOpenAI, direct: AiohttpTransport | None
@@ -193,65 +102,6 @@ class OpenAIJudge:
 
         return DirectPost(api, direct, _PATH)
 
-    def _new_client(self, openai: ModuleType, http: httpx2.AsyncClient) -> AsyncOpenAI:
-        address = self._address or os.environ.get("OPENAI_BASE_URL")
-        options: dict[str, Any] = {"timeout": openai.Timeout(None, connect=_CONNECT_TIMEOUT)}
-        endpoint = endpoint_of(address) if address else None
-        if endpoint is not None:
-            options["base_url"] = endpoint.url
-            options["default_headers"] = endpoint.headers
-            options["default_query"] = endpoint.query
-        needless = (self._address and not self._pickled) or (endpoint and endpoint.headers)
-        options["api_key"] = self._api_key or (_NO_KEY if needless else None)
-        options["http_client"] = http
-        try:
-            return cast("AsyncOpenAI", openai.AsyncOpenAI(**options))
-        except openai.OpenAIError as error:
-            lost = "; keys are not pickled" if self._pickled else ""
-            raise JudgeSetupError(
-                f"no key for the model {self.model!r}: set OPENAI_API_KEY, or pass base_url= "
-                f"(--base-url) for a server that needs none ({error}){lost}"
-            ) from None
-
-    def _hidden(self, error: JudgeError) -> JudgeError:
-        """An error without secrets of this judge, and without what it was found in.
-
-        Errors stay in results; their tracebacks and causes would keep whole responses there.
-        """
-        secrets = self._secrets()
-        error.__cause__ = error.__context__ = None
-        error.__traceback__ = None
-        error.args = tuple(shortened(public_text(str(part), secrets)) for part in error.args)
-        if isinstance(error, UnparseableError):
-            error.raw = public_text(error.raw[:LONGEST], secrets)
-        return error
-
-    def _secrets(self) -> list[str]:
-        found = [self._api_key or "", *secrets_in(self._parameters), *secrets_of_environment()]
-        for address in (self._address, os.environ.get("OPENAI_BASE_URL")):
-            found += secrets_of_address(address) if address else []
-        if self._given is not None:
-            headers = {str(k): str(v) for k, v in self._given._custom_headers.items()}
-            found += [str(self._given.api_key), *secrets_in({"headers": headers})]
-            found += secrets_of_address(str(self._given.base_url))
-        return found
-
-    async def require_reachable(self) -> None:
-        """Raise JudgeSetupError when there is no key, or nothing listens at `base_url`."""
-        async with self.session() as client:
-            url = client.api.base_url
-            if self._address is None:
-                return
-            port = url.port or (443 if url.scheme == "https" else 80)
-            try:
-                stream = await anyio.connect_tcp(url.host, port)
-            except OSError as error:
-                raise JudgeSetupError(
-                    f"nothing answers at {self.base_url}: {error}; is the server running and "
-                    "the address right?"
-                ) from None
-            await stream.aclose()
-
     async def answer(self, question: Question[T]) -> Answer[T]:
         """One attempt; raises JudgeError. Capabilities a server lacks are dropped for good."""
         openai, _ = libraries()
@@ -261,7 +111,7 @@ class OpenAIJudge:
                 try:
                     return await self._ask(client, question)
                 except (JudgeError, openai.OpenAIError) as error:
-                    failure = self._failure(openai, error, demands)
+                    failure = self._told(openai, error, demands)
                 # Outside of the handler: what is raised inside keeps the other error with it.
                 if failure is not None:
                     raise self._hidden(failure)
@@ -291,7 +141,7 @@ class OpenAIJudge:
             return True
         return False
 
-    async def _ask(self, client: Connection, question: Question[T]) -> Answer[T]:
+    async def _ask(self, client: ChatConnection, question: Question[T]) -> Answer[T]:
         mode = MODES[self._mode] if question.parser is None else None
         form = self._form(client, mode, question)
         completion = await client.post(form, question)
@@ -300,7 +150,7 @@ class OpenAIJudge:
         value = _parsed(client.handlers[mode], form.shape, completion)
         return await self._read(question, completion, mode.lower(), value)
 
-    def _form(self, client: Connection, mode: str | None, question: Question[T]) -> RequestForm:
+    def _form(self, client: ChatConnection, mode: str | None, question: Question[T]) -> RequestForm:
         """How questions of this kind are asked in a mode of instructor's, or for plain text."""
         options, shape = question.options, question.answer_type
         # Everything that `_body` looks at; 0 and 0.0 are written differently.
@@ -309,7 +159,7 @@ class OpenAIJudge:
         return client.form(key, lambda: self._new_form(client, mode, options, shape))
 
     def _new_form(
-        self, client: Connection, mode: str | None, options: Options, shape: type[BaseModel]
+        self, client: ChatConnection, mode: str | None, options: Options, shape: type[BaseModel]
     ) -> RequestForm:
         own = self._body(options)
         if mode is None:
@@ -364,34 +214,13 @@ class OpenAIJudge:
             raise UnparseableError(str(error), raw, tokens) from None
         return Answer(value, raw, tokens_of(completion, question, raw), usage, mode)
 
-    def _failure(
+    def _told(
         self, openai: ModuleType, error: Any, demands: tuple[int, bool, bool]
     ) -> JudgeError | None:
         """A provider's error as a JudgeError; None where the judge asks for less from now on."""
-        where = self.base_url or "the provider"
-        for found in (error, error.__cause__):
-            if isinstance(found, JudgeError):
-                return found
-        if isinstance(error, openai.APIConnectionError):
-            cause = _told_by(error)
-            if self._given is not None and _transport().is_of_another_loop(cause):
-                return ProviderError(_transport().ANOTHER_LOOP, transient=False)
-            return ProviderError(
-                f"no answer from {where}: {cause}; is the server running and the address right?",
-                transient=True,
-            )
-        if isinstance(error, openai.APIStatusError):
-            lowered = error.status_code in _REJECTED and self._lower_demands(error, demands)
-            return None if lowered else status_error(error)
-        return ProviderError(f"{type(error).__name__}: {error}", transient=False)
-
-
-def _told_by(error: BaseException) -> str:
-    """What the first cause of an error says that says anything: the client's own words do not."""
-    cause = error.__cause__ or error.__context__
-    while cause is not None and not str(cause):
-        cause = cause.__cause__ or cause.__context__
-    return str(cause or error)
+        rejected = isinstance(error, openai.APIStatusError) and error.status_code in _REJECTED
+        lowered = rejected and self._lower_demands(error, demands)
+        return None if lowered else self._failure(openai, error)
 
 
 def _parsed(handlers: Any, shape: Any, completion: Completion) -> Any:
@@ -409,10 +238,3 @@ def _parsed(handlers: Any, shape: Any, completion: Completion) -> Any:
     # Answers are remembered for the whole run; the completion must not be kept with them.
     vars(value).pop("_raw_response", None)
     return value
-
-
-def _transport() -> ModuleType:
-    """How requests travel; it needs the libraries above."""
-    from dagengine.judges.wire import transport
-
-    return transport

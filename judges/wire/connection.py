@@ -23,24 +23,32 @@ MODES = ("JSON_SCHEMA", "TOOLS", "JSON")
 # Forms of requests that are kept.
 _FORMS = 1_000
 Post = Callable[[RequestForm, Question[Any]], Awaitable[Completion]]
+Send = Callable[[Body], Awaitable[bytes]]
 
 
 class Connection:
-    """A client of one event loop, with instructor's handlers for each way of asking.
+    """A client of one event loop; `owned` ones are closed after use."""
 
-    `owned` ones are closed after use.
-    """
+    __slots__ = ("api", "base_url", "owned")
 
-    __slots__ = ("_forms", "api", "base_url", "handlers", "owned", "post")
+    def __init__(self, api: AsyncOpenAI, *, owned: bool) -> None:
+        self.api, self.owned = api, owned
+        self.base_url = str(api.base_url)
+
+
+class ChatConnection(Connection):
+    """A connection that sends questions to a chat, with instructor's handlers for each way."""
+
+    __slots__ = ("_forms", "handlers", "post")
 
     def __init__(self, api: AsyncOpenAI, post: Post, *, owned: bool) -> None:
+        super().__init__(api, owned=owned)
         _, instructor = libraries()
         registry, provider = instructor.v2.mode_registry, instructor.Provider.OPENAI
         self.handlers: dict[str, Any] = {
             mode: registry.get_handlers(provider, getattr(instructor.Mode, mode)) for mode in MODES
         }
-        self.api, self.post, self.owned = api, post, owned
-        self.base_url = str(api.base_url)
+        self.post = post
         self._forms: dict[Hashable, RequestForm] = {}
 
     def form(self, key: Hashable, make: Callable[[], RequestForm]) -> RequestForm:
@@ -65,6 +73,16 @@ def libraries() -> tuple[ModuleType, ModuleType]:
 
 def poster(openai: ModuleType, api: AsyncOpenAI, path: str) -> Post:
     """What sends questions to `path` by the openai client and gives their completions."""
+    send = sender(openai, api, path)
+
+    async def post(form: RequestForm, question: Question[Any]) -> Completion:
+        return read_completion(await send(form.body(question)))
+
+    return post
+
+
+def sender(openai: ModuleType, api: AsyncOpenAI, path: str) -> Send:
+    """What sends bodies to `path` by the openai client and gives those of the answers."""
     import httpx2
 
     # The gateway retries, and counts. What is not given here is copied for every request.
@@ -75,14 +93,7 @@ def poster(openai: ModuleType, api: AsyncOpenAI, path: str) -> Post:
         "follow_redirects": False,
     }
 
-    async def post(form: RequestForm, question: Question[Any]) -> Completion:
-        body = form.body(question)
-        try:
-            return await send(body)
-        except UnicodeEncodeError:  # what was judged, or answered, has no UTF-8 form
-            return await send(without_surrogates(body))
-
-    async def send(body: Body) -> Completion:
+    async def sent(body: Body) -> bytes:
         place = path
         for _ in range(REDIRECTS):
             try:
@@ -95,7 +106,14 @@ def poster(openai: ModuleType, api: AsyncOpenAI, path: str) -> Post:
                     raise
                 place = moved
             else:
-                return read_completion(response.content)
+                return bytes(response.content)
         raise ProviderError(f"the endpoint sends on {REDIRECTS} times", transient=False)
 
-    return post
+    async def send(body: Body) -> bytes:
+        try:
+            return await sent(body)
+        except UnicodeEncodeError:  # what was judged, or answered, has no UTF-8 form
+            plain: Body = without_surrogates(body)
+            return await sent(plain)
+
+    return send

@@ -16,12 +16,13 @@ import openai
 from dagengine.errors import ProviderError
 from dagengine.judges.wire.completions import Completion, read_completion
 from dagengine.judges.wire.endpoint import REDIRECTS, moved_to
+from dagengine.judges.wire.requests import encoded
 from dagengine.judges.wire.transport import AiohttpTransport, Received
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
 
-    from dagengine.judges.wire.requests import RequestForm
+    from dagengine.judges.wire.requests import Body, RequestForm
     from dagengine.question import Question
 
 
@@ -41,18 +42,33 @@ class DirectPost:
 
     def __init__(self, api: AsyncOpenAI, transport: AiohttpTransport, path: str) -> None:
         """`path` is where chat completions are, as for `api.post`."""
-        self._api, self._transport, self._path = api, transport, path
-        self._head: Head | None = None
+        self._send = DirectSend(api, transport, path)
 
     async def __call__(self, form: RequestForm, question: Question[Any]) -> Completion:
         """The completion of a question."""
+        return read_completion(await self._send.sent(form.encoded(question)))
+
+
+class DirectSend:
+    """Sends the bodies of one client's requests; raises what `DirectPost` raises."""
+
+    def __init__(self, api: AsyncOpenAI, transport: AiohttpTransport, path: str) -> None:
+        self._api, self._transport, self._path = api, transport, path
+        self._head: Head | None = None
+
+    async def __call__(self, body: Body) -> bytes:
+        """What comes back for a body that is to be written as JSON."""
+        return await self.sent(encoded(body))
+
+    async def sent(self, content: bytes) -> bytes:
+        """What comes back for these bytes."""
         if self._head is None:
             self._head = await self._written(self._path)
-        head, content = self._head, form.encoded(question)
+        head = self._head
         for _ in range(REDIRECTS):
             received = await self._sent(head, content)
             if 200 <= received.status < 300:
-                return read_completion(received.body)
+                return received.body
             place = moved_to(received.response(head.url))
             if place is None:
                 raise self._api._make_status_error_from_response(received.response(head.url))

@@ -41,13 +41,21 @@ class RequestForm:
 
     def encoded(self, question: Question[Any]) -> bytes:
         """The body as the openai client writes it, byte for byte."""
+        if self._around is None:
+            return encoded(self.body(question))
+        before, after = self._around
         try:
-            if self._around is None:
-                return _JSON.encode(self.body(question)).encode()
-            before, after = self._around
             return f"{before}{question.prompt}{after}".encode()
-        except UnicodeEncodeError:  # what was judged, or answered, has no UTF-8 form
-            return _JSON.encode(without_surrogates(self.body(question))).encode()
+        except UnicodeEncodeError:
+            return encoded(self.body(question))
+
+
+def encoded(body: Body) -> bytes:
+    """A body as the openai client writes it, byte for byte."""
+    try:
+        return _JSON.encode(body).encode()
+    except UnicodeEncodeError:  # what was judged, or answered, has no UTF-8 form
+        return _JSON.encode(without_surrogates(body)).encode()
 
 
 def _around(write: Write) -> tuple[str, str] | None:

@@ -1,0 +1,284 @@
+"""What judges behind one HTTP endpoint share: a client per event loop, keys, secrets, failures.
+
+Nothing is imported or read from the environment before the first question.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import cached_property
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Self, TypeVar, cast
+
+import anyio
+import anyio.lowlevel
+
+from dagengine.errors import (
+    InputError,
+    JudgeError,
+    JudgeSetupError,
+    ProviderError,
+    UnparseableError,
+)
+from dagengine.judges.identity import durable_name
+from dagengine.judges.wire.bodies import BodyReader
+from dagengine.judges.wire.completions import status_error
+from dagengine.judges.wire.connection import Connection
+from dagengine.judges.wire.endpoint import endpoint_of
+from dagengine.prompts.parsing import LONGEST
+from dagengine.redaction import (
+    public_address,
+    public_text,
+    public_value,
+    secrets_in,
+    secrets_of_address,
+    secrets_of_environment,
+    shortened,
+)
+
+if TYPE_CHECKING:
+    import httpx2
+    from openai import AsyncOpenAI
+
+    from dagengine.judges.wire.transport import AiohttpTransport
+
+C = TypeVar("C", bound=Connection)
+
+_CONNECT_TIMEOUT = 30.0
+_NO_KEY = "not-needed"
+
+
+class Provider(NamedTuple):
+    """Where a judge asks that was given no address, and how identities call this kind of judge.
+
+    `address` and `key` are the environment variables that are looked at first; of an address in
+    the environment `path` is left out.
+    """
+
+    name: str
+    address: str
+    key: str
+    url: str
+    path: str = ""
+
+
+OPENAI = Provider("openai", "OPENAI_BASE_URL", "OPENAI_API_KEY", "https://api.openai.com/v1")
+
+
+class EndpointJudge(Generic[C]):
+    """A model behind one address, reached by a client of the `openai` package.
+
+    `base_url`, `api_key`, `client`, `parameters` and `max_bytes` as in `OpenAIJudge`.
+    """
+
+    provider: Provider = OPENAI
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        base_url: str | None = None,
+        api_key: str | None = None,
+        client: AsyncOpenAI | None = None,
+        parameters: dict[str, Any] | None = None,
+        max_bytes: int = 4_000_000,
+    ) -> None:
+        if not isinstance(max_bytes, int) or max_bytes < 1:
+            raise InputError(f"max_bytes must be a whole number from 1 on, got {max_bytes!r}")
+        self.model = model
+        self.max_bytes = max_bytes
+        self._address = base_url
+        self._api_key = api_key
+        self._given = client
+        self._parameters = dict(parameters or {})
+        self._pickled = False
+        self._clients: dict[Any, tuple[C, int]] = {}
+
+    @property
+    def base_url(self) -> str | None:
+        """The address that was given, without secrets."""
+        return self._address and public_text(self._address)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Everything but keys, passwords and connections, for another process."""
+        if self._given is not None:
+            raise TypeError("a judge with a client of its caller's cannot be pickled")
+        shown = {"_parameters": public_value(self._parameters), "_address": self.base_url}
+        keyless: dict[str, Any] = {"_api_key": None, "_clients": {}, "_pickled": True}
+        return {**vars(self), **shown, **keyless}
+
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, memo: object) -> Self:
+        return self
+
+    @property
+    def identity(self) -> str:
+        """Model, endpoint and parameters: what may change an answer."""
+        return self._identity
+
+    @cached_property
+    def _identity(self) -> str:
+        given = public_text(str(self._given.base_url)) if self._given else "default"
+        parameters = json.dumps(public_value(self._parameters), sort_keys=True, default=str)
+        return f"{self._name} at {self.base_url or given} with {parameters}"
+
+    @property
+    def durable_identity(self) -> str | None:
+        """`identity` with the endpoint that holds now, which may come from the environment."""
+        given = str(self._given.base_url) if self._given else None
+        where = self._address or given or self._of_environment() or self.provider.url
+        return durable_name(f"{self._name} at {public_address(where)}", self._parameters)
+
+    @property
+    def _name(self) -> str:
+        """The kind of judge and its model."""
+        return f"{self.provider.name} {self.model}"
+
+    def _of_environment(self) -> str | None:
+        """The address in the environment."""
+        found = os.environ.get(self.provider.address)
+        return found and f"{found.rstrip('/')}{self.provider.path}"
+
+    @asynccontextmanager
+    async def session(self) -> AsyncIterator[C]:
+        """Keep connections open while inside; one client per event loop, shared.
+
+        Raises JudgeSetupError when there is no API key for an endpoint that needs one.
+        """
+        loop = anyio.lowlevel.current_token()
+        client, users = self._clients.get(loop) or (self._connect(), 0)
+        self._clients[loop] = client, users + 1
+        try:
+            if self._given is not None and not client.owned:
+                await _transport().disconnect_with_the_loop(self._given._client)
+            yield client
+        finally:
+            client, users = self._clients[loop]
+            if users > 1:
+                self._clients[loop] = client, users - 1
+            else:
+                del self._clients[loop]
+                if client.owned:
+                    with anyio.CancelScope(shield=True):
+                        await client.api.close()
+
+    def _connect(self) -> C:
+        import openai
+
+        reader = BodyReader(self.max_bytes)
+        if self._given is not None:
+            api, owned = _transport().of_this_loop(self._given, reader)
+            return self._connection(openai, api, None, owned=owned)
+        http, direct = _transport().http_client(reader, connect_timeout=_CONNECT_TIMEOUT)
+        api = self._new_client(openai, http)
+        return self._connection(openai, api, direct, owned=True)
+
+    def _connection(
+        self,
+        openai: ModuleType,
+        api: AsyncOpenAI,
+        direct: AiohttpTransport | None,
+        *,
+        owned: bool,
+    ) -> C:
+        """A connection by a client, with a `direct` way past its HTTP layer where there is one."""
+        raise NotImplementedError
+
+    def _new_client(self, openai: ModuleType, http: httpx2.AsyncClient) -> AsyncOpenAI:
+        own = None if self.provider is OPENAI else self.provider.url
+        address = self._address or self._of_environment() or own
+        options: dict[str, Any] = {"timeout": openai.Timeout(None, connect=_CONNECT_TIMEOUT)}
+        endpoint = endpoint_of(address) if address else None
+        if endpoint is not None:
+            options["base_url"] = endpoint.url
+            options["default_headers"] = endpoint.headers
+            options["default_query"] = endpoint.query
+        needless = (self._address and not self._pickled) or (endpoint and endpoint.headers)
+        key = self._api_key or (_NO_KEY if needless else os.environ.get(self.provider.key))
+        if not key:
+            lost = "; keys are not pickled" if self._pickled else ""
+            raise JudgeSetupError(
+                f"no key for the model {self.model!r}: set {self.provider.key}, or pass base_url= "
+                f"(--base-url) for a server that needs none{lost}"
+            )
+        api = openai.AsyncOpenAI(api_key=key, http_client=http, **options)
+        if self.provider is not OPENAI:  # who that is, is none of another provider's business
+            api.organization = api.project = None
+        return cast("AsyncOpenAI", api)
+
+    def _hidden(self, error: JudgeError) -> JudgeError:
+        """An error without secrets of this judge, and without what it was found in.
+
+        Errors stay in results; their tracebacks and causes would keep whole responses there.
+        """
+        secrets = self._secrets()
+        error.__cause__ = error.__context__ = None
+        error.__traceback__ = None
+        error.args = tuple(shortened(public_text(str(part), secrets)) for part in error.args)
+        if isinstance(error, UnparseableError):
+            error.raw = public_text(error.raw[:LONGEST], secrets)
+        return error
+
+    def _secrets(self) -> list[str]:
+        found = [self._api_key or "", *secrets_in(self._parameters), *secrets_of_environment()]
+        for address in (self._address, self._of_environment()):
+            found += secrets_of_address(address) if address else []
+        if self._given is not None:
+            headers = {str(k): str(v) for k, v in self._given._custom_headers.items()}
+            found += [str(self._given.api_key), *secrets_in({"headers": headers})]
+            found += secrets_of_address(str(self._given.base_url))
+        return found
+
+    async def require_reachable(self) -> None:
+        """Raise JudgeSetupError when there is no key, or nothing listens at `base_url`."""
+        async with self.session() as client:
+            url = client.api.base_url
+            if self._address is None:
+                return
+            port = url.port or (443 if url.scheme == "https" else 80)
+            try:
+                stream = await anyio.connect_tcp(url.host, port)
+            except OSError as error:
+                raise JudgeSetupError(
+                    f"nothing answers at {self.base_url}: {error}; is the server running and "
+                    "the address right?"
+                ) from None
+            await stream.aclose()
+
+    def _failure(self, openai: ModuleType, error: Any) -> JudgeError:
+        """What a client raised, as a JudgeError."""
+        where = self.base_url or "the provider"
+        for found in (error, error.__cause__):
+            if isinstance(found, JudgeError):
+                return found
+        if isinstance(error, openai.APIConnectionError):
+            cause = _told_by(error)
+            if self._given is not None and _transport().is_of_another_loop(cause):
+                return ProviderError(_transport().ANOTHER_LOOP, transient=False)
+            return ProviderError(
+                f"no answer from {where}: {cause}; is the server running and the address right?",
+                transient=True,
+            )
+        if isinstance(error, openai.APIStatusError):
+            return status_error(error)
+        return ProviderError(f"{type(error).__name__}: {error}", transient=False)
+
+
+def _told_by(error: BaseException) -> str:
+    """What the first cause of an error says that says anything: the client's own words do not."""
+    cause = error.__cause__ or error.__context__
+    while cause is not None and not str(cause):
+        cause = cause.__cause__ or cause.__context__
+    return str(cause or error)
+
+
+def _transport() -> ModuleType:
+    """How requests travel; it needs the libraries above."""
+    from dagengine.judges.wire import transport
+
+    return transport

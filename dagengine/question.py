@@ -12,6 +12,7 @@ from typing import Any, Generic, Literal, Protocol, TypedDict, TypeVar, runtime_
 
 from pydantic import BaseModel
 
+from dagengine.decision import Decision, Odds
 from dagengine.errors import UnparseableError
 
 T = TypeVar("T", bound=BaseModel, covariant=True)
@@ -138,8 +139,8 @@ class Question(Generic[T]):
     `messages` is the whole prompt, `answer_type` the pydantic model of a valid answer.
     With a `parser` the answer is plain text that the parser turns into that model;
     without one it is JSON that follows the model's schema. `name` says who asks (for
-    messages and ledgers), `asker` which metric and node of the run it is asked for; they are no
-    part of the question's identity.
+    messages and ledgers), `asker` which metric and node of the run it is asked for; `decision`
+    describes it to judges that give no text. They are no part of the question's identity.
     """
 
     messages: tuple[Message, ...]
@@ -148,6 +149,7 @@ class Question(Generic[T]):
     parser: Parser | None = None
     name: str = field(default="", compare=False)
     asker: tuple[str, str] | None = field(default=None, compare=False)
+    decision: Decision | None = field(default=None, compare=False, repr=False)
 
     @cached_property
     def prompt(self) -> str:
@@ -240,8 +242,9 @@ class Answer(Generic[T]):
     `tokens` are present when the provider gave log-probabilities; joined they are `raw`. Their
     alternatives may be left out where they tell nothing, as in the middle of a reason.
     `mode` is the way in which the structure was asked for (for instance `json_schema`).
-    `origin` says who gave it, the judge or a store; it is no part of what was answered. Nor is
-    `cost`: US dollars, where the model itself says what its call cost.
+    `odds` are the probabilities of all that the answer might have been, from judges that give
+    them. `origin` says who gave it, the judge or a store; it is no part of what was answered. Nor
+    is `cost`: US dollars, where the model itself says what its call cost.
     """
 
     value: T
@@ -249,6 +252,7 @@ class Answer(Generic[T]):
     tokens: tuple[TokenChoice, ...] | None = None
     usage: Usage = NO_USAGE
     mode: str = "direct"
+    odds: Odds | None = None
     origin: Origin = field(default="live", compare=False)
     cost: float | None = field(default=None, compare=False)
 
@@ -264,7 +268,9 @@ class Capabilities:
     `caches_prefixes`: whether it pays to let one of many prompts with a long common beginning
     go ahead of the others. `elastic`: it takes any number of questions at once, so that there
     is nothing to find out carefully. `batched`: questions are collected and answered together,
-    hours later perhaps, so that there is no deadline for one of them.
+    hours later perhaps, so that there is no deadline for one of them. `decides`: it answers
+    decisions and nothing else, in the form of `prompts.decisions`; it then has a `writer`, the
+    judge for all that is no decision (or None), and says by `shows` what it is shown.
     """
 
     schema: bool = True
@@ -274,6 +280,7 @@ class Capabilities:
     caches_prefixes: bool = False
     elastic: bool = False
     batched: bool = False
+    decides: bool = False
 
 
 class Judge(Protocol):

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from dagengine.judges.batch import OpenAIBatchJudge as OpenAIBatchJudge
     from dagengine.judges.custom import BaseLLM as BaseLLM
     from dagengine.judges.custom import CustomJudge as CustomJudge
+    from dagengine.judges.deciding.judge import DecisionJudge as DecisionJudge
     from dagengine.judges.lexical import LexicalJudge as LexicalJudge
     from dagengine.judges.openai import OpenAIJudge as OpenAIJudge
     from dagengine.judges.provider import ProviderJudge as ProviderJudge
@@ -25,6 +26,7 @@ _HOME = {
     "AnthropicBatchJudge": "anthropic_batch",
     "BaseLLM": "custom",
     "CustomJudge": "custom",
+    "DecisionJudge": "deciding.judge",
     "LexicalJudge": "lexical",
     "Noise": "simulated",
     "OpenAIBatchJudge": "batch",
@@ -42,6 +44,7 @@ __all__ = [
     "AnthropicBatchJudge",
     "BaseLLM",
     "CustomJudge",
+    "DecisionJudge",
     "LexicalJudge",
     "Noise",
     "OpenAIBatchJudge",

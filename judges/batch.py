@@ -19,7 +19,7 @@ from dagengine.judges.batch_journal import BatchJournal, Begun
 from dagengine.judges.batching import Batches, BatchLimits
 from dagengine.judges.openai import OpenAIJudge
 from dagengine.judges.wire.completions import TRANSIENT, Completion
-from dagengine.judges.wire.connection import Connection, Post
+from dagengine.judges.wire.connection import ChatConnection, Post
 from dagengine.judges.wire.requests import RequestForm
 from dagengine.question import Capabilities, Question
 
@@ -75,7 +75,7 @@ class OpenAIBatchJudge(OpenAIJudge):
         return {**super().__getstate__(), "_batches": {}}
 
     @asynccontextmanager
-    async def session(self) -> AsyncIterator[Connection]:
+    async def session(self) -> AsyncIterator[ChatConnection]:
         """As of `OpenAIJudge`; at an end without an error the answers of batches are kept."""
         async with super().session() as connection:
             yield connection

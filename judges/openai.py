@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from pydantic import BaseModel, ValidationError
 
 from dagengine.errors import JudgeError, RefusedError, UnparseableError
-from dagengine.judges.endpoint import EndpointJudge
+from dagengine.judges.wire.client import EndpointJudge
 from dagengine.judges.wire.completions import (
     Completion,
     answer_text,

@@ -13,6 +13,8 @@ from dagengine.judges.custom import (
     looks_like_chat_model,
     looks_like_llm,
 )
+from dagengine.judges.deciding.forms import FORMS
+from dagengine.judges.deciding.judge import DecisionJudge
 from dagengine.judges.default import BUILT_IN, default_judge
 from dagengine.judges.openai import OpenAIJudge
 from dagengine.judges.provider import ProviderJudge
@@ -35,7 +37,8 @@ def as_judge(
 
     None is the default judge (see `judges.default`; gpt-4o where none is set). A string is a
     model's name, or `provider/model` for another provider; with `base_url` it always names a
-    model of that server. An object is a judge already, or has the shape of `BaseLLM` or of
+    model of that server. `decisions/model` and `systemone/model` name decision models, with
+    `base_url` as well. An object is a judge already, or has the shape of `BaseLLM` or of
     LangChain's chat models (`ainvoke` or `invoke`). Raises InputError for anything else.
     """
     if model is None:
@@ -46,6 +49,8 @@ def as_judge(
     if isinstance(model, str):
         name = model or BUILT_IN
         provider, _, rest = name.partition("/")
+        if provider in FORMS:
+            return DecisionJudge(rest, form=provider, base_url=base_url, api_key=api_key)
         if provider == "openai" and rest and base_url is None:
             return OpenAIJudge(rest, api_key=api_key)
         if rest and provider in PROVIDERS and base_url is None:

@@ -17,6 +17,7 @@ from typing import Any, ClassVar, Unpack, cast
 
 from pydantic import BaseModel, ConfigDict
 
+from dagengine.decision import Decision, Option
 from dagengine.errors import InputError, MissingFieldError
 from dagengine.execution.engine import Settings, Source
 from dagengine.execution.evaluation import evaluate
@@ -52,6 +53,11 @@ _COMPARE = (
     "all contestants. First give your reason: the differences that decided, naming contestants "
     'by their full labels. Then give your verdict: the label of the best, or "tie" if the steps '
     "show no difference that matters.\n\nEvaluation steps:\n{evaluation_steps}"
+)
+_DECIDE = (
+    "Which contestant did best, by all of these evaluation steps together? Labels and order were "
+    'drawn by lot and say nothing about anybody; "tie" if the steps show no difference that '
+    "matters.\n{evaluation_steps}"
 )
 
 
@@ -184,6 +190,14 @@ class BallotsNode(AskingNode):
     def text(self) -> str:
         return self._words
 
+    @property
+    def writes(self) -> bool:
+        return False
+
+    @property
+    def prompted(self) -> bool:
+        return self._own is not None
+
     def questions(self, known: Mapping[str, Any], items: int) -> QuestionCount:
         return QuestionCount.exactly(len(known[_CONTESTANTS]))
 
@@ -204,9 +218,14 @@ class BallotsNode(AskingNode):
 
     def _comparison(self, steps: str, cases: Sequence[LLMTestCase]) -> Question[BaseModel]:
         evidence, count = masked(cases, self._fields), len(cases)
-        shape = judgement_type((*map(mask, range(count)), TIE))
+        verdicts = (*map(mask, range(count)), TIE)
         messages = self._messages(steps, evidence, count)
-        return Question(messages, shape, self.options, name=self.title)
+        # Names may say who is who: the masked material stands in the place of the case.
+        decision = Decision(
+            "choice", _DECIDE.format(evaluation_steps=steps), tuple(map(Option, verdicts)),
+            text=fenced(evidence),
+        )  # fmt: skip
+        return self.put(messages, judgement_type(verdicts), decision)
 
     def _messages(
         self, steps: str, evidence: Sequence[Evidence], count: int

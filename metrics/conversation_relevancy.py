@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 from dagengine.errors import InputError
 from dagengine.graph.graph import Graph
 from dagengine.graph.list_nodes import judgement_of
 from dagengine.graph.node import AskingNode
-from dagengine.graph.nodes import CodeNode
+from dagengine.graph.nodes import CodeNode, verdict_of
 from dagengine.graph.values import Ask, Given, Judgement, NodeValue, QuestionCount
 from dagengine.metrics.common.prebuilt import PrebuiltMetric
 from dagengine.metrics.common.turns import (
@@ -20,8 +20,8 @@ from dagengine.metrics.common.turns import (
     turn_blocks,
 )
 from dagengine.prompts.answer_types import judgement_type
+from dagengine.prompts.evidence import Evidence
 from dagengine.prompts.instructions import judgement_instructions
-from dagengine.question import Question
 from dagengine.test_case import Turn
 
 VERDICTS = ("yes", "no")
@@ -94,6 +94,10 @@ class WindowVerdictsNode(AskingNode):
         return RELEVANT
 
     @property
+    def writes(self) -> bool:
+        return False
+
+    @property
     def vote(self) -> Literal["items"]:
         return "items"
 
@@ -109,9 +113,16 @@ class WindowVerdictsNode(AskingNode):
             part = slice(max(0, end + 1 - self.size), end + 1)
             window = Given((), (("window", turns[part]),))
             messages = self.messages(window, system, flat(blocks[part]))
-            shape = judgement_type(VERDICTS)
-            questions.append(Question(messages, shape, self.options, name=self.title))
-        return NodeValue([judgement_of(found.value) for found in await ask.each(questions)])
+            decision = verdict_of(given, _stretch(blocks, part), VERDICTS)
+            questions.append(self.put(messages, judgement_type(VERDICTS), decision))
+        answers = await ask.each(questions)
+        return NodeValue([judgement_of(found.value, found.odds) for found in answers])
+
+
+def _stretch(blocks: Sequence[Sequence[Evidence]], part: slice) -> str:
+    """What is asked about the stretch of the conversation that some turns make."""
+    first, last = blocks[part][0][0].label, blocks[part][-1][0].label
+    return f"{RELEVANT}\n\nThe stretch begins with {first} and ends with {last}."
 
 
 def relevant_share(turns: list[Turn], verdicts: list[Judgement]) -> NodeValue:

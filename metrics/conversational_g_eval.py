@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar
 
 from dagengine.errors import InputError, MissingFieldError
 from dagengine.graph.graph import Graph
+from dagengine.graph.node import BaseNode
 from dagengine.graph.nodes import CodeNode
 from dagengine.graph.values import Given
 from dagengine.metrics.common.g_eval_template import GEvalTemplate
-from dagengine.metrics.common.turns import turn_names
-from dagengine.metrics.g_eval import RatedMetric, StepRatingNode
-from dagengine.prompts.evidence import Evidence, evidence_of
-from dagengine.test_case import ConversationalTestCase, Turn
+from dagengine.metrics.g_eval import RatedMetric, RatingForm, StepRatingNode
+from dagengine.prompts.evidence import Evidence, evidence_of, turn_names
+from dagengine.test_case import ConversationalTestCase, Turn, read_field
 
 _CONVERSATION = "conversation"
 _OF_CASE = frozenset(ConversationalTestCase.model_fields) - {"turns"}
@@ -27,10 +27,22 @@ class ConversationalGEvalTemplate(GEvalTemplate):
 
 
 class TurnsRatingNode(StepRatingNode):
-    """A rating of a conversation that another node has taken apart."""
+    """A rating of a conversation that another node has taken apart.
+
+    `of_case` are the fields beside its turns that are shown.
+    """
+
+    def __init__(
+        self, form: RatingForm, inputs: Iterable[BaseNode], of_case: Sequence[str] = ()
+    ) -> None:
+        super().__init__(form, inputs=inputs)
+        self.of_case = tuple(of_case)
 
     def material(self, given: Given) -> list[Evidence]:
         return [Evidence(**piece) for piece in dict(given.inputs)[_CONVERSATION]]
+
+    def fields(self, given: Given) -> tuple[tuple[str, Any], ...]:
+        return tuple((name, read_field(given.case, name)) for name in ("turns", *self.of_case))
 
 
 class ConversationalGEval(RatedMetric):
@@ -73,7 +85,8 @@ class ConversationalGEval(RatedMetric):
             name=_CONVERSATION,
             output_label=_CONVERSATION,
         )
-        return Graph(TurnsRatingNode(self.form(), inputs=[conversation, *self.steps_nodes()]))
+        inputs = [conversation, *self.steps_nodes()]
+        return Graph(TurnsRatingNode(self.form(), inputs, of_case))
 
 
 def turn_evidence(turns: Sequence[Turn], fields: Sequence[str]) -> list[Evidence]:

@@ -13,7 +13,8 @@ from dagengine.errors import InputError
 from dagengine.execution.evaluation import sync
 from dagengine.graph.graph import Graph, MetricSpec
 from dagengine.graph.node import AskingNode
-from dagengine.graph.values import Ask, Given, Judgement, NodeValue
+from dagengine.graph.nodes import judged_value, verdict_of
+from dagengine.graph.values import Ask, Given, NodeValue
 from dagengine.metrics.common.constitution import PRINCIPLES, ConstitutionalPrinciple
 from dagengine.metrics.common.foreign_prompts import as_template
 from dagengine.metrics.common.last_line import LastLine
@@ -106,6 +107,14 @@ class CriterionNode(AskingNode):
         return self.criterion.description
 
     @property
+    def writes(self) -> bool:
+        return False
+
+    @property
+    def prompted(self) -> bool:
+        return self._own is not None
+
+    @property
     def vote(self) -> Literal["verdict"]:
         return "verdict"
 
@@ -121,13 +130,12 @@ class CriterionNode(AskingNode):
     async def run(self, given: Given, ask: Ask) -> NodeValue:
         rules = [str(self.criterion), "", _RULES]
         rules += [_REFERENCE] if "expected_output" in self.evaluation_params else []
-        rules += [_IN_PROSE] if self.parser is not None else []
-        instructions = judgement_instructions("\n".join(rules), LETTERS)
-        answer = await ask(self.question(given, instructions, judgement_type(LETTERS)))
+        prose = [_IN_PROSE] if self.parser is not None else []
+        instructions = judgement_instructions("\n".join(rules + prose), LETTERS)
+        decision = verdict_of(given, "\n".join(rules), LETTERS)
+        answer = await ask(self.question(given, instructions, judgement_type(LETTERS), decision))
         found = cast(Any, answer.value)
-        value = Judgement(verdict=found.verdict, reason=found.reason)
-        score = 1.0 if found.verdict == self.criterion.wanted else 0.0
-        return NodeValue(value, verdict=found.verdict, reason=found.reason, score=score)
+        return judged_value(answer, LETTERS, 1.0 if found.verdict == self.criterion.wanted else 0.0)
 
 
 class CriteriaMetric(PrebuiltMetric):

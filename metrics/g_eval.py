@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from dagengine.decision import Decision, Option
 from dagengine.errors import InputError
 from dagengine.graph.graph import Graph, MetricSpec
 from dagengine.graph.node import BaseNode
@@ -23,6 +24,9 @@ from dagengine.metrics.common.evaluation_steps import (
     without_backticks,
 )
 from dagengine.metrics.common.g_eval_template import (
+    ALL_MET,
+    NOT_MET,
+    RATED,
     GEvalTemplate,
     numbered,
     rating_instructions,
@@ -32,7 +36,7 @@ from dagengine.metrics.common.rubric import STRICT_SCALE, Rubric, scale_of
 from dagengine.prompts.answer_types import rating_type
 from dagengine.prompts.evidence import Evidence, fenced
 from dagengine.prompts.instructions import messages_for
-from dagengine.question import DEFAULT_OPTIONS, Message, Options, Parser, Question
+from dagengine.question import DEFAULT_OPTIONS, Message, Options, Parser
 from dagengine.test_case import LLMTestCaseParams
 
 __all__ = ["GEval", "GEvalTemplate", "RatedMetric", "RatingForm", "Rubric", "StepRatingNode"]
@@ -61,6 +65,20 @@ class RatingForm:
     def scale(self) -> tuple[int, int]:
         """The lowest and the highest score."""
         return STRICT_SCALE if self.strict else scale_of(self.rubric)
+
+    def instructions(self, steps: Sequence[str]) -> str:
+        """The same for a judge that gives no reason; the levels say what the scores stand for."""
+        return RATED.format(work=self.work, evaluation_steps=numbered(steps))
+
+    def meaning(self, level: Option) -> str | None:
+        """What one point of the scale stands for."""
+        number = int(level.value)
+        if self.strict and number == 0:
+            return NOT_MET
+        if self.strict:
+            return self.rubric[-1].expected_outcome if self.rubric else ALL_MET
+        spans = [one for one in self.rubric if one.score_range[0] <= number <= one.score_range[1]]
+        return spans[0].expected_outcome if spans else None
 
     def messages(self, steps: Sequence[str], evidence: Sequence[Evidence]) -> tuple[Message, ...]:
         """The prompt: steps and rubric are instructions, evidence is the user message."""
@@ -105,16 +123,30 @@ class StepRatingNode(RatingNode):
     def text(self) -> str:
         return without_backticks(self.criteria)
 
+    @property
+    def prompted(self) -> bool:
+        return self.form.own is not None
+
+    def levels(self) -> list[Option]:
+        return [replace(level, description=self.form.meaning(level)) for level in super().levels()]
+
     def material(self, given: Given) -> list[Evidence]:
         """What is rated."""
         return Given(given.fields, ()).evidence()
+
+    def fields(self, given: Given) -> tuple[tuple[str, Any], ...]:
+        """The fields of the case that are rated, as a decision names them."""
+        return given.fields
 
     async def run(self, given: Given, ask: Ask) -> NodeValue:
         steps = given_steps(given, self.form.steps)
         messages = self.form.messages(steps, self.material(given))
         shape = rating_type(*self.form.scale)
-        question = Question(messages, shape, self.options, self.parser, name=self.title)
-        answer = await ask(question)
+        decision = Decision(
+            "score", self.form.instructions(steps), tuple(self.levels()), given.case,
+            self.fields(given),
+        )  # fmt: skip
+        answer = await ask(self.put(messages, shape, decision, self.parser))
         if self.form.strict:
             return replace(self.rated(replace(answer, tokens=None)), mode=_STRICT_MODE)
         return self.rated(answer)

@@ -13,7 +13,7 @@ from dagengine.graph.graph import Graph
 from dagengine.graph.judged import is_blank
 from dagengine.graph.list_nodes import judgement_of, numbered
 from dagengine.graph.node import AskingNode
-from dagengine.graph.nodes import CodeNode
+from dagengine.graph.nodes import CodeNode, verdict_of
 from dagengine.graph.values import Ask, Given, Judgement, NodeValue, QuestionCount
 from dagengine.metrics.common.prebuilt import PrebuiltMetric, share
 from dagengine.metrics.common.turns import (
@@ -25,7 +25,7 @@ from dagengine.metrics.common.turns import (
     turn_blocks,
 )
 from dagengine.prompts.answer_types import judgement_type
-from dagengine.prompts.evidence import Evidence
+from dagengine.prompts.evidence import Evidence, turn_names
 from dagengine.prompts.instructions import judgement_instructions, task_instructions
 from dagengine.question import Answer, Question
 from dagengine.test_case import Turn
@@ -112,7 +112,7 @@ class _Waiting:
 
 def _replies(waiting: Sequence[_Waiting], answers: Sequence[Answer[Any]]) -> list[Reply]:
     return [
-        Reply(place=one.place, known=one.known, judgement=judgement_of(answer.value))
+        Reply(place=one.place, known=one.known, judgement=judgement_of(answer.value, answer.odds))
         for one, answer in zip(waiting, answers, strict=True)
     ]
 
@@ -154,26 +154,31 @@ class RetentionNode(AskingNode):
                 waiting += [_Waiting(place, known)] if known else []
             elif not is_blank(turns[place].content):
                 read = self._facts_question(turns, place, known)
-                answer, *verdicts = await ask.each([read, *self._questions(turns, waiting)])
+                answer, *verdicts = await ask.each([read, *self._questions(given, waiting)])
                 judged += _replies(waiting, verdicts)
                 known, waiting = _updated(known, answer.value), []
-        verdicts = await ask.each(self._questions(turns, waiting))
+        verdicts = await ask.each(self._questions(given, waiting))
         return NodeValue([*judged, *_replies(waiting, verdicts)])
 
-    def _questions(self, turns: list[Turn], waiting: list[_Waiting]) -> list[Question[Any]]:
-        return [self._verdict_question(turns, one.place, one.known) for one in waiting]
+    def _questions(self, given: Given, waiting: list[_Waiting]) -> list[Question[Any]]:
+        turns, case = given.fields[0][1], given.case
+        return [self._verdict_question(turns, one.place, one.known, case) for one in waiting]
 
     def _facts_question(self, turns: list[Turn], place: int, known: list[str]) -> Question[Any]:
         given, evidence = _seen(turns, place, known)
         messages = self._facts.messages(given, task_instructions(FACTS), evidence)
         return Question(messages, facts_type(len(known)), self.options, name=self._facts.title)
 
-    def _verdict_question(self, turns: list[Turn], place: int, known: list[str]) -> Question[Any]:
+    def _verdict_question(
+        self, turns: list[Turn], place: int, known: list[str], case: Any
+    ) -> Question[Any]:
         given, evidence = _seen(turns, place, known)
         system = judgement_instructions(RETAINED, VERDICTS)
         messages = self._verdict.messages(given, system, evidence)
-        shape = judgement_type(VERDICTS)
-        return Question(messages, shape, self.options, name=self._verdict.title)
+        about = Given((("turns", turns),), (("known facts", known),), case)
+        words = f"{RETAINED}\n\nThe last turn of the material is {turn_names(turns)[place]}."
+        decision = verdict_of(about, words, VERDICTS)
+        return self._verdict.put(messages, judgement_type(VERDICTS), decision)
 
 
 def _seen(turns: list[Turn], place: int, known: list[str]) -> tuple[Given, list[Evidence]]:

@@ -12,8 +12,8 @@ from dagengine.metrics.common.turns import (
     conversation_prompt,
     replies,
     reply_share,
-    turn_names,
 )
+from dagengine.prompts.evidence import turn_names
 from dagengine.prompts.instructions import list_instructions
 from dagengine.test_case import Turn
 

@@ -211,6 +211,8 @@ class _Questions(Exception):
 class _Catch:
     """Stands where a running node expects its judge, and keeps what it is asked."""
 
+    decides = False
+
     async def __call__(self, question: Question[T]) -> Answer[T]:
         self._stop([question])
 

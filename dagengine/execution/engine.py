@@ -38,6 +38,7 @@ from dagengine.graph.example import example_question
 from dagengine.graph.graph import Metric
 from dagengine.graph.node import AskingNode
 from dagengine.judges import as_judge, open_judges
+from dagengine.prompts.decisions import writer_of
 from dagengine.question import Judge, Question
 from dagengine.results import CaseResult, Spent, Totals, Waiting
 from dagengine.store.answers import Answers, Store, as_store
@@ -214,7 +215,9 @@ class Engine:
         if self._gateway.replays or (store is not None and store.replay):
             return []
         asked = {judge for unit in self.plan.units if unit.node.asks for judge in unit.judges}
-        return [self.judges[index] for index in sorted(asked)]
+        found = [self.judges[index] for index in sorted(asked)]
+        writers = [writer_of(judge) for judge in found]
+        return list(dict.fromkeys([*found, *(one for one in writers if one is not None)]))
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[None]:
@@ -384,23 +387,43 @@ def check_cases(plan: Plan, items: Sequence[Item]) -> None:
 def check_judges(plan: Plan, judges: Sequence[Judge]) -> None:
     """Raise GraphError when a judge cannot do what a node asks of it."""
     problems = [
-        Problem(
-            "judge-capability",
-            f"node {unit.name!r}",
-            reason,
-            "use another judge for this metric, or change the node",
-        )
+        Problem("judge-capability", f"node {unit.name!r}", reason, _hint(judge))
         for unit in plan.units
         if isinstance(unit.node, AskingNode)
         for judge in (judges[index] for index in unit.judges)
-        if (reason := _refusal(judge, unit.node)) is not None
+        if (reason := _refusal(judge, unit.node, unit.metric)) is not None
+    ]
+    problems += [
+        Problem(
+            "judge-capability",
+            f"metric {metric.spec.name!r}",
+            f"its reason is to be written, and {judge.identity} gives no text",
+            _hint(judge),
+        )
+        for metric in plan.metrics
+        if metric.spec.judged_reason and metric.spec.include_reason
+        for judge in (judges[plan.judge_of(metric.spec.model)],)
+        if writer_of(judge) is None
     ]
     if problems:
         raise GraphError(problems)
 
 
-def _refusal(judge: Judge, node: AskingNode) -> str | None:
+def _hint(judge: Judge) -> str:
+    if judge.capabilities.decides:
+        return "give the judge a writer (DecisionJudge(…, writer='gpt-4o')), or use another judge"
+    return "use another judge for this metric, or change the node"
+
+
+def _refusal(judge: Judge, node: AskingNode, metric: str) -> str | None:
     """Why a judge answers none of a node's questions, as far as an example of them shows it."""
+    if judge.capabilities.decides:
+        writer = writer_of(judge)
+        if not node.writes:
+            return None
+        if writer is None:
+            return f"metric {metric!r}: it wants a text, which {judge.identity} cannot give"
+        judge = writer
     able = judge.capabilities.schema if node.parser is None else judge.capabilities.text
     if not able:
         what = "a structured answer" if node.parser is None else "plain text for its parser"

@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from dagengine.compiler.plan import NONE, Plan, PlanSlot
+from dagengine.decision import Odds
 from dagengine.graph.graph import MetricSpec
 from dagengine.graph.values import Judgement, NodeValue
 from dagengine.results import Failure, MetricResult, OutcomeKind, Step, Verdict, step_output
@@ -148,8 +150,16 @@ def step_of(name: str, kind: str, value: NodeValue) -> Step:
     return Step(
         name, kind, OutcomeKind.OK, shown, value.verdict, value.reason,
         value.score, value.mode, value.usage, value.votes, value.voters, value.answers,
-        value.confidence, value.asked,
+        value.confidence, value.asked, value.odds, _item_odds(seen),
     )  # fmt: skip
+
+
+def _item_odds(seen: Any) -> tuple[Odds | None, ...]:
+    """The odds of each judgement in a list, where some have any."""
+    if not isinstance(seen, list) or not all(type(one) is Judgement for one in seen):
+        return ()
+    found = tuple(one.odds for one in seen)
+    return found if any(odds is not None for odds in found) else ()
 
 
 def metric_result(plan: Plan, metric: int, values: Values) -> MetricResult:

@@ -17,12 +17,14 @@ from dagengine.errors import (
     MissingFieldError,
     NotApplicableError,
     UnparseableError,
+    UnsupportedError,
 )
 from dagengine.execution.scheduler import CaseState
 from dagengine.gateway.gateway import is_cancelled
 from dagengine.gateway.host import Asks, Host, join_threads
 from dagengine.graph.panel import Ballot, Poll
 from dagengine.graph.values import Given, NodeValue
+from dagengine.prompts.decisions import Shows, worded, writer_of
 from dagengine.question import NO_USAGE, Answer, Judge, Question
 from dagengine.results import Failure, OutcomeKind
 from dagengine.test_case import TestCase, read_field
@@ -153,13 +155,18 @@ class GatewayAsk:
         return Host(self._gateway, self._judge, self._own, self._place)
 
     async def __call__(self, question: Question[T]) -> Answer[T]:
-        own = self._own(question)
-        self._note_asked(self._gateway.stored_as(self._judge, own))
-        return self._noted(await self._gateway.ask(self._judge, own, self._place))
+        judge, own = addressed(self._judge, self._own(question))
+        self._note_asked(self._gateway.stored_as(judge, own))
+        return self._noted(await self._gateway.ask(judge, own, self._place))
 
     def _note_asked(self, key: str | None) -> None:
         if key is not None:
             self.asked.append(key)
+
+    @property
+    def decides(self) -> bool:
+        """Whether the judge takes one decision at a time, and gives no text."""
+        return self._judge.capabilities.decides
 
     def _own(self, question: Question[T], place: int | None = None) -> Question[T]:
         """The question as this node puts it, whoever wrote it."""
@@ -176,10 +183,11 @@ class GatewayAsk:
         keys: dict[int, str | None] = {}
 
         async def one(place: int, question: Question[T]) -> Answer[T] | JudgeError:
-            own = self._own(question, place)
-            keys[place] = self._gateway.stored_as(self._judge, own)
+            keys[place] = None
             try:
-                return await self._gateway.ask(self._judge, own, self._place)
+                judge, own = addressed(self._judge, self._own(question, place))
+                keys[place] = self._gateway.stored_as(judge, own)
+                return await self._gateway.ask(judge, own, self._place)
             except JudgeError as error:
                 return error
 
@@ -191,6 +199,26 @@ class GatewayAsk:
                 raise answer
         # Noted in the order of the questions, not in that of the answers.
         return [self._noted(answer) for answer in answers if isinstance(answer, Answer)]
+
+
+def addressed(judge: Judge, question: Question[T]) -> tuple[Judge, Question[T]]:
+    """Who answers a question that is put to `judge`, and the words in which it is asked.
+
+    A judge that only decides gets decisions in its own form; what is none goes to its writer.
+    Raises UnsupportedError where there is no writer.
+    """
+    if not judge.capabilities.decides:
+        return judge, question
+    if question.decision is not None:
+        shows: Shows = getattr(judge, "shows", "case")
+        return judge, worded(question, question.decision, shows)
+    writer = writer_of(judge)
+    if writer is None:
+        raise UnsupportedError(
+            f"{question.name!r} wants a text, which {judge.identity} cannot give: give the judge "
+            "a writer, for instance DecisionJudge(…, writer='gpt-4o')"
+        )
+    return writer, question
 
 
 async def together(

@@ -9,8 +9,10 @@ from typing import Any, Literal, TypeVar, Unpack, cast
 
 from pydantic import BaseModel
 
+from dagengine.decision import Odds
 from dagengine.errors import InputError
 from dagengine.graph.node import AskingNode, BaseNode
+from dagengine.graph.nodes import verdict_of
 from dagengine.graph.settings import AskingSettings, NodeSettings, takes
 from dagengine.graph.values import Ask, Given, Judgement, NodeValue, QuestionCount
 from dagengine.prompts.answer_types import judgement_type, list_type, output_of, output_type
@@ -31,10 +33,10 @@ def numbered(label: str, items: Iterable[Any]) -> list[Evidence]:
     return [Evidence(f"{label} {place}", as_text(item)) for place, item in enumerate(items, 1)]
 
 
-def judgement_of(answer: BaseModel) -> Judgement:
+def judgement_of(answer: BaseModel, odds: Odds | None = None) -> Judgement:
     """The judgement in an answer that has a reason and a verdict."""
     found = cast(Any, answer)
-    return Judgement(verdict=found.verdict, reason=found.reason)
+    return Judgement(verdict=found.verdict, reason=found.reason, odds=odds)
 
 
 class _OverNode(AskingNode):
@@ -59,9 +61,9 @@ class _OverNode(AskingNode):
     def _split(self, given: Given) -> tuple[list[Any], Given]:
         """The items, and everything else that is read; raises InputError without a list."""
         if isinstance(self.over, BaseNode):
-            items, rest = given.inputs[0][1], Given(given.fields, given.inputs[1:])
+            items, rest = given.inputs[0][1], replace(given, inputs=given.inputs[1:])
         else:
-            items, rest = given.fields[0][1], Given(given.fields[1:], given.inputs)
+            items, rest = given.fields[0][1], replace(given, fields=given.fields[1:])
         if not isinstance(items, list | tuple):
             what = self.over.title if isinstance(self.over, BaseNode) else self.over
             raise InputError(f"this node goes over a list, but {what!r} is {items!r:.80}")
@@ -130,6 +132,10 @@ class MapNode(_OverNode):
     def vote(self) -> Literal["items", None]:
         return "items" if self._judges_items() else None
 
+    @property
+    def writes(self) -> bool:
+        return not self._judges_items()
+
     def _judges_items(self) -> bool:
         return self.answer is bool or isinstance(self.answer, tuple)
 
@@ -150,17 +156,21 @@ class MapNode(_OverNode):
         else:
             shape, system = output_type(self.answer), task_instructions(self.instructions)
         questions = (self._about(item, rest, system, shape) for item in items)
-        answers = [answer.value for answer in await ask.each(questions)]
+        answers = await ask.each(questions)
         if judged:
-            return NodeValue([judgement_of(answer) for answer in answers])
-        return NodeValue([output_of(answer) for answer in answers])
+            return NodeValue([judgement_of(answer.value, answer.odds) for answer in answers])
+        return NodeValue([output_of(answer.value) for answer in answers])
 
     def _about(self, item: Any, rest: Given, system: str, shape: type[T]) -> Question[T]:
         """The question about one item."""
         given = Given(rest.fields, ((self.item_label, item), *rest.inputs), rest.case)
         evidence = [Evidence(self.item_label, as_text(item)), *rest.evidence()]
         messages = self.messages(given, system, evidence)
-        return Question(messages, shape, self.options, self.parser, name=self.title)
+        decision = None
+        if self._judges_items():
+            verdicts = (True, False) if self.answer is bool else tuple(self.answer)
+            decision = verdict_of(given, self.instructions, verdicts)
+        return self.put(messages, shape, decision, self.parser)
 
     def shown(self, read: Iterable[str]) -> set[str]:
         if isinstance(self.over, BaseNode):
@@ -177,7 +187,8 @@ class VerdictListNode(_OverNode):
     questions are asked at once; a `wording` then sees the items of its question only. The
     judge numbers its verdicts: an answer with a missing, doubled or additional number is
     asked for again, and the items whose verdicts are then still missing or doubled are asked
-    one by one. Neither counts in `questions`. Readers see a list of `Judgement` in the order
+    one by one. Neither counts in `questions`. A judge that only decides is asked about each item
+    by itself. Readers see a list of `Judgement` in the order
     of the items; an empty list costs no call. Raises InputError when `per_call` is below 1.
     """
 
@@ -220,6 +231,10 @@ class VerdictListNode(_OverNode):
         return self.criteria
 
     @property
+    def writes(self) -> bool:
+        return False
+
+    @property
     def vote(self) -> Literal["verdicts"]:
         return "verdicts"
 
@@ -238,19 +253,19 @@ class VerdictListNode(_OverNode):
 
     async def run(self, given: Given, ask: Ask) -> NodeValue:
         items, rest = self._split(given)
-        size = self.per_call or max(1, len(items))
+        size = 1 if ask.decides else self.per_call or max(1, len(items))
         chunks = [items[start : start + size] for start in range(0, len(items), size)]
         questions = (self._about(chunk, given, rest) for chunk in chunks)
         answers = await ask.each(questions)
         found = {
-            chunk * size + one.number - 1: judgement_of(one)
+            chunk * size + one.number - 1: judgement_of(one, answer.odds)
             for chunk, answer in enumerate(answers)
             for one in cast(Any, answer.value).verdicts
         }
         missing = [place for place in range(len(items)) if place not in found]
         singly = (self._about([items[place]], given, rest) for place in missing)
         for place, answer in zip(missing, await ask.each(singly), strict=True):
-            found[place] = judgement_of(cast(Any, answer.value).verdicts[0])
+            found[place] = judgement_of(cast(Any, answer.value).verdicts[0], answer.odds)
         return NodeValue([found[place] for place in range(len(items))])
 
     def _about(self, items: list[Any], given: Given, rest: Given) -> Question[BaseModel]:
@@ -259,7 +274,11 @@ class VerdictListNode(_OverNode):
         evidence = [*numbered(self.item_label, items), *rest.evidence()]
         messages = self.messages(self._with(items, given), system, evidence)
         shape = list_type(self.verdicts, len(items))
-        return Question(messages, shape, self.options, name=self.title)
+        if len(items) > 1:
+            return self.put(messages, shape)
+        one = ((self.item_label, items[0]), *rest.inputs)
+        decision = verdict_of(rest, self.criteria, self.verdicts, material=one)
+        return self.put(messages, shape, decision)
 
     def _with(self, items: list[Any], given: Given) -> Given:
         """What is read, with these items as the whole list."""

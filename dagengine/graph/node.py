@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, TypeVar
 
 from pydantic import BaseModel
 
+from dagengine.decision import Decision
 from dagengine.errors import InputError
 from dagengine.graph.arguments import field_paths, listed, verdict_targets
 from dagengine.graph.panel import Panel
 from dagengine.graph.values import Ask, Given, NodeValue, QuestionCount, Work
+from dagengine.prompts.decisions import PROMPTED
 from dagengine.prompts.evidence import Evidence
 from dagengine.prompts.instructions import messages_for
 from dagengine.prompts.template import PromptTemplate
@@ -134,6 +136,11 @@ class BaseNode:
         """The prompt that the node was given; None for the built-in one."""
         return None
 
+    @property
+    def writes(self) -> bool:
+        """Whether it puts questions that are no decisions: only a judge with words answers them."""
+        return False
+
     def shown(self, read: Iterable[str]) -> set[str]:
         """The names by which the node's prompt may show what it reads."""
         return set(read)
@@ -204,10 +211,34 @@ class AskingNode(BaseNode):
     def template(self) -> PromptTemplate | None:
         return self.prompt
 
-    def question(self, given: Given, instructions: str, shape: type[T]) -> Question[T]:
-        """The question for one case."""
+    @property
+    def writes(self) -> bool:
+        return True
+
+    @property
+    def prompted(self) -> bool:
+        """Whether the prompt is the caller's own."""
+        return self.wording is not None or self.prompt is not None
+
+    def question(
+        self, given: Given, instructions: str, shape: type[T], decision: Decision | None = None
+    ) -> Question[T]:
+        """The question for one case; `decision` describes it where it is one."""
         messages = self.messages(given, instructions, given.evidence())
-        return Question(messages, shape, self.options, self.parser, name=self.title)
+        return self.put(messages, shape, decision, self.parser)
+
+    def put(
+        self,
+        messages: tuple[Message, ...],
+        shape: type[T],
+        decision: Decision | None = None,
+        parser: Parser | None = None,
+    ) -> Question[T]:
+        """A question of this node; a decision shows a prompt of the caller's own, and no more."""
+        if decision is not None and self.prompted:
+            text = "\n\n".join(message["content"] for message in messages)
+            decision = replace(decision, instructions=PROMPTED, text=text, fields=(), material=())
+        return Question(messages, shape, self.options, parser, name=self.title, decision=decision)
 
     def messages(
         self, given: Given, instructions: str, evidence: Sequence[Evidence]

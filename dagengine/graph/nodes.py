@@ -9,11 +9,13 @@ is one class with a `run`.
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Literal, TypeVar, Unpack, cast
+from typing import Any, Literal, TypeVar, Unpack
 
 from pydantic import BaseModel
 
+from dagengine.decision import YES_NO, Decision, Option
 from dagengine.errors import UnparseableError
 from dagengine.graph.decision import DecisionNode, VerdictNode
 from dagengine.graph.node import AskingNode, BaseNode, Branch
@@ -126,6 +128,10 @@ class _JudgementNode(AskingNode, DecisionNode):
     def vote(self) -> Literal["verdict"]:
         return "verdict"
 
+    @property
+    def writes(self) -> bool:
+        return False
+
     def answer_type(self) -> type[BaseModel]:
         """The answer's type: reason first, then one of the verdicts."""
         strings = tuple(verdict for verdict in self.verdicts() if isinstance(verdict, str))
@@ -136,12 +142,34 @@ class _JudgementNode(AskingNode, DecisionNode):
         return tuple(branch.verdict for branch in self.branches())
 
     async def run(self, given: Given, ask: Ask) -> NodeValue:
-        instructions = judgement_instructions(self.criteria, self.verdicts())
-        answer = await ask(self.question(given, instructions, self.answer_type()))
-        found = cast(Any, answer.value)
-        value = Judgement(verdict=found.verdict, reason=found.reason)
-        sure = stated_probability(answer, found.verdict, self.verdicts())
-        return NodeValue(value, verdict=found.verdict, reason=found.reason, confidence=sure)
+        verdicts = self.verdicts()
+        instructions = judgement_instructions(self.criteria, verdicts)
+        decision = verdict_of(given, self.criteria, verdicts)
+        answer = await ask(self.question(given, instructions, self.answer_type(), decision))
+        return judged_value(answer, verdicts)
+
+
+def verdict_of(given: Given, criteria: str, verdicts: tuple[Verdict, ...], **more: Any) -> Decision:
+    """One of some verdicts on what is read, as a decision; `more` as in `Given.decision`."""
+    if verdicts == (True, False):
+        return given.decision("predicate", criteria, YES_NO, **more)
+    return given.decision("choice", criteria, map(Option, verdicts), **more)
+
+
+def judged_value(
+    answer: Answer[Any], verdicts: tuple[Verdict, ...], score: float | None = None
+) -> NodeValue:
+    """The judgement in an answer, with the probability of its verdict where that is known."""
+    found = answer.value
+    value = Judgement(verdict=found.verdict, reason=found.reason, odds=answer.odds)
+    if answer.odds is not None:
+        sure = dict(answer.odds).get(found.verdict)
+    else:
+        sure = stated_probability(answer, found.verdict, verdicts)
+    return NodeValue(
+        value, verdict=found.verdict, reason=found.reason, score=score, confidence=sure,
+        odds=answer.odds,
+    )  # fmt: skip
 
 
 class BinaryJudgementNode(_JudgementNode):
@@ -227,18 +255,43 @@ class RatingNode(AskingNode):
     async def run(self, given: Given, ask: Ask) -> NodeValue:
         shape = self.points.answer_type(self.parser is not None)
         instructions = self.points.instructions(self.criteria)
-        return self.rated(await ask(self.question(given, instructions, shape)))
+        decision = None if self.writes else given.decision("score", self.criteria, self.levels())
+        return self.rated(await ask(self.question(given, instructions, shape, decision)))
+
+    @property
+    def writes(self) -> bool:
+        """Whether the scale has more points than anybody chooses from."""
+        return not self.points.steps
+
+    def levels(self) -> list[Option]:
+        """The points of the scale, the worst first."""
+        return list(map(Option, self.points.steps))
 
     def rated(self, answer: Answer[Any]) -> NodeValue:
         """The rating in an answer; raises UnparseableError when it is none of the scale."""
         found, (low, high) = answer.value, self.points.ends
         stated = self.points.number(found.score)
+        if answer.odds is not None:
+            return self._rated_by_odds(answer, stated)
         rating, mode = expected_score(answer, stated, self.points, self._place(answer.raw))
         if rating is None:
             known = ", ".join(map(repr, self.scale))
             raise UnparseableError(f"the rating is {found.score!r}, not one of {known}", answer.raw)
         score = (rating - low) / (high - low)
         return NodeValue(rating, reason=found.reason, score=score, mode=mode)
+
+    def _rated_by_odds(self, answer: Answer[Any], stated: float | None) -> NodeValue:
+        """The expectation over the odds; the likeliest rating where none is asked for."""
+        (low, high), reason = self.points.ends, answer.value.reason
+        said = [(self.points.number(label), chance) for label, chance in answer.odds or ()]
+        odds = tuple((number, chance) for number, chance in said if number is not None)
+        mean = math.fsum(number * chance for number, chance in odds)
+        weighted = self.options.top_logprobs > 0 or stated is None
+        rating = min(max(mean, low), high) if weighted else stated
+        assert rating is not None
+        mode = "weighted" if weighted else "raw (the likeliest rating)"
+        score = (rating - low) / (high - low)
+        return NodeValue(rating, reason=reason, score=score, mode=mode, odds=odds)
 
     def _place(self, raw: str) -> Span | None:
         """Where an answer states the rating; None where that is not known."""

@@ -7,8 +7,9 @@ from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
+from dagengine.decision import Decision, Kind, Odds, Option
 from dagengine.prompts.evidence import Evidence, as_text, evidence_of
 from dagengine.question import (
     NO_USAGE,
@@ -22,11 +23,16 @@ T = TypeVar("T", bound=BaseModel)
 
 
 class Judgement(BaseModel):
-    """A verdict and its reason, as readers of a judgement node see them."""
+    """A verdict and its reason, as readers of a judgement node see them.
+
+    `odds` are the probabilities of all verdicts, from judges that give them; no prompt and no
+    output shows them.
+    """
 
     model_config = ConfigDict(frozen=True)
     verdict: Verdict
     reason: str | None = None
+    odds: Odds | None = Field(default=None, exclude=True, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,9 +41,10 @@ class NodeValue:
 
     `score` lies in [0, 1]; `mode` says how a rating was read; `success` is set by metrics
     that decide themselves whether they passed; `usage` and `answers` (the judge's words) are
-    noted by the runner, as is `asked`. `confidence` is the probability that the judge's tokens
-    gave the verdict, where it is known; `votes` and `voters` are what a panel said. See `Step`.
-    `question` is a digest of what was asked, where somebody notes it.
+    noted by the runner, as is `asked`. `confidence` is the probability that the judge gave the
+    verdict, where it is known, and `odds` those of all verdicts, or of all ratings by their
+    number; `votes` and `voters` are what a panel said. See `Step`. `question` is a digest of what
+    was asked, where somebody notes it.
     """
 
     value: Any
@@ -53,6 +60,7 @@ class NodeValue:
     answers: tuple[str, ...] = ()
     asked: tuple[str, ...] = ()
     question: str | None = None
+    odds: Odds | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +70,15 @@ class Given:
     fields: tuple[tuple[str, Any], ...]
     inputs: tuple[tuple[str, Any], ...]
     case: Any = None
+
+    def decision(
+        self, kind: Kind, instructions: str, options: Iterable[Option], **more: Any
+    ) -> Decision:
+        """A decision about everything read; `more` are other fields of `Decision`."""
+        about: dict[str, Any] = {
+            "case": self.case, "fields": self.fields, "material": self.inputs, **more
+        }  # fmt: skip
+        return Decision(kind, instructions, tuple(options), **about)
 
     def evidence(self) -> list[Evidence]:
         """Everything read, as evidence blocks in a fixed order."""
@@ -97,7 +114,13 @@ def _copied(value: Any) -> Any:
 
 
 class Ask(Protocol):
-    """How a running node puts questions to its judge."""
+    """How a running node puts questions to its judge.
+
+    `decides` says that this judge takes one decision at a time, and gives no text.
+    """
+
+    @property
+    def decides(self) -> bool: ...
 
     async def __call__(self, question: Question[T], /) -> Answer[T]: ...
 

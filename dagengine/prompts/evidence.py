@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -89,6 +90,16 @@ def _item_evidence(item: Any, label: str, place: str) -> Evidence:
         # Only what was said: a turn's metadata may hold labels and references.
         return Evidence(f"{label} ({place}, {item.role})", item.content)
     return Evidence(f"{label} ({place})", item if isinstance(item, str) else _json(item))
+
+
+def turn_names(turns: Iterable[Turn]) -> list[str]:
+    """What prompts and reasons call each turn: "user turn 1", "assistant turn 1", …"""
+    counts: Counter[str] = Counter()
+    names: list[str] = []
+    for turn in turns:
+        counts[turn.role] += 1
+        names.append(f"{turn.role} turn {counts[turn.role]}")
+    return names
 
 
 def fenced(evidence: Sequence[Evidence]) -> str:

@@ -92,6 +92,11 @@ class _Resampled:
         self._options = options
         self._asked: list[bytes] = []
 
+    @property
+    def decides(self) -> bool:
+        """As the other."""
+        return self._ask.decides
+
     async def __call__(self, question: Question[T]) -> Answer[T]:
         return await self._ask(self.changed(question))
 

@@ -12,6 +12,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from dagengine.decision import Odds
 from dagengine.prompts.evidence import as_data
 from dagengine.question import NO_USAGE, Usage
 
@@ -100,7 +101,9 @@ class Step:
     `output` is what readers of the node saw, as plain data (text, numbers, lists, dicts);
     `verdict` is set for decisions, `score` (0 to 1) for ratings and scoring code. `mode`
     says how a rating was read (`weighted` or `raw`, and why), `confidence` the probability (0 to
-    1) that the judge's tokens gave the verdict, where it is known. `usage` counts the tokens of
+    1) that the judge gave the verdict, where it is known. `odds` are the probabilities of
+    all verdicts, or of all ratings by their number, from judges that give them, `item_odds` those
+    of each item of a list. `usage` counts the tokens of
     the answers that the node rests on, shared and stored answers included. `answers` are their
     texts as the judge wrote them, in the order of the questions; files of results leave them out.
     `asked` says under which keys a store has these questions, if there is one: the first 16
@@ -125,6 +128,8 @@ class Step:
     answers: tuple[str, ...] = ()
     confidence: float | None = None
     asked: tuple[str, ...] = field(default=(), compare=False)
+    odds: Odds | None = None
+    item_odds: tuple[Odds | None, ...] = ()
 
     @property
     def agreeing(self) -> int:
@@ -144,6 +149,10 @@ class Step:
             # Not what a provider had in its cache: that depends on the timing.
             used = self.usage
             row["usage"] = {"input_tokens": used.input_tokens, "output_tokens": used.output_tokens}
+        if self.odds is not None:
+            row["odds"] = [list(one) for one in self.odds]
+        if self.item_odds:
+            row["item_odds"] = [one and [list(pair) for pair in one] for one in self.item_odds]
         if self.votes:
             row |= {"votes": list(self.votes), "voters": list(self.voters)}
         if self.asked:

@@ -35,6 +35,7 @@ class DamagedError(Exception):
 # JSON has lists for tuples, which a strict model takes for something else.
 _Pair = Annotated[tuple[str, float], Strict(False)]
 _Token = Annotated[tuple[str, list[_Pair]], Strict(False)]
+_Chance = Annotated[tuple[str | bool, float], Strict(False)]
 
 
 class _Fields(BaseModel):
@@ -49,6 +50,7 @@ class _Fields(BaseModel):
     mode: str
     usage: Annotated[list[float], Field(min_length=3, max_length=3)]
     tokens: list[_Token] | None = None
+    odds: list[_Chance] | None = None
     failure: str | None = None
 
 
@@ -174,6 +176,8 @@ def _fields(answer: Answer[Any]) -> dict[str, Any]:
     fields: dict[str, Any] = {"raw": answer.raw, "mode": answer.mode, "usage": usage}
     if answer.tokens is not None:
         fields["tokens"] = [[choice.token, choice.alternatives] for choice in answer.tokens]
+    if answer.odds is not None:
+        fields["odds"] = answer.odds
     return fields
 
 
@@ -194,7 +198,10 @@ def revive(question: Question[T], fields: Mapping[str, Any], origin: Origin) -> 
     if value is None:
         return None
     choices = None if tokens is None else tuple(TokenChoice(t, _pairs(a)) for t, a in tokens)
-    return Answer(value, raw, choices, Usage(*fields["usage"]), fields["mode"], origin)
+    odds = fields.get("odds")
+    chances = None if odds is None else tuple((said, chance) for said, chance in odds)
+    usage = Usage(*fields["usage"])
+    return Answer(value, raw, choices, usage, fields["mode"], chances, origin)
 
 
 def _pairs(alternatives: Sequence[Sequence[Any]]) -> tuple[tuple[str, float], ...]:

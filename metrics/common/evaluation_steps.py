@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-from dagengine.errors import InputError
+from dagengine.errors import InputError, UnsupportedError
 from dagengine.execution.evaluation import sync
 from dagengine.gateway.gateway import Gateway
 from dagengine.graph.nodes import TaskNode
@@ -16,6 +16,7 @@ from dagengine.graph.values import Ask, Given, NodeValue
 from dagengine.judges import as_judge, open_judges
 from dagengine.metrics.common.g_eval_template import GEvalTemplate, numbered, steps_instructions
 from dagengine.metrics.common.prebuilt import PrebuiltMetric
+from dagengine.prompts.decisions import writer_of
 from dagengine.question import Message, Question
 from dagengine.test_case import LLMTestCaseParams, field_name
 
@@ -178,7 +179,10 @@ class StepwiseMetric(PrebuiltMetric):
         """
         if self.evaluation_steps is not None:
             return list(self.evaluation_steps)
-        judge = as_judge(model if self.model is None else self.model)
+        named = as_judge(model if self.model is None else self.model)
+        judge = writer_of(named)
+        if judge is None:
+            raise UnsupportedError(f"{named.identity} writes no steps: give it a writer=")
         async with open_judges([judge]):
             answer = await Gateway().ask(judge, self._steps_node().steps_question())
         return list(answer.value.steps)

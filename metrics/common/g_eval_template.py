@@ -19,6 +19,8 @@ _RATE = (
     "their order and see what each of them finds. First give your reason: in a few sentences, "
     "the findings that decided, and what in the material shows them. Then give your score, {scale}."
 )
+RATED = "Rate {work} by all of these evaluation steps together:\n{evaluation_steps}"
+ALL_MET, NOT_MET = "every step is met completely", "some step is not met completely"
 _LISTED = "\n\nEvaluation steps:\n"
 _ALL_OR_NOTHING = (
     "which is 1 if every step is met completely and 0 if any of them is not; nothing lies between"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -14,7 +13,7 @@ from dagengine.graph.nodes import CodeNode, TaskNode
 from dagengine.graph.values import Given, Judgement, NodeValue
 from dagengine.metrics.common.default_prompts import pieces, whole_prompt
 from dagengine.metrics.common.prebuilt import share
-from dagengine.prompts.evidence import Evidence, as_text, evidence_of
+from dagengine.prompts.evidence import Evidence, as_text, evidence_of, turn_names
 from dagengine.question import Message
 from dagengine.test_case import Turn
 
@@ -40,16 +39,6 @@ def turns_window(first: int, last: int, *, output_label: str | None = None) -> C
 
     label = output_label or f"turns {first} to {last}"
     return CodeNode(window, evaluation_params=["turns"], output_label=label)
-
-
-def turn_names(turns: Iterable[Turn]) -> list[str]:
-    """What prompts and reasons call each turn: "user turn 1", "assistant turn 1", …"""
-    counts: Counter[str] = Counter()
-    names: list[str] = []
-    for turn in turns:
-        counts[turn.role] += 1
-        names.append(f"{turn.role} turn {counts[turn.role]}")
-    return names
 
 
 def turn_blocks(turns: Sequence[Turn]) -> list[list[Evidence]]:

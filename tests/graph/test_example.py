@@ -38,6 +38,8 @@ class Asked(Exception):
 class Caught:
     """Raises the first question in place of asking it."""
 
+    decides = False
+
     async def __call__(self, question: Question[Any], /) -> Answer[Any]:
         raise Asked(question)
 

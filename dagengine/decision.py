@@ -1,0 +1,43 @@
+"""What a question decides, told apart from the words in which a chat model is asked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+Kind = Literal["predicate", "choice", "score"]
+Odds = tuple[tuple[Any, float], ...]
+"""What an answer may be, each with its probability (0 to 1); together they are 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One answer that may be given, and when it applies, where that is said."""
+
+    value: str | bool
+    description: str | None = None
+
+
+YES_NO = (Option(True), Option(False))
+MOST_OPTIONS = 255
+"""How many options a question may have for any decision model."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Decision:
+    """A question whose answer is one of some options, as its node describes it.
+
+    `predicate` is true or false, `choice` one of the options, `score` one of ordered levels, the
+    worst first. `instructions` say what is to be decided. `case` is the test case, None where
+    there is none; `fields` are what the question is about, as (path, value), and `material` what
+    it reads besides: (label, value) of earlier nodes, or an item of a list. With a `text` this
+    is all that is shown, in the place of the case.
+    """
+
+    kind: Kind
+    instructions: str
+    options: tuple[Option, ...]
+    case: Any = None
+    fields: tuple[tuple[str, Any], ...] = ()
+    material: tuple[tuple[str, Any], ...] = ()
+    text: str | None = None

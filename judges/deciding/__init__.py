@@ -1,0 +1,5 @@
+"""Judges that decide and give no text: probabilities of every option."""
+
+from dagengine.judges.deciding.judge import DecisionJudge
+
+__all__ = ["DecisionJudge"]

@@ -1,0 +1,378 @@
+"""How decisions travel: the two forms that servers of decision models speak.
+
+`POST /v1/decisions` (OpenAI; types of the `openai` package from 3.54 on: `types/decision.py`,
+`types/decision_create_params.py`) and `POST /v1/systemone` (TypeSafe, and servers that
+follow it; types of `typesafe-sdk` from 0.7 on: `_schemas/models.py`). Both carry a state and many
+questions, and answer each with probabilities.
+
+What is read is read strictly, question by question: what is missing, doubled, not asked for
+or does not add up is a failure of that question alone. Where the types are silent: they bound
+neither the levels of a score, so that more than ten are sent as a choice, nor how exactly
+probabilities add up, so that a hundredth, or what rounding each to two decimals may make, passes.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple, Protocol
+
+from pydantic import BaseModel, ValidationError
+
+from dagengine.decision import Odds
+from dagengine.errors import JudgeError, ProviderError, RefusedError, UnparseableError
+from dagengine.judges.wire.completions import Count, PromptDetails
+from dagengine.judges.wire.requests import Body
+from dagengine.prompts.decisions import Asked
+from dagengine.question import NO_USAGE, Usage
+
+MOST_LEVELS: Final = 10
+"""How many levels a score may have; a rating of more becomes a choice of one of them."""
+_TIE = 1e-6  # by how much another option may be likelier than the one that was chosen
+_PLACE = re.compile(r"questions[\[.](\d+)")
+
+
+class Said(NamedTuple):
+    """The answer to one question: the option, the odds of all options, and the server's words."""
+
+    value: str | bool
+    odds: Odds
+    raw: str
+
+
+class Reply(NamedTuple):
+    """What came back for a request: who answered, what it used, and each question's outcome."""
+
+    model: str
+    usage: Usage
+    outcomes: list[Said | JudgeError]
+
+
+class Form(Protocol):
+    """One of the two wire forms; `most` is how many questions go into one request at most."""
+
+    name: str
+    path: str
+    most: int
+
+    def body(self, model: str, state: Any, asked: Sequence[Asked]) -> Body:
+        """The body of a request: questions about one state."""
+        ...
+
+    def read(self, content: bytes, asked: Sequence[Asked]) -> Reply:
+        """What a response says of these questions; raises ProviderError for what is none."""
+        ...
+
+    def blamed(self, body: Any, count: int) -> dict[int, str]:
+        """The questions, of so many, that the body of a rejection finds fault with, and why."""
+        ...
+
+
+def _name(place: int) -> str:
+    return f"q{place}"
+
+
+class _Envelope(BaseModel):
+    model: str
+    answers: Any
+    usage: Any = None
+
+
+class _Tokens(BaseModel):
+    input_tokens: Count = 0
+    output_tokens: Count = 0
+    input_tokens_details: PromptDetails = PromptDetails()
+
+
+class Decisions:
+    """`POST /v1/decisions`: answers in the order of the questions, each with its name.
+
+    1 to 400 questions; a choice has 2 to 255 values. The state goes as one text, since parts of
+    JSON are limited (32 levels, 10,000 values, 256 KiB), material as a part of its question.
+    """
+
+    name = "decisions"
+    path = "/decisions"
+    most = 400
+
+    def body(self, model: str, state: Any, asked: Sequence[Asked]) -> Body:
+        questions = [self._question(place, one) for place, one in enumerate(asked)]
+        return {"model": model, "input": _text(state), "questions": questions}
+
+    def _question(self, place: int, one: Asked) -> Body:
+        instructions: Any = one.instructions
+        if one.material:
+            instructions = [
+                {"type": "input_text", "text": one.instructions},
+                {"type": "input_json", "data": one.material},
+            ]
+        sent: Body = {"type": kind_of(one), "name": _name(place), "instructions": instructions}
+        if sent["type"] == "choice":
+            sent["choices"] = [_described(option, "value") for option in one.options]
+        elif sent["type"] == "score":
+            sent["levels"] = [_described(option, "label") for option in one.options]
+        elif one.options:
+            sent["instructions"] = _with_meanings(instructions, one)
+        return sent
+
+    def read(self, content: bytes, asked: Sequence[Asked]) -> Reply:
+        found = _envelope(content, list)
+        answers: list[Any] = found.answers
+        named = [one.get("name") if isinstance(one, dict) else None for one in answers]
+        in_order = not any(named) and len(answers) == len(asked)
+        outcomes: list[Said | JudgeError] = []
+        for place, one in enumerate(asked):
+            own = [answers[place]] if in_order else [
+                answer for name, answer in zip(named, answers, strict=True) if name == _name(place)
+            ]  # fmt: skip
+            outcomes.append(_outcome(own, one, _of_decisions))
+        return Reply(found.model, _usage(found.usage), outcomes)
+
+    def blamed(self, body: Any, count: int) -> dict[int, str]:
+        error = body if isinstance(body, dict) else {}
+        place = _PLACE.search(str(error.get("param") or ""))
+        known = place is not None and int(place[1]) < count
+        return {int(place[1]): str(error.get("message"))} if place and known else {}
+
+
+class SystemOne:
+    """`POST /v1/systemone`: a mapping of names to questions, and one of names to answers.
+
+    The hosted server documents 64 k tokens for a request and 32 k for a state; the number of
+    questions is not bounded by its types.
+    """
+
+    name = "systemone"
+    path = "/systemone"
+    most = 400
+
+    def body(self, model: str, state: Any, asked: Sequence[Asked]) -> Body:
+        questions = {_name(place): self._question(one) for place, one in enumerate(asked)}
+        return {"model": model, "state": state, "questions": questions}
+
+    def _question(self, one: Asked) -> Body:
+        instructions: Any = one.instructions
+        if one.material:
+            instructions = {"instructions": one.instructions, "material": one.material}
+        kind = kind_of(one)
+        if kind == "choice":
+            criteria: Any = {
+                str(option["value"]): option.get("description") for option in one.options
+            }
+        elif kind == "score":
+            criteria = [_level(option) for option in one.options]
+        else:
+            described = {"true": one.described(True), "false": one.described(False)}
+            criteria = {name: text for name, text in described.items() if text is not None}
+        sent = {"type": "noul" if kind == "predicate" else kind, "instructions": instructions}
+        return {**sent, "criteria": criteria} if criteria else sent
+
+    def read(self, content: bytes, asked: Sequence[Asked]) -> Reply:
+        found = _envelope(content, dict)
+        answers: dict[str, Any] = found.answers
+        outcomes: list[Said | JudgeError] = []
+        for place, one in enumerate(asked):
+            name = _name(place)
+            own = answers.get(name)
+            doubled = isinstance(own, _Doubled)
+            every = list(own) if doubled else [own] if name in answers else []  # type: ignore[arg-type]
+            outcomes.append(_outcome(every, one, _of_systemone))
+        return Reply(found.model, _usage(found.usage), outcomes)
+
+    def blamed(self, body: Any, count: int) -> dict[int, str]:
+        found: dict[int, str] = {}
+        details = body.get("detail") if isinstance(body, dict) else None
+        for detail in details if isinstance(details, list) else ():
+            place = detail.get("loc") if isinstance(detail, dict) else None
+            steps = [str(step) for step in place] if isinstance(place, list) else []
+            after = steps[steps.index("questions") + 1 :] if "questions" in steps else []
+            known = {_name(number): number for number in range(count)}
+            if after and after[0] in known:
+                where = ".".join(after[1:])
+                found.setdefault(known[after[0]], f"{where}: {detail.get('msg')}".lstrip(": "))
+        return found
+
+
+FORMS: Final[Mapping[str, Form]] = {form.name: form for form in (Decisions(), SystemOne())}
+
+
+def kind_of(one: Asked) -> str:
+    """The type of question as it travels: a rating of many levels is a choice of one of them."""
+    many = one.type == "score" and len(one.options) > MOST_LEVELS
+    return "choice" if many else one.type
+
+
+def _described(option: Mapping[str, Any], key: str) -> dict[str, Any]:
+    value = option["value"] if key == "value" else str(option["value"])
+    return {key: value, **{k: v for k, v in option.items() if k == "description"}}
+
+
+def _level(option: Mapping[str, Any]) -> str:
+    meaning = option.get("description")
+    return f"{option['value']}: {meaning}" if meaning else str(option["value"])
+
+
+def _with_meanings(instructions: Any, one: Asked) -> Any:
+    """Instructions with what true and false stand for, which a predicate has no other place for."""
+    said = " ".join(
+        f"{word} means: {text}"
+        for word, value in (("True", True), ("False", False))
+        if (text := one.described(value))
+    )
+    if isinstance(instructions, str):
+        return f"{instructions}\n\n{said}"
+    first, *rest = instructions
+    return [{**first, "text": f"{first['text']}\n\n{said}"}, *rest]
+
+
+def _text(state: Any) -> str:
+    return state if isinstance(state, str) else json.dumps(state, ensure_ascii=False)
+
+
+class _Doubled(list[Any]):
+    """The values of a name that an object has more than once."""
+
+
+def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, value in pairs:
+        if name not in found:
+            found[name] = value
+        elif isinstance(found[name], _Doubled):
+            found[name].append(value)
+        else:
+            found[name] = _Doubled([found[name], value])
+    return found
+
+
+def _envelope(content: bytes, answers: type[Any]) -> _Envelope:
+    try:
+        text = content.decode(errors="replace")
+        found = _Envelope.model_validate(json.loads(text, object_pairs_hook=_pairs))
+        if not isinstance(found.answers, answers) or isinstance(found.answers, _Doubled):
+            raise ValueError("its answers are of another form")
+    except (ValueError, RecursionError) as error:  # pydantic's own is a ValueError, too
+        said = str(error).splitlines()[0]
+        shown = f"{content[:120].decode(errors='replace')!r}: {said}"
+        raise ProviderError(f"the endpoint sent no decisions: {shown}", transient=False) from None
+    return found
+
+
+def _usage(found: Any) -> Usage:
+    try:
+        used = _Tokens.model_validate(found)
+    except ValidationError:
+        return NO_USAGE
+    cached = min(used.input_tokens_details.cached_tokens, used.input_tokens)
+    return Usage(used.input_tokens, used.output_tokens, cached)
+
+
+class _WrongError(ValueError):
+    """Raised for an answer that does not fit its question."""
+
+
+class _Read(Protocol):
+    def __call__(self, answer: dict[str, Any], one: Asked) -> tuple[str | bool, Odds]: ...
+
+
+def _outcome(answers: Sequence[Any], one: Asked, read: _Read) -> Said | JudgeError:
+    """What the answers to one question come to: there has to be exactly one, which fits."""
+    raw = json.dumps(answers[0] if len(answers) == 1 else list(answers), ensure_ascii=False)
+    try:
+        if len(answers) != 1:
+            raise _WrongError("no answer" if not answers else f"{len(answers)} answers")
+        answer = answers[0]
+        if not isinstance(answer, dict):
+            raise _WrongError(f"an answer is an object, not {answer!r:.80}")
+        if answer.get("type") == "refusal":
+            return RefusedError("the model declined to answer this question")
+        value, odds = read(answer, one)
+    except _WrongError as error:
+        return UnparseableError(f"the answer cannot be used: {error}", raw)
+    return Said(value, odds, raw)
+
+
+def _of_decisions(answer: dict[str, Any], one: Asked) -> tuple[str | bool, Odds]:
+    kind = _typed(answer, kind_of(one))
+    if kind == "predicate":
+        return _of_chance(answer, "probability")
+    stated = answer.get("probabilities")
+    if not isinstance(stated, list) or not all(isinstance(each, dict) for each in stated):
+        raise _WrongError(f"probabilities is no list of objects: {stated!r:.80}")
+    key = "value" if kind == "choice" else "label"
+    pairs = [(each.get(key), each.get("probability")) for each in stated]
+    return _of_pairs(pairs, one, answer.get("choice") if kind == "choice" else None, kind)
+
+
+def _of_systemone(answer: dict[str, Any], one: Asked) -> tuple[str | bool, Odds]:
+    kind = kind_of(one)
+    _typed(answer, "noul" if kind == "predicate" else kind)
+    if kind == "predicate":
+        return _of_chance(answer, "noul")
+    stated = answer.get("probabilities")
+    if not isinstance(stated, dict):
+        raise _WrongError(f"probabilities is no mapping: {stated!r:.80}")
+    names = list(map(str, range(len(one.options)))) if kind == "score" else map(str, one.values)
+    known = dict(zip(names, one.values, strict=True))
+    pairs = [(known.get(name, name), chance) for name, chance in stated.items()]
+    if kind == "score" and not set(stated) <= set(known):
+        raise _WrongError(f"a level was not asked for: {min(set(stated) - set(known))!r:.80}")
+    return _of_pairs(pairs, one, answer.get("choice") if kind == "choice" else None, kind)
+
+
+def _typed(answer: dict[str, Any], wanted: str) -> str:
+    found = answer.get("type")
+    if found != wanted:
+        raise _WrongError(f"it is of the type {found!r:.80}, not {wanted!r}")
+    return wanted
+
+
+def _of_chance(answer: dict[str, Any], name: str) -> tuple[bool, Odds]:
+    """True or false by the probability of true; what is as likely as not counts as true."""
+    chance = _chance(answer.get(name))
+    return chance >= 0.5, ((True, chance), (False, 1 - chance))
+
+
+def _chance(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
+        raise _WrongError(f"{value!r:.80} is no probability from 0 to 1")
+    return float(value)
+
+
+def _of_pairs(
+    pairs: Sequence[tuple[Any, Any]], one: Asked, chosen: Any, kind: str
+) -> tuple[str | bool, Odds]:
+    """The option chosen, and the odds of all in the order asked; they are made to add up to 1."""
+    found: dict[Any, float] = {}
+    for value, stated in pairs:
+        if value not in one.values or isinstance(value, bool):
+            raise _WrongError(f"{value!r:.80} was not asked for")
+        if value in found:
+            raise _WrongError(f"the probability of {value!r:.80} is there twice")
+        found[value] = _chance(stated)
+    missing = [value for value in one.values if value not in found]
+    if missing:
+        raise _WrongError(f"there is no probability of {missing[0]!r:.80}")
+    total = math.fsum(found.values())
+    if abs(total - 1) > min(0.1, max(0.01, 0.005 * len(found))):
+        raise _WrongError(f"the probabilities add up to {total:.4g}, not to 1")
+    odds = tuple((value, found[value] / total) for value in one.values)
+    likeliest = max(found, key=lambda value: found[value])
+    if kind != "choice":
+        return next(value for value in one.values if value == likeliest), odds
+    if not isinstance(chosen, str) or chosen not in found:
+        raise _WrongError(f"the choice {chosen!r:.80} was not asked for")
+    if found[chosen] < found[likeliest] - _TIE:
+        raise _WrongError(f"the choice {chosen!r:.80} is less likely than {likeliest!r:.80}")
+    return chosen, odds
+
+
+def shares(usage: Usage, count: int) -> list[Usage]:
+    """What each of so many questions used of a request: equal parts, which add up to all of it."""
+    wholes = (usage.input_tokens, usage.output_tokens, usage.cached_tokens)
+    return [
+        Usage(*(whole * (place + 1) // count - whole * place // count for whole in wholes))
+        for place in range(count)
+    ]

@@ -1,0 +1,242 @@
+"""Judges that decide and give no text: one request, a state, typed questions, probabilities."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from pydantic import BaseModel
+
+from dagengine.errors import InputError, JudgeError, ProviderError, UnparseableError, did_you_mean
+from dagengine.judges.deciding.forms import FORMS, Form, Said, shares
+from dagengine.judges.wire.client import OPENAI, EndpointJudge, Provider
+from dagengine.judges.wire.connection import Connection, Send, sender
+from dagengine.prompts.decisions import Shows, answer_fields, asked_of, shown_of, state_text
+from dagengine.prompts.parsing import validated
+from dagengine.question import Answer, Capabilities, Judge, Question, Usage
+
+if TYPE_CHECKING:
+    from openai import AsyncOpenAI
+
+    from dagengine.judges.wire.transport import AiohttpTransport
+
+T = TypeVar("T", bound=BaseModel)
+
+_PROVIDERS = {
+    "decisions": OPENAI._replace(name="decisions"),
+    "systemone": Provider(
+        "systemone",
+        "TYPESAFE_BASE_URL",
+        "TYPESAFE_API_KEY",
+        "https://api.typesafe.ai/v1",
+        path="/v1",
+    ),
+}
+_MODELS = {"decisions": "gpt-6-luna", "systemone": "jev-latest"}
+_NO_MODEL = 501
+
+
+class DecisionConnection(Connection):
+    """A connection that sends questions to a decision model."""
+
+    __slots__ = ("send",)
+
+    def __init__(self, api: AsyncOpenAI, send: Send, *, owned: bool) -> None:
+        super().__init__(api, owned=owned)
+        self.send = send
+
+
+class DecisionJudge(EndpointJudge[DecisionConnection]):
+    """Decides with a decision model: probabilities of every verdict, and no text.
+
+    `form` is the protocol: `decisions` (OpenAI's `POST /v1/decisions`; the key is OPENAI_API_KEY)
+    or `systemone` (`POST /v1/systemone` of TypeSafe, whose key is TYPESAFE_API_KEY, and of
+    local servers, which `base_url` names). See `judges.deciding.forms` for both and their
+    sources. `base_url`, `api_key`, `client`, `parameters` and `max_bytes` as for `OpenAIJudge`.
+
+    It is shown the texts of the case (`shows="case"`: also those that a node does not read, as
+    the expected output), or only what the node reads (`shows="reads"`); never name, tags, comments
+    or metadata of the case. Tasks, extractions and written reasons go to the `writer`, which is
+    any other judge (whatever `model=` takes); without one they are refused before anything is
+    asked.
+
+    The most likely verdict counts (true from 0.5 on). Verdicts have no reasons: their odds
+    stand there. Temperature, seed and token limits do not exist; a repetition asks the
+    same again. `model` may be an alias: who answered stands in the `mode` of each answer. With
+    a `version` nobody else may: it is part of the identity, and other answers are refused.
+    """
+
+    capabilities = Capabilities(schema=False, text=False, decides=True)
+
+    def __init__(
+        self,
+        model: str | None = None,
+        *,
+        form: str = "decisions",
+        writer: Any = None,
+        shows: Shows = "case",
+        version: str | None = None,
+        base_url: str | None = None,
+        api_key: str | None = None,
+        client: AsyncOpenAI | None = None,
+        parameters: dict[str, Any] | None = None,
+        max_bytes: int = 4_000_000,
+    ) -> None:
+        if form not in FORMS:
+            near = did_you_mean(str(form), FORMS)
+            known = " or ".join(map(repr, FORMS))
+            raise InputError(f"form is {known}, not {form!r:.80}{near and f'; {near}'}")
+        if shows not in ("case", "reads"):
+            raise InputError(f"shows is 'case' or 'reads', not {shows!r:.80}")
+        super().__init__(
+            model or _MODELS[form],
+            base_url=base_url,
+            api_key=api_key,
+            client=client,
+            parameters=parameters,
+            max_bytes=max_bytes,
+        )
+        self.form: Form = FORMS[form]
+        self.provider = _PROVIDERS[form]
+        self.shows: Shows = shows
+        self.version = version
+        self.writer = None if writer is None else _writer(writer)
+
+    @property
+    def _name(self) -> str:
+        return super()._name + (f" ({self.version})" if self.version else "")
+
+    def _connection(
+        self,
+        openai: ModuleType,
+        api: AsyncOpenAI,
+        direct: AiohttpTransport | None,
+        *,
+        owned: bool,
+    ) -> DecisionConnection:
+        path = self.form.path
+        if direct is None:
+            return DecisionConnection(api, sender(openai, api, path), owned=owned)
+        from dagengine.judges.wire.direct import DirectSend  # it needs the client's libraries
+
+        return DecisionConnection(api, DirectSend(api, direct, path), owned=owned)
+
+    async def answer(self, question: Question[T]) -> Answer[T]:
+        """One attempt; raises JudgeError. The question has the form of `prompts.decisions`."""
+        (outcome,) = await self.answer_all([question])
+        if isinstance(outcome, JudgeError):
+            raise outcome
+        return outcome
+
+    async def answer_all(self, questions: Sequence[Question[T]]) -> list[Answer[T] | JudgeError]:
+        """What became of each question, in one request; all of them have one and the same state.
+
+        A question that the server refuses as it stands fails alone: the others are sent again
+        without it. Raises JudgeError where the request as a whole failed.
+        """
+        require_one_state(questions, self.form.most)
+        found: dict[int, Answer[T] | JudgeError] = {}
+        left = list(range(len(questions)))
+        while left:
+            asked = [questions[place] for place in left]
+            answered = await self._request(asked)
+            if isinstance(answered, dict):  # some of them are at fault
+                found |= {left[place]: error for place, error in answered.items()}
+            else:
+                found |= dict(zip(left, answered, strict=True))
+            left = [place for place in left if place not in found]
+        return [found[place] for place in range(len(questions))]
+
+    async def _request(
+        self, questions: Sequence[Question[T]]
+    ) -> list[Answer[T] | JudgeError] | dict[int, JudgeError]:
+        """The outcome of each question, or what is wrong with those that the server rejects."""
+        import openai
+
+        asked = [asked_of(question) for question in questions]
+        body = self.form.body(self.model, shown_of(questions[0]), asked)
+        try:
+            async with self.session() as connection:
+                content = await connection.send({**body, **self._parameters})
+            reply = self.form.read(content, asked)
+        except (JudgeError, openai.OpenAIError) as error:
+            blamed = self._blamed(error, len(questions))
+            failure = self._hidden(self._failure(openai, error))
+        else:
+            if self.version is not None and reply.model != self.version:
+                raise self._hidden(_other(self.version, reply.model))
+            used = shares(reply.usage, len(questions))
+            mode = f"{self.form.name} {reply.model}"
+            return [
+                self._read(question, said, usage, mode)
+                for question, said, usage in zip(questions, reply.outcomes, used, strict=True)
+            ]
+        # Outside of the handler: what is raised inside keeps the other error with it.
+        if blamed and len(questions) > 1:
+            return blamed
+        raise failure
+
+    def _blamed(self, error: Any, count: int) -> dict[int, JudgeError]:
+        """The questions that a rejection finds fault with."""
+        status = getattr(error, "status_code", None)
+        if status not in (400, 422):
+            return {}
+        found: dict[int, JudgeError] = {}
+        for place, why in self.form.blamed(error.body, count).items():
+            failure = ProviderError(f"HTTP {status}: {why}", transient=False, status=status)
+            found[place] = self._hidden(failure)
+        return found
+
+    def _failure(self, openai: ModuleType, error: Any) -> JudgeError:
+        if getattr(error, "status_code", None) == _NO_MODEL:
+            return ProviderError(
+                f"HTTP {_NO_MODEL}: the server knows {self.form.path} but {self.model!r} is no "
+                "decision model",
+                transient=False,
+                status=_NO_MODEL,
+            )
+        failure = super()._failure(openai, error)
+        whys = self.form.blamed(getattr(error, "body", None), 1)
+        if whys and isinstance(failure, ProviderError):
+            failure.args = (f"{failure}: {whys[0]}",)
+        return failure
+
+    def _read(
+        self, question: Question[T], said: Said | JudgeError, usage: Usage, mode: str
+    ) -> Answer[T] | JudgeError:
+        if isinstance(said, JudgeError):
+            said.tokens = (usage.input_tokens, usage.output_tokens)
+            return self._hidden(said)
+        fields = answer_fields(question.answer_type, said.value, said.odds)
+        try:
+            value = validated(question, fields, said.raw)
+        except UnparseableError as error:
+            error.tokens = (usage.input_tokens, usage.output_tokens)
+            return self._hidden(error)
+        return Answer(value, said.raw, None, usage, mode, said.odds)
+
+
+def require_one_state(questions: Sequence[Question[Any]], most: int) -> None:
+    """Raise InputError unless the questions are some, not too many, and of one state."""
+    states = {state_text(question) for question in questions}
+    if not 1 <= len(questions) <= most or len(states) > 1:
+        raise InputError(
+            f"a request holds 1 to {most} questions about one state, not {len(questions)} about "
+            f"{len(states)}"
+        )
+
+
+def _other(wanted: str, found: str) -> ProviderError:
+    message = f"{found!r} answered, not {wanted!r}, which version= asks for"
+    return ProviderError(message, transient=False)
+
+
+def _writer(given: Any) -> Judge:
+    """The judge for texts; raises InputError for one that gives none."""
+    from dagengine.judges.resolve import as_judge  # which knows this module
+
+    writer = as_judge(given)
+    if writer.capabilities.decides:
+        raise InputError(f"writer= is to give texts, which {writer.identity} cannot")
+    return writer

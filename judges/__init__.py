@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from dagengine.judges.custom import BaseLLM as BaseLLM
     from dagengine.judges.custom import CustomJudge as CustomJudge
     from dagengine.judges.deciding.judge import DecisionJudge as DecisionJudge
+    from dagengine.judges.deciding.labels import LabelJudge as LabelJudge
     from dagengine.judges.lexical import LexicalJudge as LexicalJudge
     from dagengine.judges.openai import OpenAIJudge as OpenAIJudge
     from dagengine.judges.provider import ProviderJudge as ProviderJudge
@@ -27,6 +28,7 @@ _HOME = {
     "BaseLLM": "custom",
     "CustomJudge": "custom",
     "DecisionJudge": "deciding.judge",
+    "LabelJudge": "deciding.labels",
     "LexicalJudge": "lexical",
     "Noise": "simulated",
     "OpenAIBatchJudge": "batch",
@@ -45,6 +47,7 @@ __all__ = [
     "BaseLLM",
     "CustomJudge",
     "DecisionJudge",
+    "LabelJudge",
     "LexicalJudge",
     "Noise",
     "OpenAIBatchJudge",

@@ -15,6 +15,7 @@ from dagengine.judges.custom import (
 )
 from dagengine.judges.deciding.forms import FORMS
 from dagengine.judges.deciding.judge import DecisionJudge
+from dagengine.judges.deciding.labels import LabelJudge
 from dagengine.judges.default import BUILT_IN, default_judge
 from dagengine.judges.openai import OpenAIJudge
 from dagengine.judges.provider import ProviderJudge
@@ -37,9 +38,10 @@ def as_judge(
 
     None is the default judge (see `judges.default`; gpt-4o where none is set). A string is a
     model's name, or `provider/model` for another provider; with `base_url` it always names a
-    model of that server. `decisions/model` and `systemone/model` name decision models, with
-    `base_url` as well. An object is a judge already, or has the shape of `BaseLLM` or of
-    LangChain's chat models (`ainvoke` or `invoke`). Raises InputError for anything else.
+    model of that server. `decisions/model`, `systemone/model` and `labels/model` name judges
+    that only decide, with `base_url` as well. An object is a judge already, or has the shape of
+    `BaseLLM` or of LangChain's chat models (`ainvoke` or `invoke`). Raises InputError for
+    anything else.
     """
     if model is None:
         chosen = default_judge()
@@ -49,6 +51,8 @@ def as_judge(
     if isinstance(model, str):
         name = model or BUILT_IN
         provider, _, rest = name.partition("/")
+        if provider == "labels":
+            return LabelJudge(rest or BUILT_IN, base_url=base_url, api_key=api_key)
         if provider in FORMS:
             return DecisionJudge(rest, form=provider, base_url=base_url, api_key=api_key)
         if provider == "openai" and rest and base_url is None:

@@ -135,7 +135,10 @@ class CriterionNode(AskingNode):
         decision = verdict_of(given, "\n".join(rules), LETTERS)
         answer = await ask(self.question(given, instructions, judgement_type(LETTERS), decision))
         found = cast(Any, answer.value)
-        return judged_value(answer, LETTERS, 1.0 if found.verdict == self.criterion.wanted else 0.0)
+        return judged_value(answer, LETTERS, self.score_of(found.verdict))
+
+    def score_of(self, answer: Any) -> float | None:
+        return 1.0 if answer == self.criterion.wanted else 0.0
 
 
 class CriteriaMetric(PrebuiltMetric):

@@ -89,7 +89,9 @@ class DAGMetric(DrawnMetric):
     tree's judge (a name, a judge, or a custom model; the run's judge or gpt-4o by default).
     `combine` says which score counts when several verdicts with a score are reached;
     `judged_reason` has the judge write the reason in one last call instead of composing it
-    from the reasons on the path.
+    from the reasons on the path. With `expected` the score is the expectation over all paths,
+    where the judge gives odds and every path that they leave possible is known; else it is that
+    of the likeliest verdicts, and the result's `mode` says so.
     """
 
     def __init__(
@@ -105,6 +107,7 @@ class DAGMetric(DrawnMetric):
         *,
         combine: Combine = "last",
         judged_reason: bool = False,
+        expected: bool = False,
     ) -> None:
         self.name = name
         self.dag = dag
@@ -116,6 +119,7 @@ class DAGMetric(DrawnMetric):
         self.verbose_mode = verbose_mode
         self.combine: Combine = combine
         self.judged_reason = judged_reason
+        self.expected = expected
 
     def spec(self) -> MetricSpec:
         return MetricSpec(
@@ -127,6 +131,7 @@ class DAGMetric(DrawnMetric):
             model=self.model,
             include_reason=self.include_reason,
             judged_reason=self.judged_reason,
+            expected=self.expected,
         )
 
     def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, str]:

@@ -6,6 +6,7 @@ grammars, token probabilities, answers cut short, prompts that are too long.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from importlib.util import find_spec
 
@@ -13,7 +14,7 @@ import llama_server
 import pytest
 
 from dagengine import Limits, a_evaluate
-from dagengine.judges import OpenAIJudge
+from dagengine.judges import DecisionJudge, OpenAIJudge
 from dagengine.metrics.dag import (
     DAG,
     BinaryJudgementNode,
@@ -39,8 +40,8 @@ TYPED = {OutcomeKind.OK, OutcomeKind.UNPARSEABLE}
 @pytest.fixture(scope="module")
 def base_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     with pytest.MonkeyPatch.context() as patch:
-        for digit in "12345":  # likely enough to be among the alternatives of a token
-            patch.setitem(llama_server.BIASES, digit, 2.0)
+        for sign in "12345ABC":  # likely enough to be among the alternatives of a token
+            patch.setitem(llama_server.BIASES, sign, 2.0)
         patch.setitem(llama_server.BIASES, '"', 3.0)  # short texts
         with llama_server.llama_server(tmp_path_factory.mktemp("llama")) as url:
             yield url
@@ -141,3 +142,31 @@ async def test_a_prompt_longer_than_the_context_costs_only_its_own_case(base_url
     assert "HTTP 400" in failed.failure.message
     assert {before.outcome, after.outcome} <= TYPED
     assert [a.outcome for a in ledger].count(OutcomeKind.PROVIDER_ERROR) == 1
+
+
+@pytest.mark.anyio
+async def test_a_server_of_ordinary_models_decides_by_labels(
+    base_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    word = NonBinaryJudgementNode(
+        "Which word fits?", then={"x": 10, "y": 4, "z": 0}, evaluation_params=["actual_output"],
+    )  # fmt: skip
+    right = BinaryJudgementNode(
+        "Is it right?", then={True: word, False: word}, evaluation_params=["input"]
+    )
+    judge = DecisionJudge("any", form="systemone", base_url=base_url)
+    attempts: list[Attempt] = []
+    done = await a_evaluate(
+        CASES[:8], [DAGMetric("Labels", DAG(right))], model=judge, show=False,
+        on_attempt=attempts.append, limits=Limits(reasks=0, attempts=1),
+    )  # fmt: skip
+    assert len([one for one in caplog.records if "501" in one.message]) == 1
+    assert {one.mode for one in attempts} == {"labels any"}
+    for row in done.rows:
+        (result,) = row.metrics
+        assert result.failure is None, result.failure
+        for step in result.steps:
+            assert sum(chance for _, chance in step.odds or ()) == pytest.approx(1)
+            assert 0 < json.loads(step.answers[0])["mass"] <= 1
+            assert "of all probability fell on the labels" in str(step.reason)
+    assert len({row.metrics[0].steps[0].odds for row in done.rows}) > 1  # it looked at the cases

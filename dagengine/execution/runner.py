@@ -23,6 +23,7 @@ from dagengine.compiler.plan import Plan, Unit
 from dagengine.data.golden import ConversationalGolden, Golden
 from dagengine.execution.app import App, completed
 from dagengine.execution.node_run import GatewayAsk, given_of, judged
+from dagengine.execution.odds import with_odds
 from dagengine.execution.reasons import reason_question, wants_reason, write_reason
 from dagengine.execution.run_once import RunOnce
 from dagengine.execution.scheduler import CaseState
@@ -233,7 +234,7 @@ class Runner:
         run = _Run(index, case, state, deadline, self._spans.case(index, case))
         self._queue(run)
         if state.finished:
-            self._finish(run, state.results())
+            self._finish(run, self._results(run))
 
     def _finish(self, run: _Run, results: tuple[MetricResult, ...]) -> None:
         self._spans.end(run.span, results)
@@ -345,9 +346,12 @@ class Runner:
             return self._constants.get(unit, partial(self._judged, FIRST, unit, given))
         return self._judged(run.index, unit, given)
 
+    def _results(self, run: _Run) -> tuple[MetricResult, ...]:
+        return tuple(with_odds(self._plan, run.state.results(), run.state.values))
+
     async def _explained(self, run: _Run) -> tuple[MetricResult, ...]:
         """The results, with reasons written by the judge where a metric asks for that."""
-        results = list(run.state.results())
+        results = list(self._results(run))
         for metric in self._plan.metrics:
             result = results[metric.index]
             if wants_reason(metric.spec, result):

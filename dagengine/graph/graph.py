@@ -81,7 +81,8 @@ class MetricSpec:
     metric's judge (None: the run's judge). With `judged_reason` the judge writes the reason in
     one last call; for a perfect score it does so only with `reason_if_perfect`.
     `reason_wording` makes the whole prompt of that call from the score (0 to 1) and the
-    composed reason. A case without any text in a group of `judged` fields is skipped before
+    composed reason. With `expected` the score is the expectation over the odds of all paths. A
+    case without any text in a group of `judged` fields is skipped before
     anything is asked.
     """
 
@@ -96,6 +97,7 @@ class MetricSpec:
     reason_if_perfect: bool = True
     reason_wording: Callable[[float, str], str] | None = None
     judged: Judged = ()
+    expected: bool = False
 
 
 @runtime_checkable

@@ -145,6 +145,10 @@ class BaseNode:
         """The names by which the node's prompt may show what it reads."""
         return set(read)
 
+    def score_of(self, answer: Any) -> float | None:
+        """The score (0 to 1) that another answer of a node that grades would have had."""
+        return None
+
     def branches(self) -> tuple[Branch, ...]:
         """Verdicts and their targets in declaration order."""
         return ()

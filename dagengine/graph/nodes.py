@@ -280,6 +280,10 @@ class RatingNode(AskingNode):
         score = (rating - low) / (high - low)
         return NodeValue(rating, reason=found.reason, score=score, mode=mode)
 
+    def score_of(self, answer: Any) -> float | None:
+        low, high = self.points.ends
+        return (float(answer) - low) / (high - low)
+
     def _rated_by_odds(self, answer: Answer[Any], stated: float | None) -> NodeValue:
         """The expectation over the odds; the likeliest rating where none is asked for."""
         (low, high), reason = self.points.ends, answer.value.reason

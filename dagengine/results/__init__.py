@@ -1,6 +1,7 @@
 """What a run leaves behind, added up and shown."""
 
 from dagengine.results.evaluation import EvaluationResult, Saves
+from dagengine.results.odds import PathChance, ResultOdds
 from dagengine.results.outcomes import (
     Failure,
     OutcomeKind,
@@ -22,6 +23,8 @@ __all__ = [
     "MetricResult",
     "MetricSummary",
     "OutcomeKind",
+    "PathChance",
+    "ResultOdds",
     "Saves",
     "Share",
     "Spent",

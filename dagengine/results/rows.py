@@ -9,6 +9,7 @@ from typing import Any
 from dagengine.question import NO_USAGE, Usage
 from dagengine.results.ends import SIGNS, End, State
 from dagengine.results.html import cell, number, table, text
+from dagengine.results.odds import ResultOdds
 from dagengine.results.outcomes import Failure, OutcomeKind, Step, Verdict
 from dagengine.test_case import CASE_TYPES
 
@@ -22,7 +23,8 @@ class MetricResult:
 
     `score` lies in [0, 1], or is None with `failure` saying why. `raw_score` is the score
     before strict mode. `success` is None when the metric has no threshold or no score.
-    `path` lists (node, verdict) of every decision taken, in topological order.
+    `path` lists (node, verdict) of every decision taken, in topological order. `odds` are those of
+    all paths, where a judge gave probabilities.
     """
 
     metric: str
@@ -35,6 +37,7 @@ class MetricResult:
     failure: Failure | None = None
     path: tuple[tuple[str, Verdict], ...] = ()
     steps: tuple[Step, ...] = ()
+    odds: ResultOdds | None = None
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {_quoted(self.metric)}: {self._said()}>"
@@ -121,7 +124,7 @@ class MetricResult:
 
     def as_dict(self) -> dict[str, Any]:
         """JSON-ready form; equal for equal answers, whatever the timing."""
-        return {
+        row: dict[str, Any] = {
             "metric": self.metric,
             "score": self.score,
             "success": self.success,
@@ -134,6 +137,7 @@ class MetricResult:
             "path": [list(turn) for turn in self.path],
             "steps": [step.as_dict() for step in self.steps],
         }
+        return row if self.odds is None else {**row, "odds": self.odds.as_dict()}
 
 
 @dataclass(frozen=True, slots=True)

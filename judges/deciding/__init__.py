@@ -1,5 +1,6 @@
 """Judges that decide and give no text: probabilities of every option."""
 
 from dagengine.judges.deciding.judge import DecisionJudge
+from dagengine.judges.deciding.labels import LabelJudge
 
-__all__ = ["DecisionJudge"]
+__all__ = ["DecisionJudge", "LabelJudge"]

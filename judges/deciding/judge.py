@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import anyio
 from pydantic import BaseModel
 
 from dagengine.errors import InputError, JudgeError, ProviderError, UnparseableError, did_you_mean
 from dagengine.judges.deciding.forms import FORMS, Form, Said, shares
+from dagengine.judges.deciding.labels import CHAT, by_label, sending
+from dagengine.judges.deciding.writers import writer_judge
 from dagengine.judges.wire.client import OPENAI, EndpointJudge, Provider
-from dagengine.judges.wire.connection import Connection, Send, sender
+from dagengine.judges.wire.connection import Connection, Send
 from dagengine.prompts.decisions import Shows, answer_fields, asked_of, shown_of, state_text
 from dagengine.prompts.parsing import validated
-from dagengine.question import Answer, Capabilities, Judge, Question, Usage
+from dagengine.question import Answer, Capabilities, Question, Usage
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
@@ -22,6 +26,7 @@ if TYPE_CHECKING:
     from dagengine.judges.wire.transport import AiohttpTransport
 
 T = TypeVar("T", bound=BaseModel)
+_log = logging.getLogger(__name__)
 
 _PROVIDERS = {
     "decisions": OPENAI._replace(name="decisions"),
@@ -38,13 +43,13 @@ _NO_MODEL = 501
 
 
 class DecisionConnection(Connection):
-    """A connection that sends questions to a decision model."""
+    """A connection that sends questions to a decision model, or to a chat of the same server."""
 
-    __slots__ = ("send",)
+    __slots__ = ("chat", "send")
 
-    def __init__(self, api: AsyncOpenAI, send: Send, *, owned: bool) -> None:
+    def __init__(self, api: AsyncOpenAI, send: Send, chat: Send, *, owned: bool) -> None:
         super().__init__(api, owned=owned)
-        self.send = send
+        self.send, self.chat = send, chat
 
 
 class DecisionJudge(EndpointJudge[DecisionConnection]):
@@ -65,6 +70,9 @@ class DecisionJudge(EndpointJudge[DecisionConnection]):
     stand there. Temperature, seed and token limits do not exist; a repetition asks the
     same again. `model` may be an alias: who answered stands in the `mode` of each answer. With
     a `version` nobody else may: it is part of the identity, and other answers are refused.
+
+    Where the server knows the protocol and has no decision model (HTTP 501), its chat is asked
+    from then on, as `LabelJudge` does it: a warning says so once, and so does each answer's mode.
     """
 
     capabilities = Capabilities(schema=False, text=False, decides=True)
@@ -101,7 +109,8 @@ class DecisionJudge(EndpointJudge[DecisionConnection]):
         self.provider = _PROVIDERS[form]
         self.shows: Shows = shows
         self.version = version
-        self.writer = None if writer is None else _writer(writer)
+        self.writer = None if writer is None else writer_judge(writer)
+        self._labelling = False
 
     @property
     def _name(self) -> str:
@@ -115,12 +124,8 @@ class DecisionJudge(EndpointJudge[DecisionConnection]):
         *,
         owned: bool,
     ) -> DecisionConnection:
-        path = self.form.path
-        if direct is None:
-            return DecisionConnection(api, sender(openai, api, path), owned=owned)
-        from dagengine.judges.wire.direct import DirectSend  # it needs the client's libraries
-
-        return DecisionConnection(api, DirectSend(api, direct, path), owned=owned)
+        decide, chat = (sending(openai, api, direct, path) for path in (self.form.path, CHAT))
+        return DecisionConnection(api, decide, chat, owned=owned)
 
     async def answer(self, question: Question[T]) -> Answer[T]:
         """One attempt; raises JudgeError. The question has the form of `prompts.decisions`."""
@@ -136,11 +141,15 @@ class DecisionJudge(EndpointJudge[DecisionConnection]):
         without it. Raises JudgeError where the request as a whole failed.
         """
         require_one_state(questions, self.form.most)
+        if self._labelling:
+            return await self._by_labels(questions)
         found: dict[int, Answer[T] | JudgeError] = {}
         left = list(range(len(questions)))
         while left:
             asked = [questions[place] for place in left]
             answered = await self._request(asked)
+            if answered is None:
+                return await self._by_labels(questions)
             if isinstance(answered, dict):  # some of them are at fault
                 found |= {left[place]: error for place, error in answered.items()}
             else:
@@ -150,8 +159,11 @@ class DecisionJudge(EndpointJudge[DecisionConnection]):
 
     async def _request(
         self, questions: Sequence[Question[T]]
-    ) -> list[Answer[T] | JudgeError] | dict[int, JudgeError]:
-        """The outcome of each question, or what is wrong with those that the server rejects."""
+    ) -> list[Answer[T] | JudgeError] | dict[int, JudgeError] | None:
+        """The outcome of each question, or what is wrong with those that the server rejects.
+
+        None where the server has no decision model, which is said when it is first found out.
+        """
         import openai
 
         asked = [asked_of(question) for question in questions]
@@ -173,9 +185,40 @@ class DecisionJudge(EndpointJudge[DecisionConnection]):
                 for question, said, usage in zip(questions, reply.outcomes, used, strict=True)
             ]
         # Outside of the handler: what is raised inside keeps the other error with it.
+        if isinstance(failure, ProviderError) and failure.status == _NO_MODEL:
+            self._say(failure)
+            return None
         if blamed and len(questions) > 1:
             return blamed
         raise failure
+
+    def _say(self, failure: ProviderError) -> None:
+        """Decide by labels from now on; the first time is told."""
+        if not self._labelling:
+            self._labelling = True
+            _log.warning(
+                "%s; its chat is asked for labels instead, whose token probabilities are the odds",
+                failure,
+            )
+
+    async def _by_labels(self, questions: Sequence[Question[T]]) -> list[Answer[T] | JudgeError]:
+        """What a chat says of each question, all at once."""
+        import openai
+
+        found: dict[int, Answer[T] | JudgeError] = {}
+
+        async def one(place: int, question: Question[T]) -> None:
+            try:
+                found[place] = await by_label(
+                    connection.chat, self.model, self._parameters, question
+                )
+            except (JudgeError, openai.OpenAIError) as error:
+                found[place] = self._hidden(self._failure(openai, error))
+
+        async with self.session() as connection, anyio.create_task_group() as group:
+            for place, question in enumerate(questions):
+                group.start_soon(one, place, question)
+        return [found[place] for place in range(len(questions))]
 
     def _blamed(self, error: Any, count: int) -> dict[int, JudgeError]:
         """The questions that a rejection finds fault with."""
@@ -230,13 +273,3 @@ def require_one_state(questions: Sequence[Question[Any]], most: int) -> None:
 def _other(wanted: str, found: str) -> ProviderError:
     message = f"{found!r} answered, not {wanted!r}, which version= asks for"
     return ProviderError(message, transient=False)
-
-
-def _writer(given: Any) -> Judge:
-    """The judge for texts; raises InputError for one that gives none."""
-    from dagengine.judges.resolve import as_judge  # which knows this module
-
-    writer = as_judge(given)
-    if writer.capabilities.decides:
-        raise InputError(f"writer= is to give texts, which {writer.identity} cannot")
-    return writer

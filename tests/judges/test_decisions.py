@@ -387,7 +387,6 @@ FAILURES = {
     422: (False, "HTTP 422"),
     429: (True, "HTTP 429"),
     500: (True, "HTTP 500"),
-    501: (False, "is no decision model"),
     503: (True, "HTTP 503"),
 }
 

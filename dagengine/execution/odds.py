@@ -1,0 +1,169 @@
+"""From the odds of verdicts to those of paths: an exact enumeration, which asks nobody.
+
+Every decision and rating whose judge gave odds takes each of its values in turn; what else was
+said stays as it is. The scheduler's state machine says where that leads. Where it leads to a node
+that was not asked, or that read something else, the probability is `unknown`: nothing is guessed.
+Verdicts of one case are taken to be independent given the case, which decision models claim.
+Pure functions of values.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Container, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from dagengine.compiler.plan import NONE, Plan, Unit
+from dagengine.execution.grading import Values
+from dagengine.execution.scheduler import CaseState
+from dagengine.graph.node import BaseNode
+from dagengine.graph.values import Judgement, NodeValue
+from dagengine.results import Failure, MetricResult, OutcomeKind
+from dagengine.results.odds import PathChance, ResultOdds
+
+MOST_PATHS = 2_000
+"""How many paths are followed; the probability of the others counts as unknown."""
+
+
+def with_odds(plan: Plan, results: Sequence[MetricResult], values: Values) -> list[MetricResult]:
+    """The results with the odds of their paths, where some judge gave any.
+
+    `values` holds the value of every live slot. A metric that is to take the expectation has
+    that as its score, unless some of it is unknown: then its mode says so.
+    """
+    if all(value.odds is None for value in values.values()):
+        return list(results)
+    found: list[MetricResult] = []
+    for metric, result in zip(plan.metrics, results, strict=True):
+        odds = None if result.failure else odds_of(plan, metric.index, values)
+        if odds is not None:
+            result = replace(result, odds=odds)
+            result = _expected(result, odds) if metric.spec.expected else result
+        found.append(result)
+    return found
+
+
+def _expected(result: MetricResult, odds: ResultOdds) -> MetricResult:
+    """The result with its expected score."""
+    score = odds.expected
+    if score is None:
+        why = f"likeliest ({odds.unknown:.3g} of the probability lies on what was not asked)"
+        return replace(result, mode=why)
+    passed = None if result.threshold is None else score >= result.threshold
+    return replace(result, score=score, raw_score=score, success=passed, mode="expected")
+
+
+def odds_of(plan: Plan, metric: int, values: Values) -> ResultOdds | None:
+    """The odds of a metric's paths; None where no judge gave any."""
+    known = {
+        plan.slots[number].unit: values[number]
+        for number in plan.metrics[metric].slots
+        if number in values and plan.slots[number].unit != NONE
+    }
+    read = {source for unit in plan.units for _, source, _ in unit.sources}
+    opened = {number for number, value in known.items() if _is_open(value, number in read)}
+    if not opened:
+        return None
+    others = {
+        other.index: Failure(OutcomeKind.SKIPPED, other.spec.name, "another metric")
+        for other in plan.metrics
+        if other.index != metric
+    }
+    enumeration = _Enumeration(plan, metric, known, opened, others)
+    enumeration.follow()
+    return enumeration.odds()
+
+
+def _is_open(value: NodeValue, read: bool) -> bool:
+    """Whether a value might have been another one, with odds that are known.
+
+    A rating that other nodes read counts as it stands: they read its expectation.
+    """
+    if value.odds is None or value.votes:
+        return False
+    return value.verdict is not None or not read
+
+
+class _Enumeration:
+    """All paths of one metric on one case."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        metric: int,
+        known: Mapping[int, NodeValue],
+        opened: Container[int],
+        others: Mapping[int, Failure],
+    ) -> None:
+        self._plan, self._metric, self._others = plan, metric, others
+        self._known, self._opened = known, opened
+        self._found: dict[tuple[Any, float, bool], float] = {}
+        self._followed = 0
+        self._unknown: list[float] = []
+
+    def follow(self) -> None:
+        """Follow every path, the likeliest alternatives of each decision first."""
+        waiting: list[tuple[dict[int, Any], float]] = [({}, 1.0)]
+        while waiting:
+            choices, mass = waiting.pop()
+            if self._followed >= MOST_PATHS:
+                self._unknown.append(mass)
+            else:
+                waiting += self._step(choices, mass)
+
+    def _step(self, choices: dict[int, Any], mass: float) -> Iterator[tuple[dict[int, Any], float]]:
+        """Go on until the end, or to the next decision: what it may say, and how likely."""
+        state = CaseState(self._plan, self._others)
+        while state.ready:
+            number = min(state.ready)
+            state.ready.remove(number)
+            unit, value = self._plan.units[number], self._known.get(number)
+            if value is None or self._reads_otherwise(unit, choices):
+                self._unknown.append(mass)
+                return
+            if number in self._opened and number not in choices:
+                for option, chance in sorted(value.odds or (), key=lambda one: one[1]):
+                    if chance > 0:
+                        yield {**choices, number: option}, mass * chance
+                return
+            if number in choices:
+                value = _as_if(unit.node, value, choices[number])
+            state.complete(number, value)
+        self._end(state.results()[self._metric], mass)
+
+    def _reads_otherwise(self, unit: Unit, choices: Mapping[int, Any]) -> bool:
+        """Whether a node read a verdict that this path does not have."""
+        return any(
+            source in choices and choices[source] != _said(self._known[source])
+            for _, source, _ in unit.sources
+        )
+
+    def _end(self, result: MetricResult, mass: float) -> None:
+        self._followed += 1
+        if result.score is None:  # it ended in a failure, as a combination that cannot be
+            self._unknown.append(mass)
+            return
+        key = result.path, result.score, bool(result.success)
+        self._found[key] = self._found.get(key, 0.0) + mass
+
+    def odds(self) -> ResultOdds:
+        """What was found, the likeliest path first."""
+        ranked = sorted(self._found.items(), key=lambda one: -one[1])
+        return ResultOdds(
+            tuple(PathChance(*end, mass) for end, mass in ranked),
+            math.fsum(self._unknown),
+        )
+
+
+def _said(value: NodeValue) -> Any:
+    """What readers of a node saw of its answer."""
+    return value.verdict if value.verdict is not None else value.value
+
+
+def _as_if(node: BaseNode, value: NodeValue, option: Any) -> NodeValue:
+    """A value as it would be if the answer had been another one."""
+    score = None if value.score is None else node.score_of(option)
+    if value.verdict is None:
+        return replace(value, value=option, score=score)
+    return replace(value, verdict=option, value=Judgement(verdict=option), score=score)

@@ -1,0 +1,253 @@
+"""Decisions of ordinary chat models: one token, and the probabilities of what it might have been.
+
+The options get the labels A to Z, and the model is to answer with a label. Its probabilities of
+the labels, made to add up to 1, are the odds; how much of all probability fell on labels is on
+record (`mass`), since a model that would rather say something else has decided nothing. Hendrycks
+et al. 2021 (https://arxiv.org/abs/2009.03300) read answers to questions with options this way.
+
+What a server tells is what counts: OpenAI's protocol gives at most 20 alternatives (an option
+that is not among them has no probability), and llama.cpp's probabilities are those from before
+its grammar and its sampling.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import string
+from collections.abc import Mapping
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from dagengine.errors import (
+    JudgeError,
+    RefusedError,
+    UnparseableError,
+    UnsupportedError,
+)
+from dagengine.judges.deciding.writers import writer_judge
+from dagengine.judges.openai import OpenAIJudge
+from dagengine.judges.wire.client import EndpointJudge
+from dagengine.judges.wire.completions import Completion, answer_text, read_completion, usage_of
+from dagengine.judges.wire.connection import Connection, Send, sender
+from dagengine.judges.wire.requests import Body
+from dagengine.prompts.decisions import Asked, Shows, answer_fields, asked_of, told
+from dagengine.prompts.evidence import Evidence, fenced
+from dagengine.prompts.parsing import validated
+from dagengine.question import Answer, Capabilities, Judge, Question
+
+if TYPE_CHECKING:
+    from openai import AsyncOpenAI
+
+    from dagengine.judges.wire.transport import AiohttpTransport
+
+T = TypeVar("T", bound=BaseModel)
+
+LABELS: Final = string.ascii_uppercase
+CHAT: Final = "/chat/completions"
+_ALTERNATIVES = 20
+_DECIDE = (
+    "You decide one question of an evaluation. The user message shows what it is about, between "
+    "BEGIN and END lines.\n\nQuestion: {instructions}\n\nOptions:\n{options}\n\n"
+    "Answer with the letter of one option and nothing else."
+)
+
+
+class _Alternative(BaseModel):
+    token: str
+    logprob: float
+
+
+class _Token(BaseModel):
+    token: str
+    top_logprobs: list[_Alternative] = []
+
+
+class _Content(BaseModel):
+    content: list[_Token]
+
+
+class _Choice(BaseModel):
+    model_config = ConfigDict(extra="ignore")
+    logprobs: _Content
+
+
+class _Whole(BaseModel):
+    choices: list[_Choice]
+
+
+def chat_of(asked: Asked, state: str) -> list[dict[str, str]]:
+    """The messages that ask a chat for the label of an option; the state is JSON.
+
+    Raises UnsupportedError for more options than there are labels.
+    """
+    if len(asked.values) > len(LABELS):
+        raise UnsupportedError(
+            f"{len(asked.values)} options are more than the {len(LABELS)} labels from A to Z"
+        )
+    options = "\n".join(
+        f"{label}: {_option(asked, value)}"
+        for label, value in zip(LABELS, asked.values, strict=False)
+    )
+    shown = [Evidence("state", state)]
+    if asked.material:
+        shown.append(Evidence("material", json.dumps(asked.material, ensure_ascii=False)))
+    system = _DECIDE.format(instructions=asked.instructions, options=options)
+    return [{"role": "system", "content": system}, {"role": "user", "content": fenced(shown)}]
+
+
+def _option(asked: Asked, value: str | bool) -> str:
+    word = {True: "yes", False: "no"}[value] if isinstance(value, bool) else value
+    meaning = asked.described(value)
+    return f"{word} ({meaning})" if meaning else word
+
+
+async def by_label(
+    send: Send, model: str, parameters: Mapping[str, Any], question: Question[T]
+) -> Answer[T]:
+    """The answer of a chat to a question in the form of `prompts.decisions`.
+
+    Raises JudgeError, and what `send` raises.
+    """
+    asked = asked_of(question)
+    body: Body = {
+        "model": model,
+        "messages": chat_of(asked, question.messages[0]["content"]),
+        "max_tokens": 1,
+        "temperature": 0,
+        "logprobs": True,
+        "top_logprobs": _ALTERNATIVES,
+        **parameters,
+    }
+    completion = read_completion(await send(body))
+    usage = usage_of(completion)
+    try:
+        value, odds, mass = _read(completion, asked)
+        raw = _recorded(completion, mass, odds)
+        fields = answer_fields(question.answer_type, value, odds)
+        fields = _noted(fields, f"{told(odds)}; {mass:.3g} of all probability fell on the labels")
+        return Answer(validated(question, fields, raw), raw, None, usage, f"labels {model}", odds)
+    except JudgeError as error:
+        error.tokens = (usage.input_tokens, usage.output_tokens)
+        raise
+
+
+def _noted(fields: dict[str, Any], reason: str) -> dict[str, Any]:
+    if "verdicts" in fields:
+        return {"verdicts": [{**fields["verdicts"][0], "reason": reason}]}
+    return {**fields, "reason": reason}
+
+
+def _recorded(completion: Completion, mass: float, odds: Any) -> str:
+    said = answer_text(completion.choices[0].message)
+    found = {"said": said, "mass": mass, "odds": [list(one) for one in odds]}
+    return json.dumps(found, ensure_ascii=False)
+
+
+def _read(completion: Completion, asked: Asked) -> tuple[str | bool, Any, float]:
+    """The likeliest option, the odds of all, and the probability that fell on labels."""
+    message = completion.choices[0].message
+    if message.refusal:
+        raise RefusedError(f"the model refused: {message.refusal}")
+    said = answer_text(message)
+    try:
+        tokens = _Whole.model_validate_json(completion.content).choices[0].logprobs.content
+    except (ValidationError, IndexError):
+        raise UnsupportedError(
+            "the server gave no token probabilities, which labels are read from"
+        ) from None
+    masses = dict.fromkeys(LABELS[: len(asked.values)], 0.0)
+    for one in tokens[0].top_logprobs if tokens else ():
+        label = one.token.strip()
+        if label in masses and one.logprob <= 0:
+            masses[label] += math.exp(one.logprob)
+    mass = math.fsum(masses.values())
+    if not mass:
+        raise UnparseableError(f"no label is among the likely answers; it said {said!r:.40}", said)
+    odds = tuple(
+        (value, chance / mass) for value, chance in zip(asked.values, masses.values(), strict=True)
+    )
+    return max(odds, key=lambda one: one[1])[0], odds, min(mass, 1.0)
+
+
+class LabelConnection(Connection):
+    """A connection that sends questions to a chat."""
+
+    __slots__ = ("send",)
+
+    def __init__(self, api: AsyncOpenAI, send: Send, *, owned: bool) -> None:
+        super().__init__(api, owned=owned)
+        self.send = send
+
+
+class LabelJudge(EndpointJudge[LabelConnection]):
+    """Decides with a chat model that gives token probabilities: one token, a label per option.
+
+    Everything but the model and `shows` (see `DecisionJudge`) is as for `OpenAIJudge`. The
+    `writer` is the same model as a chat judge, unless another one is given. Raises
+    UnsupportedError for more than 26 options and where the server gives no probabilities.
+    """
+
+    capabilities = Capabilities(schema=False, text=False, decides=True, logprobs=True)
+
+    def __init__(
+        self,
+        model: str = "gpt-4o",
+        *,
+        writer: Any = None,
+        shows: Shows = "case",
+        base_url: str | None = None,
+        api_key: str | None = None,
+        client: AsyncOpenAI | None = None,
+        parameters: dict[str, Any] | None = None,
+        max_bytes: int = 4_000_000,
+    ) -> None:
+        settings: Any = {
+            "base_url": base_url, "api_key": api_key, "client": client, "max_bytes": max_bytes
+        }  # fmt: skip
+        super().__init__(model, parameters=parameters, **settings)
+        self.shows: Shows = shows
+        self.writer: Judge = (
+            OpenAIJudge(model, parameters=parameters, **settings)
+            if writer is None
+            else writer_judge(writer)
+        )
+
+    @property
+    def _name(self) -> str:
+        return f"labels {self.model}"
+
+    def _connection(
+        self,
+        openai: ModuleType,
+        api: AsyncOpenAI,
+        direct: AiohttpTransport | None,
+        *,
+        owned: bool,
+    ) -> LabelConnection:
+        return LabelConnection(api, sending(openai, api, direct, CHAT), owned=owned)
+
+    async def answer(self, question: Question[T]) -> Answer[T]:
+        """One attempt; raises JudgeError."""
+        import openai
+
+        try:
+            async with self.session() as connection:
+                return await by_label(connection.send, self.model, self._parameters, question)
+        except (JudgeError, openai.OpenAIError) as error:
+            failure = self._hidden(self._failure(openai, error))
+        # Outside of the handler: what is raised inside keeps the other error with it.
+        raise failure
+
+
+def sending(
+    openai: ModuleType, api: AsyncOpenAI, direct: AiohttpTransport | None, path: str
+) -> Send:
+    """What sends bodies to a path: past the client's HTTP layer where there is a way."""
+    if direct is None:
+        return sender(openai, api, path)
+    from dagengine.judges.wire.direct import DirectSend  # it needs the client's libraries
+
+    return DirectSend(api, direct, path)

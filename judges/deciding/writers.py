@@ -1,0 +1,18 @@
+"""Who writes for judges that only decide."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dagengine.errors import InputError
+from dagengine.question import Judge
+
+
+def writer_judge(given: Any) -> Judge:
+    """The judge for texts that `writer=` stands for; raises InputError for one that gives none."""
+    from dagengine.judges.resolve import as_judge  # which knows the judges that have writers
+
+    writer = as_judge(given)
+    if writer.capabilities.decides:
+        raise InputError(f"writer= is to give texts, which {writer.identity} cannot")
+    return writer

@@ -61,6 +61,7 @@ class ResultOdds:
                 {
                     "path": [list(turn) for turn in one.path],
                     "score": one.score,
+                    "passed": one.passed,
                     "probability": one.probability,
                 }
                 for one in self.paths

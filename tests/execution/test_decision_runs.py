@@ -28,6 +28,7 @@ from dagengine.metrics.dag import (
 )
 from dagengine.prompts.decisions import state_of
 from dagengine.prompts.template import PromptTemplate
+from dagengine.record import load_run
 from dagengine.results import MetricResult, OutcomeKind
 from dagengine.store import Store
 from dagengine.test_case import ArenaTestCase, LLMTestCase
@@ -271,6 +272,15 @@ def test_a_store_gives_answers_back_with_their_odds(tmp_path: Path) -> None:
         assert len(server.asked) == asked == 2
     assert first.as_dict() == again.as_dict() == replayed.as_dict()
     assert first.steps[0].odds == replayed.steps[0].odds
+
+
+def test_a_run_with_odds_is_recorded_and_read_back(tmp_path: Path) -> None:
+    with DecisionServer(decide) as server:
+        model = DecisionJudge(base_url=server.base_url)
+        done = evaluate([CASE], [tree()], model=model, show=False, out=tmp_path / "run")
+    (row,) = load_run(tmp_path / "run").rows()
+    assert row.as_dict() == done.rows[0].as_dict()
+    assert row.metrics[0].odds == done.rows[0].metrics[0].odds
 
 
 def test_an_unsure_decision_escalates_to_a_chat_judge() -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import datetime
 import json
 import os
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
@@ -251,18 +251,17 @@ class _MessageBatches:
         name: str = json.loads(await self._request("POST", _PATH, content))["id"]
         return name
 
-    async def find(self, begun: Begun) -> str | None:
-        """There are no marks: the first batch after the attempt with as many questions.
+    async def find(self, begun: Begun, others: Collection[str]) -> str | None:
+        """There are no marks: the first other batch after the attempt with as many questions.
 
         Should it be another one, its results have other names, and the questions are asked anew.
         """
         found = json.loads(await self._look(f"{_PATH}?limit=100"))["data"]
         for batch in reversed(found):  # the newest comes first
+            name: str = batch["id"]
             created = datetime.datetime.fromisoformat(batch["created_at"]).timestamp()
-            if created >= begun.at - 60 and sum(batch["request_counts"].values()) == len(
-                begun.questions
-            ):
-                name: str = batch["id"]
+            as_many = sum(batch["request_counts"].values()) == len(begun.questions)
+            if name not in others and created >= begun.at - 60 and as_many:
                 return name
         return None
 

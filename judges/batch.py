@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final
 
@@ -118,7 +118,7 @@ class _OpenAIBatches:
         )  # fmt: skip
         return batch.id
 
-    async def find(self, begun: Begun) -> str | None:
+    async def find(self, begun: Begun, others: Collection[str]) -> str | None:
         async for batch in self._api.batches.list(limit=100):
             if (batch.metadata or {}).get(_TOKEN) == begun.token:
                 return batch.id

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter, defaultdict, deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -37,8 +37,11 @@ class BatchApi(Protocol):
         """Send a batch, marked with a token where that is possible; returns its id."""
         ...
 
-    async def find(self, begun: Begun) -> str | None:
-        """The id of a batch that was begun by a process that died; None where it is not there."""
+    async def find(self, begun: Begun, others: Collection[str]) -> str | None:
+        """The id of a batch that was begun by a process that died; None where it is not there.
+
+        It is none of the `others`, which belong to batches that are known.
+        """
         ...
 
     async def ended(self, name: str) -> Any | None:
@@ -210,7 +213,8 @@ class _Batch:
                 name = await self._api.start(self._lines, self.begun.token)
                 self._journal.sent(self.begun, name)
             elif self.begun.id is None:
-                name = await self._api.find(self.begun) or ""
+                others = {one.id for one in self._journal.under_way() if one.id is not None}
+                name = await self._api.find(self.begun, others) or ""
                 if not name:
                     raise ProviderError("it did not reach the provider", transient=True)
                 self._journal.sent(self.begun, name)

@@ -48,7 +48,8 @@ Judge = OpenAIBatchJudge | AnthropicBatchJudge
 
 
 def batch_judge(server: BatchServer, **more: Any) -> Judge:
-    given = {"quiet": 0.05, "poll": 0.01, **more}
+    """A judge whose batches leave when they have `size` questions, else after a short silence."""
+    given = {"quiet": 600 if "size" in more else 0.05, "poll": 0.01, **more}
     if isinstance(server, MessageBatchServer):
         return AnthropicBatchJudge("m", base_url=server.address, api_key="key", **given)
     return OpenAIBatchJudge("m", base_url=server.base_url, **given)
@@ -78,7 +79,8 @@ def test_every_layer_of_questions_is_one_batch_and_answers_find_them(
     kind: type[BatchServer],
 ) -> None:
     with kind(by_topic) as server:
-        done = evaluate(cases(40), [tree()], model=batch_judge(server), limits=LIMITS, show=False)
+        judge = batch_judge(server, size=40)
+        done = evaluate(cases(40), [tree()], model=judge, limits=LIMITS, show=False)
         sizes = sizes_of(server)
     assert done.scores("food") == [float(number % 2 == 0) for number in range(40)]
     assert sizes == [40, 40]
@@ -87,7 +89,7 @@ def test_every_layer_of_questions_is_one_batch_and_answers_find_them(
 @both
 def test_a_full_batch_leaves_at_once_and_the_rest_follows(kind: type[BatchServer]) -> None:
     with kind(by_topic) as server:
-        judge = batch_judge(server, size=16)
+        judge = batch_judge(server, size=16, quiet=0.05)
         done = evaluate(cases(40), [tree()], model=judge, limits=LIMITS, show=False)
         sizes = sizes_of(server)
     assert all(result is not None for result in done.scores("food"))
@@ -98,7 +100,8 @@ def test_a_full_batch_leaves_at_once_and_the_rest_follows(kind: type[BatchServer
 @both
 def test_lines_that_expired_are_asked_again_in_another_batch(kind: type[BatchServer]) -> None:
     with kind(by_topic, lose=lambda batch, line: batch == 0 and line % 2 == 0) as server:
-        done = evaluate(cases(10), [tree()], model=batch_judge(server), limits=LIMITS, show=False)
+        judge = batch_judge(server, size=10, quiet=0.5)
+        done = evaluate(cases(10), [tree()], model=judge, limits=LIMITS, show=False)
     assert done.scores("food") == [float(number % 2 == 0) for number in range(10)]
     assert done.totals.retried == 5
 
@@ -125,7 +128,7 @@ def test_an_expired_batch_and_damaged_lines_lose_nothing(
         damage=lambda batch, line: batch == 0 and line in (2, 5, 7),
     )
     with server:
-        judge = batch_judge(server, size=20)
+        judge = batch_judge(server, size=20, quiet=0.5)
         done = evaluate(cases(40), [tree()], model=judge, limits=LIMITS, show=False)
     assert done.scores("food") == [float(number % 2 == 0) for number in range(40)]
     assert done.totals.retried == 23
@@ -196,7 +199,7 @@ import test_batch
 from dagengine import evaluate
 
 kind, address, journal = sys.argv[1:]
-more = {"quiet": 0.05, "poll": 0.01, "journal": journal}
+more = {"size": 40, "quiet": 600, "poll": 0.01, "journal": journal}
 if kind == "MessageBatchServer":
     judge = test_batch.AnthropicBatchJudge("m", base_url=address, api_key="key", **more)
 else:

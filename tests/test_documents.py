@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from make_pictures import DRAWN, MADE_OF, TUTORIAL, drawn_pages, made_of
+from make_pictures import DRAWN, MADE_OF, TUTORIAL, drawn_pages, made_of, readme_names
 from openai_server import OpenAIServer
 from pages import Reader, alike
 from places import ROOT
@@ -42,6 +42,37 @@ def test_the_python_snippets_of_the_readme_run_in_order(
     for block in found:
         exec(compile(block, "README.md", "exec"), names)
     assert "2 cases" not in capsys.readouterr().err
+
+
+def test_the_picture_of_the_readme_shows_its_tree() -> None:
+    names = readme_names()
+    fresh = draw(names["metric"].spec(), result=names["result"].rows[1].metrics[0]).layout("svg")
+    kept = (ROOT / "docs" / "path.svg").read_text(encoding="utf-8")
+    assert words(kept) == words(fresh.decode()), REDRAW
+
+
+def anchors(text: str) -> set[str]:
+    """What the headings of a page can be reached by, as code hosts have it."""
+    plain = re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE)
+    titles = re.findall(r"^#+ (.*)$", plain, re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", title.lower()).strip().replace(" ", "-") for title in titles}
+
+
+def test_links_and_anchors_of_all_documents_hold() -> None:
+    pages = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/**/*.md")]
+    beside = (ROOT / "LICENSE").exists()  # else an installed copy is tested, without some pages
+    broken = []
+    for page in pages:
+        plain = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+        for link in re.findall(r"\]\((?!http)([^)\s]+)\)", plain):
+            path, _, anchor = link.partition("#")
+            target = page.parent / path if path else page
+            there = target.exists()
+            if (not there and beside) or (
+                there and anchor and anchor not in anchors(target.read_text(encoding="utf-8"))
+            ):
+                broken.append(f"{page.name}: {link}")
+    assert broken == []
 
 
 PAGES = [

@@ -258,6 +258,19 @@ class Answer(Generic[T]):
 
 
 @dataclass(frozen=True, slots=True)
+class Packs:
+    """How questions about one state travel together: by `Judge.answer_all`, in one request.
+
+    At most so many `questions` and `characters` (the state counts once); up to `ahead` questions
+    of a case may ride along that nobody asks yet.
+    """
+
+    questions: int
+    characters: int
+    ahead: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Capabilities:
     """What a judge can do; checked before the first question.
 
@@ -270,7 +283,8 @@ class Capabilities:
     is nothing to find out carefully. `batched`: questions are collected and answered together,
     hours later perhaps, so that there is no deadline for one of them. `decides`: it answers
     decisions and nothing else, in the form of `prompts.decisions`; it then has a `writer`, the
-    judge for all that is no decision (or None), and says by `shows` what it is shown.
+    judge for all that is no decision (or None), and says by `shows` what it is shown. `packs`:
+    how its questions may travel together; None: each alone.
     """
 
     schema: bool = True
@@ -281,6 +295,7 @@ class Capabilities:
     elastic: bool = False
     batched: bool = False
     decides: bool = False
+    packs: Packs | None = None
 
 
 class Judge(Protocol):

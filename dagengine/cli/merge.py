@@ -42,6 +42,8 @@ def merge(
     totals = Totals() if done is None else Totals(
         asked=done.asked, shared=done.shared, cached=done.cached, damaged=done.damaged,
         calls=done.calls, retried=done.retried, failed=done.failed, cost=done.cost,
+        requests=done.calls if done.requests is None else done.requests,
+        speculated=done.speculated or 0, unneeded=done.unneeded or 0,
     )  # fmt: skip
     print_table(Tally(read_rows(out / "results.jsonl")), totals)
     say(f"results: {out / 'results.jsonl'}")

@@ -28,6 +28,7 @@ from dagengine.cli.common.streams import shown
 if TYPE_CHECKING:
     from dagengine.compiler.plan import Plan
     from dagengine.data.cases import Cases
+    from dagengine.question import Judge
 
 LATENCY = 2.0
 # Runs of each case, as `dagengine benchmark` has them.
@@ -77,6 +78,7 @@ def plan(
     compiled = compile_metrics(loaded)
     model = load_judge(judge, base_url) if judge or base_url else None
     names, identities = judges_of(compiled, model)
+    judges = all_judges(compiled, model)
     cases = cases_of(data, mapped, delimiter)
     if cases.count() is None and store is not None:
         cases = read_cases(list(cases))  # of a pipe, which can be read only once
@@ -87,6 +89,8 @@ def plan(
         judges=identities,
         items=items,
         odds=verdicts_of(read_rows(results)) if results else None,
+        asked=judges if any(one.capabilities.decides for one in judges) else (),
+        max_in_flight=max_in_flight,
     )
     budget = Assumptions(
         tuple(names), prices(price), latency, max_in_flight, items, results is not None,
@@ -119,12 +123,19 @@ def _answered(metrics: Sequence[Any], cases: Cases, model: Any, path: Path) -> i
     return done.cached
 
 
-def judges_of(compiled: Plan, model: Any) -> tuple[list[str], list[str]]:
-    """The names and the identities of the judges, in the order of the plan."""
+def all_judges(compiled: Plan, model: Any) -> list[Judge]:
+    """The judges in the order of the plan, and those that write for them."""
+    from dagengine.estimate.packs import with_writers
     from dagengine.judges import as_judge
+
+    return with_writers([as_judge(model if own is None else own) for own in compiled.models])
+
+
+def judges_of(compiled: Plan, model: Any) -> tuple[list[str], list[str]]:
+    """The names and the identities of the judges, in the order of the plan, then of writers."""
     from dagengine.question import judge_name
 
-    judges = [as_judge(model if own is None else own) for own in compiled.models]
+    judges = all_judges(compiled, model)
     names = [getattr(judge, "model", None) for judge in judges]
     shown = [
         name if isinstance(name, str) else judge_name(judge.identity)

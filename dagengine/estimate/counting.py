@@ -15,6 +15,7 @@ from dagengine.compiler.plan import Plan, Unit
 from dagengine.estimate.case_classes import CaseClass, CaseClasses
 from dagengine.estimate.duplicates import EqualQuestions
 from dagengine.estimate.lookahead import Lookahead, UnitEstimate
+from dagengine.estimate.packs import PackWalker, answering
 from dagengine.estimate.paths import Odds, Path, Paths, Walker
 from dagengine.estimate.sampling import Spread, draw
 from dagengine.estimate.values import (
@@ -24,8 +25,12 @@ from dagengine.estimate.values import (
     JudgeEstimate,
     MetricEstimate,
     NodeEstimate,
+    Travel,
     WorstPath,
 )
+from dagengine.gateway.limits import DEFAULT_LIMITS
+from dagengine.prompts.decisions import writer_of
+from dagengine.question import Judge
 from dagengine.results import CaseResult, Verdict
 from dagengine.test_case import TestCase
 
@@ -51,17 +56,22 @@ def estimate(
     judges: Sequence[str] | None = None,
     items: int = 10,
     odds: Odds | None = None,
+    asked: Sequence[Judge] = (),
+    max_in_flight: int = DEFAULT_LIMITS.max_in_flight,
 ) -> Estimate:
     """What running a plan over cases will ask; asks nothing, and keeps a sample of the cases.
 
     `judges` identify the judges in the order of `plan.models`. `items` is the assumed length
     of lists that only a judge's answer brings. `odds` weigh verdicts (see `verdicts_of`);
-    without them all verdicts of a decision are equally likely.
+    without them all verdicts of a decision are equally likely. `asked` are the judges themselves,
+    with their writers behind them (`with_writers`): of those that decide it tells how their
+    questions travel, at most `max_in_flight` in one request.
     """
     names = judges or [str(model or "default") for model in plan.models]
-    classes = CaseClasses(plan, Walker(plan, odds), Lookahead(plan, names, items))
+    classes = CaseClasses(plan, Walker(plan, odds), Lookahead(plan, names, items, asked))
     sample = draw(cases)
-    counting = _Counting(plan, classes, names, sample.factor)
+    packs = PackWalker(plan, asked, odds or {}, max_in_flight) if asked else None
+    counting = _Counting(plan, classes, names, sample.factor, packs, asked)
     for case in sample.drawn:
         counting.add(case)
     return counting.estimate(sample.total)
@@ -71,8 +81,16 @@ class _Counting:
     """Sums over the cases seen so far, each of which stands for `factor` cases."""
 
     def __init__(
-        self, plan: Plan, classes: CaseClasses, judges: Sequence[str], factor: float
+        self,
+        plan: Plan,
+        classes: CaseClasses,
+        judges: Sequence[str],
+        factor: float,
+        packs: PackWalker | None = None,
+        asked: Sequence[Judge] = (),
     ) -> None:
+        self.packs, self.travel = packs, Travel()
+        self.asked = asked
         self.plan, self.classes, self.judges, self.factor = plan, classes, judges, factor
         self.spread = Spread()
         self.depth = self.worded = 0
@@ -82,7 +100,10 @@ class _Counting:
         self.equal = EqualQuestions()
 
     def add(self, case: TestCase) -> None:
-        self._count(*self.classes.look(case))
+        case_class, found = self.classes.look(case)
+        self._count(case_class, found)
+        if self.packs is not None:
+            self.travel += self.packs.travel(case, found)
 
     def _count(self, case_class: CaseClass, found: Mapping[int, UnitEstimate]) -> None:
         self.spread.add(case_class.whole.likely)
@@ -135,6 +156,7 @@ class _Counting:
             judges=tuple(self._judge_estimate(judge) for judge in range(len(self.judges))),
             looked_at=self.spread.count,
             margin=self.spread.margin(cases),
+            travel=self.travel.times(self.factor),
         )
 
     def _scaled(self, bounds: Bounds) -> Bounds:
@@ -193,7 +215,7 @@ class _Counting:
     def _judge_estimate(self, judge: int) -> JudgeEstimate:
         calls = tokens_in = tokens_out = 0.0
         for unit, sums in zip(self.plan.units, self.nodes, strict=True):
-            if share := _share(unit, judge) if sums.bounds.likely else 0.0:
+            if share := _share(unit, judge, self.asked) if sums.bounds.likely else 0.0:
                 share *= 1.0 if unit.constant else self.factor
                 kept = share * max(0.0, 1 - sums.equal / sums.bounds.likely)
                 calls += kept * sums.bounds.likely
@@ -205,10 +227,16 @@ class _Counting:
                     calls += reason.asked.likely
                     tokens_in += reason.input_tokens
                     tokens_out += reason.output_tokens
+        packing = [n for n, one in enumerate(self.asked) if one.capabilities.packs is not None]
+        if judge in packing[:1]:
+            tokens_in = max(0.0, tokens_in - self.travel.spared_tokens * self.factor)
         return JudgeEstimate(self.judges[judge], calls, tokens_in, tokens_out)
 
     def _model(self, scope: int) -> int:
-        return self.plan.judge_of(self.plan.scopes[scope].spec.model)
+        place = self.plan.judge_of(self.plan.scopes[scope].spec.model)
+        writer = writer_of(self.asked[place]) if self.asked else None
+        names = [judge.identity for judge in self.asked]
+        return place if writer is None else names.index(writer.identity)
 
 
 @dataclass(slots=True)
@@ -255,10 +283,14 @@ class _MetricSums:
                 self.rank, self.worst = rank, (path, counts)
 
 
-def _share(unit: Unit, judge: int) -> float:
+def _share(unit: Unit, judge: int, asked: Sequence[Judge]) -> float:
     """How much of a unit's questions a judge gets."""
     shares = (1.0,) if unit.node.panel is None else unit.node.panel.shares
-    return sum(share for one, share in zip(unit.judges, shares, strict=True) if one == judge)
+    return sum(
+        share
+        for one, share in zip(unit.judges, shares, strict=True)
+        if answering(unit, one, asked) == judge
+    )
 
 
 def _greater(one: int | None, other: int | None) -> int | None:

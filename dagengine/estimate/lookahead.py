@@ -6,23 +6,26 @@ fields gives its value, a node that asks gives its whole prompt. Nothing is sent
 
 from __future__ import annotations
 
+import copy
 import inspect
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, NoReturn, TypeVar
+from typing import Any
 
 from pydantic import BaseModel
 
 from dagengine.compiler.plan import ALWAYS, Plan, Unit
+from dagengine.errors import UnsupportedError
 from dagengine.estimate.paths import UnitForecast
+from dagengine.execution.node_run import addressed
 from dagengine.gateway.host import asking_nobody
-from dagengine.graph.values import Ask, Given, NodeValue, QuestionCount
-from dagengine.question import Answer, Question, schema_json, schema_of
+from dagengine.graph.first_step import first_step
+from dagengine.graph.list_nodes import VerdictListNode
+from dagengine.graph.values import Given, NodeValue, QuestionCount
+from dagengine.question import Judge, Question, schema_json, schema_of
 from dagengine.test_case import TestCase, read_field
-
-T = TypeVar("T", bound=BaseModel)
 
 # Assumptions, as `ASSUMED` states them.
 _BYTES, _SENTENCE, _REASON, _ATOM, _MESSAGE, _AROUND = 4, 20, 40, 5, 4, 150
@@ -58,9 +61,16 @@ _IDLE, _FAILS = UnitEstimate(), UnitEstimate(_FAILING)
 class Lookahead:
     """Looks ahead at cases under one plan."""
 
-    def __init__(self, plan: Plan, judges: Sequence[str], items: int) -> None:
-        """`judges` identify the judges in the order of `plan.models`."""
+    def __init__(
+        self, plan: Plan, judges: Sequence[str], items: int, asked: Sequence[Judge] = ()
+    ) -> None:
+        """`judges` identify the judges in the order of `plan.models`; `asked` are these judges.
+
+        Without the latter all of them are taken for chat models.
+        """
         self._plan = plan
+        self._asked = [asked[unit.judges[0]] if asked else None for unit in plan.units]
+        self._units = [_decided(*one) for one in zip(plan.units, self._asked, strict=True)]
         self._judges = judges
         self._items = items
         self._telling = [_telling(plan, unit) for unit in plan.units]
@@ -78,7 +88,7 @@ class Lookahead:
             if number in self._constants:
                 found[number], value = self._constants[number]
             else:
-                unit = self._plan.units[number]
+                unit = self._units[number]
                 found[number], value = self._estimate(unit, case, fields, known)
                 if unit.constant:
                     self._constants[number] = found[number], value
@@ -94,7 +104,9 @@ class Lookahead:
     ) -> int:
         """A number for everything that a unit reads, and that what it reads reads."""
         unit = self._plan.units[number]
-        own = repr(case) if unit.node.whole_case else ""
+        judge = self._asked[number]
+        shown = judge is not None and judge.capabilities.decides and unit.node.asks
+        own = repr(case) if unit.node.whole_case or shown else ""
         sources = [likes[source] for _, source, _ in unit.sources]
         return hash((number, own, *[marks[path] for path in unit.reads], *sources))
 
@@ -145,7 +157,9 @@ class Lookahead:
         self, unit: Unit, asked: QuestionCount, questions: Sequence[Question[Any]]
     ) -> UnitEstimate:
         """A unit whose first questions are known word for word."""
-        judge = self._judges[unit.judges[0]]
+        judge, asked_one = self._judges[unit.judges[0]], self._asked[unit.index]
+        if asked_one is not None:
+            questions = [_addressed(asked_one, question) for question in questions]
         sizes = [question_tokens(question, self._items) for question in questions]
         share = asked.likely / len(sizes)
         whole = asked.least == asked.most == len(sizes)
@@ -180,13 +194,34 @@ class Lookahead:
             inputs = tuple((label, known.get(label, stand_in)) for label, _, _ in unit.sources)
             first = _first_step(unit, replace(given, inputs=inputs))
             size = text_tokens(unit.node.text) + _AROUND, 2.0 * _REASON
+            judge = self._asked[unit.index]
             if isinstance(first, list):
+                if judge is not None:
+                    first = [_addressed(judge, question) for question in first]
                 sizes = [question_tokens(question, self._items) for question in first]
                 read = sum(text_tokens(str(value)) for _, value in given.fields)
                 around, answer = (sum(part) / len(first) for part in zip(*sizes, strict=True))
                 size = max(around - read, 0.0), answer
             self._sizes[unit.index] = size
         return self._sizes[unit.index]
+
+
+def _decided(unit: Unit, judge: Judge | None) -> Unit:
+    """The unit as its judge has it: one that decides is asked about every item by itself."""
+    node = unit.node
+    if judge is None or not judge.capabilities.decides or not isinstance(node, VerdictListNode):
+        return unit
+    single = copy.copy(node)
+    single.per_call = 1
+    return replace(unit, node=single)
+
+
+def _addressed(judge: Judge, question: Question[Any]) -> Question[Any]:
+    """A question as it is sent; its own words where there is nobody to send it to."""
+    try:
+        return addressed(judge, question)[1]
+    except UnsupportedError:
+        return question
 
 
 def _telling(plan: Plan, unit: Unit) -> bool:
@@ -200,46 +235,10 @@ def _telling(plan: Plan, unit: Unit) -> bool:
     return any(slot.feeds or slot.branches or slot.activates for slot in slots)
 
 
-class _Questions(Exception):
-    """Carries the first questions of a node out of it."""
-
-    def __init__(self, questions: list[Question[Any]]) -> None:
-        self.questions = questions
-        super().__init__()
-
-
-class _Catch:
-    """Stands where a running node expects its judge, and keeps what it is asked."""
-
-    decides = False
-
-    async def __call__(self, question: Question[T]) -> Answer[T]:
-        self._stop([question])
-
-    async def each(self, questions: Iterable[Question[T]]) -> list[Answer[T]]:
-        made = list(questions)
-        return self._stop(made) if made else []
-
-    def _stop(self, questions: list[Question[Any]]) -> NoReturn:
-        raise _Questions(questions)
-
-
 def _first_step(unit: Unit, given: Given) -> NodeValue | list[Question[Any]] | Exception | None:
     """What a node gives or asks at first; None when it waits for something else."""
-    catch: Ask = _Catch()
-    work = unit.node.work(given, catch)
-    try:
-        with asking_nobody():
-            work.send(None)
-    except StopIteration as done:
-        return done.value if isinstance(done.value, NodeValue) else None
-    except _Questions as caught:
-        return caught.questions
-    except Exception as error:  # noqa: BLE001 - user code may raise anything
-        return None if unit.node.asks else error
-    finally:
-        work.close()
-    return None
+    with asking_nobody():
+        return first_step(unit.node, given)
 
 
 def _identity(question: Question[BaseModel]) -> tuple[Any, ...]:
@@ -261,6 +260,8 @@ def text_tokens(text: str) -> int:
 def question_tokens(question: Question[BaseModel], items: int) -> tuple[float, float]:
     """About how many tokens a question has (with the schema it carries), and its answer."""
     prompt = sum([text_tokens(message["content"]) + _MESSAGE for message in question.messages])
+    if question.decision is not None and question.options.temperature is None:
+        return prompt, _ATOM  # a decision as decision models get it: no schema, and odds come back
     if question.parser is not None:
         return prompt, _REASON
     schema, answer = _schema_tokens(question.answer_type, items)

@@ -19,7 +19,7 @@ from dagengine.results import Failure, OutcomeKind, Verdict
 
 # Beyond this number of paths bounds are taken from the graph, and likelihoods from a sample.
 MOST_PATHS, SAMPLE = 1_000, 200
-_FORECAST = Failure(OutcomeKind.SKIPPED, "", "forecast")
+FORECAST = Failure(OutcomeKind.SKIPPED, "", "forecast")
 
 Odds = Mapping[tuple[str, str], Mapping[Verdict, float]]
 
@@ -98,7 +98,7 @@ class Walker:
         self.plan = replace(plan, scopes=tuple(scopes))
         self.odds = odds or {}
         self.others = [
-            {m.index: _FORECAST for m in plan.metrics if m is not metric} for metric in plan.metrics
+            {m.index: FORECAST for m in plan.metrics if m is not metric} for metric in plan.metrics
         ]
 
     def paths(self, metric: int, forecasts: Mapping[int, UnitForecast]) -> Paths:
@@ -212,7 +212,7 @@ class _Drive:
             # Once something was asked, what else starts before the failure depends on timing:
             # then it is left open, and everything that does not read the unit goes on.
             if not self.units:
-                self.state.fail(unit, _FORECAST)
+                self.state.fail(unit, FORECAST)
         elif forecast.rounds:
             self.units.append(unit)
             heapq.heappush(self.open, (self.now + forecast.rounds, len(self.units), unit))
@@ -221,7 +221,11 @@ class _Drive:
 
     def _finish(self, unit: int) -> None:
         verdict = self.forecasts[unit].verdict
-        options = [] if verdict is not None else self._options(unit)
+        options = (
+            []
+            if verdict is not None
+            else options_of(self.walker.plan, self.metric, unit, self.walker.odds)
+        )
         if len(options) > 1:
             weights = [weight for _, weight in options]
             turn = self.choose(weights)
@@ -234,22 +238,22 @@ class _Drive:
             verdict = options[0][0]
         self.state.complete(unit, NodeValue(0.0, verdict=verdict, score=0.0))
 
-    def _options(self, unit: int) -> list[tuple[Verdict, float]]:
-        """One verdict for each set of nodes that verdicts lead to, and its likelihood."""
-        plan = self.walker.plan
-        every = [plan.slots[number] for number in plan.units[unit].slots]
-        slots = [slot for slot in every if slot.metric == self.metric]
-        if not slots[0].branches:
-            return []
-        seen = self.walker.odds.get((plan.metrics[self.metric].spec.name, slots[0].name), {})
-        total = sum(seen.get(verdict, 0) for verdict in slots[0].branches)
-        found: dict[object, tuple[Verdict, float]] = {}
-        for verdict in slots[0].branches:
-            share = seen.get(verdict, 0) / total if total else 1 / len(slots[0].branches)
-            leads = tuple(
-                tuple(t for t in slot.branches[verdict] if plan.slots[t].kind != "verdict")
-                for slot in slots
-            )
-            first, weight = found.get(leads, (verdict, 0.0))
-            found[leads] = first, weight + share
-        return list(found.values())
+
+def options_of(plan: Plan, metric: int, unit: int, odds: Odds) -> list[tuple[Verdict, float]]:
+    """One verdict for each set of nodes that verdicts lead to, and its likelihood."""
+    every = [plan.slots[number] for number in plan.units[unit].slots]
+    slots = [slot for slot in every if slot.metric == metric]
+    if not slots[0].branches:
+        return []
+    seen = odds.get((plan.metrics[metric].spec.name, slots[0].name), {})
+    total = sum(seen.get(verdict, 0) for verdict in slots[0].branches)
+    found: dict[object, tuple[Verdict, float]] = {}
+    for verdict in slots[0].branches:
+        share = seen.get(verdict, 0) / total if total else 1 / len(slots[0].branches)
+        leads = tuple(
+            tuple(t for t in slot.branches[verdict] if plan.slots[t].kind != "verdict")
+            for slot in slots
+        )
+        first, weight = found.get(leads, (verdict, 0.0))
+        found[leads] = first, weight + share
+    return list(found.values())

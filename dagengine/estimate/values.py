@@ -99,6 +99,41 @@ class JudgeEstimate:
 
 
 @dataclass(frozen=True, slots=True)
+class Travel:
+    """How the decisions of a run travel: likely `questions` in likely `requests`.
+
+    `unneeded` are questions asked ahead in vain. `state_tokens` are those of the states that are
+    sent, one with every request; `spared_tokens` those that requests of single questions would
+    send besides.
+    """
+
+    questions: float = 0.0
+    requests: float = 0.0
+    unneeded: float = 0.0
+    state_tokens: float = 0.0
+    spared_tokens: float = 0.0
+
+    def __add__(self, other: Travel) -> Travel:
+        return Travel(
+            self.questions + other.questions,
+            self.requests + other.requests,
+            self.unneeded + other.unneeded,
+            self.state_tokens + other.state_tokens,
+            self.spared_tokens + other.spared_tokens,
+        )
+
+    def times(self, factor: float) -> Travel:
+        """The same for `factor` times as many."""
+        return Travel(
+            self.questions * factor,
+            self.requests * factor,
+            self.unneeded * factor,
+            self.state_tokens * factor,
+            self.spared_tokens * factor,
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class Estimate:
     """All metrics over all cases.
 
@@ -108,7 +143,7 @@ class Estimate:
     Where only `looked_at` cases of more were looked at, the numbers of these are scaled up:
     `least` and `most` are then no bounds but what the sample has (`calls.least` holds all the
     same), and `likely` questions lie within `margin` of the truth, as a share of them, in 95 of
-    100 samples.
+    100 samples. `travel` says how the questions to decision models travel.
     """
 
     cases: int
@@ -119,6 +154,7 @@ class Estimate:
     judges: tuple[JudgeEstimate, ...]
     looked_at: int
     margin: float = 0.0
+    travel: Travel = Travel()
 
     @property
     def sampled(self) -> bool:

@@ -22,6 +22,8 @@ from dagengine.errors import (
 from dagengine.execution.scheduler import CaseState
 from dagengine.gateway.gateway import is_cancelled
 from dagengine.gateway.host import Asks, Host, join_threads
+from dagengine.gateway.packs.packing import Hold
+from dagengine.graph.first_step import first_step
 from dagengine.graph.panel import Ballot, Poll
 from dagengine.graph.values import Given, NodeValue
 from dagengine.prompts.decisions import Shows, worded, writer_of
@@ -48,33 +50,60 @@ def given_of(unit: Unit, case: TestCase, state: CaseState) -> Given:
     return Given(fields, inputs, case)
 
 
+def questions_of(
+    unit: Unit, judge: Judge, case: TestCase, state: CaseState, most: int
+) -> list[Question[Any]]:
+    """What a unit of this library would ask a judge first; its first `most` and one more.
+
+    Nothing where it cannot be told, or where it asks somebody else.
+    """
+    try:
+        given = given_of(unit, case, state)
+    except MissingFieldError:
+        return []
+    first = first_step(unit.node, given, decides=judge.capabilities.decides, most=most + 1)
+    if not isinstance(first, list):
+        return []
+    asked = [addressed(judge, question.asked_for(asker_of(unit))) for question in first]
+    return [question for one, question in asked if one is judge]
+
+
 def judged(
-    unit: Unit, gateway: Asks, judges: Sequence[Judge], given: Callable[[], Given], place: int
+    unit: Unit,
+    gateway: Asks,
+    judges: Sequence[Judge],
+    given: Callable[[], Given],
+    place: int,
+    hold: Hold | None = None,
 ) -> Coroutine[Any, Any, NodeValue | Failure]:
     """The outcome of one run of a node, or of all that its panel wants.
 
-    Its questions go before those of a greater `place`.
+    Its questions go before those of a greater `place`; with a `hold` they travel with others.
     """
     if unit.node.panel is None:
-        ask = GatewayAsk(gateway, judges[unit.judges[0]], _asker(unit), place)
+        ask = GatewayAsk(gateway, judges[unit.judges[0]], asker_of(unit), place, None, hold)
         return _isolated(unit, ask, given)
 
     async def cast(_: int, ballot: Ballot) -> NodeValue | Failure:
-        ask = GatewayAsk(gateway, judges[unit.judges[ballot.judge]], _asker(unit), place, ballot)
+        judge = judges[unit.judges[ballot.judge]]
+        ask = GatewayAsk(gateway, judge, asker_of(unit), place, ballot, hold)
         return await _isolated(unit, ask, given)
 
-    return _polled(unit.node.panel.poll(), cast)
+    return _polled(unit.node.panel.poll(), cast, hold)
 
 
-def _asker(unit: Unit) -> tuple[str, str]:
+def asker_of(unit: Unit) -> tuple[str, str]:
+    """Who asks the questions of a unit: a metric and one of its nodes."""
     return unit.metric, unit.name
 
 
-async def _polled(poll: Poll, cast: Callable[[int, Ballot], Awaitable[Any]]) -> NodeValue | Failure:
+async def _polled(
+    poll: Poll, cast: Callable[[int, Ballot], Awaitable[Any]], hold: Hold | None
+) -> NodeValue | Failure:
     """What a panel comes to."""
     ballots = next(poll)
     while True:
-        outcomes = await together(cast, ballots)
+        outcomes = await together(cast, ballots, hold=hold)
         try:
             ballots = poll.send(outcomes)
         except StopIteration as end:
@@ -130,7 +159,8 @@ class GatewayAsk:
     """What one running node asks with: a judge of its unit, through the gateway.
 
     Questions are counted for `asker`, a metric and one of its nodes. `place` is that of the
-    node's case. With a `ballot` every question is one vote of several.
+    node's case. With a `ballot` every question is one vote of several, with a `hold` decisions
+    travel with others of the case.
     """
 
     def __init__(
@@ -140,7 +170,9 @@ class GatewayAsk:
         asker: tuple[str, str],
         place: int = 0,
         ballot: Ballot | None = None,
+        hold: Hold | None = None,
     ) -> None:
+        self._hold = hold
         self._gateway = gateway
         self._judge = judge
         self._asker = asker
@@ -152,12 +184,16 @@ class GatewayAsk:
 
     def host(self) -> Host:
         """What the node's own code asks through: the same gateway, the same kind of vote."""
-        return Host(self._gateway, self._judge, self._own, self._place)
+        return Host(self._gateway, self._judge, self._own, self._place, self._hold)
 
     async def __call__(self, question: Question[T]) -> Answer[T]:
         judge, own = addressed(self._judge, self._own(question))
         self._note_asked(self._gateway.stored_as(judge, own))
-        return self._noted(await self._gateway.ask(judge, own, self._place))
+        return self._noted(await self._gateway.ask(judge, own, self._place, self._held(judge)))
+
+    def _held(self, judge: Judge) -> Hold | None:
+        """With whom questions to a judge travel: those of a writer always go alone."""
+        return None if judge.capabilities.packs is None else self._hold
 
     def _note_asked(self, key: str | None) -> None:
         if key is not None:
@@ -187,11 +223,13 @@ class GatewayAsk:
             try:
                 judge, own = addressed(self._judge, self._own(question, place))
                 keys[place] = self._gateway.stored_as(judge, own)
-                return await self._gateway.ask(judge, own, self._place)
+                return await self._gateway.ask(judge, own, self._place, self._held(judge))
             except JudgeError as error:
                 return error
 
-        answers = await together(one, questions, self._gateway.limits.max_in_flight)
+        answers = await together(
+            one, questions, self._gateway.limits.max_in_flight, hold=self._hold
+        )
         for place in range(len(keys)):
             self._note_asked(keys[place])
         for answer in answers:
@@ -222,21 +260,37 @@ def addressed(judge: Judge, question: Question[T]) -> tuple[Judge, Question[T]]:
 
 
 async def together(
-    work: Callable[[int, X], Awaitable[R]], things: Iterable[X], most: int | None = None
+    work: Callable[[int, X], Awaitable[R]],
+    things: Iterable[X],
+    most: int | None = None,
+    hold: Hold | None = None,
 ) -> list[R]:
     """What `work` makes of every (place, thing), at most so many at once.
 
-    A thing is only made when its work begins.
+    A thing is only made when its work begins. Each of those at once is a strand of its own for
+    the `hold`; the last to end is that which goes on.
     """
     results: dict[int, R] = {}
     coming = enumerate(things)
+    strands = 0
 
     async def one(place: int, thing: X) -> None:
+        nonlocal strands
         results[place] = await work(place, thing)
         for place, thing in coming:
             results[place] = await work(place, thing)
+        if hold is not None and strands > 1:
+            strands -= 1
+            hold.split(-1)
 
-    async with anyio.create_task_group() as group:
-        for place, thing in itertools.islice(coming, most):
-            group.start_soon(one, place, thing)
+    try:
+        async with anyio.create_task_group() as group:
+            for place, thing in itertools.islice(coming, most):
+                group.start_soon(one, place, thing)
+                strands += 1
+            if hold is not None and strands > 1:
+                hold.split(strands - 1)
+    finally:
+        if hold is not None and strands > 1:  # some were stopped
+            hold.split(1 - strands)
     return [results[place] for place in range(len(results))]

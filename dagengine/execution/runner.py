@@ -11,7 +11,7 @@ import heapq
 import itertools
 import math
 from collections import deque
-from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -22,13 +22,15 @@ import anyio.lowlevel
 from dagengine.compiler.plan import Plan, Unit
 from dagengine.data.golden import ConversationalGolden, Golden
 from dagengine.execution.app import App, completed
-from dagengine.execution.node_run import GatewayAsk, given_of, judged
+from dagengine.execution.node_run import GatewayAsk, given_of, judged, questions_of
 from dagengine.execution.odds import with_odds
 from dagengine.execution.reasons import reason_question, wants_reason, write_reason
 from dagengine.execution.run_once import RunOnce
 from dagengine.execution.scheduler import CaseState
 from dagengine.execution.sources import FedSource, PulledSource, RowsInOrder, Source
+from dagengine.execution.speculation import ahead, bringing, deciding
 from dagengine.gateway.host import Asks
+from dagengine.gateway.packs.packing import Ahead, Hold, Packing
 from dagengine.gateway.tracing import NO_SPANS, NoSpans
 from dagengine.gateway.urgency import FIRST
 from dagengine.graph.judged import nothing_to_judge
@@ -65,11 +67,12 @@ AfterCase = Callable[[JudgedCase], Awaitable[None]]
 class _Run:
     """One case under way."""
 
-    __slots__ = ("case", "deadline", "index", "scopes", "span", "state")
+    __slots__ = ("case", "deadline", "index", "packing", "scopes", "span", "state")
 
     def __init__(
         self, index: int, case: TestCase, state: CaseState, deadline: float, span: Any
     ) -> None:
+        self.packing: Packing | None = None  # where some of its questions may travel together
         self.index = index
         self.case = case
         self.state = state
@@ -122,6 +125,11 @@ class Runner:
         # Workers also wait between retries and for shared answers, which hold no call slot.
         self._max_workers = 4 * gateway.limits.max_in_flight + 32 if at_once else 1
         self._rows = RowsInOrder(emit, first, finished, step)
+        # Units that may bring a question for a pack; those that wait for packs are not at work.
+        packs = at_once and not gateway.replays
+        self._bringing = bringing(plan, judges) if packs else frozenset[int]()
+        self._deciding = deciding(plan, judges) if self._bringing else ()
+        self._parked = 0
 
     async def run(self, cases: Iterable[Item] | AsyncIterable[Item]) -> None:
         """Run everything; returns when every case has its row.
@@ -170,6 +178,9 @@ class Runner:
                 await self._rest()
                 continue
             await work()
+            if self._workers - self._parked > self._max_workers:  # others took over meanwhile
+                self._workers -= 1
+                return
             if not turn % _TURNS:
                 await anyio.lowlevel.checkpoint()
 
@@ -202,8 +213,14 @@ class Runner:
         if self._heap or self._source.ready:
             if self._idle:
                 self._idle.pop().set()
-            elif self._workers < self._max_workers:
+            elif self._workers - self._parked < self._max_workers:
                 self._spawn()
+
+    def _park(self, change: int) -> None:
+        """A node begins (1) or ends (-1) to wait for a pack: another one may have its worker."""
+        self._parked += change
+        if change > 0:
+            self._wake_worker()
 
     def _admit(self) -> bool:
         """Take one more case; False when there is none (now)."""
@@ -232,6 +249,8 @@ class Runner:
     def _start(self, index: int, case: TestCase, deadline: float) -> None:
         state = CaseState(self._plan, self._missing(case), self._nothing_to_judge(case))
         run = _Run(index, case, state, deadline, self._spans.case(index, case))
+        if self._bringing:
+            run.packing = Packing(partial(self._riders, run), self._park)
         self._queue(run)
         if state.finished:
             self._finish(run, self._results(run))
@@ -288,11 +307,15 @@ class Runner:
                 self._heap = [e for e in self._heap if e[3] is not run or e[2] != unit]
                 heapq.heapify(self._heap)
                 run.state.cancelled(unit)
+                if run.packing is not None and unit in self._bringing:
+                    run.packing.gone()
         run.state.cancel.clear()
         # Last: a unit that is wanted again after all is ready once more.
         for unit in run.state.ready:
             urgency = self._plan.units[unit].urgency
             heapq.heappush(self._heap, (run.index, urgency, unit, run))
+            if run.packing is not None and unit in self._bringing:
+                run.packing.ready()
         run.state.ready.clear()
 
     async def _step(self, run: _Run, unit: Unit) -> None:
@@ -300,13 +323,15 @@ class Runner:
         if run.state.finished:
             return
         outcome: NodeValue | Failure | None = None
+        hold = self._hold(run, unit)
         with anyio.CancelScope(deadline=run.deadline) as scope:
             run.scopes[unit.index] = scope
             with self._spans.node(run.span, unit.name, unit.node.kind) as span:
-                outcome = await self._outcome(run, unit)
+                outcome = await self._outcome(run, unit, hold)
                 self._spans.record(span, outcome)
         del run.scopes[unit.index]
         if run.state.finished:
+            _end(hold)
             return
         if outcome is not None:
             self._tell(run, unit, outcome)
@@ -316,6 +341,7 @@ class Runner:
         else:
             run.state.cancelled(unit.index)
         self._queue(run)
+        _end(hold)
         if run.state.finished:
             results = await self._explained(run)
             await self._follow_up(run)
@@ -329,9 +355,14 @@ class Runner:
                 await self._after(JudgedCase(run.index, run.case, run.state, again))
 
     def _judged(
-        self, place: int, unit: Unit, given: Callable[[], Given]
+        self, place: int, unit: Unit, given: Callable[[], Given], hold: Hold | None = None
     ) -> Awaitable[NodeValue | Failure]:
-        return judged(unit, self._gateway, self._judges, given, place)
+        return judged(unit, self._gateway, self._judges, given, place, hold)
+
+    def _hold(self, run: _Run, unit: Unit) -> Hold | None:
+        """What keeps the packs of a case while a unit is at work that may bring a question."""
+        counted = run.packing is not None and unit.index in self._bringing
+        return Hold(run.packing) if run.packing is not None and counted else None
 
     def _tell(self, run: _Run, unit: Unit, outcome: NodeValue | Failure) -> None:
         if isinstance(outcome, Failure):
@@ -339,12 +370,23 @@ class Runner:
         else:
             run.state.complete(unit.index, outcome)
 
-    def _outcome(self, run: _Run, unit: Unit) -> Awaitable[NodeValue | Failure]:
+    def _riders(self, run: _Run, most: int) -> Iterator[Ahead]:
+        """What nodes of a case may ask later; nothing where it would take from what is needed."""
+        limits = self._gateway.limits
+        if limits.max_calls is not None or limits.budget is not None:
+            return
+        for unit in ahead(run.state, self._deciding):
+            judge = self._judges[unit.judges[0]]
+            questions = questions_of(unit, judge, run.case, run.state, most)
+            if 0 < len(questions) <= most:
+                yield judge, questions
+
+    def _outcome(self, run: _Run, unit: Unit, hold: Hold | None) -> Awaitable[NodeValue | Failure]:
         """What a unit gave, or how it failed; the same for all cases where it is constant."""
         given = partial(given_of, unit, run.case, run.state)
         if unit.constant:  # all cases wait for it
             return self._constants.get(unit, partial(self._judged, FIRST, unit, given))
-        return self._judged(run.index, unit, given)
+        return self._judged(run.index, unit, given, hold)
 
     def _results(self, run: _Run) -> tuple[MetricResult, ...]:
         return tuple(with_odds(self._plan, run.state.results(), run.state.values))
@@ -373,3 +415,8 @@ class Runner:
             self._wake_all()
         else:
             self._wake_worker()
+
+
+def _end(hold: Hold | None) -> None:
+    if hold is not None:
+        hold.end()

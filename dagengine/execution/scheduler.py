@@ -102,6 +102,33 @@ class CaseState:
         assert isinstance(value, NodeValue)
         return value
 
+    def may_start(self, unit: int) -> bool:
+        """Whether a unit is not wanted yet, may be later, and could start as it is.
+
+        All that one of its slots reads is settled, and verdicts to come decide whether it is live.
+        """
+        return self._units[unit] == _NEW and any(
+            self._live[number] == _UNKNOWN and not self._sources[number] and self._is_sound(number)
+            for number in self.plan.units[unit].slots
+        )
+
+    def _is_sound(self, number: int) -> bool:
+        """Whether nothing is known that keeps a slot from counting once it is live."""
+        slot = self.plan.slots[number]
+        if slot.metric in self._results or slot.metric in self._rulings:
+            return False
+        scope = slot.scope
+        while scope not in self._empty:
+            owner = self.plan.scopes[scope].owner
+            if owner == NONE:
+                return True
+            scope = self.plan.slots[owner].scope
+        return False
+
+    def has_output(self, unit: int) -> bool:
+        """Whether a unit has a value."""
+        return isinstance(self._outputs.get(unit), NodeValue)
+
     def complete(self, unit: int, value: NodeValue) -> None:
         """Take the value of a unit that ran."""
         if self._units[unit] != _RUNNING:

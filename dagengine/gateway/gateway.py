@@ -5,8 +5,9 @@ from __future__ import annotations
 import itertools
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
 from traceback import format_exception
 from typing import Any, TypeVar, cast
 
@@ -27,14 +28,25 @@ from dagengine.gateway.ledger import Ledger
 from dagengine.gateway.limiter import Call, Lane, Limiter
 from dagengine.gateway.limits import DEFAULT_LIMITS as DEFAULT_LIMITS
 from dagengine.gateway.limits import Limits as Limits
+from dagengine.gateway.packs.carrier import Carrier, PackCounts, PackingJudge
+from dagengine.gateway.packs.packing import Hold, Passage, Seat
+from dagengine.gateway.packs.prompt_cache import PromptCacheOrder
 from dagengine.gateway.prices import Price
-from dagengine.gateway.prompt_cache import PromptCacheOrder
 from dagengine.gateway.single_flight import SingleFlight
 from dagengine.gateway.tracing import NO_SPANS, NoSpans
 from dagengine.gateway.urgency import Urgency
 from dagengine.gateway.waits import Waits, merged
 from dagengine.prompts.parsing import read_part
-from dagengine.question import NO_USAGE, PART, Answer, Judge, Question, Usage, durable_identity
+from dagengine.question import (
+    NO_USAGE,
+    PART,
+    Answer,
+    Judge,
+    Packs,
+    Question,
+    Usage,
+    durable_identity,
+)
 from dagengine.redaction import public_text, secrets_of_environment, shortened
 from dagengine.results import Attempt, Failure, OutcomeKind, Spent, Totals, Waiting
 from dagengine.store.answers import Answers
@@ -42,10 +54,12 @@ from dagengine.store.rows import key_of, short_key
 from dagengine.threads import Home
 
 T = TypeVar("T", bound=BaseModel)
+R = TypeVar("R")
 Sink = Callable[[Attempt], None]
 
 # Answers that are remembered of a judge whose answers are stored, in kB as `_weight` has it.
 _RECENT = 2_000
+_ALONE = Packs(questions=1, characters=0)  # of a judge that has just given up packing
 _ALTERNATIVE = 150  # bytes that one alternative of a token takes in memory
 
 
@@ -73,10 +87,12 @@ class _Desk:
 class _Errand:
     """One question on its way to an answer.
 
-    `attempts` numbers its calls; `held` is the one that succeeded, which keeps its place.
+    `attempts` numbers its calls; `held` is the one that succeeded, which keeps its place. With a
+    `passage` it may travel with others.
     """
 
     urgency: Urgency
+    passage: Passage | None = None
     held: Call | None = None
     attempts: Iterator[int] = field(default_factory=itertools.count)
 
@@ -115,6 +131,7 @@ class Gateway:
         self._estimating = limits.budget is not None or limits.tokens_per_minute is not None
         self._ledger = Ledger()
         self._asked = self._calls = self._retried = self._failed = 0
+        self._packs = PackCounts()
         self._usage = Usage()
 
     @property
@@ -138,11 +155,14 @@ class Gateway:
             calls=self._calls,
             retried=self._retried,
             failed=self._failed,
-            usage=self._usage,
+            usage=self._usage + self._packs.usage,
             cached=self._cached,
             damaged=0 if self._stored is None else self._stored.damaged,
             cost=self._budget.cost,
             in_flight=self._limiter.in_flight,
+            requests=self._calls - self._packs.questions + self._packs.requests,
+            speculated=self._packs.ahead,
+            unneeded=self._packs.ahead - self._packs.used,
         )
 
     @property
@@ -160,10 +180,13 @@ class Gateway:
         for judge in judges:
             self._desk(judge)
 
-    async def ask(self, judge: Judge, question: Question[T], place: int = 0) -> Answer[T]:
+    async def ask(
+        self, judge: Judge, question: Question[T], place: int = 0, hold: Hold | None = None
+    ) -> Answer[T]:
         """A valid answer, from an equal question when there is one; raises JudgeError.
 
-        Where questions wait, those with a smaller `place` (that of their case) go first.
+        Where questions wait, those with a smaller `place` (that of their case) go first. With a
+        `hold` (that of the node which asks) it travels with others of its case.
         Of a list of verdicts that does not fit after all re-asks the answer holds the verdicts
         that can be used.
         """
@@ -173,7 +196,16 @@ class Gateway:
         key = (desk.lane.name, question.key)
         flights = self._stored_flights if self._is_stored(judge) else self._flights
         urgency = Urgency(place)
-        answer = await flights.get(key, lambda: self._find(desk, question, urgency), urgency)
+        if hold is None:
+            errand = _Errand(urgency)
+            answer = await flights.get(key, lambda: self._find(desk, question, errand), urgency)
+            return cast(Answer[T], answer)
+        errand = _Errand(urgency, passage := Passage(hold))
+        passage.rest()  # also while another one asks the same, or another process
+        try:
+            answer = await flights.get(key, lambda: self._find(desk, question, errand), urgency)
+        finally:
+            passage.resume()
         return cast(Answer[T], answer)
 
     def stored_as(self, judge: Judge, question: Question[Any]) -> str | None:
@@ -198,13 +230,13 @@ class Gateway:
             self._limiter.open(desk.lane)
         return desk if desk.judge is judge else replace(desk, judge=judge)
 
-    async def _find(self, desk: _Desk, question: Question[T], urgency: Urgency) -> Answer[T]:
+    async def _find(self, desk: _Desk, question: Question[T], errand: _Errand) -> Answer[T]:
         """The stored answer if there is one, else the judge's.
 
         A call holds its place until its answer is in the store: what a killed run has to ask
         again is then never more than the calls under way.
         """
-        judge, stored, errand = desk.judge, self._stored, _Errand(urgency)
+        judge, stored = desk.judge, self._stored
         try:
             if stored is None:
                 return await self._settle(desk, question, errand)
@@ -287,20 +319,85 @@ class Gateway:
         """Wait for a turn and call; the place of a call that failed is free at once."""
         estimate = desk.estimates.of(question) if self._estimating else NO_USAGE
         tokens = estimate.input_tokens + estimate.output_tokens
+        if errand.passage is not None:
+            return await self._together(desk, question, errand, errand.passage, estimate)
         call = await self._limiter.enter(desk.lane, tokens, errand.urgency)
         try:
             reserved = self._budget.reserve(desk.price, estimate)
-            answer = await self._call(desk, question, next(errand.attempts), call, reserved)
+            answer = await self._call(desk, question, errand, tokens, reserved)
         except BaseException as error:
             self._limiter.leave(desk.lane, call, error)
             raise
         errand.held = call
         return answer
 
+    async def _together(
+        self,
+        desk: _Desk,
+        question: Question[T],
+        errand: _Errand,
+        passage: Passage,
+        estimate: Usage,
+    ) -> Answer[T]:
+        """The same with others of the case, unless the answer came ahead with some of them."""
+        packing, tokens = passage.hold.packing, estimate.input_tokens + estimate.output_tokens
+        there = packing.ahead.pop((desk.lane.name, question.key), None)
+        if there is not None:
+            return self._taken(desk, question, *there)
+        seat = Seat(self._carrier(desk), question, tokens, errand.urgency, passage)
+        pack = await packing.join(seat, self.limits.max_in_flight)
+        call = await pack.enter(seat)
+        try:
+            reserved = self._budget.reserve(desk.price, estimate)
+            self._packs.questions += 1
+            answer = await self._call(desk, question, errand, tokens, reserved, seat)
+        except BaseException as error:
+            pack.drop(seat)
+            self._limiter.leave(desk.lane, call, error)
+            raise
+        errand.held = call
+        return answer
+
+    def _carrier(self, desk: _Desk) -> Carrier:
+        judge = cast(PackingJudge, desk.judge)
+        flights = self._stored_flights if self._is_stored(judge) else self._flights
+        return Carrier(
+            judge, judge.capabilities.packs or _ALONE, desk.lane, self._limiter, self._budget,
+            desk.price, self._packs,
+            lambda question: (desk.lane.name, question.key) in flights, self._answer,
+        )  # fmt: skip
+
+    def _taken(
+        self, desk: _Desk, question: Question[T], answer: Answer[T], seconds: float
+    ) -> Answer[T]:
+        """An answer that came before it was asked for is a call from now on."""
+        self._calls += 1
+        self._packs.questions += 1
+        self._packs.used += 1
+        self._ledger.called(
+            question, desk.name, failed=False, usage=answer.usage, seconds=seconds,
+            cost=_cost(desk.price, answer, answer.usage),
+        )  # fmt: skip
+        if self._sink is not None:
+            self._note(
+                Attempt(
+                    question.name, desk.lane.name, question.key, 0, OutcomeKind.OK, seconds,
+                    answer.usage, answer.mode,
+                )
+            )  # fmt: skip
+        return answer
+
     async def _call(
-        self, desk: _Desk, question: Question[T], number: int, call: Call, reserved: float
+        self,
+        desk: _Desk,
+        question: Question[T],
+        errand: _Errand,
+        tokens: int,
+        reserved: float,
+        seat: Seat | None = None,
     ) -> Answer[T]:
         """One call, and its entry in the ledger."""
+        number = next(errand.attempts)
         self._calls += 1
         self._retried += number > 0
         started = time.perf_counter()
@@ -308,7 +405,11 @@ class Gateway:
         answer: Answer[T] | None = None
         try:
             with self.spans.call(desk.lane.name, question, number) as span:
-                answer = await self._answer(desk.judge, question)
+                if seat is not None and seat.pack is not None:
+                    answer = await seat.pack.answer(seat)
+                else:
+                    make = partial(desk.judge.answer, question)
+                    answer = await self._answer(desk.judge, make)
                 self.spans.answered(span, answer)
             usage, mode = answer.usage, answer.mode
             return answer
@@ -329,7 +430,7 @@ class Gateway:
             self._budget.settle(reserved, cost)
             if self._estimating and usage.input_tokens:
                 desk.estimates.learn(question, usage)
-                desk.lane.used(call, usage.input_tokens + usage.output_tokens)
+                desk.lane.used(tokens, usage.input_tokens + usage.output_tokens)
             if self._sink is not None:
                 kind = OutcomeKind(failure.kind) if failure else OutcomeKind.OK
                 self._note(
@@ -339,13 +440,13 @@ class Gateway:
                     )
                 )  # fmt: skip
 
-    async def _answer(self, judge: Judge, question: Question[T]) -> Answer[T]:
-        """An answer within the deadline; whatever else a judge does is a JudgeError."""
+    async def _answer(self, judge: Judge, make: Callable[[], Awaitable[R]]) -> R:
+        """What a judge answers within the deadline; whatever else it does is a JudgeError."""
         limit = None if judge.capabilities.batched else self.limits.call_timeout
         try:
             # What a judge's own code measures joins no run: it would wait for its own place.
             with anyio.move_on_after(limit), no_host():
-                return await judge.answer(question)
+                return await make()
             raise JudgeTimeoutError(f"no answer within {limit} s; the call was ended")
         except anyio.get_cancelled_exc_class():
             if is_cancelled():

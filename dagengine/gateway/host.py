@@ -27,6 +27,7 @@ from pydantic import BaseModel
 
 from dagengine.errors import InputError
 from dagengine.gateway.limits import Limits
+from dagengine.gateway.packs.packing import Hold
 from dagengine.gateway.tracing import NoSpans
 from dagengine.question import NO_USAGE, Answer, Judge, Question, Usage
 from dagengine.results import Spent, Totals, Waiting
@@ -65,7 +66,9 @@ class Asks(Protocol):
 
     def stored_as(self, judge: Judge, question: Question[Any]) -> str | None: ...
 
-    async def ask(self, judge: Judge, question: Question[T], place: int = 0) -> Answer[T]: ...
+    async def ask(
+        self, judge: Judge, question: Question[T], place: int = 0, hold: Hold | None = None
+    ) -> Answer[T]: ...
 
 
 class Host:
@@ -76,14 +79,20 @@ class Host:
     `judge` is the node's own. `change` is what the run does to the node's questions, for
     instance another sample for each vote; `place` is that of the node's case. `blocked` is set
     once the code has waited, in the thread of the run's event loop, for something that needs
-    this loop.
+    this loop. `hold` is the node's own.
     """
 
     def __init__(
-        self, gateway: Asks, judge: Judge, change: Change | None = None, place: int = 0
+        self,
+        gateway: Asks,
+        judge: Judge,
+        change: Change | None = None,
+        place: int = 0,
+        hold: Hold | None = None,
     ) -> None:
         self.judge = judge
         self._place = place
+        self._hold, self._asking = hold, 0
         self.usage: Usage = NO_USAGE
         self.blocked = False
         self._gateway = gateway
@@ -133,16 +142,33 @@ class Host:
         asked = question if self._change is None else self._change(question)
         return self._gateway.stored_as(judge, asked)
 
-    async def ask(self, judge: Judge, question: Question[T], place: int = 0) -> Answer[T]:
+    async def ask(
+        self, judge: Judge, question: Question[T], place: int = 0, hold: Hold | None = None
+    ) -> Answer[T]:
         """A valid answer through the run's gateway, as urgent as the node; raises JudgeError.
 
-        `place` is that of the code's own case, which the run does not know.
+        `place` is that of the code's own case, which the run does not know, `hold` is that of
+        its node. The node that the code belongs to holds no packs up meanwhile.
         """
         self.require_open()
         asked = question if self._change is None else self._change(question)
-        answer = await self._gateway.ask(judge, asked, self._place)
+        with self._resting():
+            answer = await self._gateway.ask(judge, asked, self._place, hold)
         self.usage += answer.usage
         return answer
+
+    @contextmanager
+    def _resting(self) -> Iterator[None]:
+        """Let packs of the node's case go while its code waits for answers."""
+        self._asking += 1
+        if self._hold is not None and self._asking == 1:
+            self._hold.rest()
+        try:
+            yield
+        finally:
+            self._asking -= 1
+            if self._hold is not None and not self._asking:
+                self._hold.resume()
 
     def require_open(self) -> None:
         """Raise InputError when the node has ended: there is no run to join any more."""

@@ -21,13 +21,22 @@ from dagengine.gateway.waits import one_waits, reason
 from dagengine.results import Waiting
 
 _OVERLOAD = frozenset({429, 502, 503, 504, 529})
+# How a call may end that says something about the judge.
+_TELLING = (RefusedError, UnparseableError, JudgeTimeoutError, ProviderError)
 
 
 @dataclass(slots=True, eq=False)
 class Call:
-    """One call, from waiting for its turn to its end; `serial` is 0 until it may start."""
+    """One call, from waiting for its turn to its end; `serial` is 0 until it may start.
+
+    It takes a place for each of its questions, `left` of which have not ended; `told` says
+    whether its end was taken note of.
+    """
 
     tokens: int
+    places: int = 1
+    left: int = 1
+    told: bool = False
     serial: int = 0
     turn: anyio.Event | None = None
     wakes_at: float = -math.inf
@@ -84,16 +93,26 @@ class Lane:
         self.in_flight += 1
         self.breaker.started(call.serial)
         if self._requests is not None:
-            self._requests.take(1, anyio.current_time())
+            self._requests.take(call.places, anyio.current_time())
         if self._tokens is not None:
             self._tokens.take(call.tokens, anyio.current_time())
 
-    def used(self, call: Call, tokens: int) -> None:
-        """The server counted other tokens than were estimated."""
+    def used(self, estimated: int, tokens: int) -> None:
+        """The server counted other tokens for a question than were estimated."""
         if self._tokens is not None:
-            self._tokens.correct(tokens - call.tokens)
+            self._tokens.correct(tokens - estimated)
 
     def ended(self, call: Call, error: BaseException | None) -> None:
+        """A question of a call ended: the first that says something speaks for all of them."""
+        call.left -= 1
+        says = error is None or isinstance(error, _TELLING)
+        if not call.told and (says or not call.left):
+            call.told = True
+            self._learn(call, error)
+        if not call.left:
+            self.in_flight -= 1
+
+    def _learn(self, call: Call, error: BaseException | None) -> None:
         """Learn from how a call ended; a refusal and nonsense are answers, too."""
         if error is None or isinstance(error, RefusedError | UnparseableError):
             self.concurrency.succeeded(call.serial, self.in_flight)
@@ -107,7 +126,6 @@ class Lane:
             self._failed(call, error, overload, error.retry_after or 0.0)
         else:
             self.breaker.refused(call.serial, error.status, str(error))
-        self.in_flight -= 1
 
     def _failed(
         self, call: Call, error: Exception, overload: bool, retry_after: float = 0.0
@@ -127,14 +145,15 @@ class Limiter:
 
     def __init__(self, ceiling: int) -> None:
         """At most `ceiling` calls are under way in all lanes together."""
-        self._free = ceiling
+        self._ceiling = self._free = ceiling
+        self._wide = 0  # calls of several places that wait
         self._lanes: list[Lane] = []
         self._turns = itertools.count()
 
     @property
     def in_flight(self) -> int:
-        """Calls under way."""
-        return sum(lane.in_flight for lane in self._lanes)
+        """Questions under way."""
+        return self._ceiling - self._free
 
     @property
     def held(self) -> list[Waiting]:
@@ -145,16 +164,17 @@ class Limiter:
         """Take up a lane."""
         self._lanes.append(lane)
 
-    async def enter(self, lane: Lane, tokens: int, urgency: Urgency) -> Call:
+    async def enter(self, lane: Lane, tokens: int, urgency: Urgency, places: int = 1) -> Call:
         """Wait for the call's turn; raises ProviderError when the judge is given up.
 
-        The call that is returned has to `leave`.
+        The call that is returned has to `leave` as often as it has `places`, which are no more
+        than may be under way at all. It waits for all of them, and holds none meanwhile.
         """
         lane.require_hope()
-        call = Call(tokens)
+        call = Call(tokens, places, places)
         if urgency.turn is None:
             urgency.turn = next(self._turns)
-        if self._free > 0 and not lane.waiting and lane.has_room():
+        if self._free >= places and not self._wide and not lane.waiting and lane.has_room():
             await anyio.lowlevel.checkpoint_if_cancelled()  # never suspends
             self._start(lane, call)
         else:
@@ -162,18 +182,21 @@ class Limiter:
         return call
 
     def leave(self, lane: Lane, call: Call, error: BaseException | None) -> None:
-        """End a call that has started, however it ended."""
+        """End one question of a call that has started, however it ended."""
         self._free += 1
         lane.ended(call, error)
         self._admit()
 
     def _start(self, lane: Lane, call: Call) -> None:
-        self._free -= 1
+        self._free -= call.places
         lane.started(call)
 
     async def _wait(self, lane: Lane, call: Call, urgency: Urgency) -> None:
         lane.waiting.add(call, urgency)
+        self._wide += call.places > 1
         try:
+            if self._wide:  # what kept it from starting may be a call that it goes before
+                self._admit()
             while not call.serial:
                 await self._rest(lane, call)
                 if not call.serial:
@@ -181,9 +204,11 @@ class Limiter:
                     self._admit()
         except BaseException as error:
             if call.serial:  # its turn came at the moment it was cancelled
-                self.leave(lane, call, error)
+                for _ in range(call.places):
+                    self.leave(lane, call, error)
             elif call in lane.waiting:
                 lane.waiting.remove(call)
+                self._wide -= call.places > 1
                 self._admit()
             raise
 
@@ -203,25 +228,34 @@ class Limiter:
         """Start the calls that may start; the first of the others wakes when its lane opens."""
         while self._free > 0 and (lane := self._next_lane()) is not None:
             call = lane.waiting.take()
+            self._wide -= call.places > 1
             self._start(lane, call)
             _wake(call)
         for lane in self._lanes:
             self._remind(lane)
 
     def _next_lane(self) -> Lane | None:
-        """The lane with the most urgent call, of those with room."""
+        """The lane with the most urgent call, of those with room.
+
+        None where this call needs more places than are free: all others wait behind it.
+        """
         ready = [
-            (first[0], lane)
+            (first[0], lane, first[1])
             for lane in self._lanes
             if (first := lane.waiting.first()) is not None and lane.has_room()
         ]
-        return min(ready, key=itemgetter(0))[1] if ready else None
+        if not ready:
+            return None
+        _, lane, call = min(ready, key=itemgetter(0))
+        return lane if call.places <= self._free else None
 
     def _remind(self, lane: Lane) -> None:
         """Have the first call that waits mind the time; wake all where there is no hope."""
         if lane.breaker.given_up is not None:
             while lane.waiting:
-                _wake(lane.waiting.take())
+                call = lane.waiting.take()
+                self._wide -= call.places > 1
+                _wake(call)
             return
         opens, first = lane.opens_at(), lane.waiting.first()
         if first is None or not math.isfinite(opens):

@@ -90,6 +90,10 @@ class SingleFlight(Generic[V]):
             if flight.landed is not None:
                 flight.landed.set()
 
+    def __contains__(self, key: Hashable) -> bool:
+        """Whether a value is there or under way."""
+        return key in self._kept or key in self._open
+
     def keep(self, key: Hashable, value: V) -> None:
         """Have a value ready for whoever asks for it, unless it is too heavy."""
         weight = self._weigh(value)

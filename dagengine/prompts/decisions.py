@@ -145,6 +145,11 @@ def state_of(case: TestCase | None) -> dict[str, Any]:
     }
 
 
+def state_json(case: TestCase | None) -> str:
+    """The state of a case as it is sent."""
+    return _JSON.encode(state_of(case))
+
+
 def _data(value: Any) -> Any:
     """A text of a case as plain data; turns by the names that reasons and items call them."""
     if isinstance(value, dict):

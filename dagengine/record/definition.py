@@ -127,7 +127,10 @@ class _Records:
 
 def totals_of(totals: Totals) -> TotalsRecord:
     """The sums of a run as they are recorded."""
-    names = ("asked", "shared", "cached", "damaged", "calls", "retried", "failed", "cost")
+    names = (
+        *("asked", "shared", "cached", "damaged", "calls", "retried", "failed", "cost"),
+        *("requests", "speculated", "unneeded"),
+    )
     return TotalsRecord(**{name: getattr(totals, name) for name in names}, **_tokens(totals.usage))
 
 

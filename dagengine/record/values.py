@@ -113,7 +113,7 @@ class SpentRecord(_Value):
 
 
 class TotalsRecord(_Value):
-    """The sums of a run (see `dagengine.results.Totals`)."""
+    """The sums of a run (see `dagengine.results.Totals`); None where an older version wrote it."""
 
     asked: int
     shared: int
@@ -126,6 +126,9 @@ class TotalsRecord(_Value):
     output_tokens: int
     cached_tokens: int
     cost: float | None
+    requests: int | None = None
+    speculated: int | None = None
+    unneeded: int | None = None
 
 
 class CountsRecord(_Value):

@@ -166,7 +166,12 @@ def _place(end: End, several: bool) -> str:
 
 def cost_line(totals: Totals) -> str:
     """What a run asked and used, in one line."""
-    parts = [f"{totals.asked} questions", f"{totals.calls} judge calls"]
+    calls = f"{totals.calls} judge calls"
+    if 0 < totals.requests < totals.calls:
+        calls += f" in {totals.requests} requests"
+    parts = [f"{totals.asked} questions", calls]
+    if totals.speculated:
+        parts.append(f"{totals.speculated} asked ahead, {totals.unneeded} of them not needed")
     if totals.cached:
         parts.append(f"{totals.cached} from the store ({totals.cached / totals.asked:.0%})")
     if totals.damaged:

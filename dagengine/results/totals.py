@@ -56,8 +56,11 @@ class Totals:
     `asked` counts questions, `shared` those of them answered by an equal one, `cached` those
     answered by a store, `calls` the attempts made, `retried` the attempts after a first one,
     `damaged` the stored answers that could not be read any more and were asked for anew.
-    `cost` is in US dollars by the known prices (see `dagengine.gateway.prices`), None when a judge
-    without one was asked. `in_flight` are the calls under way (0 when a run is over).
+    `requests` are the calls as they travelled: fewer where several shared one. `speculated` counts
+    what was asked before it was known to be needed, `unneeded` what of it was not; what is needed
+    becomes a call when it is. `cost` is in US dollars by the known prices (see
+    `dagengine.gateway.prices`), None when a judge without one was asked. `in_flight` are the calls
+    under way (0 when a run is over).
     """
 
     asked: int = 0
@@ -70,6 +73,9 @@ class Totals:
     cost: float | None = None
     in_flight: int = 0
     damaged: int = 0
+    requests: int = 0
+    speculated: int = 0
+    unneeded: int = 0
 
     def __add__(self, other: Totals) -> Totals:
         """The sums over both ledgers."""
@@ -85,6 +91,9 @@ class Totals:
             cost=None if unpriced else (self.cost or 0.0) + (other.cost or 0.0),
             in_flight=self.in_flight + other.in_flight,
             damaged=self.damaged + other.damaged,
+            requests=self.requests + other.requests,
+            speculated=self.speculated + other.speculated,
+            unneeded=self.unneeded + other.unneeded,
         )
 
 

@@ -30,6 +30,9 @@ from dagengine.question import NO_USAGE, Usage
 
 MOST_LEVELS: Final = 10
 """How many levels a score may have; a rating of more becomes a choice of one of them."""
+MOST_CHARACTERS: Final = 128_000
+"""Of a request of several questions: half of the 64 k tokens that one form documents, at four
+characters each, since other languages than English have fewer."""
 _TIE = 1e-6  # by how much another option may be likelier than the one that was chosen
 _PLACE = re.compile(r"questions[\[.](\d+)")
 
@@ -51,11 +54,12 @@ class Reply(NamedTuple):
 
 
 class Form(Protocol):
-    """One of the two wire forms; `most` is how many questions go into one request at most."""
+    """One of the two wire forms; at most so many questions and characters go into one request."""
 
     name: str
     path: str
     most: int
+    characters: int
 
     def body(self, model: str, state: Any, asked: Sequence[Asked]) -> Body:
         """The body of a request: questions about one state."""
@@ -96,6 +100,7 @@ class Decisions:
     name = "decisions"
     path = "/decisions"
     most = 400
+    characters = MOST_CHARACTERS
 
     def body(self, model: str, state: Any, asked: Sequence[Asked]) -> Body:
         questions = [self._question(place, one) for place, one in enumerate(asked)]
@@ -147,6 +152,7 @@ class SystemOne:
     name = "systemone"
     path = "/systemone"
     most = 400
+    characters = MOST_CHARACTERS
 
     def body(self, model: str, state: Any, asked: Sequence[Asked]) -> Body:
         questions = {_name(place): self._question(one) for place, one in enumerate(asked)}

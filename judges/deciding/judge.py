@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import anyio
 from pydantic import BaseModel
@@ -18,7 +19,7 @@ from dagengine.judges.wire.client import OPENAI, EndpointJudge, Provider
 from dagengine.judges.wire.connection import Connection, Send
 from dagengine.prompts.decisions import Shows, answer_fields, asked_of, shown_of, state_text
 from dagengine.prompts.parsing import validated
-from dagengine.question import Answer, Capabilities, Question, Usage
+from dagengine.question import Answer, Capabilities, Packs, Question, Usage
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
@@ -40,6 +41,8 @@ _PROVIDERS = {
 }
 _MODELS = {"decisions": "gpt-6-luna", "systemone": "jev-latest"}
 _NO_MODEL = 501
+# Questions of a case that may ride along before anybody asks them.
+_AHEAD = 32
 
 
 class DecisionConnection(Connection):
@@ -73,9 +76,14 @@ class DecisionJudge(EndpointJudge[DecisionConnection]):
 
     Where the server knows the protocol and has no decision model (HTTP 501), its chat is asked
     from then on, as `LabelJudge` does it: a warning says so once, and so does each answer's mode.
-    """
 
-    capabilities = Capabilities(schema=False, text=False, decides=True)
+    Questions about one case travel in one request, each with its own answer, key and place under
+    the limits; `pack=False` sends each alone. With `speculate="packed"` up to 32 questions of a
+    case (a number: so many) ride along that a verdict still to come may make necessary; what is
+    not needed changes no score, and stands in `Totals.unneeded`. `"never"` asks none of them.
+    Neither is part of the identity: answers are the same where the server's are a function of
+    state and question.
+    """
 
     def __init__(
         self,
@@ -85,6 +93,8 @@ class DecisionJudge(EndpointJudge[DecisionConnection]):
         writer: Any = None,
         shows: Shows = "case",
         version: str | None = None,
+        pack: bool = True,
+        speculate: Literal["never", "packed"] | int = "packed",
         base_url: str | None = None,
         api_key: str | None = None,
         client: AsyncOpenAI | None = None,
@@ -97,6 +107,9 @@ class DecisionJudge(EndpointJudge[DecisionConnection]):
             raise InputError(f"form is {known}, not {form!r:.80}{near and f'; {near}'}")
         if shows not in ("case", "reads"):
             raise InputError(f"shows is 'case' or 'reads', not {shows!r:.80}")
+        self.capabilities = Capabilities(
+            schema=False, text=False, decides=True, packs=_packs(FORMS[form], pack, speculate)
+        )
         super().__init__(
             model or _MODELS[form],
             base_url=base_url,
@@ -134,22 +147,26 @@ class DecisionJudge(EndpointJudge[DecisionConnection]):
             raise outcome
         return outcome
 
-    async def answer_all(self, questions: Sequence[Question[T]]) -> list[Answer[T] | JudgeError]:
+    async def answer_all(
+        self, questions: Sequence[Question[T]], *, on_request: Callable[[], None] = lambda: None
+    ) -> list[Answer[T] | JudgeError]:
         """What became of each question, in one request; all of them have one and the same state.
 
         A question that the server refuses as it stands fails alone: the others are sent again
-        without it. Raises JudgeError where the request as a whole failed.
+        without it; `on_request` is called for each request. Raises JudgeError where the request
+        as a whole failed.
         """
         require_one_state(questions, self.form.most)
         if self._labelling:
-            return await self._by_labels(questions)
+            return await self._by_labels(questions, on_request)
         found: dict[int, Answer[T] | JudgeError] = {}
         left = list(range(len(questions)))
         while left:
             asked = [questions[place] for place in left]
+            on_request()
             answered = await self._request(asked)
             if answered is None:
-                return await self._by_labels(questions)
+                return await self._by_labels(questions, on_request)
             if isinstance(answered, dict):  # some of them are at fault
                 found |= {left[place]: error for place, error in answered.items()}
             else:
@@ -196,18 +213,23 @@ class DecisionJudge(EndpointJudge[DecisionConnection]):
         """Decide by labels from now on; the first time is told."""
         if not self._labelling:
             self._labelling = True
+            # A chat is asked one question at a time, so that there is nothing to pack.
+            self.capabilities = replace(self.capabilities, packs=None)
             _log.warning(
                 "%s; its chat is asked for labels instead, whose token probabilities are the odds",
                 failure,
             )
 
-    async def _by_labels(self, questions: Sequence[Question[T]]) -> list[Answer[T] | JudgeError]:
+    async def _by_labels(
+        self, questions: Sequence[Question[T]], on_request: Callable[[], None]
+    ) -> list[Answer[T] | JudgeError]:
         """What a chat says of each question, all at once."""
         import openai
 
         found: dict[int, Answer[T] | JudgeError] = {}
 
         async def one(place: int, question: Question[T]) -> None:
+            on_request()
             try:
                 found[place] = await by_label(
                     connection.chat, self.model, self._parameters, question
@@ -258,6 +280,21 @@ class DecisionJudge(EndpointJudge[DecisionConnection]):
             error.tokens = (usage.input_tokens, usage.output_tokens)
             return self._hidden(error)
         return Answer(value, said.raw, None, usage, mode, said.odds)
+
+
+def _packs(form: Form, pack: bool, speculate: Any) -> Packs | None:
+    """How questions travel together; raises InputError for a setting that means nothing."""
+    ahead = (
+        {"never": 0, "packed": _AHEAD}.get(speculate) if isinstance(speculate, str) else speculate
+    )
+    if isinstance(ahead, bool) or not isinstance(ahead, int) or ahead < 0:
+        raise InputError(
+            "speculate is 'never', 'packed', or how many questions of a case may be asked ahead "
+            f"(a whole number from 0 on), not {speculate!r:.80}"
+        )
+    if not isinstance(pack, bool):
+        raise InputError(f"pack is True or False, not {pack!r:.80}")
+    return Packs(form.most, form.characters, ahead) if pack else None
 
 
 def require_one_state(questions: Sequence[Question[Any]], most: int) -> None:

@@ -177,7 +177,11 @@ def test_items_of_a_list_are_decided_one_by_one() -> None:
         model = DecisionJudge(base_url=server.base_url, writer=ScriptedJudge(script))
         result = result_of(metric, model)
     assert result.score == 0.0
-    asked = [body["questions"][0]["instructions"][1]["data"] for body in server.asked]
+    asked = [
+        question["instructions"][1]["data"]
+        for body in server.asked
+        for question in body["questions"]
+    ]
     assert sorted(one["claim"] for one in asked) == sorted(claims)
     assert all(one["truths"] == ["a fact"] for one in asked)
     (step,) = [one for one in result.steps if one.kind == "verdict list"]
@@ -269,7 +273,7 @@ def test_a_store_gives_answers_back_with_their_odds(tmp_path: Path) -> None:
         asked = len(server.asked)
         again = result_of(tree(), model, store=store)
         replayed = result_of(tree(), model, store=Store(store, replay=True))
-        assert len(server.asked) == asked == 2
+        assert len(server.asked) == asked == 1
     assert first.as_dict() == again.as_dict() == replayed.as_dict()
     assert first.steps[0].odds == replayed.steps[0].odds
 

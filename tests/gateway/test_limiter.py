@@ -13,7 +13,7 @@ from trio.testing import MockClock
 
 from dagengine.errors import JudgeError, ProviderError
 from dagengine.gateway import Gateway, Limits
-from dagengine.gateway.prompt_cache import PREFIX_CHARACTERS
+from dagengine.gateway.packs.prompt_cache import PREFIX_CHARACTERS
 from dagengine.prompts import Evidence, messages_for
 from dagengine.prompts.answer_types import judgement_type
 from dagengine.question import Answer, Capabilities, Question, Usage

@@ -5,7 +5,7 @@ import pytest
 from openai_server import Json, OpenAIServer, Reply
 
 from dagengine import evaluate
-from dagengine.gateway.prompt_cache import PREFIX_CHARACTERS, PromptCacheOrder, prefix_of
+from dagengine.gateway.packs.prompt_cache import PREFIX_CHARACTERS, PromptCacheOrder, prefix_of
 from dagengine.gateway.urgency import Urgency
 from dagengine.judges import OpenAIJudge
 from dagengine.metrics import DAGMetric
@@ -124,7 +124,7 @@ async def test_a_prefix_cools_down_when_nobody_uses_it(monkeypatch: pytest.Monke
     async with prefixes.turn("judge", prompt("a"), Urgency()):
         pass
     calls = Calls(prefixes)
-    monkeypatch.setattr("dagengine.gateway.prompt_cache.WARM_SECONDS", 0.0)
+    monkeypatch.setattr("dagengine.gateway.packs.prompt_cache.WARM_SECONDS", 0.0)
     async with anyio.create_task_group() as group:
         group.start_soon(calls.make, "b")
         group.start_soon(calls.make, "c")

@@ -14,6 +14,7 @@ from dagengine.estimate.values import (
     JudgeEstimate,
     MetricEstimate,
     NodeEstimate,
+    Travel,
     cost,
 )
 from dagengine.terminal import plain
@@ -163,6 +164,10 @@ def _questions(estimate: Estimate) -> Table:
     equal = max(estimate.asked.likely - estimate.calls.likely, 0)
     table.add_row("all questions", "", *_span(estimate.asked), _number(equal))
     table.add_row("judge calls", "", *_span(estimate.calls), style="bold")
+    travel = estimate.travel
+    if travel.requests < travel.questions:
+        others = max(0.0, estimate.calls.likely - travel.questions)
+        table.add_row("requests", "", "", _number(others + travel.requests), "")
     return table
 
 
@@ -225,6 +230,8 @@ def _notes(estimate: Estimate) -> Iterator[str]:
         yield "Equal: likely questions that an equal one answers; they cost no call."
     if any(len(node.metrics) > 1 for metric in estimate.metrics for node in metric.nodes):
         yield "Nodes that metrics share run once; they stand with each, and count once in all."
+    if estimate.travel.questions:
+        yield _travel(estimate.travel)
     for name in estimate.uncounted:
         yield f"{name} runs code of its own, which may ask: its questions are not counted here."
     bounds = (node.asked for metric in estimate.metrics for node in metric.nodes)
@@ -233,6 +240,22 @@ def _notes(estimate: Estimate) -> Iterator[str]:
     for metric in estimate.metrics:
         if not metric.exact:
             yield f"{metric.metric} has too many paths to follow all: likely is from a sample."
+
+
+def _travel(travel: Travel) -> str:
+    """How decisions travel, in words."""
+    ahead = f"; {_number(travel.unneeded)} more are asked ahead in vain" if travel.unneeded else ""
+    return (
+        f"About {_number(travel.questions)} decisions travel in {_number(travel.requests)} "
+        f"requests{ahead}. The texts of the cases go with every request, {_tokens_of(travel)}."
+    )
+
+
+def _tokens_of(travel: Travel) -> str:
+    sent, alone = travel.state_tokens, travel.state_tokens + travel.spared_tokens
+    if not travel.spared_tokens:
+        return f"{_number(sent, _ROUGH)} tokens in all"
+    return f"{_number(sent, _ROUGH)} tokens in all (one by one: {_number(alone, _ROUGH)})"
 
 
 def _span(span: Bounds) -> tuple[str, str, str]:

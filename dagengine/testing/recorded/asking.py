@@ -12,6 +12,7 @@ from pydantic import BaseModel
 from dagengine.errors import RecordingMissError, RefusedError, UnparseableError
 from dagengine.gateway.host import Asks
 from dagengine.gateway.limits import Limits
+from dagengine.gateway.packs.packing import Hold
 from dagengine.gateway.tracing import NoSpans
 from dagengine.question import Answer, Judge, Question, durable_identity
 from dagengine.redaction import secrets_of_environment
@@ -67,8 +68,10 @@ class _Before:
     def stored_as(self, judge: Judge, question: Question[Any]) -> str | None:
         return self._asks.stored_as(judge, question)
 
-    async def ask(self, judge: Judge, question: Question[T], place: int = 0) -> Answer[T]:
-        return await self._asks.ask(judge, question, place)
+    async def ask(
+        self, judge: Judge, question: Question[T], place: int = 0, hold: Hold | None = None
+    ) -> Answer[T]:
+        return await self._asks.ask(judge, question, place, hold)
 
 
 class Resampled(_Before):
@@ -81,8 +84,10 @@ class Resampled(_Before):
     def stored_as(self, judge: Judge, question: Question[Any]) -> str | None:
         return super().stored_as(judge, self._resampled(question))
 
-    async def ask(self, judge: Judge, question: Question[T], place: int = 0) -> Answer[T]:
-        return await super().ask(judge, self._resampled(question), place)
+    async def ask(
+        self, judge: Judge, question: Question[T], place: int = 0, hold: Hold | None = None
+    ) -> Answer[T]:
+        return await super().ask(judge, self._resampled(question), place, hold)
 
     def _resampled(self, question: Question[T]) -> Question[T]:
         options = replace(question.options, sample=question.options.sample + self._attempt)
@@ -108,7 +113,9 @@ class Recorder(_Before):
     def replays(self) -> bool:
         return self.mode == "replay"
 
-    async def ask(self, judge: Judge, question: Question[T], place: int = 0) -> Answer[T]:
+    async def ask(
+        self, judge: Judge, question: Question[T], place: int = 0, hold: Hold | None = None
+    ) -> Answer[T]:
         """The recorded answer, or the judge's; raises JudgeError."""
         name = durable_identity(judge)
         if self.mode != "refresh" and name is not None:
@@ -119,7 +126,7 @@ class Recorder(_Before):
         if self.mode == "replay":
             raise self._miss(judge, question)
         try:
-            answer = await super().ask(judge, question, place)
+            answer = await super().ask(judge, question, place, hold)
         except (RefusedError, UnparseableError) as error:
             self._note(judge, question, error)
             raise

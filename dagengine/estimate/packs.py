@@ -1,0 +1,173 @@
+"""In how many requests the decisions of a case will travel, found by driving the scheduler.
+
+The laws are those of runs: a pack leaves when no node that is at work may bring another question
+(`speculation.bringing`), and what verdicts to come may want rides along (`speculation.ahead`).
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from dagengine.compiler.plan import Plan, Unit
+from dagengine.estimate.lookahead import UnitEstimate, text_tokens
+from dagengine.estimate.paths import FORECAST, Odds, options_of
+from dagengine.estimate.values import Travel
+from dagengine.execution.scheduler import CaseState
+from dagengine.execution.speculation import ahead, bringing, deciding
+from dagengine.graph.node import AskingNode
+from dagengine.graph.values import NodeValue
+from dagengine.prompts.decisions import state_json, writer_of
+from dagengine.question import Judge, Packs
+from dagengine.test_case import TestCase
+
+# Ways through a case that are drawn where verdicts are not known.
+_WALKS = 16
+
+
+class PackWalker:
+    """Counts requests of cases under one plan; `judges` stand in the order of `plan.models`."""
+
+    def __init__(self, plan: Plan, judges: Sequence[Judge], odds: Odds, max_in_flight: int) -> None:
+        self._plan, self._odds, self._most = plan, odds, max_in_flight
+        self._deciding = {
+            unit.index: packs
+            for unit in deciding(plan, judges)
+            for packs in (judges[unit.judges[0]].capabilities.packs,)
+            if packs is not None and not unit.constant
+        }
+        self._bringing = bringing(plan, judges)
+        self._known: dict[object, Travel] = {}
+
+    def travel(self, case: TestCase, found: Mapping[int, UnitEstimate]) -> Travel:
+        """How the decisions of one case will travel; what is equal to another case's counts."""
+        if not self._deciding:
+            return Travel()
+        key = tuple((unit, one.forecast, one.asked.likely) for unit, one in found.items())
+        shape = self._known.get(key)
+        if shape is None:
+            shape = self._known[key] = self._average(found)
+        tokens = text_tokens(state_json(case))
+        spared = (shape.questions - shape.requests) * tokens
+        return Travel(
+            shape.questions, shape.requests, shape.unneeded, shape.requests * tokens, spared
+        )
+
+    def _average(self, found: Mapping[int, UnitEstimate]) -> Travel:
+        dice, total = random.Random(0), Travel()
+        for count in range(1, _WALKS + 1):
+            walk = _Walk(self._plan, found, self._deciding, self._bringing, self._odds, dice)
+            total += walk.run(self._most)
+            if not walk.turned:
+                return total.times(1 / count)
+        return total.times(1 / _WALKS)
+
+
+@dataclass(slots=True)
+class _Walk:
+    """One way through one case, all metrics at once. Time is counted in rounds."""
+
+    plan: Plan
+    found: Mapping[int, UnitEstimate]
+    deciding: Mapping[int, Packs]
+    bringing: frozenset[int]
+    odds: Odds
+    dice: random.Random
+    turned: bool = False
+    open: list[tuple[int, int]] = field(default_factory=list)
+    waiting: list[int] = field(default_factory=list)
+    ridden: dict[int, float] = field(default_factory=dict)
+
+    def run(self, most: int) -> Travel:
+        lacking = {
+            metric.index: FORECAST
+            for metric in self.plan.metrics
+            if any(self.plan.slots[n].unit not in self.found for n in self._units(metric.slots))
+        }
+        state, now, total = CaseState(self.plan, lacking), 0, Travel()
+        while True:
+            if state.ready:
+                unit = min(state.ready, key=lambda one: self.plan.units[one].urgency)
+                state.ready.remove(unit)
+                total += self._start(state, unit, now)
+            elif self.waiting and not any(unit in self.bringing for _, unit in self.open):
+                total += self._depart(state, most)
+                now += 1
+            elif self.open:
+                now, unit = heapq.heappop(self.open)
+                self._finish(state, unit)
+            else:
+                return total + Travel(unneeded=sum(self.ridden.values()))
+            for unit in state.cancel:
+                state.cancelled(unit)
+            state.cancel.clear()
+
+    def _units(self, slots: range) -> list[int]:
+        return [number for number in slots if self.plan.slots[number].unit >= 0]
+
+    def _start(self, state: CaseState, unit: int, now: int) -> Travel:
+        one = self.found[unit]
+        if one.forecast.fails:
+            state.fail(unit, FORECAST)
+        elif not one.forecast.rounds:
+            self._finish(state, unit)
+        elif unit not in self.deciding:
+            heapq.heappush(self.open, (now + one.forecast.rounds, unit))
+        elif unit in self.ridden:
+            del self.ridden[unit]
+            self._finish(state, unit)
+            return Travel(questions=one.asked.likely)
+        else:
+            self.waiting.append(unit)
+        return Travel()
+
+    def _depart(self, state: CaseState, most: int) -> Travel:
+        """What waits leaves; what could be asked already rides along where it has room."""
+        packs = self.deciding[self.waiting[0]]
+        size = min(packs.questions, most)
+        count = sum(self.found[unit].asked.likely for unit in self.waiting)
+        requests = math.ceil(count / size)
+        room = min(requests * size - count, packs.ahead - sum(self.ridden.values()))
+        units = [self.plan.units[unit] for unit in self.deciding if unit not in self.ridden]
+        for unit in ahead(state, units):
+            likely = self.found[unit.index].asked.likely if unit.index in self.found else math.inf
+            if 0 < likely <= room:
+                self.ridden[unit.index] = likely
+                room -= likely
+        leaving, self.waiting = self.waiting, []
+        for number in leaving:
+            self._finish(state, number)
+        return Travel(questions=count, requests=requests)
+
+    def _finish(self, state: CaseState, unit: int) -> None:
+        verdict = self.found[unit].forecast.verdict
+        if verdict is None:
+            slot = self.plan.slots[self.plan.units[unit].slots[0]]
+            options = options_of(self.plan, slot.metric, unit, self.odds)
+            if options:
+                self.turned |= len(options) > 1
+                weights = [weight for _, weight in options]
+                verdict = self.dice.choices(options, weights)[0][0]
+        state.complete(unit, NodeValue(0.0, verdict=verdict, score=0.0))
+
+
+def with_writers(judges: Sequence[Judge]) -> list[Judge]:
+    """Judges, and behind them those that write for the ones that only decide."""
+    found = list(judges)
+    for judge in judges:
+        writer = writer_of(judge)
+        if writer is not None and writer.identity not in {one.identity for one in found}:
+            found.append(writer)
+    return found
+
+
+def answering(unit: Unit, place: int, judges: Sequence[Judge]) -> int:
+    """Who answers what a unit asks the judge at a place: this one, or its writer's place."""
+    if not judges or not isinstance(unit.node, AskingNode) or not unit.node.writes:
+        return place
+    writer = writer_of(judges[place])
+    names = [judge.identity for judge in judges]
+    return place if writer is None else names.index(writer.identity)

@@ -1,0 +1,325 @@
+"""Questions about one case that travel in one request, and when they leave. No clock.
+
+Every question keeps its own key, place, budget, entry in the ledger and answer: a pack is made
+after all of these and right before the judge. It leaves when nothing else of its case can
+bring another question for it::
+
+    node at work ──asks a chat model──▶ holds the packs of its case until it has its answer
+         │
+         └──asks a decision model──▶ rests ──nothing holds any more──▶ the pack leaves
+
+So how many requests a case takes depends on the case alone, not on timing. What waits for
+questions of others (equal ones, those of its own code) rests, too: no pack waits for one
+that waits for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import anyio
+
+from dagengine.errors import JudgeError
+from dagengine.gateway.limiter import Call
+from dagengine.gateway.packs.carrier import Carrier, Outcome
+from dagengine.gateway.single_flight import SingleFlight
+from dagengine.gateway.urgency import Urgency
+from dagengine.prompts.decisions import state_text
+from dagengine.question import Answer, Judge, Question
+
+Ahead = tuple[Judge, list[Question[Any]]]
+"""What a node would ask that nobody wants yet, and its judge."""
+_Lot = tuple[int, str, int]
+
+
+class Hold:
+    """A node at work on a case: packs stay as long as one of its strands may bring a question.
+
+    A strand is what it does at one time; of several questions at once each is one.
+    """
+
+    __slots__ = ("_strands", "packing")
+
+    def __init__(self, packing: Packing) -> None:
+        """`packing` has counted the node since it was ready."""
+        self.packing = packing
+        self._strands = 1
+
+    def rest(self) -> None:
+        """A strand waits for what may wait for packs."""
+        self._strands -= 1
+        if not self._strands:
+            self.packing.rested()
+
+    def resume(self) -> None:
+        """A strand goes on."""
+        self._strands += 1
+        if self._strands == 1:
+            self.packing.resumed()
+
+    def split(self, strands: int) -> None:
+        """So many strands more; less where the number is negative."""
+        self._strands += strands
+        if strands < 0 and not self._strands:
+            self.packing.rested()
+
+    def end(self) -> None:
+        """The node has ended."""
+        if self._strands <= 0:  # it was stopped where it rested
+            self.packing.resumed()
+        self.packing.gone()
+
+
+class Passage:
+    """One question of a strand, which rests until its pack leaves."""
+
+    __slots__ = ("_rests", "hold")
+
+    def __init__(self, hold: Hold) -> None:
+        self.hold = hold
+        self._rests = False
+
+    def rest(self) -> None:
+        """Hold nothing up."""
+        if not self._rests:
+            self._rests = True
+            self.hold.rest()
+
+    def resume(self) -> None:
+        """Hold packs up again."""
+        if self._rests:
+            self._rests = False
+            self.hold.resume()
+
+
+@dataclass(slots=True, eq=False)
+class Seat:
+    """One question that waits for its pack."""
+
+    carrier: Carrier
+    question: Question[Any]
+    tokens: int
+    urgency: Urgency
+    passage: Passage
+    moved: anyio.Event = field(default_factory=anyio.Event)
+    pack: Pack | None = None
+
+
+class Packing:
+    """The packs of one case. `ahead` are answers that came before they were asked for, by key."""
+
+    def __init__(
+        self,
+        riders: Callable[[int], Iterable[Ahead]] = lambda most: (),
+        parked: Callable[[int], None] = lambda change: None,
+    ) -> None:
+        """`riders` gives what nodes may ask later that would ask up to so many questions.
+
+        `parked` is told when a node begins (1) or ends (-1) to wait for packs.
+        """
+        self._riders, self._parked = riders, parked
+        self._busy = 0
+        self._waiting: list[Seat] = []
+        self.ahead: dict[tuple[str, str], tuple[Answer[Any], float]] = {}
+        self._ahead_so_far = 0
+
+    def ready(self) -> None:
+        """A node is ready to start, and may bring a question."""
+        self._busy += 1
+
+    def gone(self) -> None:
+        """A node brings no question any more."""
+        self._busy -= 1
+        self._look()
+
+    def rested(self) -> None:
+        """A node waits for what may wait for packs."""
+        self._parked(1)
+        self.gone()
+
+    def resumed(self) -> None:
+        """A node goes on."""
+        self._parked(-1)
+        self._busy += 1
+
+    def _look(self) -> None:
+        if not self._busy:
+            for seat in self._waiting:
+                seat.moved.set()
+
+    async def join(self, seat: Seat, most: int) -> Pack:
+        """The pack of a question, once it leaves, with at most so many questions."""
+        seat.passage.rest()
+        self._waiting.append(seat)
+        try:
+            while seat.pack is None:
+                seat.moved = anyio.Event()
+                self._look()
+                # Even where nothing holds: what is running now may still bring questions.
+                await seat.moved.wait()
+                if seat.pack is None and not self._busy:
+                    self._depart(most)
+        except BaseException:
+            if seat.pack is None:
+                self._waiting.remove(seat)
+            else:
+                seat.pack.drop(seat)
+            raise
+        return seat.pack
+
+    def _depart(self, most: int) -> None:
+        """Let everybody who waits leave, in as few requests as there can be."""
+        # In an order that does not depend on who came first: what is sent is the same every time.
+        seats, self._waiting = sorted(self._waiting, key=lambda one: one.question.key), []
+        lots: dict[_Lot, list[Pack]] = {}
+        for seat in seats:
+            packs = lots.setdefault(_lot(seat.carrier.judge, seat.question), [])
+            if not packs or not packs[-1].takes(seat.question):
+                packs.append(Pack(self, seat, most))
+            packs[-1].add(seat)
+            seat.pack = packs[-1]
+        self._fill(lots)
+        for seat in seats:
+            seat.passage.resume()
+            seat.moved.set()
+
+    def _fill(self, lots: Mapping[_Lot, list[Pack]]) -> None:
+        """Let what nodes may ask later ride along where all of it has room."""
+        most = max(packs[0].carrier.packs.ahead for packs in lots.values())
+        if most <= self._ahead_so_far:
+            return
+        taken = {
+            seat.question.key for packs in lots.values() for one in packs for seat in one.seats
+        }
+        for judge, questions in self._riders(most - self._ahead_so_far):
+            packs = lots.get(_lot(judge, questions[0]))
+            if packs is None:
+                continue
+            pack, carrier = packs[-1], packs[-1].carrier
+            new = [
+                one for one in questions
+                if one.key not in taken and carrier.key(one) not in self.ahead
+                and not carrier.knows(one)
+            ]  # fmt: skip
+            if self._ahead_so_far + len(new) <= carrier.packs.ahead and pack.takes(*new):
+                pack.carry(new)
+                taken.update(one.key for one in new)
+                self._ahead_so_far += len(new)
+
+
+class Pack:
+    """Questions that leave together: first they get their places, then they are sent.
+
+    What has to be done once is done by one of those who wait, and by another if that one is
+    cancelled.
+    """
+
+    def __init__(self, packing: Packing, first: Seat, most: int) -> None:
+        self.carrier = first.carrier
+        self.seats: list[Seat] = []
+        self.riders: list[Question[Any]] = []
+        self.size = len(state_text(first.question))
+        self._most = min(most, self.carrier.packs.questions)
+        self._packing = packing
+        self._once: SingleFlight[Any] = SingleFlight(2)
+        self._call: Call | None = None
+        self._aboard: list[Seat] = []
+        self._complete = anyio.Event()
+        self._freed = False
+
+    def takes(self, *questions: Question[Any]) -> bool:
+        """Whether there is room for some more, all about the same."""
+        count = len(self.seats) + len(self.riders) + len(questions)
+        size = self.size + sum(map(_size, questions))
+        same = len({_lot(self.carrier.judge, one) for one in questions}) < 2
+        return same and count <= self._most and size <= self.carrier.packs.characters
+
+    def add(self, seat: Seat) -> None:
+        """Take one more question."""
+        self.seats.append(seat)
+        self.size += _size(seat.question)
+
+    def carry(self, questions: Iterable[Question[Any]]) -> None:
+        """Take questions that nobody wants yet."""
+        for question in questions:
+            self.riders.append(question)
+            self.size += _size(question)
+
+    async def enter(self, seat: Seat) -> Call:
+        """Wait for the places of all; each gives back its own. Raises ProviderError."""
+        try:
+            call: Call = await self._once.get("enter", self._enter)
+        except BaseException:
+            gone = seat in self.seats and self._call is not None
+            self.drop(seat)
+            if gone and self._call is not None:
+                self.carrier.leave(self._call)
+            raise
+        return call
+
+    async def _enter(self) -> Call:
+        places = len(self.seats) + len(self.riders)
+        tokens = sum(seat.tokens for seat in self.seats)
+        urgency = min((seat.urgency for seat in self.seats), key=lambda one: one.place)
+        call = await self.carrier.enter(tokens, urgency, places)
+        self._call = call
+        for _ in range(places - len(self.seats) - len(self.riders)):  # who went meanwhile
+            self.carrier.leave(call)
+        return call
+
+    async def answer(self, seat: Seat) -> Answer[Any]:
+        """The answer to one of the questions, once all of them are aboard; raises JudgeError."""
+        self._aboard.append(seat)
+        self._look()
+        outcomes: dict[int, Outcome] = await self._once.get("send", self._send)
+        outcome = outcomes[id(seat)]
+        if isinstance(outcome, JudgeError):
+            raise outcome
+        return outcome
+
+    def drop(self, seat: Seat) -> None:
+        """Go on without a question; what is under way already stays so."""
+        for seats in (self.seats, self._aboard):
+            if seat in seats:
+                seats.remove(seat)
+        if not self.seats:
+            self._free_riders()
+        self._look()
+
+    def _look(self) -> None:
+        if len(self._aboard) == len(self.seats):
+            self._complete.set()
+
+    async def _send(self) -> dict[int, Outcome]:
+        await self._complete.wait()
+        seats = list(self._aboard)
+        questions = [*(seat.question for seat in seats), *self.riders]
+        begun = anyio.current_time()
+        outcomes = await self.carrier.send(questions, len(self.riders))
+        seconds = anyio.current_time() - begun
+        for question, outcome in zip(self.riders, outcomes[len(seats) :], strict=True):
+            if isinstance(outcome, Answer):
+                self._packing.ahead[self.carrier.key(question)] = outcome, seconds
+        self._free_riders()
+        return {id(seat): outcome for seat, outcome in zip(seats, outcomes, strict=False)}
+
+    def _free_riders(self) -> None:
+        if self._call is None or self._freed:
+            return
+        self._freed = True
+        for _ in self.riders:
+            self.carrier.leave(self._call)
+
+
+def _lot(judge: Judge, question: Question[Any]) -> _Lot:
+    """What has to be equal for two questions to travel together.
+
+    Repetitions do not: they are to be answered independently of one another.
+    """
+    return id(judge), state_text(question), question.options.sample
+
+
+def _size(question: Question[Any]) -> int:
+    return len(question.messages[1]["content"])

@@ -1,0 +1,207 @@
+"""Whole runs over a real server: how many requests a case takes, and that its rows are the same."""
+
+from __future__ import annotations
+
+import os
+import runpy
+import signal
+import sys
+from pathlib import Path
+from subprocess import PIPE, Popen
+from typing import Any
+
+import anyio
+import pytest
+from contract import FULL, case_for, judge, make, metric_classes
+from decision_server import DecisionServer
+from hostile import two_of_each
+from packing_judge import PackingJudge
+from shapes import summary_tree
+
+from dagengine import Limits, a_evaluate, compile_metrics
+from dagengine.estimate import estimate
+from dagengine.estimate.packs import with_writers
+from dagengine.estimate.paths import Odds
+from dagengine.judges import DecisionJudge, ScriptedJudge
+from dagengine.metrics import (
+    AnswerRelevancyMetric,
+    ContextualPrecisionMetric,
+    ContextualRecallMetric,
+    ContextualRelevancyMetric,
+    DAGMetric,
+    FaithfulnessMetric,
+)
+from dagengine.question import Packs
+from dagengine.results import EvaluationResult
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+SETTINGS: list[dict[str, Any]] = [
+    {"pack": False}, {"speculate": "never"}, {"speculate": "packed"}, {"speculate": 1},
+]  # fmt: skip
+
+
+def five() -> list[Any]:
+    return [
+        AnswerRelevancyMetric(), FaithfulnessMetric(), ContextualPrecisionMetric(),
+        ContextualRecallMetric(), ContextualRelevancyMetric(),
+    ]  # fmt: skip
+
+
+def tree() -> DAGMetric:
+    return DAGMetric("tree", summary_tree())
+
+
+def writer() -> ScriptedJudge:
+    return ScriptedJudge(lambda question: two_of_each(question, 0), name="writer")
+
+
+def cases(count: int) -> list[Any]:
+    one = FULL.model_copy(update={"retrieval_context": FULL.retrieval_context[:1]})  # type: ignore[index]
+    return [one.model_copy(update={"input": f"{one.input} ({number})"}) for number in range(count)]
+
+
+def run(
+    backend: str, metrics: Any, model: Any, data: Any, limit: int = 64, **more: Any
+) -> EvaluationResult:
+    async def main() -> EvaluationResult:
+        limits = Limits(max_in_flight=limit)
+        return await a_evaluate(data, metrics, model=model, show=False, limits=limits, **more)
+
+    return anyio.run(main, backend=backend)
+
+
+def untold(value: Any) -> Any:
+    """Rows without the tokens of their answers: those of a request are shared by its questions."""
+    if isinstance(value, dict):
+        return {name: untold(part) for name, part in value.items() if name != "usage"}
+    return [untold(part) for part in value] if isinstance(value, list) else value
+
+
+@pytest.mark.parametrize("form", ["decisions", "systemone"])
+def test_the_rows_are_the_same_however_questions_travel(form: str, tmp_path: Path) -> None:
+    seen: list[Any] = []
+    with DecisionServer() as server:
+        for number, settings in enumerate(SETTINGS):
+            model = DecisionJudge(form=form, base_url=server.base_url, writer=writer(), **settings)
+            for backend, limit in (("asyncio", 64), ("trio", 1), ("trio", 64), ("asyncio", 3)):
+                path = tmp_path / f"{number}-{backend}-{limit}.db"
+                metrics = [*five(), tree()]
+                done = run(backend, metrics, model, cases(3), limit, store=path)
+                seen.append(untold([row.as_dict() for row in done.rows]))
+                asked = len(server.asked)
+                for others in SETTINGS:
+                    other = DecisionJudge(
+                        form=form, base_url=server.base_url, writer=writer(), **others
+                    )
+                    again = run(backend, metrics, other, cases(3), limit, store=path)
+                    assert [row.as_dict() for row in again.rows] == [
+                        row.as_dict() for row in done.rows
+                    ]
+                    assert (again.totals.calls, again.totals.requests) == (0, 0)
+                assert len(server.asked) == asked
+    assert all(one == seen[0] for one in seen)
+
+
+def test_the_tree_of_the_seeds_takes_two_requests_and_five_rag_metrics_four() -> None:
+    with DecisionServer() as server:
+        model = DecisionJudge(base_url=server.base_url, writer=writer())
+        done = run("asyncio", [tree()], model, cases(1))
+        assert (len(server.asked), done.totals.requests) == (1, 2)
+        server.asked.clear()
+        done = run("asyncio", five(), model, cases(20))
+        assert len(server.asked) == 20
+        assert done.totals.requests <= 4 * 20
+        alone = DecisionJudge(base_url=server.base_url, writer=writer(), pack=False)
+        done = run("asyncio", five(), alone, cases(20))
+        assert done.totals.requests > 5 * 20
+
+
+@pytest.mark.parametrize("kind", metric_classes(), ids=lambda kind: kind.__name__)
+def test_every_metric_gives_the_same_row_packed_and_alone(kind: Any) -> None:
+    rows: list[Any] = []
+    with DecisionServer() as server:
+        for settings in SETTINGS[:3]:
+            model = DecisionJudge(base_url=server.base_url, writer=judge(0), **settings)
+            done = run("asyncio", [make(kind)], model, [case_for(make(kind))])
+            rows.append(untold([row.as_dict() for row in done.rows]))
+    assert rows[0] == rows[1] == rows[2]
+
+
+def test_the_table_of_the_page_is_what_runs_ask() -> None:
+    made = runpy.run_path(str(DOCS / "make_request_table.py"))
+    page = made["PAGE"].read_text(encoding="utf-8")
+    assert f"{made['BEGIN']}\n\n{made['table']()}\n\n{made['END']}" in page
+
+
+@pytest.mark.parametrize("packs", [None, Packs(400, 128_000), Packs(400, 128_000, 32)])
+@pytest.mark.parametrize("places", [3, 64])
+def test_a_plan_tells_the_requests_of_a_run(packs: Packs | None, places: int) -> None:
+    for metrics in ([tree()], five()[2:4], [tree(), *five()[2:4]]):
+        model = PackingJudge(packs=packs, writer=writer())
+        plan = compile_metrics(metrics)
+        judges = with_writers([model] * len(plan.models))
+        # The first verdict of every decision is that of this judge.
+        odds: Odds = {("tree", "headings"): {True: 1.0}, ("tree", "order"): {"Yes": 1.0}}
+        found = estimate(
+            plan, cases(4), judges=[one.identity for one in judges], items=2, odds=odds,
+            asked=judges, max_in_flight=places,
+        )  # fmt: skip
+        done = run("asyncio", metrics, model, cases(4), places)
+        decisions = sum(map(len, model.requests)) - done.totals.unneeded
+        assert found.judges[0].judge == model.identity
+        assert found.judges[0].calls == decisions
+        if packs is None:
+            assert found.travel.requests == 0
+            continue
+        assert found.travel.requests == len(model.requests)
+        assert found.travel.questions == decisions
+        assert found.travel.unneeded == done.totals.unneeded
+        state = found.travel.state_tokens / found.travel.requests
+        spared = (decisions - len(model.requests)) * state
+        assert found.travel.spared_tokens == pytest.approx(spared)
+        alone = estimate(
+            plan, cases(4), judges=[one.identity for one in judges], items=2, odds=odds,
+            asked=[PackingJudge(packs=None, writer=model.writer), *judges[1:]],
+        )  # fmt: skip
+        saved = alone.judges[0].input_tokens - found.judges[0].input_tokens
+        assert saved == pytest.approx(spared)
+
+
+KILLED = """
+import sys
+from dagengine import evaluate, Limits
+from dagengine.judges import DecisionJudge
+from dagengine.metrics import DAGMetric
+from dagengine.metrics.dag import DAG, BinaryJudgementNode
+from dagengine.test_case import LLMTestCase
+
+url, store = sys.argv[1:]
+def node(n):
+    return BinaryJudgementNode(f"{n}?", evaluation_params=["input"], then={True: 10, False: 0})
+metrics = [DAGMetric(f"m{n}", DAG(node(n))) for n in range(4)]
+cases = [LLMTestCase(input=str(n)) for n in range(6)]
+done = evaluate(cases, metrics, model=DecisionJudge(base_url=url), store=store, show=False,
+                limits=Limits(max_in_flight=8))
+print(done.totals.calls, done.totals.cached, done.totals.requests)
+"""
+
+
+def test_a_killed_run_asks_only_what_was_under_way_again(tmp_path: Path) -> None:
+    store, answered = tmp_path / "answers.db", list[Any]()
+
+    def kill_at_the_fourth(body: Any) -> None:
+        answered.append(body)
+        if len(answered) == 4:
+            os.kill(process.pid, signal.SIGKILL)
+
+    def started(url: str) -> Popen[str]:
+        return Popen([sys.executable, "-c", KILLED, url, str(store)], stdout=PIPE, text=True)
+
+    with DecisionServer(fault=kill_at_the_fourth) as server:
+        process = started(server.base_url)
+        assert process.wait() == -signal.SIGKILL
+        process.communicate()
+        process = started(server.base_url)
+        calls, cached, requests = map(int, process.communicate()[0].split())
+    assert (calls + cached, requests) == (24, calls // 4)
+    assert cached >= 4  # with eight places two packs are under way, and one of four was through

@@ -48,6 +48,34 @@ def embeddings(body: Json) -> bytes:
     return json.dumps({**about, "data": data}).encode()
 
 
+def decisions(body: Json) -> bytes:
+    """The first option of every question, with nine tenths of the odds."""
+    answers = [_decided(question) for question in body["questions"]]
+    usage = {"input_tokens": len(body["input"]) // 4, "output_tokens": len(answers)}
+    return json.dumps({"answers": answers, "model": "benchmark", "usage": usage}).encode()
+
+
+def _decided(question: Json) -> Json:
+    base: Json = {"type": question["type"], "name": question.get("name")}
+    if question["type"] == "predicate":
+        return {**base, "probability": 0.9}
+    if question["type"] == "choice":
+        values = [option["value"] for option in question["choices"]]
+        odds = [{"value": value, "probability": chance} for value, chance in _odds(values)]
+        return {**base, "choice": values[0], "confidence": 0.9, "probabilities": odds}
+    labels = [level["label"] for level in question["levels"]]
+    odds = [
+        {"label": label, "value": place, "probability": chance}
+        for place, (label, chance) in enumerate(_odds(labels))
+    ]
+    return {**base, "score": 0.1, "confidence": 0.9, "probabilities": odds}
+
+
+def _odds(options: list[Any]) -> list[tuple[Any, float]]:
+    rest = 0.1 / (len(options) - 1)
+    return [(option, rest if place else 0.9) for place, option in enumerate(options)]
+
+
 def _vector(text: str) -> list[float]:
     return [1.0 + byte / 255 for byte in zlib.crc32(text.encode()).to_bytes(4, "big")]
 

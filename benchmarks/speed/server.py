@@ -28,7 +28,7 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from aiohttp import web
-from answers import completion, embeddings
+from answers import completion, decisions, embeddings
 
 MINUTE = 60.0
 
@@ -133,6 +133,8 @@ class Service:
             return await self._chat(request)
         if request.path == "/v1/embeddings":
             return await self._embed(request)
+        if request.path == "/v1/decisions":
+            return await self._decide(request)
         if request.path == "/v1/stats":
             return web.json_response(self.stats())
         if request.path == "/v1/answered":
@@ -150,6 +152,12 @@ class Service:
             "outcomes": dict(self._outcomes),
             "cpu": time.process_time(),
         }
+
+    async def _decide(self, request: web.BaseRequest) -> web.Response:
+        self._calls += 1
+        body = json.loads(await request.read())
+        await asyncio.sleep(self._settings.latency)
+        return web.Response(body=decisions(body), content_type="application/json")
 
     async def _embed(self, request: web.BaseRequest) -> web.Response:
         self._embeddings += 1

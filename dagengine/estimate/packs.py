@@ -14,7 +14,15 @@ from dataclasses import dataclass, field
 
 from dagengine.compiler.plan import Plan, Unit
 from dagengine.estimate.lookahead import UnitEstimate, text_tokens
-from dagengine.estimate.paths import FORECAST, Odds, options_of
+from dagengine.estimate.paths import (
+    FORECAST,
+    Choose,
+    Odds,
+    follow,
+    options_of,
+    throw,
+    turnings,
+)
 from dagengine.estimate.values import Travel
 from dagengine.execution.scheduler import CaseState
 from dagengine.execution.speculation import ahead, bringing, deciding
@@ -24,8 +32,8 @@ from dagengine.prompts.decisions import state_json, writer_of
 from dagengine.question import Judge, Packs
 from dagengine.test_case import TestCase
 
-# Ways through a case that are drawn where verdicts are not known.
-_WALKS = 16
+# Up to so many ways through a case are followed; of more, so many are drawn.
+_WALKS = 64
 
 
 class PackWalker:
@@ -57,13 +65,20 @@ class PackWalker:
         )
 
     def _average(self, found: Mapping[int, UnitEstimate]) -> Travel:
-        dice, total = random.Random(0), Travel()
-        for count in range(1, _WALKS + 1):
-            walk = _Walk(self._plan, found, self._deciding, self._bringing, self._odds, dice)
-            total += walk.run(self._most)
-            if not walk.turned:
-                return total.times(1 / count)
-        return total.times(1 / _WALKS)
+        """The likely travel over all ways through a case, or over some of many."""
+        total, waiting = Travel(), list[tuple[int, ...]]([()])
+        for _ in range(_WALKS):
+            walk = self._walk(found, follow(waiting.pop()))
+            total += walk.run(self._most).times(walk.weight)
+            waiting += turnings(walk.taken)
+            if not waiting:
+                return total
+        thrown = throw(random.Random(0))
+        walks = (self._walk(found, thrown).run(self._most) for _ in range(_WALKS))
+        return sum(walks, Travel()).times(1 / _WALKS)
+
+    def _walk(self, found: Mapping[int, UnitEstimate], choose: Choose) -> _Walk:
+        return _Walk(self._plan, found, self._deciding, self._bringing, self._odds, choose)
 
 
 @dataclass(slots=True)
@@ -75,8 +90,9 @@ class _Walk:
     deciding: Mapping[int, Packs]
     bringing: frozenset[int]
     odds: Odds
-    dice: random.Random
-    turned: bool = False
+    choose: Choose
+    weight: float = 1.0
+    taken: list[tuple[int, int]] = field(default_factory=list)  # (turn, number of turns)
     open: list[tuple[int, int]] = field(default_factory=list)
     waiting: list[int] = field(default_factory=list)
     ridden: dict[int, float] = field(default_factory=dict)
@@ -147,10 +163,13 @@ class _Walk:
         if verdict is None:
             slot = self.plan.slots[self.plan.units[unit].slots[0]]
             options = options_of(self.plan, slot.metric, unit, self.odds)
-            if options:
-                self.turned |= len(options) > 1
+            turn = 0
+            if len(options) > 1:
                 weights = [weight for _, weight in options]
-                verdict = self.dice.choices(options, weights)[0][0]
+                turn = self.choose(weights) or 0
+                self.taken.append((turn, len(options)))
+                self.weight *= weights[turn]
+            verdict = options[turn][0] if options else None
         state.complete(unit, NodeValue(0.0, verdict=verdict, score=0.0))
 
 

@@ -106,9 +106,9 @@ class Walker:
         merged: dict[tuple[frozenset[int], int, bool], Path] = {}
         waiting: list[tuple[int, ...]] = [()]
         for _ in range(MOST_PATHS):
-            drive = _Drive(self, metric, forecasts, _follow(waiting.pop()))
+            drive = _Drive(self, metric, forecasts, follow(waiting.pop()))
             _merge(merged, drive.run())
-            waiting += drive.turnings()
+            waiting += turnings(drive.taken)
             if not waiting:
                 return _exact(tuple(merged.values()))
         return self._sampled(metric, forecasts)
@@ -117,7 +117,7 @@ class Walker:
         merged: dict[tuple[frozenset[int], int, bool], Path] = {}
         dice = random.Random(0)
         for _ in range(SAMPLE):
-            path = _Drive(self, metric, forecasts, _throw(dice)).run()
+            path = _Drive(self, metric, forecasts, throw(dice)).run()
             _merge(merged, replace(path, weight=1 / SAMPLE))
         fails = any(forecast.fails for forecast in forecasts.values())
         certain = _Drive(self, metric, forecasts, lambda weights: None).run()
@@ -129,15 +129,30 @@ class Walker:
 Choose = Callable[[Sequence[float]], int | None]
 
 
-def _follow(turns: Sequence[int]) -> Choose:
+def follow(turns: Sequence[int]) -> Choose:
     """Take these turns, then the first one everywhere."""
     left = iter(turns)
     return lambda weights: next(left, 0)
 
 
-def _throw(dice: random.Random) -> Choose:
+def throw(dice: random.Random) -> Choose:
     """Take turns by their weight."""
     return lambda weights: dice.choices(range(len(weights)), weights)[0]
+
+
+def turnings(taken: Sequence[tuple[int, int]]) -> list[tuple[int, ...]]:
+    """The turns not taken, each with the way to it; those of earlier walks are left out.
+
+    `taken` has (turn, number of turns) of every place where a walk could turn.
+    """
+    turns = [turn for turn, _ in taken]
+    fresh = max((place for place, turn in enumerate(turns, 1) if turn), default=0)
+    return [
+        (*turns[:place], other)
+        for place, (_, count) in enumerate(taken)
+        if place >= fresh
+        for other in range(1, count)
+    ]
 
 
 def _merge(merged: dict[tuple[frozenset[int], int, bool], Path], path: Path) -> None:
@@ -181,17 +196,6 @@ class _Drive:
                 self._finish(unit)
             else:
                 return Path(tuple(self.units), self.weight, self.now, self.fails)
-
-    def turnings(self) -> list[tuple[int, ...]]:
-        """The turns not taken, each with the way to it; those of earlier drives are left out."""
-        turns = [turn for turn, _ in self.taken]
-        fresh = max((place for place, turn in enumerate(turns, 1) if turn), default=0)
-        return [
-            (*turns[:place], other)
-            for place, (_, count) in enumerate(self.taken)
-            if place >= fresh
-            for other in range(1, count)
-        ]
 
     def _queue(self) -> None:
         dropped = set(self.state.cancel)

@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 import anyio
 from pydantic import BaseModel
 
-from dagengine.errors import InputError, JudgeError, ProviderError, UnparseableError, did_you_mean
+from dagengine.errors import (
+    InputError,
+    JudgeError,
+    ProviderError,
+    UnparseableError,
+    UnsupportedError,
+    did_you_mean,
+)
 from dagengine.judges.deciding.forms import FORMS, Form, Said, shares
 from dagengine.judges.deciding.labels import CHAT, by_label, sending
 from dagengine.judges.deciding.writers import writer_judge
@@ -148,17 +155,22 @@ class DecisionJudge(EndpointJudge[DecisionConnection]):
         return outcome
 
     async def answer_all(
-        self, questions: Sequence[Question[T]], *, on_request: Callable[[], None] = lambda: None
+        self,
+        questions: Sequence[Question[T]],
+        *,
+        on_request: Callable[[], None] = lambda: None,
+        ahead: int = 0,
     ) -> list[Answer[T] | JudgeError]:
         """What became of each question, in one request; all of them have one and the same state.
 
         A question that the server refuses as it stands fails alone: the others are sent again
-        without it; `on_request` is called for each request. Raises JudgeError where the request
-        as a whole failed.
+        without it; `on_request` is called for each request. The last `ahead` questions, which
+        nobody wants yet, are not put to a chat. Raises JudgeError where the request as a whole
+        failed.
         """
         require_one_state(questions, self.form.most)
         if self._labelling:
-            return await self._by_labels(questions, on_request)
+            return await self._by_labels(questions, on_request, ahead)
         found: dict[int, Answer[T] | JudgeError] = {}
         left = list(range(len(questions)))
         while left:
@@ -166,7 +178,7 @@ class DecisionJudge(EndpointJudge[DecisionConnection]):
             on_request()
             answered = await self._request(asked)
             if answered is None:
-                return await self._by_labels(questions, on_request)
+                return await self._by_labels(questions, on_request, ahead)
             if isinstance(answered, dict):  # some of them are at fault
                 found |= {left[place]: error for place, error in answered.items()}
             else:
@@ -221,7 +233,7 @@ class DecisionJudge(EndpointJudge[DecisionConnection]):
             )
 
     async def _by_labels(
-        self, questions: Sequence[Question[T]], on_request: Callable[[], None]
+        self, questions: Sequence[Question[T]], on_request: Callable[[], None], ahead: int
     ) -> list[Answer[T] | JudgeError]:
         """What a chat says of each question, all at once."""
         import openai
@@ -238,9 +250,10 @@ class DecisionJudge(EndpointJudge[DecisionConnection]):
                 found[place] = self._hidden(self._failure(openai, error))
 
         async with self.session() as connection, anyio.create_task_group() as group:
-            for place, question in enumerate(questions):
+            for place, question in enumerate(questions[: len(questions) - ahead]):
                 group.start_soon(one, place, question)
-        return [found[place] for place in range(len(questions))]
+        left = UnsupportedError("a chat answers one question at a time; nobody wants this one yet")
+        return [found.get(place, left) for place in range(len(questions))]
 
     def _blamed(self, error: Any, count: int) -> dict[int, JudgeError]:
         """The questions that a rejection finds fault with."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -228,11 +228,11 @@ async def test_a_request_that_fails_is_one_failure_and_goes_out_again_as_one() -
 
 async def test_what_is_too_much_for_one_request_goes_in_two() -> None:
     class Small(PackingJudge):
-        async def answer_all(self, questions: Any, *, on_request: Callable[[], None]) -> Any:
+        async def answer_all(self, questions: Any, **more: Any) -> Any:
             if len(questions) > 2:
-                on_request()
+                more["on_request"]()
                 raise ProviderError("HTTP 413", transient=False, status=413)
-            return await super().answer_all(questions, on_request=on_request)
+            return await super().answer_all(questions, **more)
 
     model = Small()
     done = await run(several(5), model)

@@ -44,13 +44,13 @@ class PackingJudge:
         self._decide, self._pause = decide, pause
 
     async def answer(self, question: Question[Any]) -> Answer[Any]:
-        (outcome,) = await self.answer_all([question], on_request=lambda: None)
+        (outcome,) = await self.answer_all([question], on_request=lambda: None, ahead=0)
         if isinstance(outcome, JudgeError):
             raise outcome
         return outcome
 
     async def answer_all(
-        self, questions: Sequence[Question[Any]], *, on_request: Callable[[], None]
+        self, questions: Sequence[Question[Any]], *, on_request: Callable[[], None], ahead: int
     ) -> list[Answer[Any] | JudgeError]:
         on_request()
         assert len({state_text(question) for question in questions}) == 1

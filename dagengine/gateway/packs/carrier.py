@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
 
-from dagengine.errors import JudgeError, ProviderError
+from dagengine.errors import JudgeError, ProviderError, UnsupportedError
 from dagengine.gateway.budget import Budget
 from dagengine.gateway.limiter import Call, Lane, Limiter
 from dagengine.gateway.prices import Price
@@ -23,11 +23,12 @@ class PackingJudge(Judge, Protocol):
     """A judge whose questions about one state may travel together (`Capabilities.packs`)."""
 
     async def answer_all(
-        self, questions: Sequence[Question[Any]], *, on_request: Callable[[], None]
+        self, questions: Sequence[Question[Any]], *, on_request: Callable[[], None], ahead: int
     ) -> list[Outcome]:
         """What became of each question; raises JudgeError where all failed alike.
 
-        `on_request` is called for every request that is made.
+        `on_request` is called for every request that is made. Nobody wants the last `ahead`
+        questions yet: where they would cost requests of their own they are UnsupportedErrors.
         """
         ...
 
@@ -80,7 +81,7 @@ class Carrier:
     async def send(self, questions: Sequence[Question[Any]], ahead: int) -> list[Outcome]:
         """What became of each question, the last `ahead` of which nobody wants yet."""
         asked = len(questions) - ahead
-        outcomes = await self._request(questions)
+        outcomes = await self._request(questions, ahead)
         if all(map(_is_too_much, outcomes)) and len(questions) > 1:
             left = questions[:asked]
             parts = await self._request(left) if ahead else outcomes
@@ -88,14 +89,16 @@ class Carrier:
                 parts = await self._halves(left)
             outcomes = [*parts, *outcomes[asked:]]
         for outcome in outcomes[asked:]:
+            if isinstance(outcome, UnsupportedError):
+                continue
             found = outcome.usage if isinstance(outcome, Answer) else Usage(*outcome.tokens)
             self.counts.ahead += 1
             self.counts.usage += found
             self.budget.settle(0.0, None if self.price is None else self.price.of(found))
         return outcomes
 
-    async def _request(self, questions: Sequence[Question[Any]]) -> list[Outcome]:
-        make = partial(self.judge.answer_all, questions, on_request=self._count)
+    async def _request(self, questions: Sequence[Question[Any]], ahead: int = 0) -> list[Outcome]:
+        make = partial(self.judge.answer_all, questions, on_request=self._count, ahead=ahead)
         try:
             return await self.in_time(self.judge, make)
         except JudgeError as error:

@@ -70,9 +70,11 @@ class OnePath(Design):
     """The path that one case took, and what each node answered."""
 
     sign = "✓ "
-    legend = ("blue: the way of this case", "dotted: not taken")
+    legend: tuple[str, ...] = ("blue: the way of this case", "dotted: not taken")
 
     def __init__(self, result: MetricResult, case: str = "") -> None:
+        if any(_chances(step) for step in result.steps):
+            self.legend = (*self.legend, "%: probability of a verdict")
         self._result = result
         self._case = f" on {case!r}" if case else ""
         self._steps = {step.node: step for step in result.steps}
@@ -103,10 +105,27 @@ class OnePath(Design):
 
     def verdict(self, slot: Slot, verdict: Any) -> str:
         taken = slot.name in self._chosen and self._chosen[slot.name] == verdict
-        return f"{self.sign}{verdict}" if taken else str(verdict)
+        words = f"{self.sign}{verdict}" if taken else str(verdict)
+        step = self._steps.get(slot.name)
+        chance = None if step is None else _chances(step).get((type(verdict), verdict))
+        return words if chance is None else f"{words}\n{_percent(chance)}"
 
     def reached(self, slot: Slot) -> bool | None:
         return slot.name in self._steps
+
+
+def _chances(step: Step) -> dict[tuple[type, Any], float]:
+    """The odds of a decision's verdicts; none where a panel voted on it."""
+    if step.verdict is None or step.votes:
+        return {}
+    return {(type(verdict), verdict): chance for verdict, chance in step.odds or ()}
+
+
+def _percent(chance: float) -> str:
+    """A probability in whole percents; 0 % and 100 % stand for nothing else."""
+    if 0 < chance < 0.005:
+        return "<1%"
+    return ">99%" if 0.995 <= chance < 1 else f"{chance:.0%}"
 
 
 def _answer(step: Step) -> str:

@@ -16,10 +16,11 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
+from decision_server import DecisionServer
 
 from dagengine import evaluate
 from dagengine.errors import GraphError, InputError, MissingExtraError
-from dagengine.judges import ScriptedJudge
+from dagengine.judges import DecisionJudge, ScriptedJudge
 from dagengine.metrics import DAGMetric
 from dagengine.metrics.dag import (
     DAG,
@@ -170,6 +171,38 @@ def test_the_design_shows_names_kinds_words_fields_verdicts_and_scores() -> None
     assert drawn.leaving("Heading order") == ["Yes", "Two are out of order", "All out of order"]
     scores = [text for text in drawn.nodes.values() if text.startswith("score")]
     assert sorted(scores) == [f"score {score} of 10" for score in (0, 10, 2, 4)]
+
+
+def test_the_path_of_a_case_has_the_odds_of_the_verdicts_that_were_asked() -> None:
+    metric = headings_metric()
+    chances: dict[int, tuple[float, ...]] = {2: (0.8, 0.2), 3: (0.003, 0.997, 0.0)}
+    writer = ScriptedJudge(headings_judge)
+    with DecisionServer(lambda state, asked: chances[len(asked.options)]) as server:
+        judge = DecisionJudge(base_url=server.base_url, writer=writer)
+        cases = [LLMTestCase(input="a", actual_output="a text")]
+        (result,) = evaluate(cases, [metric], model=judge, show=False).rows[0].metrics
+    picture = draw(metric.spec(), result=result)
+    drawn = read(picture)
+    assert drawn.leaving("All there") == ["False 20%", "✓ True 80%"]
+    assert drawn.leaving("Heading order") == [
+        "Yes <1%",
+        "✓ Two are out of order >99%",
+        "All out of order 0%",
+    ]
+    assert "%: probability of a verdict" in " ".join(drawn.nodes.values())
+    assert "✓ True 80%" in picture.mermaid
+    chances[2] = (0.3, 0.7)  # what was not asked has no odds
+    with DecisionServer(lambda state, asked: chances[len(asked.options)]) as server:
+        judge = DecisionJudge(base_url=server.base_url, writer=writer, speculate="never")
+        (result,) = evaluate(cases, [metric], model=judge, show=False).rows[0].metrics
+    drawn = read(draw(metric.spec(), result=result))
+    assert drawn.leaving("All there") == ["✓ False 70%", "True 30%"]
+    assert drawn.leaving("Heading order") == ["Yes", "Two are out of order", "All out of order"]
+
+
+def test_judges_without_odds_leave_the_picture_as_it_was() -> None:
+    drawn = read(path_picture(headings_metric(), headings_judge))
+    assert "%" not in " ".join([*drawn.nodes.values(), *drawn.lines])
 
 
 def test_edges_that_make_a_node_run_look_unlike_those_that_hand_on_data() -> None:

@@ -52,6 +52,8 @@ COMPARED_WITH = {
     "claims against the source": "input",
     "answers from the source": "input",
     "answers from the summary": "actual_output",
+    "claims of the answer": "expected_output",
+    "claims of the reference": "actual_output",
 }
 """The field whose words the items of a question are looked for in."""
 RELEVANCE = ("relevance", "relevance of contexts")

@@ -38,6 +38,8 @@ def _files_in(out: Path, given: Given) -> Iterable[Path]:
     if given.get("results") is None:
         yield out / "results.jsonl"
         yield out / "results.jsonl.early"
+    if given.get("batch") and given.get("store") is None:
+        yield out / "results-batches"
     for name in ("run.json", "cases.jsonl", "summary.json", "report.html"):
         yield out / name
     for view in ("tree", "path", "counts"):

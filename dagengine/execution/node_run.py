@@ -47,7 +47,8 @@ def given_of(unit: Unit, case: TestCase, state: CaseState) -> Given:
         for label, source, slot in unit.sources
         if slot == ALWAYS or state.is_live(slot)
     )
-    return Given(fields, inputs, case)
+    # What is the same for all cases is shown none of them.
+    return Given(fields, inputs, None if unit.constant else case)
 
 
 def questions_of(

@@ -318,3 +318,15 @@ async def test_both_event_loops_give_one_and_the_same_rows() -> None:
     (data,) = [body["questions"][0]["instructions"][1]["data"] for body in server.asked]
     assert data == {"summary": "words"}
     assert done.rows[0].metrics[0].failure is None
+
+
+def test_what_is_asked_once_for_all_cases_is_shown_none_of_them() -> None:
+    month = TaskNode("Name a month.", "month")
+    late = BinaryJudgementNode("Is `month` late?", inputs=[month], then={True: 10, False: 0})
+    metric = DAGMetric("Season", DAG(root_nodes=[month, late]))
+    others = [CASE, CASE.model_copy(update={"input": "when?", "actual_output": "then"})]
+    with DecisionServer() as server:
+        model = DecisionJudge(base_url=server.base_url, writer=ScriptedJudge({"month": "May"}))
+        done = evaluate(others, [metric], model=model, show=False, limits=FIRST)
+    assert len(set(done.scores("Season"))) == 1
+    assert [body["input"] for body in server.asked] == ["{}"]

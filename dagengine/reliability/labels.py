@@ -22,6 +22,8 @@ V = TypeVar("V", bound=Vote)
 Kind = Literal["pass", "verdict", "number"]
 Given = Mapping[int, tuple[Vote, ...]]
 """What people said, by the number of the case: one label per person."""
+NodeAnswers = Mapping[str, Given]
+"""What people answered to nodes, by the name of the node: verdicts, and ratings from 0 to 1."""
 
 _SUFFIXES = {".csv", ".tsv", ".json", ".jsonl", ".parquet"}
 _YES = "true yes y t pass passed correct accept accepted 1"
@@ -241,9 +243,7 @@ def walked_labels(
     (`left_out`). Raises InputError when no label is left.
     """
     labels = [label for label in read_labels(path) if label.outcome is not None]
-    numbers: dict[str, list[int]] = {}
-    for number, case in enumerate(cases):
-        numbers.setdefault(case.content_hash(), []).append(number)
+    numbers = _numbers(cases)
     found = [_walked(labels, replay, numbers) for replay in replays]
     if not any(found):
         names = ", ".join(repr(replay.spec.name) for replay in replays)
@@ -263,6 +263,33 @@ def _walked(
             if label.outcome is not None:
                 people.setdefault(number, {})[label.who] = label.outcome
     return {number: tuple(said.values()) for number, said in people.items()}
+
+
+def walked_answers(path: Path, cases: Sequence[TestCase], replay: Counterfactual) -> NodeAnswers:
+    """What people answered to the nodes of a metric: one answer per person and case.
+
+    Answers to another definition of a node, and "cannot tell", are left out. A node in several
+    places of the metric is one node, and a person's last answer to it counts.
+    """
+    hashes, numbers = definitions(replay.plan, replay.plan.metrics[0]), _numbers(cases)
+    people: dict[str, dict[int, dict[str, Vote]]] = {}
+    for label in _of(read_labels(path), replay):
+        if label.node and label.answer is not None and label.definition == hashes.get(label.node):
+            node = people.setdefault(replay.name_of(label.node), {})
+            for number in numbers.get(label.case, ()):
+                node.setdefault(number, {})[label.who] = label.answer
+    return {
+        node: {number: tuple(said.values()) for number, said in cases_of.items()}
+        for node, cases_of in people.items()
+    }
+
+
+def _numbers(cases: Sequence[TestCase]) -> Mapping[str, Sequence[int]]:
+    """The places of the cases by the hash of their content, which copies share."""
+    numbers: dict[str, list[int]] = {}
+    for number, case in enumerate(cases):
+        numbers.setdefault(case.content_hash(), []).append(number)
+    return numbers
 
 
 def left_out(path: Path, replays: Sequence[Counterfactual]) -> Iterator[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 from runs import but, cases, judge_of, record, support_metric
 
 from dagengine.errors import InputError
@@ -12,6 +13,11 @@ from dagengine.record.labels import LABELS, LabelFile
 from dagengine.reliability import repeat
 from dagengine.reliability.card import make_card
 from dagengine.reliability.card.build import check_labels
+from dagengine.reliability.card.conditions import failures, parse
+from dagengine.reliability.card.files import card_page, markdown
+from dagengine.reliability.card.table import print_card
+from dagengine.reliability.counterfactual import Counterfactual
+from dagengine.reliability.labels import walked_answers
 from dagengine.view.labelling import At, Labelling
 from dagengine.view.opened import OpenRun
 
@@ -50,6 +56,49 @@ def test_walks_are_labels_of_their_metric_by_content_and_person(labels: Path) ->
         ("pass", "pass", 1), ("fail", "fail", 4)
     }  # fmt: skip
     assert card.metrics[1].labels == ()
+
+
+def test_each_node_is_held_against_the_answers_of_people(labels: Path) -> None:
+    """Ben and Ana differ on the tone of case 0, and nobody came to the tone of case 3."""
+    metric = support_metric()
+    seen = repeat(cases(4), [metric], model=judge_of(SAID), times=2)
+    card = make_card(seen, [metric], cases(4), ["scripted"], labels=labels)
+    nodes = {one.node: one.people for one in card.metrics[0].settings[0].nodes}
+    found = {name: (one.value, one.items) for name, one in nodes.items() if one is not None}
+    assert found == {"Kind": (1.0, 4), "Next step": (1.0, 4), "Tone": (0.5, 2)}
+    page, text = card_page(card), markdown(card)
+    assert "How often a node answers as people do" in page
+    assert "| Tone | 50.0 %" in text
+    with (console := Console(width=120)).capture() as printed:
+        print_card(card, console)
+    assert "answers as people do" in printed.get()
+    (line,) = failures(card, [parse("node-accuracy<0.6")])
+    assert "node 'Tone': 50.0 %" in line
+
+
+def test_answers_to_another_definition_of_a_node_do_not_count(labels: Path) -> None:
+    changed = Counterfactual(support_metric("Is there a concrete step?"))
+    assert set(walked_answers(labels, cases(4), changed)) == {"Kind", "Tone"}
+    assert walked_answers(labels, cases(9)[5:], changed) == {"Kind": {}, "Tone": {}}
+
+
+def test_a_rating_counts_as_the_nearest_of_its_scale(tmp_path: Path) -> None:
+    """People and judge rate kindness by the points from 0 to 10; the judge says 8 of them."""
+    said = but(("Tone", "answer", "apologetic"))
+    folder = record(tmp_path / "run", said, over=2)
+    with OpenRun(folder) as run:
+        labelling = Labelling(run, LabelFile(folder / LABELS))
+        for place, points in ((0, 8), (1, 7)):
+            at = At("Ana", "Support quality", place)
+            for node, choice in (("Kind", 1), ("Next step", 1), ("Tone", 3)):
+                labelling.answer(at, node, choice)
+            labelling.answer(at, "Empathy", points + 1)
+    metric = support_metric()
+    seen = repeat(cases(2), [metric], model=judge_of(said), times=2)
+    card = make_card(seen, [metric], cases(2), ["scripted"], labels=folder / LABELS)
+    nodes = {one.node: one.people for one in card.metrics[0].settings[0].nodes}
+    assert nodes["Empathy"] is not None
+    assert (nodes["Empathy"].value, nodes["Empathy"].items) == (0.5, 2)
 
 
 def test_labels_given_to_another_tree_are_left_out_and_said(labels: Path) -> None:

@@ -22,7 +22,7 @@ from dagengine.reliability.card.again import (
 from dagengine.reliability.card.bias import bias_by_length, bias_by_place, position_bias
 from dagengine.reliability.card.calibration import stated
 from dagengine.reliability.card.comparison import between_settings
-from dagengine.reliability.card.nodes import node_cards, noise_of, notes_on
+from dagengine.reliability.card.nodes import beside_people, node_cards, noise_of, notes_on
 from dagengine.reliability.card.people import (
     compare_with_labels,
     confusion,
@@ -46,10 +46,12 @@ from dagengine.reliability.fingerprint import bind
 from dagengine.reliability.labels import (
     Given,
     Labels,
+    NodeAnswers,
     labels_for,
     labels_of,
     left_out,
     walk_file,
+    walked_answers,
     walked_labels,
 )
 from dagengine.reliability.observations import Condition, Observation
@@ -97,7 +99,8 @@ def make_card(
         _Maker, cases=cases, labelled=meant is not None, symmetry=symmetry or Symmetry(),
         settings=settings, grouped=groups is not None, random=labels_random,
     )  # fmt: skip
-    parts = zip(found, replays, meant or [None] * len(replays), strict=True)
+    told = _told(labels, replays, cases)
+    parts = zip(found, replays, meant or [None] * len(replays), told, strict=True)
     made = [whole(*part).card(target) for part in parts]
     return JudgeCard(
         binding=bind(metrics, judges, cases),
@@ -146,6 +149,16 @@ def _given(
     if walks is not None:
         return walked_labels(walks, cases, replays)
     return [labels_of(cases, labels)] * len(replays)
+
+
+def _told(
+    labels: str | Path | Mapping[int, Any] | None,
+    replays: Sequence[Counterfactual],
+    cases: Sequence[TestCase],
+) -> list[NodeAnswers]:
+    """What people answered to the nodes of each metric; only walks tell."""
+    walks = None if labels is None else walk_file(labels)
+    return [{} if walks is None else walked_answers(walks, cases, one) for one in replays]
 
 
 def _meant(
@@ -249,6 +262,7 @@ class _Maker:
     runs: Runs
     replay: Counterfactual
     labels: Labels | None
+    told: NodeAnswers
     cases: Sequence[TestCase]
     labelled: bool
     symmetry: Symmetry
@@ -280,7 +294,12 @@ class _Maker:
         return SettingCard(
             setting=name,
             again=tuple(again(runs, threshold)),
-            nodes=node_cards(self.replay.speakers, runs, noise, target, len(self.cases)),
+            nodes=beside_people(
+                node_cards(self.replay.speakers, runs, noise, target, len(self.cases)),
+                runs,
+                self.replay,
+                self.told,
+            ),
             people=tuple(self._people(runs)),
             spread=tuple(spread(runs, self.cases)),
             calls=sum(len(run.asked) for run in every) / max(len(every), 1),

@@ -84,8 +84,9 @@ def _named(card: JudgeCard) -> Iterator[tuple[str, Figure]]:
         where = place(card, metric, under)
         yield from ((where, measure) for measure in under.measures)
         for node in under.nodes:
-            for measure in (node.flip_rate, node.effect, node.share):
-                yield f"{where}, node {node.node!r}", measure
+            for measure in (node.flip_rate, node.effect, node.share, node.people):
+                if measure is not None:
+                    yield f"{where}, node {node.node!r}", measure
     for metric in card.metrics:
         yield from ((metric.metric, measure) for measure in metric.across)
 

@@ -17,6 +17,7 @@ from dagengine.reliability.card.values import (
     Figure,
     JudgeCard,
     MetricCard,
+    SettingCard,
     every_setting,
 )
 from dagengine.reliability.card.words import (
@@ -144,11 +145,20 @@ def _lines(card: JudgeCard) -> Iterator[str]:
             shown = (node.node, number(node.share), number(node.flip_rate), number(node.effect))
             yield f"| {' | '.join(map(_cell, shown))} | {node_votes(node)} |"
         yield ""
+        yield from _nodes_and_people(under)
         yield from (f"{note}\n" for note in under.notes)
     for metric in card.metrics:
         yield from _together(metric)
     yield from (f"- {rule}" for rule in card.rules)
     yield f"\nBound to sha256 {card.sha256} (dagengine {card.binding.version})."
+
+
+def _nodes_and_people(under: SettingCard) -> Iterator[str]:
+    found = [(node.node, node.people) for node in under.nodes if node.people is not None]
+    if found:
+        yield "| node | answers as people do |\n|---|---|"
+        yield from (f"| {_cell(name)} | {_cell(full(one))} |" for name, one in found)
+        yield ""
 
 
 def _measures(measures: Sequence[Figure]) -> Iterator[str]:

@@ -1,11 +1,12 @@
-"""Which node is to blame, and what would it cost to be sure?"""
+"""Which node is to blame, what would it cost to be sure, and does it answer as people do?"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
+from dagengine.graph.nodes import RatingNode
 from dagengine.reliability.attribution import (
     CaseNoise,
     attribute,
@@ -16,8 +17,11 @@ from dagengine.reliability.attribution import flip_rate as node_flips
 from dagengine.reliability.blame import Blame, blame
 from dagengine.reliability.card.figures import figure, shown
 from dagengine.reliability.card.values import Figure, NodeCard, VoteCost
-from dagengine.reliability.counterfactual import Counterfactual, Speaker
+from dagengine.reliability.counterfactual import Counterfactual, Reply, Speaker
+from dagengine.reliability.labels import Given, NodeAnswers, Vote
 from dagengine.reliability.runs import Runs
+from dagengine.reliability.statistics.correlations import majority
+from dagengine.reliability.statistics.labels import accuracy
 from dagengine.reliability.statistics.sums import Sums
 from dagengine.reliability.statistics.votes import steady_votes
 from dagengine.test_case import TestCase
@@ -115,3 +119,71 @@ def notes_on(noise: Sequence[CaseNoise]) -> Iterator[str]:
     fixed = sorted({node for one in noise for node in one.fixed})
     if fixed:
         yield f"On some cases too many nodes vary; held fixed there: {', '.join(fixed)}."
+
+
+# Does a node answer as people do, who walked the tree?
+
+_LEVEL = "answers by majority of a case's runs, cases that people and judge answered"
+
+
+def beside_people(
+    nodes: Sequence[NodeCard], runs: Runs, replay: Counterfactual, told: NodeAnswers
+) -> tuple[NodeCard, ...]:
+    """The nodes, each with how often it answers as people do.
+
+    `told` is what people answered, by node and case. A case counts where both answered the node:
+    the answer of most people against that of most runs. Where people are split it is left out;
+    where runs are, it counts as a miss. A rating counts as the nearest one of its scale.
+    """
+    return tuple(
+        replace(
+            one,
+            people=_agreement(one.node, runs, told.get(one.node, {}), _reading(replay, one.node)),
+        )
+        for one in nodes
+    )
+
+
+def _agreement(
+    node: str, runs: Runs, people: Given, read: Callable[[Reply], Vote | None]
+) -> Figure | None:
+    found = list(_pairs(node, runs, people, read))
+    if not found:
+        return None
+    pairs, groups = [pair for _, pair in found], [group for group, _ in found]
+    return figure("node-accuracy", pairs, accuracy.sums, _LEVEL, "", groups)
+
+
+def _pairs(
+    node: str, runs: Runs, people: Given, read: Callable[[Reply], Vote | None]
+) -> Iterator[tuple[Hashable, tuple[Vote, Vote | None]]]:
+    """The group of a case, what people answered, and what the judge did (None: its runs split)."""
+    for case, settings in runs.cases.items():
+        replies = [run.replies.get(node) for row in settings.values() for run in row]
+        judge = [said for one in replies if one is not None and (said := read(one)) is not None]
+        person = majority(people.get(case, ()))
+        if judge and person is not None:
+            yield runs.group(case), (person, majority(judge))
+
+
+def _reading(replay: Counterfactual, node: str) -> Callable[[Reply], Vote | None]:
+    """What of a reply is held against a person's answer."""
+    points = _points(replay, node)
+    if not points:
+        return lambda reply: reply.verdict
+
+    def nearest(reply: Reply) -> float | None:
+        score = reply.score
+        return None if score is None else min(points, key=lambda point: abs(point - score))
+
+    return nearest
+
+
+def _points(replay: Counterfactual, node: str) -> Sequence[float]:
+    """What a rating may be, from 0 to 1, the lowest first; empty for a node that does not rate."""
+    units = (unit for unit in replay.plan.units if unit.name == node)
+    rating = next((unit.node for unit in units if isinstance(unit.node, RatingNode)), None)
+    if rating is None:
+        return ()
+    low, high = rating.points.ends
+    return [(number - low) / (high - low) for number in sorted({*rating.points.steps.values()})]

@@ -68,6 +68,8 @@ def _figures(under: SettingCard) -> Iterator[RenderableType]:
         yield _nodes(under)
     if under.people:
         yield _measures(under.people)
+    if any(node.people for node in under.nodes):
+        yield _nodes_and_people(under)
     yield from (_text(corrected_said(one)) for one in under.corrected)
     if under.more:
         yield _text("More measures", style="bold")
@@ -119,6 +121,14 @@ def _measures(measures: Sequence[Figure]) -> Table:
         bounds = f"undefined: {one.note}" if one.value is None else interval(one)
         about = f" ({one.level})" if one.name in PER_LABEL else ""
         table.add_row(_text(title(one) + about), number(one), _text(bounds), str(one.items))
+    return table
+
+
+def _nodes_and_people(under: SettingCard) -> Table:
+    table = _grid("node", "answers as people do", "95 % interval", "n")
+    for node in under.nodes:
+        if (one := node.people) is not None:
+            table.add_row(_text(node.node), number(one), interval(one), str(one.items))
     return table
 
 

@@ -69,7 +69,8 @@ class NodeCard:
 
     `reads` names what code that is not computed anew works on: its noise is theirs. `parts` has
     one line per case of the card: the node's part of the variance within the case, and all of it
-    (`"0.04 0.1"`), for comparisons with another card.
+    (`"0.04 0.1"`), for comparisons with another card. `people` is how often it answers as people
+    do; None without an answer of both.
     """
 
     node: str
@@ -80,6 +81,7 @@ class NodeCard:
     share: Figure
     votes: VoteCost | None = None
     parts: tuple[str, ...] = ()
+    people: Figure | None = None
 
 
 @dataclass(frozen=True, slots=True)

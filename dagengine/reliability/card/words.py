@@ -75,6 +75,7 @@ TITLES = {
     "node-flip-rate": "answers that differ",
     "flip-effect": "score moved by a flip",
     "variance-share": "share of the noise",
+    "node-accuracy": "accuracy of a node's answers",
 }
 PER_LABEL = {"sensitivity", "specificity"}
 """Measures that stand on the card once for every label."""

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
+import threading
 from array import array
 from collections.abc import Callable, Sequence
-from functools import cached_property
+from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from dagengine.record.run import load_run
+from dagengine.record.run import Run, load_run
 from dagengine.report.page.about import run_record
 from dagengine.report.page.writing import FORMAT, page_of
 from dagengine.view.cases import Cases
@@ -20,6 +21,7 @@ from dagengine.view.indexed import Filter, Indexed, Order
 from dagengine.view.opened import OpenRun
 from dagengine.view.queues import Queue
 
+_GROWN = 1.1  # an index is made anew for so many times the rows: it takes seconds to minutes
 Chosen = Literal["fail", "none", "pass", "all", "unsure", "any", "every", "passed"]
 
 
@@ -38,43 +40,92 @@ class Asked(BaseModel):
 
 
 class LargeRun:
-    """A run that is too large to be handed out whole: a page without data, and answers to it."""
+    """A run that is too large to be handed out whole: a page without data, and answers to it.
 
-    def __init__(self, run: OpenRun, said: Callable[[int], None] | None = None) -> None:
+    All methods are safe to call from several threads.
+    """
+
+    def __init__(self, folder: Path, said: Callable[[int], None] | None = None) -> None:
         """Makes the index when there is none; `said` is called with the number of rows."""
-        self._run = run
-        self._index = Indexed(run, open_index(load_run(run.folder), said))
-        self._cases = Cases(self._index)
-        self._figures = Figures(self._index, self._cases.why)
+        self._growing, self._asking = threading.Lock(), threading.Lock()
+        self._known = _Known(load_run(folder), said)
 
-    @cached_property
+    @property
     def rows(self) -> int:
-        """The rows that the index knows: those that there were when the server was started."""
-        count: int = self._index.all("SELECT count(*) FROM cases")[0][0]
-        return count
+        """The rows that the index knows."""
+        return self._known.rows
+
+    @property
+    def finished(self) -> bool:
+        """Whether the index knows all rows that there will be."""
+        return self._known.record.finished
+
+    def refresh(self) -> None:
+        """Take in what was added when it is a tenth more, or the last; else nothing.
+
+        Meanwhile the old rows are answered from. Returns at once while another thread does it.
+        """
+        if self.finished or not self._growing.acquire(blocking=False):
+            return
+        try:
+            now, known = load_run(self._known.record.folder), self._known
+            if now.finished or _size(now) >= _GROWN * known.size:
+                more = _Known(now)
+                with self._asking:
+                    self._known = more
+                    known.close()
+        finally:
+            self._growing.release()
 
     def close(self) -> None:
-        """Close the index."""
-        self._index.close()
+        """Close the index, and the files of the run."""
+        self._known.close()
 
     def page(self, server: dict[str, Any]) -> str:
         """The page without data; `server` is what the server tells it of itself."""
-        run = load_run(self._run.folder)
-        record = run_record(run, self.rows, kept=self.rows)
-        record["metrics"] = self._index.graphs
+        with self._asking:
+            known = self._known
+        record = run_record(known.record, known.rows, kept=known.rows)
+        record["metrics"] = known.index.graphs
         head = {"format": FORMAT, "run": record, "blocks": [], "server": {**server, "asks": True}}
-        return "".join(page_of(json.dumps(head), "", title=self._run.name, connect="'self'"))
+        return "".join(page_of(json.dumps(head), "", title=known.run.name, connect="'self'"))
 
     def places(self, metric: str, kind: Queue) -> Sequence[int]:
         """The places of the cases that failed or have no score, or are unsure."""
-        number = [graph["name"] for graph in self._index.graphs].index(metric)
         which = "state < 2" if kind == "failed" else "split > 0"
         sql = f"SELECT place FROM results WHERE metric = ? AND {which} ORDER BY place"
-        return array("q", (place for (place,) in self._index.all(sql, number)))
+        with self._asking:
+            index = self._known.index
+            number = [graph["name"] for graph in index.graphs].index(metric)
+            return array("q", (place for (place,) in index.all(sql, number)))
 
     def answer(self, asked: Asked) -> Any:
         """The answer in the form that the front end expects; raises InputError without a case."""
-        if asked.filter.metric >= len(self._index.graphs):
+        with self._asking:
+            return self._known.answer(asked)
+
+
+class _Known:
+    """A run and its index as they stood at one time."""
+
+    def __init__(self, record: Run, said: Callable[[int], None] | None = None) -> None:
+        self.record = record
+        self.size = _size(record)
+        database = open_index(record, said)
+        self.run = OpenRun(record.folder)
+        self.index = Indexed(self.run, database)
+        self.rows: int = self.index.all("SELECT count(*) FROM cases")[0][0]
+        self._cases = Cases(self.index)
+        self._figures = Figures(self.index, self._cases.why)
+
+    def close(self) -> None:
+        """Close the index and the files."""
+        self.index.close()
+        self.run.close()
+
+    def answer(self, asked: Asked) -> Any:
+        """What was asked of these rows."""
+        if asked.filter.metric >= len(self.index.graphs):
             return None
         given = asked.filter
         match asked.ask:
@@ -91,3 +142,8 @@ class LargeRun:
             case "lines":
                 found = self._cases.lines(given, asked.chosen)
                 return None if found is None else "".join(found)
+
+
+def _size(run: Run) -> int:
+    """The bytes of the rows so far."""
+    return run.results.stat().st_size if run.results.exists() else 0

@@ -121,9 +121,11 @@ class _Pages:
 
     async def page(self, request: Request) -> Response:
         number = self._number(request.path_params["run"])
-        run = self._served.runs[number]
+        run, large = self._served.runs[number], self._served.large.get(number)
+        if large is not None:
+            await run_in_threadpool(large.refresh)
         await run_in_threadpool(run.refresh)
-        large, head = self._served.large.get(number), {"run": number, "who": self._served.who}
+        head = {"run": number, "who": self._served.who}
         page = await run_in_threadpool(run.page if large is None else large.page, head)
         return Response(page.encode(errors="replace"), media_type="text/html")
 
@@ -138,10 +140,9 @@ class _Pages:
     async def status(self, request: Request) -> Response:
         number = self._number(request.path_params["run"])
         run, large = self._served.runs[number], self._served.large.get(number)
-        if large is not None:  # it stays as it was when the server was started
-            return JSONResponse({"rows": large.rows, "finished": False})
-        await run_in_threadpool(run.refresh)
-        return JSONResponse({"rows": len(run), "finished": run.finished})
+        await run_in_threadpool(run.refresh if large is None else large.refresh)
+        rows, known = (len(run), run) if large is None else (large.rows, large)
+        return JSONResponse({"rows": rows, "finished": known.finished})
 
     async def prompts(self, request: Request) -> Response:
         run, index = self._run(request), _whole(request.query_params, "index")
@@ -263,7 +264,7 @@ def open_runs(
     tell = said or (lambda text: None)
 
     def large(run: OpenRun) -> LargeRun:
-        return LargeRun(run, lambda done: tell(f"{run.name}: {done:,} rows indexed"))
+        return LargeRun(run.folder, lambda done: tell(f"{run.name}: {done:,} rows indexed"))
 
     found = {number: large(run) for number, run in enumerate(runs) if len(run) > rows}
     return Served(runs, who, card, found)

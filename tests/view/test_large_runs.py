@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import sqlite3
 from collections.abc import Iterator
@@ -162,3 +163,34 @@ def test_an_index_is_made_anew_when_the_run_is_another(folders: list[Path], tmp_
     assert {path.name for path in folder.iterdir()} - {
         path.name for path in folders[0].iterdir()
     } <= {NAME}
+
+
+def test_the_index_takes_in_what_a_run_that_goes_on_adds(
+    folders: list[Path], tmp_path: Path
+) -> None:
+    """A page asks for the status now and then, and loads anew when that says something else."""
+    folder = tmp_path / "run"
+    shutil.copytree(folders[0], folder, ignore=shutil.ignore_patterns(NAME, "report.html"))
+    files = {path: path.read_bytes() for path in (folder / "results.jsonl", folder / "cases.jsonl")}
+    manifest = json.loads((folder / "run.json").read_text())
+    (folder / "run.json").write_text(json.dumps({**manifest, "ended": None}))
+
+    def so_far(count: int) -> None:
+        for path, whole in files.items():
+            path.write_bytes(b"".join(whole.splitlines(keepends=True)[:count]))
+
+    so_far(5)
+    with viewing(folder, rows=1) as server:
+        ask = {"ask": "rows", "filter": {"metric": 0, "parts": [], "text": ""}, "stop": 50}
+        assert server.ask("run/0/api/status").json == {"rows": 5, "finished": False}
+        so_far(9)
+        assert server.ask("run/0/api/status").json == {"rows": 9, "finished": False}
+        assert '"cases": 9' in server.ask("run/0/").text
+        found = server.ask("run/0/api/source", ask).json
+        assert (found["total"], len(found["rows"])) == (9, 9)
+        so_far(14)
+        (folder / "run.json").write_text(json.dumps(manifest))
+        assert '"cases": 14' in server.ask("run/0/").text
+        assert server.ask("run/0/api/status").json == {"rows": 14, "finished": True}
+        query = "run/0/api/label/queue?metric=Support+quality&kind=failed&count=50&seed=s"
+        assert max(server.ask(query).json["places"]) > 9

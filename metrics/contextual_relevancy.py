@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
@@ -10,12 +10,14 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from dagengine.graph.graph import Graph
 from dagengine.graph.judged import is_blank
 from dagengine.graph.node import AskingNode
-from dagengine.graph.nodes import CodeNode
+from dagengine.graph.nodes import CodeNode, verdict_of
 from dagengine.graph.values import Ask, Given, Judgement, NodeValue, QuestionCount
 from dagengine.metrics.common.default_prompts import task_prompt
 from dagengine.metrics.common.prebuilt import PrebuiltMetric, share
-from dagengine.prompts.answer_types import Reason, nearest
-from dagengine.prompts.instructions import task_instructions
+from dagengine.prompts.answer_types import Reason, judgement_type, nearest
+from dagengine.prompts.instructions import judgement_instructions, task_instructions
+from dagengine.prompts.sentences import sentences
+from dagengine.question import Question
 
 VERDICTS = ("yes", "no")
 RELEVANT = (
@@ -23,6 +25,10 @@ RELEVANT = (
     "sentence, in the order of the text. Say of each whether it is relevant to `input`. yes: "
     "it helps to answer it, in part or in whole; no: it does not. First the statement, then "
     "your reason, then the verdict. A piece of context that states nothing gives an empty list."
+)
+RELEVANT_SENTENCE = (
+    "Is the sentence, which comes from the retrieved context, relevant to `input`? yes: it helps "
+    "to answer it, in part or in whole; no: it does not."
 )
 
 
@@ -57,7 +63,8 @@ class ContextualRelevancyMetric(PrebuiltMetric):
     """The share of the context's statements that are relevant to the input.
 
     Reads `input` and `retrieval_context`; one call per context, all at once. Score:
-    relevant / statements of all contexts, 0 when there is none.
+    relevant / statements of all contexts, 0 when there is none. A judge that only decides can list
+    nothing: it is asked about each sentence of the contexts instead.
     """
 
     title = "Contextual Relevancy"
@@ -72,7 +79,7 @@ class EachContextNode(AskingNode):
     """One question per context, all at once: its statements, each with a verdict.
 
     Readers see the `ContextStatement`s of all contexts in one list. A blank context states
-    nothing and costs no call.
+    nothing and costs no call. Of a judge that only decides there is one question per sentence.
     """
 
     kind = "map"
@@ -88,11 +95,17 @@ class EachContextNode(AskingNode):
     def text(self) -> str:
         return RELEVANT
 
+    @property
+    def writes(self) -> bool:
+        return self.prompted
+
     def questions(self, known: Mapping[str, Any], items: int) -> QuestionCount:
         return QuestionCount.exactly(len(known["retrieval_context"]))
 
     async def run(self, given: Given, ask: Ask) -> NodeValue:
         (_, contexts), *rest = given.fields
+        if ask.decides and not self.prompted:
+            return await self._decided(contexts, Given(tuple(rest), (), given.case), ask)
         instructions = task_instructions(RELEVANT)
         each = [
             Given((("context", text), *rest), (), given.case)
@@ -102,6 +115,24 @@ class EachContextNode(AskingNode):
         questions = (self.question(one, instructions, ContextStatements) for one in each)
         answers = await ask.each(questions)
         return NodeValue([found for answer in answers for found in answer.value.verdicts])
+
+    async def _decided(self, contexts: Sequence[str], rest: Given, ask: Ask) -> NodeValue:
+        """The same list, of the sentences of the contexts."""
+        found = [one for text in contexts for one in sentences(text)]
+        answers = await ask.each(self._about(one, rest) for one in found)
+        verdicts = [answer.value for answer in answers]
+        return NodeValue(
+            [
+                ContextStatement(statement=text, reason=one.reason, verdict=one.verdict)
+                for text, one in zip(found, verdicts, strict=True)
+            ]
+        )
+
+    def _about(self, sentence: str, rest: Given) -> Question[Any]:
+        given = Given(rest.fields, (("sentence", sentence),), rest.case)
+        instructions = judgement_instructions(RELEVANT_SENTENCE, VERDICTS)
+        decision = verdict_of(given, RELEVANT_SENTENCE, VERDICTS)
+        return self.question(given, instructions, judgement_type(VERDICTS), decision)
 
 
 def relevant_share(found: list[ContextStatement]) -> NodeValue:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from dagengine.graph.graph import Graph
 from dagengine.graph.list_nodes import VerdictListNode
 from dagengine.graph.nodes import CodeNode
 from dagengine.graph.values import Judgement, NodeValue
 from dagengine.metrics.common.default_prompts import verdicts_prompt
+from dagengine.metrics.common.item_odds import order_odds
 from dagengine.metrics.common.prebuilt import PrebuiltMetric
 
 VERDICTS = ("yes", "no")
@@ -63,16 +65,28 @@ def mean_precision(verdicts: list[Judgement]) -> NodeValue:
     if not verdicts:
         return NodeValue(0.0, score=0.0, reason="There are no contexts to judge.")
     ranks = [rank for rank, found in enumerate(verdicts, 1) if found.verdict == "yes"]
+    odds = order_odds(verdicts, ("yes",), _precision_of)
     if not ranks:
         why = "\n".join(_failing(verdicts, len(verdicts)))
         reason = f"None of {len(verdicts)} contexts is relevant.\n{why}"
-        return NodeValue(0.0, score=0.0, reason=reason)
-    score = math.fsum(place / rank for place, rank in enumerate(ranks, 1)) / len(ranks)
+        return NodeValue(0.0, score=0.0, reason=reason, odds=odds)
+    score = precision_at(ranks)
     terms = " + ".join(f"{place}/{rank}" for place, rank in enumerate(ranks, 1))
     names = ", ".join(map(str, ranks))
     count = f"{len(ranks)} of {len(verdicts)} contexts are relevant, at rank {names}"
     parts = [f"{count}: ({terms}) / {len(ranks)} = {score:.4g}."]
-    return NodeValue(score, score=score, reason="\n".join([*parts, *_failing(verdicts, ranks[-1])]))
+    reason = "\n".join([*parts, *_failing(verdicts, ranks[-1])])
+    return NodeValue(score, score=score, reason=reason, odds=odds)
+
+
+def precision_at(ranks: Sequence[int]) -> float:
+    """The mean precision at the ranks (from 1) of relevant contexts; 0 without any."""
+    found = math.fsum(place / rank for place, rank in enumerate(ranks, 1))
+    return found / len(ranks) if ranks else 0.0
+
+
+def _precision_of(relevant: Sequence[bool]) -> float:
+    return precision_at([rank for rank, yes in enumerate(relevant, 1) if yes])
 
 
 def _failing(verdicts: list[Judgement], last: int) -> list[str]:

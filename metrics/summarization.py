@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from dagengine.errors import NotApplicableError
@@ -176,7 +177,8 @@ def covered_share(
         return NodeValue(None)
     asked, found = zip(*counted, strict=True)
     what, passed = "questions that the source answers with yes", "so answered by the summary"
-    return share(asked, found, ("yes",), what=what, passed=passed, empty=1.0)
+    score = share(asked, found, ("yes",), what=what, passed=passed, empty=1.0)
+    return replace(score, odds=None)  # which questions count has odds of its own
 
 
 def lesser_part(alignment: float | None, coverage: float | None) -> NodeValue:

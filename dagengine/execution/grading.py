@@ -150,11 +150,11 @@ def step_of(name: str, kind: str, value: NodeValue) -> Step:
     return Step(
         name, kind, OutcomeKind.OK, shown, value.verdict, value.reason,
         value.score, value.mode, value.usage, value.votes, value.voters, value.answers,
-        value.confidence, value.asked, value.odds, _item_odds(seen),
+        value.confidence, value.asked, value.odds, item_odds(seen),
     )  # fmt: skip
 
 
-def _item_odds(seen: Any) -> tuple[Odds | None, ...]:
+def item_odds(seen: Any) -> tuple[Odds | None, ...]:
     """The odds of each judgement in a list, where some have any."""
     if not isinstance(seen, list) or not all(type(one) is Judgement for one in seen):
         return ()

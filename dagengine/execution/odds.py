@@ -3,19 +3,22 @@
 Every decision and rating whose judge gave odds takes each of its values in turn; what else was
 said stays as it is. The scheduler's state machine says where that leads. Where it leads to a node
 that was not asked, or that read something else, the probability is `unknown`: nothing is guessed.
-Verdicts of one case are taken to be independent given the case, which decision models claim.
-Pure functions of values.
+Code that scores a list may give the odds of its scores; a list that anything else reads is known
+as it stands, and unknown otherwise. Verdicts of one case, items of a list included, are taken
+to be independent given the case, which decision models claim. Pure functions of values.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import networkx as nx
+
 from dagengine.compiler.plan import NONE, Plan, Unit
-from dagengine.execution.grading import Values
+from dagengine.execution.grading import Values, item_odds
 from dagengine.execution.scheduler import CaseState
 from dagengine.graph.node import BaseNode
 from dagengine.graph.values import Judgement, NodeValue
@@ -32,7 +35,7 @@ def with_odds(plan: Plan, results: Sequence[MetricResult], values: Values) -> li
     `values` holds the value of every live slot. A metric that is to take the expectation has
     that as its score, unless some of it is unknown: then its mode says so.
     """
-    if all(value.odds is None for value in values.values()):
+    if not any(value.odds or item_odds(value.value) for value in values.values()):
         return list(results)
     found: list[MetricResult] = []
     for metric, result in zip(plan.metrics, results, strict=True):
@@ -48,7 +51,7 @@ def _expected(result: MetricResult, odds: ResultOdds) -> MetricResult:
     """The result with its expected score."""
     score = odds.expected
     if score is None:
-        why = f"likeliest ({odds.unknown:.3g} of the probability lies on what was not asked)"
+        why = f"likeliest ({odds.unknown:.3g} of the probability is unknown)"
         return replace(result, mode=why)
     passed = None if result.threshold is None else score >= result.threshold
     return replace(result, score=score, raw_score=score, success=passed, mode="expected")
@@ -61,16 +64,23 @@ def odds_of(plan: Plan, metric: int, values: Values) -> ResultOdds | None:
         for number in plan.metrics[metric].slots
         if number in values and plan.slots[number].unit != NONE
     }
-    read = {source for unit in plan.units for _, source, _ in unit.sources}
-    opened = {number for number, value in known.items() if _is_open(value, number in read)}
-    if not opened:
+    reads = nx.DiGraph(
+        (source, number) for number in known for _, source, _ in plan.units[number].sources
+    )
+    opened = {
+        number for number, value in known.items() if _is_open(value, bool(reads.adj.get(number)))
+    }
+    scored = {number for number in opened if not plan.units[number].node.asks}
+    fixed = _fixed_lists(plan, known, reads, scored)
+    opened -= scored & _after(reads, fixed)
+    if not opened and not fixed:
         return None
     others = {
         other.index: Failure(OutcomeKind.SKIPPED, other.spec.name, "another metric")
         for other in plan.metrics
         if other.index != metric
     }
-    enumeration = _Enumeration(plan, metric, known, opened, others)
+    enumeration = _Enumeration(plan, metric, known, opened, fixed, others)
     enumeration.follow()
     return enumeration.odds()
 
@@ -85,6 +95,43 @@ def _is_open(value: NodeValue, read: bool) -> bool:
     return value.verdict is not None or not read
 
 
+def _fixed_lists(
+    plan: Plan, known: Mapping[int, NodeValue], reads: nx.DiGraph[int], scored: Collection[int]
+) -> dict[int, float]:
+    """The lists that are known as they stand only, each with the probability of that.
+
+    They are those with odds that something else reads than code that gave the odds of its
+    scores (`scored`). Code that rests on such a list, itself or through others, is none of these.
+    """
+    lists = {
+        number: _as_it_stands(value.value)
+        for number, value in known.items()
+        if plan.units[number].node.asks and not value.votes and item_odds(value.value)
+    }
+    fixed: dict[int, float] = {}
+    while True:
+        sound = set(scored) - _after(reads, fixed)
+        more = {
+            number: sure
+            for number, sure in lists.items()
+            if not sound.issuperset(reads.adj.get(number, ()))
+        }
+        if more == fixed:
+            return fixed
+        fixed = more
+
+
+def _after(reads: nx.DiGraph[int], numbers: Iterable[int]) -> set[int]:
+    """Everything that reads one of these nodes, itself or through others."""
+    return set[int]().union(*(nx.descendants(reads, number) for number in numbers))
+
+
+def _as_it_stands(items: Sequence[Judgement]) -> float:
+    """How likely every item of a list has the verdict that it has."""
+    known = (one for one in items if one.odds is not None)
+    return math.prod(dict(one.odds or ()).get(one.verdict, 0.0) for one in known)
+
+
 class _Enumeration:
     """All paths of one metric on one case."""
 
@@ -94,10 +141,11 @@ class _Enumeration:
         metric: int,
         known: Mapping[int, NodeValue],
         opened: Container[int],
+        fixed: Mapping[int, float],
         others: Mapping[int, Failure],
     ) -> None:
         self._plan, self._metric, self._others = plan, metric, others
-        self._known, self._opened = known, opened
+        self._known, self._opened, self._fixed = known, opened, fixed
         self._found: dict[tuple[Any, float, bool], float] = {}
         self._followed = 0
         self._unknown: list[float] = []
@@ -127,7 +175,13 @@ class _Enumeration:
                     if chance > 0:
                         yield {**choices, number: option}, mass * chance
                 return
-            if number in choices:
+            if number in self._fixed and number not in choices:
+                sure = self._fixed[number]
+                self._unknown.append(mass * (1 - sure))
+                if sure > 0:
+                    yield {**choices, number: value.value}, mass * sure
+                return
+            if number in choices and number not in self._fixed:
                 value = _as_if(unit.node, value, choices[number])
             state.complete(number, value)
         self._end(state.results()[self._metric], mass)

@@ -310,7 +310,7 @@ class CodeNode(DecisionNode):
     `function` takes the case fields that the node reads, then its inputs, in the order given;
     it may be a coroutine function. With `then` (or verdict children) its result is the
     verdict; at the end of a path the result is the score, from 0 to 1. A `NodeValue` as the
-    result gives a reason with the score.
+    result gives a reason with the score, and may give the `odds` of every score.
     """
 
     kind = "code"
@@ -345,6 +345,9 @@ class CodeNode(DecisionNode):
 
     def successors(self) -> tuple[BaseNode, ...]:
         return BaseNode.successors(self)
+
+    def score_of(self, answer: Any) -> float | None:
+        return float(answer)
 
     async def run(self, given: Given, ask: Ask) -> NodeValue:
         value = self.function(*given.values())

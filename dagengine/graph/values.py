@@ -42,9 +42,9 @@ class NodeValue:
     `score` lies in [0, 1]; `mode` says how a rating was read; `success` is set by metrics
     that decide themselves whether they passed; `usage` and `answers` (the judge's words) are
     noted by the runner, as is `asked`. `confidence` is the probability that the judge gave the
-    verdict, where it is known, and `odds` those of all verdicts, or of all ratings by their
-    number; `votes` and `voters` are what a panel said. See `Step`. `question` is a digest of what
-    was asked, where somebody notes it.
+    verdict, where it is known, and `odds` those of all verdicts, of all ratings by their
+    number, or of all scores (0 to 1) of code; `votes` and `voters` are what a panel said. See
+    `Step`. `question` is a digest of what was asked, where somebody notes it.
     """
 
     value: Any

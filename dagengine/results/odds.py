@@ -29,7 +29,8 @@ class PathChance:
 class ResultOdds:
     """The odds of all paths of one metric on one case, the likeliest first.
 
-    `unknown` is the probability (0 to 1) of paths to nodes that were not asked: nothing is said
+    `unknown` is the probability (0 to 1) of paths to nodes that were not asked, and of lists whose
+    items have other verdicts, where the code that reads them gives no odds: nothing is said
     of them, so that expectation and chance to pass have bounds.
     """
 

@@ -102,10 +102,11 @@ class Step:
     `verdict` is set for decisions, `score` (0 to 1) for ratings and scoring code. `mode`
     says how a rating was read (`weighted` or `raw`, and why), `confidence` the probability (0 to
     1) that the judge gave the verdict, where it is known. `odds` are the probabilities of
-    all verdicts, or of all ratings by their number, from judges that give them, `item_odds` those
-    of each item of a list. `usage` counts the tokens of
-    the answers that the node rests on, shared and stored answers included. `answers` are their
-    texts as the judge wrote them, in the order of the questions; files of results leave them out.
+    all verdicts, of all ratings by their number, or of all scores (0 to 1) of code over a list,
+    from judges that give them, `item_odds` those of each item of a list. `usage` counts the
+    tokens of the answers that the node rests on, shared and stored answers included. `answers`
+    are their texts as the judge wrote them, in the order of the questions; files of results
+    leave them out.
     `asked` says under which keys a store has these questions, if there is one: the first 16
     hexadecimal digits of each; empty for judges without a durable identity.
 

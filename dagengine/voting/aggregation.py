@@ -96,7 +96,9 @@ def _value(outcome: NodeValue | Failure) -> NodeValue:
 
 def _by_item(outcomes: Outcomes, columns: Sequence[Column], weights: Sequence[float]) -> NodeValue:
     chosen = [_value(outcomes[leading(column, weights)]) for column in columns]
-    items: list[Judgement] = [value.value[item] for item, value in enumerate(chosen)]
+    said: list[Judgement] = [value.value[item] for item, value in enumerate(chosen)]
+    # Odds of one ballot are not those of the vote.
+    items = [one.model_copy(update={"odds": None}) for one in said]
     return NodeValue(items)
 
 

@@ -11,6 +11,7 @@ from dagengine.graph.graph import Graph, MetricSpec
 from dagengine.graph.judged import Judged
 from dagengine.graph.values import Given, Judgement, NodeValue
 from dagengine.metrics.common.base import DrawnMetric
+from dagengine.metrics.common.item_odds import share_odds
 
 # Failing items quoted in a reason; the rest is counted.
 _QUOTED = 5
@@ -26,8 +27,10 @@ class PrebuiltMetric(DrawnMetric):
     reason in one last call (by the template's `generate_reason(score, path)`, if it has one);
     by default the reason is composed from the reasons of the verdicts without a call.
     `verdicts_per_call` is the largest number of items that one question is about (None: all
-    items; 1: every item by itself); InputError is raised when it is below 1. `name` tells
-    apart two metrics of one kind in one run.
+    items; 1: every item by itself); InputError is raised when it is below 1. With `expected`
+    the score is the expectation over the judge's odds where all of them are known; else it is
+    that of the likeliest verdicts, and the result's `mode` says so. `name` tells apart two
+    metrics of one kind in one run.
     """
 
     title: ClassVar[str] = ""
@@ -50,6 +53,7 @@ class PrebuiltMetric(DrawnMetric):
         *,
         judged_reason: bool = False,
         verdicts_per_call: int | None = None,
+        expected: bool = False,
         name: str | None = None,
     ) -> None:
         self.name = name or self.title
@@ -73,6 +77,7 @@ class PrebuiltMetric(DrawnMetric):
         self.evaluation_template = evaluation_template
         self.judged_reason = judged_reason
         self.verdicts_per_call = at_least_one("verdicts_per_call", verdicts_per_call)
+        self.expected = expected
 
     def graph(self) -> Graph:
         """The metric's graph, made anew at every call."""
@@ -89,6 +94,7 @@ class PrebuiltMetric(DrawnMetric):
             judged_reason=self.judged_reason,
             reason_wording=getattr(self.evaluation_template, "generate_reason", None),
             judged=self.judged,
+            expected=self.expected,
         )
 
     def wording(
@@ -129,7 +135,8 @@ def share(
     """The share of items with a good verdict as a score, with the count and the failing items.
 
     `what` names the items ("statements"), `passed` what the good ones are ("relevant");
-    `empty` is the score from 0 to 1 when there is nothing to judge.
+    `empty` is the score from 0 to 1 when there is nothing to judge. Where the judge gave odds,
+    the value has those of every share, items taken to be independent.
     """
     count = len(judgements)
     if not count:
@@ -145,4 +152,5 @@ def share(
     parts += [f"Not: {item!r} ({judgement.reason})" for item, judgement in failing[:_QUOTED]]
     if len(failing) > _QUOTED:
         parts.append(f"… and {len(failing) - _QUOTED} more.")
-    return NodeValue(score, score=score, reason="\n".join(parts))
+    odds = share_odds(judgements, good)
+    return NodeValue(score, score=score, reason="\n".join(parts), odds=odds)

@@ -160,7 +160,7 @@ def test_the_expectation_is_the_score_where_it_is_asked_for_and_known() -> None:
     assert (result.success, result.mode) == (True, "expected")
     result = result_of(metric, {2: (0.3, 0.7), 3: (0.6, 0.3, 0.1)})
     assert result.score == 0.0
-    assert result.mode == "likeliest (0.3 of the probability lies on what was not asked)"
+    assert result.mode == "likeliest (0.3 of the probability is unknown)"
 
 
 def test_a_rating_has_one_path_for_each_of_its_levels() -> None:

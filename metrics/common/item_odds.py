@@ -1,0 +1,70 @@
+"""How likely each score of a list is, from the odds of its items' verdicts.
+
+The verdicts of items are taken to be independent of each other given the case, as decision
+models claim: where one misreading spoils several items, the true spread is wider. An item
+without odds counts as it stands. Pure functions of values.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Collection, Sequence
+
+from dagengine.decision import Odds
+from dagengine.graph.values import Judgement
+from dagengine.results import Verdict
+
+MOST_ENUMERATED = 10
+"""Items of a list all of whose combinations are worked out: 2 to the power of this."""
+_LEAST = 1e-12  # a score less likely than this is left out
+
+
+def share_odds(judgements: Sequence[Judgement], good: Collection[Verdict]) -> Odds | None:
+    """The odds of each share (0 to 1) of items with a good verdict; None without any odds.
+
+    The number of good items is Poisson-binomial: worked out exactly, one item after another.
+    """
+    if not _known(judgements):
+        return None
+    counts = [1.0]
+    for chance in (_chance(one, good) for one in judgements):
+        pairs = zip([*counts, 0.0], [0.0, *counts], strict=True)
+        counts = [same * (1 - chance) + fewer * chance for same, fewer in pairs]
+    return tuple(
+        (count / len(judgements), mass) for count, mass in enumerate(counts) if mass > _LEAST
+    )
+
+
+def order_odds(
+    judgements: Sequence[Judgement],
+    good: Collection[Verdict],
+    score: Callable[[Sequence[bool]], float],
+) -> Odds | None:
+    """The odds of each score (0 to 1) that depends on which items are good.
+
+    `score` takes, in the order of the items, whether each one is good. None without any odds,
+    and for more than `MOST_ENUMERATED` items, whose combinations are too many.
+    """
+    if not _known(judgements) or len(judgements) > MOST_ENUMERATED:
+        return None
+    chances = [_chance(one, good) for one in judgements]
+    found: dict[float, float] = {}
+    for combination in itertools.product((True, False), repeat=len(chances)):
+        pairs = zip(chances, combination, strict=True)
+        mass = math.prod(chance if hit else 1 - chance for chance, hit in pairs)
+        if mass > _LEAST:
+            number = score(combination)
+            found[number] = found.get(number, 0.0) + mass
+    return tuple(sorted(found.items()))
+
+
+def _known(judgements: Sequence[Judgement]) -> bool:
+    return any(one.odds is not None for one in judgements)
+
+
+def _chance(judgement: Judgement, good: Collection[Verdict]) -> float:
+    """How likely a verdict is a good one."""
+    if judgement.odds is None:
+        return float(judgement.verdict in good)
+    return min(1.0, math.fsum(chance for verdict, chance in judgement.odds if verdict in good))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import json
 import math
 import re
 from collections.abc import Sequence
@@ -12,9 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from decision_server import Asked, DecisionServer
 
 from dagengine.errors import InputError
-from dagengine.judges import ScriptedJudge
+from dagengine.judges import DecisionJudge, ScriptedJudge
 from dagengine.metrics import ContextualPrecisionMetric, DAGMetric
 from dagengine.metrics.dag import DAG, BinaryJudgementNode, NonBinaryJudgementNode, RatingNode
 from dagengine.question import Question
@@ -312,6 +314,27 @@ def test_stated_probabilities_are_held_against_the_next_run_and_against_people()
     assert bin_.observed == pytest.approx(14 / 16)
     assert value(found, "label-brier") == pytest.approx((14 * 0.04 + 2 * 0.64) / 16)
     assert "next run takes the same path" in card_page(found)
+
+
+def test_the_odds_of_a_decision_judge_are_held_against_the_next_run_and_people() -> None:
+    kind = {"0": 0.9, "1": 0.9, "2": 0.9, "3": 0.25}  # by case; the third is wrong
+
+    def decide(state: Any, asked: Asked) -> Sequence[float]:
+        chance = 0.75 if "short" in asked.instructions else kind[json.loads(state)["input"]]
+        return chance, 1 - chance
+
+    with DecisionServer(decide) as server:
+        seen = repeat(CASES, [tree()], times=2, model=DecisionJudge(base_url=server.base_url))
+    found = make_card(seen, [tree()], CASES, ["j"], labels="additional_metadata.good")
+    repeated, people = found.metrics[0].settings[0].calibration
+    # A path is as likely as its verdicts together: 0.9 times 0.75, and 0.75 where it is not kind.
+    for held in (repeated, people):
+        assert [one.stated for one in held.bins] == pytest.approx([0.675, 0.75])
+        assert [one.answers for one in held.bins] == [6, 2]
+    assert [one.observed for one in repeated.bins] == [1, 1]
+    assert [one.observed for one in people.bins] == pytest.approx([2 / 3, 1])
+    brier = (4 * 0.325**2 + 2 * 0.675**2 + 2 * 0.25**2) / 8
+    assert value(found, "label-brier") == pytest.approx(brier)
 
 
 def test_without_probabilities_nothing_is_said_about_them(card: JudgeCard) -> None:

@@ -91,7 +91,8 @@ def render(
         Reads(),
     ] = None,
     case: Annotated[
-        int | None, typer.Option(help="With --results: draw the path of the case with this index.")
+        str | None,
+        typer.Option(help="With --results: draw the path of the case of this name or index."),
     ] = None,
 ) -> None:
     """Draw a metric's tree for review; asks no judge.
@@ -115,7 +116,7 @@ def render(
             continue
         found = tally.metrics.get(spec.name) if tally else None
         if found is None or found.shown is None:
-            raise typer.BadParameter(f"{results} has no result of {spec.name!r} on case {case}")
+            raise typer.BadParameter(f"{results} has no result of {spec.name!r} on a case {case!r}")
         save(draw(spec, result=found.shown[1], case=found.shown[0]), name)
 
 

@@ -46,8 +46,11 @@ class MetricTally:
 class Tally:
     """All metrics of a run: what pictures show, the figures, the worst cases, where they failed."""
 
-    def __init__(self, rows: Iterable[CaseResult] = (), case: int | None = None) -> None:
-        """`case` is the index of the case to draw, instead of the longest path."""
+    def __init__(self, rows: Iterable[CaseResult] = (), case: str | int | None = None) -> None:
+        """`case` is the case to draw, instead of the longest path: its index.
+
+        As text it is the first of this name, or, where none is called so, that with this index.
+        """
         self.metrics: dict[str, MetricTally] = {}
         self.summing = Summing()
         self.worst = Worst()
@@ -83,6 +86,12 @@ class Tally:
             self._show(metric, row, result)
 
     def _show(self, metric: MetricTally, row: CaseResult, result: MetricResult) -> None:
-        longest = metric.shown is None or len(result.steps) > len(metric.shown[1].steps)
-        if row.index == self._case or (self._case is None and longest):
+        shown = metric.shown
+        if self._case is None:
+            fits = shown is None or len(result.steps) > len(shown[1].steps)
+        elif self._case in (row.case, row.index):
+            fits = shown is None or shown[0] != row.case
+        else:
+            fits = shown is None and str(row.index) == self._case
+        if fits:
             metric.shown = (row.case, result)

@@ -528,7 +528,16 @@ def test_render_draws_counts_and_one_case_of_earlier_results(done: Done) -> None
     assert "True<br/>2x (67%)" in target.read_text(encoding="utf-8").replace(" 2x", "<br/>2x")
     assert invoke(*given, "--case", "2")[0] == 0
     assert target.read_text(encoding="utf-8").count("✓") == 2
-    assert invoke(*given, "--case", "7")[0] == 2
+    drawn = target.read_bytes()
+    target.unlink()
+    (name,) = (row.case for row in read_rows(results) if row.index == 2)
+    assert name != "2"
+    assert invoke(*given, "--case", name)[0] == 0
+    assert target.read_bytes() == drawn
+    for unknown in ("7", "nobody"):
+        code, said = invoke(*given, "--case", unknown)
+        assert code == 2
+        assert f"on a case '{unknown}'" in " ".join(said.replace("│", " ").split())
 
 
 def test_render_gives_every_metric_a_file_of_its_own(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from statistics import fmean, median, stdev
 
@@ -195,11 +196,14 @@ def test_a_tally_keeps_few_rows_and_few_ends() -> None:
 
 def test_a_tally_keeps_the_result_of_the_chosen_case() -> None:
     rows = [row(0, steps=2), row(1), row(2, steps=3), row(3, steps=3)]
-    for case, shown in ((None, "case 2"), (1, "case 1")):
+    rows.append(replace(rows[0], index=4, case="1"))  # a name that is another case's index
+    known = {None: "case 2", 1: "case 1", "case 1": "case 1", "1": "1", "3": "case 3"}
+    for case, shown in known.items():
         found = Tally(rows, case).metrics["m"].shown
         assert found is not None
         assert found[0] == shown
-    assert Tally(rows, 9).metrics["m"].shown is None
+    for unknown in ("9", "case 9", "01", 9):
+        assert Tally(rows, unknown).metrics["m"].shown is None
 
 
 def test_no_rows_are_no_success() -> None:

@@ -39,7 +39,8 @@ def as_judge(
     None is the default judge (see `judges.default`; gpt-4o where none is set). A string is a
     model's name, or `provider/model` for another provider; with `base_url` it always names a
     model of that server. `decisions/model`, `systemone/model` and `labels/model` name judges
-    that only decide, with `base_url` as well. An object is a judge already, or has the shape of
+    that only decide, with `base_url` as well; `decisions/model+gpt-4o` names their writer, too. An
+    object is a judge already, or has the shape of
     `BaseLLM` or of LangChain's chat models (`ainvoke` or `invoke`). Raises InputError for
     anything else.
     """
@@ -54,7 +55,10 @@ def as_judge(
         if provider == "labels":
             return LabelJudge(rest or BUILT_IN, base_url=base_url, api_key=api_key)
         if provider in FORMS:
-            return DecisionJudge(rest, form=provider, base_url=base_url, api_key=api_key)
+            decider, _, writer = rest.partition("+")
+            return DecisionJudge(
+                decider, form=provider, writer=writer or None, base_url=base_url, api_key=api_key
+            )
         if provider == "openai" and rest and base_url is None:
             return OpenAIJudge(rest, api_key=api_key)
         if rest and provider in PROVIDERS and base_url is None:

@@ -39,7 +39,7 @@ from dagengine.graph.graph import Metric
 from dagengine.graph.node import AskingNode
 from dagengine.judges import as_judge, open_judges
 from dagengine.prompts.decisions import writer_of
-from dagengine.question import Judge, Question
+from dagengine.question import Judge, Question, judge_name
 from dagengine.results import CaseResult, Spent, Totals, Waiting
 from dagengine.store.answers import Answers, Store, as_store
 from dagengine.test_case import CASE_TYPES
@@ -397,7 +397,7 @@ def check_judges(plan: Plan, judges: Sequence[Judge]) -> None:
         Problem(
             "judge-capability",
             f"metric {metric.spec.name!r}",
-            f"its reason is to be written, and {judge.identity} gives no text",
+            f"its reason is to be written, and {judge_name(judge.identity)} gives no text",
             _hint(judge),
         )
         for metric in plan.metrics
@@ -411,7 +411,10 @@ def check_judges(plan: Plan, judges: Sequence[Judge]) -> None:
 
 def _hint(judge: Judge) -> str:
     if judge.capabilities.decides:
-        return "give the judge a writer (DecisionJudge(…, writer='gpt-4o')), or use another judge"
+        return (
+            "give the judge a writer (DecisionJudge(…, writer='gpt-4o'), or by name "
+            "decisions/MODEL+gpt-4o), or use another judge"
+        )
     return "use another judge for this metric, or change the node"
 
 
@@ -422,7 +425,8 @@ def _refusal(judge: Judge, node: AskingNode, metric: str) -> str | None:
         if not node.writes:
             return None
         if writer is None:
-            return f"metric {metric!r}: it wants a text, which {judge.identity} cannot give"
+            name = judge_name(judge.identity)
+            return f"metric {metric!r}: it wants a text, which {name} cannot give"
         judge = writer
     able = judge.capabilities.schema if node.parser is None else judge.capabilities.text
     if not able:

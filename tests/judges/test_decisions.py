@@ -22,7 +22,7 @@ from dagengine.errors import (
     UnparseableError,
 )
 from dagengine.gateway import Gateway
-from dagengine.judges import DecisionJudge, OpenAIJudge, as_judge
+from dagengine.judges import DecisionJudge, OpenAIJudge, ProviderJudge, as_judge
 from dagengine.prompts.answer_types import judgement_type, labelled_type, rating_type
 from dagengine.prompts.decisions import worded
 from dagengine.question import Answer, Question, Usage
@@ -468,6 +468,12 @@ def test_names_of_judges() -> None:
     judge = as_judge("decisions/gpt-6-luna")
     assert isinstance(judge, DecisionJudge)
     assert (judge.model, judge.form.name) == ("gpt-6-luna", "decisions")
+    written = as_judge("decisions/gpt-6-luna+anthropic/claude-sonnet-4-5")
+    assert isinstance(written, DecisionJudge)
+    assert (written.model, written.identity) == (judge.model, judge.identity)
+    assert isinstance(written.writer, ProviderJudge)
+    with pytest.raises(InputError, match="writer= is to give texts"):
+        as_judge("decisions/gpt-6-luna+systemone/mine")
     local = as_judge("systemone/mine", base_url="http://127.0.0.1:9/v1")
     assert isinstance(local, DecisionJudge)
     assert (local.model, local.form.name, local.base_url) == (

@@ -31,7 +31,7 @@ NAME = ".view-index.sqlite"
 """The file of the index in the folder of its run."""
 STATES = "fnp-"
 """Failed, no score, passed, a score without a threshold: as whole numbers, in this order."""
-_FORMAT = 3
+_FORMAT = 4
 _CHUNK = 5_000  # rows that are held while the index is made
 _TABLES = """
     CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT) WITHOUT ROWID;

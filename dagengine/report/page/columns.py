@@ -5,6 +5,7 @@ from __future__ import annotations
 from array import array
 from collections import Counter
 from dataclasses import dataclass, field
+from math import isclose
 from typing import Any
 
 from dagengine.record.costs import StepCosts
@@ -84,18 +85,25 @@ class MetricColumns:
         return tuple(answers), tuple(nodes), self._end(result), broken
 
     def _end(self, result: MetricResult) -> tuple[int | None, int | None]:
-        """The node that gave the score, and the answer where a verdict did."""
+        """The node that gave the score, and the answer where a verdict did.
+
+        Of several it is the last, but where the lowest or the highest of them counts, it is the
+        last that has it.
+        """
         last: tuple[int | None, int | None] = (None, None)
-        sure = False
+        sure = exact = False
+        one_counts = self.graph.metric.combine in ("min", "max")
         for step in result.steps:
             node = self.graph.node(step.node)
             if node is None or step.outcome != OutcomeKind.OK:
                 continue
             answer = None if step.verdict is None else self.graph.answer(node, step.verdict)
-            scores = answer is not None and self.graph.answers[answer].score is not None
-            grades = node in self.graph.grades and step.score is not None
-            if scores or grades or (answer is not None and not sure):
-                last, sure = (node, answer), sure or scores or grades
+            score = None if answer is None else self.graph.answers[answer].score
+            if score is None and node in self.graph.grades:
+                score = step.score
+            gave = score is not None and one_counts and _same(score, result.raw_score)
+            if gave or (not exact and (score is not None or (answer is not None and not sure))):
+                last, sure, exact = (node, answer), sure or score is not None, exact or gave
         return last
 
     def as_dict(self) -> dict[str, Any]:
@@ -122,6 +130,10 @@ class MetricColumns:
             way for way, state in zip(self.way, self.state, strict=True) if state == "f"
         )
         return [(way, cases[number], failed[number]) for way, number in self.ways.items()]
+
+
+def _same(score: float, whole: float | None) -> bool:
+    return whole is not None and isclose(score, whole, abs_tol=1e-9)
 
 
 def _questions(step: Step) -> int:

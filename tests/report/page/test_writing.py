@@ -180,3 +180,26 @@ def test_boxes_of_a_drawing_do_not_cover_each_other(support: Run, tmp_path: Path
         for left, top, wide, high in boxes[:place]:
             apart_x = x + width <= left or left + wide <= x
             assert apart_x or y + height <= top or top + high <= y
+
+
+@pytest.mark.parametrize(
+    ("combine", "ended"),
+    [("min", ("b", "False")), ("max", ("c", "True")), ("mean", ("c", "True"))],
+)
+def test_a_case_ended_where_its_score_was_given(tmp_path: Path, combine: Any, ended: Any) -> None:
+    """Three roots that score 0.6, 0.2 and 1; no root alone gives their mean, which is 0.6, too."""
+    roots = [
+        BinaryJudgementNode(
+            f"Is {name} so?", evaluation_params=["actual_output"], name=name,
+            then={True: yes, False: no},
+        )
+        for name, yes, no in (("a", 6, 0), ("b", 10, 2), ("c", 10, 0))
+    ]  # fmt: skip
+    metric = DAGMetric("Three", DAG(root_nodes=roots), combine=combine)
+    judge = ScriptedJudge(lambda question: question.name != "b", name="scripted")
+    case = LLMTestCase(input="question", actual_output="answer")
+    evaluate([case], [metric], model=judge, show=False, out=tmp_path / "run")
+    file = write_page(load_run(tmp_path / "run"), tmp_path / "report.html")
+    (graph,), (columns,) = _head(file)["run"]["metrics"], _index(file)["metrics"]
+    ((node, answer),) = (way["end"] for way in columns["ways"])
+    assert (graph["nodes"][node]["name"], graph["answers"][answer]["verdict"]) == ended

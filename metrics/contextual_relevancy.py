@@ -43,6 +43,12 @@ class ContextStatement(BaseModel):
     ]
 
 
+class DecidedSentence(Judgement):
+    """A sentence of a context, and whether it is relevant, with odds."""
+
+    statement: str
+
+
 class ContextStatements(BaseModel):
     """The answer about one context."""
 
@@ -120,11 +126,15 @@ class EachContextNode(AskingNode):
         """The same list, of the sentences of the contexts."""
         found = [one for text in contexts for one in sentences(text)]
         answers = await ask.each(self._about(one, rest) for one in found)
-        verdicts = [answer.value for answer in answers]
         return NodeValue(
             [
-                ContextStatement(statement=text, reason=one.reason, verdict=one.verdict)
-                for text, one in zip(found, verdicts, strict=True)
+                DecidedSentence(
+                    verdict=answer.value.verdict,
+                    reason=answer.value.reason,
+                    odds=answer.odds,
+                    statement=text,
+                )
+                for text, answer in zip(found, answers, strict=True)
             ]
         )
 
@@ -135,8 +145,11 @@ class EachContextNode(AskingNode):
         return self.question(given, instructions, judgement_type(VERDICTS), decision)
 
 
-def relevant_share(found: list[ContextStatement]) -> NodeValue:
-    judgements = [Judgement(verdict=one.verdict, reason=one.reason) for one in found]
+def relevant_share(found: Sequence[ContextStatement | DecidedSentence]) -> NodeValue:
+    judgements = [
+        one if isinstance(one, Judgement) else Judgement(verdict=one.verdict, reason=one.reason)
+        for one in found
+    ]
     return share(
         [one.statement for one in found],
         judgements,

@@ -156,7 +156,7 @@ def step_of(name: str, kind: str, value: NodeValue) -> Step:
 
 def item_odds(seen: Any) -> tuple[Odds | None, ...]:
     """The odds of each judgement in a list, where some have any."""
-    if not isinstance(seen, list) or not all(type(one) is Judgement for one in seen):
+    if not isinstance(seen, list) or not all(isinstance(one, Judgement) for one in seen):
         return ()
     found = tuple(one.odds for one in seen)
     return found if any(odds is not None for odds in found) else ()

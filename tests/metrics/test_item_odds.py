@@ -19,6 +19,7 @@ from dagengine.metrics import (
     AnswerRelevancyMetric,
     ContextualPrecisionMetric,
     ContextualRecallMetric,
+    ContextualRelevancyMetric,
     FactualCorrectness,
     FaithfulnessMetric,
     RagasMetric,
@@ -116,6 +117,11 @@ def test_contextual_metrics_have_theirs() -> None:
     result = result_of(ContextualRecallMetric(), 0.8, 0.2, case=case)
     assert result.odds is not None
     assert result.odds.expected == pytest.approx(0.8)
+    result = result_of(ContextualRelevancyMetric(), 0.8, 0.2, case=case)
+    assert [len(step.item_odds) for step in result.steps if step.item_odds] == [2]
+    assert result.odds is not None
+    assert result.odds.expected == pytest.approx(0.8)
+    assert result.odds.unknown == 0
     result = result_of(ContextualPrecisionMetric(), 0.8, 0.2, case=case)
     assert result.odds is not None  # 1 unless the second alone is relevant, or none
     assert result.odds.expected == pytest.approx(0.8 + 0.2 * 0.8 / 2)

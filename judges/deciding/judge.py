@@ -88,8 +88,8 @@ class DecisionJudge(EndpointJudge[DecisionConnection]):
     the limits; `pack=False` sends each alone. With `speculate="packed"` up to 32 questions of a
     case (a number: so many) ride along that a verdict still to come may make necessary; what is
     not needed changes no score, and stands in `Totals.unneeded`. `"never"` asks none of them.
-    Neither is part of the identity: answers are the same where the server's are a function of
-    state and question.
+    A store knows neither: answers are the same where the server's are a function of state and
+    question. A judge card holds one judge against the other, as two judges of one benchmark.
     """
 
     def __init__(
@@ -130,11 +130,16 @@ class DecisionJudge(EndpointJudge[DecisionConnection]):
         self.shows: Shows = shows
         self.version = version
         self.writer = None if writer is None else writer_judge(writer)
+        self._alone = not pack
         self._labelling = False
 
     @property
     def _name(self) -> str:
         return super()._name + (f" ({self.version})" if self.version else "")
+
+    @property
+    def _called(self) -> str:
+        return f"{self._name} one by one" if self._alone else self._name
 
     def _connection(
         self,

@@ -121,11 +121,16 @@ class EndpointJudge(Generic[C]):
         """Model, endpoint and parameters: what may change an answer."""
         return self._identity
 
+    @property
+    def _called(self) -> str:
+        """The name within one process; in stores it is `_name`."""
+        return self._name
+
     @cached_property
     def _identity(self) -> str:
         given = public_text(str(self._given.base_url)) if self._given else "default"
         parameters = json.dumps(public_value(self._parameters), sort_keys=True, default=str)
-        return f"{self._name} at {self.base_url or given} with {parameters}"
+        return f"{self._called} at {self.base_url or given} with {parameters}"
 
     @property
     def durable_identity(self) -> str | None:

@@ -337,6 +337,35 @@ def test_the_odds_of_a_decision_judge_are_held_against_the_next_run_and_people()
     assert value(found, "label-brier") == pytest.approx(brier)
 
 
+def test_a_card_shows_whether_answers_depend_on_what_else_is_in_a_request() -> None:
+    def carried_away(answers: Any) -> Any:
+        """Every predicate is true where it is not alone."""
+        return [{**one, "probability": 0.9} for one in answers] if len(answers) > 1 else answers
+
+    found = []
+    for spoil in (lambda answers: answers, carried_away):
+        with DecisionServer(lambda state, asked: (0.2, 0.8), spoil=spoil) as server:
+            judges = {
+                "packed": DecisionJudge(base_url=server.base_url),
+                "alone": DecisionJudge(base_url=server.base_url, pack=False),
+            }
+            metric = DAGMetric("either", DAG(root_nodes=[asked_of("a"), asked_of("b")]))
+            seen = repeat(CASES, [metric], times=2, judges=judges)
+        found.append((seen.table("either"), make_card(seen, [metric], CASES, list(judges))))
+    (steady, same), (moved, other) = found
+    assert steady == [[0.0, 0.0, 0.0, 0.0]] * 4
+    assert moved == [[1.0, 1.0, 0.0, 0.0]] * 4
+    difference = {one.difference.name: one.difference.value for one in other.metrics[0].between}
+    assert difference["pass-rate"] == -1
+    assert not any(one.difference.value for one in same.metrics[0].between)
+
+
+def asked_of(name: str) -> BinaryJudgementNode:
+    return BinaryJudgementNode(
+        f"Is it {name}?", then={True: 10, False: 0}, name=name, evaluation_params=["input"]
+    )
+
+
 def test_without_probabilities_nothing_is_said_about_them(card: JudgeCard) -> None:
     assert card.metrics[0].settings[0].calibration == ()
     assert card.metrics[0].figure("repeat-brier") is None

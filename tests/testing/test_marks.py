@@ -88,7 +88,7 @@ def test_a_mark_that_makes_no_sense_is_refused_before_anything_runs(
     pytester: pytest.Pytester, mark: str, said: str
 ) -> None:
     pytester.makepyfile(f"import pytest\n@pytest.mark.evals({mark})\ndef test_it(): 1 / 0")
-    done = pytester.runpytest_inprocess("-p", "no:randomly")
+    done = pytester.runpytest_inprocess("-p", "no:randomly", "-p", "no:asyncio")
     assert done.ret == pytest.ExitCode.USAGE_ERROR
     done.stderr.re_match_lines([rf".*::test_it: @pytest.mark.evals {said}"])
 

@@ -21,7 +21,7 @@ from dagengine.judges.wire.completions import (
     usage_of,
     wire_type,
 )
-from dagengine.judges.wire.connection import MODES, ChatConnection, libraries, poster
+from dagengine.judges.wire.connection import CHAT, MODES, ChatConnection, libraries, poster
 from dagengine.judges.wire.probabilities import tokens_of
 from dagengine.judges.wire.requests import Body, RequestForm
 from dagengine.prompts.json_values import DoubledKeyError, require_single_keys
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 T = TypeVar("T", bound=BaseModel)
 
 _REJECTED = frozenset({400, 403, 422})  # statuses of a request that asks for too much
-_PATH = "/chat/completions"
 
 
 class OpenAIJudge(EndpointJudge[ChatConnection]):
@@ -97,10 +96,10 @@ class OpenAIJudge(EndpointJudge[ChatConnection]):
     ) -> Post:
         """What sends questions; with a `direct` way past the HTTP layer of the client."""
         if direct is None:
-            return poster(openai, api, _PATH)
+            return poster(openai, api, CHAT)
         from dagengine.judges.wire.direct import DirectPost  # it needs the libraries above
 
-        return DirectPost(api, direct, _PATH)
+        return DirectPost(api, direct, CHAT)
 
     async def answer(self, question: Question[T]) -> Answer[T]:
         """One attempt; raises JudgeError. Capabilities a server lacks are dropped for good."""

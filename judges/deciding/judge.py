@@ -20,10 +20,10 @@ from dagengine.errors import (
     did_you_mean,
 )
 from dagengine.judges.deciding.forms import FORMS, Form, Said, shares
-from dagengine.judges.deciding.labels import CHAT, by_label, sending
+from dagengine.judges.deciding.labels import by_label, sending
 from dagengine.judges.deciding.writers import writer_judge
 from dagengine.judges.wire.client import OPENAI, EndpointJudge, Provider
-from dagengine.judges.wire.connection import Connection, Send
+from dagengine.judges.wire.connection import CHAT, Connection, Send
 from dagengine.prompts.decisions import Shows, answer_fields, asked_of, shown_of, state_text
 from dagengine.prompts.parsing import validated
 from dagengine.question import Answer, Capabilities, Packs, Question, Usage

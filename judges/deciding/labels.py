@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel
 
 from dagengine.errors import (
     JudgeError,
@@ -31,7 +31,8 @@ from dagengine.judges.deciding.writers import writer_judge
 from dagengine.judges.openai import OpenAIJudge
 from dagengine.judges.wire.client import EndpointJudge
 from dagengine.judges.wire.completions import Completion, answer_text, read_completion, usage_of
-from dagengine.judges.wire.connection import Connection, Send, sender
+from dagengine.judges.wire.connection import CHAT, Connection, Send, sender
+from dagengine.judges.wire.probabilities import alternatives
 from dagengine.judges.wire.requests import Body
 from dagengine.prompts.decisions import Asked, Shows, answer_fields, asked_of, told
 from dagengine.prompts.evidence import Evidence, fenced
@@ -46,36 +47,12 @@ if TYPE_CHECKING:
 T = TypeVar("T", bound=BaseModel)
 
 LABELS: Final = string.ascii_uppercase
-CHAT: Final = "/chat/completions"
 _ALTERNATIVES = 20
 _DECIDE = (
     "You decide one question of an evaluation. The user message shows what it is about, between "
     "BEGIN and END lines.\n\nQuestion: {instructions}\n\nOptions:\n{options}\n\n"
     "Answer with the letter of one option and nothing else."
 )
-
-
-class _Alternative(BaseModel):
-    token: str
-    logprob: float
-
-
-class _Token(BaseModel):
-    token: str
-    top_logprobs: list[_Alternative] = []
-
-
-class _Content(BaseModel):
-    content: list[_Token]
-
-
-class _Choice(BaseModel):
-    model_config = ConfigDict(extra="ignore")
-    logprobs: _Content
-
-
-class _Whole(BaseModel):
-    choices: list[_Choice]
 
 
 def chat_of(asked: Asked, state: str) -> list[dict[str, str]]:
@@ -153,16 +130,18 @@ def _read(completion: Completion, asked: Asked) -> tuple[str | bool, Any, float]
         raise RefusedError(f"the model refused: {message.refusal}")
     said = answer_text(message)
     try:
-        tokens = _Whole.model_validate_json(completion.content).choices[0].logprobs.content
-    except (ValidationError, IndexError):
+        if not isinstance(completion.choices[0].logprobs, dict):
+            raise ValueError("no probabilities, or in some other form")
+        found = alternatives(completion, range(len(completion.token_texts[:1])))
+    except ValueError:  # pydantic's among them
         raise UnsupportedError(
             "the server gave no token probabilities, which labels are read from"
         ) from None
     masses = dict.fromkeys(LABELS[: len(asked.values)], 0.0)
-    for one in tokens[0].top_logprobs if tokens else ():
-        label = one.token.strip()
-        if label in masses and one.logprob <= 0:
-            masses[label] += math.exp(one.logprob)
+    for token, logprob in found.get(0, ()):
+        label = token.strip()
+        if label in masses and logprob <= 0:
+            masses[label] += math.exp(logprob)
     mass = math.fsum(masses.values())
     if not mass:
         raise UnparseableError(f"no label is among the likely answers; it said {said!r:.40}", said)

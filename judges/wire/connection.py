@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 # From the least intrusive way of asking for structure to the most: the last one has to
 # paste the schema into the prompt.
 MODES = ("JSON_SCHEMA", "TOOLS", "JSON")
+CHAT = "/chat/completions"
 # Forms of requests that are kept.
 _FORMS = 1_000
 Post = Callable[[RequestForm, Question[Any]], Awaitable[Completion]]

@@ -67,17 +67,21 @@ def tokens_of(
         return None
     kept = range(len(texts)) if question.parser else telling(raw, texts, question.answer_type)
     try:
-        found = _alternatives(completion.content, len(texts), kept)
+        found = alternatives(completion, kept)
     except ValueError:  # pydantic's among them: probabilities in some other form
         return None
     return tuple(TokenChoice(text, found.get(index, ())) for index, text in enumerate(texts))
 
 
-def _alternatives(body: bytes, count: int, kept: Collection[int]) -> _Found:
-    """The alternatives of the tokens with these numbers; raises ValueError."""
+def alternatives(completion: Completion, kept: Collection[int]) -> _Found:
+    """By the numbers of these tokens, what might have stood there and its log-probability.
+
+    Raises ValueError where they are not in OpenAI's form.
+    """
+    body = completion.content
     ends = _places(body) if len(kept) <= _FEW else []
     # One place for each token, or it is not certain which token a place belongs to.
-    if len(ends) != count + 1:
+    if len(ends) != len(completion.token_texts) + 1:
         tokens = _Whole.model_validate_json(body).choices[0].logprobs["content"]
         return {index: _pairs(tokens[index].get("top_logprobs")) for index in kept}
     spans = list(pairwise(ends))

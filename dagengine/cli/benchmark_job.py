@@ -80,14 +80,20 @@ class BenchmarkJob:
         """Answers for cases that reach a node in one of all runs, each with the same chance.
 
         A node that a run reaches with the chance q is reached in one of T with T·q·(1 - q)^(T-1).
+        Of many cases that lack an answer only a part is asked (`chosen_cases`).
         """
+        from dagengine.reliability.second_answers import LEAST_ASKED, MOST_MORE
+
         times, cases = self.ways["times"], len(self.cases)
         if not self.second_answers or times < 2:
             return 0.0
-        nodes = [node.asked for metric in once.metrics for node in metric.nodes
-                 if node.kind != "reason" and node.asked.least != node.asked.most]  # fmt: skip
-        chances = [min(one.likely / cases, 1.0) for one in nodes]
-        found = sum(cases * times * q * (1 - q) ** (times - 1) for q in chances)
+        found = 0.0
+        for metric in once.metrics:
+            nodes = [node.asked for node in metric.nodes if node.kind != "reason"]
+            chances = [min(one.likely / cases, 1.0) for one in nodes if one.least != one.most]
+            lacking = cases * sum(times * q * (1 - q) ** (times - 1) for q in chances)
+            runs = times * sum(one.likely for one in nodes)
+            found += lacking if cases <= LEAST_ASKED else min(lacking, MOST_MORE * runs)
         return float(found * self.runs / times)
 
     def _most_second_answers(self, once: Estimate) -> tuple[int | None, int | None]:

@@ -7,6 +7,7 @@ import os
 from collections.abc import (
     AsyncIterable,
     AsyncIterator,
+    Awaitable,
     Callable,
     Iterable,
     Iterator,
@@ -283,15 +284,19 @@ class Engine:
         on_row: Callable[[CaseResult], None],
         after: AfterCase | None = None,
         finished: Callable[[CaseResult], None] | None = None,
+        last: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         """Open, judge every case, and close; raises what `open` and `run` raise.
 
-        Inside a node it works on the event loop of the node's run, from whatever loop.
+        `last` is called when every case has its row, and may ask more. Inside a node it works on
+        the event loop of the node's run, from whatever loop.
         """
 
         async def work() -> None:
             async with self.open():
                 await self.run(cases, on_row, after=after, finished=finished)
+                if last is not None:
+                    await last()
 
         if self._host is None or self._host.home.is_here:
             await work()

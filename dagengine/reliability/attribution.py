@@ -11,12 +11,12 @@ from __future__ import annotations
 import itertools
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from dagengine.reliability.counterfactual import Counterfactual, NoReplyError, Reply
 from dagengine.reliability.shapley import shapley_effects
-from dagengine.reliability.statistics.sums import Sums, mean, measure
+from dagengine.reliability.statistics.sums import Sums, Totals, measure
 from dagengine.test_case import TestCase
 
 __all__ = [
@@ -57,7 +57,9 @@ class CaseNoise:
     that differ; `moves` sum |Δscore| over pairs of repetitions whose first difference is at
     the node, and count them. `reached` counts the repetitions that asked a node, `answers` its
     answers in these and alone. `fixed` nodes vary, but were held at their commonest answer,
-    since there were too many combinations.
+    since there were too many combinations. `weight` is how many cases it counts for: where a
+    random part of the cases that lacked an answer got one, these count for the others, which
+    count nothing.
     """
 
     case: int
@@ -70,6 +72,17 @@ class CaseNoise:
     reached: Mapping[str, int] = field(default_factory=dict)
     answers: Mapping[str, int] = field(default_factory=dict)
     fixed: tuple[str, ...] = ()
+    weight: float = 1.0
+
+    @property
+    def lacked(self) -> bool:
+        """Whether a node answered once in all runs."""
+        return 1 in self.reached.values()
+
+    @property
+    def known(self) -> bool:
+        """Whether each node that the case reached has two answers."""
+        return 1 not in self.answers.values()
 
 
 def attribute(
@@ -94,13 +107,32 @@ def attribute(
             case = None if cases is None else cases[number]
             one = _Case(replay, runs, asked.get(number, ()), pooled, case, known)
             found.append(one.noise(number))
-    return found
+    return list(_weighted(found))
+
+
+def _weighted(noise: Sequence[CaseNoise]) -> Iterator[CaseNoise]:
+    """Cases that lacked an answer and got it count for those that did not."""
+    lacked = [one for one in noise if one.lacked]
+    known = sum(one.known for one in lacked)
+    for one in noise:
+        if one.lacked and known:
+            yield replace(one, weight=len(lacked) / known if one.known else 0.0)
+        else:
+            yield one
 
 
 @measure
 def flip_rate(cases: Sequence[CaseNoise], node: str) -> Sums:
     """The probability that two answers of a node to one question differ, averaged over cases."""
-    return mean(case.flips.get(node) for case in cases)
+    return Sums([_flipping(case, node) for case in cases],
+                lambda all_: all_["value"] / all_["items"], most=1.0)  # fmt: skip
+
+
+def _flipping(case: CaseNoise, node: str) -> Totals:
+    """What a case adds to a flip rate; one that tells in its runs counts for itself alone."""
+    rate = case.flips.get(node)
+    weight = 1.0 if case.reached.get(node, 0) > 1 else case.weight
+    return {} if rate is None or not weight else {"items": weight, "value": weight * rate}
 
 
 @measure
@@ -118,7 +150,7 @@ def independence(cases: Sequence[CaseNoise]) -> Sums:
     Below 1 nodes err together, above 1 they make up for one another, and shares are those
     of a judge that does neither.
     """
-    items = [{"modelled": case.modelled, "seen": case.variance} for case in cases]
+    items = [{"modelled": case.weight * case.modelled, "seen": case.variance} for case in cases]
     return Sums(items, lambda all_: all_["modelled"] / all_["seen"])
 
 

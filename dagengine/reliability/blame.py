@@ -49,7 +49,7 @@ class Blame:
     `cases` cases (groups, where there are any) reached the node, in `runs` runs each. `needed`
     is how many runs of each case would tell, None where more runs are not what is missing.
     `once` is the largest share of cases with one answer only of a node among those that
-    reached that node.
+    reached that node. Cases that count nothing (`CaseNoise.weight`) are not among the reached.
     """
 
     node: str
@@ -117,7 +117,7 @@ def asked_once(noise: Iterable[CaseNoise]) -> float:
     """Of the cases that reached a node, the share with one answer of it: the largest of all."""
     reached: Counter[str] = Counter()
     once: Counter[str] = Counter()
-    for case in noise:
+    for case in (one for one in noise if one.weight):
         reached.update(case.answers.keys())
         once.update(node for node, answers in case.answers.items() if answers == 1)
     return max((once[node] / reached[node] for node in reached), default=0.0)
@@ -137,10 +137,10 @@ def _units(noise: Iterable[CaseNoise], node: str, groups: Mapping[int, Hashable]
     units: defaultdict[Hashable, _Unit] = defaultdict(_Unit)
     for one in noise:
         unit = units[("group", groups[one.case]) if one.case in groups else one.case]
-        unit.part += one.parts.get(node, 0.0)
-        unit.whole += one.modelled
-        unit.reached |= node in one.answers
-        unit.seen += one.reached.get(node, 0) / one.repetitions
+        unit.part += one.weight * one.parts.get(node, 0.0)
+        unit.whole += one.weight * one.modelled
+        unit.reached |= bool(one.weight) and node in one.answers
+        unit.seen += one.weight * one.reached.get(node, 0) / one.repetitions
     return list(units.values())
 
 

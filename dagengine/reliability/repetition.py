@@ -33,7 +33,7 @@ from dagengine.question import REPETITIONS
 from dagengine.reliability.observations import Condition, Observation, Observations
 from dagengine.reliability.perturbations import Symmetry, Wording, paraphrase, reverse_options
 from dagengine.reliability.resampling import Resampling
-from dagengine.reliability.second_answers import SecondAnswer, SecondAnswers
+from dagengine.reliability.second_answers import Lack, SecondAnswer, SecondAnswers, chosen_cases
 from dagengine.report.progress import progress_bar
 from dagengine.results import CaseResult, MetricResult, Step, Verdict
 from dagengine.test_case import CASE_TYPES, TestCase
@@ -47,6 +47,8 @@ ORDERS = ("given", "swapped", "reversed")
 
 Paraphrases = Mapping[str, Mapping[str, Wording]]
 _FIELD = "field"
+# Cases whose second answers are under way at once; limits of calls hold besides.
+_AT_ONCE = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +203,9 @@ async def a_repeat(
         engine.keeping(lambda: Observations(tuple(record.rows), engine.totals)),
         progress_bar(engine, total, show) as finished,
     ):
-        await engine.judge(checked, take, after=record.complete, finished=finished)
+        await engine.judge(
+            checked, take, after=record.complete, finished=finished, last=record.ask_alone
+        )
     return Observations(tuple(record.rows), engine.totals)
 
 
@@ -228,22 +232,24 @@ class _Record:
         self.rows: list[Observation] = []
         self._plan, self._variants = plan, variants
         self._keep = _texts if texts else _digest
-        self._settings = list(_settings(plan, variants)) if second_answers else []
-        self._alone: dict[int, list[tuple[Variant, SecondAnswer]]] = {}
+        self._repeated = [
+            _Repeated(first, asking)
+            for first, asking in (_settings(plan, variants) if second_answers else ())
+        ]
         self._questions: dict[int, dict[tuple[int, str], str]] = {}
         self._known: dict[Any, Any] = {}  # of equal values one is kept
 
     async def complete(self, case: JudgedCase) -> None:
-        """Note which questions a case was asked, and ask what it lacks."""
+        """Note which questions a case was asked, and what it lacks."""
         self._questions[case.index] = dict(self._asked(case.state))
-        alone = self._alone[case.index] = []
+        for repeated in self._repeated:
+            repeated.note(case)
 
-        async def ask(_: int, setting: tuple[Variant, SecondAnswers]) -> list[SecondAnswer]:
-            return await setting[1].ask(case)
-
-        found = await together(ask, self._settings)
-        for (variant, _), answers in zip(self._settings, found, strict=True):
-            alone += [(variant, answer) for answer in answers]
+    async def ask_alone(self) -> None:
+        """Ask what cases lack, when all of them have their runs."""
+        for repeated in self._repeated:
+            for case, answers in await repeated.ask():
+                self.rows += (self._second(case, repeated.first, answer) for answer in answers)
 
     def _asked(self, state: CaseState) -> Iterator[tuple[tuple[int, str], str]]:
         """The digests of questions, by the number of the metric and the name of the node."""
@@ -255,7 +261,7 @@ class _Record:
                     yield (metric.index, self._plan.slots[slot].name), digest
 
     def take(self, row: CaseResult) -> None:
-        """The observations of a case: metrics, their nodes, then what was asked alone."""
+        """The observations of a case: metrics and their nodes."""
         questions = self._questions.pop(row.index, {})
         for number, (variant, result) in enumerate(zip(self._variants, row.metrics, strict=True)):
             self.rows.append(self._whole(row.index, variant, result))
@@ -267,8 +273,6 @@ class _Record:
                 for step in result.steps
                 if step.kind != _FIELD
             )
-        for variant, answer in self._alone.pop(row.index, ()):
-            self.rows.append(self._second(row.index, variant, answer))
 
     def _whole(self, case: int, variant: Variant, result: MetricResult) -> Observation:
         wrote = [text for step in result.steps for text in _written(step, result)]
@@ -294,6 +298,32 @@ class _Record:
             alone=True,
             question=answer.question,
         )
+
+
+class _Repeated:
+    """A metric under one setting: the answers of its runs, and the cases that lack one."""
+
+    def __init__(self, first: Variant, asking: SecondAnswers) -> None:
+        self.first = first
+        self._asking = asking
+        self._answers = 0
+        self._lacking: dict[int, tuple[Lack, JudgedCase]] = {}
+
+    def note(self, case: JudgedCase) -> None:
+        """Take in a case that has its runs."""
+        self._answers += self._asking.answers(case.state)
+        lack = self._asking.lack(case)
+        if lack is not None:
+            self._lacking[case.index] = lack, case
+
+    async def ask(self) -> list[tuple[int, list[SecondAnswer]]]:
+        """What the chosen cases answered, in their order."""
+
+        async def one(_: int, case: int) -> tuple[int, list[SecondAnswer]]:
+            return case, await self._asking.ask(self._lacking[case][1])
+
+        lacks = {case: lack for case, (lack, _) in self._lacking.items()}
+        return await together(one, chosen_cases(lacks, self._answers), _AT_ONCE)
 
 
 def _settings(plan: Plan, variants: Sequence[Variant]) -> Iterator[tuple[Variant, SecondAnswers]]:

@@ -9,10 +9,13 @@ that node asked twice, and so on, until every node that the answers lead to has 
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+
+import networkx as nx
 
 from dagengine.compiler.plan import Plan, Unit
 from dagengine.execution.grading import step_of
@@ -26,6 +29,12 @@ from dagengine.reliability.resampling import later
 from dagengine.results import Failure, Step
 
 _ANSWERS = 2
+
+MOST_MORE = 1 / 8
+"""The most second answers, by answers of the runs, that are likely."""
+
+LEAST_ASKED = 10
+"""As many of the cases that lack an answer are asked in any case, or their noise is not known."""
 
 Values = Mapping[int, NodeValue]
 
@@ -44,6 +53,41 @@ class SecondAnswer:
     question: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Lack:
+    """What one case lacks: the nodes, in order, the calls that are likely, a digest of the case.
+
+    Of what these nodes may lead to and no run reached, one call each is likely: two, every
+    second time.
+    """
+
+    nodes: tuple[int | str, ...]
+    calls: int
+    digest: str
+
+
+def chosen_cases(lacks: Mapping[int, Lack], answers: int) -> list[int]:
+    """Which of the cases that lack an answer are asked, so that it takes `MOST_MORE` calls.
+
+    `answers` is how many answers the runs have. All where that is enough. Otherwise each case
+    has the same chance, whatever it said: a systematic sample, every so many cases from a
+    random start, in the order of what they lack, so that no kind of case is left out. Equal
+    cases are chosen again, whatever was answered first.
+    """
+    calls = sum(lack.calls for lack in lacks.values())
+    many = len(lacks)
+    if calls <= MOST_MORE * answers or many <= LEAST_ASKED:
+        return sorted(lacks)
+    count = max(LEAST_ASKED, int(many * MOST_MORE * answers / calls))
+    order = sorted(
+        lacks,
+        key=lambda case: (lacks[case].calls, lacks[case].nodes, lacks[case].digest, case),
+    )
+    digests = "".join(lacks[case].digest for case in order)
+    start = int.from_bytes(hashlib.sha256(digests.encode()).digest()[:7]) / 2**56
+    return sorted(order[int((start + place) * many / count)] for place in range(count))
+
+
 class SecondAnswers:
     """The runs of one metric under one setting, in the plan of all runs.
 
@@ -54,6 +98,7 @@ class SecondAnswers:
     def __init__(self, plan: Plan, metrics: Sequence[int], metric: Metric) -> None:
         self.replay = Counterfactual(metric)
         self.plan = self.replay.plan
+        self._graph = self.plan.graph
         self.speaking = [unit for unit in self.plan.units if self.replay.speaks(unit)]
         self._metrics = metrics
         self._starts = [plan.metrics[number].slots.start for number in metrics]
@@ -65,6 +110,27 @@ class SecondAnswers:
     async def ask(self, case: JudgedCase) -> list[SecondAnswer]:
         """Ask what a case lacks."""
         return await _Asking(self, case).answers()
+
+    def lack(self, case: JudgedCase) -> Lack | None:
+        """What a case lacks; None where nothing."""
+        units = _Asking(self, case).lacking
+        if not units:
+            return None
+        again = [one for unit in units for one in self.replay.renewed(self.plan.units[unit])]
+        calls = sum(self.plan.units[one].node.asks for one in (*again, *self._behind(units, case)))
+        return Lack(units, calls, case.case.content_hash())
+
+    def _behind(self, units: Iterable[int], case: JudgedCase) -> set[int]:
+        """What units may lead to and no run with a score reached."""
+        reached = {unit for values in self.runs(case.state) for unit in values}
+        behind = {one for unit in units for one in nx.descendants(self._graph, unit)}
+        return behind - reached
+
+    def answers(self, state: CaseState) -> int:
+        """How many answers of a judge the runs of a case have."""
+        return sum(
+            self.plan.units[unit].node.asks for values in self.runs(state) for unit in values
+        )
 
     def runs(self, state: CaseState) -> Iterator[dict[int, NodeValue]]:
         """What the units said in each run with a score."""
@@ -105,6 +171,11 @@ class _Asking:
                     self._reached.setdefault(unit.index, values)
             if all(self._heard[unit.index] >= _ANSWERS for unit in setting.speaking):
                 break
+
+    @property
+    def lacking(self) -> tuple[int, ...]:
+        """The units that the runs reached, and that have fewer than two answers."""
+        return tuple(unit for unit in sorted(self._reached) if self._heard[unit] < _ANSWERS)
 
     async def answers(self) -> list[SecondAnswer]:
         """Every answer, in an order that does not depend on which came first."""

@@ -17,7 +17,8 @@ def test_shares_are_right_and_their_intervals_hold(population: Population, times
         # Of 30 means of one interval's width each, 4 of 5 lie within a twelfth of it.
         assert abs(row.bias) < 0.01 + row.width / 6, row.name
         assert row.share >= 0.83, row.name  # 25 of 30: fewer come once in 300 where 95 % hold
-        assert row.known >= 0.9 * SEEDS, row.name
+        # A node with next to no noise may be reached in too few of the cases asked again.
+        assert row.known >= 0.9 * SEEDS or row.truth < 0.01, row.name
 
 
 def test_without_second_answers_three_runs_tell_nothing_about_gated_nodes() -> None:

@@ -18,13 +18,22 @@ from dagengine import Limits
 from dagengine.errors import GraphError, UnparseableError
 from dagengine.judges import Noise, ScriptedJudge, SimulatedJudge
 from dagengine.metrics import DAGMetric
-from dagengine.metrics.dag import DAG, BinaryJudgementNode, CodeNode, RatingNode, TaskNode
+from dagengine.metrics.dag import (
+    DAG,
+    BinaryJudgementNode,
+    CodeNode,
+    NonBinaryJudgementNode,
+    RatingNode,
+    TaskNode,
+)
 from dagengine.question import Question
 from dagengine.reliability import Observations, a_repeat, repeat
 from dagengine.reliability.attribution import attribute
+from dagengine.reliability.card.nodes import notes_on
 from dagengine.reliability.counterfactual import Counterfactual
-from dagengine.reliability.observations import Observation
+from dagengine.reliability.observations import Condition, Observation
 from dagengine.reliability.runs import runs_of
+from dagengine.reliability.second_answers import LEAST_ASKED, MOST_MORE, Lack, chosen_cases
 from dagengine.results import CaseResult
 from dagengine.test_case import LLMTestCase
 
@@ -244,6 +253,60 @@ def test_ratings_behind_a_gate_get_a_second_answer() -> None:
     seen = repeat(CASES[:1], [DAGMetric("m", DAG(gate))], times=3, model=judge)
     (extra,) = alone(seen)
     assert (extra.node, extra.score) == ("rating", 0.6)
+
+
+# Where many cases lack an answer, a random part of them is asked, and counts for the others.
+
+WAYS = SimulatedJudge(
+    {"way": "x", "x": True, "y": True, "z": True},
+    {"way": Noise(flip=0.6), **dict.fromkeys("xyz", Noise(flip=0.3))},
+    seed=1,
+)
+
+
+def three_ways() -> DAGMetric:
+    ends = {
+        way: BinaryJudgementNode(
+            f"{way}?", name=way, evaluation_params=["input"], then={True: 10, False: score}
+        )
+        for way, score in (("x", 7), ("y", 3), ("z", 0))
+    }
+    root = NonBinaryJudgementNode("Which?", name="way", evaluation_params=["input"], then=ends)
+    return DAGMetric("ways", DAG(root))
+
+
+def test_of_many_cases_that_lack_an_answer_a_part_is_asked_and_counts_for_all() -> None:
+    cases = [LLMTestCase(input=f"number {n}") for n in range(60)]
+    seen = repeat(cases, [three_ways()], times=3, model=WAYS)
+    assert 0.1 <= len(alone(seen)) / (60 * 3 * 2) <= MOST_MORE + 0.01
+    replay = Counterfactual(three_ways())
+    runs = runs_of(seen, replay)
+    noise = attribute(replay, runs.repetitions(runs.settings[0]), cases, runs.alone(Condition()))
+    lacked = [one for one in noise if one.lacked]
+    asked = [one for one in lacked if one.known]
+    assert LEAST_ASKED < len(asked) < len(lacked) < 60
+    assert {one.weight for one in asked} == {len(lacked) / len(asked)}
+    assert sum(one.weight for one in noise) == pytest.approx(60)
+    assert {one.weight for one in noise if not one.lacked} == {1.0}
+    (note,) = [one for one in notes_on(noise) if "second answers" in one]
+    assert f"Of {len(lacked)} cases" in note
+    assert f"part of {len(asked)} " in note
+
+
+def test_every_case_that_lacks_an_answer_is_as_likely_to_be_asked() -> None:
+    chosen: Counter[int] = Counter()
+    for draw in range(600):
+        lacks = {
+            case: Lack(("x", "y")[: 1 + case % 2], 1 + case % 2, f"{draw} {case}")
+            for case in range(30)
+        }
+        found = chosen_cases(lacks, 160)
+        assert len(found) == 13  # of 45 calls 20 are an eighth of 160
+        assert sum(lacks[case].calls for case in found) in (19, 20)
+        chosen.update(found)
+    assert {case for case, many in chosen.items() if 200 < many < 320} == set(range(30))
+    assert chosen_cases(lacks, 360) == list(range(30))
+    assert len(chosen_cases(lacks, 1)) == LEAST_ASKED
 
 
 def test_observations_tell_which_cases_share_a_question() -> None:

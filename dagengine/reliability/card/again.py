@@ -6,6 +6,7 @@ import statistics
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 
 from dagengine.reliability.card.figures import figure, shown
 from dagengine.reliability.card.values import CaseSpread, Figure
@@ -23,6 +24,8 @@ from dagengine.reliability.statistics.consistency import (
 from dagengine.reliability.statistics.spread import drift, icc_interval, score_spread
 from dagengine.reliability.statistics.sums import Sums, mean
 from dagengine.test_case import TestCase, case_label
+
+_SCALE = (0.0, 1.0)
 
 Outcome = Callable[[Run], Hashable]
 
@@ -61,12 +64,13 @@ def again(runs: Runs, threshold: float | None) -> Iterator[Figure]:
     else:
         table = runs.table(lambda run: run.passed(threshold))
         yield figure("flip-rate", table, flip_rate.sums, f"pass or fail, {pairs}", why, groups)
-        yield figure("pass-rate", table, _share_passing, "runs, averaged over cases", why, groups)
+        yield figure("pass-rate", table, _mean_of_runs, "runs, averaged over cases", why, groups)
     yield over("score-flip-rate", flip_rate.sums, f"scores, {pairs}")
-    yield over("mean-score", _mean_score, "runs, averaged over cases", "no run has a score")
-    yield over("score-spread", score_spread.sums, "runs of one case, averaged over cases")
+    yield over("mean-score", _mean_of_runs, "runs, averaged over cases", "no run has a score")
+    spread_of = partial(score_spread.sums, scale=_SCALE)
+    yield over("score-spread", spread_of, "runs of one case, averaged over cases")
     clusters = groups if len(set(groups)) < len(groups) else None
-    reliability = icc_interval(scores, groups=clusters)
+    reliability = icc_interval(scores, groups=clusters, scale=_SCALE)
     yield shown("test-retest", reliability, "one score's share of the variance", _no_icc(runs, why))
     moved = drift(scores, groups=clusters)
     yield shown(
@@ -75,11 +79,7 @@ def again(runs: Runs, threshold: float | None) -> Iterator[Figure]:
     yield over("unscored", missing_rate.sums, "all runs", "nothing ran")
 
 
-def _mean_score(table: Sequence[Sequence[float | None]]) -> Sums:
-    return mean((_fmean(row) for row in table), most=None)
-
-
-def _share_passing(table: Sequence[Sequence[bool | None]]) -> Sums:
+def _mean_of_runs(table: Sequence[Sequence[float | bool | None]]) -> Sums:
     return mean(_fmean(row) for row in table)
 
 

@@ -103,7 +103,10 @@ def bootstrap(
     claim certainty. It gets Wilson's interval (1927,
     https://doi.org/10.1080/01621459.1927.10502953) for the effective number of items, t again
     in place of the normal quantile (after Korn & Graubard 1998, Survey Methodology 24); the
-    error comes from leaving out one item at a time.
+    error comes from leaving out one item at a time. Few items may hold none of a rare kind that
+    lies far from the others: so it reaches what three more items at either end would make of it
+    (at 95 %; the rule of three, Hanley & Lippman-Hand 1983,
+    https://doi.org/10.1001/jama.1983.03330370053031).
 
     Equal seeds give equal intervals. Raises InputError for a level outside (0, 1) or lists
     that do not belong together, MissingExtraError without numpy and scipy.
@@ -206,6 +209,9 @@ def _interval(sample: _Sample, value: float, level: float, draws: Iterator[Any])
     t = quantile_of_t(level, len(left_out))
     if sample.most is not None:
         low, high = _wilson(value, left_out, t, sample.most)
+        more = -math.log(1 - level)
+        more /= len(left_out) + more
+        low, high = min(low, value - more * value), max(high, value + more * (sample.most - value))
         if sample.limit is not None:
             high = max(min(high, sample.limit), value)
         return Interval(value, low, high, level, "Wilson", sample.size)

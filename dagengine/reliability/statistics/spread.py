@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from functools import partial
 from importlib import import_module
 from itertools import combinations
@@ -46,13 +46,22 @@ __all__ = [
 
 
 @measure
-def score_spread(table: ScoreTable) -> Sums:
+def score_spread(table: ScoreTable, *, scale: tuple[float, float] | None = None) -> Sums:
     """The standard deviation of an item's scores, averaged over items, in points of the score.
 
     sqrt(Σ (x - mean)² / (n - 1)) per item with at least two scores. Few repetitions make it
-    too low, by about 1/4n of itself; `repeatability` is not.
+    too low, by about 1/4n of itself; `repeatability` is not. The ends of the `scale`, where there
+    are any, say how large it can be, for the interval.
     """
-    return mean((_deviation(numbers(row)) for row in table), most=None)
+    rows = [numbers(row) for row in table]
+    most = None if scale is None else (scale[1] - scale[0]) * _most_deviation(map(len, rows))
+    return mean(map(_deviation, rows), most=most)
+
+
+def _most_deviation(sizes: Iterable[int]) -> float:
+    """The largest standard deviation of so many numbers from 0 to 1: half of them at each end."""
+    found = [size // 2 * (size - size // 2) / (size * (size - 1)) for size in sizes if size > 1]
+    return math.sqrt(max(found, default=0.0))
 
 
 def worst_spread(table: ScoreTable) -> float | None:
@@ -105,16 +114,21 @@ def icc_of_mean(table: ScoreTable) -> Sums:
 
 
 def icc_interval(
-    table: ScoreTable, *, level: float = 0.95, groups: Sequence[Hashable] | None = None
+    table: ScoreTable,
+    *,
+    level: float = 0.95,
+    groups: Sequence[Hashable] | None = None,
+    scale: tuple[float, float] | None = None,
 ) -> Interval | Unknown:
     """ICC(1,1) with its interval, that of log(MSB/MSW) by the jackknife, mapped back.
 
     It holds for scores that are not normal, too, where that of F does not (after Arvesen 1969,
     https://doi.org/10.1214/aoms/1177697287). Few cases may hold none of a rare kind that
     carries the figure. So the ends reach what one more case would make of it: a steady one at
-    the far end of the scores, or one torn between both ends; of two scores, as of pass or fail,
-    they reach the ends with that case. `groups`, one per row, are left out together. Unknown
-    where scores never vary within items, or too seldom to leave out a single item.
+    the far end of the `scale` (without one: of the scores given), or one torn between both ends
+    of the scores; of two scores, as of pass or fail, they reach the ends with that case.
+    `groups`, one per row, are left out together. Unknown where scores never vary within items,
+    or too seldom to leave out a single item.
     """
     value = icc(table)
     size = len(table) if groups is None else len(set(groups))
@@ -128,7 +142,7 @@ def icc_interval(
         return Unknown("no variation within items", size)
     low, high = min(found[0], value), max(found[1], value)
     two = len({x for row in table for x in numbers(row)}) == 2
-    for row in _unseen(table):
+    for row in _unseen(table, scale):
         more = [*table, row]
         ends = (_icc_ends(more, [*names, object()], level) if two else None) or (icc(more),)
         known = [end for end in ends if end is not None]
@@ -152,12 +166,15 @@ def _icc_ends(
     return low, high
 
 
-def _unseen(table: ScoreTable) -> tuple[list[float], list[float]]:
+def _unseen(
+    table: ScoreTable, scale: tuple[float, float] | None
+) -> tuple[list[float], list[float]]:
     """A steady case where the others seldom are, and one torn between the ends of the scores."""
     rows = [found for row in table if (found := numbers(row))]
     scores = [score for row in rows for score in row]
     low, high, times = min(scores), max(scores), statistics.median_high(map(len, rows))
-    far = low if statistics.fmean(scores) > (low + high) / 2 else high
+    ends = scale or (low, high)
+    far = ends[statistics.fmean(scores) <= (ends[0] + ends[1]) / 2]
     return [far] * times, [(low, high)[run % 2] for run in range(times)]
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 from dagengine.data.dataset_files import (
-    LIST_FIELDS,
+    DELIMITERS,
     hugging_face,
     load_named,
     named_columns,
@@ -144,8 +144,8 @@ class EvaluationDataset(Sequence[Any]):
         """Append a test case per row of a CSV file.
 
         As `add_test_cases_from_json_file`, with `<field>_col_name=`. A cell of a list is JSON, or
-        is split at `<field>_col_delimiter=` (`;` where not given); an empty one is an empty
-        list. Tools are given by their names, or as JSON.
+        is split at `<field>_col_delimiter=` (where not given, contexts at `|` and tools at `;`);
+        an empty one is an empty list. Tools are given by their names, or as JSON.
         """
         given = {"input_col_name": input_col_name, **names}
         given["actual_output_col_name"] = actual_output_col_name
@@ -205,12 +205,12 @@ class EvaluationDataset(Sequence[Any]):
 def _csv(path: str | Path, given: Mapping[str, str | None], *, goldens: bool) -> list[Any]:
     """The rows of a CSV file, by arguments that name its columns and their delimiters."""
     ending = "_col_delimiter"
-    delimiters: dict[str, str] = dict.fromkeys(LIST_FIELDS, ";")
+    delimiters = dict(DELIMITERS)
     names = dict(given)
     for name in [name for name in names if name.endswith(ending)]:
         field = name.removesuffix(ending)
         if field in delimiters:
-            delimiters[field] = names.pop(name) or ";"
+            delimiters[field] = names.pop(name) or delimiters[field]
     return load_named(path, named_columns("_col_name", names, goldens), delimiters, goldens=goldens)
 
 

@@ -9,6 +9,7 @@
     ├── NotApplicableError    a node finds nothing to judge in a case
     ├── MissingExtraError     an optional package is needed for what was asked
     ├── MetricFailedError     `measure()` of one case ended without a score
+    │   └── MissingTestCaseParamsError    … as the case lacks a field
     └── JudgeError            a question got no valid answer
         ├── JudgeSetupError       the judge cannot work at all (no key, unknown model)
         ├── UnsupportedError      the judge cannot do what this question asks
@@ -90,6 +91,17 @@ class MetricFailedError(DagengineError):
         self.result: object = None
         place = f"metric {metric!r}" + (f", node {node!r}" if node else "")
         super().__init__(f"{place}: {kind}: {message}")
+
+
+class MissingTestCaseParamsError(MetricFailedError):
+    """Raised in its place when the case lacks a field that the metric reads."""
+
+
+def metric_failed(metric: str, node: str | None, kind: str, message: str) -> MetricFailedError:
+    """The error of a metric that ended without a score, by the kind of its outcome."""
+    missing = kind == "missing_field"
+    error = MissingTestCaseParamsError if missing else MetricFailedError
+    return error(metric, node, kind, message)
 
 
 class JudgeError(DagengineError):

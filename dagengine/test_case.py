@@ -12,7 +12,15 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Literal, Self
 
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field, model_validator
+from pydantic import (
+    AliasChoices,
+    AliasGenerator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    model_validator,
+)
+from pydantic.alias_generators import to_camel
 
 from dagengine.errors import InputError
 
@@ -61,8 +69,17 @@ class ToolCallParams(StrEnum):
 
 
 def either_metadata() -> Any:
-    """The field `additional_metadata`, which may be given as `metadata`, too."""
-    return Field(default=None, validation_alias=AliasChoices("additional_metadata", "metadata"))
+    """The field `additional_metadata`, under any name that tools give it."""
+    names = AliasChoices(
+        "additional_metadata", "additionalMetadata", "metadata", "custom_column_key_values"
+    )
+    return Field(default=None, validation_alias=names)
+
+
+# Fields may be given in camel case, as files of other tools have them; `by_alias=True` dumps so.
+EITHER_CASE = AliasGenerator(
+    validation_alias=lambda name: AliasChoices(name, to_camel(name)), serialization_alias=to_camel
+)
 
 
 class WithMetadata:
@@ -77,7 +94,7 @@ class WithMetadata:
 
 
 class _Value(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", alias_generator=EITHER_CASE)
 
 
 class ToolCall(_Value):
@@ -89,6 +106,9 @@ class ToolCall(_Value):
     reasoning: str | None = None
     input_parameters: dict[str, Any] | None = None
     output: Any = None
+
+    def __hash__(self) -> int:
+        return hash(self.name)  # parameters may hold anything; calls of one tool are few
 
 
 class _Case(_Value, WithMetadata):
@@ -170,7 +190,7 @@ class ArenaTestCase(_Case):
     """Several contestants that answered the same input, by name.
 
     They may be given as a list of `Contestant`. Raises pydantic's ValidationError when two have
-    one name, and when their inputs differ.
+    one name, and when their inputs or expected outputs differ.
     """
 
     contestants: dict[str, LLMTestCase]
@@ -183,14 +203,14 @@ class ArenaTestCase(_Case):
             return given
         found = [Contestant.model_validate(one) for one in listed]
         if len({one.name for one in found}) < len(found):
-            raise ValueError("each contestant of an ArenaTestCase needs a name of its own")
+            raise ValueError("All contestant names must be unique.")
         return {**given, "contestants": {one.name: one.test_case for one in found}}
 
     @model_validator(mode="after")
-    def _same_input(self) -> Self:
-        inputs = {case.input for case in self.contestants.values()}
-        if len(inputs) > 1:
-            raise ValueError("all contestants of an ArenaTestCase must share one `input`")
+    def _one_task(self) -> Self:
+        for field in ("input", "expected_output"):
+            if len({getattr(case, field) for case in self.contestants.values()}) > 1:
+                raise ValueError(f"All contestants must have the same '{field}'.")
         return self
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from dagengine.compiler.checks import check
@@ -45,13 +45,17 @@ __all__ = [
 class DAG(Graph):
     """A decision tree (any directed acyclic graph of nodes), given by its root node or nodes.
 
+    Several may be given as a list in the first place, too.
+
     Raises GraphError, with every problem, for what no child added later would mend: a circle,
     something that is no node, verdicts that are missing, doubled or of the wrong kind.
     Everything else (scores, names of fields) is found by `check` and before a run.
     """
 
     def __init__(
-        self, root_node: BaseNode | None = None, root_nodes: Iterable[BaseNode] | None = None
+        self,
+        root_node: BaseNode | Sequence[BaseNode] | None = None,
+        root_nodes: Iterable[BaseNode] | None = None,
     ) -> None:
         super().__init__(root_node, root_nodes)
         problems = hopeless(self, type(self).__name__)

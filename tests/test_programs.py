@@ -328,6 +328,39 @@ case = LLMTestCase(input="Weather?", actual_output="Sun.", input_token_count=3,
 metric = ToolCorrectnessMetric(evaluation_params=[ToolCallParams.INPUT_PARAMETERS])
 assert metric.measure(case) == 0.0
 """,
+    "a judge that tells questions apart by the names of their types": f"""{CASE}
+from dagengine.errors import MissingTestCaseParamsError
+from dagengine.metrics import DAGMetric
+from dagengine.metrics.dag import (
+    BinaryJudgementNode, DeepAcyclicGraph, NonBinaryJudgementNode, TaskNode)
+from dagengine.models import DeepEvalBaseLLM
+class Mine(DeepEvalBaseLLM):
+    def load_model(self):
+        return self
+    def generate(self, prompt, schema=None):
+        return schema(reason="so", **{{"TaskNodeOutput": {{"output": ["Ada"]}},
+            "BinaryJudgementVerdict": {{"verdict": True}},
+            "NonBinaryJudgementVerdict": {{"verdict": "well"}}}}[schema.__name__])
+    async def a_generate(self, prompt, schema=None):
+        return self.generate(prompt, schema)
+    def get_model_name(self):
+        return "mine"
+names = TaskNode("List the names.", "Names", evaluation_params=[SingleTurnParams.ACTUAL_OUTPUT])
+known = names.add_node(BinaryJudgementNode("Is she known?"))
+how = NonBinaryJudgementNode("How well?")
+known.add_verdict(True, then=how)
+known.add_verdict(False, score=0)
+how.add_verdict("well", score=10)
+how.add_verdict("badly", score=3)
+metric = DAGMetric("Known", DeepAcyclicGraph([names]), model=Mine())
+assert metric.measure(case) == 1.0
+try:
+    metric.measure(LLMTestCase(input="Who?"))
+except MissingTestCaseParamsError as error:
+    assert "actual_output" in str(error)
+else:
+    raise RuntimeError("there is nothing to read")
+""",
 }
 
 
@@ -345,8 +378,8 @@ def judge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[OpenAISer
         yield server
 
 
-def test_there_are_33_programs() -> None:
-    assert len(PROGRAMS) == 33
+def test_there_are_34_programs() -> None:
+    assert len(PROGRAMS) == 34
 
 
 @pytest.mark.parametrize("name", PROGRAMS)

@@ -252,21 +252,43 @@ def test_a_case_is_called_by_its_name_or_by_its_place() -> None:
 # -- contestants ---------------------------------------------------------------------------
 
 
-def test_contestants_must_have_answered_the_same_input() -> None:
-    with pytest.raises(ValidationError, match="share one `input`"):
-        ArenaTestCase(
-            contestants={
-                "A": LLMTestCase(input="Capital?", actual_output="Paris"),
-                "B": LLMTestCase(input="Capital? ", actual_output="Paris"),
-            }
-        )
+@pytest.mark.parametrize("field", ["input", "expected_output"])
+def test_contestants_must_have_had_the_same_task(field: str) -> None:
+    one = LLMTestCase(input="Capital?", expected_output="Paris")
+    other = one.model_copy(update={field: f"{getattr(one, field)} "})
+    with pytest.raises(ValidationError, match=f"must have the same '{field}'"):
+        ArenaTestCase(contestants={"A": one, "B": other})
 
 
 def test_contestants_may_differ_in_everything_else() -> None:
     case = ArenaTestCase(
         contestants={
             "A": LLMTestCase(input="Capital?", actual_output="Paris", context=["France"]),
-            "B": LLMTestCase(input="Capital?", expected_output="Paris"),
+            "B": LLMTestCase(input="Capital?", token_cost=1),
         }
     )
     assert list(case.contestants) == ["A", "B"]
+
+
+# -- names of elsewhere --------------------------------------------------------------------
+
+
+def test_fields_are_read_and_dumped_in_camel_case_too() -> None:
+    case = LLMTestCase.model_validate({"input": "a", "actualOutput": "b", "toolsCalled": []})
+    assert (case.actual_output, case.tools_called) == ("b", [])
+    assert case.model_dump(by_alias=True, exclude_none=True) == {
+        "input": "a",
+        "actualOutput": "b",
+        "toolsCalled": [],
+    }
+    assert "actual_output" in LLMTestCase.model_json_schema()["properties"]
+
+
+@pytest.mark.parametrize("name", ["metadata", "additionalMetadata", "custom_column_key_values"])
+def test_metadata_has_several_names(name: str) -> None:
+    assert LLMTestCase.model_validate({"input": "a", name: {"b": "c"}}).metadata == {"b": "c"}
+
+
+def test_calls_of_tools_can_be_counted_in_a_set() -> None:
+    found = {ToolCall(name="a", output={1: [2]}), ToolCall(name="a", output={1: [2]})}
+    assert len(found | {ToolCall(name="a")}) == 2

@@ -17,7 +17,11 @@ from dagengine.data.records import table_of
 from dagengine.errors import InputError, MissingExtraError, did_you_mean
 from dagengine.test_case import ConversationalTestCase, LLMTestCase
 
-LIST_FIELDS = ("context", "retrieval_context", "tools_called", "expected_tools")
+# Where a cell of a CSV file is split when nothing else is said, as deepeval writes its files.
+DELIMITERS = {
+    **dict.fromkeys(("context", "retrieval_context"), "|"),
+    **dict.fromkeys(("tools_called", "expected_tools"), ";"),
+}
 
 
 def named_columns(ending: str, given: Mapping[str, Any], goldens: bool) -> dict[str, str]:

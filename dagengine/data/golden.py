@@ -7,6 +7,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 
 from dagengine.test_case import (
+    EITHER_CASE,
     ConversationalTestCase,
     LLMTestCase,
     ToolCall,
@@ -17,7 +18,7 @@ from dagengine.test_case import (
 
 
 class _Golden(BaseModel, WithMetadata):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", alias_generator=EITHER_CASE)
 
     name: str | None = None
     additional_metadata: dict[str, Any] | None = either_metadata()

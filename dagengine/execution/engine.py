@@ -22,7 +22,8 @@ from typing import Any, TypedDict
 from dagengine.compiler.lowering import compile_metrics
 from dagengine.compiler.plan import Plan
 from dagengine.configs import NAMES
-from dagengine.data.cases import AsyncCases, Cases, Item, read_cases
+from dagengine.data.cases import AsyncCases, Cases, read_cases
+from dagengine.data.converter import Item
 from dagengine.data.golden import CASE_OF, GOLDEN_TYPES
 from dagengine.errors import GraphError, InputError, Problem
 from dagengine.execution.app import App, as_app

@@ -17,7 +17,7 @@ from anyio.from_thread import start_blocking_portal
 from dagengine.compiler.plan import Plan
 from dagengine.configs import Show, translated
 from dagengine.data.cases import AsyncCases, Cases
-from dagengine.errors import MetricFailedError
+from dagengine.errors import metric_failed
 from dagengine.execution.app import as_app
 from dagengine.execution.cluster.coordinator import Cluster, Workers, cluster_of
 from dagengine.execution.engine import Engine, Settings, Source, check_settings
@@ -258,7 +258,7 @@ def _require_scores(done: EvaluationResult, forgiven: Collection[str]) -> None:
         for one in row.metrics:
             if one.failure is not None and str(one.failure.kind) not in forgiven:
                 kind, message = str(one.failure.kind), f"{row.case}: {one.failure.message}"
-                error = MetricFailedError(one.metric, one.failure.node, kind, message)
+                error = metric_failed(one.metric, one.failure.node, kind, message)
                 error.result = done
                 raise error
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, runtime_checkable
 
@@ -21,18 +21,17 @@ Combine = Literal["last", "min", "max", "mean", "error"]
 class Graph:
     """A directed acyclic graph of nodes, given by the nodes it starts from.
 
-    `root_node` (or several, as `root_nodes`) run on every case. Everything else is found
-    by following `children`, verdicts and `inputs`.
+    `root_node` (or several, as `root_nodes` or as a list in its place) run on every case.
+    Everything else is found by following `children`, verdicts and `inputs`.
     """
 
     def __init__(
         self,
-        root_node: BaseNode | None = None,
+        root_node: BaseNode | Sequence[BaseNode] | None = None,
         root_nodes: Iterable[BaseNode] | None = None,
     ) -> None:
-        given = [] if root_node is None else [root_node]
-        if isinstance(root_node, list | tuple):
-            raise InputError("root_node= takes one node; for a list of nodes use root_nodes=")
+        first: Any = root_node if isinstance(root_node, list | tuple) else [root_node]
+        given = [one for one in first if one is not None]
         if isinstance(root_nodes, BaseNode):
             raise InputError("root_nodes= takes a list of nodes; for one node use root_node=")
         more = listed("root_nodes", root_nodes or ())

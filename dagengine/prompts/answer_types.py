@@ -22,6 +22,20 @@ class _Strict(BaseModel):
     model_config = ConfigDict(extra="ignore", frozen=True)
 
 
+# Judges of one's own may tell questions apart by the names of the types, which are those of
+# deepeval. The titles stand in the schemas, and so in the keys of stored answers.
+class _Judgement(_Strict):
+    model_config = ConfigDict(title="Judgement")
+
+
+class _Item(_Strict):
+    model_config = ConfigDict(title="Item")
+
+
+class _Output(_Strict):
+    model_config = ConfigDict(title="Output")
+
+
 # The bound is for the server's grammar only: a long reason is not a wrong verdict.
 Reason = Annotated[str, Field(json_schema_extra={"maxLength": REASON_LENGTH})]
 
@@ -55,6 +69,9 @@ def _to_bool(value: Any) -> Any:
     return bool(value) if type(value) is int and value in (0, 1) else value
 
 
+_TRUE_OR_FALSE: Any = Annotated[bool, Field(strict=True), BeforeValidator(_to_bool)]
+
+
 def nearest(value: Any, verdicts: Iterable[str]) -> Any:
     """The one verdict that `value` is a near miss of ("yes." for "Yes"), else `value`."""
     options = tuple(verdicts)
@@ -68,10 +85,11 @@ def nearest(value: Any, verdicts: Iterable[str]) -> Any:
 @cache
 def judgement_type(verdicts: tuple[str, ...] | None) -> type[BaseModel]:
     """Answer type of a judgement: reason, then verdict (None: true or false)."""
-    kind: Any = Annotated[bool, Field(strict=True), BeforeValidator(_to_bool)]
+    name, kind = "BinaryJudgementVerdict", _TRUE_OR_FALSE
     if verdicts is not None:
+        name = "NonBinaryJudgementVerdict"
         kind = Annotated[Literal[verdicts], BeforeValidator(lambda value: nearest(value, verdicts))]
-    return create_model("Judgement", __base__=_Strict, reason=(Reason, ...), verdict=(kind, ...))
+    return create_model(name, __base__=_Judgement, reason=(Reason, ...), verdict=(kind, ...))
 
 
 def _no_bool(value: Any) -> Any:
@@ -115,7 +133,7 @@ def list_type(verdicts: tuple[str, ...], count: int) -> type[VerdictList]:
     `parsing.read_part` reads what can be used of an answer that does not fit.
     """
     number = Annotated[int, Field(ge=1, le=count)]
-    item = create_model("Item", __base__=judgement_type(verdicts), number=(number, ...))
+    item = create_model("Item", __base__=(judgement_type(verdicts), _Item), number=(number, ...))
 
     def all_there(found: list[Any]) -> list[Any]:
         numbers = sorted(item.number for item in found)
@@ -154,4 +172,4 @@ def output_type(kind: Any) -> type[BaseModel]:
     if isinstance(kind, type) and issubclass(kind, BaseModel):
         return kind
     shape: Any = Text if kind is str else kind
-    return create_model("Output", __base__=_Strict, output=(shape, ...))
+    return create_model("TaskNodeOutput", __base__=_Output, output=(shape, ...))

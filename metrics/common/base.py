@@ -15,8 +15,8 @@ import sniffio
 from dagengine.errors import (
     DagengineError,
     GraphError,
-    MetricFailedError,
     MissingExtraError,
+    metric_failed,
 )
 from dagengine.execution.arguments import check_names
 from dagengine.execution.evaluation import judged_case, sync
@@ -120,7 +120,7 @@ class BaseMetric:
             print_steps(result)
         if failure is not None or result.score is None:
             kind, node = (str(failure.kind), failure.node) if failure else ("no score", None)
-            raise MetricFailedError(result.metric, node, kind, plain(self.error or ""))
+            raise metric_failed(result.metric, node, kind, plain(self.error or ""))
         return result.score
 
     def _show(self, result: MetricResult | None, score: float | None, error: str | None) -> None:

@@ -78,19 +78,30 @@ def test_goldens_given_first_are_filed_as_goldens() -> None:
 
 def test_an_empty_cell_of_a_list_is_an_empty_list(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
-    path.write_text("q,context,expected_tools,note\na,,,x\nb,c;d,t,y\n", encoding="utf-8")
+    path.write_text("q,context,expected_tools,note\na,,,x\nb,c|d;e,t;u,y\n", encoding="utf-8")
     dataset = EvaluationDataset()
     dataset.add_test_cases_from_csv_file(path, input_col_name="q", tools_called_col_name=None)
-    assert [case.context for case in dataset] == [[], ["c", "d"]]
-    assert [case.expected_tools for case in dataset] == [[], [ToolCall(name="t")]]
+    assert [case.context for case in dataset] == [[], ["c", "d;e"]]
+    tools = [ToolCall(name="t"), ToolCall(name="u")]
+    assert [case.expected_tools for case in dataset] == [[], tools]
 
 
 def test_a_delimiter_is_used_for_the_column_that_is_named(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_text("input,facts\na,c|d;e\n", encoding="utf-8")
     dataset = EvaluationDataset()
-    dataset.add_goldens_from_csv_file(path, context_col_name="facts", context_col_delimiter="|")
-    assert dataset.goldens == [Golden(input="a", context=["c", "d;e"])]
+    dataset.add_goldens_from_csv_file(path, context_col_name="facts", context_col_delimiter=";")
+    assert dataset.goldens == [Golden(input="a", context=["c|d", "e"])]
+
+
+def test_what_is_null_in_a_turn_says_nothing(tmp_path: Path) -> None:
+    turn = {"role": "user", "content": "Hi", "user_id": None, "of_another_tool": None}
+    path = tmp_path / "a.json"
+    path.write_text(json.dumps([{"scenario": "s", "turns": [turn]}]), encoding="utf-8")
+    dataset = EvaluationDataset()
+    dataset.add_goldens_from_json_file(path)
+    turns = [Turn(role="user", content="Hi")]
+    assert dataset.goldens == [ConversationalGolden(scenario="s", turns=turns)]
 
 
 def test_an_argument_that_names_no_field_is_refused(tmp_path: Path) -> None:

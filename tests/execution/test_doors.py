@@ -178,10 +178,6 @@ def test_a_single_case_and_a_single_metric_are_lists_of_one() -> None:
     ("make", "message"),
     [
         (
-            lambda: DAG(cast(Any, [judgement()])),
-            "root_node= takes one node; for a list of nodes use root_nodes=",
-        ),
-        (
             lambda: TaskNode("Read.", "read", [], [cast(Any, judgement())]),
             "nodes are read by inputs=",
         ),

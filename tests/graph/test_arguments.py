@@ -32,10 +32,6 @@ def task(**more: Any) -> TaskNode:
 
 
 MISTAKES: dict[str, tuple[Callable[[], Any], str]] = {
-    "a list as the root": (
-        lambda: DAG([node()]),  # type: ignore[arg-type]
-        "root_node= takes one node; for a list of nodes use root_nodes=",
-    ),
     "a node as the roots": (
         lambda: DAG(root_nodes=node()),  # type: ignore[arg-type]
         "for one node use root_node=",

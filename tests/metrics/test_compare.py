@@ -48,10 +48,10 @@ def test_contestants_in_a_list_are_those_by_name() -> None:
 
 def test_contestants_need_names_of_their_own_and_one_input() -> None:
     twice: Any = [contestant("A", "x"), contestant("A", "y")]
-    with pytest.raises(ValidationError, match="needs a name of its own"):
+    with pytest.raises(ValidationError, match="names must be unique"):
         ArenaTestCase(contestants=twice)
     apart: Any = [contestant("A", "x"), contestant("B", "y", input="Say bye.")]
-    with pytest.raises(ValidationError, match="must share one `input`"):
+    with pytest.raises(ValidationError, match="must have the same 'input'"):
         ArenaTestCase(contestants=apart)
 
 

@@ -30,7 +30,8 @@ import anyio
 import sniffio
 
 from dagengine.compiler.plan import Plan
-from dagengine.data.cases import AsyncCases, Cases, Item
+from dagengine.data.cases import AsyncCases, Cases
+from dagengine.data.converter import Item
 from dagengine.errors import InputError
 from dagengine.execution.app import as_app
 from dagengine.execution.cluster.dask_workers import DaskWorkers, require_dask

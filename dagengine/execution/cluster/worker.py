@@ -17,7 +17,7 @@ from typing import Any, cast
 
 import anyio
 
-from dagengine.data.cases import Item
+from dagengine.data.converter import Item
 from dagengine.errors import DagengineError, InputError
 from dagengine.execution.app import App, as_app
 from dagengine.execution.cluster.purse import SharedPurse

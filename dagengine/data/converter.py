@@ -1,0 +1,230 @@
+"""Rows to cases and goldens: which column is which field, and what a cell means."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from dagengine.data.golden import GOLDEN_TYPES, ConversationalGolden, Golden
+from dagengine.data.presets import text_of
+from dagengine.data.records import Record
+from dagengine.data.strict_json import FlawError, python_list, read_json
+from dagengine.errors import InputError, did_you_mean
+from dagengine.test_case import (
+    CASE_TYPES,
+    ArenaTestCase,
+    ConversationalTestCase,
+    InvalidCase,
+    LLMTestCase,
+    TestCase,
+)
+
+Item = TestCase | Golden | ConversationalGolden | InvalidCase
+
+_TOOLS = frozenset({"tools_called", "expected_tools"})
+_PARSED = _TOOLS | {"context", "retrieval_context", "tags", "turns", "contestants"}
+_PARSED |= {"additional_metadata", "metadata"}
+_TEXTS = frozenset({"input", "actual_output", "expected_output"})
+# Fields that hold an object, whose keys columns may be mapped to.
+_OBJECTS = frozenset({"additional_metadata"})
+
+
+@dataclass(frozen=True, slots=True)
+class Converter:
+    """Turns records into cases: which column is which field, and what a cell means."""
+
+    map: dict[str, str | None]
+    delimiters: dict[str, str]
+    goldens: bool
+    others: bool
+    required: frozenset[str] = frozenset()
+    opened: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        kinds = GOLDEN_TYPES if self.goldens else CASE_TYPES
+        known = sorted({name for kind in kinds for name in kind.model_fields})
+        for column, field in self.map.items():
+            if field and _split(field)[0] not in known:
+                hint = _like(field, known)
+                raise InputError(f"column {column!r}: {field!r} is no field of a case{hint}")
+
+    def check_columns(self, records: Sequence[Record]) -> None:
+        """Raise InputError when a mapped or delimited column is in none of the records."""
+        rows = [record.value for record in records if isinstance(record.value, Mapping)]
+        found = [self._flat(row) for row in rows]
+        columns = list(dict.fromkeys(str(key) for row in found for key in row))
+        for column in dict.fromkeys(
+            [*(c for c in self.map if c in self.required), *self.delimiters]
+        ):
+            if found and self.map.get(column, "") is not None and column not in columns:
+                raise InputError(
+                    f"no row has a column {column!r}{_like(column, columns)}; "
+                    f"there are: {', '.join(columns)}"
+                )
+
+    def __call__(self, record: Record) -> Item:
+        place, value, problem = record
+        if isinstance(value, Mapping):
+            return self._case(place, value)
+        if isinstance(value, (*CASE_TYPES, *GOLDEN_TYPES, InvalidCase)):
+            return value  # type: ignore[return-value]
+        return InvalidCase(place, problem or no_case(value))
+
+    def _case(self, place: str, row: Mapping[str, Any]) -> Item:
+        try:
+            fields = self._fields(row)
+            return _kind(fields, self.goldens).model_validate(fields)  # type: ignore[return-value]
+        except _CellError as error:
+            return InvalidCase(place, str(error))
+        except ValidationError as error:
+            return InvalidCase(place, _explain(error))
+
+    def _fields(self, row: Mapping[str, Any]) -> dict[str, Any]:
+        fields: dict[str, Any] = {}
+        inside: list[tuple[str, str, Any]] = []
+        for column, value in self._flat(row).items():
+            field = self.map.get(column, self._unnamed(column))
+            if value is None and column in self.delimiters:
+                value = []  # an empty cell of a list
+            if not field or value is None:
+                continue
+            name, key = _split(field)
+            if key:
+                inside.append((name, key, value))
+                continue
+            if field in fields:
+                raise _CellError(f"two columns give the field {field!r}; leave one out")
+            if self.opened and isinstance(value, list) and field in _TEXTS:
+                value = text_of(value)
+            if isinstance(value, str) and (field in _PARSED or column in self.delimiters):
+                value = self._parsed(column, field, value)
+            fields[field] = _said(value) if field == "turns" else value
+        for name, key, value in inside:
+            _put(fields, name, key, value)
+        return fields
+
+    def _flat(self, row: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The row, with the keys of opened objects as columns."""
+        if not any(isinstance(row.get(name), Mapping) for name in self.opened):
+            return row
+        flat: dict[str, Any] = {}
+        for column, value in row.items():
+            if column in self.opened and isinstance(value, Mapping):
+                flat |= {f"{column}.{key}": inner for key, inner in value.items()}
+            else:
+                flat[column] = value
+        return flat
+
+    def _unnamed(self, column: str) -> str | None:
+        """The field of a column that nothing names: its own name, or a key of the metadata."""
+        name, _, key = column.partition(".")
+        if name in self.opened and key:
+            return f"additional_metadata.{key}"
+        return column if self.others else None
+
+    def _parsed(self, column: str, field: str, cell: str) -> Any:
+        delimiter = self.delimiters.get(column)
+        if not cell.strip():
+            return None if field in _OBJECTS else []
+        if delimiter is not None and not _is_json_list(cell):
+            parts = [part.strip() for part in cell.split(delimiter)]
+            return [{"name": part} for part in parts] if field in _TOOLS else parts
+        try:
+            return read_json(cell)
+        except FlawError as flaw:
+            if (written := python_list(cell)) is not None:
+                return written
+            raise _CellError(
+                f"column {column!r} is text where a list or object belongs: write JSON "
+                f'(["a", "b"]), or say what separates its items (a delimiter); {flaw}'
+            ) from None
+
+
+def _is_json_list(cell: str) -> bool:
+    """Whether a cell with a delimiter is a list already, as `save_as` writes it."""
+    try:
+        return cell.lstrip().startswith("[") and isinstance(read_json(cell), list)
+    except FlawError:
+        return False
+
+
+def _said(turns: Any) -> Any:
+    """Turns without what is null, which says nothing, as in the columns of a row."""
+    if not isinstance(turns, list):
+        return turns
+    return [
+        {name: value for name, value in turn.items() if value is not None}
+        if isinstance(turn, Mapping)
+        else turn
+        for turn in turns
+    ]
+
+
+def _split(field: str) -> tuple[str, str]:
+    """A field, and the key inside it: `additional_metadata.label` is a key of an object."""
+    name, _, key = field.partition(".")
+    return (name, key) if name in _OBJECTS else (field, "")
+
+
+def _put(fields: dict[str, Any], name: str, key: str, value: Any) -> None:
+    """Put a value under a key of a field that holds an object."""
+    found = fields.get(name, {})
+    if not isinstance(found, dict) or key in found:
+        raise _CellError(f"two columns give the field '{name}.{key}'; leave one out")
+    fields[name] = {**found, key: value}
+
+
+def no_case(value: Any) -> str:
+    """What to do about something in the place of a test case."""
+    if isinstance(value, type):
+        return f"{value.__name__} is a class; make a case of it: {value.__name__}(...)"
+    name = type(value).__name__
+    if hasattr(value, "spec"):
+        return f"{name} is a metric, not a test case; test cases come first, metrics second"
+    return f"{name} is neither a test case nor a mapping of fields"
+
+
+class _CellError(Exception):
+    """What is wrong with the cells of a row."""
+
+
+def _kind(fields: Mapping[str, Any], goldens: bool) -> type[BaseModel]:
+    if goldens:
+        return ConversationalGolden if "scenario" in fields else Golden
+    if "turns" in fields:
+        return ConversationalTestCase
+    return ArenaTestCase if "contestants" in fields else LLMTestCase
+
+
+def _like(name: str, known: Sequence[str]) -> str:
+    near = did_you_mean(name, known)
+    return f" ({near})" if near else ""
+
+
+def _explain(error: ValidationError) -> str:
+    """What is wrong with one row, field by field."""
+    model = next(k for k in (*CASE_TYPES, *GOLDEN_TYPES) if k.__name__ == error.title)
+    parts: list[str] = []
+    for item in error.errors(include_url=False):
+        place = ".".join(str(step) for step in item["loc"])
+        if item["type"] == "extra_forbidden" and len(item["loc"]) == 1:
+            parts.append(_unknown(place, model))
+        elif item["type"] == "extra_forbidden":
+            parts.append(f"unknown field {place!r:.200}")
+        elif item["type"] == "missing":
+            parts.append(f"the field {place!r} is missing")
+        else:
+            parts.append(f"{place or 'the row'}: {item['msg']}")
+    return "; ".join(parts)
+
+
+def _unknown(column: str, model: type[BaseModel]) -> str:
+    known = list(model.model_fields)
+    return (
+        f"unknown field {column!r:.80}{_like(column, known)} ({model.__name__} has: "
+        f"{', '.join(known)}; rename a column with --map {column:.80}=FIELD or leave it out "
+        f"with --map {column:.80}=)"
+    )

@@ -65,7 +65,7 @@ def connect(path: Path, patience: float) -> sqlite3.Connection:
     """
     with explained(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        return _checked(sqlite3.connect(path, patience, **_PLAIN), path, patience)
+        return _checked(sqlite3.connect(path, timeout=patience, **_PLAIN), path, patience)
 
 
 def connect_to_read(path: Path, patience: float) -> sqlite3.Connection:
@@ -74,7 +74,7 @@ def connect_to_read(path: Path, patience: float) -> sqlite3.Connection:
         raise InputError(f"there is no store {path}")
     address = f"{path.resolve().as_uri()}?mode=ro"
     with explained(path):
-        db = sqlite3.connect(address, patience, uri=True, **_PLAIN)
+        db = sqlite3.connect(address, timeout=patience, uri=True, **_PLAIN)
         try:
             db.execute("SELECT count(*) FROM sqlite_master").fetchall()
         except sqlite3.Error as error:
@@ -82,7 +82,7 @@ def connect_to_read(path: Path, patience: float) -> sqlite3.Connection:
             if _code(error) not in _NO_PLACE:
                 raise
             # Where nothing can be written sqlite has no place for its own files, nor the need.
-            db = sqlite3.connect(f"{address}&immutable=1", patience, uri=True, **_PLAIN)
+            db = sqlite3.connect(f"{address}&immutable=1", timeout=patience, uri=True, **_PLAIN)
         return _checked(db, path, None)
 
 

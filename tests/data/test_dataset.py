@@ -8,13 +8,12 @@ from __future__ import annotations
 import contextlib
 import csv
 import json
-import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 from openai_server import OpenAIServer, valid_reply
-from places import ROOT, SEEDS
+from places import SEEDS
 
 from dagengine.dataset import EvaluationDataset, Golden
 from dagengine.errors import InputError
@@ -194,19 +193,3 @@ def test_a_data_set_is_a_sequence_of_its_test_cases() -> None:
     dataset.add_golden(Golden(input="x"))
     assert (dataset[1], len(dataset), list(dataset)) == (EXPECTED[1], 2, EXPECTED)
     assert repr(dataset) == "EvaluationDataset(2 test cases, 1 goldens)"
-
-
-def test_the_page_on_data_runs_as_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    page = ROOT / "docs" / "data.md"
-    if not page.exists():
-        pytest.skip("the documents are not beside the tests: an installed copy is tested")
-    (tmp_path / "cases.csv").write_text(
-        "question,answer,truth,context,notes\na,b,b,x;y,-\n", encoding="utf-8"
-    )
-    monkeypatch.chdir(tmp_path)
-    names: dict[str, Any] = {}
-    blocks = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
-    assert len(blocks) == 2
-    for block in blocks:
-        exec(compile(block, "data.md", "exec"), names)
-        assert names["result"].success

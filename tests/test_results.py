@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -84,3 +85,22 @@ def test_a_shortened_failure_is_read_back_as_it_was_written(tmp_path: Path) -> N
         rows.add(row)
     assert list(read_rows(path)) == [row]
     assert re.search(r"20,000 characters in all", json.dumps(row.as_dict()))
+
+
+def test_a_case_ended_where_its_score_was_given() -> None:
+    steps = (
+        Step("a", "judgement", OutcomeKind.OK, verdict="low", reason="of a"),
+        Step("b", "judgement", OutcomeKind.OK, verdict="high", reason="of b"),
+        Step("c", "rating", OutcomeKind.OK, score=0.2, reason="of c"),
+    )
+    path = (("a", "low"), ("b", "high"))
+    last = MetricResult("m", 0.2, False, "all", threshold=0.5, path=path, steps=steps)
+    assert (str(last.end), last.why) == ("b → high", "of b")
+    first = replace(last, ended=("a", "low"))
+    assert (str(first.end), first.why) == ("a → low", "of a")
+    leaf = replace(last, ended=("c", None))
+    assert (str(leaf.end), leaf.why) == ("c below 0.5", "of c")
+    alone = replace(leaf, path=())
+    assert (str(alone.end), alone.why) == ("m below 0.5", "of c")
+    assert all("ended" in one.as_dict() for one in (first, leaf, alone))
+    assert "ended" not in last.as_dict()

@@ -38,9 +38,10 @@ def run(options: RunOptions) -> None:
     """Run metrics over a file of test cases.
 
     Writes the record of the run into a folder: `run.json`, `results.jsonl` (one row per case, in
-    order, as the run goes on), `cases.jsonl` (their texts), `summary.json`, and three pictures
-    per metric: the tree, the path of one case, and how often each edge was taken. Prints a
-    summary, the worst cases and where cases failed; `dagengine show` shows more of them.
+    order, as the run goes on), `cases.jsonl` (their texts), `times.jsonl` (how long they took),
+    `summary.json`, and three pictures per metric: the tree, the path of one case, and how often
+    each edge was taken. Prints a summary, the worst cases and where cases failed; `dagengine show`
+    shows more of them.
 
     An invalid line among the first 1000 of the data stops the run before anything is asked; a
     later one becomes a row without a score (`invalid_case`), and the run goes on. Data from a

@@ -51,6 +51,9 @@ class ShowOptions:
     worst: Annotated[
         int | None, typer.Option(min=1, help="So many of them, the worst ones first.")
     ] = None
+    times: Annotated[
+        bool, typer.Option("--times", help="Also how long cases and their nodes took.")
+    ] = False
     format: Annotated[Format, typer.Option(help="How to print them.")] = Format.TABLE
     as_cases: Annotated[
         Path | None,
@@ -80,6 +83,7 @@ def show(options: ShowOptions) -> None:
     Exit codes: 0 also when no case fits, 2 bad input.
     """
     from dagengine.record.run import load_run
+    from dagengine.record.times import times_of
     from dagengine.report.selection import Selection, selected
     from dagengine.results.frame import COLUMNS, flat
 
@@ -94,10 +98,10 @@ def show(options: ShowOptions) -> None:
     if options.as_cases is not None:
         _write_cases(run, rows, options.as_cases)
     elif options.format is Format.JSON:
-        print_json(row.as_dict() for row in rows)
+        print_json({**row.as_dict(), "times": times_of(row)} for row in rows)
     elif options.format is Format.CSV:
         print_csv(COLUMNS, (flat(row, result) for row in rows for result in row.metrics))
-    elif chosen == Selection() and options.worst is None:
+    elif chosen == Selection() and options.worst is None and not options.times:
         _print_summary(run, rows)
     else:
         _print_rows(run, rows, options)
@@ -158,23 +162,24 @@ def _print_rows(run: Run, rows: Iterable[CaseResult], options: ShowOptions) -> N
         say(f"no case{whole} fits")
         return
     if options.case is not None:
-        _print_whole(run, kept)
+        _print_whole(run, kept, options.times)
         return
     several = "" if count == 1 and not whole else "s"
-    print_cases(kept, f"{count:,}{whole} case{several}")
+    print_cases(kept, f"{count:,}{whole} case{several}", times=options.times)
     if count > len(kept):
         say(f"{count - len(kept):,} more: --worst N chooses, --format csv prints all")
 
 
-def _print_whole(run: Run, rows: Iterable[CaseResult]) -> None:
+def _print_whole(run: Run, rows: Iterable[CaseResult], times: bool) -> None:
     """Each case with its texts, and all that its nodes said."""
     from dagengine.report.selection import fields_of
-    from dagengine.report.tables import print_steps
+    from dagengine.report.tables import print_steps, seconds_words
 
     for row in rows:
-        say(f"{row.index} {row.case}")
+        took = f" ({seconds_words(row.seconds)})" if times and row.seconds is not None else ""
+        say(f"{row.index} {row.case}{took}")
         for fields in fields_of(run, [row.index]) if run.manifest.texts else ():
             for name, value in fields.items():
                 say(f"  {name}: {value if isinstance(value, str) else json.dumps(value)}")
         for result in row.metrics:
-            print_steps(result)
+            print_steps(result, times=times)

@@ -35,7 +35,9 @@ if TYPE_CHECKING:
 
 
 def _record_files(folder: Path, given: Given) -> Iterator[Path]:
-    yield from (folder / name for name in ("run.json", "results.jsonl", "cases.jsonl"))
+    yield from (
+        folder / name for name in ("run.json", "results.jsonl", "cases.jsonl", "times.jsonl")
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -34,9 +34,10 @@ _COLUMNS = (
     ("mode", _TEXT),
     ("failure", _TEXT),
     ("path", _TEXT),
+    ("ended", _TEXT),
     ("steps", _TEXT),
 )
-_NESTED = ("failure", "path", "steps")  # JSON text in their cells
+_NESTED = ("failure", "path", "ended", "steps")  # JSON text in their cells
 
 
 class _Writer(Protocol):
@@ -134,7 +135,7 @@ class _Flat:
     def write(self, row: dict[str, Any]) -> None:
         for metric in row["metrics"]:
             flat = {name: row[name] for name in ("index", "case", "hash")} | metric
-            flat |= {name: _json(flat[name]) for name in _NESTED}
+            flat |= {name: _json(flat.get(name)) for name in _NESTED}
             self._file.write({name: _utf8(value) for name, value in flat.items()})
 
 

@@ -103,6 +103,31 @@ def path_taken(plan: Plan, metric: int, values: Values) -> tuple[tuple[str, Verd
     return tuple(turns)
 
 
+def ended_at(
+    plan: Plan, scope: int, values: Values, done: Grade
+) -> tuple[str, Verdict | None] | None:
+    """The node that gave the score, and its verdict (None: it graded).
+
+    Of several scores it is the last, but where the lowest or the highest counts, the last that
+    has it. None where no node can be told.
+    """
+    reached = list(done.reached)
+    if plan.scopes[scope].spec.combine in ("min", "max"):
+        reached = [slot for slot in reached if values[slot.index].score == done.score]
+    if not reached:
+        return None
+    slot = reached[-1]
+    if slot.nested != NONE:
+        return ended_at(plan, slot.nested, values, grade(plan, slot.nested, values))
+    if slot.kind == "node":
+        return slot.name, values[slot.index].verdict
+    for number in reversed(plan.scopes[scope].slots):
+        verdict = values[number].verdict if number in values else None
+        if verdict is not None and slot.index in plan.slots[number].branches.get(verdict, ()):
+            return plan.slots[number].name, verdict
+    return None
+
+
 def composed_reason(plan: Plan, slots: Sequence[int], values: Values) -> str | None:
     """The reasons that nodes recorded on the path taken, in topological order, as one text."""
     parts: list[str] = []
@@ -172,6 +197,7 @@ def metric_result(plan: Plan, metric: int, values: Values) -> MetricResult:
         assert done.failure is not None
         return failed_result(plan, metric, done.failure, values)
     threshold = 1.0 if is_strict(spec, done) else spec.threshold
+    path, ended = path_taken(plan, metric, values), ended_at(plan, part.scope, values, done)
     return MetricResult(
         metric=spec.name,
         score=score,
@@ -180,8 +206,9 @@ def metric_result(plan: Plan, metric: int, values: Values) -> MetricResult:
         threshold=threshold,
         raw_score=done.score,
         mode=done.mode,
-        path=path_taken(plan, metric, values),
+        path=path,
         steps=_steps(plan, metric, values),
+        ended=None if path and path[-1] == ended else ended,
     )
 
 

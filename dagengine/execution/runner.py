@@ -10,6 +10,7 @@ from __future__ import annotations
 import heapq
 import itertools
 import math
+import time
 from collections import deque
 from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -29,6 +30,7 @@ from dagengine.execution.run_once import RunOnce
 from dagengine.execution.scheduler import CaseState
 from dagengine.execution.sources import FedSource, PulledSource, RowsInOrder, Source
 from dagengine.execution.speculation import ahead, bringing, deciding
+from dagengine.execution.timing import timed
 from dagengine.gateway.host import Asks
 from dagengine.gateway.packs.packing import Ahead, Hold, Packing
 from dagengine.gateway.tracing import NO_SPANS, NoSpans
@@ -67,7 +69,9 @@ AfterCase = Callable[[JudgedCase], Awaitable[None]]
 class _Run:
     """One case under way."""
 
-    __slots__ = ("case", "deadline", "index", "packing", "scopes", "span", "state")
+    __slots__ = (
+        *("began", "case", "deadline", "index", "packing", "scopes", "seconds", "span", "state"),
+    )
 
     def __init__(
         self, index: int, case: TestCase, state: CaseState, deadline: float, span: Any
@@ -79,6 +83,8 @@ class _Run:
         self.deadline = deadline
         self.span = span
         self.scopes: dict[int, anyio.CancelScope] = {}
+        self.began = time.perf_counter()
+        self.seconds: dict[int, float] = {}  # by unit
 
 
 class Runner:
@@ -257,7 +263,8 @@ class Runner:
 
     def _finish(self, run: _Run, results: tuple[MetricResult, ...]) -> None:
         self._spans.end(run.span, results)
-        self._close(CaseResult(run.index, case_label(run.case, run.index), results, run.case))
+        label, took = case_label(run.case, run.index), time.perf_counter() - run.began
+        self._close(CaseResult(run.index, label, results, run.case, seconds=took))
 
     def _fail_case(self, index: int, label: str, failure: Failure, golden: Any = None) -> None:
         """The row of a case that no metric can run on."""
@@ -323,13 +330,14 @@ class Runner:
         if run.state.finished:
             return
         outcome: NodeValue | Failure | None = None
-        hold = self._hold(run, unit)
+        hold, began = self._hold(run, unit), time.perf_counter()
         with anyio.CancelScope(deadline=run.deadline) as scope:
             run.scopes[unit.index] = scope
             with self._spans.node(run.span, unit.name, unit.node.kind) as span:
                 outcome = await self._outcome(run, unit, hold)
                 self._spans.record(span, outcome)
         del run.scopes[unit.index]
+        run.seconds[unit.index] = time.perf_counter() - began
         if run.state.finished:
             _end(hold)
             return
@@ -389,7 +397,8 @@ class Runner:
         return self._judged(run.index, unit, given, hold)
 
     def _results(self, run: _Run) -> tuple[MetricResult, ...]:
-        return tuple(with_odds(self._plan, run.state.results(), run.state.values))
+        results = with_odds(self._plan, run.state.results(), run.state.values)
+        return tuple(timed(self._plan, results, run.seconds))
 
     async def _explained(self, run: _Run) -> tuple[MetricResult, ...]:
         """The results, with reasons written by the judge where a metric asks for that."""

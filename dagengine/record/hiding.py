@@ -90,7 +90,7 @@ class Hiding:
         metrics = tuple(_metric(metric, hide) for metric in row.metrics)
         case = None if kind is None else kind.model_construct(**fields)
         name = row.case if kind is None else hide(row.case)
-        shown = CaseResult(row.index, name, metrics, case, hashed)
+        shown = CaseResult(row.index, name, metrics, case, hashed, row.seconds)
         return shown, {**line, "hash": hashed, **fields}
 
     def _all(self, text: str) -> str:

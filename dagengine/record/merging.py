@@ -15,7 +15,7 @@ from dagengine.data.shard import Shard
 from dagengine.errors import InputError
 from dagengine.record.run import Run
 from dagengine.record.values import CountsRecord, Exit, Manifest, SpentRecord, TotalsRecord
-from dagengine.record.writer import CASES, MANIFEST, ROWS, write_whole
+from dagengine.record.writer import CASES, MANIFEST, ROWS, TIMES, write_whole
 
 _WHO = ("judge", "base_url", "app")
 _EXITS: tuple[Exit, ...] = ("ok", "failed", "no_score")  # from the best to the worst
@@ -33,6 +33,8 @@ def merge(runs: Sequence[Run], out: Path) -> Manifest:
     rows = _write(out / ROWS, [run.results for run in ordered])
     if manifest.texts:
         _write(out / CASES, [run.folder / CASES for run in ordered])
+    if all((run.folder / TIMES).exists() for run in ordered if run.results.exists()):
+        _write(out / TIMES, [run.folder / TIMES for run in ordered])
     counted = 0 if manifest.counts is None else manifest.counts.cases
     if rows != counted:
         raise InputError(f"the shards hold {rows} rows, but they had {counted} cases")

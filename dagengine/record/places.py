@@ -14,14 +14,15 @@ from dagengine.data.json_lines import line_of, value_of
 from dagengine.data.result_rows import row_of
 from dagengine.errors import InputError
 from dagengine.record.run import Run
-from dagengine.record.writer import CASES
+from dagengine.record.times import timed
+from dagengine.record.writer import CASES, TIMES
 from dagengine.results import CaseResult
 
 _OWN = ("index", "hash", "type")  # what a line of cases says beside the fields
 
 
 class RunFiles:
-    """The rows and the texts of one run, each reached by its place from 0 on.
+    """The rows, the texts and the times of one run, each reached by its place from 0 on.
 
     Eight bytes are held for each line, and what waits beside the files of a run that was killed
     or still goes on. Results in a format without lines are copied to a file for passing use. Use it
@@ -32,6 +33,7 @@ class RunFiles:
         self._aligned = run.finished
         self._rows = _lines(run.results, run) if run.results.suffix == ".jsonl" else _copied(run)
         self._texts = _lines(run.folder / CASES, run)
+        self._times = _lines(run.folder / TIMES, run)
 
     def __enter__(self) -> RunFiles:
         return self
@@ -42,6 +44,7 @@ class RunFiles:
     def close(self) -> None:
         """Close the files."""
         self._texts.close()
+        self._times.close()
         self._rows.close()
 
     def __len__(self) -> int:
@@ -51,20 +54,28 @@ class RunFiles:
         """The row at a place; raises InputError for a damaged line."""
         return row_of(self._rows.value(place), self._rows.named(place))
 
+    def timed_row(self, place: int) -> CaseResult:
+        """The same with how long it took, where that is known."""
+        return timed(self.row(place), self._beside(self._times, place))
+
     def fields(self, place: int) -> Mapping[str, Any] | None:
         """The fields of a case; None where no texts were kept."""
-        if not self._aligned and len(self._texts):
-            # Where the run broke off a case may stand there whose row does not.
-            wanted, texts = self._rows.value(place)["index"], self._texts
-            place = bisect.bisect_left(
-                range(len(texts)), wanted, key=lambda at: texts.value(at)["index"]
-            )
-            if place < len(texts) and texts.value(place)["index"] != wanted:
-                return None
-        if place >= len(self._texts):
+        found = self._beside(self._texts, place)
+        if found is None:
             return None
-        found = self._texts.value(place)
         return {name: value for name, value in found.items() if name not in _OWN}
+
+    def _beside(self, lines: Lines, place: int) -> Any:
+        """The line that belongs to the row at a place; None without one."""
+        if not self._aligned and len(lines):
+            # Where the run broke off a line may stand there whose row does not.
+            wanted = self._rows.value(place)["index"]
+            place = bisect.bisect_left(
+                range(len(lines)), wanted, key=lambda at: lines.value(at)["index"]
+            )
+            if place < len(lines) and lines.value(place)["index"] != wanted:
+                return None
+        return lines.value(place) if place < len(lines) else None
 
 
 class Lines:

@@ -20,7 +20,7 @@ from dagengine.question import Judge
 from dagengine.record.definition import judges_of, metrics_of
 from dagengine.record.hiding import Hiding
 from dagengine.record.values import DataRecord, Manifest
-from dagengine.record.writer import CASES, MANIFEST, ROWS, RunWriter, file_sha256
+from dagengine.record.writer import CASES, MANIFEST, ROWS, TIMES, RunWriter, file_sha256
 from dagengine.redaction import public_value
 from dagengine.results import CaseResult, Spent, Totals
 
@@ -92,7 +92,7 @@ def data_of(cases: Cases | AsyncCases, **read: Any) -> DataRecord:
 
 def require_apart(data: DataRecord, folder: str | Path) -> None:
     """Raise InputError when the cases are read from a file that the run is about to write."""
-    for name in (ROWS, CASES, MANIFEST):
+    for name in (ROWS, CASES, TIMES, MANIFEST):
         if data.file and os.path.realpath(data.file) == os.path.realpath(Path(folder) / name):
             raise InputError(
                 f"{data.file} would be overwritten while it is read: the run writes its {name} "

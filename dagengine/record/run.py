@@ -13,8 +13,9 @@ from dagengine.data.early_rows import beside, early_lines, index_of
 from dagengine.data.json_lines import complete_lines, value_of
 from dagengine.data.result_rows import Holds, read_rows
 from dagengine.errors import InputError
+from dagengine.record.times import with_times
 from dagengine.record.values import FORMAT, Manifest
-from dagengine.record.writer import CASES, MANIFEST
+from dagengine.record.writer import CASES, MANIFEST, TIMES
 from dagengine.results import CaseResult
 
 
@@ -59,20 +60,28 @@ class Run:
         None when the run was to keep no texts. Lines for which `holding` is false are passed over
         unread. Raises InputError that names a damaged line.
         """
-        path, line = self.folder / CASES, b""
-        if not path.exists() and not beside(path).exists():
-            return
-        for place, line in complete_lines(path, whole=self.finished) if path.exists() else ():
+        for place, line in self._lines(CASES):
             if holding is None or holding(line):
                 try:
                     case = value_of(line)
                 except (ValueError, RecursionError) as error:
                     raise InputError(f"{place}: no case of a run (not JSON: {error})") from None
                 yield case
+
+    def timed_rows(self, holding: Holds | None = None) -> Iterator[CaseResult]:
+        """As `rows`, each with how long it took, where the run wrote that down."""
+        times = (line for _, line in self._lines(TIMES))
+        return with_times(self.rows(holding), times)
+
+    def _lines(self, name: str) -> Iterator[tuple[str, bytes]]:
+        """The lines of a file beside the rows, each after its place, with those that wait."""
+        path, line = self.folder / name, b""
+        if not path.exists() and not beside(path).exists():
+            return
+        for place, line in complete_lines(path, whole=self.finished) if path.exists() else ():
+            yield place, line
         last = index_of(line)
-        for _, early in early_lines(path, -1 if last is None else last):
-            if holding is None or holding(early):
-                yield value_of(early)
+        yield from early_lines(path, -1 if last is None else last)
 
 
 def load_run(folder: str | Path) -> Run:

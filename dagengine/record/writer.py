@@ -12,20 +12,22 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from dagengine.data.early_rows import EarlyRows, beside
-from dagengine.data.json_lines import JsonLines, line_of
+from dagengine.data.early_rows import beside
 from dagengine.data.result_rows import RowWriter
 from dagengine.errors import InputError
 from dagengine.record.costs import Costs
 from dagengine.record.definition import spent_of, totals_of
 from dagengine.record.gate import Figures
 from dagengine.record.hiding import Hiding
+from dagengine.record.lines import LinesInOrder
+from dagengine.record.times import times_line
 from dagengine.record.values import FORMAT, CountsRecord, Exit, Manifest
 from dagengine.redaction import public_text, shortened
 from dagengine.results import CaseResult, Spent, Totals
 from dagengine.results.summary import Summing
 
-MANIFEST, ROWS, CASES, SUMMARY = "run.json", "results.jsonl", "cases.jsonl", "summary.json"
+MANIFEST, ROWS, CASES, TIMES = "run.json", "results.jsonl", "cases.jsonl", "times.jsonl"
+SUMMARY = "summary.json"
 # What is made of a finished run; of an earlier one it would say what is not so any more.
 _MADE = (SUMMARY, "report.html")
 
@@ -55,8 +57,8 @@ class RunWriter:
         self.rows = RowWriter(results or self.folder / ROWS)
         self._spent = spent
         self._hiding = Hiding(self.manifest.redacted)
-        self._cases: JsonLines | None = None
-        self._early: EarlyRows | None = None
+        self._cases = LinesInOrder(self.folder / CASES)
+        self._times = LinesInOrder(self.folder / TIMES)
         self._last = -1
         self._summing = Summing()
         self._costs = Costs(self.manifest)
@@ -75,8 +77,9 @@ class RunWriter:
         if not self._begun:
             self._begin()
         shown, line = self._hiding.shown(row)
-        if self.manifest.texts:
-            self._write_case(row.index, line)
+        for lines, value in self._beside(shown, line):
+            with _named(lines.path):
+                lines.write(row.index, value)
         self.rows.add(shown)
         self._summing.add(shown)
         self._costs.add(row)
@@ -90,9 +93,18 @@ class RunWriter:
         if not self._begun:
             self._begin()
         shown, line = self._hiding.shown(row)
-        if self.manifest.texts:
-            self._keep_case(row.index, line)
+        for lines, value in self._beside(shown, line):
+            with _named(lines.path):
+                lines.keep(row.index, value)
         self.rows.keep(shown)
+
+    def _beside(
+        self, row: CaseResult, case: dict[str, Any]
+    ) -> Iterator[tuple[LinesInOrder, dict[str, Any]]]:
+        """What is written beside a row, and where."""
+        if self.manifest.texts:
+            yield self._cases, case
+        yield self._times, times_line(row)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
@@ -103,9 +115,8 @@ class RunWriter:
             self._begin()
         with self.rows:
             pass
-        for file in (self._cases, self._early):
-            if file is not None:
-                file.close()
+        self._cases.close()
+        self._times.close()
         self._end(error)
 
     def _begin(self) -> None:
@@ -115,27 +126,10 @@ class RunWriter:
             self.folder.mkdir(parents=True, exist_ok=True)
             for name in _MADE:
                 (self.folder / name).unlink(missing_ok=True)
-            for path in (self.folder / CASES, beside(self.folder / CASES)):
+            for path in (self.folder / CASES, self.folder / TIMES):
                 path.unlink(missing_ok=True)
+                beside(path).unlink(missing_ok=True)
         self._replace(self.manifest.model_copy(update={"ended": None}))
-
-    def _write_case(self, index: int, line: dict[str, Any]) -> None:
-        path = self.folder / CASES
-        with _named(path):
-            if self._cases is None:
-                self._cases = JsonLines(path)
-            self._cases.write(line)
-            if self._early is not None:
-                self._early.take(index)
-                self._early.forget()
-
-    def _keep_case(self, index: int, line: dict[str, Any]) -> None:
-        """Let a case wait for earlier ones, as its row does."""
-        path = self.folder / CASES
-        with _named(path):
-            if self._early is None:
-                self._early = EarlyRows(path)
-            self._early.keep(index, line_of(line))
 
     def _end(self, error: BaseException | None) -> None:
         totals, spent = self._spent()

@@ -116,7 +116,7 @@ def _selected(run: Run, selection: Selection) -> Iterator[CaseResult]:
     mentioned = frozenset[int]()
     if selection.text is not None:
         mentioned = frozenset(_mentioning(run, selection.text))
-    for row in run.rows(lambda line: selection.may_take(line, mentioned)):
+    for row in run.timed_rows(lambda line: selection.may_take(line, mentioned)):
         if selection.takes(row, row.index in mentioned):
             yield selection.narrowed(row)
 

@@ -50,13 +50,15 @@ def print_summary(tally: Tally, console: Any = None) -> None:
         out.print(line, highlight=False, markup=False)
 
 
-def print_cases(rows: Sequence[CaseResult], title: str, console: Any = None) -> None:
-    """Print one line per row, as the worst cases of a run are."""
+def print_cases(
+    rows: Sequence[CaseResult], title: str, console: Any = None, *, times: bool = False
+) -> None:
+    """Print one line per row, as the worst cases of a run are; with `times` how long each took."""
     from rich.console import Console
 
     out = console or Console()
     several = any(len(row.metrics) > 1 for row in rows)
-    out.print(_cases_table(rows, title, several, out.width))
+    out.print(_cases_table(rows, title, several, out.width, times=times))
 
 
 def headline_of(summary: Summary) -> str:
@@ -100,38 +102,45 @@ def _passed(one: MetricSummary) -> str:
     return f"{one.passed:,} = {share}\n({' to '.join(limits)})"
 
 
-def _cases_table(rows: Sequence[CaseResult], title: str, several: bool, width: int) -> Any:
+def _cases_table(
+    rows: Sequence[CaseResult], title: str, several: bool, width: int, times: bool = False
+) -> Any:
     """One line per case: its worst metric, where that ended, and why."""
     from rich.table import Table
 
     table = Table(title=title, title_justify="left")
     index = max((len(str(row.index)) for row in rows), default=1)
     named = (width - index) // 5
-    rest = width - index - named * (1 + several) - 6 - 3 * (5 + several) - 1
+    rest = width - index - named * (1 + several) - 6 - 3 * (5 + several) - 1 - 10 * times
     columns: list[tuple[str, int, Literal["left", "right"]]] = [
         ("", 1, "left"),
         ("#", index, "right"),
         ("case", named, "left"),
         ("worst metric", named, "left"),
         ("score", 5, "right"),
+        ("time", 7, "right"),
         ("ended at, and why", max(rest, 10), "left"),
     ]
-    if not several:
-        del columns[3]
+    columns = [one for one in columns if one[0] not in _left_out(several, times)]
     for head, most, side in columns:
         table.add_column(head, justify=side, overflow="ellipsis", no_wrap=True, max_width=most)
     for row in rows:
-        table.add_row(*_cells(row, several))
+        table.add_row(*_cells(row, several, times))
     return table
 
 
-def _cells(row: CaseResult, several: bool) -> list[Any]:
+def _left_out(several: bool, times: bool) -> set[str]:
+    return ({"worst metric"} if not several else set()) | ({"time"} if not times else set())
+
+
+def _cells(row: CaseResult, several: bool, times: bool) -> list[Any]:
     from rich.text import Text
 
     worst = worst_result(row)
     label = [Text(str(row.index)), Text(one_line(row.case, _NAME))]
+    took = [Text("" if row.seconds is None else seconds_words(row.seconds))] if times else []
     if worst is None:
-        return [Text(SIGNS[row.state]), *label, *([Text("")] if several else []), "", ""]
+        return [Text(SIGNS[row.state]), *label, *([Text("")] if several else []), "", *took, ""]
     style = _STYLES.get(worst.state, "")
     score = "none" if worst.score is None else f"{worst.score:.3f}"
     said = " ".join(part for part in (f"{worst.end}:" if worst.why else str(worst.end), worst.why))
@@ -140,6 +149,7 @@ def _cells(row: CaseResult, several: bool) -> list[Any]:
         *label,
         *([Text(one_line(worst.metric, _NAME))] if several else []),
         Text(score, style=style),
+        *took,
         Text(one_line(said, _NAME)),
     ]
 
@@ -190,8 +200,11 @@ def cost_line(totals: Totals) -> str:
     return ", ".join(parts)
 
 
-def print_steps(result: MetricResult, console: Any = None) -> None:
-    """Print what every node of one metric said for one case, to be audited (verbose mode)."""
+def print_steps(result: MetricResult, console: Any = None, *, times: bool = False) -> None:
+    """Print what every node of one metric said for one case, to be audited (verbose mode).
+
+    With `times` also how long each took, where that is known.
+    """
     from rich.console import Console
     from rich.padding import Padding
     from rich.text import Text
@@ -199,9 +212,18 @@ def print_steps(result: MetricResult, console: Any = None) -> None:
     out = console or Console()
     out.print(Text(plain(f"{result.metric}: {_headline(result)}"), style="bold"))
     for step in result.steps:
-        out.print(Text.assemble(f"● {plain(step.node)} ", (f"({plain(step.kind)})", "dim")))
+        took = f", {seconds_words(step.seconds)}" if times and step.seconds is not None else ""
+        kind = (f"({plain(step.kind)}{took})", "dim")
+        out.print(Text.assemble(f"● {plain(step.node)} ", kind))
         for line in _said(step):
             out.print(Padding(Text(plain(line)), (0, 0, 0, 4), expand=False))
+
+
+def seconds_words(seconds: float) -> str:
+    """A time as a person reads it."""
+    if seconds < 1:
+        return f"{seconds * 1000:.0f} ms"
+    return f"{seconds:.1f} s" if seconds < 600 else f"{seconds / 60:,.0f} min"
 
 
 def _said(step: Step) -> list[str]:

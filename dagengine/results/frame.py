@@ -9,7 +9,7 @@ from dagengine.results.rows import CaseResult, MetricResult
 
 COLUMNS = (
     *("index", "case", "metric", "score", "success", "outcome", "reason", "threshold"),
-    *("node", "answer", "input_tokens", "output_tokens"),
+    *("node", "answer", "input_tokens", "output_tokens", "seconds"),
 )
 
 
@@ -39,4 +39,5 @@ def flat(row: CaseResult, result: MetricResult) -> dict[str, Any]:
         "answer": end.answer or None,
         "input_tokens": used.input_tokens,
         "output_tokens": used.output_tokens,
+        "seconds": None if result.seconds is None else round(result.seconds, 4),
     }

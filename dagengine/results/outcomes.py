@@ -113,6 +113,9 @@ class Step:
     `votes` are what the node's panel said, in the order of asking: verdicts, ratings, or a
     list of verdicts for each vote; None is an answer that could not be read (in a list also an
     item that was settled before). `voters` says which judge of the panel gave each vote.
+
+    `seconds` is how long the case waited for the node, from its beginning to its end: waits for a
+    free call and repeated calls are in it, and a stored answer takes next to none.
     """
 
     node: str
@@ -131,6 +134,7 @@ class Step:
     asked: tuple[str, ...] = field(default=(), compare=False)
     odds: Odds | None = None
     item_odds: tuple[Odds | None, ...] = ()
+    seconds: float | None = field(default=None, compare=False, repr=False)
 
     @property
     def agreeing(self) -> int:

@@ -23,8 +23,9 @@ class MetricResult:
 
     `score` lies in [0, 1], or is None with `failure` saying why. `raw_score` is the score
     before strict mode. `success` is None when the metric has no threshold or no score.
-    `path` lists (node, verdict) of every decision taken, in topological order. `odds` are those of
-    all paths, where a judge gave probabilities.
+    `path` lists (node, verdict) of every decision taken, in topological order. `ended` is where
+    the score came about, a node and its verdict (None: it graded), where that is not the last
+    decision. `odds` are those of all paths, where a judge gave probabilities.
     """
 
     metric: str
@@ -38,6 +39,7 @@ class MetricResult:
     path: tuple[tuple[str, Verdict], ...] = ()
     steps: tuple[Step, ...] = ()
     odds: ResultOdds | None = None
+    ended: tuple[str, Verdict | None] | None = None
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {_quoted(self.metric)}: {self._said()}>"
@@ -80,26 +82,38 @@ class MetricResult:
     def end(self) -> End:
         """Where the result came about.
 
-        A path ends with its last decision, a failure at its node; without a decision there is
-        only the side of the threshold on which the score lies.
+        A path ends with the decision that gave the score, a failure at its node; where no decision
+        gave it there is only the side of the threshold on which it lies.
         """
         if self.failure is not None:
             return End(self.metric, self.failure.node, str(self.failure.kind), self.state)
-        if self.path:
-            node, verdict = self.path[-1]
+        node, verdict = self.last
+        if verdict is not None:
             return End(self.metric, node, str(verdict), self.state)
+        # A leaf behind decisions has its own name; a graph without decisions is its metric.
+        leaf = node if self.path else self.metric
         limit = f" {self.threshold:.4g}" if self.threshold is not None else ""
         side = {"failed": f" below{limit}", "passed": f" from{limit} on"}.get(self.state, "")
-        return End(self.metric, f"{self.metric}{side}", "", self.state)
+        return End(self.metric, f"{leaf}{side}", "", self.state)
+
+    @property
+    def last(self) -> tuple[str, Verdict | None]:
+        """The node that gave the score, and its verdict (None: it graded); without one ""."""
+        return self.ended or (self.path[-1] if self.path else ("", None))
 
     @property
     def why(self) -> str:
-        """The reason there: of the failure or the last decision, else of the metric."""
+        """The reason there: of the failure or the node that gave the score, else the metric's."""
         if self.failure is not None:
             return self.failure.message
         said = {step.node: step.reason for step in self.steps}
-        last = said.get(self.path[-1][0]) if self.path else None
-        return last or self.reason or ""
+        return said.get(self.last[0]) or self.reason or ""
+
+    @property
+    def seconds(self) -> float | None:
+        """The time of its nodes, added up, those side by side and shared ones, too."""
+        known = [step.seconds for step in self.steps if step.seconds is not None]
+        return sum(known) if known else None
 
     @property
     def outcome(self) -> OutcomeKind:
@@ -137,6 +151,8 @@ class MetricResult:
             "path": [list(turn) for turn in self.path],
             "steps": [step.as_dict() for step in self.steps],
         }
+        if self.ended is not None:
+            row["ended"] = list(self.ended)
         return row if self.odds is None else {**row, "odds": self.odds.as_dict()}
 
 
@@ -146,6 +162,7 @@ class CaseResult:
 
     `test_case` is what was judged, and the golden itself where an app failed at it. It is None
     for a row of the data that was no test case, and for rows that were read from a file.
+    `seconds` is how long the case took, from its first node to its results.
     """
 
     index: int
@@ -153,6 +170,7 @@ class CaseResult:
     metrics: tuple[MetricResult, ...]
     test_case: Any = field(default=None, compare=False, repr=False)
     recorded_hash: str | None = field(default=None, compare=False, repr=False)
+    seconds: float | None = field(default=None, compare=False, repr=False)
 
     def __repr__(self) -> str:
         said = [f"{_quoted(metric.metric)} {metric._said()}" for metric in self.metrics]

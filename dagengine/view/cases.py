@@ -8,6 +8,7 @@ from typing import Any
 
 from dagengine.report.page.graphs import words
 from dagengine.report.page.people import People
+from dagengine.report.page.texts import odds_of, result_odds, three_digits
 from dagengine.results import MetricResult, Step
 from dagengine.view.index import STATES
 from dagengine.view.indexed import Filter, Indexed, Order
@@ -55,8 +56,8 @@ class Cases:
 
     def _row(self, place: int, metric: int, people: People = _NOBODY) -> dict[str, Any]:
         row = self._index.run.row(place)
-        known = self._index.of(place, "way, state, score, tokens, questions, split, cost")
-        way, state, score, tokens, questions, split, cost = known[metric]
+        known = self._index.of(place, "way, state, score, tokens, questions, split, cost, seconds")
+        way, state, score, tokens, questions, split, cost, seconds = known[metric]
         fields = self._index.run.fields(place) or {}
         first = _first_text(fields)
         path = ", ".join(
@@ -77,6 +78,7 @@ class Cases:
             "questions": questions,
             "tokens": tokens,
             "cost": cost,
+            "seconds": seconds,
             "said": people.of(row.hash),
             "tags": list(fields.get("tags") or []),
         }
@@ -133,6 +135,7 @@ class Cases:
             "hash": row.hash and row.hash[:8],
             "fields": self._index.run.fields(place),
             "said": self._index.run.people().of(row.hash),
+            "seconds": three_digits(row.seconds),
             "metrics": [
                 self._case_metric(number, known[number], results.get(graph["name"]))
                 for number, graph in enumerate(self._index.graphs)
@@ -153,6 +156,7 @@ class Cases:
             "failure": None if told is None else {"raw": None, **told},
             "answers": answers,
             "steps": [self._step(metric, step) for step in (result.steps if result else ())],
+            "odds": None if result is None or result.odds is None else result_odds(result.odds),
         }
 
     def _step(self, metric: int, step: Step) -> dict[str, Any]:
@@ -172,6 +176,8 @@ class Cases:
             "votes": list(step.votes),
             "tokens": round(step.usage.input_tokens + step.usage.output_tokens),
             "cost": self._index.costs.of(self._index.graphs[metric]["name"], step) or None,
+            "seconds": three_digits(step.seconds),
+            "odds": odds_of(step),
         }
 
     def lines(self, chosen: Filter, which: str) -> Iterable[str] | None:

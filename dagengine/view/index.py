@@ -31,14 +31,15 @@ NAME = ".view-index.sqlite"
 """The file of the index in the folder of its run."""
 STATES = "fnp-"
 """Failed, no score, passed, a score without a threshold: as whole numbers, in this order."""
-_FORMAT = 4
+_FORMAT = 5
 _CHUNK = 5_000  # rows that are held while the index is made
 _TABLES = """
     CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT) WITHOUT ROWID;
     CREATE TABLE cases (place INTEGER PRIMARY KEY, number INT, name TEXT, sorted TEXT, failing INT,
         missing INT);
     CREATE TABLE results (metric INT, place INT, way INT, state INT, score REAL, bin INT,
-        tokens INT, questions INT, split INT, cost REAL, PRIMARY KEY (metric, place)) WITHOUT ROWID;
+        tokens INT, questions INT, split INT, cost REAL, seconds REAL,
+        PRIMARY KEY (metric, place)) WITHOUT ROWID;
     CREATE TABLE splits (metric INT, answer INT, place INT);
     CREATE TABLE items (metric INT, answer INT, place INT, count INT);
     CREATE VIRTUAL TABLE texts USING fts5(text, content='', detail='none');
@@ -162,7 +163,7 @@ class _Rows:
     def _with_texts(self) -> Iterator[tuple[CaseResult, Mapping[str, Any]]]:
         cases = self._run.cases()
         case = next(cases, None)
-        for row in self._run.rows():
+        for row in self._run.timed_rows():
             while case is not None and case["index"] < row.index:
                 case = next(cases, None)
             yield row, case if case is not None and case["index"] == row.index else {}
@@ -194,12 +195,12 @@ class _Rows:
             for row in rows:
                 split[row] += 1
         self._db.executemany(
-            "INSERT INTO results VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            "INSERT INTO results VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (
                 (
                     metric, start + row, one.way[row], STATES.index(one.state[row]), score,
                     None if score is None else int(score * 10 + 0.5), one.tokens[row],
-                    one.questions[row], split[row], one.cost[row],
+                    one.questions[row], split[row], one.cost[row], one.seconds[row],
                 )
                 for row, score in enumerate(one.score)
             ),

@@ -17,7 +17,7 @@ from dagengine.view.opened import OpenRun
 
 _ORDERS = {
     "score": "r.score IS NULL, r.score {}", "tokens": "r.tokens {}", "questions": "r.questions {}",
-    "cost": "r.cost IS NULL, r.cost {}",
+    "cost": "r.cost IS NULL, r.cost {}", "time": "r.seconds IS NULL, r.seconds {}",
     "state": "r.state {}", "split": "r.split {}", "data": "r.place {}", "end": "r.way {}",
     "case": "(SELECT sorted FROM cases c WHERE c.place = r.place) {}",
     "failed": "(SELECT count(*) FROM results f WHERE f.place = r.place AND f.state = 0) {}",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -99,6 +100,16 @@ def test_csv_has_a_line_per_case_and_metric(folder: Path) -> None:
         ("1", "0.0", "Kind", "False"),
         ("3", "0.0", "Kind", "False"),
     ]
+
+
+def test_times_are_shown_where_they_are_asked_for(folder: Path) -> None:
+    assert "time" in shown(folder, "--failed", "--times")
+    assert "time" not in shown(folder, "--failed")
+    assert re.search(r"Tone \(judgement, \d+ ms\)", shown(folder, "--case", "kind one", "--times"))
+    (row,) = json.loads(shown(folder, "--case", "kind one", "--format", "json"))
+    assert set(row["times"]["steps"]["Manners"]) == {"Kind", "words", "Tone"}
+    (line,) = csv.DictReader(io.StringIO(shown(folder, "--case", "kind one", "--format", "csv")))
+    assert float(line["seconds"]) >= 0
 
 
 def test_chosen_cases_become_a_data_set_that_is_read_again(folder: Path, tmp_path: Path) -> None:

@@ -34,7 +34,8 @@ MANIFEST = Manifest.model_validate(
 
 def row(index: int) -> CaseResult:
     case = LLMTestCase(input=f"input {index}", actual_output="x")
-    return CaseResult(index, f"case {index}", (MetricResult("Manners", 1.0, True, "so"),), case)
+    result = MetricResult("Manners", 1.0, True, "so")
+    return CaseResult(index, f"case {index}", (result,), case, seconds=float(index))
 
 
 def writer(folder: Path, results: Path | None = None) -> RunWriter:
@@ -59,9 +60,11 @@ def test_what_is_finished_can_be_read_with_its_case_at_any_moment(
                 assert not run.finished
                 assert [one.index for one in run.rows()] == done
                 assert [one["input"] for one in run.cases()] == [f"input {n}" for n in done]
+                assert [one.seconds for one in run.timed_rows()] == done
                 with RunFiles(run) as files:
                     places = range(len(files))
                     assert [files.row(place).index for place in places] == done
+                    assert [files.timed_row(place).seconds for place in places] == done
                     fields = [files.fields(place) or {} for place in places]
                     assert [one["input"] for one in fields] == [f"input {n}" for n in done]
     assert [one["index"] for one in load_run(folder).cases()] == list(range(6))

@@ -96,6 +96,7 @@ def test_merged_shards_are_what_one_run_leaves(folder: Path) -> None:
     said = typed("merge", parts[2], parts[0], parts[3], parts[1], "--out", "merged")
     for name in ("results.jsonl", "cases.jsonl"):
         assert Path("merged", name).read_bytes() == Path("whole", name).read_bytes()
+    assert all(row.seconds is not None for row in load_run("merged").timed_rows())
     merged, whole = load_run("merged").manifest, load_run("whole").manifest
     assert merged.counts == whole.counts
     assert merged.totals == whole.totals

@@ -78,6 +78,30 @@ def test_every_case_stands_with_its_texts_and_hash(tmp_path: Path) -> None:
     assert [json.loads(line)["hash"] for line in lines] == [c["hash"] for c in cases]
 
 
+def test_times_stand_in_a_file_of_their_own(tmp_path: Path) -> None:
+    result = evaluate(CASES, [polite()], model=judge(), show=False, out=tmp_path)
+    (tmp_path / "results.jsonl").rename(tmp_path / "once")
+    evaluate(CASES, [polite()], model=judge(), show=False, out=tmp_path)
+    assert (tmp_path / "once").read_bytes() == (tmp_path / "results.jsonl").read_bytes()
+    rows = list(load_run(tmp_path).timed_rows())
+    assert rows == list(load_run(tmp_path).rows())
+    for row in (*rows, *result):
+        steps = row.metrics[0].steps
+        assert row.seconds is not None
+        assert all(step.seconds is not None for step in steps)
+        assert row.metrics[0].seconds == sum(step.seconds or 0 for step in steps)
+    assert [row.seconds for row in load_run(tmp_path).rows()] == [None] * len(CASES)
+
+
+def test_rows_without_times_are_read_as_they_are(tmp_path: Path) -> None:
+    evaluate(CASES, [polite()], model=judge(), show=False, out=tmp_path)
+    times = (tmp_path / "times.jsonl").read_bytes().splitlines(keepends=True)
+    (tmp_path / "times.jsonl").write_bytes(times[0] + b"no line\n" + times[2])
+    assert [row.seconds is None for row in load_run(tmp_path).timed_rows()] == [False, True, False]
+    (tmp_path / "times.jsonl").unlink()  # of an older version
+    assert all(row.seconds is None for row in load_run(tmp_path).timed_rows())
+
+
 def test_without_texts_no_text_of_a_case_is_in_the_folder(tmp_path: Path) -> None:
     case = LLMTestCase(input="a long and private sentence", actual_output="dear you")
     evaluate([case], [polite()], model=judge(), show=False, out=tmp_path, texts=False)
@@ -90,7 +114,7 @@ def test_without_texts_no_text_of_a_case_is_in_the_folder(tmp_path: Path) -> Non
 def test_a_saved_result_is_the_folder_that_the_run_would_have_written(tmp_path: Path) -> None:
     result = evaluate(CASES, [polite()], model=judge(), show=False, out=tmp_path / "a")
     result.save(tmp_path / "b")
-    for name in ("results.jsonl", "cases.jsonl"):
+    for name in ("results.jsonl", "cases.jsonl", "times.jsonl"):
         assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
     a, b = (load_run(tmp_path / name).manifest.model_dump() for name in "ab")
     assert {key for key in a if a[key] != b[key]} <= {"ended"}

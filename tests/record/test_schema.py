@@ -8,13 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from decision_server import DecisionServer
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import ValidationError
 from recorded_runs import CASES, judge, polite
 
 from dagengine import evaluate
-from dagengine.judges import LexicalJudge
-from dagengine.metrics import AnswerRelevancyMetric, FaithfulnessMetric
+from dagengine.judges import DecisionJudge, LexicalJudge
+from dagengine.metrics import AnswerRelevancyMetric, DAGMetric, FaithfulnessMetric
+from dagengine.metrics.dag import DAG, BinaryJudgementNode
 from dagengine.record.values import Manifest
 from dagengine.test_case import ConversationalTestCase, LLMTestCase, Turn
 
@@ -25,6 +27,13 @@ SCHEMA: dict[str, Any] = json.loads(
 
 def validator(part: str) -> Draft202012Validator:
     return Draft202012Validator({**SCHEMA, "$ref": f"#/$defs/{part}"})
+
+
+def decided() -> DAGMetric:
+    kind = BinaryJudgementNode(
+        "Is it kind?", evaluation_params=["actual_output"], then={True: 10, False: 0}, name="Kind"
+    )
+    return DAGMetric("Manners", DAG(kind))
 
 
 def lines(path: Path) -> list[Any]:
@@ -55,7 +64,18 @@ def test_what_runs_write_follows_the_schema(tmp_path: Path) -> None:
             validator("Row").validate(row)
         for line in lines(tmp_path / folder / "cases.jsonl"):
             validator("Case").validate(line)
+        for line in lines(tmp_path / folder / "times.jsonl"):
+            validator("Times").validate(line)
     assert len(lines(tmp_path / "a" / "cases.jsonl")) == 4
+
+
+def test_a_row_with_odds_follows_it_too(tmp_path: Path) -> None:
+    with DecisionServer() as server:
+        judge = DecisionJudge(base_url=server.base_url)
+        evaluate(CASES[:1], [decided()], model=judge, show=False, out=tmp_path, page=False)
+    (row,) = lines(tmp_path / "results.jsonl")
+    validator("Row").validate(row)
+    assert row["metrics"][0]["odds"]["paths"]
 
 
 @pytest.mark.parametrize("change", [{"hash": "x"}, {"more": 1}, {"index": -1}, {"metrics": None}])

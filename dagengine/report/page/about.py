@@ -11,6 +11,8 @@ from dagengine.record.prompts import why_without
 from dagengine.record.run import Run
 from dagengine.record.values import JudgeRecord
 
+_LONGEST = 200  # characters of a setting
+
 
 def run_record(run: Run, cases: int, kept: int) -> dict[str, Any]:
     """The run as the front end has it, without its metrics; `kept` rows have their texts."""
@@ -39,8 +41,20 @@ def run_record(run: Run, cases: int, kept: int) -> dict[str, Any]:
         "texts": texts,
         "kept": kept,
         "hidden": list(manifest.redacted),
+        "settings": _settings(manifest.settings.get("hyperparameters")),
         "noPrompts": why_without(run),
     }
+
+
+def _settings(given: Any) -> list[tuple[str, str]]:
+    """What the caller says the run was made with; a long text by its beginning."""
+    found = given if isinstance(given, dict) else {}
+    return [(str(name), _short(value)) for name, value in found.items()]
+
+
+def _short(value: Any) -> str:
+    text = " ".join(str(value).split())
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
 
 
 def judge_name(judge: JudgeRecord) -> str:

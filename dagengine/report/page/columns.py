@@ -5,13 +5,12 @@ from __future__ import annotations
 from array import array
 from collections import Counter
 from dataclasses import dataclass, field
-from math import isclose
 from typing import Any
 
 from dagengine.record.costs import StepCosts
 from dagengine.report.page.graphs import PageGraph, item_verdicts
 from dagengine.report.page.people import People
-from dagengine.results import CaseResult, MetricResult, OutcomeKind, Step
+from dagengine.results import CaseResult, MetricResult, Step
 
 _FREE = frozenset({"code", "field", "metric"})  # kinds of nodes that ask no question
 _DIGITS = 8  # of a content's hash
@@ -37,6 +36,7 @@ class MetricColumns:
     tokens: array[int] = field(default_factory=lambda: array("l"))
     questions: array[int] = field(default_factory=lambda: array("l"))
     cost: list[float | None] = field(default_factory=list)
+    seconds: list[float | None] = field(default_factory=list)
     split: dict[int, list[int]] = field(default_factory=dict)
     items: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
 
@@ -51,6 +51,7 @@ class MetricColumns:
         self.tokens.append(round(used.input_tokens + used.output_tokens))
         self.questions.append(sum(map(_questions, found.steps)))
         self.cost.append(self.cost_of(found))
+        self.seconds.append(None if found.seconds is None else round(found.seconds, 3))
         self.way.append(self.ways.setdefault(self._way(row, found), len(self.ways)))
         return state
 
@@ -85,26 +86,12 @@ class MetricColumns:
         return tuple(answers), tuple(nodes), self._end(result), broken
 
     def _end(self, result: MetricResult) -> tuple[int | None, int | None]:
-        """The node that gave the score, and the answer where a verdict did.
-
-        Of several it is the last, but where the lowest or the highest of them counts, it is the
-        last that has it.
-        """
-        last: tuple[int | None, int | None] = (None, None)
-        sure = exact = False
-        one_counts = self.graph.metric.combine in ("min", "max")
-        for step in result.steps:
-            node = self.graph.node(step.node)
-            if node is None or step.outcome != OutcomeKind.OK:
-                continue
-            answer = None if step.verdict is None else self.graph.answer(node, step.verdict)
-            score = None if answer is None else self.graph.answers[answer].score
-            if score is None and node in self.graph.grades:
-                score = step.score
-            gave = score is not None and one_counts and _same(score, result.raw_score)
-            if gave or (not exact and (score is not None or (answer is not None and not sure))):
-                last, sure, exact = (node, answer), sure or score is not None, exact or gave
-        return last
+        """The node that gave the score, and the answer where a verdict did."""
+        name, verdict = result.last
+        node = self.graph.node(name)
+        if node is None or verdict is None:
+            return node, None
+        return node, self.graph.answer(node, verdict)
 
     def as_dict(self) -> dict[str, Any]:
         """JSON-ready form."""
@@ -119,6 +106,7 @@ class MetricColumns:
             "tokens": list(self.tokens),
             "questions": list(self.questions),
             "cost": self.cost if any(self.cost) else None,
+            "seconds": self.seconds if any(self.seconds) else None,
             "split": self.split,
             "items": self.items,
         }
@@ -130,10 +118,6 @@ class MetricColumns:
             way for way, state in zip(self.way, self.state, strict=True) if state == "f"
         )
         return [(way, cases[number], failed[number]) for way, number in self.ways.items()]
-
-
-def _same(score: float, whole: float | None) -> bool:
-    return whole is not None and isclose(score, whole, abs_tol=1e-9)
 
 
 def _questions(step: Step) -> int:

@@ -18,7 +18,6 @@ class PageGraph:
     nodes: list[Node] = field(default_factory=list)
     answers: list[Answer] = field(default_factory=list)
     feeds: list[Feed] = field(default_factory=list)
-    grades: set[int] = field(default_factory=set)
     _node: dict[str, int] = field(default_factory=dict)
     _answer: dict[tuple[int, str], int] = field(default_factory=dict)
 
@@ -71,8 +70,6 @@ class PageGraph:
                 inside=inside,
             )
         )
-        if record.grades:
-            self.grades.add(number)
         if nested is not None:
             self._add(nested, inside=number)
 

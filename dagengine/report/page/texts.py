@@ -13,6 +13,7 @@ from typing import Any
 from dagengine.record.costs import StepCosts
 from dagengine.report.page.graphs import PageGraph, words
 from dagengine.results import CaseResult, Failure, MetricResult, Step, implied_output
+from dagengine.results.odds import ResultOdds
 
 _BLOCK = 256 * 1024  # characters of a block before it is compressed
 _JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
@@ -86,7 +87,9 @@ class Texts:
         if first or self._count < self._rows:
             found = {result.metric: result for result in row.metrics}
             results = [self._metric(graph, found.get(graph.metric.name)) for graph in self._graphs]
-            (self._first if first else self._rest).add([fields, results])
+            took = three_digits(row.seconds)
+            line = [fields, results] if took is None else [fields, results, took]
+            (self._first if first else self._rest).add(line)
             self._rows_of[not first].append(self._count)
         self._count += 1
 
@@ -109,7 +112,25 @@ class Texts:
         failure: Failure | None = result.failure
         steps = [_step(graph, step, self._costs.of(result.metric, step)) for step in result.steps]
         reason = True if result.reason == _composed(result) else result.reason
-        return [reason, failure.as_dict() if failure else None, steps]
+        odds = [] if result.odds is None else [result_odds(result.odds)]
+        return [reason, failure.as_dict() if failure else None, steps, *odds]
+
+
+def three_digits(seconds: float | None) -> float | None:
+    """A time as exactly as the page shows it."""
+    return None if seconds is None else float(f"{seconds:.3g}")
+
+
+def odds_of(step: Step) -> list[tuple[str, float]] | None:
+    """What a step might have answered, in the words of the page; None without odds."""
+    if step.odds is None:
+        return None
+    return [(words(said), round(chance, 4)) for said, chance in step.odds]
+
+
+def result_odds(odds: ResultOdds) -> dict[str, tuple[float, float]]:
+    """What the odds of all paths come to."""
+    return {"expected": odds.expected_bounds, "pass": odds.pass_bounds}
 
 
 def _composed(result: MetricResult) -> str:
@@ -131,6 +152,8 @@ def _step(graph: PageGraph, step: Step, cost: float | None) -> list[Any]:
         *(step.reason, step.score, step.mode, step.confidence),
         *(list(step.votes) or None, tokens or None, None if step.kind == known else step.kind),
         float(f"{cost:.4g}") if cost else None,
+        three_digits(step.seconds),
+        odds_of(step),
     ]
     while values[-1] is None:
         values.pop()

@@ -136,7 +136,7 @@ def _with_cases(run: Run) -> Iterator[tuple[CaseResult, dict[str, Any] | None]]:
     """Rows with their cases, which stand in the same order; a case may be missing."""
     cases = run.cases()
     case = next(cases, None)
-    for row in run.rows():
+    for row in run.timed_rows():
         while case is not None and case["index"] < row.index:
             case = next(cases, None)
         yield row, case if case is not None and case["index"] == row.index else None

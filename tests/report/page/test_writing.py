@@ -198,8 +198,10 @@ def test_a_case_ended_where_its_score_was_given(tmp_path: Path, combine: Any, en
     metric = DAGMetric("Three", DAG(root_nodes=roots), combine=combine)
     judge = ScriptedJudge(lambda question: question.name != "b", name="scripted")
     case = LLMTestCase(input="question", actual_output="answer")
-    evaluate([case], [metric], model=judge, show=False, out=tmp_path / "run")
+    (row,) = evaluate([case], [metric], model=judge, show=False, out=tmp_path / "run")
     file = write_page(load_run(tmp_path / "run"), tmp_path / "report.html")
     (graph,), (columns,) = _head(file)["run"]["metrics"], _index(file)["metrics"]
     ((node, answer),) = (way["end"] for way in columns["ways"])
     assert (graph["nodes"][node]["name"], graph["answers"][answer]["verdict"]) == ended
+    for read in (row, *load_run(tmp_path / "run").rows()):  # as the terminal and JUnit have it
+        assert (read.metrics[0].end.node, read.metrics[0].end.answer) == ended

@@ -272,6 +272,7 @@ export class Embedded implements Source {
     const { packed } = columns;
     if (by === "tokens") return (row) => packed.tokens[row]!;
     if (by === "cost") return (row) => packed.cost?.[row] ?? Infinity;
+    if (by === "time") return (row) => packed.seconds?.[row] ?? Infinity;
     if (by === "questions") return (row) => packed.questions[row]!;
     if (by === "state") return (row) => ORDER[columns.state(row)];
     if (by === "split") return (row) => this.splits(columns, row);
@@ -312,6 +313,7 @@ export class Embedded implements Source {
       questions: packed.questions[row]!,
       tokens: packed.tokens[row]!,
       cost: packed.cost?.[row] ?? null,
+      seconds: packed.seconds?.[row] ?? null,
       said: this.index.said[row] ?? [],
       tags: (this.index.tagged?.[row] ?? []).map((tag) => this.index.tags[tag]!),
       why: null,
@@ -373,6 +375,7 @@ export class Embedded implements Source {
       fields: packed?.[0] ?? null,
       metrics: this.columns.map((columns, i) => this.metric(columns, row, packed?.[1][i])),
       said: this.index.said[row] ?? [],
+      seconds: packed?.[2] ?? null,
     };
   }
 
@@ -399,11 +402,12 @@ export class Embedded implements Source {
       failure: failure && { ...failure, raw: failure.raw ?? null },
       answers: way.answers,
       steps: (texts?.[2] ?? []).map((step) => this.step(columns, step)),
+      odds: texts?.[3] ?? null,
     };
   }
 
   private step({ metric }: Columns, packed: PackedStep): Step {
-    const [place, outcome, verdict, output, reason, score, mode, confidence, votes, tokens, kind, cost] = packed;
+    const [place, outcome, verdict, output, reason, score, mode, confidence, votes, tokens, kind, cost, seconds, odds] = packed;
     const node = typeof place === "number" ? metric.nodes[place] : undefined;
     return {
       node: typeof place === "number" ? place : null,
@@ -419,6 +423,8 @@ export class Embedded implements Source {
       votes: votes ?? [],
       tokens: tokens ?? 0,
       cost: cost ?? null,
+      seconds: seconds ?? null,
+      odds: odds ?? null,
     };
   }
 

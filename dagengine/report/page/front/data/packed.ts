@@ -2,7 +2,7 @@
 // `dagengine/report/page/packing.py` writes it.
 
 import type { ServerHead } from "./server.ts";
-import type { Run, Said } from "./source.ts";
+import type { Odds, Run, Said } from "./source.ts";
 
 /** One kind of way through a metric's graph: rows that went alike share one. */
 export interface Way {
@@ -26,6 +26,8 @@ export interface MetricColumns {
   questions: number[];
   /** US dollars, null without a known price; null as a whole where nothing has a price. */
   cost: (number | null)[] | null;
+  /** What nodes took, added up; null as a whole where it was not written down. */
+  seconds: (number | null)[] | null;
   /** Answers whose votes were split, by row: only rows with some. */
   split: Record<string, number[]>;
   /** Items by answer, by row: only rows whose items got it. */
@@ -64,7 +66,7 @@ export type PackedStep = [
   node: number | string, outcome: string, verdict?: string | null, output?: unknown,
   reason?: string | null, score?: number | null, mode?: string | null,
   confidence?: number | null, votes?: unknown[] | null, tokens?: number | null,
-  kind?: string | null, cost?: number | null,
+  kind?: string | null, cost?: number | null, seconds?: number | null, odds?: [string, number][] | null,
 ];
 
 export type PackedMetric = [
@@ -72,10 +74,11 @@ export type PackedMetric = [
   reason: string | true | null,
   failure: { kind: string; node: string; message: string; raw?: string } | null,
   steps: PackedStep[],
+  odds?: Odds,
 ];
 
 /** One line of a block. */
-export type PackedRow = [fields: Record<string, unknown> | null, metrics: PackedMetric[]];
+export type PackedRow = [fields: Record<string, unknown> | null, metrics: PackedMetric[], seconds?: number];
 
 /** The bytes in base64 text that were compressed with gzip. */
 export async function unpacked(base64: string): Promise<Uint8Array> {

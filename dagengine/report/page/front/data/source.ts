@@ -91,6 +91,8 @@ export interface Run {
   texts: "all" | "some" | "none";
   kept: number;
   hidden: string[];
+  /** What the caller says the run was made with, as texts. */
+  settings: [name: string, value: string][];
   /** Why there are no prompts at all; null where the store of the run has them. */
   noPrompts: string | null;
 }
@@ -208,6 +210,8 @@ export interface Row {
   tokens: number;
   /** US dollars; null where a price is not known. */
   cost: number | null;
+  /** What the nodes of the metric took, added up; null where it is not known. */
+  seconds: number | null;
   tags: string[];
   said: Said[];
 }
@@ -244,6 +248,10 @@ export interface Step {
   votes: unknown[];
   tokens: number;
   cost: number | null;
+  /** How long the case waited for it; null where it is not known. */
+  seconds: number | null;
+  /** What it might have answered, each with its probability; null without. */
+  odds: [string, number][] | null;
 }
 
 /** A question as it was sent to the judge. */
@@ -257,6 +265,14 @@ export interface CaseMetric extends Score {
   /** Answers taken. */
   answers: number[];
   steps: Step[];
+  /** What the odds of all paths come to; null without. */
+  odds: Odds | null;
+}
+
+/** The least and the greatest that the score and the chance to pass can be. */
+export interface Odds {
+  expected: [number, number];
+  pass: [number, number];
 }
 
 export interface Case {
@@ -267,6 +283,8 @@ export interface Case {
   fields: Record<string, unknown> | null;
   metrics: CaseMetric[];
   said: Said[];
+  /** From its first node to its results. */
+  seconds: number | null;
 }
 
 /** What the screens talk to. */

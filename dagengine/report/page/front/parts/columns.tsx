@@ -6,7 +6,7 @@ import {
 import { storeReactivityBindings } from "@tanstack/table-core/store-reactivity-bindings";
 import type { Order, Row, Run, Score } from "../data/source.ts";
 import { words } from "../data/names.ts";
-import { money, SIGN, STATE, score, whole } from "./words.ts";
+import { money, SIGN, STATE, score, took, whole } from "./words.ts";
 import type { ComponentChildren } from "preact";
 
 const features = tableFeatures({
@@ -54,6 +54,7 @@ export function looks(run: Run, metric: number, shown: number[]): Map<string, Lo
   found.set("questions", { title: "questions", more: true, number: true, down: true, cell: (row) => whole(row.questions) });
   found.set("tokens", { title: "tokens", more: true, number: true, down: true, cell: (row) => whole(row.tokens) });
   found.set("cost", { title: "money", more: true, number: true, down: true, cell: (row) => (row.cost === null ? "" : money(row.cost)) });
+  found.set("time", { title: "time", more: true, number: true, down: true, cell: (row) => (row.seconds === null ? "" : took(row.seconds)) });
   found.set("label", { title: "label", more: true, fixed: true, cell: (row) => labelCell(row, run.metrics[metric]!.name) });
   found.set("data", { title: "place", more: true, number: true, cell: (row) => whole(row.index) });
   return found;

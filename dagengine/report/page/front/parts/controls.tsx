@@ -77,7 +77,7 @@ function commandOf(folder: string, parts: Part[], text: string, metric: string, 
 
 const MORE: [string, string][] = [
   ["end", "ended at, and why"], ["tags", "tags"], ["path", "path"], ["split", "votes split"],
-  ["questions", "questions"], ["tokens", "tokens"], ["cost", "money"], ["label", "label"], ["data", "place in the data"],
+  ["questions", "questions"], ["tokens", "tokens"], ["cost", "money"], ["time", "time"], ["label", "label"], ["data", "place in the data"],
 ];
 
 /** The menu of columns (key `c`). */

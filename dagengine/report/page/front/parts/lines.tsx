@@ -86,6 +86,11 @@ export function dataLine(run: Run): string {
   return parts.join(" · ");
 }
 
+/** What the caller says the run was made with, where anything was said. */
+export function withLine(run: Run): [string, ComponentChildren][] {
+  return run.settings.length ? [["with", run.settings.map(([name, value]) => `${name} ${value}`).join(" · ")]] : [];
+}
+
 /** How the run ended, in words. */
 function ending(run: Run): string {
   if (run.exit === "interrupted") return "interrupted";

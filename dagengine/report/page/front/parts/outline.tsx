@@ -5,7 +5,7 @@ import { answerKey } from "../data/names.ts";
 import { kindWord } from "./tree.tsx";
 import { whole } from "./words.ts";
 
-interface Item {
+export interface Item {
   depth: number;
   node: number;
   answer: number | null;
@@ -19,12 +19,10 @@ interface Props {
   cases: number;
   parts: Part[];
   choose: (part: Part, event: MouseEvent | KeyboardEvent) => void;
-  /** Only these answers, where the list shows the path of a case. */
-  only?: Set<number>;
 }
 
-export function Outline({ metric, counts, cases, parts, choose, only }: Props) {
-  const items = outline(metric).filter(({ answer }) => !only || (answer !== null && only.has(answer)));
+export function Outline({ metric, counts, cases, parts, choose }: Props) {
+  const items = outline(metric);
   return (
     <ul class="outline" aria-label={`Tree of ${metric.name} as an outline`}>
       {items.map((item) => <Line key={`${item.node} ${item.answer}`} {...{ metric, counts, cases, parts, choose, item }} />)}
@@ -32,7 +30,7 @@ export function Outline({ metric, counts, cases, parts, choose, only }: Props) {
   );
 }
 
-function Line({ metric, counts, cases, parts, choose, item }: Omit<Props, "only"> & { item: Item }) {
+function Line({ metric, counts, cases, parts, choose, item }: Props & { item: Item }) {
   const { node, answer, depth, again } = item;
   const { name, kind } = metric.nodes[node]!;
   const part: Part = answer === null ? { kind: "n", key: name, not: false } : { kind: "e", key: answerKey(metric, answer), not: false };

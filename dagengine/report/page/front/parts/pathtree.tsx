@@ -4,6 +4,7 @@ import type { CaseMetric, Layout, Metric, Part } from "../data/source.ts";
 import { answerKey, answerName } from "../data/names.ts";
 import { pressing } from "./chart.tsx";
 import { short } from "./tree.tsx";
+import { probability } from "./words.ts";
 
 interface Props {
   metric: Metric;
@@ -12,11 +13,24 @@ interface Props {
   choose: (part: Part, event: MouseEvent | KeyboardEvent) => void;
 }
 
+/** The probability of every answer, of nodes whose judge gave one. */
+export function probabilities(metric: Metric, result: CaseMetric): Map<number, number> {
+  const found = new Map<number, number>();
+  for (const { node, odds } of result.steps) {
+    for (const [said, chance] of odds ?? []) {
+      const answer = metric.answers.findIndex((one) => one.node === node && one.verdict === said);
+      if (answer >= 0) found.set(answer, chance);
+    }
+  }
+  return found;
+}
+
 const SIDE = 320; // pixels that the picture has on the screen
 
 export function PathTree({ metric, layout, result, choose }: Props) {
   const ran = new Set(result.steps.map((step) => step.node));
   const taken = new Set(result.answers);
+  const chances = probabilities(metric, result);
   const size = Math.max(1, layout.width / SIDE) * 11; // eleven pixels on the screen
   return (
     <svg class="tree path" viewBox={`-2 -2 ${layout.width + 4} ${layout.height + 4}`} style={{ maxWidth: `${layout.width + 4}px` }} width="100%" role="group" aria-label={`Path in ${metric.name}`}>
@@ -49,7 +63,11 @@ export function PathTree({ metric, layout, result, choose }: Props) {
         } : {};
         return (
           <g key={answer} class={`e${on ? "" : " un dim"}`} {...more}>
-            {on && edge.label && <text class="a" x={edge.label[0]} y={edge.label[1] + 6} style={{ fontSize: `${size}px` }}>{short(verdict, 24)}</text>}
+            {edge.label && (on || chances.has(answer)) && (
+              <text class="a" x={edge.label[0]} y={edge.label[1] + 6} style={{ fontSize: `${size}px` }}>
+                {short(verdict, 24)}{chances.has(answer) && <tspan class="c"> {probability(chances.get(answer)!)}</tspan>}
+              </text>
+            )}
             {leaf && score !== null && (
               <g class={`leaf${on ? ` on ${result.state === "fail" ? "x" : ""}` : " un"}`}>
                 {" "}

@@ -5,7 +5,9 @@ import type { CaseMetric, Metric, Prompt, Said, Step } from "../data/source.ts";
 import { words } from "../data/names.ts";
 import { Code, Fold, plain } from "./texts.tsx";
 import { kindWord } from "./tree.tsx";
-import { many, money, score, SIGN, whole } from "./words.ts";
+import { many, money, probability, score, SIGN, took, whole } from "./words.ts";
+
+const ODDS = 5; // answers whose probability is told
 
 interface Props {
   metric: Metric;
@@ -178,7 +180,8 @@ function isNo(verdict: unknown): boolean {
 
 function Meta({ each }: { each: Step }) {
   const { votes, verdict, tokens, cost, confidence } = each;
-  if (each.kind === "code") return <div class="meta"><span>{each.verdict === null ? "done by code" : "decided by code"}, no question asked</span></div>;
+  const time = each.seconds !== null && <span>{took(each.seconds)}</span>;
+  if (each.kind === "code") return <div class="meta"><span>{each.verdict === null ? "done by code" : "decided by code"}, no question asked</span>{time}</div>;
   const told = votes.filter((vote) => !Array.isArray(vote));
   const agree = told.filter((vote) => plain(vote) === verdict).length;
   const others = new Map<string, number>();
@@ -193,11 +196,18 @@ function Meta({ each }: { each: Step }) {
         </span>
       )}
       {verdict === null && votes.length > 0 && <span>{votes.length} votes{told.length > 0 && `: ${told.map(plain).join(", ")}`}</span>}
-      {confidence !== null && <span>probability {confidence.toFixed(2)}</span>}
+      {each.odds ? <span>{oddsWords(each.odds)}</span> : confidence !== null && <span>probability {probability(confidence)}</span>}
       {tokens > 0 && <span>{whole(tokens)} tokens</span>}
       {cost !== null && <span>{money(cost)}</span>}
+      {time}
     </div>
   );
+}
+
+/** What might have been answered, the likeliest first. */
+function oddsWords(odds: [string, number][]): string {
+  const shown = [...odds].sort((a, b) => b[1] - a[1]).slice(0, ODDS).map(([answer, chance]) => `${answer} ${probability(chance)}`);
+  return `probability: ${shown.join(", ")}${odds.length > ODDS ? `, ${odds.length - ODDS} more` : ""}`;
 }
 
 /** Where the other answers of a decision would have led. */
@@ -216,6 +226,11 @@ function NotTaken({ metric, each }: { metric: Metric; each: Step }) {
   return <p class="notrun">not taken: {led.join(", ")}{behind.size > 1 && ` (+${behind.size} nodes)`}</p>;
 }
 
+/** One number, or the least and the greatest that it can be. */
+function bounds([low, high]: [number, number]): string {
+  return high - low < 0.005 ? probability(low) : `${probability(low)} to ${probability(high)}`;
+}
+
 /** The arithmetic of the score. */
 function Sum({ metric, result }: { metric: Metric; result: CaseMetric }) {
   const limit = metric.strict ? 1 : metric.threshold;
@@ -228,7 +243,7 @@ function Sum({ metric, result }: { metric: Metric; result: CaseMetric }) {
       </li>
     );
   }
-  const answer = result.answers.map((a) => metric.answers[a]!).findLast((a) => a.score !== null);
+  const answer = result.answers.map((a) => metric.answers[a]!).findLast((a) => a.score !== null && a.node === result.endNode);
   const from = answer && Math.abs(answer.score! / 10 - result.score) < 1e-9 ? `${answer.score} of 10 = ` : "";
   return (
     <li class="last">
@@ -237,6 +252,7 @@ function Sum({ metric, result }: { metric: Metric; result: CaseMetric }) {
         {result.state !== "plain" && `${SIGN[result.state]} `}score {from}{score(result.score)}
       </div>
       {limit !== null && <p class="soft">passes at {limit}</p>}
+      {result.odds && <p class="soft">expected score {bounds(result.odds.expected)}{limit !== null && `, passes with probability ${bounds(result.odds.pass)}`}</p>}
     </li>
   );
 }

@@ -56,6 +56,16 @@ export function time(seconds: number): string {
   return `${Math.floor(rest / 3600)} h ${Math.floor((rest % 3600) / 60)} min`;
 }
 
+/** What one case or node took: `35 ms`, then as `time`. */
+export function took(seconds: number): string {
+  return seconds < 1 ? `${Math.round(1000 * seconds)} ms` : time(seconds);
+}
+
+/** A probability, `0.83`; one of certainty is not rounded to it. */
+export function probability(value: number): string {
+  return value > 0.995 && value < 1 ? "> 0.99" : value < 0.005 && value > 0 ? "< 0.01" : value.toFixed(2);
+}
+
 /** `21 Nov 2026, 22:26` as the run's own clock had it. */
 export function moment(text: string): string {
   const found = /^(\d{4})-(\d\d)-(\d\d)[T ](\d\d:\d\d)/.exec(text);

@@ -1,15 +1,15 @@
 // One case: its texts, how it was decided, its path.
 
 import { useEffect, useState } from "preact/hooks";
-import type { Case, CaseMetric, Counts, Metric, Part, Said, Source } from "../data/source.ts";
+import type { Case, CaseMetric, Metric, Part, Said, Source } from "../data/source.ts";
 import { useKeys } from "../parts/keys.ts";
-import { Outline } from "../parts/outline.tsx";
 import { isMany, useAnswer, useChosen, useOrder, usePage, usePick } from "../parts/state.ts";
 import { cursor } from "../parts/table.tsx";
 import { Fold, Judged, plain } from "../parts/texts.tsx";
+import { PathList } from "../parts/pathlist.tsx";
 import { PathTree } from "../parts/pathtree.tsx";
 import { Walk } from "../parts/walk.tsx";
-import { moment, money, score, SIGN, whole } from "../parts/words.ts";
+import { moment, money, score, SIGN, took, whole } from "../parts/words.ts";
 import { useTitle } from "./cases.tsx";
 
 export function CaseScreen() {
@@ -235,6 +235,7 @@ function About({ shown, result }: { shown: Case; result: CaseMetric }) {
       <h3>The case</h3>
       <p class="soft sm">
         {tokens > 0 && <>{whole(tokens)} tokens{cost > 0 && ` · ${money(cost)}`}<br /></>}
+        {shown.seconds !== null && <>took {took(shown.seconds)}<br /></>}
         {source.run.data ?? "case"} {whole(shown.index)}{shown.hash && ` · content ${shown.hash}`}<br />
         <button class="link-b" onClick={() => copy(link(source))}>Copy link</button>{" · "}
         <button class="link-b" onClick={() => copy(JSON.stringify(json, null, 2))}>Copy as JSON</button>{" "}
@@ -256,20 +257,10 @@ function Path({ metric, result }: { metric: Metric; result: CaseMetric }) {
       <h2 class="h3">Its path</h2>
       {metric.layouts.length > 0 && metric.layouts[0]!.width <= 640
         ? <PathTree metric={metric} layout={metric.layouts[0]!} result={result} choose={choose} />
-        : <Outline metric={metric} counts={alone(metric, result)} cases={1} parts={[]} choose={choose} only={taken} />}
+        : <PathList metric={metric} result={result} choose={choose} />}
       {taken.size > 0 && <p class="soft sm">Click an edge: all cases that took it.</p>}
     </>
   );
-}
-
-/** The counts of a run of this case alone. */
-function alone(metric: Metric, result: CaseMetric): Counts {
-  const one = (yes: boolean) => ({ cases: yes ? 1 : 0, failed: yes && result.state === "fail" ? 1 : 0, none: 0 });
-  return {
-    cases: 1, passed: 0, failed: 0, none: 0, plain: 0, unsure: 0, bins: [], scores: null,
-    answers: metric.answers.map((_, i) => ({ ...one(result.answers.includes(i)), split: 0, items: 0 })),
-    nodes: metric.nodes.map((_, i) => ({ ...one(result.steps.some((s) => s.node === i)), broken: {} })),
-  };
 }
 
 function Others({ shown, front }: { shown: Case; front: number }) {

@@ -4,7 +4,7 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import type { Counts, End, Metric, Part } from "../data/source.ts";
 import { Chart } from "../parts/chart.tsx";
 import { useKeys } from "../parts/keys.ts";
-import { dataLine, headline, judged, Lines, Result, Texts, Where } from "../parts/lines.tsx";
+import { dataLine, headline, judged, Lines, Result, Texts, Where, withLine } from "../parts/lines.tsx";
 import { NodePanel } from "../parts/node.tsx";
 import { Chips, Columns, Footer, Parts } from "../parts/controls.tsx";
 import { isMany, useAnswer, useChosen, useOrder, usePage, usePick } from "../parts/state.ts";
@@ -108,6 +108,7 @@ function Summary({ metric, counts, ends }: { metric: Metric; counts: Counts; end
         ["where", <Where ends={ends} />],
         ["judge", judged(run)],
         ["data", dataLine(run)],
+        ...withLine(run),
       ]} />
       {!run.finished && <Unfinished />}
       <Texts run={run} />

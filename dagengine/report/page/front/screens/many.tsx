@@ -5,7 +5,7 @@ import type { Chosen, Many as Together, Part, Run } from "../data/source.ts";
 import { Chart } from "../parts/chart.tsx";
 import { Choices, Columns, Footer, Parts } from "../parts/controls.tsx";
 import { useKeys } from "../parts/keys.ts";
-import { dataLine, judged, Lines, Texts } from "../parts/lines.tsx";
+import { dataLine, judged, Lines, Texts, withLine } from "../parts/lines.tsx";
 import { NodePanel } from "../parts/node.tsx";
 import { useAnswer, useChosen, useOrder, usePage, usePick } from "../parts/state.ts";
 import { Table } from "../parts/table.tsx";
@@ -92,6 +92,7 @@ function ManyLines({ run, together }: { run: Run; together: Together }) {
         ["where", sets.join(", ") || "nothing failed"],
         ["judge", judged(run)],
         ["data", dataLine(run)],
+        ...withLine(run),
       ]} />
       {!run.finished && <Unfinished />}
       <Texts run={run} />

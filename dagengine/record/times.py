@@ -1,0 +1,76 @@
+"""How long every case took: in a file of its own, so that rows do not depend on the clock."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import Any
+
+from dagengine.data.json_lines import value_of
+from dagengine.results import CaseResult, MetricResult
+
+_DIGITS = 4  # a tenth of a millisecond
+_INDEX = re.compile(rb'\{"index": (\d+)')
+
+
+def times_line(row: CaseResult) -> dict[str, Any]:
+    """The line of one row."""
+    return {"index": row.index, **times_of(row)}
+
+
+def times_of(row: CaseResult) -> dict[str, Any]:
+    """The seconds of a case, and of every step by metric and node."""
+    steps = {result.metric: _seconds(result) for result in row.metrics}
+    return {"seconds": _rounded(row.seconds), "steps": steps}
+
+
+def _seconds(result: MetricResult) -> dict[str, float | None]:
+    return {step.node: _rounded(step.seconds) for step in result.steps if step.seconds is not None}
+
+
+def _rounded(seconds: float | None) -> float | None:
+    return None if seconds is None else round(seconds, _DIGITS)
+
+
+def timed(row: CaseResult, line: dict[str, Any] | None) -> CaseResult:
+    """A row that was read, with the times of its line; as it is without one."""
+    if line is None:
+        return row
+    steps = line.get("steps") or {}
+    metrics = tuple(_timed(result, steps.get(result.metric) or {}) for result in row.metrics)
+    return replace(row, metrics=metrics, seconds=line.get("seconds"))
+
+
+def _timed(result: MetricResult, seconds: dict[str, float]) -> MetricResult:
+    found = (replace(step, seconds=seconds.get(step.node)) for step in result.steps)
+    return replace(result, steps=tuple(found)) if seconds else result
+
+
+def with_times(rows: Iterable[CaseResult], lines: Iterable[bytes]) -> Iterator[CaseResult]:
+    """Rows with their times; both stand in the same order, and lines may be missing.
+
+    Only the lines of these rows are read. Raises InputError as the rows do; a damaged line of
+    times is passed over.
+    """
+    left = iter(lines)
+    line = next(left, None)
+    for row in rows:
+        while line is not None and index_in(line) < row.index:
+            line = next(left, None)
+        mine = line is not None and index_in(line) == row.index
+        yield timed(row, _value(line) if mine and line is not None else None)
+
+
+def index_in(line: bytes) -> int:
+    """The index at the beginning of a line of a run folder; -1 without one."""
+    found = _INDEX.match(line)
+    return int(found[1]) if found else -1
+
+
+def _value(line: bytes) -> dict[str, Any] | None:
+    try:
+        found = value_of(line)
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None

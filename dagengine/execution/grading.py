@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from dagengine.compiler.plan import NONE, Plan, PlanSlot
+from dagengine.compiler.plan import NONE, Plan, PlanMetric, PlanSlot
 from dagengine.decision import Odds
 from dagengine.graph.graph import MetricSpec
 from dagengine.graph.values import Judgement, NodeValue
@@ -227,3 +227,27 @@ def failed_result(
     steps = _steps(plan, metric, values or {}, failed, failure)
     threshold = 1.0 if spec.strict else spec.threshold
     return MetricResult(spec.name, None, None, None, threshold, failure=failure, steps=steps)
+
+
+def timed(
+    plan: Plan, results: Sequence[MetricResult], seconds: Mapping[int, float]
+) -> list[MetricResult]:
+    """The results, each step with the time of its unit; `seconds` are those of units."""
+    return [
+        _timed(result, _by_name(plan, metric, seconds))
+        for metric, result in zip(plan.metrics, results, strict=True)
+    ]
+
+
+def _by_name(plan: Plan, metric: PlanMetric, seconds: Mapping[int, float]) -> dict[str, float]:
+    slots = (plan.slots[number] for number in metric.slots)
+    return {
+        slot.name: seconds[slot.unit]
+        for slot in slots
+        if slot.unit != NONE and slot.unit in seconds
+    }
+
+
+def _timed(result: MetricResult, seconds: Mapping[str, float]) -> MetricResult:
+    steps = (replace(step, seconds=seconds.get(step.node)) for step in result.steps)
+    return replace(result, steps=tuple(steps)) if result.steps else result

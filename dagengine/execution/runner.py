@@ -23,6 +23,7 @@ import anyio.lowlevel
 from dagengine.compiler.plan import Plan, Unit
 from dagengine.data.golden import ConversationalGolden, Golden
 from dagengine.execution.app import App, completed
+from dagengine.execution.grading import timed
 from dagengine.execution.node_run import GatewayAsk, given_of, judged, questions_of
 from dagengine.execution.odds import with_odds
 from dagengine.execution.reasons import reason_question, wants_reason, write_reason
@@ -30,7 +31,6 @@ from dagengine.execution.run_once import RunOnce
 from dagengine.execution.scheduler import CaseState
 from dagengine.execution.sources import FedSource, PulledSource, RowsInOrder, Source
 from dagengine.execution.speculation import ahead, bringing, deciding
-from dagengine.execution.timing import timed
 from dagengine.gateway.host import Asks
 from dagengine.gateway.packs.packing import Ahead, Hold, Packing
 from dagengine.gateway.tracing import NO_SPANS, NoSpans

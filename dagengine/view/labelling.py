@@ -43,7 +43,7 @@ class Labelling:
         run: OpenRun,
         file: LabelFile,
         now: Callable[[], datetime] | None = None,
-        known: Callable[[str, Queue], Sequence[int]] | None = None,
+        known: Callable[[str, Queue], Sequence[int] | None] = lambda metric, kind: None,
     ) -> None:
         """`known` gives the places of failed and unsure cases where an index knows them."""
         self._run = run
@@ -68,8 +68,9 @@ class Labelling:
     def _candidates(self, metric: str, kind: Queue) -> Sequence[int]:
         if kind == "random":
             return range(len(self._run))
-        if self._known is not None:
-            return self._known(metric, kind)
+        known = self._known(metric, kind)
+        if known is not None:
+            return known
         wanted = is_failed if kind == "failed" else is_unsure
         return [
             place

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import secrets
 import socket
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -26,6 +28,7 @@ from dagengine.view.access import Access
 from dagengine.view.asked import Asked, LargeRun
 from dagengine.view.labelling import At, Labelling, MovedError
 from dagengine.view.opened import OpenRun
+from dagengine.view.queues import Queue
 from dagengine.view.runs import Comparisons, history, walks
 
 HOST = "127.0.0.1"
@@ -33,22 +36,49 @@ _Form = TypeVar("_Form", bound=BaseModel)
 _LONGEST = 64_000  # bytes of what a page may send
 
 
+def _unsaid(text: str) -> None:
+    """Says nothing."""
+
+
 @dataclass(frozen=True)
 class Served:
     """What the server shows: runs, the newest last, and a card of their judge if there is one.
 
-    `who` is the name under which labels are saved until the person gives another. `large` are
-    the runs, by number, whose pages ask for what they show.
+    `who` is the name under which labels are saved until the person gives another. A run of more
+    than `rows` rows gets an index, from which its page asks for what it shows; `said` is told
+    of it while it is made.
     """
 
     runs: Sequence[OpenRun]
     who: str
     card: JudgeCard | None = None
-    large: Mapping[int, LargeRun] = field(default_factory=dict)
+    rows: int = ROWS
+    said: Callable[[str], None] = _unsaid
+    _indexed: dict[int, LargeRun] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def large(self, number: int) -> LargeRun | None:
+        """A run as its index has it; None as long as it is small enough to be handed out whole.
+
+        The index is made when the run has grown so large.
+        """
+        run = self.runs[number]
+        with self._lock:
+            if number not in self._indexed and len(run) > self.rows:
+                self._indexed[number] = LargeRun(run.folder, partial(self._say, run.name))
+            return self._indexed.get(number)
+
+    def _say(self, name: str, done: int) -> None:
+        self.said(f"{name}: {done:,} rows indexed")
+
+    def places(self, number: int, metric: str, kind: Queue) -> Sequence[int] | None:
+        """Where cases to label stand in a run (see `LargeRun`); None where no index knows."""
+        large = self.large(number)
+        return None if large is None else large.places(metric, kind)
 
     def close(self) -> None:
         """Close all files."""
-        for index in self.large.values():
+        for index in self._indexed.values():
             index.close()
         for run in self.runs:
             run.close()
@@ -108,7 +138,7 @@ class _Pages:
             Labelling(
                 run,
                 LabelFile(run.folder / LABELS),
-                known=served.large[number].places if number in served.large else None,
+                known=partial(served.places, number),
             )
             for number, run in enumerate(served.runs)
         ]
@@ -121,17 +151,18 @@ class _Pages:
 
     async def page(self, request: Request) -> Response:
         number = self._number(request.path_params["run"])
-        run, large = self._served.runs[number], self._served.large.get(number)
+        run = self._served.runs[number]
+        await run_in_threadpool(run.refresh)
+        large = await run_in_threadpool(self._served.large, number)
         if large is not None:
             await run_in_threadpool(large.refresh)
-        await run_in_threadpool(run.refresh)
         head = {"run": number, "who": self._served.who}
         page = await run_in_threadpool(run.page if large is None else large.page, head)
         return Response(page.encode(errors="replace"), media_type="text/html")
 
     async def source(self, request: Request) -> Response:
         number = self._number(request.path_params["run"])
-        large = self._served.large.get(number)
+        large = await run_in_threadpool(self._served.large, number)
         if large is None:
             raise InputError(f"the page of run {number} holds its data itself")
         asked = await _sent(request, Asked)
@@ -139,7 +170,7 @@ class _Pages:
 
     async def status(self, request: Request) -> Response:
         number = self._number(request.path_params["run"])
-        run, large = self._served.runs[number], self._served.large.get(number)
+        run, large = self._served.runs[number], await run_in_threadpool(self._served.large, number)
         await run_in_threadpool(run.refresh if large is None else large.refresh)
         rows, known = (len(run), run) if large is None else (large.rows, large)
         return JSONResponse({"rows": rows, "finished": known.finished})
@@ -261,10 +292,7 @@ def open_runs(
     Runs of more than `rows` rows get an index, which `said` tells of while it is made.
     """
     runs = sorted(map(OpenRun, folders), key=lambda run: run.manifest.started)
-    tell = said or (lambda text: None)
-
-    def large(run: OpenRun) -> LargeRun:
-        return LargeRun(run.folder, lambda done: tell(f"{run.name}: {done:,} rows indexed"))
-
-    found = {number: large(run) for number, run in enumerate(runs) if len(run) > rows}
-    return Served(runs, who, card, found)
+    served = Served(runs, who, card, rows, said or _unsaid)
+    for number in range(len(runs)):
+        served.large(number)
+    return served

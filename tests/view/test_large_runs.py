@@ -165,10 +165,14 @@ def test_an_index_is_made_anew_when_the_run_is_another(folders: list[Path], tmp_
     } <= {NAME}
 
 
+@pytest.mark.parametrize("rows", [1, 6])
 def test_the_index_takes_in_what_a_run_that_goes_on_adds(
-    folders: list[Path], tmp_path: Path
+    folders: list[Path], tmp_path: Path, rows: int
 ) -> None:
-    """A page asks for the status now and then, and loads anew when that says something else."""
+    """A page asks for the status now and then, and loads anew when that says something else.
+
+    The run is large from the beginning, or grows so large while it is served.
+    """
     folder = tmp_path / "run"
     shutil.copytree(folders[0], folder, ignore=shutil.ignore_patterns(NAME, "report.html"))
     files = {path: path.read_bytes() for path in (folder / "results.jsonl", folder / "cases.jsonl")}
@@ -180,7 +184,7 @@ def test_the_index_takes_in_what_a_run_that_goes_on_adds(
             path.write_bytes(b"".join(whole.splitlines(keepends=True)[:count]))
 
     so_far(5)
-    with viewing(folder, rows=1) as server:
+    with viewing(folder, rows=rows) as server:
         ask = {"ask": "rows", "filter": {"metric": 0, "parts": [], "text": ""}, "stop": 50}
         assert server.ask("run/0/api/status").json == {"rows": 5, "finished": False}
         so_far(9)

@@ -160,7 +160,7 @@ def _people(under: SettingCard) -> Answer:
     if accuracy and base and kappa and accuracy.value is not None:
         beyond = bounded(kappa) if kappa.value is not None else f"undefined, as {kappa.note}"
         return Answer(
-            f"In {bounded(accuracy)} of cases{_singly(accuracy, found)}; commonest label alone "
+            f"In {bounded(accuracy)} of cases{_singly(accuracy, found)}; commonest label "
             f"{number(base)}; kappa {beyond}.",
             weakness(kappa) or weakness(accuracy),
         )

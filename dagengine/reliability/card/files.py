@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import html
 import json
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -76,6 +78,11 @@ def _require_format(text: bytes, path: Path) -> None:
 # The page.
 
 
+def _clipped(text: str) -> str:
+    """A text as HTML whose quoted names may be cut off on the page; the title has them whole."""
+    return re.sub("“([^”]+)”", r'“<b title="\1">\1</b>”', html.escape(text))
+
+
 def card_page(card: JudgeCard) -> str:
     """The page; equal cards give equal pages."""
     import jinja2
@@ -96,6 +103,7 @@ def card_page(card: JudgeCard) -> str:
         "visible": card_words.visible,
         "at": _at,
         "tied": lambda text: text.replace(" %", "\N{NO-BREAK SPACE}%"),
+        "clipped": _clipped,
         "dot": _radius,
     }
     return environment.get_template("card.html").render(

@@ -91,6 +91,7 @@ def _code(command: list[str]) -> int:
     with subprocess.Popen(command) as process:
         while True:
             try:
-                return process.wait()
+                code = process.wait()
             except KeyboardInterrupt:
                 continue
+            return code if code >= 0 else 128 - code  # as a shell names a signal

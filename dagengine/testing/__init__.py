@@ -8,16 +8,18 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from dagengine.testing.assertion import assert_test as assert_test
     from dagengine.testing.assertion import on_test_run_end as on_test_run_end
+    from dagengine.testing.messages import AnswerMissingError as AnswerMissingError
     from dagengine.testing.messages import EvaluationFailed as EvaluationFailed
 
 # pytest imports this package for its plugin; the rest loads when it is first used.
 _HOME = {
+    "AnswerMissingError": "messages",
     "EvaluationFailed": "messages",
     "assert_test": "assertion",
     "on_test_run_end": "assertion",
 }
 
-__all__ = ["EvaluationFailed", "assert_test", "on_test_run_end"]
+__all__ = ["AnswerMissingError", "EvaluationFailed", "assert_test", "on_test_run_end"]
 
 
 def __getattr__(name: str) -> Any:

@@ -19,7 +19,7 @@ from dagengine.graph.graph import Metric, as_metrics
 from dagengine.question import durable_identity
 from dagengine.results import CaseResult
 from dagengine.test_case import TestCase
-from dagengine.testing.messages import EvaluationFailed
+from dagengine.testing.messages import EvaluationFailed, raised_by
 from dagengine.testing.values import Verdict
 
 if TYPE_CHECKING:
@@ -40,7 +40,8 @@ def assert_test(
 
     Without `run_async` one node runs at a time and asks one question at a time. `settings` are
     those of `Settings`: `model`, `app`, `limits`, `store`, `on_attempt`, `tracer`. What
-    `evaluate` raises is raised here, too.
+    `evaluate` raises is raised here, too, and AnswerMissingError where answers are replayed and
+    one is not recorded.
     """
     __tracebackhide__ = True
     session = _session()
@@ -55,18 +56,22 @@ def assert_test(
     except (DagengineError, EvaluationFailed, TypeError) as error:
         # The caller's line is what is wrong, not ours.
         raise error.with_traceback(None) from error.__cause__
-    if not verdict.passed:
-        raise EvaluationFailed(verdict)
+    if (failed := raised_by(verdict)) is not None:
+        raise failed
 
 
 def judged_at_once(
     test_case: TestCase, metrics: Sequence[Metric], **settings: Unpack[Settings]
 ) -> CaseResult:
     """The row of a case, judged now; in a test that pytest runs with all its other cases."""
+    __tracebackhide__ = True
     check_settings(judged_at_once, settings)
     metrics, session = as_metrics(metrics), _session()
     judge = _verdict if session is None else session.verdict
-    return judge(test_case, metrics, settings, at_once=True).row
+    verdict = judge(test_case, metrics, settings, at_once=True)
+    if verdict.is_missing and (failed := raised_by(verdict)) is not None:
+        raise failed
+    return verdict.row
 
 
 def _session() -> Evaluations | None:
@@ -106,6 +111,9 @@ def on_test_run_end(function: Callable[[], Any]) -> Callable[[], Any]:
 
     def call_if_last() -> None:
         mark.unlink(missing_ok=True)
+        for other in folder.glob("*"):
+            if not _is_alive(int(other.name)):  # it was killed, and left its mark
+                other.unlink(missing_ok=True)
         try:
             folder.rmdir()
         except OSError:  # another process is still at work, or has called it
@@ -114,3 +122,16 @@ def on_test_run_end(function: Callable[[], Any]) -> Callable[[], Any]:
 
     atexit.register(call_if_last)
     return function
+
+
+def _is_alive(process: int) -> bool:
+    """Whether a process runs; on Windows, where asking would end it, it is taken to."""
+    if os.name == "nt":
+        return True
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:  # somebody else's
+        return True
+    return True

@@ -27,7 +27,7 @@ import pytest
 from _pytest.runner import call_and_report, check_interactive_exception
 
 from dagengine.testing.fixtures import wait_for
-from dagengine.testing.messages import EvaluationFailed
+from dagengine.testing.messages import AnswerMissingError, EvaluationFailed
 from dagengine.testing.values import Pending, Verdict
 
 CALL = pytest.StashKey[pytest.CallInfo[Any]]()
@@ -77,6 +77,8 @@ class Buffer:
     attempt is speculation: passed, it is reported like any other; failed, it is forgotten, and
     when all bodies have run the test goes through that plugin, with the verdicts that are
     `known` for its first attempt.
+
+    `raised` is the last verdict that made a test fail which had run to its end before.
     """
 
     def __init__(self, session: pytest.Session, verdicts: Verdicts, window: int) -> None:
@@ -89,6 +91,7 @@ class Buffer:
         self.known: deque[Pending] = deque()
         self.runs_again = False
         self.dropped = 0
+        self.raised: BaseException | None = None
         self._worker: Any = next(
             (one for one in session.config.pluginmanager.get_plugins()
              if type(one).__name__ == "WorkerInteractor"), None,
@@ -253,6 +256,8 @@ class Buffer:
         item: Any = held.item
         call = item.stash[CALL]
         own = call.excinfo
+        if pending is held.verdicts[-1]:  # else those after it were given up
+            self.raised = error
         error.__traceback__ = pending.traceback
         call.excinfo = pytest.ExceptionInfo.from_exception(error)
         call.stop, call.duration = time.time(), time.time() - call.start
@@ -333,7 +338,7 @@ def evaluation_of(item: pytest.Item, call: pytest.CallInfo[Any]) -> Verdict | No
     """
     kept: Any = getattr(item, "_excinfo", None)
     raised = call.excinfo or (kept[0] if kept else None)
-    if raised is None or not isinstance(raised.value, EvaluationFailed):
+    if raised is None or not isinstance(raised.value, EvaluationFailed | AnswerMissingError):
         return None
     kind = type(raised.value)
     raised._striptext = f"{kind.__module__}.{kind.__qualname__}: "

@@ -45,13 +45,21 @@ def check_options(config: pytest.Config) -> None:
     baseline: str | None = config.getoption("evals_baseline")
     if baseline is not None:
         require_run(Path(baseline))
+    card: str | None = config.getoption("evals_card")
+    if card is not None:
+        from dagengine.reliability.card.files import read_card
+
+        read_card(Path(card))
 
 
-def is_whole(session: pytest.Session, deselected: bool) -> bool:
-    """Whether every test of every file ran that was begun with."""
+def is_whole(session: pytest.Session, left_out: bool) -> bool:
+    """Whether all of every test ran, of every file that was begun with.
+
+    `left_out` says whether tests were deselected, or ended before their last evaluation.
+    """
     config = session.config
     return not (
-        deselected
+        left_out
         or session.shouldfail
         or session.shouldstop
         or any("::" in str(argument) for argument in config.args)
@@ -71,10 +79,10 @@ def end(
     ending = Ending(summary.lines())
     ending.take(_recorded(files, is_whole))
     out, baseline = config.getoption("evals_out"), config.getoption("evals_baseline")
+    if baseline is not None:  # which may be the folder that is written next
+        ending.take(against(Path(baseline), summary.all))
     if out is not None and run is not None:
         ending.take(_written(run, Path(out), summary))
-    if baseline is not None:
-        ending.take(against(Path(baseline), summary.all))
     gates: Sequence[str] = config.getoption("evals_min") or ()
     ending.take(Gate.read(text).check(summary.all) for text in gates)
     return ending
@@ -98,6 +106,7 @@ def end_of_workers(
     for data in sent:
         summary.add(data["summary"])
         files.add(data["recordings"])
+    summary.arrange(tests)
     whole = not died and all(data["whole"] for data in sent)
     out: str | None = config.getoption("evals_out")
     run = None if out is None else SessionRun.gather(Path(out), tests)

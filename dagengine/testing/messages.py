@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from dagengine.compiler.plan import Plan, PlanMetric, Unit
+from dagengine.errors import RecordingMissError
 from dagengine.report.render import draw
 from dagengine.results import MetricResult, Step
 from dagengine.terminal import one_line, plain
@@ -24,6 +25,25 @@ class EvaluationFailed(AssertionError):
         super().__init__(message(verdict))
 
 
+class AnswerMissingError(RecordingMissError):
+    """Raised by `assert_test` where a recording lacks an answer, so that nothing was judged.
+
+    It is no AssertionError: what expects a failure (`pytest.raises(AssertionError)`) must not
+    take it for one. `verdict` is that of `EvaluationFailed`.
+    """
+
+    def __init__(self, verdict: Verdict) -> None:
+        self.verdict = verdict
+        super().__init__(message(verdict))
+
+
+def raised_by(verdict: Verdict) -> EvaluationFailed | AnswerMissingError | None:
+    """What a verdict raises in its test; None when it passed."""
+    if verdict.passed:
+        return None
+    return AnswerMissingError(verdict) if verdict.is_missing else EvaluationFailed(verdict)
+
+
 def message(verdict: Verdict) -> str:
     """Why a case failed.
 
@@ -36,9 +56,9 @@ def message(verdict: Verdict) -> str:
     lines = [headline(first, verdict.votes, verdict.missed)]
     lines += (f"  {name:<9} {text}" for name, text in _details(verdict, first))
     if more:
-        lines.append(f"  also failed: {', '.join(map(_short, more))}")
+        lines.append(f"  also failed: {', '.join(_short(one, verdict.missed) for one in more)}")
     if passed:
-        lines.append(f"  passed: {', '.join(map(_short, passed))}")
+        lines.append(f"  passed: {', '.join(_short(one) for one in passed)}")
     return plain("\n".join(lines))
 
 
@@ -96,9 +116,10 @@ def _score(result: MetricResult) -> str:
     return f"{score} is not enough for"
 
 
-def _short(result: MetricResult) -> str:
+def _short(result: MetricResult, missed: frozenset[str] = frozenset()) -> str:
     if result.failure is not None:
-        return f"{result.metric} ({result.failure.kind})"
+        kind = "not recorded" if result.failure.message in missed else result.failure.kind
+        return f"{result.metric} ({kind})"
     if result.success is False:
         return f"{result.metric} {_score(result)}"
     return f"{result.metric} {result.score:.4g}"

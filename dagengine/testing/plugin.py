@@ -89,7 +89,7 @@ def pytest_configure(config: pytest.Config) -> None:
         "`immediate` waits for each verdict in place.",
     )
 
-    if config.getoption("evals_min") or config.getoption("evals_baseline"):
+    if any(config.getoption(name) for name in ("evals_min", "evals_baseline", "evals_card")):
         from dagengine.errors import DagengineError
         from dagengine.testing.ending import check_options
 
@@ -176,17 +176,23 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[Any]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    if item.config.stash.get(_EVALUATIONS, None) is None:
+    evaluations = item.config.stash.get(_EVALUATIONS, None)
+    if evaluations is None:
         return (yield)
     from dagengine.testing.buffer import CALL, evaluation_of
     from dagengine.testing.messages import tree_sections
 
     verdict = evaluation_of(item, call)
+    if call.excinfo is not None and call.when != "teardown":
+        evaluations.stopped(call.excinfo.value)
     if call.when == "call":
         item.stash[CALL] = call
     report = yield
     if verdict is not None:
         vars(report)[_MISSING] = verdict.is_missing
+        if verdict.is_missing and "wasxfail" in vars(report):  # nothing failed as expected
+            report.outcome = "failed"
+            del vars(report)["wasxfail"]
         if item.config.get_verbosity() > 0:
             report.sections.extend(tree_sections(verdict))
     return report
@@ -204,6 +210,8 @@ def pytest_runtestloop(session: pytest.Session) -> Generator[None, object, objec
     except KeyboardInterrupt:
         if (evaluations := session.config.stash.get(_EVALUATIONS, None)) is not None:
             evaluations.buffer.interrupt()
+        if (workers := session.config.stash.get(_WORKERS, None)) is not None:
+            workers.drain(session.config)
         raise
     except BaseException:
         _finish(session)
@@ -234,17 +242,18 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     """After the fixtures of the session, which may wait for verdicts."""
     config = session.config
     evaluations, workers = config.stash.get(_EVALUATIONS, None), config.stash.get(_WORKERS, None)
-    if evaluations is None and not (workers and workers.sent):
+    sent = workers.sent if workers else []
+    if evaluations is None and not sent and not _lacks_evaluations(session):
         return
     from dagengine.testing import ending
 
     if evaluations is None:
-        assert workers is not None
-        tests = list(workers.collected)
-        found = ending.end_of_workers(config, workers.sent, tests, bool(workers.died))
+        tests, died = (list(workers.collected), bool(workers.died)) if workers else ([], False)
+        found = ending.end_of_workers(config, sent, tests, died)
     else:
         evaluations.close()
-        whole = ending.is_whole(session, config.stash.get(_DESELECTED, False))
+        left_out = evaluations.is_cut or config.stash.get(_DESELECTED, False)
+        whole = ending.is_whole(session, left_out)
         output = getattr(config, "workeroutput", None)
         if output is not None:
             from dagengine.testing.workers import KEY
@@ -256,6 +265,15 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     config.stash[_LINES] = found.lines
     if not found.holds and session.exitstatus == pytest.ExitCode.OK:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def _lacks_evaluations(session: pytest.Session) -> bool:
+    """Whether there are gates for what nobody evaluated, in a session that went well."""
+    config = session.config
+    if hasattr(config, "workerinput") or config.getoption("collectonly", False):
+        return False
+    gates = config.getoption("evals_min") or config.getoption("evals_baseline")
+    return bool(gates) and session.exitstatus == pytest.ExitCode.OK
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
@@ -273,8 +291,18 @@ def dagengine_repetition(request: pytest.FixtureRequest) -> int:
     return number
 
 
-@pytest.hookimpl(trylast=True)
-def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> Generator[None]:
+    """Parametrise over files of cases and, last of all, over repetitions."""
+    parametrize = metafunc.parametrize
+
+    def listed(argnames: Any, argvalues: Any, *more: Any, **named: Any) -> None:
+        # pytest wants to know how many there are; cases are read lazily.
+        lazy = type(argvalues).__module__ == "dagengine.data.cases"
+        parametrize(argnames, list(argvalues) if lazy else argvalues, *more, **named)
+
+    metafunc.parametrize = listed  # type: ignore[method-assign]
+    yield
     times: Any = metafunc.config.getoption("evals_repeat")
     if times > 1:
         name, numbers = "dagengine_repetition", range(1, times + 1)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import platform
+import re
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -26,9 +27,10 @@ from dagengine.reliability.statistics.intervals import Interval
 from dagengine.report.page.writing import write_run_page
 from dagengine.results import CaseResult, Spent, Totals
 from dagengine.test_case import CASE_TYPES
-from dagengine.testing.summary import Outcome
+from dagengine.testing.summary import Outcome, in_order
 
 _PARTS = ".workers"
+_NUMBER = re.compile(r" #\d+$")  # of a case, behind the name of its test
 _CASES = {kind.__name__: kind for kind in CASE_TYPES}
 
 
@@ -101,12 +103,18 @@ class SessionRun:
             whole._define(run.manifest.metrics, run.manifest.judges)
             whole.spent += _spent(run)
             for row, case in zip(run.rows(), run.cases(), strict=True):
-                test = row.case.partition(" #")[0]
+                test = _NUMBER.sub("", row.case)
                 found.setdefault(test, []).append(replace(row, test_case=_case(case)))
         shutil.rmtree(folder / _PARTS, ignore_errors=True)
-        tests = [*(test for test in order if test in found), *sorted(found.keys() - set(order))]
-        whole.rows = {test: found[test] for test in tests}
+        whole.rows = found
+        whole.arrange(order)
         return whole
+
+    def arrange(self, tests: Iterable[str]) -> None:
+        """Put rows into the order of the tests, and metrics into that of the rows."""
+        self.rows = in_order(self.rows, tests)
+        rows = (row for rows in self.rows.values() for row in rows)
+        self.metrics = in_order(self.metrics, [one.metric for row in rows for one in row.metrics])
 
 
 def label_of(test: str, number: int) -> str:
@@ -155,12 +163,16 @@ def against(folder: Path, outcomes: Sequence[Outcome]) -> Iterator[tuple[bool, s
 
     A metric does not hold when its pass rate is worse on the same cases by more than chance: the
     whole 95 % interval of the difference lies below 0. Cases are paired by their tests, or by
-    their names. Raises InputError for what is no run folder.
+    their names; where none of them was judged before, nothing holds. Raises InputError for what
+    is no run folder.
     """
     before: dict[tuple[str, str], bool | None] = {}
     for row in load_run(folder).rows():
         before |= {(row.case, result.metric): result.success for result in row.metrics}
-    for metric in dict.fromkeys(outcome.metric for outcome in outcomes):
+    known = [one for one in outcomes if _earlier(before, one) is not None]
+    if not known:
+        yield False, f"against {folder}: none of its cases was judged"
+    for metric in dict.fromkeys(outcome.metric for outcome in outcomes if known):
         mine = [one for one in outcomes if one.metric == metric]
         pairs = [(_earlier(before, one), one.success) for one in mine]
         yield _compared(f"against {folder}: {metric}", compare_shares(pairs))

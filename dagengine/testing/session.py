@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from dagengine.compiler.plan import Plan
 from dagengine.execution.engine import Asking, Engine, Settings
 from dagengine.execution.evaluation import print_verbose
 from dagengine.gateway.limits import DEFAULT_LIMITS, Limits
@@ -24,13 +25,13 @@ from dagengine.test_case import CASE_TYPES
 from dagengine.testing.buffer import Buffer
 from dagengine.testing.fixtures import FixtureGuard, wait_for
 from dagengine.testing.frames import frames_between, traceback_of
-from dagengine.testing.messages import EvaluationFailed, message
+from dagengine.testing.messages import message, raised_by
 from dagengine.testing.recorded.asking import Resampled
 from dagengine.testing.recorded.files import TestFiles
 from dagengine.testing.runs import SessionRun
 from dagengine.testing.shared import SharedRun
 from dagengine.testing.summary import Summary
-from dagengine.testing.values import Pending, Verdict
+from dagengine.testing.values import Pending, Verdict, Votes
 from dagengine.testing.votes import SAMPLES, Mark, card_notes, may_change, vote
 
 # Tests that may wait for verdicts, for each call that may be under way.
@@ -42,7 +43,7 @@ class Evaluations:
 
     def __init__(self, session: pytest.Session) -> None:
         config = session.config
-        self._config = config
+        self._session, self._config = session, config
         limits = _share(DEFAULT_LIMITS, config)
         store = config.getoption("evals_store")
         self.summary = Summary()
@@ -54,6 +55,7 @@ class Evaluations:
         self.run = SessionRun() if config.getoption("evals_out") else None
         self._handed_over = 0
         self._cards: set[tuple[str, ...]] = set()
+        self.is_cut = False
         self.buffer = Buffer(session, self, _WAITING * limits.max_in_flight)
 
     def check(
@@ -120,11 +122,10 @@ class Evaluations:
 
     def error_of(self, verdict: Verdict) -> BaseException | None:
         """What a verdict raises in the test; None when it passed."""
-        if verdict.passed:
-            return None
-        if self._config.getoption("evals_ignore_errors") and verdict.is_unjudged:
+        ignores = self._config.getoption("evals_ignore_errors")
+        if ignores and verdict.is_unjudged and not verdict.is_missing:
             return pytest.skip.Exception(message(verdict), _use_item_location=True)
-        return EvaluationFailed(verdict)
+        return raised_by(verdict)
 
     def begin(self, item: pytest.Item) -> None:
         """A test begins, perhaps once more."""
@@ -132,6 +133,10 @@ class Evaluations:
         self.summary.outcomes.pop(item.nodeid, None)
         if self.run is not None:
             self.run.rows.pop(item.nodeid, None)
+
+    def stopped(self, raised: BaseException) -> None:
+        """A test ended by an exception: what it would have asked after that is not known."""
+        self.is_cut |= raised is not self.buffer.raised
 
     def judged(self, item: pytest.Item, verdict: Verdict) -> None:
         """Count a verdict that is reported."""
@@ -153,10 +158,14 @@ class Evaluations:
         summary = self.summary
         summary.dropped = self.buffer.dropped
         summary.totals = self._shared.totals
+        tests = [item.nodeid for item in self._session.items]
+        summary.arrange(tests)
         if self.run is not None:
             self.run.spent = self._shared.spent
+            self.run.arrange(tests)
         for recorder in self.files.recorders:
             summary.replayed += recorder.replayed
+            summary.missing += recorder.lacking
             summary.notes.update({f"not recorded: {why}": None for why in recorder.unrecorded})
         if not self._shared.close():
             self._config.issue_config_time_warning(
@@ -201,6 +210,13 @@ class Evaluations:
         self._handed_over += 1
         place = 0 if ahead else self._handed_over
 
+        lacking: list[Verdict] = []
+
+        def verdict_of(row: CaseResult, plan: Plan, votes: Votes | None = None) -> Verdict:
+            missed = frozenset(recorder.missed if recorder else ())
+            replays = recorder is not None and recorder.replays
+            return Verdict(row, plan, judges, votes=votes, recorded=replays, missed=missed)
+
         async def again(failed: Sequence[int], number: int) -> bool | None:
             """Whether what failed passes as another sample."""
             others = [metrics[index] for index in failed]
@@ -208,6 +224,9 @@ class Evaluations:
             fresh = Resampled(asks, number * SAMPLES)
             retried = Engine(others, own, gateway=fresh, judge_of=self._shared.judge)
             row = await judged(retried, retried.cases([case]), place)
+            found = verdict_of(row, retried.plan)
+            if found.is_missing:
+                lacking.append(found)
             unscored = any(metric.failure is not None for metric in row.metrics)
             return None if unscored else row.success
 
@@ -216,12 +235,7 @@ class Evaluations:
             failed = may_change(engine.plan, engine.judges, row) if mark.votes > 1 else []
             if failed and isinstance(case, CASE_TYPES):
                 votes = await vote(partial(again, failed), mark)
-            return Verdict(
-                row, engine.plan, judges,
-                votes=votes,
-                recorded=recorder is not None and recorder.replays,
-                missed=frozenset(recorder.missed if recorder else ()),
-            )  # fmt: skip
+            return lacking[0] if lacking else verdict_of(row, engine.plan, votes)
 
         return self._shared.start(desk, work, ahead=ahead)
 

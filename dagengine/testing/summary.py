@@ -7,13 +7,15 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, astuple, dataclass, field
 from statistics import NormalDist
-from typing import Any
+from typing import Any, TypeVar
 
 from dagengine.question import Usage
 from dagengine.report.tables import cost_line
 from dagengine.results import Attempt, Totals
 from dagengine.terminal import one_line
 from dagengine.testing.values import Verdict
+
+T = TypeVar("T")
 
 _NAME = 60  # characters of a metric's name, or of a node's
 
@@ -89,6 +91,7 @@ class Summary:
     outcomes: dict[str, list[Outcome]] = field(default_factory=dict[str, list[Outcome]])
     totals: Totals = field(default_factory=lambda: Totals(cost=0.0))
     replayed: int = 0
+    missing: int = 0
     dropped: int = 0
     slowness: Slowness = field(default_factory=Slowness)
     notes: dict[str, None] = field(default_factory=dict[str, None])
@@ -98,6 +101,10 @@ class Summary:
         before = self.outcomes.setdefault(test, [])
         number = before[-1].number + 1 if before else 0
         before.extend(outcomes_of(test, number, verdict))
+
+    def arrange(self, tests: Iterable[str]) -> None:
+        """Put outcomes into the order of the tests."""
+        self.outcomes = in_order(self.outcomes, tests)
 
     @property
     def all(self) -> list[Outcome]:
@@ -110,6 +117,7 @@ class Summary:
             "outcomes": [list(astuple(outcome)) for outcome in self.all],
             "totals": asdict(self.totals),
             "replayed": self.replayed,
+            "missing": self.missing,
             "dropped": self.dropped,
             "seconds": [
                 [node, calls, self.slowness.seconds[node]]
@@ -126,6 +134,7 @@ class Summary:
         totals = dict(data["totals"])
         self.totals += Totals(**{**totals, "usage": Usage(**totals["usage"])})
         self.replayed += data["replayed"]
+        self.missing += data["missing"]
         self.dropped += data["dropped"]
         for node, calls, seconds in data["seconds"]:
             self.slowness.add(node, calls, seconds)
@@ -140,18 +149,26 @@ class Summary:
         if names:
             lines.append(self._cost())
         if self.dropped:
-            begun = f"{self.dropped} test{'s' if self.dropped > 1 else ''} had begun"
-            lines.append(f"{begun}, and nothing is reported of it; calls under way are paid")
+            what, which = ("tests", "them") if self.dropped > 1 else ("test", "it")
+            lines.append(f"{self.dropped} {what} had begun, and nothing is reported of {which}; "
+                         "calls under way are paid")  # fmt: skip
         return [*lines, *self.notes]
 
     def _cost(self) -> str:
-        asked = self.totals.asked + self.replayed
-        parts = [cost_line(self.totals)] if self.totals.asked or not self.replayed else []
-        if self.replayed:
+        recorded = self.replayed + self.missing
+        asked = self.totals.asked + recorded
+        parts = [cost_line(self.totals)] if self.totals.asked or not recorded else []
+        if recorded:
             parts.append(f"{self.replayed} of {asked} answers recorded")
         if slowest := self.slowness.line():
             parts.append(slowest)
         return "; ".join(parts)
+
+
+def in_order(found: Mapping[str, T], names: Iterable[str]) -> dict[str, T]:
+    """What is found by name, in the order of the names; others come last."""
+    first = [name for name in dict.fromkeys(names) if name in found]
+    return {name: found[name] for name in (*first, *sorted(found.keys() - set(first)))}
 
 
 def pass_rate(outcomes: Iterable[Outcome]) -> tuple[int, int]:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import time
+from queue import Empty
 from typing import Any
 
 import pytest
 
 KEY = "dagengine"
 """Under which name a worker sends what its evaluations came to."""
+_PATIENCE = 5.0  # seconds that workers have, after an interrupt, to report what is finished
 
 
 class Workers:
@@ -35,6 +38,24 @@ class Workers:
         # A test that waits for its verdict may have reported its setup.
         if report.when != "setup" or not report.passed:
             self._reported.add(report.nodeid)
+
+    def drain(self, config: pytest.Config) -> None:
+        """After an interrupt, take the reports that workers held back, and what they sum up.
+
+        An interrupt ends pytest-xdist's own loop, which would take them; it reaches workers, too.
+        """
+        session: Any = config.pluginmanager.get_plugin("dsession")
+        waiting, until = set(session._active_nodes), time.monotonic() + _PATIENCE
+        while waiting:
+            try:
+                name, given = session.queue.get(timeout=max(0.0, until - time.monotonic()))
+            except Empty:
+                return
+            if name == "testreport":
+                session.worker_testreport(**given)
+            elif name in ("workerfinished", "errordown"):
+                waiting.discard(given["node"])
+                self.pytest_testnodedown(given["node"], None)
 
     def report_lost(self, session: pytest.Session) -> None:
         """Report every test as failed that a worker ran, and that it did not live to report.

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import json
 import re
+import signal
 import sys
 from typing import Any
 
 import pytest
 from contract import _example as valid_for
-from evaluations import run
+from evaluations import JUDGED, UNUSED, run, without
 from openai_server import OpenAIServer, Reply, asked_schema
 from places import ROOT, SEEDS
+from typer.testing import CliRunner
+
+import dagengine.cli.test as command
+from dagengine.cli import app
 
 pytest_plugins = ["pytester"]
 PAGE = ROOT / "docs" / "testing.md"
@@ -43,7 +48,7 @@ def test_the_options_of_the_page_are_those_of_the_plugin(pytester: pytest.Pytest
     named = set(re.findall(r"--evals[a-z-]*", text))
     known = set(
         re.findall(
-            r"--evals[a-z-]*", pytester.runpytest_inprocess("-h", "-p", "no:asyncio").stdout.str()
+            r"--evals[a-z-]*", pytester.runpytest_inprocess("-h", *without(*UNUSED)).stdout.str()
         )
     )
     assert named <= known
@@ -86,7 +91,61 @@ def test_the_published_bulk_test_runs_in_parallel_as_printed(
     with OpenAIServer(reply) as server:
         monkeypatch.setenv("OPENAI_BASE_URL", server.base_url)
         monkeypatch.setenv("OPENAI_API_KEY", "none")
-        command = ("-m", "dagengine", "test", "run", "test_bulk.py", "-n", "2")
-        done = pytester.run(sys.executable, *command)
+        exit_code, done = dagengine_test_run(pytester, monkeypatch, "test_bulk.py", "-n", "2")
+    assert exit_code == 0
     done.assert_outcomes(passed=6)
     assert (pytester.path / "said.txt").read_text() == "Test finished!"
+
+
+def dagengine_test_run(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, *arguments: str
+) -> tuple[int, pytest.RunResult]:
+    """`dagengine test run`, whose pytest runs in this process, and the exit codes of both."""
+    done: list[pytest.RunResult] = []
+
+    def code(command: list[str]) -> int:
+        assert command[:3] == [sys.executable, "-m", "pytest"]
+        options = without(*UNUSED, but=["xdist"])
+        done.append(pytester.runpytest_inprocess(*command[3:], *options))
+        return int(done[-1].ret)
+
+    monkeypatch.setattr("dagengine.cli.test._code", code)
+    return CliRunner().invoke(app, ["test", "run", *arguments]).exit_code, done[0]
+
+
+def test_flags_that_people_know_do_what_they_did(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytester.makepyfile(f"""{JUDGED}
+from dagengine.errors import RefusedError
+
+refusing = metric(judge=ScriptedJudge(lambda question: RefusedError("no"), name="refusing"))
+
+
+@pytest.mark.parametrize("one", [case("good"), case("bad"), case("bad, too")])
+def test_each(one):
+    assert_test(one, [quality])
+
+
+def test_has_no_score():
+    assert_test(good, [refusing])
+""")
+
+    def outcomes(*flags: str) -> tuple[dict[str, int], str]:
+        done = dagengine_test_run(pytester, monkeypatch, *flags)[1]
+        found = done.parseoutcomes()
+        return {name: found[name] for name in found if name != "warnings"}, done.stdout.str()
+
+    assert outcomes("-i", "-v")[0] == {"passed": 1, "failed": 2, "skipped": 1}
+    assert outcomes("-x")[0] == {"passed": 1, "failed": 1}
+    found, output = outcomes("-c", "-r", "2")
+    assert found == {"passed": 2, "failed": 6}
+    assert "8 questions, 8 judge calls" in output
+    assert "8 questions, 2 judge calls, 6 from the store" in outcomes("-c", "-r", "2")[1], (
+        "what did not fail is not asked again"
+    )
+
+
+def test_a_signal_that_ends_pytest_is_the_exit_code_of_the_command() -> None:
+    dying = "import os, signal; os.kill(os.getpid(), signal.SIGTERM)"
+    assert command._code([sys.executable, "-c", dying]) == 128 + signal.SIGTERM

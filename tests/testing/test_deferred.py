@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -51,7 +52,7 @@ def test_stepwise_goes_on_as_with_immediate_verdicts(pytester: pytest.Pytester) 
     pytester.makepyfile(MIXED)
     found: list[list[Left]] = []
     for mode in ((), ("--evals-immediate",)):
-        pytester.run("rm", "-rf", ".pytest_cache")
+        shutil.rmtree(pytester.path / ".pytest_cache", ignore_errors=True)
         runs = [("--sw",), ("--sw",), ("--sw", "--sw-skip")]
         found.append([run(pytester, *more, *mode, needs=["cacheprovider"]) for more in runs])
     assert found[0] == found[1]

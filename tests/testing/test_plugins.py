@@ -64,7 +64,7 @@ def anyio_backend(request):
     ("marks", "more", "needs"),
     [
         ("pytestmark = pytest.mark.asyncio", GATHERED, ["asyncio"]),
-        (ANYIO, GROUPED, []),
+        (ANYIO, GROUPED, ["anyio"]),
         ("pytestmark = pytest.mark.trio", GROUPED, ["trio"]),
     ],
     ids=["asyncio", "anyio", "trio"],
@@ -163,7 +163,7 @@ def test_needs_a_score(dagengine_case):
 
 def test_other_kinds_of_tests_end_as_with_immediate_verdicts(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(OTHERS)
-    deferred, immediate = both(pytester, needs=["timeout"])
+    deferred, immediate = both(pytester, needs=["hypothesispytest", "timeout"])
     assert deferred.events == immediate.events
     assert "it was not caught" not in deferred.output
     assert "test_is_caught_by_a_decorator" in deferred.junit

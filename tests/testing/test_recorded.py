@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from evaluations import JUDGED, Left, run
+from packing_judge import PackingJudge  # noqa: F401 - suites use it
 
 from dagengine.errors import InputError
 from dagengine.testing.recorded.recordings import Recording
@@ -103,6 +104,67 @@ def test_what_is_not_recorded_is_an_error_that_says_what_changed(
     assert said in left.output
     assert re.search(r"\d errors? in", left.output.splitlines()[-1])
     assert "RuntimeError" not in left.output
+    assert re.search(r"[0-6] of 7 answers recorded", left.output)
+
+
+EXPECTED = f"""{JUDGED}
+@pytest.mark.xfail(reason="known")
+def test_fails():
+    assert_test(bad, [quality])
+
+
+def test_raises():
+    with pytest.raises(AssertionError):
+        assert_test(bad, [quality])
+
+
+def test_needs_a_score(dagengine_case):
+    assert dagengine_case(bad, [quality]).metrics[0].score == 0.3
+
+
+@pytest.mark.evals(votes=3, pass_rule="majority")
+@pytest.mark.xfail(reason="known")
+def test_votes():
+    assert_test(case("bad, again"), [quality])
+"""
+
+
+def test_what_is_not_recorded_is_no_failure_that_a_test_expects(pytester: pytest.Pytester) -> None:
+    live = recorded(pytester, EXPECTED)
+    assert live.code == 0
+    assert run(pytester, "--evals=replay").events == live.events
+    pytester.makepyfile(test_it=EXPECTED.replace('votes=3, pass_rule="majority"', "votes=9"))
+    left = run(pytester, "--evals=replay")
+    assert [event[2] for event in left.outcomes] == ["skipped", "passed", "passed", "failed"]
+    assert "options changed from Options(" in left.outcomes[-1][-1]
+    pytester.makepyfile(test_it=EXPECTED.replace("Is it good?", "Is it fine?"))
+    left = run(pytester, "--evals=replay", "--evals-ignore-errors")
+    assert {event[2] for event in left.outcomes} == {"failed"}
+    assert "4 errors in" in left.output
+    assert "/dagengine/" not in left.output, "a frame of ours"
+
+
+def test_the_odds_of_an_answer_are_recorded(pytester: pytest.Pytester) -> None:
+    suite = f"""{JUDGED}
+from dataclasses import replace
+
+from packing_judge import PackingJudge
+
+
+class Unsure(PackingJudge):
+    def _outcome(self, question):
+        return replace(super()._outcome(question), odds=((True, 0.75), (False, 0.25)))
+
+
+def test_expectation(dagengine_case):
+    quality.expected = True
+    row = dagengine_case(good, [quality], model=Unsure())
+    assert row.metrics[0].score == pytest.approx(0.75 + 0.3 / 4)
+""".replace('model=judge or ScriptedJudge(answer, name="toy")', "model=judge")
+    live = recorded(pytester, suite)
+    assert live.code == 0, live.output
+    again = run(pytester, "--evals=replay")
+    assert again.code == 0, again.output
 
 
 def test_without_a_recording_a_replay_says_how_to_make_one(pytester: pytest.Pytester) -> None:
@@ -121,17 +183,23 @@ def test_record_adds_and_refresh_drops_what_nobody_asks(pytester: pytest.Pyteste
     assert len(added) == len(before) + 2
     run(pytester, "--evals=refresh", "-k", "good one")
     assert recording(pytester).read_text(encoding="utf-8").splitlines() == added
+    cut = fewer.replace("def test_equal():", "def test_equal():\n    pytest.skip('not here')")
+    recorded(pytester, cut)
+    run(pytester, "--evals=refresh")
+    assert recording(pytester).read_text(encoding="utf-8").splitlines() == added
+    recorded(pytester, fewer)
     run(pytester, "--evals=refresh")
     kept = recording(pytester).read_text(encoding="utf-8").splitlines()
     assert set(kept) < set(added)
     assert len(kept) == 1 + 4
 
 
+@pytest.mark.parametrize("secret", ["sk-very-secret", 'sk-"very"\\secret\u00e9'])
 def test_a_secret_does_not_get_into_a_recording(
-    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, secret: str
 ) -> None:
-    monkeypatch.setenv("TOY_API_KEY", "sk-very-secret")
-    left = recorded(pytester, SUITE.replace("so it seems", "sk-very-secret"))
+    monkeypatch.setenv("TOY_API_KEY", secret)
+    left = recorded(pytester, SUITE.replace('"so it seems"', repr(f"it says {secret}")))
     assert "not recorded: an answer to 'Good' holds a secret" in left.output
     assert not recording(pytester).exists()
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from importlib import import_module
 from pathlib import Path
 
@@ -30,18 +29,7 @@ def test_two():
 """
 
 
-def files(folder: Path) -> list[dict[str, object]]:
-    """What a run folder says, without times."""
-    manifest = json.loads((folder / "run.json").read_text(encoding="utf-8"))
-    for part in (manifest, *manifest["usage"]):
-        for name in ("started", "ended", "seconds"):
-            part.pop(name, None)
-    lines = [*folder.joinpath("results.jsonl").read_text(encoding="utf-8").splitlines(),
-             *folder.joinpath("cases.jsonl").read_text(encoding="utf-8").splitlines()]  # fmt: skip
-    return [manifest, *map(json.loads, lines)]
-
-
-def test_a_session_leaves_the_folder_of_a_run_also_on_workers(pytester: pytest.Pytester) -> None:
+def test_a_session_leaves_the_folder_of_a_run(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(test_it=SUITE)
     left = run(pytester, "--evals-out=one")
     assert "run folder: one" in left.output
@@ -57,11 +45,6 @@ def test_a_session_leaves_the_folder_of_a_run_also_on_workers(pytester: pytest.P
     assert [metric.name for metric in found.manifest.metrics] == ["Quality", "Other"]
     assert found.manifest.counts is not None
     assert (found.manifest.counts.cases, found.manifest.counts.failed) == (24, 2)
-    run(pytester, "-n2", "--evals-out=two", needs=["xdist"])
-    one, two = files(pytester.path / "one"), files(pytester.path / "two")
-    assert two[1:] == one[1:]
-    assert not (pytester.path / "two" / ".workers").exists()
-    assert (pytester.path / "two" / "report.html").exists()
 
 
 def test_a_session_is_compared_with_an_earlier_one_case_by_case(pytester: pytest.Pytester) -> None:
@@ -77,6 +60,13 @@ def test_a_session_is_compared_with_an_earlier_one_case_by_case(pytester: pytest
     worse = run(pytester, "--evals-baseline=before", "-k", "good")
     assert "pass rate -55% on 20 cases" in worse.output
     assert "worse by more than chance" in worse.output
+    pytester.makepyfile(test_it=SUITE.replace('"bad" not in asked', '"1" not in asked'))
+    rolling = run(pytester, "--evals-baseline=before", "--evals-out=before", "-k", "good")
+    assert "pass rate -55% on 20 cases" in rolling.output, "held against what it replaces"
+    pytester.makepyfile(test_other=SUITE.replace("good {n}", "fine {n}"))
+    other = run(pytester, "--evals-baseline=before", "-k", "test_other and fine")
+    assert "against before: none of its cases was judged" in other.output
+    assert other.code == 1
 
 
 def test_a_folder_without_a_run_is_refused(pytester: pytest.Pytester) -> None:

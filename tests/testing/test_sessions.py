@@ -1,12 +1,11 @@
-"""Sessions that end otherwise: interrupts, workers that die, other plugins, fixtures, limits."""
+"""What a session does as a whole: sharing, fixtures, limits, messages, gates."""
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import pytest
-from evaluations import JUDGED, MIXED, run
+from evaluations import JUDGED, UNUSED, run, without
 
 pytest_plugins = ["pytester"]
 
@@ -73,115 +72,9 @@ def test_nothing():
     ours = {name for name in sys.modules if name.partition(".")[0] == "dagengine"}
     assert ours == {"dagengine", "dagengine.testing", "dagengine.testing.plugin"}
 """)
-    done = pytester.runpytest_subprocess("-p", "no:hypothesispytest")
+    done = pytester.runpytest_subprocess(*without(*UNUSED))
     done.assert_outcomes(passed=1)
     assert "= evaluations =" not in done.stdout.str()
-
-
-def test_on_two_workers_a_suite_ends_as_with_immediate_verdicts(pytester: pytest.Pytester) -> None:
-    pytester.makepyfile(MIXED)
-    deferred = run(pytester, "-n2", "--dist=loadfile", needs=["xdist"])
-    immediate = run(pytester, "--evals-immediate", "-W", "default")
-    assert deferred.outcomes == immediate.outcomes
-    assert deferred.junit == immediate.junit
-
-
-def test_workers_share_a_store_and_record_the_same_bytes(pytester: pytest.Pytester) -> None:
-    pytester.makepyfile(
-        test_it=f"""{JUDGED}
-@pytest.mark.parametrize("one", [case(f"good {{n}}") for n in range(8)])
-def test_each(one):
-    assert_test(one, [quality])
-"""
-    )
-    file = Path(pytester.path, "recordings", "test_it.jsonl")
-    found = []
-    for options in (("-n2", "--evals-store=answers.db"), ()):
-        left = run(pytester, "--evals=record", *options, needs=["xdist"])
-        assert left.code == 0, left.output
-        assert "Quality: 8 of 8 passed" in left.output
-        assert "recordings/test_it.jsonl (8 new or changed answers)" in left.output
-        found.append(file.read_bytes())
-        file.unlink()
-    assert found[0] == found[1]
-    again = run(pytester, "--evals-store=answers.db")
-    assert "8 questions, 0 judge calls, 8 from the store" in again.output
-
-
-def test_a_worker_that_dies_loses_no_test_silently(pytester: pytest.Pytester) -> None:
-    pytester.makepyfile(f"""{JUDGED}
-import os
-
-
-async def never(question):
-    await anyio.sleep_forever()
-
-
-slow = metric(judge=ScriptedJudge(never))
-
-
-@pytest.mark.parametrize("one", [case(f"good {{n}}") for n in range(5)])
-def test_waits(one):
-    assert_test(one, [slow])
-
-
-def test_dies():
-    os._exit(3)
-""")
-    left = run(pytester, "-n1", "--max-worker-restart=0", needs=["xdist"])
-    assert left.code == 1
-    tests = {event[1] for event in left.outcomes}
-    assert len(tests) == 6
-    assert {event[2] for event in left.outcomes} == {"failed"}
-    assert "died before the verdict" in left.output
-
-
-INTERRUPTED = f"""{JUDGED}
-import os
-import signal
-
-
-async def some(question):
-    if "never" in question.messages[-1]["content"]:
-        await anyio.sleep_forever()
-    return {{"verdict": True, "reason": "at once"}}
-
-
-half = metric(judge=ScriptedJudge(some))
-
-
-@pytest.mark.parametrize("one", [case("good 1"), case("never 2"), case("good 3")])
-def test_each(one):
-    assert_test(one, [half])
-
-
-def test_waits_for_one():
-    with pytest.raises(AssertionError):
-        assert_test(bad, [quality])
-
-
-def test_is_interrupted():
-    PLACE
-"""
-
-
-@pytest.mark.parametrize("place", ["in a body", "while it waits"])
-def test_after_an_interrupt_what_is_finished_is_reported(
-    pytester: pytest.Pytester, place: str
-) -> None:
-    kill = "os.kill(os.getpid(), signal.SIGINT)"
-    if place != "in a body":
-        kill = f"import threading; threading.Timer(0.3, lambda: {kill}).start()"
-    pytester.makepyfile(INTERRUPTED.replace("PLACE", kill))
-    done = pytester.runpytest_subprocess("-v", "-p", "no:cacheprovider", "-p", "no:randomly")
-    assert done.ret == pytest.ExitCode.INTERRUPTED
-    output = done.stdout.str()
-    assert "[good 1] PASSED" in output
-    assert "[good 3] PASSED" in output
-    assert not re.search(r"never 2\] [A-Z]", output)
-    assert "1 test had begun, and nothing is reported of it" in output
-    assert "left behind" not in output
-    assert "KeyboardInterrupt" in output
 
 
 FIXTURES = f"""{JUDGED}
@@ -303,6 +196,11 @@ def test_each(one):
     left = run(pytester, "--evals-min=Qualty>=0.7")
     assert "nothing was judged by this metric; did you mean 'Quality'?" in left.output
     assert left.code == 1
+    pytester.makepyfile("def test_without_an_evaluation(): pass")
+    assert run(pytester, "--evals-min=Quality>=0.7", "--collect-only").code == 0
+    left = run(pytester, "--evals-min=Quality>=0.7")
+    assert "--evals-min Quality>=0.7: nothing was judged by this metric" in left.output
+    assert left.code == 1
 
 
 @pytest.mark.parametrize("text", ["Quality", "Quality>=2", "Quality>=x", ">=0.5"])
@@ -310,6 +208,32 @@ def test_a_gate_that_makes_no_sense_is_refused_in_a_sentence(
     pytester: pytest.Pytester, text: str
 ) -> None:
     pytester.makepyfile("def test_nothing(): pass")
-    done = pytester.runpytest_inprocess(f"--evals-min={text}")
-    assert done.ret == pytest.ExitCode.USAGE_ERROR
-    assert "names no share from 0 to 1 of a metric; it takes" in done.stderr.str()
+    left = run(pytester, f"--evals-min={text}")
+    assert left.code == pytest.ExitCode.USAGE_ERROR
+    assert "names no share from 0 to 1 of a metric; it takes" in left.output
+
+
+def test_a_card_that_is_not_there_is_refused_before_anything_runs(
+    pytester: pytest.Pytester,
+) -> None:
+    left = run(pytester, "--evals-card=nowhere.json")
+    assert left.code == pytest.ExitCode.USAGE_ERROR
+    assert "there is no judge card nowhere.json" in left.output
+
+
+def test_tests_are_made_of_a_file_of_cases(pytester: pytest.Pytester) -> None:
+    lines = ['{"name": "first", "input": "x", "actual_output": "good"}', '{"inputt": "x"}']
+    Path(pytester.path, "cases.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    pytester.makepyfile(f"""{JUDGED}
+from dagengine import read_cases
+
+
+@pytest.mark.parametrize("one", read_cases("cases.jsonl"))
+def test_each(one):
+    assert_test(one, [quality])
+""")
+    left = run(pytester, "-W", "error")
+    assert [(event[1].partition("::")[2], event[2]) for event in left.outcomes] == [
+        ("test_each[first]", "passed"), ("test_each[cases.jsonl line 2]", "failed"),
+    ]  # fmt: skip
+    assert "cases.jsonl line 2: the field 'input' is missing" in left.output

@@ -98,7 +98,8 @@ class Recorder(_Before):
     """Takes answers from a recording, and puts into it what it asks.
 
     `missed` are the messages of questions that a replay has no answer to, `replayed` counts the
-    answers that it gave; `unrecorded` says what could not be recorded, and why.
+    answers that it gave, `lacking` the questions that it had none for; `unrecorded` says what
+    could not be recorded, and why.
     """
 
     def __init__(self, asks: Asks, recording: Recording, mode: Mode) -> None:
@@ -106,6 +107,7 @@ class Recorder(_Before):
         self.recording = recording
         self.mode = mode
         self.replayed = 0
+        self.lacking = 0
         self.missed: set[str] = set()
         self.unrecorded: dict[str, None] = {}
 
@@ -121,7 +123,6 @@ class Recorder(_Before):
         if self.mode != "refresh" and name is not None:
             answer = self._recorded(name, question)
             if answer is not None:
-                self.replayed += 1
                 return answer
         if self.mode == "replay":
             raise self._miss(judge, question)
@@ -138,10 +139,11 @@ class Recorder(_Before):
         fields = self.recording.find(name, question)
         if fields is None:
             return None
-        failure = failure_of(fields)
+        failure, answer = failure_of(fields), revive(question, fields, "replayed")
+        self.replayed += failure is not None or answer is not None
         if failure is not None:
             raise failure
-        return revive(question, fields, "replayed")
+        return answer
 
     def _miss(self, judge: Judge, question: Question[Any]) -> RecordingMissError:
         name = durable_identity(judge)
@@ -156,6 +158,7 @@ class Recorder(_Before):
             why = self.recording.why_missing(name, question)
         error = RecordingMissError(f"no recorded answer; {why}")
         self.missed.add(str(error))
+        self.lacking += 1
         return error
 
     def _note(
@@ -175,9 +178,19 @@ class Recorder(_Before):
             entry = failure_entry(key, name, question, found)
         if entry is None:
             self.unrecorded[f"an answer to {question.name!r} has no JSON form"] = None
-        elif any(secret in entry.answer for secret in secrets_of_environment()):
+        elif any(form in entry.answer for one in secrets_of_environment() for form in _forms(one)):
             self.unrecorded[f"an answer to {question.name!r} holds a secret"] = None
         else:
             fields = json.loads(entry.answer)
             fields["usage"][2] = 0  # what a provider had in its cache depends on the timing
             self.recording.add(name, question, fields)
+
+
+def _forms(secret: str) -> set[str]:
+    """How a secret may stand in JSON, and in JSON within JSON."""
+    forms = {secret}
+    for _ in range(2):
+        forms |= {
+            json.dumps(one, ensure_ascii=plain)[1:-1] for one in forms for plain in (True, False)
+        }
+    return forms

@@ -94,7 +94,9 @@ class WithMetadata:
 
 
 class _Value(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", alias_generator=EITHER_CASE)
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", alias_generator=EITHER_CASE, defer_build=True
+    )
 
 
 class ToolCall(_Value):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from dagengine.cli.common.collector import collector_at_work
 from dagengine.cli.common.options import EXIT_INTERRUPTED, go_on
 from dagengine.cli.common.streams import say
 from dagengine.cli.plan import LATENCY, judges_of
@@ -153,6 +154,7 @@ class BenchmarkJob:
         """A single judge is the run's, several are a condition."""
         from dagengine.reliability.repetition import repeat
 
+        collector_at_work()
         several = len(self.judges) > 1
         return repeat(
             self.cases,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import gc
 import glob
 import importlib.metadata
 import sys
@@ -15,6 +14,7 @@ from typing import Annotated, Literal, NoReturn
 import typer
 
 from dagengine.cli.benchmark import benchmark
+from dagengine.cli.common.collector import collector_at_rest
 from dagengine.cli.common.command import Commands
 from dagengine.cli.common.files import Given, Reads, Writes
 from dagengine.cli.common.formats import Format, print_csv, print_json
@@ -40,9 +40,6 @@ from dagengine.cli.synthesize import synthesize
 from dagengine.cli.test import app as test_app
 from dagengine.cli.view import view
 from dagengine.errors import DagengineError, Problem
-
-# New objects before the collector looks at them, as while cases run.
-_RARELY = 50_000
 
 app = Commands(
     name="dagengine",
@@ -220,26 +217,22 @@ _FINDING = ("severity", "code", "where", "message", "hint")
 def main() -> None:
     """Entry point: what goes wrong becomes one message and an exit code, never a traceback."""
     open_streams()
-    usual = gc.get_threshold()
-    # What commands import stays: the collector's looks at it were a fifth of the time it takes.
-    gc.set_threshold(_RARELY, *usual[1:])
-    try:
-        app()
-    except DagengineError as error:
-        _fail(str(error))
-    except OSError as error:
-        # Files are named where they are written; what has no name then is the output.
-        place = error.filename or ("standard output" if error.errno == errno.ENOSPC else None)
-        _fail(f"{place}: {error.strerror}" if place else str(error))
-    except SystemExit as end:
+    with collector_at_rest():
         try:
-            sys.stdout.flush()
+            app()
+        except DagengineError as error:
+            _fail(str(error))
         except OSError as error:
-            if error.errno != errno.EPIPE:
-                _fail(f"standard output: {error.strerror}")
-        raise end
-    finally:
-        gc.set_threshold(*usual)
+            # Files are named where they are written; what has no name then is the output.
+            place = error.filename or ("standard output" if error.errno == errno.ENOSPC else None)
+            _fail(f"{place}: {error.strerror}" if place else str(error))
+        except SystemExit as end:
+            try:
+                sys.stdout.flush()
+            except OSError as error:
+                if error.errno != errno.EPIPE:
+                    _fail(f"standard output: {error.strerror}")
+            raise end
 
 
 def _fail(message: str) -> NoReturn:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from dagengine.cli.common.cluster_job import FileJob
+from dagengine.cli.common.collector import collector_at_work
 from dagengine.cli.common.files import named
 from dagengine.cli.common.options import (
     EXIT_FAILED,
@@ -176,6 +177,7 @@ def _finish(
     from dagengine.execution.evaluation import sync
     from dagengine.report.progress import progress_bar
 
+    collector_at_work()
     part = options.part()
     total = part.size(cases.count())
 

@@ -12,6 +12,7 @@ from typing import IO, TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from dagengine.cli.common.collector import collector_at_work
 from dagengine.cli.common.files import Given, Reads, Writes, named
 from dagengine.cli.common.options import (
     EXIT_INTERRUPTED,
@@ -143,6 +144,7 @@ def synthesize(options: SynthesizeOptions) -> None:
     with _lines(options.out) as write:
         synthesizer = _synthesizer(options, write)
         try:
+            collector_at_work()
             made = synthesizer.generate_goldens_from_docs(**_arguments(options))
         except KeyboardInterrupt:
             say(f"interrupted; {go_on(options.store)}", err=True)

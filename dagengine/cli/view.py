@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from dagengine.cli.common.collector import collector_at_work
 from dagengine.cli.common.files import Reads
 from dagengine.cli.common.streams import say
 from dagengine.errors import MissingExtraError
@@ -57,6 +58,7 @@ def view(
         if browser:
             webbrowser.open(address)
 
+    collector_at_work()
     try:
         serve(served, port, ready)
     finally:

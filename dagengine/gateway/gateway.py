@@ -12,7 +12,6 @@ from traceback import format_exception
 from typing import Any, TypeVar, cast
 
 import anyio
-import tenacity
 from pydantic import BaseModel
 
 from dagengine.errors import (
@@ -122,10 +121,6 @@ class Gateway:
         self._limiter = Limiter(limits.max_in_flight)
         self._budget = Budget(limits, purse)
         self._desks: dict[str, _Desk] = {}
-        # Only its way of waiting is used: an attempt that works costs no machinery.
-        self._retrying = tenacity.AsyncRetrying(
-            wait=tenacity.wait_random_exponential(limits.backoff, limits.max_backoff)
-        )
         self._prefixes = PromptCacheOrder()
         self._waits = Waits()
         self._estimating = limits.budget is not None or limits.tokens_per_minute is not None
@@ -299,14 +294,17 @@ class Gateway:
 
     def _wait(self, failures: int, error: JudgeError) -> float:
         """Seconds until the next attempt; raises ProviderError when that is too late."""
-        state = tenacity.RetryCallState(self._retrying, None, (), {})
+        import tenacity  # only its way of waiting: an attempt that works costs no machinery
+
+        growing = tenacity.wait_random_exponential(self.limits.backoff, self.limits.max_backoff)
+        state = tenacity.RetryCallState(tenacity.AsyncRetrying(), None, (), {})
         state.attempt_number = failures
         asked = (error.retry_after if isinstance(error, ProviderError) else None) or 0.0
         left = anyio.current_effective_deadline() - anyio.current_time()
         if asked > left:
             late = f"{error}; it asks to wait {asked:g} s, and {left:.1f} s are left for the case"
             raise ProviderError(late, transient=False)
-        return max(self._retrying.wait(state), asked)
+        return max(growing(state), asked)
 
     async def _attempt(self, desk: _Desk, question: Question[T], errand: _Errand) -> Answer[T]:
         """One attempt, after the first of those whose prompts begin alike."""

@@ -13,8 +13,6 @@ import re
 from collections.abc import Iterable
 from typing import Any, Final, TypeVar
 
-import json_repair
-
 V = TypeVar("V", dict[str, Any], list[Any])
 
 _BEFORE_LIST: Final = re.compile(r"(?:^|:)[ \t]*(?=\[)", re.MULTILINE)
@@ -119,6 +117,8 @@ def _repaired(text: str, start: int, kind: type[V], brackets: tuple[str, str]) -
         return []
     if sum(map(piece.count, "[{")) > _REPAIRED_BRACKETS:
         return []
+    import json_repair  # few answers need it
+
     try:
         value = json_repair.loads(piece, skip_json_loads=True)
     except ValueError:  # nested too deeply for it

@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-import tenacity
 from pydantic import BaseModel
 
 from dagengine.errors import InputError
@@ -116,6 +115,8 @@ def _is_busy(error: BaseException) -> bool:
 
 def _set_up(db: sqlite3.Connection, patience: float) -> None:
     """Make the tables of an empty file; others may be doing the same."""
+    import tenacity
+
     # Where two processes change the journal at once, sqlite does not wait but gives up.
     for attempt in tenacity.Retrying(
         stop=tenacity.stop_after_delay(patience),

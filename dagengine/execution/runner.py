@@ -8,7 +8,6 @@ flight and not by the data set. Rows leave in data set order.
 from __future__ import annotations
 
 import heapq
-import itertools
 import math
 import time
 from collections import deque
@@ -18,7 +17,6 @@ from functools import partial
 from typing import Any
 
 import anyio
-import anyio.lowlevel
 
 from dagengine.compiler.plan import Plan, Unit
 from dagengine.data.golden import ConversationalGolden, Golden
@@ -31,6 +29,7 @@ from dagengine.execution.run_once import RunOnce
 from dagengine.execution.scheduler import CaseState
 from dagengine.execution.sources import FedSource, PulledSource, RowsInOrder, Source
 from dagengine.execution.speculation import ahead, bringing, deciding
+from dagengine.execution.workers import Seat, Work, Workers
 from dagengine.gateway.host import Asks
 from dagengine.gateway.packs.packing import Ahead, Hold, Packing
 from dagengine.gateway.tracing import NO_SPANS, NoSpans
@@ -44,12 +43,9 @@ from dagengine.test_case import InvalidCase, TestCase, case_label, read_field
 Emit = Callable[[CaseResult], None]
 AskUnit = Callable[[Unit, Callable[[], Given]], Awaitable[NodeValue | Failure]]
 Item = TestCase | Golden | ConversationalGolden | InvalidCase
-Work = Callable[[], Awaitable[None]]
 
 # Rows that may wait for an earlier one; beyond it no new case is admitted.
 _REORDER = 10_000
-# Nodes of plain Python never wait; a worker lets others have a turn this often.
-_TURNS = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,16 +122,13 @@ class Runner:
         self._completing = 0
         self._open = 0
         self._admitted, self._every = first, step
-        self._idle: list[anyio.Event] = []
-        self._workers = 0
         # Workers also wait between retries and for shared answers, which hold no call slot.
-        self._max_workers = 4 * gateway.limits.max_in_flight + 32 if at_once else 1
+        self._workers = Workers(self, 4 * gateway.limits.max_in_flight + 32 if at_once else 1)
         self._rows = RowsInOrder(emit, first, finished, step)
-        # Units that may bring a question for a pack; those that wait for packs are not at work.
+        # Units that may bring a question for a pack.
         packs = at_once and not gateway.replays
         self._bringing = bringing(plan, judges) if packs else frozenset[int]()
         self._deciding = deciding(plan, judges) if self._bringing else ()
-        self._parked = 0
 
     async def run(self, cases: Iterable[Item] | AsyncIterable[Item]) -> None:
         """Run everything; returns when every case has its row.
@@ -143,13 +136,13 @@ class Runner:
         Raises InputError, after that, when the source broke off.
         """
         try:
-            async with anyio.create_task_group() as self._group:
+            async with anyio.create_task_group() as group:
                 if isinstance(cases, AsyncIterable):
                     self._source = fed = FedSource(cases)
-                    self._group.start_soon(fed.feed, self._news)
+                    group.start_soon(fed.feed, self._workers.news)
                 else:
                     self._source = PulledSource(cases)
-                self._spawn()
+                self._workers.start(group)
         except (anyio.get_cancelled_exc_class(), KeyboardInterrupt):
             self._rows.rest()
             raise
@@ -160,52 +153,21 @@ class Runner:
             raise self._source.error
 
     @property
-    def _over(self) -> bool:
+    def over(self) -> bool:
+        """Whether every case has its row, and none will come."""
         return self._source.ended and not self._source.ready and not self._open
 
-    def _news(self) -> None:
-        """An async source has a case more, or has ended."""
-        if self._over:
-            self._wake_all()
-        else:
-            self._wake_worker()
+    @property
+    def busy(self) -> bool:
+        """Whether there is a unit to run, or may be a case to admit."""
+        return bool(self._heap) or self._source.ready
 
-    def _spawn(self) -> None:
-        self._workers += 1
-        self._group.start_soon(self._work)
-
-    async def _work(self) -> None:
-        for turn in itertools.count(1):
-            work = self._next()
-            if work is None:
-                if self._over:
-                    self._wake_all()
-                    return
-                await self._rest()
-                continue
-            await work()
-            if self._workers - self._parked > self._max_workers:  # others took over meanwhile
-                self._workers -= 1
-                return
-            if not turn % _TURNS:
-                await anyio.lowlevel.checkpoint()
-
-    async def _rest(self) -> None:
-        event = anyio.Event()
-        self._idle.append(event)
-        await event.wait()
-
-    def _wake_all(self) -> None:
-        for event in self._idle:
-            event.set()
-        self._idle.clear()
-
-    def _next(self) -> Work | None:
+    def next(self) -> Work | None:
         """The most urgent work, admitting cases as long as there is none."""
         while not self._heap and not self._goldens:
             if self._rows.waiting >= _REORDER or self._app_is_busy() or not self._admit():
                 return None
-        self._wake_worker()
+        self._workers.wake()
         if self._goldens:
             return partial(self._complete, *self._goldens.popleft())
         _, _, unit, run = heapq.heappop(self._heap)
@@ -214,26 +176,12 @@ class Runner:
     def _app_is_busy(self) -> bool:
         return self._app is not None and self._completing >= self._app.max_in_flight
 
-    def _wake_worker(self) -> None:
-        """Have one more worker look for work while there may be some."""
-        if self._heap or self._source.ready:
-            if self._idle:
-                self._idle.pop().set()
-            elif self._workers - self._parked < self._max_workers:
-                self._spawn()
-
-    def _park(self, change: int) -> None:
-        """A node begins (1) or ends (-1) to wait for a pack: another one may have its worker."""
-        self._parked += change
-        if change > 0:
-            self._wake_worker()
-
     def _admit(self) -> bool:
         """Take one more case; False when there is none (now)."""
         item = self._source.take()
         if item is None:
-            if self._over:
-                self._wake_all()
+            if self.over:
+                self._workers.wake_all()
             return False
         index = self._admitted
         self._open += 1
@@ -256,7 +204,7 @@ class Runner:
         state = CaseState(self._plan, self._missing(case), self._nothing_to_judge(case))
         run = _Run(index, case, state, deadline, self._spans.case(index, case))
         if self._bringing:
-            run.packing = Packing(partial(self._riders, run), self._park)
+            run.packing = Packing(partial(self._riders, run), self._workers.park)
         self._queue(run)
         if state.finished:
             self._finish(run, self._results(run))
@@ -271,7 +219,7 @@ class Runner:
         state = CaseState(self._plan, {metric.index: failure for metric in self._plan.metrics})
         self._close(CaseResult(index, label, state.results(), golden))
 
-    async def _complete(self, index: int, golden: Golden | ConversationalGolden) -> None:
+    async def _complete(self, index: int, golden: Golden | ConversationalGolden, _: Seat) -> None:
         """Have the app complete a golden, then begin with the case."""
         deadline, outcome = self._deadline(), None
         with anyio.CancelScope(deadline=deadline):
@@ -325,17 +273,15 @@ class Runner:
                 run.packing.ready()
         run.state.ready.clear()
 
-    async def _step(self, run: _Run, unit: Unit) -> None:
+    async def _step(self, run: _Run, unit: Unit, seat: Seat) -> None:
         """Run one unit and take the consequences."""
         if run.state.finished:
             return
-        outcome: NodeValue | Failure | None = None
         hold, began = self._hold(run, unit), time.perf_counter()
-        with anyio.CancelScope(deadline=run.deadline) as scope:
-            run.scopes[unit.index] = scope
-            with self._spans.node(run.span, unit.name, unit.node.kind) as span:
-                outcome = await self._outcome(run, unit, hold)
-                self._spans.record(span, outcome)
+        run.scopes[unit.index] = scope = seat.scope(run.deadline)
+        traced = self._spans is not NO_SPANS
+        work = (self._traced if traced else self._outcome)(run, unit, hold)
+        outcome = await seat.run(scope, work)
         del run.scopes[unit.index]
         run.seconds[unit.index] = time.perf_counter() - began
         if run.state.finished:
@@ -354,6 +300,13 @@ class Runner:
             results = await self._explained(run)
             await self._follow_up(run)
             self._finish(run, results)
+
+    async def _traced(self, run: _Run, unit: Unit, hold: Hold | None) -> NodeValue | Failure:
+        """The same as `_outcome`, in a span."""
+        with self._spans.node(run.span, unit.name, unit.node.kind) as span:
+            outcome = await self._outcome(run, unit, hold)
+            self._spans.record(span, outcome)
+        return outcome
 
     async def _follow_up(self, run: _Run) -> None:
         """Let `after` ask what it wants, as long as the case has time."""
@@ -420,10 +373,7 @@ class Runner:
         """Hand out the row, and those that waited for it."""
         self._open -= 1
         self._rows.add(row.index, (row,))
-        if self._over:
-            self._wake_all()
-        else:
-            self._wake_worker()
+        self._workers.news()
 
 
 def _end(hold: Hold | None) -> None:

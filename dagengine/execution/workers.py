@@ -1,0 +1,155 @@
+"""The tasks of a run: each takes one piece of work after another, and rests when there is none."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Awaitable, Callable
+from types import TracebackType
+from typing import Protocol, Self, TypeVar
+
+import anyio
+import anyio.lowlevel
+from anyio.abc import TaskGroup
+
+R = TypeVar("R")
+
+# Nodes of plain Python never wait; a worker lets others have a turn this often.
+_TURNS = 64
+
+
+class Seat:
+    """Where a worker runs nodes, one after another, under one cancel scope.
+
+    A scope for every node would be a sixth of what the engine does about it, and hardly one is
+    ever cancelled: one that was, or that has a deadline, serves no other node.
+    """
+
+    __slots__ = ("_scope",)
+
+    def __init__(self) -> None:
+        self._scope: anyio.CancelScope | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> bool:
+        scope, self._scope = self._scope, None
+        return scope is not None and bool(scope.__exit__(kind, error, trace))
+
+    def scope(self, deadline: float) -> anyio.CancelScope:
+        """The scope of the node that comes; `deadline` is in seconds of the event loop's clock."""
+        if self._scope is None:
+            self._scope = anyio.CancelScope(deadline=deadline)
+            self._scope.__enter__()
+        elif deadline != math.inf:
+            self._scope.deadline = deadline
+        return self._scope
+
+    async def run(self, scope: anyio.CancelScope, work: Awaitable[R]) -> R | None:
+        """What some work gives under the scope of this seat; None when it was cancelled."""
+        try:
+            result = await work
+        except BaseException as error:
+            if self.__exit__(type(error), error, error.__traceback__):
+                return None
+            raise
+        if scope.cancel_called or scope.deadline != math.inf:
+            self.__exit__(None, None, None)
+        return result
+
+
+Work = Callable[[Seat], Awaitable[None]]
+
+
+class Desk(Protocol):
+    """Where workers find work."""
+
+    @property
+    def over(self) -> bool:
+        """Whether there is nothing to do, now or ever."""
+        ...
+
+    @property
+    def busy(self) -> bool:
+        """Whether there may be something to do."""
+        ...
+
+    def next(self) -> Work | None:
+        """What is to be done next; None when there is nothing (now)."""
+        ...
+
+
+class Workers:
+    """As many tasks as find something to do, and no more than `most` at work."""
+
+    def __init__(self, desk: Desk, most: int) -> None:
+        self._desk = desk
+        self._most = most
+        self._idle: list[anyio.Event] = []
+        self._count = 0
+        self._parked = 0  # those whose work waits for a pack are not at work
+
+    def start(self, group: TaskGroup) -> None:
+        """Begin with one worker, in a group of tasks."""
+        self._group = group
+        self._spawn()
+
+    def _spawn(self) -> None:
+        self._count += 1
+        self._group.start_soon(self._work)
+
+    async def _work(self) -> None:
+        desk = self._desk
+        with Seat() as seat:
+            for turn in itertools.count(1):
+                work = desk.next()
+                if work is None:
+                    if desk.over:
+                        self.wake_all()
+                        return
+                    await self._rest()
+                    continue
+                await work(seat)
+                if self._count - self._parked > self._most:  # others took over meanwhile
+                    self._count -= 1
+                    return
+                if not turn % _TURNS:
+                    await anyio.lowlevel.checkpoint()
+
+    async def _rest(self) -> None:
+        event = anyio.Event()
+        self._idle.append(event)
+        await event.wait()
+
+    def wake_all(self) -> None:
+        """Have every worker look whether all is done."""
+        for event in self._idle:
+            event.set()
+        self._idle.clear()
+
+    def wake(self) -> None:
+        """Have one more worker look for work while there may be some."""
+        if self._desk.busy:
+            if self._idle:
+                self._idle.pop().set()
+            elif self._count - self._parked < self._most:
+                self._spawn()
+
+    def news(self) -> None:
+        """There is something new to do, or the end has come."""
+        if self._desk.over:
+            self.wake_all()
+        else:
+            self.wake()
+
+    def park(self, change: int) -> None:
+        """A node begins (1) or ends (-1) to wait for a pack: another one may have its worker."""
+        self._parked += change
+        if change > 0:
+            self.wake()

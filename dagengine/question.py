@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
+from json.encoder import encode_basestring
 from typing import Any, Generic, Literal, Protocol, TypedDict, TypeVar, runtime_checkable
 
 from pydantic import BaseModel
@@ -58,6 +59,7 @@ class Options:
 
 
 DEFAULT_OPTIONS = Options()
+_DEFAULT_TEXT = repr(DEFAULT_OPTIONS)
 REPEATED = 50_000
 """How many characters of an answer that does not fit are shown to the judge again."""
 
@@ -154,14 +156,15 @@ class Question(Generic[T]):
     @cached_property
     def prompt(self) -> str:
         """The messages as JSON."""
-        return _JSON.encode(self.messages)
+        return f"[{','.join(map(_message_json, self.messages))}]"
 
     @cached_property
     def canonical(self) -> bytes:
         """The bytes that say everything about the question; equal ones are one question."""
         shape = f"{schema_json(self.answer_type)}{self.parser or ''!r}"
+        options = _DEFAULT_TEXT if self.options is DEFAULT_OPTIONS else repr(self.options)
         # Lone surrogates occur in real text and have no UTF-8 form of their own.
-        return "\n".join((self.prompt, shape, repr(self.options))).encode(errors="surrogatepass")
+        return f"{self.prompt}\n{shape}\n{options}".encode(errors="surrogatepass")
 
     @cached_property
     def key(self) -> str:
@@ -184,6 +187,14 @@ class Question(Generic[T]):
             {"role": "user", "content": complaint},
         )
         return replace(self, messages=(*self.messages, *more))
+
+
+def _message_json(message: Message) -> str:
+    """A message as JSON; of two texts it is put together without an encoder of its own."""
+    if tuple(message) != ("role", "content") or type(message["content"]) is not str:
+        return _JSON.encode(message)
+    role, content = message["role"], message["content"]
+    return f'{{"role":{encode_basestring(role)},"content":{encode_basestring(content)}}}'
 
 
 @cache
@@ -212,6 +223,8 @@ class Usage:
     def __add__(self, other: Usage) -> Usage:
         if self is NO_USAGE:
             return other
+        if other is NO_USAGE:
+            return self
         return Usage(
             self.input_tokens + other.input_tokens,
             self.output_tokens + other.output_tokens,

@@ -16,6 +16,7 @@ from dagengine.question import Answer, Capabilities, Question, TokenChoice
 
 T = TypeVar("T", bound=BaseModel)
 Script = Callable[[Question[Any]], Any]
+_JSON = json.JSONEncoder(ensure_ascii=False, default=str)
 
 
 class ScriptedJudge:
@@ -63,7 +64,7 @@ class ScriptedJudge:
             given = {main: given}
         if isinstance(given, dict) and "reason" in fields:
             given = {"reason": "scripted", **given}
-        raw = json.dumps(given, ensure_ascii=False, default=str)
+        raw = _JSON.encode(given)
         return Answer(validated(question, given, raw), raw)
 
 

@@ -125,7 +125,7 @@ async def _isolated(unit: Unit, ask: GatewayAsk, given: Callable[[], Given]) -> 
                 ask.usage += host.usage
         if not ask.answers and ask.usage is NO_USAGE:
             return value
-        return replace(value, usage=ask.usage, answers=tuple(ask.answers), asked=tuple(ask.asked))
+        return value.asked_for(ask.usage, tuple(ask.answers), tuple(ask.asked))
     except anyio.get_cancelled_exc_class():
         if is_cancelled():
             raise

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 import time
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field, replace
 from functools import partial
 from traceback import format_exception
@@ -86,14 +85,14 @@ class _Desk:
 class _Errand:
     """One question on its way to an answer.
 
-    `attempts` numbers its calls; `held` is the one that succeeded, which keeps its place. With a
+    `attempts` counts its calls; `held` is the one that succeeded, which keeps its place. With a
     `passage` it may travel with others.
     """
 
     urgency: Urgency
     passage: Passage | None = None
     held: Call | None = None
-    attempts: Iterator[int] = field(default_factory=itertools.count)
+    attempts: int = 0
 
 
 class Gateway:
@@ -306,10 +305,13 @@ class Gateway:
             raise ProviderError(late, transient=False)
         return max(growing(state), asked)
 
-    async def _attempt(self, desk: _Desk, question: Question[T], errand: _Errand) -> Answer[T]:
+    def _attempt(self, desk: _Desk, question: Question[T], errand: _Errand) -> Awaitable[Answer[T]]:
+        """One attempt."""
+        ordered = desk.judge.capabilities.caches_prefixes
+        return (self._after_first if ordered else self._in_turn)(desk, question, errand)
+
+    async def _after_first(self, desk: _Desk, question: Question[T], errand: _Errand) -> Answer[T]:
         """One attempt, after the first of those whose prompts begin alike."""
-        if not desk.judge.capabilities.caches_prefixes:
-            return await self._in_turn(desk, question, errand)
         async with self._prefixes.turn(desk.lane.name, question.messages, errand.urgency):
             return await self._in_turn(desk, question, errand)
 
@@ -395,7 +397,8 @@ class Gateway:
         seat: Seat | None = None,
     ) -> Answer[T]:
         """One call, and its entry in the ledger."""
-        number = next(errand.attempts)
+        number = errand.attempts
+        errand.attempts += 1
         self._calls += 1
         self._retried += number > 0
         started = time.perf_counter()

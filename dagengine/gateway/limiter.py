@@ -62,6 +62,8 @@ class Lane:
     def opens_at(self) -> float:
         """When a call may start at the earliest, whatever the number under way."""
         opens = max(self._paused_until, self.breaker.opens_at)
+        if self._requests is self._tokens:  # neither: most runs have no rate
+            return opens
         for pace in (self._requests, self._tokens):
             if pace is not None:
                 opens = max(opens, pace.opens_at())
@@ -232,7 +234,8 @@ class Limiter:
             self._start(lane, call)
             _wake(call)
         for lane in self._lanes:
-            self._remind(lane)
+            if lane.waiting:
+                self._remind(lane)
 
     def _next_lane(self) -> Lane | None:
         """The lane with the most urgent call, of those with room.
@@ -246,7 +249,7 @@ class Limiter:
         ]
         if not ready:
             return None
-        _, lane, call = min(ready, key=itemgetter(0))
+        _, lane, call = ready[0] if len(ready) == 1 else min(ready, key=itemgetter(0))
         return lane if call.places <= self._free else None
 
     def _remind(self, lane: Lane) -> None:

@@ -62,6 +62,15 @@ class NodeValue:
     question: str | None = None
     odds: Odds | None = None
 
+    def asked_for(
+        self, usage: Usage, answers: tuple[str, ...], asked: tuple[str, ...]
+    ) -> NodeValue:
+        """The same, and what was asked for it; `replace` takes three times as long."""
+        return NodeValue(
+            self.value, self.verdict, self.reason, self.score, self.mode, self.success, usage,
+            self.confidence, self.votes, self.voters, answers, asked, self.question, self.odds,
+        )  # fmt: skip
+
 
 @dataclass(frozen=True, slots=True)
 class Given:

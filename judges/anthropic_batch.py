@@ -10,7 +10,7 @@ import json
 import os
 from collections.abc import AsyncIterator, Collection, Iterable, Sequence
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import anyio
 import anyio.lowlevel
@@ -26,7 +26,7 @@ from dagengine.errors import (
 )
 from dagengine.judges.batch_journal import BatchJournal, Begun
 from dagengine.judges.batching import Batches, BatchLimits
-from dagengine.judges.identity import durable_name
+from dagengine.judges.identity import SharedJudge, durable_name
 from dagengine.judges.wire.bodies import BodyReader
 from dagengine.judges.wire.completions import TRANSIENT, wire_type
 from dagengine.judges.wire.connection import libraries
@@ -55,7 +55,7 @@ _LOOKS = 8
 _PASSING = ("rate_limit_error", "api_error", "overloaded_error", "timeout_error")
 
 
-class AnthropicBatchJudge:
+class AnthropicBatchJudge(SharedJudge):
     """Answers with a model of Anthropic, through batches of questions instead of single calls.
 
     Collects as `OpenAIBatchJudge` does, up to the 100,000 questions and 256 MB that the provider
@@ -91,16 +91,8 @@ class AnthropicBatchJudge:
         self._limits = BatchLimits(size, file_bytes, quiet, poll)
         self._open: dict[Any, tuple[Batches, httpx2.AsyncClient, int]] = {}
 
-    def __getstate__(self) -> dict[str, Any]:
-        """Everything but keys and connections, for another process."""
-        shown = public_value(self._parameters)
-        return {**vars(self), "_parameters": shown, "_api_key": None, "_open": {}}
-
-    def __copy__(self) -> Self:
-        return self
-
-    def __deepcopy__(self, memo: object) -> Self:
-        return self
+    def _public_state(self) -> dict[str, Any]:
+        return {"_parameters": public_value(self._parameters), "_api_key": None, "_open": {}}
 
     @property
     def identity(self) -> str:

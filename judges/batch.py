@@ -71,8 +71,8 @@ class OpenAIBatchJudge(OpenAIJudge):
         self.journal = journal
         self._batches: dict[Any, Batches] = {}
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {**super().__getstate__(), "_batches": {}}
+    def _public_state(self) -> dict[str, Any]:
+        return {**super()._public_state(), "_batches": {}}
 
     @asynccontextmanager
     async def session(self) -> AsyncIterator[ChatConnection]:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any, Self, TypeVar
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
+import anyio
 import anyio.lowlevel
 from pydantic import BaseModel
 
@@ -17,7 +19,8 @@ from dagengine.errors import (
     UnparseableError,
     UnsupportedError,
 )
-from dagengine.judges.identity import durable_name
+from dagengine.judges.identity import SharedJudge, durable_name
+from dagengine.judges.wire.bodies import BodyReader, valid_limit
 from dagengine.question import Answer, Capabilities, Question
 from dagengine.redaction import (
     public_text,
@@ -42,33 +45,37 @@ _VARIABLES = {
 }
 
 
-class ProviderJudge:
+@dataclass(slots=True)
+class _Opened:
+    """A client of one event loop, its connections, and how many sessions use it."""
+
+    client: Any
+    connections: list[Any]
+    users: int = 0
+
+
+class ProviderJudge(SharedJudge):
     """Answers with a model of another provider, for instance `anthropic/claude-sonnet-4-5`.
 
     `spec` is `provider/model` as instructor's `from_provider` takes it; the provider's
     package must be installed. Text questions and token probabilities need an
     OpenAI-compatible endpoint instead.
 
-    The provider's package reads the responses: there is no limit of bytes as `OpenAIJudge` has
-    one. Of an answer that does not fit the first 20,000 characters are kept.
+    A response is read up to `max_bytes` where the provider's package sends through httpx, as most
+    do; those of Bedrock and Vertex AI, and an `http_client` of yours, have no such limit. Of an
+    answer that does not fit the first 20,000 characters are kept.
     """
 
     capabilities = Capabilities(text=False)
 
-    def __init__(self, spec: str, **options: Any) -> None:
+    def __init__(self, spec: str, *, max_bytes: int = 4_000_000, **options: Any) -> None:
         self.model = spec
+        self.max_bytes = valid_limit(max_bytes)
         self._options = options
-        self._clients: dict[Any, Any] = {}
+        self._clients: dict[Any, _Opened] = {}
 
-    def __getstate__(self) -> dict[str, Any]:
-        """Everything but keys and connections, for another process."""
-        return {**vars(self), "_options": public_value(self._options), "_clients": {}}
-
-    def __copy__(self) -> Self:
-        return self
-
-    def __deepcopy__(self, memo: object) -> Self:
-        return self
+    def _public_state(self) -> dict[str, Any]:
+        return {"_options": public_value(self._options), "_clients": {}}
 
     @property
     def identity(self) -> str:
@@ -84,19 +91,30 @@ class ProviderJudge:
     async def session(self) -> AsyncIterator[None]:
         """Make the client; raises JudgeSetupError when the provider cannot be set up."""
         loop = anyio.lowlevel.current_token()
-        self._clients[loop] = self._clients.get(loop) or self._connect()
+        opened = self._clients.get(loop) or _Opened(*self._connect())
+        self._clients[loop] = opened
+        opened.users += 1
         try:
             yield
         finally:
-            self._clients.pop(loop, None)
+            opened.users -= 1
+            if not opened.users:
+                del self._clients[loop]
+                with anyio.CancelScope(shield=True):
+                    for http in opened.connections:
+                        await http.aclose()
 
-    def _connect(self) -> Any:
+    def _connect(self) -> tuple[Any, list[Any]]:
+        """A client of instructor's, and the HTTP clients inside of it that are ours."""
         import instructor
 
+        from dagengine.judges.wire.bounded import bound
+
         try:
-            return instructor.from_provider(self.model, async_client=True, **self._options)
+            found = instructor.from_provider(self.model, async_client=True, **self._options)
         except Exception as error:  # noqa: BLE001 - every client has errors of its own
             raise self._setup_error(error) from None
+        return found, bound(found, BodyReader(self.max_bytes), self._options.values())
 
     def _setup_error(self, error: BaseException) -> JudgeSetupError:
         said = shortened(f"{type(error).__name__}: {self._public(error)}")
@@ -114,7 +132,8 @@ class ProviderJudge:
 
         if question.parser is not None:
             raise UnsupportedError(f"{self.model} answers structured questions only")
-        client = self._clients.get(anyio.lowlevel.current_token()) or self._connect()
+        opened = self._clients.get(anyio.lowlevel.current_token())
+        client = self._connect()[0] if opened is None else opened.client
         try:
             value = await client.create(
                 response_model=question.answer_type,
@@ -129,17 +148,32 @@ class ProviderJudge:
             if error.last_completion is not None:
                 said = shortened(self._public(error.last_completion), _RAW)
                 raise UnparseableError(shortened(self._public(error)), said) from None
-            raise self._failure(error.__cause__ or error) from None
-        return Answer(value, value.model_dump_json(), mode="provider")
+            failure = self._failure(error.__cause__ or error)
+        else:
+            return Answer(value, value.model_dump_json(), mode="provider")
+        raise failure  # outside of the handler: what is raised inside keeps the other error with it
 
     def _failure(self, error: BaseException) -> JudgeError:
         """Providers' error classes differ; the HTTP status, where there is one, does not."""
+        own = _own_error(error)
+        if own is not None:
+            return own
         status = getattr(error, "status_code", None)
         if status is None and _lacks_credentials(error):
             return self._setup_error(error)
         transient = status is None or status in (408, 409, 425, 429) or status >= 500
         text = shortened(f"{type(error).__name__}: {self._public(error)}")
         return ProviderError(text, transient=transient, status=status)
+
+
+def _own_error(error: BaseException | None) -> JudgeError | None:
+    """The error of the way that bodies are read, in whatever a client raised because of it."""
+    while error is not None:
+        if isinstance(error, JudgeError):
+            error.__cause__ = error.__context__ = error.__traceback__ = None
+            return error
+        error = error.__cause__ or error.__context__
+    return None
 
 
 def _lacks_credentials(error: BaseException) -> bool:

@@ -62,7 +62,8 @@ def as_judge(
         if provider == "openai" and rest and base_url is None:
             return OpenAIJudge(rest, api_key=api_key)
         if rest and provider in PROVIDERS and base_url is None:
-            return ProviderJudge(name, **({"api_key": api_key} if api_key else {}))
+            options: dict[str, Any] = {"api_key": api_key} if api_key else {}
+            return ProviderJudge(name, **options)
         return OpenAIJudge(name, base_url=base_url, api_key=api_key)
     if isinstance(model, type):
         raise InputError(f"{model!r} is no judge but a class: pass an object of it")

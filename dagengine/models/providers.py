@@ -80,7 +80,8 @@ class _Provided(ProviderJudge):
         if temperature:
             hint = "their nodes ask with temperature 0: leave it out"
             raise InputError(f"{type(self).__name__} has no temperature={temperature!r}; {hint}")
-        super().__init__(f"{self.provider}/{model}", **({"api_key": api_key} if api_key else {}))
+        options: dict[str, Any] = {"api_key": api_key} if api_key else {}
+        super().__init__(f"{self.provider}/{model}", **options)
 
 
 class AnthropicModel(_Provided):

@@ -3,18 +3,32 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import AsyncIterator
-from typing import Final
+from collections.abc import AsyncIterator, Sequence
+from typing import Any, Final
 
 import anyio
 
-from dagengine.errors import ProviderError
+from dagengine.errors import InputError, ProviderError
 
 ENCODINGS: Final = "gzip, deflate"
 """The encodings that can be undone in steps, and so up to a limit."""
 SMALL: Final = 1 << 16
 """Bytes that every response may hold in memory; larger ones take turns."""
 _LARGE_AT_ONCE: Final = 1
+# Headers that say how a body travelled, not what it is.
+_OF_THE_WIRE: Final = frozenset({b"content-encoding", b"content-length", b"transfer-encoding"})
+
+
+def without_wire(headers: Sequence[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+    """The headers of a response whose body is decoded and complete."""
+    return [pair for pair in headers if pair[0].lower() not in _OF_THE_WIRE]
+
+
+def valid_limit(max_bytes: Any) -> int:
+    """A limit for bodies in bytes; raises InputError for what is no number from 1 on."""
+    if not isinstance(max_bytes, int) or max_bytes < 1:
+        raise InputError(f"max_bytes must be a whole number from 1 on, got {max_bytes!r}")
+    return max_bytes
 
 
 class BodyReader:
@@ -60,7 +74,7 @@ class BodyReader:
             body.clear()  # tracebacks keep it until the collector comes
             raise ProviderError(
                 f"the response is longer than {self.limit:,} bytes and was not read further; "
-                "OpenAIJudge(max_bytes=…) sets the limit",
+                "max_bytes= of the judge sets the limit",
                 transient=False,
             )
 

@@ -11,20 +11,19 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import cached_property
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, cast
 
 import anyio
 import anyio.lowlevel
 
 from dagengine.errors import (
-    InputError,
     JudgeError,
     JudgeSetupError,
     ProviderError,
     UnparseableError,
 )
-from dagengine.judges.identity import durable_name
-from dagengine.judges.wire.bodies import BodyReader
+from dagengine.judges.identity import SharedJudge, durable_name
+from dagengine.judges.wire.bodies import BodyReader, valid_limit
 from dagengine.judges.wire.completions import status_error
 from dagengine.judges.wire.connection import Connection
 from dagengine.judges.wire.endpoint import endpoint_of
@@ -68,7 +67,7 @@ class Provider(NamedTuple):
 OPENAI = Provider("openai", "OPENAI_BASE_URL", "OPENAI_API_KEY", "https://api.openai.com/v1")
 
 
-class EndpointJudge(Generic[C]):
+class EndpointJudge(SharedJudge, Generic[C]):
     """A model behind one address, reached by a client of the `openai` package.
 
     `base_url`, `api_key`, `client`, `parameters` and `max_bytes` as in `OpenAIJudge`.
@@ -86,10 +85,8 @@ class EndpointJudge(Generic[C]):
         parameters: dict[str, Any] | None = None,
         max_bytes: int = 4_000_000,
     ) -> None:
-        if not isinstance(max_bytes, int) or max_bytes < 1:
-            raise InputError(f"max_bytes must be a whole number from 1 on, got {max_bytes!r}")
         self.model = model
-        self.max_bytes = max_bytes
+        self.max_bytes = valid_limit(max_bytes)
         self._address = base_url
         self._api_key = api_key
         self._given = client
@@ -102,19 +99,11 @@ class EndpointJudge(Generic[C]):
         """The address that was given, without secrets."""
         return self._address and public_text(self._address)
 
-    def __getstate__(self) -> dict[str, Any]:
-        """Everything but keys, passwords and connections, for another process."""
+    def _public_state(self) -> dict[str, Any]:
         if self._given is not None:
             raise TypeError("a judge with a client of its caller's cannot be pickled")
         shown = {"_parameters": public_value(self._parameters), "_address": self.base_url}
-        keyless: dict[str, Any] = {"_api_key": None, "_clients": {}, "_pickled": True}
-        return {**vars(self), **shown, **keyless}
-
-    def __copy__(self) -> Self:
-        return self
-
-    def __deepcopy__(self, memo: object) -> Self:
-        return self
+        return {**shown, "_api_key": None, "_clients": {}, "_pickled": True}
 
     @property
     def identity(self) -> str:

@@ -18,7 +18,7 @@ from openai import AsyncOpenAI, DefaultAsyncHttpxClient
 from openai._base_client import AsyncHttpxClientWrapper
 
 from dagengine.errors import ProviderError
-from dagengine.judges.wire.bodies import ENCODINGS, SMALL, BodyReader
+from dagengine.judges.wire.bodies import ENCODINGS, SMALL, BodyReader, without_wire
 
 ANOTHER_LOOP: Final = (
     "the http_client of the judge's client has connections of another event loop, for instance "
@@ -28,8 +28,6 @@ _OF_ANOTHER_LOOP = ("Event loop is closed", "different loop", "Session is closed
 _KEEP_ALIVE = 5.0  # seconds, as in the client's own transports
 
 
-# Headers that say how a body travelled, not what it is.
-_OF_THE_WIRE = frozenset({b"content-encoding", b"content-length", b"transfer-encoding"})
 # Headers that aiohttp writes itself.
 _OF_AIOHTTP = frozenset({"accept-encoding", "connection", "content-length", "host"})
 _PIECE = 1 << 14  # bytes of a long body that are taken at once
@@ -153,8 +151,7 @@ def _response(
     status: int, headers: Sequence[tuple[bytes, bytes]], body: bytes, request: httpx2.Request
 ) -> httpx2.Response:
     """A response whose body is decoded and complete."""
-    kept = [pair for pair in headers if pair[0].lower() not in _OF_THE_WIRE]
-    return httpx2.Response(status, headers=kept, content=body, request=request)
+    return httpx2.Response(status, headers=without_wire(headers), content=body, request=request)
 
 
 def http_client(

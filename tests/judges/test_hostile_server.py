@@ -20,7 +20,7 @@ from raw_server import Chunks, RawServer, chunk, response
 
 from dagengine.errors import JudgeError, JudgeTimeoutError, ProviderError, UnparseableError
 from dagengine.gateway import Gateway, Limits
-from dagengine.judges import OpenAIJudge
+from dagengine.judges import OpenAIJudge, ProviderJudge
 from dagengine.prompts import Evidence, messages_for
 from dagengine.prompts.answer_types import judgement_type
 from dagengine.question import Answer, Question
@@ -107,6 +107,34 @@ async def test_a_client_of_the_callers_reads_no_further_either(packed: bool) -> 
                 await judge.answer(question())
             assert not client.is_closed()
     assert server.sent < 20_000_000
+
+
+@pytest.mark.parametrize("kind", ["a chunked body", "an error", "a small body, unpacked"])
+async def test_a_provider_s_own_client_reads_no_further_either(kind: str) -> None:
+    zeros = gzip.compress(bytes(4 << 20))
+    bomb = once(response(zeros, "Content-Encoding: gzip"))
+    with RawServer(ENDLESS.get(kind, bomb)) as server, anyio.fail_after(60):
+        options: Any = {"base_url": server.base_url, "api_key": "k", "max_retries": 0}
+        judge = ProviderJudge("openai/m", max_bytes=500_000, **options)
+        with pytest.raises(ProviderError, match="longer than 500,000 bytes") as raised:
+            async with judge.session():
+                await judge.answer(question())
+    assert raised.value.__cause__ is None
+    assert raised.value.__context__ is None
+
+
+async def test_a_provider_s_own_client_reads_what_is_within_the_limit() -> None:
+    call = {"name": "Judgement", "arguments": OK}
+    body = completion_of({"messages": []}, Reply(OK))
+    body["choices"][0]["message"] |= {
+        "content": None, "tool_calls": [{"id": "1", "type": "function", "function": call}]
+    }  # fmt: skip
+    sent = gzip.compress(json.dumps(body).encode())
+    with RawServer(once(response(sent, "Content-Encoding: gzip"))) as server, anyio.fail_after(60):
+        options: Any = {"base_url": server.base_url, "api_key": "k", "max_retries": 0}
+        async with (judge := ProviderJudge("openai/m", **options)).session():
+            answer = await judge.answer(question())
+    assert answer.value.verdict is True
 
 
 async def test_an_error_keeps_nothing_of_its_response() -> None:

@@ -1,0 +1,98 @@
+"""Clients of other providers, whose responses are read up to a limit like those of our own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from types import FunctionType, ModuleType
+from typing import Any, Final
+
+from dagengine.errors import ProviderError
+from dagengine.judges.wire.bodies import ENCODINGS, BodyReader, without_wire
+
+_LIBRARIES: Final = ("httpx", "httpx2")
+_DEPTH: Final = 5  # of a provider's client: what wraps what
+_NO_PARTS: Final = (type, FunctionType, ModuleType)
+
+
+def bound(client: Any, reader: BodyReader, given: Iterable[Any] = ()) -> list[Any]:
+    """Have every HTTP client inside of `client` read its bodies through a reader; returns them.
+
+    Those of httpx and httpx2 are found, which most providers' packages use; others read on as
+    they do, and so do those that the caller has `given`.
+    """
+    found = list(_http_clients(client, {id(one) for one in given}))
+    for http in found:
+        http._transport = _Bounded(http._transport, reader)
+        http._mounts = {
+            pattern: transport and _Bounded(transport, reader)
+            for pattern, transport in http._mounts.items()
+        }
+    return found
+
+
+def _http_clients(client: Any, seen: set[int]) -> Iterator[Any]:
+    """The HTTP clients among an object's attributes and theirs, but for those `seen`."""
+    level = [client]
+    for _ in range(_DEPTH):
+        found: list[Any] = []
+        for thing in level:
+            if _is_http_client(thing):
+                yield thing
+                continue
+            parts = [part for part in vars(thing).values() if _has_parts(part)]
+            found += [part for part in parts if id(part) not in seen]
+            seen.update(map(id, parts))
+        level = found
+
+
+def _has_parts(thing: Any) -> bool:
+    return hasattr(thing, "__dict__") and not isinstance(thing, _NO_PARTS)
+
+
+def _is_http_client(thing: Any) -> bool:
+    return any(
+        kind.__name__ == "AsyncClient" and kind.__module__.partition(".")[0] in _LIBRARIES
+        for kind in type(thing).__mro__
+    )
+
+
+class _Bounded:
+    """A transport that gives complete responses, decoded up to the limit."""
+
+    def __init__(self, transport: Any, reader: BodyReader) -> None:
+        self._transport, self._reader = transport, reader
+
+    async def handle_async_request(self, request: Any) -> Any:
+        """Send a request, and read the whole answer; raises ProviderError beyond the limit."""
+        request.headers["Accept-Encoding"] = ENCODINGS
+        response = await self._transport.handle_async_request(request)
+        pieces = aiter(response.stream)
+        try:
+            body = await self._reader.read(pieces, response.headers.get("Content-Encoding", ""))
+        except ProviderError:
+            await response.aclose()
+            with suppress(Exception):  # it is closed: the iterators in it end, too
+                async for _ in pieces:
+                    pass
+            raise
+        finally:
+            await response.aclose()
+        return type(response)(
+            response.status_code,
+            headers=without_wire(response.headers.raw),
+            content=body,
+            request=request,
+            extensions=response.extensions,
+        )
+
+    async def __aenter__(self) -> _Bounded:
+        await self._transport.__aenter__()
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self._transport.__aexit__(*error)
+
+    async def aclose(self) -> None:
+        """Close all connections."""
+        await self._transport.aclose()

@@ -1,20 +1,49 @@
-"""Settings of a run by the names that deepeval gives them; each becomes a setting of ours.
+"""Settings of a run by other names: those that deepeval gives them become settings of ours.
 
-What ours cannot mean is refused with what to write instead.
+What ours cannot mean, and an argument that nobody knows, is refused with what to write instead.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import inspect
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal, NamedTuple
 
-from dagengine.errors import InputError
-from dagengine.gateway.limits import DEFAULT_LIMITS
+from dagengine.errors import InputError, did_you_mean
+from dagengine.gateway.limits import DEFAULT_LIMITS, Limits
 
 Show = bool | Literal["progress", "table"]
 STORE = ".dagengine/answers.db"
 """Where a cache is kept that has no place of its own."""
+
+# What other tools and the command line call an argument.
+_RENAMED = {
+    "judge": "model",
+    "llm": "model",
+    "evaluation_model": "model",
+    "cache": "store",
+    "trace": "tracer",
+    "progress": "show",
+    "print_results": "show",
+    "show_indicator": "show",
+}
+# What belongs into the value of an argument.
+_INSIDE = {
+    "api_key": ("model", "OpenAIJudge(…, api_key=…)"),
+    "base_url": ("model", "OpenAIJudge(…, base_url=…)"),
+    "replay": ("store", "Store(…, replay=True)"),
+}
+# What other tools call a limit.
+_LIMITS = {
+    "concurrency": "max_in_flight",
+    "max_concurrency": "max_in_flight",
+    "max_concurrent": "max_in_flight",
+    "max_workers": "max_in_flight",
+    "max_retries": "attempts",
+    "retries": "attempts",
+    "timeout": "call_timeout",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,3 +222,39 @@ def _store(said: Mapping[str, Any], settings: dict[str, Any]) -> None:
         )
     if settings.get("store") is None:
         settings["store"] = STORE
+
+
+def check_names(what: str, given: Iterable[str], known: Iterable[str]) -> None:
+    """Raise TypeError for the first name in `given` that is not in `known`.
+
+    `what` begins the message, for instance `evaluate() has no argument`.
+    """
+    names = list(known)
+    for name in given:
+        if name not in names:
+            meant = _meant(name, names)
+            sign = "; " if meant else ". "
+            raise TypeError(f"{what} {name!r}{sign}{meant}It has {', '.join(names)}")
+
+
+def _meant(name: str, known: list[str]) -> str:
+    """What was probably meant, in a sentence; empty where nothing is like it."""
+    if _RENAMED.get(name) in known:
+        return f"`{name}` is called `{_RENAMED[name]}` here. "
+    limits = [field.name for field in fields(Limits)]
+    limit = _LIMITS.get(name, name)
+    place = ("limits", f"Limits({limit}=…)") if limit in limits else _INSIDE.get(name)
+    if place is not None and place[0] in known:
+        return f"`{name}` belongs into `{place[0]}={place[1]}`. "
+    near = did_you_mean(name, known)
+    if not near and "limits" in known and (near := did_you_mean(name, limits)):
+        near += " It belongs into `limits=Limits(…)`."
+    return near and f"{near} "
+
+
+def names_of(function: Callable[..., Any], more: Iterable[str] = ()) -> list[str]:
+    """The names of a function's parameters without `self`, then `more`, each once."""
+    variable = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    parameters = inspect.signature(function).parameters.values()
+    names = [one.name for one in parameters if one.kind not in variable and one.name != "self"]
+    return list(dict.fromkeys([*names, *more]))

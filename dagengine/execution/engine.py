@@ -21,13 +21,12 @@ from typing import Any, TypedDict
 
 from dagengine.compiler.lowering import compile_metrics
 from dagengine.compiler.plan import Plan
-from dagengine.configs import NAMES
+from dagengine.configs import NAMES, check_names, names_of
 from dagengine.data.cases import AsyncCases, Cases, read_cases
 from dagengine.data.converter import Item
 from dagengine.data.golden import CASE_OF, GOLDEN_TYPES
 from dagengine.errors import GraphError, InputError, Problem
 from dagengine.execution.app import App, as_app
-from dagengine.execution.arguments import check_names, names_of
 from dagengine.execution.node_run import only
 from dagengine.execution.run_once import Outcome, RunOnce
 from dagengine.execution.runner import AfterCase, Runner

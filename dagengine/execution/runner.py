@@ -1,4 +1,4 @@
-"""Runs a plan over cases: the only module that starts tasks.
+"""Runs a plan over cases: says what is done next, and takes the consequences.
 
 Workers take ready units from one heap (earlier cases first, and of a case what asks nothing
 first) and admit the next case when nothing is ready, so memory is bounded by what is in

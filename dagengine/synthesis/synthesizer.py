@@ -8,11 +8,11 @@ from functools import wraps
 from pathlib import Path
 from typing import Any, Concatenate, Literal, ParamSpec, TypeVar, cast
 
+from dagengine.configs import check_names
 from dagengine.data.dataset_files import save_rows
 from dagengine.data.golden import Golden
 from dagengine.errors import InputError
 from dagengine.estimate.values import Estimate
-from dagengine.execution.arguments import check_names
 from dagengine.execution.engine import Settings
 from dagengine.execution.evaluation import sync
 from dagengine.graph.graph import Metric

@@ -12,13 +12,13 @@ from typing import Any, ClassVar, Self
 import anyio
 import sniffio
 
+from dagengine.configs import check_names
 from dagengine.errors import (
     DagengineError,
     GraphError,
     MissingExtraError,
     metric_failed,
 )
-from dagengine.execution.arguments import check_names
 from dagengine.execution.evaluation import judged_case, sync
 from dagengine.gateway.host import current_host
 from dagengine.graph.graph import Graph, MetricSpec

@@ -240,12 +240,13 @@ def walked_labels(
 
     Cases are known by their content, and copies of a case share its labels. Labels that were
     given to another definition of a metric say nothing about it, and are left out
-    (`left_out`). Raises InputError when no label is left.
+    (`left_out`). Raises InputError when no label is left, nor an answer to a node.
     """
     labels = [label for label in read_labels(path) if label.outcome is not None]
     numbers = _numbers(cases)
     found = [_walked(labels, replay, numbers) for replay in replays]
-    if not any(found):
+    nodes = (walked_answers(path, cases, replay) for replay in replays)
+    if not any(found) and not any(any(one.values()) for one in nodes):
         names = ", ".join(repr(replay.spec.name) for replay in replays)
         raise InputError(
             f"{path} has no finished walk on a case of this data set, through {names} as defined "

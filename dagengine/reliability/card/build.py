@@ -315,7 +315,7 @@ class _Maker:
         if self.labels is not None:
             yield from compare_with_labels(runs, self.threshold, self.labels, self.grouped)
         elif self.labelled:
-            yield Figure("accuracy", None, note="no label is a possible outcome of this metric")
+            yield Figure("accuracy", None, note=_no_labels(self.told))
 
     def _corrected(self, runs: Runs) -> Iterator[CorrectedFigure]:
         if self.labels is not None:
@@ -331,6 +331,13 @@ class _Maker:
         yield from changed(self.runs)
         yield from agreement_of_judges(self.runs, self.threshold)
         yield from position_bias(self.runs, self.replay, self.cases, self.symmetry)
+
+
+def _no_labels(told: NodeAnswers) -> str:
+    """Why there are none; people may have walked a tree of which some nodes are as they were."""
+    if any(told.values()):
+        return "no finished walk is one through the metric as it is defined now"
+    return "no label is a possible outcome of this metric"
 
 
 def _meanings(labels: Labels | None) -> Iterator[LabelMeaning]:

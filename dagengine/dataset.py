@@ -215,11 +215,10 @@ def _csv(path: str | Path, given: Mapping[str, str | None], *, goldens: bool) ->
 
 
 def _of(synthesizer: Synthesizer | None) -> Synthesizer:
-    if synthesizer is not None:
-        return synthesizer
+    from dagengine.synthesis.arguments import of_kind
     from dagengine.synthesis.synthesizer import Synthesizer as Default
 
-    return Default()
+    return Default() if synthesizer is None else of_kind("synthesizer", synthesizer, Default)
 
 
 __all__ = ["App", "ConversationalGolden", "EvaluationDataset", "Golden"]

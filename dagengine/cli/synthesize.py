@@ -36,9 +36,16 @@ if TYPE_CHECKING:
 
 
 def _record_files(folder: Path, given: Given) -> Iterator[Path]:
-    yield from (
-        folder / name for name in ("run.json", "results.jsonl", "cases.jsonl", "times.jsonl")
+    names = (
+        "run.json",
+        "results.jsonl",
+        "cases.jsonl",
+        "times.jsonl",
+        "goldens.jsonl",
+        "goldens.md",
+        "yield.json",
     )
+    yield from (folder / name for name in names)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,7 +103,9 @@ class SynthesizeOptions:
             "--expected-output/--no-expected-output", help="Also write and check the answer."
         ),
     ] = True
-    per_context: Annotated[int, typer.Option(min=1, help="Goldens about one passage, at most.")] = 2
+    per_context: Annotated[
+        int, typer.Option(min=1, max=20, help="Goldens about one passage, at most.")
+    ] = 2
     tries: Annotated[int, typer.Option(min=1, help="Drafts for each golden, at most.")] = 5
     chunk_size: Annotated[int, typer.Option(min=16, help="Tokens of a passage, at most.")] = 512
     chunk_overlap: Annotated[int, typer.Option(min=0, help="Tokens that passages share.")] = 32
@@ -117,7 +126,10 @@ class SynthesizeOptions:
     price: PriceOf = None
     record: Annotated[
         Path | None,
-        typer.Option(help="Folder for the record of the run: every draft is a case of it."),
+        typer.Option(
+            help="Folder for the record of the run: every draft is a case of it, and goldens.md "
+            "is the page to review."
+        ),
         Writes(_record_files),
     ] = None
     plan: Annotated[
@@ -131,14 +143,21 @@ def synthesize(options: SynthesizeOptions) -> None:
     Writes a golden per line as soon as its round is over, with where it comes from in its
     metadata, and prints what became of the drafts.
 
-    Exit codes: 0 there are as many goldens as wanted, 2 bad input, 3 some are missing,
-    130 interrupted.
+    Exit codes: 0 there are as many goldens as wanted, 2 bad input, 3 some are missing or a
+    document holds no text, 130 interrupted.
     """
     if options.replay and options.store is None:
         raise typer.BadParameter("--replay needs --store")
-    if options.plan:
-        _print_plan(options)
-        return
+    from dagengine.synthesis.sources import NoTextError
+
+    try:
+        _print_plan(options) if options.plan else _make(options)
+    except NoTextError as error:
+        say(f"no golden: {error}")
+        raise typer.Exit(EXIT_NO_SCORE) from None
+
+
+def _make(options: SynthesizeOptions) -> None:
     from dagengine.report.tables import cost_line
 
     with _lines(options.out) as write:

@@ -109,7 +109,8 @@ def save_rows(
     name = file_name or f"{datetime.now():%Y%m%d_%H%M%S}"
     path = Path(directory, f"{name}.{file_type}")
     path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w", encoding="utf-8", newline="") as file:
+    # A lone surrogate comes out as the escape that JSON has for it.
+    with path.open("w", encoding="utf-8", errors="backslashreplace", newline="") as file:
         _WRITERS[file_type](rows, file)
     return path
 

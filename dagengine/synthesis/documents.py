@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import logging
 import re
 import zipfile
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -12,10 +14,15 @@ from typing import Any
 from dagengine.errors import InputError, MissingExtraError
 from dagengine.synthesis.values import Document, Section, Unreadable
 
-_HEADING = re.compile(r"^#{1,6}\s", re.MULTILINE)
-_FENCE = re.compile(r"^(```|~~~).*?^\1", re.MULTILINE | re.DOTALL)
-_ZIPPED = (".docx", ".pptx", ".xlsx", ".epub")
-_CONVERTED = (*_ZIPPED, ".html", ".htm")
+_HEADING = re.compile(r"#{1,6}\s")
+_FENCES = ("```", "~~~")
+_CONVERTERS = {
+    ".docx": "DocxConverter",
+    ".pptx": "PptxConverter",
+    ".xlsx": "XlsxConverter",
+    ".epub": "EpubConverter",
+}
+_CONVERTED = (*_CONVERTERS, ".html", ".htm")
 _MARKED = (".md", ".markdown")
 _TEXT = (".txt", ".text", ".rst", ".csv", ".json")
 SUFFIXES = (*_TEXT, *_MARKED, ".pdf", *_CONVERTED)
@@ -31,7 +38,7 @@ def read_documents(sources: Iterable[Any]) -> list[Read]:
     read, for a file that is not there or of an unknown kind, and MissingExtraError when a package
     for its kind is missing.
     """
-    given = [sources] if isinstance(sources, str | Path) else list(sources)
+    given = _listed(sources)
     files = [_files(one) if isinstance(one, str | Path) else one for one in given]
     found: list[Read] = []
     pages: dict[str, list[tuple[str, int | None]]] = {}
@@ -46,12 +53,22 @@ def read_documents(sources: Iterable[Any]) -> list[Read]:
     return found
 
 
+def _listed(sources: Any) -> list[Any]:
+    if isinstance(sources, str | Path):
+        return [sources]
+    if not isinstance(sources, Iterable):
+        raise InputError(f"documents must be a list of paths or objects, got {sources!r:.60}")
+    given = list(sources)
+    if not given:
+        raise InputError("there is no document: the list is empty")
+    return given
+
+
 def _refuse_doubles(found: list[Read]) -> None:
     """Quotas and provenance call documents by their names."""
-    names = [one.name for one in found]
-    for name in names:
-        if names.count(name) > 1:
-            raise InputError(f"two documents are called {name!r}: give each its own name")
+    (name, count), *_ = Counter(one.name for one in found).most_common(1) or [("", 0)]
+    if count > 1:
+        raise InputError(f"two documents are called {name!r}: give each its own name")
 
 
 def _files(source: str | Path) -> list[Path]:
@@ -86,54 +103,69 @@ def _read(path: Path) -> Read:
 def _pdf(path: Path) -> Read:
     try:
         import pypdf
+        from pypdf.errors import DependencyError
     except ImportError:
         raise _needs("pypdf", path) from None
+    # What the parser remarks on broken files is in the report.
+    logging.getLogger("pypdf").addHandler(logging.NullHandler())
     name = str(path)
     try:
         reader = pypdf.PdfReader(path)
         if reader.is_encrypted and not reader.decrypt(""):
             return Unreadable(name, "encrypted", "it is encrypted and needs a password")
         pages = [(page.extract_text(), place) for place, page in enumerate(reader.pages, 1)]
+    except DependencyError as error:
+        return Unreadable(name, "encrypted", f"it is encrypted ({error})")
     except Exception as error:  # noqa: BLE001 - the parser meets any bytes
         return Unreadable(name, "broken", f"it is no PDF that can be read ({error})")
-    found = _document(name, _in_a_row(pages))
-    if isinstance(found, Unreadable):
-        return Unreadable(name, "scanned", f"its {len(pages)} pages hold no text, only pictures")
-    return found
+    blank = sum(not text.strip() for text, _ in pages)
+    if blank == len(pages):
+        return Unreadable(name, "scanned", f"its {blank} pages hold no text, only pictures")
+    remark = f"{blank} of its {len(pages)} pages hold no text" if blank else ""
+    return _document(name, _in_a_row(pages), remark)
 
 
 def _converted(path: Path) -> Read:
     try:
-        from markitdown import MarkItDown
+        import markitdown
+        from markitdown import converters
     except ImportError:
         raise _needs("markitdown", path) from None
-    if path.suffix.lower() in _ZIPPED and not zipfile.is_zipfile(path):
-        # The converter would take the bytes for a plain text.
-        return Unreadable(str(path), "broken", f"it is no {path.suffix} file: no zip archive")
+    suffix = path.suffix.lower()
+    if suffix in _CONVERTERS and not zipfile.is_zipfile(path):
+        return Unreadable(str(path), "broken", f"it is no {suffix} file: no zip archive")
+    # One converter, and not the whole of `MarkItDown`: that takes a broken file, or one whose
+    # parser is not installed, for a plain archive, whose listing would pass as the text.
+    convert: Any = vars(converters)[_CONVERTERS.get(suffix, "HtmlConverter")]()
     try:
-        text = MarkItDown(enable_plugins=False).convert_local(str(path)).text_content
+        with path.open("rb") as file:
+            text = convert.convert(file, markitdown.StreamInfo(extension=suffix)).markdown
+    except markitdown.MissingDependencyException:
+        raise _needs(f"markitdown[{suffix[1:]}]", path) from None
     except Exception as error:  # noqa: BLE001 - the parsers meet any bytes
         why = str(error).splitlines()[0] if str(error) else type(error).__name__
-        return Unreadable(str(path), "broken", f"it is no {path.suffix} that can be read ({why})")
+        return Unreadable(str(path), "broken", f"it is no {suffix} that can be read ({why})")
     return _document(str(path), _split(text))
 
 
 def _needs(package: str, path: Path) -> MissingExtraError:
-    return MissingExtraError(
-        f"{path} needs the package {package}: pip install 'dagengine[documents]'"
-    )
+    extra = f"'{package}'" if "[" in package else "'dagengine[documents]'"
+    return MissingExtraError(f"{path} needs the package {package}: pip install {extra}")
 
 
 def _split(text: str) -> list[Section]:
     """Parts of a Markdown text, each from its heading on; a # inside a code block is none."""
-    fences = [match.span() for match in _FENCE.finditer(text)]
-    starts = [
-        match.start()
-        for match in _HEADING.finditer(text)
-        if not any(first <= match.start() < last for first, last in fences)
-    ]
-    bounds = [0, *(start for start in starts if start), len(text)]
-    return [Section(text[a:b], a) for a, b in itertools.pairwise(bounds) if a < b]
+    starts, fence, offset = [0], "", 0
+    for line in text.split("\n"):
+        mark = line[:3]
+        if fence:
+            fence = "" if mark == fence else fence
+        elif mark in _FENCES:
+            fence = mark
+        elif offset and _HEADING.match(line):
+            starts.append(offset)
+        offset += len(line) + 1
+    return [Section(text[a:b], a) for a, b in itertools.pairwise([*starts, len(text)]) if a < b]
 
 
 def _in_a_row(pages: Iterable[tuple[str, int | None]]) -> list[Section]:
@@ -145,9 +177,9 @@ def _in_a_row(pages: Iterable[tuple[str, int | None]]) -> list[Section]:
     return sections
 
 
-def _document(name: str, sections: Iterable[Section]) -> Read:
+def _document(name: str, sections: Iterable[Section], remark: str = "") -> Read:
     kept = tuple(section for section in sections if section.text.strip())
-    return Document(name, kept) if kept else Unreadable(name, "empty", "it holds no text")
+    return Document(name, kept, remark) if kept else Unreadable(name, "empty", "it holds no text")
 
 
 def _page(source: Any, number: int) -> tuple[str, str, int | None]:

@@ -8,7 +8,6 @@ So it is checked, drawn, planned, stored, resumed and replayed as metrics are.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -21,13 +20,14 @@ from dagengine.graph.nodes import BinaryJudgementNode, CodeNode, FieldNode, Task
 from dagengine.graph.values import NodeValue
 from dagengine.metrics.dag import DAGMetric
 from dagengine.synthesis import instructions as words
+from dagengine.synthesis.passages import words_in
 from dagengine.synthesis.values import StylingConfig
 from dagengine.voting.wrappers import answered_by
 
 GOLDEN = "Golden"
 """The name of a generator's last node."""
+CHOOSE = "Choose draft"
 _QUOTED = 10  # words in a row that are no accident
-_WORD = re.compile(r"\w+")
 _PLACE = "additional_metadata"
 
 
@@ -132,7 +132,7 @@ def _chosen(drafts: TaskNode, label: str = "draft") -> CodeNode:
     """One draft of the list, so that one question gives the drafts of several goldens."""
     return CodeNode(
         choose_draft, evaluation_params=[f"{_PLACE}.draft"], inputs=[drafts], output_label=label,
-        name="Choose draft",
+        name=CHOOSE,
     )  # fmt: skip
 
 
@@ -193,20 +193,24 @@ def choose_draft(draft: int, drafts: list[str]) -> str:
 
 def quotes_passage(context: list[str], text: str) -> bool:
     """Whether so many words in a row are those of a passage that it is no accident."""
-    asked = _runs(text)
-    return any(asked & _runs(passage) for passage in context)
+    asked = words_in(text)
+    # A sign of a script without blanks is about half a word.
+    size = 2 * _QUOTED if sum(len(word) == 1 for word in asked) * 2 > len(asked) else _QUOTED
+    runs = _runs(asked, size)
+    return bool(runs) and any(runs & _runs(words_in(passage), size) for passage in context)
 
 
-def _runs(text: str) -> set[tuple[str, ...]]:
-    found = _WORD.findall(text.lower())
-    return {tuple(found[at : at + _QUOTED]) for at in range(len(found) - _QUOTED + 1)}
+def _runs(words: list[str], size: int) -> set[tuple[str, ...]]:
+    return {tuple(words[at : at + size]) for at in range(len(words) - size + 1)}
 
 
 def is_supported(context: list[str], answer: Supported) -> bool:
     """Whether there are supporting sentences and all stand in the passages."""
     passages = [_even(passage) for passage in context]
     sentences = [_even(one) for one in answer.supporting_sentences if one.strip()]
-    return bool(sentences) and all(any(one in passage for passage in passages) for one in sentences)
+    return bool(sentences) and all(
+        len(words_in(one)) > 1 and any(one in passage for passage in passages) for one in sentences
+    )
 
 
 def _even(text: str) -> str:

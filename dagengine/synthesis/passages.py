@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import re
 import zlib
-from collections import Counter
+from array import array
+from bisect import bisect_left
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,12 +14,18 @@ from dagengine.errors import MissingExtraError
 from dagengine.synthesis.values import ContextConstructionConfig, Document, Passage
 
 _CHARACTERS = 4  # of a token, about
-_LEADER = re.compile(r"(\.\s?){4,}\s*\d+\s*$")
-_WORD = re.compile(r"\w+")
+_LEADERS = 4  # dots in a row that lead to a page
+_LISTED = 5  # titles with pages that are no accident
+_LONGEST = 40  # letters of a word; encoded data has longer runs
+_LINK = re.compile(r"(?:[-*+] |\d{1,3}[.)] )?\[[^\]]*\]\([^)]*\)")
+_PAGE = re.compile(r"[^\W\d].{0,120}?\s(\d{1,4})")
+# Scripts without blanks between words count by their signs.
+UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"
+_WORD = re.compile(rf"[{UNSPACED}]|[^\W{UNSPACED}]+")
 # Near duplicates: the share of common word triples, and how many hashes estimate it.
 _ALIKE, _HASHES, _WORDS = 0.8, 64, 3
-# Words of a passage that look for its neighbours: the rarest tell most.
-_TELLING = 24
+# Words of a passage that look for its neighbours (the rarest tell most), and passages of a word.
+_TELLING, _NEAREST = 24, 32
 
 
 def passages_of(document: Document, config: ContextConstructionConfig) -> list[Passage]:
@@ -55,15 +63,39 @@ def _needs(package: str) -> MissingExtraError:
 def flaw(text: str) -> str | None:
     """Why nothing can be asked about a passage; None when it may be a text.
 
-    Careful with languages: only what is a table of contents or holds hardly a letter.
+    Careful with languages: only what is a table of contents, a heading without a text, or
+    holds hardly a letter or hardly a word.
     """
-    lines = [line for line in text.splitlines() if line.strip()]
-    if len(lines) > 2 and sum(bool(_LEADER.search(line)) for line in lines) * 2 > len(lines):
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    if len(lines) > 2 and (_leads_on(lines) or _counts_up(lines)):
         return "tables of contents"
+    if all(line.startswith("#") for line in lines):
+        return "headings without a text"
     signs = [sign for sign in text if not sign.isspace()]
     if sum(sign.isalpha() for sign in signs) * 3 < len(signs):
         return "hardly a letter in them"
+    words = words_in(text)
+    if sum(len(word) for word in words if len(word) > _LONGEST) * 2 > sum(map(len, words)):
+        return "hardly a word in them"
     return None
+
+
+def _leads_on(lines: Sequence[str]) -> bool:
+    """Whether most lines are a title with dots and a page, or with nothing but a link."""
+    return sum(_is_led(line) or bool(_LINK.fullmatch(line)) for line in lines) * 2 > len(lines)
+
+
+def _is_led(line: str) -> bool:
+    title = line.rstrip("0123456789")
+    before = title.rstrip()[-_LEADERS * 2 :]
+    return title != line and "".join(before.split()).endswith("." * _LEADERS)
+
+
+def _counts_up(lines: Sequence[str]) -> bool:
+    """Whether all lines after a first one are titles whose pages never fall."""
+    found = [_PAGE.fullmatch(line) for line in lines[1:]]
+    pages = [int(match[1]) for match in found if match]
+    return len(pages) >= _LISTED and len(pages) == len(found) and pages == sorted(pages)
 
 
 class NearDuplicates:
@@ -84,53 +116,83 @@ class NearDuplicates:
 
     def is_new(self, text: str) -> bool:
         """Whether no text before was nearly the same; the text then counts for later ones."""
-        found = self._empty.copy()
-        found.update_batch([piece.encode(errors="surrogatepass") for piece in _triples(text)])
+        found = self._hashed(text)
         if self._seen.query(found):
             return False
+        self._add(found)
+        return True
+
+    def is_known(self, text: str) -> bool:
+        """Whether a text before was nearly the same; this one counts for nothing."""
+        return bool(self._seen.query(self._hashed(text)))
+
+    def add(self, text: str) -> None:
+        """Let a text count for later ones."""
+        self._add(self._hashed(text))
+
+    def _hashed(self, text: str) -> Any:
+        found = self._empty.copy()
+        found.update_batch([piece.encode(errors="surrogatepass") for piece in _triples(text)])
+        return found
+
+    def _add(self, found: Any) -> None:
         self._seen.insert(self._count, found)
         self._count += 1
-        return True
 
 
 def _triples(text: str) -> list[str]:
-    words = _words(text)
+    words = words_in(text)
     count = max(1, len(words) - _WORDS + 1)
     return sorted({" ".join(words[place : place + _WORDS]) for place in range(count)})
 
 
 class Neighbours:
-    """For a passage the other one that shares most of its telling words (BM25)."""
+    """For a passage the other one that shares most of its telling words, the rarest ones.
+
+    Linear in the number of passages: of a word that many share, only those that stand nearest
+    are looked at. Words weigh as in BM25 (Robertson and Zaragoza 2009,
+    https://doi.org/10.1561/1500000019).
+    """
 
     def __init__(self, passages: Sequence[Passage]) -> None:
-        """Raises MissingExtraError when bm25s is not installed."""
-        try:
-            import bm25s
-        except ImportError:
-            raise _needs("bm25s") from None
         self._passages = passages
-        self._places = {passage: place for place, passage in enumerate(passages)}
-        known: dict[str, int] = {}  # one object per word: texts repeat them a hundred times
-        words = [
-            [known.setdefault(word, len(known)) for word in _words(one.text)] for one in passages
+        self._numbers = {passage: place for place, passage in enumerate(passages)}
+        known: dict[str, int] = {}  # numbers, in the order of the texts: sets have none
+        self._words = [
+            array("L", [known.setdefault(word, len(known)) for word in dict.fromkeys(words)])
+            for words in (words_in(passage.text) for passage in passages)
         ]
-        counts = Counter(number for each in words for number in set(each))
-        self._spread = {word: counts[number] for word, number in known.items()}
-        self._index: Any = bm25s.BM25()
-        self._index.index((words, known), show_progress=False)
+        self._places = [array("L") for _ in known]
+        for place, words in enumerate(self._words):
+            for word in words:
+                self._places[word].append(place)
 
     def of(self, passage: Passage) -> Passage | None:
         """The nearest other passage; None when no other shares a word."""
-        place = self._places[passage]
-        telling = sorted(set(_words(passage.text)), key=lambda word: (self._spread[word], word))
-        telling = [word for word in telling if self._spread[word] > 1][:_TELLING]
-        if not telling:
+        place = self._numbers[passage]
+        shared = [word for word in self._words[place] if len(self._places[word]) > 1]
+        telling = sorted(shared, key=lambda word: (len(self._places[word]), word))[:_TELLING]
+        scores: dict[int, float] = {}
+        for word in telling:
+            weight = self._weight(word)
+            for other in self._near(word, place):
+                scores[other] = scores.get(other, 0.0) + weight
+        scores.pop(place, None)
+        if not scores:
             return None
-        scores = self._index.get_scores(telling)
-        scores[place] = 0.0
-        best = int(scores.argmax())
-        return self._passages[best] if scores[best] > 0 else None
+        best = min(scores, key=lambda one: (-scores[one], abs(one - place), one))
+        return self._passages[best]
+
+    def _weight(self, word: int) -> float:
+        count = len(self._places[word])
+        return math.log1p((len(self._passages) - count + 0.5) / (count + 0.5))
+
+    def _near(self, word: int, place: int) -> Sequence[int]:
+        places = self._places[word]
+        first = max(0, bisect_left(places, place) - _NEAREST // 2)
+        return places[first : first + _NEAREST + 1]
 
 
-def _words(text: str) -> list[str]:
+def words_in(text: str) -> list[str]:
+    """The words of a text in lower case; single signs where no spaces part them."""
     return _WORD.findall(text.lower())

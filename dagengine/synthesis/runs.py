@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -18,38 +18,35 @@ from dagengine.record.values import DataRecord
 from dagengine.record.writer import RunWriter
 from dagengine.report.progress import progress_bar
 from dagengine.results import CaseResult, Failure, MetricResult, OutcomeKind, Step, Totals
-from dagengine.synthesis.generators import GOLDEN
+from dagengine.synthesis.generators import CHOOSE, GOLDEN
+from dagengine.synthesis.goldens import AnyGolden, Folder
 from dagengine.synthesis.instructions import CHANGES
 from dagengine.synthesis.passages import NearDuplicates
 from dagengine.synthesis.quotas import Filling
 from dagengine.synthesis.values import Difficulty, Evolution, Report, Seed
 from dagengine.test_case import LLMTestCase
 
-AnyGolden = Golden | ConversationalGolden
 DUPLICATE, UNNEEDED = "near duplicate", "not needed"
-
-
-class Goldens(list[Any]):
-    """A list of goldens, with the report of how they came about."""
-
-    def __init__(self, goldens: list[AnyGolden], report: Report) -> None:
-        super().__init__(goldens)
-        self.report = report
+_NO_GOLDEN = "the generator, which gave no golden"
+_MESSAGE = 200  # characters of a failure's message in a report
 
 
 @dataclass(slots=True)
 class Generation:
     """A generator, what it is given, and what it gave so far.
 
-    `note` is kept in the metadata of every golden. `case` makes what the generator reads.
+    `note` is kept in the metadata of every golden. `known` are inputs that goldens must not
+    repeat. `case` makes what the generator reads.
     """
 
     metric: Metric
     filling: Filling
     note: dict[str, Any]
     report: Report
+    known: Sequence[str] = ()
     case: Callable[[Seed], LLMTestCase] | None = None
     engine: Engine | None = None
+    goldens: list[AnyGolden] = field(default_factory=list)
 
     @property
     def totals(self) -> Totals:
@@ -78,6 +75,8 @@ class Generation:
         """
         engine = self.engine = Engine([self.metric], settings, at_once=at_once)
         new, first = NearDuplicates(), 0
+        for text in self.known:
+            new.add(text)
         with progress_bar(engine, None, show) as finished, self._record(engine, out) as record:
             async with engine.open():
                 while seeds := self.filling.next():
@@ -85,7 +84,7 @@ class Generation:
 
                     def take(row: CaseResult, rows: list[CaseResult] = rows) -> None:
                         rows.append(row)
-                        record(row)
+                        record.add(row)
 
                     cases = engine.cases([self._case(seed) for seed in seeds])
                     await engine.run(cases, take, first, finished=finished)
@@ -93,19 +92,19 @@ class Generation:
                     for seed, row in zip(seeds, rows, strict=True):
                         golden = self._golden(seed, row.metrics[0], new)
                         if golden is not None:
+                            self.goldens.append(golden)
                             on_golden(golden)
+                    record.save(self.goldens, self.report)
 
     @contextmanager
-    def _record(
-        self, engine: Engine, out: str | Path | None
-    ) -> Iterator[Callable[[CaseResult], object]]:
+    def _record(self, engine: Engine, out: str | Path | None) -> Iterator[Folder]:
         """What takes every row for the record, if there is to be one."""
         if out is None:
-            yield lambda row: None
+            yield Folder(None)
             return
         manifest = manifest_of(engine, DataRecord(), self.note)
         with RunWriter(out, manifest, lambda: (engine.totals, engine.spent)) as writer:
-            yield writer.add
+            yield Folder(writer)
 
     def _case(self, seed: Seed) -> LLMTestCase:
         return self.case(seed) if self.case else self.case_of(seed, seed.draft, seed.source or "")
@@ -119,6 +118,7 @@ class Generation:
             context=[passage.text for passage in seed.passages],
             additional_metadata={
                 "draft": draft,
+                "passages": [passage.provenance() for passage in seed.passages],
                 "evolutions": [CHANGES[Evolution(name)] for name in seed.evolutions],
             },
         )
@@ -126,21 +126,35 @@ class Generation:
     def _golden(self, seed: Seed, result: MetricResult, new: NearDuplicates) -> AnyGolden | None:
         """The golden of a draft, or None; the report says what became of it."""
         self.report.tried += 1
-        counts, why = self.report.fell, None
         value = next((step.output for step in result.steps if step.node == GOLDEN), None)
         if result.failure is not None:
-            counts, why = self.report.failed, _failed(result.failure)
-        elif not isinstance(value, dict):
-            why = result.path[-1][0] if result.path else "the generator, which gave no golden"
-        elif not new.is_new(value.get("input") or value.get("scenario") or ""):
-            why = DUPLICATE
-        elif not self.filling.keep(seed, _difficulty(value)):
-            why = UNNEEDED
-        else:
-            self.report.kept += 1
-            return self._made(seed, value, result)
-        counts[why] = counts.get(why, 0) + 1
-        return None
+            self._failed(result.failure)
+            return None
+        if not isinstance(value, dict):
+            self._fell(result.path[-1][0] if result.path else _NO_GOLDEN)
+            return None
+        text = value.get("input") or value.get("scenario") or ""
+        if new.is_known(text):
+            self._fell(DUPLICATE)
+            return None
+        if not self.filling.keep(seed, _difficulty(value)):
+            self._fell(UNNEEDED)
+            return None
+        new.add(text)
+        self.report.kept += 1
+        return self._made(seed, value, result)
+
+    def _fell(self, where: str) -> None:
+        self.report.fell[where] = self.report.fell.get(where, 0) + 1
+
+    def _failed(self, failure: Failure) -> None:
+        report = self.report
+        if failure.kind == OutcomeKind.SKIPPED and failure.node == CHOOSE:
+            report.unwritten += 1
+            return
+        what = f"{failure.kind} at {failure.node}"
+        report.failed[what] = report.failed.get(what, 0) + 1
+        report.messages.setdefault(what, " ".join(failure.message.split())[:_MESSAGE])
 
     def _made(self, seed: Seed, value: dict[str, Any], result: MetricResult) -> AnyGolden:
         """The golden with where it comes from: passages, evolutions, seed, every node's answer."""
@@ -179,11 +193,6 @@ def _place(seed: Seed) -> str:
     if first is None or (first.page is None and first.offset is None):
         return ""
     return f" page {first.page}" if first.page is not None else f" at {first.offset:,}"
-
-
-def _failed(failure: Failure) -> str:
-    kind = "no draft" if failure.kind == OutcomeKind.SKIPPED else str(failure.kind)
-    return f"{kind} at {failure.node}"
 
 
 def _is_told(step: Step) -> bool:

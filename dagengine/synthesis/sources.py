@@ -10,10 +10,18 @@ from typing import Any
 from dagengine.errors import InputError
 from dagengine.synthesis.documents import read_documents
 from dagengine.synthesis.passages import NearDuplicates, Neighbours, flaw, passages_of
-from dagengine.synthesis.quotas import Context
+from dagengine.synthesis.pools import Context
 from dagengine.synthesis.values import ContextConstructionConfig, Document, Passage, Report
 
 _REPEATED = "they repeat others"
+
+
+class NoTextError(InputError):
+    """Raised when no document holds a text to ask about; `report` says of each why."""
+
+    def __init__(self, report: Report) -> None:
+        self.report = report
+        super().__init__("\n".join(["no document holds a text to ask about", *report.lines()[1:]]))
 
 
 @dataclass(slots=True)
@@ -27,19 +35,20 @@ class Sources:
 def sources_of(documents: Iterable[Any], config: ContextConstructionConfig | None) -> Sources:
     """The passages of documents as contexts, without poor ones and near duplicates.
 
-    Raises InputError when no document holds a text, and what `read_documents` raises.
+    Raises NoTextError when no document holds a text, and what `read_documents` raises.
     """
     config, report = config or ContextConstructionConfig(), Report()
     passages: list[Passage] = []
     for found in read_documents(documents):
         if isinstance(found, Document):
             passages += passages_of(found, config)
+            report.partial += [f"{found.name}: {found.remark}"] if found.remark else []
         else:
             report.unreadable.append(found)
     report.passages = len(passages)
     kept = _limited(_kept(passages, report), config)
     if not kept:
-        raise InputError("\n".join(["no document holds a text to ask about", *report.lines()[1:]]))
+        raise NoTextError(report)
     near = Neighbours(kept)
     return Sources([Context(one.document, (one,), _wider(one, near)) for one in kept], report)
 
@@ -60,11 +69,15 @@ def _limited(passages: list[Passage], config: ContextConstructionConfig) -> list
     most = config.max_contexts_per_document
     if most is None:
         return passages
+    mine: dict[str | None, list[Passage]] = {}
+    for passage in passages:
+        mine.setdefault(passage.document, []).append(passage)
     kept: list[Passage] = []
-    for name in dict.fromkeys(passage.document for passage in passages):
-        mine = [passage for passage in passages if passage.document == name]
-        places = Random(f"{name}").sample(range(len(mine)), min(most, len(mine)))
-        kept += [mine[place] for place in sorted(places)]
+    for name, found in mine.items():
+        # A name that is no UTF-8 cannot be the seed of a generator, but for its quoted form.
+        random = Random((name or "").encode(errors="backslashreplace").decode())
+        places = random.sample(range(len(found)), min(most, len(found)))
+        kept += [found[place] for place in sorted(places)]
     return kept
 
 
@@ -73,9 +86,16 @@ def _wider(passage: Passage, near: Neighbours) -> tuple[Passage, ...]:
     return () if other is None else (passage, other)
 
 
+def _are_texts(texts: Any) -> bool:
+    listed = isinstance(texts, Iterable) and not isinstance(texts, str)
+    return listed and all(isinstance(text, str) for text in texts)
+
+
 def contexts_of(contexts: Iterable[Sequence[str]], source_files: Sequence[str] | None) -> Sources:
     """Contexts that a caller gives, each a list of texts; raises InputError for anything else."""
-    given = [contexts] if isinstance(contexts, str) else list(contexts)
+    if isinstance(contexts, str) or not isinstance(contexts, Iterable):
+        raise InputError(f"contexts must be lists of texts, got {contexts!r:.60}")
+    given = list(contexts)
     if not given:
         raise InputError("contexts must hold at least one list of texts")
     names = list(source_files or [])
@@ -83,7 +103,7 @@ def contexts_of(contexts: Iterable[Sequence[str]], source_files: Sequence[str] |
         raise InputError(f"{len(given)} contexts need as many source_files, got {len(names)}")
     found: list[Context] = []
     for place, texts in enumerate(given):
-        if isinstance(texts, str) or not all(isinstance(text, str) for text in texts):
+        if not _are_texts(texts):
             raise InputError(f"context {place + 1} must be a list of texts, got {texts!r:.60}")
         name = names[place] if names else None
         passages = tuple(Passage(text, name) for text in texts if text.strip())

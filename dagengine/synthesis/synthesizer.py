@@ -2,64 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass
-from functools import wraps
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Concatenate, Literal, ParamSpec, TypeVar, cast
+from typing import Any, Literal, cast
 
-from dagengine.configs import check_names
+from dagengine.configs import check_names, names_of
 from dagengine.data.dataset_files import save_rows
 from dagengine.data.golden import Golden
 from dagengine.errors import InputError
 from dagengine.estimate.values import Estimate
 from dagengine.execution.engine import Settings
-from dagengine.execution.evaluation import sync
 from dagengine.graph.graph import Metric
 from dagengine.results import Totals
+from dagengine.synthesis.arguments import door, models_of, of_kind, quotas_of, sync_door, topics_of
 from dagengine.synthesis.generators import from_contexts, from_scratch, of_conversations
-from dagengine.synthesis.quotas import Context, Filling
-from dagengine.synthesis.runs import AnyGolden, Generation, Goldens
+from dagengine.synthesis.goldens import AnyGolden, Goldens
+from dagengine.synthesis.quotas import Filling
+from dagengine.synthesis.runs import Generation
 from dagengine.synthesis.sources import Sources, contexts_of, sources_of
 from dagengine.synthesis.values import (
     ContextConstructionConfig,
     EvolutionConfig,
     Quota,
     Report,
-    Seed,
     StylingConfig,
+    whole,
 )
-from dagengine.test_case import LLMTestCase
+from dagengine.synthesis.wanted import (
+    MOST,
+    Wanted,
+    case_of_a_topic,
+    contexts_of_topics,
+    evenly,
+    list_of,
+    lists_for,
+    up_to,
+    wanted_of,
+)
 
-# Drafts that one question asks for at most, and how many more than are wanted.
-_LIST, _SPARE = 20, 2
 _NO_EVOLUTION = EvolutionConfig(num_evolutions=0)
-
-P = ParamSpec("P")
-R = TypeVar("R")
-S = TypeVar("S")
-
-
-def _sync_door(
-    method: Callable[Concatenate[S, P], Awaitable[R]],
-) -> Callable[Concatenate[S, P], R]:
-    """The same method for callers without an event loop (it works inside one, too)."""
-
-    @wraps(method)
-    def door(self: S, /, *given: P.args, **settings: P.kwargs) -> R:
-        return sync(lambda: method(self, *given, **settings))
-
-    door.__name__ = method.__name__.removeprefix("a_")
-    return door
-
-
-@dataclass(frozen=True, slots=True)
-class _Wanted:
-    """How many goldens, of which sort, and how many of one context at most."""
-
-    quotas: Sequence[Quota]
-    per_context: int | None
-    drafts: int
+_SETTINGS = ("limits", "store", "on_attempt", "tracer")
 
 
 class Synthesizer:
@@ -98,21 +82,27 @@ class Synthesizer:
         out: str | Path | None = None,
         **settings: Any,
     ) -> None:
-        names = {"limits", "store", "on_attempt", "tracer"}
-        check_names("Synthesizer() has no argument", settings, names)
-        if isinstance(max_tries, bool) or not isinstance(max_tries, int) or max_tries < 1:
-            raise InputError(f"max_tries must be from 1 on, got {max_tries!r}")
-        if isinstance(difficulty_models, str):
-            raise InputError(f"difficulty_models takes a list: [{difficulty_models!r}]")
+        known = names_of(Synthesizer.__init__, _SETTINGS)
+        check_names("Synthesizer() has no argument", settings, known)
+        if generator is not None and second_model is not None:
+            raise InputError("a generator of your own names its judges itself: no second_model")
+        if generator is not None and not isinstance(generator, Metric):
+            raise InputError(f"generator must be a metric, got {generator!r:.60}")
+        if on_golden is not None and not callable(on_golden):
+            raise InputError(f"on_golden must be a function, got {on_golden!r:.60}")
         self.model = model
         self.async_mode = async_mode
-        self.evolution_config = evolution_config or EvolutionConfig()
-        self.styling_config = styling_config or StylingConfig()
+        self.evolution_config = of_kind(
+            "evolution_config", evolution_config or EvolutionConfig(), EvolutionConfig
+        )
+        self.styling_config = of_kind(
+            "styling_config", styling_config or StylingConfig(), StylingConfig
+        )
         self.second_model = second_model
-        self.difficulty_models = tuple(difficulty_models)
+        self.difficulty_models = models_of(difficulty_models)
         self.generator = generator
-        self.max_tries = max_tries
-        self.seed = seed
+        self.max_tries = whole("max_tries", max_tries, 1)
+        self.seed = whole("seed", seed, 0)
         self.synthetic_goldens: list[AnyGolden] = []
         self.on_golden = on_golden or (lambda golden: None)
         self.show = show
@@ -132,6 +122,7 @@ class Synthesizer:
 
     # Doors: what goldens are made from.
 
+    @door
     async def a_generate_goldens_from_docs(
         self,
         document_paths: Iterable[Any],
@@ -176,6 +167,7 @@ class Synthesizer:
         )  # fmt: skip
         return made.plan(self._settings, at_once=self.async_mode)
 
+    @door
     async def a_generate_goldens_from_contexts(
         self,
         contexts: Iterable[Sequence[str]],
@@ -192,6 +184,7 @@ class Synthesizer:
         )  # fmt: skip
         return await self._run(made)
 
+    @door
     async def a_generate_goldens_from_scratch(
         self,
         subject: str | Sequence[str],
@@ -207,17 +200,14 @@ class Synthesizer:
         `task` says what the application does and `output_format` how an input looks, where
         `styling_config` does not. `num_initial_goldens` are made in all.
         """
-        topics = _topics_of(subject)
-        style = self.styling_config
-        style = style.model_copy(
-            update={
-                "task": task or style.task,
-                "input_format": output_format or style.input_format,
-            }
+        topics, style = topics_of(subject), self.styling_config
+        style = replace(
+            style, task=task or style.task, input_format=output_format or style.input_format
         )
-        quotas = quotas or _evenly(topics, num_initial_goldens)
+        quotas = quotas_of(quotas) or evenly(topics, num_initial_goldens, "num_initial_goldens")
         return await self._run(self._listed(topics, quotas, style, include_expected_output))
 
+    @door
     async def a_generate_goldens_from_goldens(
         self,
         goldens: Sequence[Golden],
@@ -227,22 +217,26 @@ class Synthesizer:
         """More goldens like those that are there.
 
         When all of them have contexts, the new ones are about these contexts; else they are
-        inputs of the same kind.
+        inputs of the same kind. None of them repeats a golden that is there.
         """
-        if not goldens:
+        given = [of_kind("every one of goldens", golden, Golden) for golden in goldens]
+        if not given:
             raise InputError("there is no golden to start from")
-        if all(golden.context for golden in goldens):
-            contexts = contexts_of([golden.context or [] for golden in goldens], None)
-            count = max_goldens_per_golden
+        about = all(golden.context for golden in given)
+        most = MOST if about else math.inf
+        count = whole("max_goldens_per_golden", max_goldens_per_golden, 1, most)
+        inputs = list(dict.fromkeys(golden.input for golden in given))
+        if about:
+            contexts = contexts_of([golden.context or [] for golden in given], None)
             made = self._from_contexts(contexts, include_expected_output, (), count)
-            return await self._run(made)
-        inputs = list(dict.fromkeys(golden.input for golden in goldens))
-        quotas = [Quota(max_goldens_per_golden, document=text) for text in inputs]
-        style = self.styling_config
-        return await self._run(
-            self._listed(inputs, quotas, style, include_expected_output, like=True)
-        )
+        else:
+            quotas = [Quota(count, document=text) for text in inputs]
+            style = self.styling_config
+            made = self._listed(inputs, quotas, style, include_expected_output, like=True)
+        made.known = inputs
+        return await self._run(made)
 
+    @door
     async def a_generate_conversational_goldens_from_docs(
         self,
         document_paths: Iterable[Any],
@@ -253,6 +247,7 @@ class Synthesizer:
         sources = sources_of(document_paths, context_construction_config)
         return await self._run(self._conversations(sources, max_goldens_per_context))
 
+    @door
     async def a_generate_conversational_goldens_from_contexts(
         self,
         contexts: Iterable[Sequence[str]],
@@ -263,27 +258,28 @@ class Synthesizer:
         sources = contexts_of(contexts, source_files)
         return await self._run(self._conversations(sources, max_goldens_per_context))
 
+    @door
     async def a_generate_conversational_goldens_from_scratch(
         self, subject: str | Sequence[str], num_goldens: int = 10
     ) -> Goldens:
         """Conversational goldens about a subject, or several topics."""
-        topics = _topics_of(subject)
-        drafts = _list_of(num_goldens)
-        metric = of_conversations(drafts, self.styling_config, grounded=False)
-        quotas = _evenly(topics, num_goldens)
+        topics = topics_of(subject)
+        quotas = evenly(topics, num_goldens, "num_goldens")
+        drafts = list_of(num_goldens)
+        metric = self.generator or of_conversations(drafts, self.styling_config, grounded=False)
         return await self._run(self._topics(metric, topics, quotas, drafts, _NO_EVOLUTION))
 
-    generate_goldens_from_docs = _sync_door(a_generate_goldens_from_docs)
-    generate_goldens_from_contexts = _sync_door(a_generate_goldens_from_contexts)
-    generate_goldens_from_scratch = _sync_door(a_generate_goldens_from_scratch)
-    generate_goldens_from_goldens = _sync_door(a_generate_goldens_from_goldens)
-    generate_conversational_goldens_from_docs = _sync_door(
+    generate_goldens_from_docs = sync_door(a_generate_goldens_from_docs)
+    generate_goldens_from_contexts = sync_door(a_generate_goldens_from_contexts)
+    generate_goldens_from_scratch = sync_door(a_generate_goldens_from_scratch)
+    generate_goldens_from_goldens = sync_door(a_generate_goldens_from_goldens)
+    generate_conversational_goldens_from_docs = sync_door(
         a_generate_conversational_goldens_from_docs
     )
-    generate_conversational_goldens_from_contexts = _sync_door(
+    generate_conversational_goldens_from_contexts = sync_door(
         a_generate_conversational_goldens_from_contexts
     )
-    generate_conversational_goldens_from_scratch = _sync_door(
+    generate_conversational_goldens_from_scratch = sync_door(
         a_generate_conversational_goldens_from_scratch
     )
 
@@ -310,21 +306,25 @@ class Synthesizer:
         config: ContextConstructionConfig | None,
         quotas: Sequence[Quota],
     ) -> Generation:
+        if config is not None:
+            of_kind("context_construction_config", config, ContextConstructionConfig)
+        if per_document is not None:
+            whole("max_goldens_per_document", per_document, 1)
+            if quotas:
+                raise InputError("give quotas or max_goldens_per_document, not both")
+        whole("max_goldens_per_context", per_context, 1, MOST)
         sources = sources_of(documents, config)
-        if not quotas and per_document is not None:
-            names = dict.fromkeys(context.source for context in sources.contexts)
-            quotas = [Quota(per_document, document=name) for name in names]
+        if per_document is not None:
+            quotas = up_to(per_document, sources, per_context)
         return self._from_contexts(sources, expected, quotas, per_context)
 
     def _from_contexts(
         self, sources: Sources, expected: bool, quotas: Sequence[Quota], per_context: int
     ) -> Generation:
-        if not expected and (self.second_model is not None or self.difficulty_models):
-            raise InputError(
-                "second_model and difficulty_models compare answers with the expected output: "
-                "leave them out, or include_expected_output=False"
-            )
-        wanted = _wanted(sources, quotas, per_context)
+        of_kind("include_expected_output", expected, bool)
+        if not expected:
+            self._no_other_judges("include_expected_output=False")
+        wanted = wanted_of(sources, quotas_of(quotas), per_context)
         config = self.evolution_config
         metric = self.generator or from_contexts(
             wanted.drafts, config.num_evolutions, self.styling_config,
@@ -332,8 +332,16 @@ class Synthesizer:
         )  # fmt: skip
         return self._generation(metric, sources, wanted, config)
 
+    def _no_other_judges(self, what: str) -> None:
+        if self.second_model is not None or (self.difficulty_models and self.generator is None):
+            raise InputError(
+                "second_model and difficulty_models compare answers with an expected output from "
+                f"contexts: leave them out for {what}"
+            )
+
     def _conversations(self, sources: Sources, per_context: int) -> Generation:
-        wanted = _wanted(sources, (), per_context)
+        self._no_other_judges("conversations")
+        wanted = wanted_of(sources, (), per_context)
         metric = self.generator or of_conversations(
             wanted.drafts, self.styling_config, grounded=True
         )
@@ -348,8 +356,9 @@ class Synthesizer:
         *,
         like: bool = False,
     ) -> Generation:
+        of_kind("include_expected_output", expected, bool)
         config = self.evolution_config
-        drafts = _list_of(max(quota.count for quota in quotas))
+        drafts = list_of(max(quota.count for quota in quotas))
         metric = self.generator or from_scratch(
             drafts, config.num_evolutions, style, expected=expected, like=like
         )
@@ -364,66 +373,30 @@ class Synthesizer:
         config: EvolutionConfig,
     ) -> Generation:
         """A generation without passages: its questions ask for list after list on each topic."""
-        contexts = [Context(topic) for topic in topics]
-        most = self.max_tries * max(quota.count for quota in quotas)
-        wanted = _Wanted(quotas, None, -(-most // drafts) * drafts)
-        made = self._generation(metric, Sources(contexts, Report()), wanted, config)
-        made.case = lambda seed: _case_of_a_topic(seed, drafts)
+        self._no_other_judges("goldens without contexts")
+        wanted = Wanted(quotas, None, drafts * lists_for(quotas, self.max_tries, drafts))
+        made = self._generation(metric, contexts_of_topics(topics), wanted, config)
+        made.case = lambda seed: case_of_a_topic(seed, drafts)
         return made
 
     def _generation(
-        self, metric: Metric, sources: Sources, wanted: _Wanted, config: EvolutionConfig
+        self, metric: Metric, sources: Sources, wanted: Wanted, config: EvolutionConfig
     ) -> Generation:
+        measured = bool(self.difficulty_models) or self.generator is not None
         filling = Filling(
             wanted.quotas, sources.contexts, config, drafts=wanted.drafts, tries=self.max_tries,
-            seed=self.seed, per_context=wanted.per_context, measured=bool(self.difficulty_models),
+            seed=self.seed, per_context=wanted.per_context, measured=measured,
         )  # fmt: skip
         report = sources.report
         report.quotas = filling.yields
         return Generation(metric, filling, {"seed": self.seed}, report)
 
     async def _run(self, made: Generation) -> Goldens:
-        found: list[AnyGolden] = []
         self._made = made
 
         def keep(golden: AnyGolden) -> None:
-            found.append(golden)
             self.synthetic_goldens.append(golden)
             self.on_golden(golden)
 
         await made.run(self._settings, keep, show=self.show, at_once=self.async_mode, out=self.out)
-        return Goldens(found, made.report)
-
-
-def _wanted(sources: Sources, quotas: Sequence[Quota], per_context: int) -> _Wanted:
-    if isinstance(per_context, bool) or not isinstance(per_context, int) or per_context < 1:
-        raise InputError(f"max_goldens_per_context must be from 1 on, got {per_context!r}")
-    given = quotas or [Quota(per_context * len(sources.contexts))]
-    return _Wanted(given, per_context, _list_of(per_context))
-
-
-def _list_of(count: int) -> int:
-    """How many drafts one question asks for, when so many goldens are wanted."""
-    return min(_LIST, _SPARE * count)
-
-
-def _topics_of(subject: Any) -> list[str]:
-    topics = [subject] if isinstance(subject, str) else list(subject)
-    if not topics or not all(isinstance(one, str) and one.strip() for one in topics):
-        raise InputError(f"subject must be a text, or a list of texts, got {subject!r:.80}")
-    return list(dict.fromkeys(topics))
-
-
-def _evenly(topics: Sequence[str], count: int) -> list[Quota]:
-    """So many goldens over all topics; the first ones get one more where it does not divide."""
-    if isinstance(count, bool) or not isinstance(count, int) or count < len(topics):
-        raise InputError(f"there must be a golden for each of {len(topics)} topics, got {count!r}")
-    each, more = divmod(count, len(topics))
-    return [Quota(each + (place < more), document=topic) for place, topic in enumerate(topics)]
-
-
-def _case_of_a_topic(seed: Seed, drafts: int) -> LLMTestCase:
-    """The case of a draft about a topic; each list of drafts has a question of its own."""
-    number, draft = divmod(seed.draft, drafts)
-    again = f" (list {number + 1}: nothing that lists before it would hold)" if number else ""
-    return Generation.case_of(seed, draft, f"{seed.source}{again}")
+        return Goldens(made.goldens, made.report)

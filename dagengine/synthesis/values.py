@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
-
-from dagengine.errors import InputError
+from dagengine.errors import InputError, did_you_mean
 
 Difficulty = Literal["easy", "medium", "hard"]
 Cause = Literal["empty", "scanned", "encrypted", "broken"]
@@ -32,28 +31,60 @@ PLAIN = "plain"
 """The kind of a golden whose draft was not evolved."""
 
 
-class _Config(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+def whole(name: str, value: Any, least: int, most: float = math.inf) -> int:
+    """The value; raises InputError when it is no whole number in these bounds."""
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        bounds = f"from {least} on" if most == math.inf else f"from {least} to {most}"
+        raise InputError(f"{name} must be a whole number {bounds}, got {value!r:.60}")
+    return value
 
 
-class EvolutionConfig(_Config):
-    """How often a draft is evolved (0: not at all), and how often each way is taken.
+@dataclass(frozen=True, slots=True)
+class EvolutionConfig:
+    """How often a draft is evolved (0 to 10, 0: not at all), and how often each way is taken.
 
     `evolutions` are weights: of {"reasoning": 2, "comparative": 1} two drafts of three are
-    evolved by reasoning. What is left out is not taken.
+    evolved by reasoning. What is left out is not taken. Raises InputError for an unknown way,
+    and for weights that are negative or all 0.
     """
 
-    num_evolutions: int = Field(default=1, ge=0, le=10)
-    evolutions: Mapping[Evolution, float] = Field(
-        default_factory=lambda: dict.fromkeys(Evolution, 1.0), min_length=1
+    num_evolutions: int = 1
+    evolutions: Mapping[Evolution, float] | Mapping[str, float] = field(
+        default_factory=lambda: dict.fromkeys(Evolution, 1.0)
     )
 
+    def __post_init__(self) -> None:
+        whole("num_evolutions", self.num_evolutions, 0, 10)
+        given: Any = self.evolutions
+        if not isinstance(given, Mapping):
+            raise InputError(f"evolutions are weights, {{'reasoning': 2}}, got {given!r:.60}")
+        weights = {_evolution(name): _weight(name, weight) for name, weight in given.items()}
+        if not any(weights.values()):
+            raise InputError("evolutions: one weight at least must be above 0")
+        object.__setattr__(self, "evolutions", weights)
 
-class StylingConfig(_Config):
+
+def _evolution(name: Any) -> Evolution:
+    try:
+        return Evolution(name)
+    except ValueError:
+        known = [str(one) for one in Evolution]
+        near = did_you_mean(str(name), known) or f"there are {', '.join(known)}"
+        raise InputError(f"unknown evolution {name!r:.60}; {near}") from None
+
+
+def _weight(name: Any, weight: Any) -> float:
+    if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 <= weight < 1e9:
+        raise InputError(f"the weight of {str(name)!r} must be a number from 0 on, got {weight!r}")
+    return float(weight)
+
+
+@dataclass(frozen=True, slots=True)
+class StylingConfig:
     """What inputs and expected outputs are to be like, in words for the judge.
 
     `scenario` says who asks and why, `task` what the application does, `input_format` and
-    `expected_output_format` how both texts look.
+    `expected_output_format` how both texts look. Raises InputError for what is no text.
     """
 
     scenario: str | None = None
@@ -61,17 +92,31 @@ class StylingConfig(_Config):
     input_format: str | None = None
     expected_output_format: str | None = None
 
+    def __post_init__(self) -> None:
+        for name, value in asdict(self).items():
+            if value is not None and not isinstance(value, str):
+                raise InputError(f"{name} must be a text, got {value!r:.60}")
 
-class ContextConstructionConfig(_Config):
+
+@dataclass(frozen=True, slots=True)
+class ContextConstructionConfig:
     """How documents become contexts: sizes in tokens (about four characters each).
 
-    A chunk never goes beyond a heading or a page. `max_contexts_per_document` limits how many
-    chunks of a document are asked about (None: all).
+    A chunk never goes beyond a heading or a page. It has at most `chunk_size` tokens (from 16
+    on) and shares `chunk_overlap` (at most half of them) with the next.
+    `max_contexts_per_document` limits how many chunks of a document are asked about (None:
+    all). Raises InputError for sizes out of these bounds.
     """
 
-    chunk_size: int = Field(default=512, ge=16)
-    chunk_overlap: int = Field(default=32, ge=0)
-    max_contexts_per_document: int | None = Field(default=None, ge=1)
+    chunk_size: int = 512
+    chunk_overlap: int = 32
+    max_contexts_per_document: int | None = None
+
+    def __post_init__(self) -> None:
+        whole("chunk_size", self.chunk_size, 16)
+        whole("chunk_overlap", self.chunk_overlap, 0)
+        if self.max_contexts_per_document is not None:
+            whole("max_contexts_per_document", self.max_contexts_per_document, 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,10 +130,14 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """The text of a document, in parts; `name` is the file's, or what its owner calls it."""
+    """The text of a document, in parts; `name` is the file's, or what its owner calls it.
+
+    `remark` says what of the document is not in its text, where that is known.
+    """
 
     name: str
     sections: tuple[Section, ...]
+    remark: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,8 +181,9 @@ class Quota:
     difficulty: Difficulty | None = None
 
     def __post_init__(self) -> None:
-        if isinstance(self.count, bool) or not isinstance(self.count, int) or self.count < 1:
-            raise InputError(f"the count of a quota must be from 1 on, got {self.count!r}")
+        whole("the count of a quota", self.count, 1)
+        if not isinstance(self.document, str | None):
+            raise InputError(f"the document of a quota is a name, got {self.document!r:.60}")
         kinds = [PLAIN, *map(str, Evolution)]
         if self.kind is not None and self.kind not in kinds:
             raise InputError(f"unknown kind {self.kind!r}; there are {', '.join(kinds)}")
@@ -174,18 +224,24 @@ class Report:
     """What became of every draft and every document.
 
     `fell` counts, per node, the drafts that it turned down ("near duplicate" and "not needed"
-    are ours: the second were good and beyond what a quota wanted). `failed` counts those that got
-    no answer, by kind of outcome and node.
+    are ours: the second were good and beyond what a quota wanted). `unwritten` are drafts that
+    the judge did not write, because its list was shorter. `failed` counts those that got no
+    answer, by kind of outcome and node, and `messages` have the first message of each.
+    `passages` are those that were cut, of which the `poor` ones were left out, by their flaw.
+    `unreadable` are documents without a text, `partial` says of others what is missing.
     """
 
     tried: int = 0
     kept: int = 0
     fell: dict[str, int] = field(default_factory=dict)
+    unwritten: int = 0
     failed: dict[str, int] = field(default_factory=dict)
+    messages: dict[str, str] = field(default_factory=dict)
     quotas: list[QuotaYield] = field(default_factory=list)
     passages: int = 0
     poor: dict[str, int] = field(default_factory=dict)
     unreadable: list[Unreadable] = field(default_factory=list)
+    partial: list[str] = field(default_factory=list)
 
     @property
     def missing(self) -> int:
@@ -203,9 +259,12 @@ class Report:
                 lines.append(f"{one.quota}: {one.kept} of {one.quota.count} ({tried})")
         for what, count in sorted(self.fell.items(), key=lambda item: -item[1]):
             lines.append(f"{count / self.tried:.0%} fell at {what} ({count} of {self.tried})")
+        if self.unwritten:
+            lines.append(f"{self.unwritten} of {self.tried} were not written: the lists were short")
         for what, count in sorted(self.failed.items(), key=lambda item: -item[1]):
-            lines.append(f"{count} of {self.tried} got no answer: {what}")
+            why = f" ({self.messages[what]})" if what in self.messages else ""
+            lines.append(f"{count} of {self.tried} got no answer: {what}{why}")
         for what, count in self.poor.items():
             lines.append(f"{count} of {self.passages} passages were left out: {what}")
         lines += [f"{one.name}: {one.message}" for one in self.unreadable]
-        return lines
+        return lines + self.partial

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import zipfile
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import markitdown
 import pypdf
 import pytest
 from documents import write_docx, write_pdf
 from hypothesis import given
 from hypothesis import strategies as st
+from markitdown import converters
 
-from dagengine.errors import InputError
-from dagengine.synthesis.documents import read_documents
+from dagengine.errors import InputError, MissingExtraError
+from dagengine.synthesis.documents import _split, read_documents
 from dagengine.synthesis.passages import NearDuplicates, Neighbours, flaw, passages_of
 from dagengine.synthesis.sources import sources_of
 from dagengine.synthesis.values import ContextConstructionConfig, Document, Passage, Section
@@ -75,6 +78,11 @@ def test_documents_that_give_no_text_say_why(tmp_path: Path) -> None:
         path.write_bytes(content)
         return path
 
+    def archive(name: str) -> Path:
+        with zipfile.ZipFile(tmp_path / name, "w") as zipped:
+            zipped.writestr("notes.txt", "A zip archive, and no document.")
+        return tmp_path / name
+
     plain = write_pdf(tmp_path / "plain.pdf", ["Secret."])
     writer = pypdf.PdfWriter(clone_from=plain)
     writer.encrypt("password", algorithm="RC4-128")
@@ -85,6 +93,8 @@ def test_documents_that_give_no_text_say_why(tmp_path: Path) -> None:
         file("latin.txt", "süß".encode("latin-1")): "broken",
         file("broken.pdf", b"%PDF-1.4\nnothing more"): "broken",
         file("broken.docx", b"PK\x03\x04 no zip"): "broken",
+        archive("letter.docx"): "broken",
+        archive("book.epub"): "broken",
         write_pdf(tmp_path / "scanned.pdf", ["", ""]): "scanned",
         tmp_path / "locked.pdf": "encrypted",
     }
@@ -93,6 +103,27 @@ def test_documents_that_give_no_text_say_why(tmp_path: Path) -> None:
     assert causes == list(given.values())
     with pytest.raises(InputError, match=r"no document holds a text(.|\n)*needs a password"):
         sources_of(given, None)
+
+
+def test_pages_without_a_text_are_told(tmp_path: Path) -> None:
+    path = write_pdf(tmp_path / "a.pdf", ["Refunds take 14 days.", "", ""])
+    report = sources_of([path], None).report
+    assert report.lines()[1:] == [f"{path}: 2 of its 3 pages hold no text"]
+
+
+def test_a_parser_that_is_missing_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(*_: Any) -> None:
+        raise markitdown.MissingDependencyException
+
+    monkeypatch.setattr(converters.DocxConverter, "convert", missing)
+    path = write_docx(tmp_path / "a.docx", ["Text."])
+    with pytest.raises(MissingExtraError, match=r"pip install 'markitdown\[docx\]'"):
+        read_documents([path])
+
+
+def test_a_heading_in_code_is_none_even_where_the_code_has_no_end() -> None:
+    text = "a\n# One\n~~~\n# no\n```\n~~~\n## Two\n```\n# no\n"
+    assert [section.text.split("\n")[0] for section in _split(text)] == ["a", "# One", "## Two"]
 
 
 def test_objects_of_other_libraries_are_documents_by_their_shape() -> None:
@@ -149,6 +180,11 @@ def test_every_passage_stands_where_it_says_and_no_word_is_lost(
     ("text", "found"),
     [
         ("1 Refunds ........ 3\n2 Parcels ........ 14\n3 Desk . . . . . 20", "tables of contents"),
+        ("# Contents\n\n- [Refunds](#refunds)\n2. [Parcels](#parcels)", "tables of contents"),
+        ("Contents\nRefunds 3\nParcels 3\nDesk 20\nKeys 22\nDogs 30", "tables of contents"),
+        ("Prices\nApples 3\nPears 2\nNuts 20\nFigs 22\nPlums 30", None),
+        ("# Refunds\n## When", "headings without a text"),
+        ("QUJD" * 40 + " is a picture", "hardly a word in them"),
         ("1.2 3.4 5.6\n7.8 9.0 1.2 %", "hardly a letter in them"),
         ("Refunds take 14 days, parcels 3.", None),
         ("退款需要十四天。", None),
@@ -160,10 +196,14 @@ def test_only_what_nothing_can_be_asked_about_is_left_out(text: str, found: str 
 
 
 def test_near_duplicates_are_found_and_others_are_not() -> None:
+    chinese = "顾客可以在十四天之内退款并且需要出示收据也要到伯尔尼的柜台办理手续。"
     seen = NearDuplicates()
     assert seen.is_new(LONG + "One more sentence stands here, and it is about refunds.")
     assert not seen.is_new(LONG + "One more sentence stands here, and it is about refund.")
     assert seen.is_new("Parcels leave on Mondays, and they weigh at most thirty kilograms.")
+    assert seen.is_new(chinese)
+    assert not seen.is_new(chinese.replace("手续", "手续的"))
+    assert not seen.is_known("Nothing was said of this.")
     assert seen.is_new("")
     assert not seen.is_new(" ")
 

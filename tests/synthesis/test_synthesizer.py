@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import signal
@@ -28,9 +29,11 @@ from dagengine.metrics.dag import DAG, CodeNode
 from dagengine.question import Question
 from dagengine.record import load_run
 from dagengine.results import Attempt
-from dagengine.synthesis.quotas import Context, Filling
+from dagengine.synthesis.pools import Context
+from dagengine.synthesis.quotas import Filling
 from dagengine.synthesis.values import Passage
 from dagengine.synthesizer import (
+    ContextConstructionConfig,
     Evolution,
     EvolutionConfig,
     Quota,
@@ -55,6 +58,8 @@ PLACES = [
 FACT = re.compile(r"The house in (\w+) costs (\d+) francs")
 ASKED = re.compile(r"the house in (\w+)")
 NO_EVOLUTION = EvolutionConfig(num_evolutions=0)
+TEXT: Any = "text"  # in the place of something else
+NUMBER: Any = 1
 
 
 def evidence(question: Question[Any]) -> str:
@@ -221,6 +226,17 @@ def test_another_judge_answers_blind_and_has_to_agree(tmp_path: Path) -> None:
     assert made.report.fell.keys() >= {"Blind answer agrees"}
 
 
+def test_a_golden_that_no_quota_wanted_makes_none_a_duplicate() -> None:
+    fact = "The house in Bern costs 400 francs."
+    quotas = [Quota(1, document="a", difficulty="easy"), Quota(1, document="b")]
+    made = synthesizer(difficulty_models=[Writer().judge("cheap")]).generate_goldens_from_contexts(
+        [[fact], [f"{fact} It is old."]], source_files=["a", "b"], quotas=quotas,
+        max_goldens_per_context=1,
+    )  # fmt: skip
+    assert [golden.source_file for golden in made] == ["b"]
+    assert made.report.fell["not needed"] == 1
+
+
 def test_a_judge_that_refuses_is_counted_by_node(tmp_path: Path) -> None:
     def refusing(question: Question[Any]) -> Any:
         if question.name == "Rewrite":
@@ -247,6 +263,33 @@ def test_a_synthesis_leaves_a_record_of_every_draft(tmp_path: Path) -> None:
     assert sum(row.metrics[0].success is True for row in rows) == len(made)
     fell = Counter(row.metrics[0].path[-1][0] for row in rows if not row.metrics[0].success)
     assert fell == made.report.fell
+    figures = json.loads((tmp_path / "run" / "yield.json").read_text())
+    assert (figures["kept"], figures["tried"], figures["fell"]) == (len(made), len(rows), fell)
+    kept = [
+        json.loads(line) for line in (tmp_path / "run" / "goldens.jsonl").read_text().splitlines()
+    ]
+    assert [Golden(**line) for line in kept] == made
+    page = (tmp_path / "run" / "goldens.md").read_text()
+    assert page == made.markdown()
+    for golden in made:
+        (place,) = golden.additional_metadata["synthesis"]["passages"]
+        assert f". {golden.input}\n\n- answer: {golden.expected_output}\n- rests on: The" in page
+        assert f"(SHA-256 {place['sha256'][:12]}…): " in page
+    asked = [
+        json.loads(line) for line in (tmp_path / "run" / "cases.jsonl").read_text().splitlines()
+    ]
+    assert all(len(case["additional_metadata"]["passages"][0]["sha256"]) == 64 for case in asked)
+
+
+def test_a_page_to_review_shows_what_hides_and_keeps_each_text_to_its_line() -> None:
+    fact = "The house in Bern costs 400 francs.\n\n## 2. Not a heading\u202e \ud800 \x1b[31m"
+    made = synthesizer().generate_goldens_from_contexts([[fact]], max_goldens_per_context=1)
+    page = made.markdown()
+    shown = r"francs. ## 2. Not a heading\u202e \ud800 \x1b[31m"
+    assert shown in page
+    assert page.isprintable() is False
+    assert page.replace("\n", "").isprintable()
+    assert page.count("\n## ") == 1
 
 
 def test_near_duplicates_are_one_golden(tmp_path: Path) -> None:
@@ -264,7 +307,7 @@ def test_near_duplicates_are_one_golden(tmp_path: Path) -> None:
     ).generate_goldens_from_docs([path], max_goldens_per_context=2)
     assert len(made) == 1
     assert made.report.fell == {"near duplicate": 2}
-    assert made.report.failed == {"no draft at Choose draft": 1}
+    assert (made.report.unwritten, made.report.failed) == (1, {})
 
 
 def test_evolutions_are_drawn_by_weight_and_wide_ones_get_two_passages(tmp_path: Path) -> None:
@@ -308,14 +351,15 @@ def test_every_context_of_a_golden_says_where_it_stands(tmp_path: Path) -> None:
 
 def test_contexts_and_goldens_give_goldens_that_can_be_saved(tmp_path: Path) -> None:
     made = synthesizer(max_tries=9)
-    texts = [["The house in Bern costs 400 francs."], ["The house in Zug costs 9 francs."]]
+    fact = "The house in {} costs 400 francs."
+    texts = [[fact.format("Bern"), fact.format("Visp")], [fact.format("Zug"), fact.format("Chur")]]
     first = made.generate_goldens_from_contexts(texts, max_goldens_per_context=1)
-    assert sorted(golden.input for golden in first) == [
-        "What does the house in Bern cost?",
-        "What does the house in Zug cost?",
-    ]
-    more = made.generate_goldens_from_goldens(first, max_goldens_per_golden=1)
-    assert [golden.context for golden in more] == [golden.context for golden in first]
+    assert [golden.context for golden in first] == texts
+    more = made.generate_goldens_from_goldens(first, max_goldens_per_golden=4)
+    # None of them is a golden that was there, so that each context gives its other question.
+    asked = {f"What does the house in {name} cost?" for name in ("Bern", "Visp", "Zug", "Chur")}
+    assert {golden.input for golden in [*first, *more]} == asked
+    assert len(more) == 2
     assert made.synthetic_goldens == [*first, *more]
     dataset = EvaluationDataset()
     dataset.add_goldens_from_json_file(made.save_as("json", tmp_path, "made"), "input")
@@ -398,13 +442,40 @@ def test_a_generator_of_ones_own_is_a_graph_with_a_golden_at_its_end() -> None:
     assert {golden.input for golden in made} == {"What about Bern?", "What about Zug?"}
 
 
+def about(config: EvolutionConfig = NO_EVOLUTION, **more: Any) -> Any:
+    """What `generate_goldens_from_contexts` makes of one short text; nobody may be asked."""
+
+    def unasked(question: Question[Any]) -> Any:
+        raise AssertionError(question.name)
+
+    made = Synthesizer(ScriptedJudge(unasked, name="no"), evolution_config=config)
+    return made.generate_goldens_from_contexts([["a"]], **more)
+
+
+def multi_context_only() -> EvolutionConfig:
+    return EvolutionConfig(evolutions={Evolution.MULTICONTEXT: 1})
+
+
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
         (lambda: Synthesizer(stor="a.db"), "no argument 'stor'.*store"),
-        (lambda: Synthesizer(max_tries=0), "max_tries must be from 1 on"),
+        (lambda: Synthesizer(max_tries=0), "max_tries must be a whole number from 1 on"),
         (lambda: Synthesizer(difficulty_models="gpt-4o"), r"takes a list: \['gpt-4o'\]"),
-        (lambda: Quota(0), "count of a quota must be from 1"),
+        (lambda: Synthesizer(seed=TEXT), "seed must be a whole number from 0"),
+        (lambda: Synthesizer(generator=TEXT), "generator must be a metric"),
+        (lambda: Synthesizer(on_golden=TEXT), "on_golden must be a function"),
+        (lambda: Synthesizer(styling_config=TEXT), "must be of the type StylingConfig"),
+        (lambda: synthesizer(embedder="x"), "no argument 'embedder'"),
+        (lambda: StylingConfig(task=NUMBER), "task must be a text"),
+        (lambda: EvolutionConfig(num_evolutions=-1), "whole number from 0 to 10, got -1"),
+        (lambda: EvolutionConfig(evolutions={"resoning": 1}), "did you mean 'reasoning'"),
+        (lambda: EvolutionConfig(evolutions={"reasoning": -1}), "a number from 0 on, got -1"),
+        (lambda: EvolutionConfig(evolutions={"reasoning": math.nan}), "from 0 on, got nan"),
+        (lambda: EvolutionConfig(evolutions={"reasoning": 0}), "one weight at least"),
+        (lambda: EvolutionConfig(evolutions=TEXT), "evolutions are weights"),
+        (lambda: ContextConstructionConfig(chunk_size=8), "chunk_size must be a whole number"),
+        (lambda: Quota(0), "count of a quota must be a whole number from 1"),
         (lambda: Quota(1, kind="resoning"), "unknown kind 'resoning'"),
         (lambda: synthesizer().generate_goldens_from_contexts([]), "at least one list"),
         (lambda: synthesizer().generate_goldens_from_contexts(["a"]), "must be a list of texts"),
@@ -432,11 +503,43 @@ def test_a_generator_of_ones_own_is_a_graph_with_a_golden_at_its_end() -> None:
             ),
             "need difficulty_models",
         ),
+        (lambda: about(quotas=[Quota(3)]), "3 goldens cannot be: passages there are 1.* at most 2"),
+        (lambda: about(quotas=Quota(1)), r"quotas must be a list of Quota"),
+        (lambda: about(max_goldens_per_context=0), "max_goldens_per_context .* got 0"),
+        (lambda: about(include_expected_output="no"), "must be of the type bool, got 'no'"),
+        (lambda: about(num_evolutions=1), r"it stands in Synthesizer\(evolution_config="),
+        (lambda: about(max_golden_per_context=1), "did you mean 'max_goldens_per_context'"),
+        (lambda: about(config=multi_context_only()), "multi-context takes two passages"),
+        (lambda: synthesizer().generate_goldens_from_docs(NUMBER), "list of paths or objects"),
+        (lambda: synthesizer().generate_goldens_from_docs([]), "there is no document"),
+        (
+            lambda: synthesizer().generate_goldens_from_docs([], max_goldens_per_document=-1),
+            "max_goldens_per_document must be a whole number from 1 on, got -1",
+        ),
+        (
+            lambda: synthesizer().generate_goldens_from_docs(
+                [], max_goldens_per_document=1, quotas=[Quota(1)]
+            ),
+            "quotas or max_goldens_per_document, not both",
+        ),
+        (
+            lambda: synthesizer(second_model="gpt-4o").generate_goldens_from_scratch("refunds"),
+            "leave them out for goldens without contexts",
+        ),
+        (
+            lambda: synthesizer().generate_goldens_from_scratch("a", num_initial_goldens=-1),
+            "num_initial_goldens must be a whole number from 1 on",
+        ),
+        (lambda: synthesizer().generate_goldens_from_goldens([TEXT]), "must be of the type Golden"),
+        (
+            lambda: EvaluationDataset().generate_goldens_from_docs([], synthesizer=TEXT),
+            "synthesizer must be of the type Synthesizer",
+        ),
         (
             lambda: synthesizer(second_model="gpt-4o").generate_goldens_from_contexts(
                 [["a"]], include_expected_output=False
             ),
-            "compare answers with the expected output",
+            "compare answers with an expected output",
         ),
     ],
 )
@@ -451,7 +554,7 @@ def test_what_cannot_be_meant_is_refused_before_anything_is_asked(
 
 CONTEXTS = [
     Context(f"d{n % 3}", (passage := Passage(f"text {n}", f"d{n % 3}", None, n),), (passage,) * 2)
-    for n in range(9)
+    for n in range(60)
 ]
 
 
@@ -547,7 +650,8 @@ def test_a_killed_synthesis_goes_on_and_asks_nothing_twice(folder: Path) -> None
 def test_the_command_says_what_is_missing_and_why(folder: Path) -> None:
     (folder / "docs" / "locked.txt").write_bytes(b"\xff\xfe\xff")
     (folder / "quotas.csv").write_text("count,document,kind\n1,docs/a.md,\n9,docs/c.docx,plain\n")
-    done = run_command(folder, "--quotas", "quotas.csv", "--out", "g.jsonl")
+    arguments = ("--quotas", "quotas.csv", "--out", "g.jsonl", "--per-context")
+    done = run_command(folder, *arguments, "9")
     assert done.returncode == 3
     assert "docs/c.docx, plain: " in done.stdout
     assert "docs/locked.txt: it is no UTF-8 text" in done.stdout

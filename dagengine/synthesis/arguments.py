@@ -1,0 +1,98 @@
+"""What callers may give: unknown names and wrong values are refused in a sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+from dagengine.configs import check_names, names_of
+from dagengine.errors import InputError
+from dagengine.execution.evaluation import sync
+from dagengine.synthesis.values import Quota
+
+P = ParamSpec("P")
+R = TypeVar("R")
+S = TypeVar("S")
+
+# Where settings stand that other tools take as arguments of the generating methods.
+_ELSEWHERE = {
+    "num_evolutions": "Synthesizer(evolution_config=EvolutionConfig(num_evolutions=…))",
+    "evolutions": "Synthesizer(evolution_config=EvolutionConfig(evolutions={…}))",
+    "evolution_types": "Synthesizer(evolution_config=EvolutionConfig(evolutions={…}))",
+    "chunk_size": "context_construction_config=ContextConstructionConfig(chunk_size=…)",
+    "chunk_overlap": "context_construction_config=ContextConstructionConfig(chunk_overlap=…)",
+    "max_contexts_per_document": (
+        "context_construction_config=ContextConstructionConfig(max_contexts_per_document=…)"
+    ),
+    "scenario": "Synthesizer(styling_config=StylingConfig(scenario=…))",
+    "input_format": "Synthesizer(styling_config=StylingConfig(input_format=…))",
+    "expected_output_format": "Synthesizer(styling_config=StylingConfig(…))",
+    "model": "Synthesizer(model=…)",
+}
+
+
+def door(
+    method: Callable[Concatenate[S, P], Awaitable[R]],
+) -> Callable[Concatenate[S, P], Awaitable[R]]:
+    """The method, with unknown arguments refused in a sentence."""
+
+    @wraps(method)
+    async def checked(self: S, /, *given: P.args, **settings: P.kwargs) -> R:
+        _check_settings(method, settings)
+        return await method(self, *given, **settings)
+
+    return checked
+
+
+def sync_door(
+    method: Callable[Concatenate[S, P], Awaitable[R]],
+) -> Callable[Concatenate[S, P], R]:
+    """The same method for callers without an event loop (it works inside one, too)."""
+
+    @wraps(method)
+    def checked(self: S, /, *given: P.args, **settings: P.kwargs) -> R:
+        _check_settings(method, settings)
+        return sync(lambda: method(self, *given, **settings))
+
+    checked.__name__ = method.__name__.removeprefix("a_")
+    return checked
+
+
+def _check_settings(method: Callable[..., Any], settings: Iterable[str]) -> None:
+    name, known = method.__name__.removeprefix("a_"), names_of(method)
+    for one in settings:
+        if one not in known and one in _ELSEWHERE:
+            raise TypeError(f"{name}() has no argument {one!r}: it stands in {_ELSEWHERE[one]}")
+    check_names(f"{name}() has no argument", settings, known)
+
+
+def of_kind(name: str, value: Any, kind: type[R]) -> R:
+    """The value; raises InputError when it is of another kind."""
+    if not isinstance(value, kind):
+        raise InputError(f"{name} must be of the type {kind.__name__}, got {value!r:.60}")
+    return value
+
+
+def quotas_of(quotas: Any) -> list[Quota]:
+    """The quotas as a list; raises InputError for anything else."""
+    listed = isinstance(quotas, Sequence) and not isinstance(quotas, str)
+    if not listed or not all(isinstance(one, Quota) for one in quotas):
+        raise InputError(f"quotas must be a list of Quota(…), got {quotas!r:.60}")
+    return list(quotas)
+
+
+def models_of(models: Any) -> tuple[Any, ...]:
+    """Several judges; raises InputError for a single one."""
+    if isinstance(models, str) or not isinstance(models, Sequence):
+        raise InputError(f"difficulty_models takes a list: [{models!r:.60}]")
+    return tuple(models)
+
+
+def topics_of(subject: Any) -> list[str]:
+    """A subject, or several, each once; raises InputError for what is no text."""
+    listed = isinstance(subject, Iterable) and not isinstance(subject, str)
+    topics: list[Any] = list(subject) if listed else [subject]
+    if not topics or not all(isinstance(one, str) and one.strip() for one in topics):
+        raise InputError(f"subject must be a text, or a list of texts, got {subject!r:.80}")
+    return list(dict.fromkeys(topics))

@@ -1,0 +1,121 @@
+"""Goldens that were made: with their report, as a page to review, and in the folder of a run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from dagengine.data.golden import ConversationalGolden, Golden
+from dagengine.data.json_lines import line_of
+from dagengine.errors import InputError
+from dagengine.record.writer import RunWriter, write_whole
+from dagengine.results import CaseResult
+from dagengine.synthesis.values import Report
+from dagengine.terminal import plain
+
+AnyGolden = Golden | ConversationalGolden
+LINES, PAGE, YIELD = "goldens.jsonl", "goldens.md", "yield.json"
+
+
+class Goldens(list[Any]):
+    """A list of goldens, with the report of how they came about."""
+
+    def __init__(self, goldens: Iterable[AnyGolden], report: Report) -> None:
+        super().__init__(goldens)
+        self.report = report
+
+    def markdown(self) -> str:
+        """The goldens as a page to review: each with its answer, its evidence, and its path."""
+        return page_of(self, self.report)
+
+
+class Folder:
+    """Beside the record of a run: its goldens, a page to review them, and the yield."""
+
+    def __init__(self, record: RunWriter | None) -> None:
+        self._record = record
+        self._begun = False
+
+    def add(self, row: CaseResult) -> None:
+        """Write the row of a draft; the first one ends what an earlier run left."""
+        if self._record is None:
+            return
+        self._record.add(row)
+        if not self._begun:
+            self._begun = True
+            for name in (LINES, PAGE, YIELD):
+                (self._record.folder / name).unlink(missing_ok=True)
+
+    def save(self, goldens: Sequence[AnyGolden], report: Report) -> None:
+        """Write the goldens so far, and what became of the drafts."""
+        if self._record is None:
+            return
+        lines = [golden.model_dump(mode="json", exclude_none=True) for golden in goldens]
+        folder = self._record.folder
+        figures = json.dumps({"format": 1, **asdict(report)}, ensure_ascii=False, indent=1)
+        texts = {
+            LINES: b"".join(map(line_of, lines)).decode(),
+            PAGE: page_of(goldens, report),
+            YIELD: f"{figures}\n",
+        }
+        try:
+            for name, text in texts.items():
+                write_whole(folder / name, text)
+        except OSError as error:
+            raise InputError(f"cannot write {folder}: {error.strerror or error}") from error
+
+
+def page_of(goldens: Sequence[AnyGolden], report: Report) -> str:
+    """Markdown for a reviewer; foreign texts keep to their line and cannot hide anything."""
+    lines = ["# Goldens", "", *(f"- {_line(line)}" for line in report.lines())]
+    for number, golden in enumerate(goldens, 1):
+        lines += ["", *_sheet(number, golden)]
+    return "\n".join(lines) + "\n"
+
+
+def _sheet(number: int, golden: AnyGolden) -> Iterator[str]:
+    origin: dict[str, Any] = (golden.additional_metadata or {}).get("synthesis", {})
+    asked = golden.input if isinstance(golden, Golden) else golden.scenario
+    answer = golden.expected_output if isinstance(golden, Golden) else golden.expected_outcome
+    yield f"## {number}. {_line(asked)}"
+    yield ""
+    yield f"- answer: {_line(answer)}" if answer else "- no expected answer"
+    if isinstance(golden, ConversationalGolden) and golden.user_description:
+        yield f"- person: {_line(golden.user_description)}"
+    for sentence in origin.get("supporting_sentences", ()):
+        yield f"- rests on: {_line(sentence)}"
+    for passage, text in zip(origin.get("passages", ()), golden.context or (), strict=False):
+        yield f"- from {_place(passage)}: {_line(text)}"
+    yield f"- {', '.join(_sort(origin))}"
+    for node, said in origin.get("answers", {}).items():
+        yield f"- {node}: {_said(said)}"
+
+
+def _place(passage: dict[str, Any]) -> str:
+    parts = [_line(passage.get("document", "a context"))]
+    parts += [f"page {passage['page']}"] if "page" in passage else []
+    parts += [f"at {passage['offset']:,}"] if "offset" in passage else []
+    return f"{' '.join(parts)} (SHA-256 {passage['sha256'][:12]}…)"
+
+
+def _sort(origin: dict[str, Any]) -> Iterator[str]:
+    if "source" in origin and not origin.get("passages"):
+        yield f"about {_line(str(origin['source']))}"
+    yield " and ".join(origin.get("evolutions", ())) or str(origin.get("kind", "own"))
+    if hard := origin.get("difficulty"):
+        yield f"{hard['level']} ({hard['answered']} of {hard['judges']} knew it)"
+    yield f"draft {origin.get('draft', 0) + 1}"
+    yield f"seed {origin.get('seed')}"
+
+
+def _said(value: Any) -> str:
+    if isinstance(value, dict) and "verdict" in value:
+        verdict = {True: "yes", False: "no"}.get(value["verdict"], value["verdict"])
+        return _line(f"{verdict}: {value['reason']}" if value.get("reason") else str(verdict))
+    return _line(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
+
+
+def _line(text: str) -> str:
+    return plain(" ".join(text.split()))

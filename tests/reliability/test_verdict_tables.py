@@ -13,6 +13,7 @@ from dagengine.metrics import DAGMetric
 from dagengine.metrics.dag import DAG, BinaryJudgementNode, RatingNode
 from dagengine.reliability import Observations
 from dagengine.reliability.card import make_card
+from dagengine.reliability.card.words import headline
 from dagengine.test_case import LLMTestCase
 
 CASES = [LLMTestCase(name=name, input=name) for name in ("one", "two")]
@@ -47,6 +48,12 @@ def test_a_table_of_verdicts_gives_a_card(tmp_path: Path) -> None:
     missing = card.metrics[0].figure("unscored")
     assert missing is not None
     assert (flips(seen), missing.value) == (1.0, 0.25)
+    assert headline(card) == "2 cases, 2 runs of each"
+
+
+def test_a_card_says_of_how_many_cases_it_is() -> None:
+    seen = Observations.load([{"case": "one", "verdict": True}], CASES, metric="worth")
+    assert headline(make_card(seen, [metric()], CASES, ["it"])) == "1 of 2 cases, 1 run of each"
 
 
 # As somebody has them who knows nothing of nodes: rows of a case are its runs.

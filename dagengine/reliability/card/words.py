@@ -15,6 +15,7 @@ from dagengine.reliability.card.values import (
     NodeCard,
     SettingCard,
     VoteCost,
+    every_setting,
 )
 
 TITLES = {
@@ -183,6 +184,10 @@ def headline(card: JudgeCard) -> str:
     """What was asked, of whom, how often."""
     settings = f" under each of {len(card.settings)} settings" if len(card.settings) > 1 else ""
     cases = "1 case" if card.binding.cases == 1 else f"{card.binding.cases} cases"
+    unders = (under for _, under in every_setting(card))
+    ran = {case for under in unders for case, line in enumerate(under.outcomes.scores) if line}
+    if 0 < len(ran) < card.binding.cases:
+        cases = f"{len(ran)} of {cases}"
     return f"{cases}, {card.times} {'run' if card.times == 1 else 'runs'} of each{settings}"
 
 

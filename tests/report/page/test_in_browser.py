@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from browser import CHROMIUM, Scheme, Visit, aside, chromium, needs_chromium, visit
+from decision_server import DecisionServer
 from hostile import TEXTS
 from playwright.sync_api import Browser
 from support_tree import support_cases, support_judge, support_metric
 
 from dagengine import evaluate
-from dagengine.judges import LexicalJudge, ScriptedJudge
+from dagengine.judges import DecisionJudge, LexicalJudge, ScriptedJudge
 from dagengine.metrics import AnswerRelevancyMetric, ContextualRelevancyMetric, DAGMetric
 from dagengine.metrics.dag import (
     DAG,
@@ -524,3 +525,74 @@ def test_a_metric_under_a_verdict_opens_its_own_graph(browser: Browser, nested: 
         page.until("document.querySelector('h1').textContent.startsWith('2 of 6')")
         assert sorted(_listed(page)) == ["n4", "n5"]
         assert page.errors == []
+
+
+def _three_ways(depth: int, path: str) -> NonBinaryJudgementNode:
+    """A tree of as many questions as there are paths of at most so many answers."""
+    below = {} if not depth else {
+        way: _three_ways(depth - 1, f"{path}.{way}") for way in ("refund", "parcel", "other")
+    }  # fmt: skip
+    then = {**below, "nothing": 3} if depth else {"fits": 10, "nothing": 1}
+    return NonBinaryJudgementNode(
+        f"What is it at {path}?", evaluation_params=["actual_output"], then=then, name=path
+    )
+
+
+@pytest.fixture(scope="module")
+def wide(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A page of a tree of 40 nodes, whose judge gives probabilities."""
+    folder = tmp_path_factory.mktemp("runs") / "wide"
+    cases = [LLMTestCase(name=f"w{n}", input="i", actual_output=f"text {n}") for n in range(8)]
+
+    more: Any = {"hyperparameters": {"prompt": "<b>v3</b>", "temperature": 0.2}}
+
+    def work() -> None:
+        with DecisionServer() as server:
+            judge = DecisionJudge(base_url=server.base_url)
+            policy = DAGMetric("Policy", DAG(root_node=_three_ways(3, "Q")))
+            evaluate(cases, [policy], model=judge, show=False, out=folder, **more)
+
+    aside(work)
+    return folder / "report.html"
+
+
+def test_a_case_of_a_large_tree_shows_its_path_and_the_rest_as_stubs(
+    browser: Browser, wide: Path
+) -> None:
+    row = max(load_run(wide.parent).timed_rows(), key=lambda row: len(row.metrics[0].path))
+    (result,) = row.metrics
+    assert result.odds is not None
+    with visit(browser, wide, "#state=all") as page:
+        assert "prompt <b>v3</b> · temperature 0.2" in page.page.inner_text(".lines")
+        page.at(f"#case={row.case}&v=case")
+        page.until("document.querySelector('.onpath .stub')")
+        lines = page.page.locator(".onpath li")
+        taken = page.page.locator(".onpath li:not(.un)").all_inner_texts()
+        assert [tuple(line.split(" → ")[0:1]) for line in taken] == [(n,) for n, _ in result.path]
+        stubs = page.page.locator(".onpath .stub .link").all_inner_texts()
+        behind = [int(stub.removeprefix("+").split()[0]) for stub in stubs]
+        assert sum(behind) == 40 - len(result.path)
+        before = lines.count()
+        page.page.locator(".onpath .stub").first.focus()
+        page.page.keyboard.press("Enter")
+        page.until(f"document.querySelectorAll('.onpath li').length > {before}")
+        page.page.keyboard.press("Enter")
+        page.until(f"document.querySelectorAll('.onpath li').length === {before}")
+        walk = page.page.inner_text(".walk")
+        first = result.steps[0]
+        assert first.confidence is not None
+        assert f"probability: {first.verdict} {first.confidence:.2f}" in walk
+        low, high = result.odds.expected_bounds
+        assert f"expected score {low:.2f} to {high:.2f}" in walk
+        assert "took " in page.page.inner_text(".texts")
+        assert _violations(page, colours=False) == []
+        assert page.errors == []
+
+
+def test_the_time_of_cases_is_a_column_to_sort_by(browser: Browser, wide: Path) -> None:
+    rows = list(load_run(wide.parent).timed_rows())
+    slow = sorted(rows, key=lambda row: -round(row.metrics[0].seconds or 0, 3))
+    with visit(browser, wide, "#state=all&columns=time&sort=-time") as page:
+        page.until("document.querySelector('.c-time')")
+        seconds = {row.case: round(row.metrics[0].seconds or 0, 3) for row in rows}
+        assert [seconds[name] for name in _listed(page)] == [seconds[row.case] for row in slow]

@@ -4,6 +4,7 @@ import { Component, render, type ComponentChildren } from "preact";
 import { Embedded } from "./data/embedded.ts";
 import { Remote } from "./data/remote.ts";
 import type { Source } from "./data/source.ts";
+import { drawTogether } from "./parts/drawing.ts";
 import { PageContext, useAddress } from "./parts/state.ts";
 import { Frame } from "./screens/frame.tsx";
 import { SCREENS } from "./screens/screens.ts";
@@ -47,4 +48,5 @@ async function start(): Promise<void> {
   }
 }
 
+drawTogether();
 void start();

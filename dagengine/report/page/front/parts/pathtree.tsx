@@ -56,6 +56,7 @@ export function PathTree({ metric, layout, result, choose }: Props) {
         if (!edge) return null;
         const leaf = layout.leaves[answer];
         const on = taken.has(answer);
+        const chance = chances.has(answer) ? probability(chances.get(answer)!) : null;
         const press = (event: MouseEvent | KeyboardEvent) => choose({ kind: "e", key: answerKey(metric, answer), not: false }, event);
         const more = on ? {
           role: "button" as const, tabindex: 0, "aria-label": `${short(verdict, 24)}: all cases with ${answerName(metric, answer)}`, onClick: press,
@@ -63,11 +64,8 @@ export function PathTree({ metric, layout, result, choose }: Props) {
         } : {};
         return (
           <g key={answer} class={`e${on ? "" : " un dim"}`} {...more}>
-            {edge.label && (on || chances.has(answer)) && (
-              <text class="a" x={edge.label[0]} y={edge.label[1] + 6} style={{ fontSize: `${size}px` }}>
-                {short(verdict, 24)}{chances.has(answer) && <tspan class="c"> {probability(chances.get(answer)!)}</tspan>}
-              </text>
-            )}
+            {on && edge.label && <text class="a" x={edge.label[0]} y={edge.label[1] + (chance ? 0 : 6)} style={{ fontSize: `${size}px` }}>{short(verdict, 24)}</text>}
+            {chance && edge.label && <text class="chance" x={edge.label[0]} y={edge.label[1] + (on ? size * 1.1 : 6)} style={{ fontSize: `${size}px` }}>{chance}</text>}
             {leaf && score !== null && (
               <g class={`leaf${on ? ` on ${result.state === "fail" ? "x" : ""}` : " un"}`}>
                 {" "}

@@ -1,7 +1,7 @@
 // The state of the page: its address, and answers of the source to what the address asks.
 
 import { createContext } from "preact";
-import { useContext, useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { useContext, useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import type { Chosen, Filter, Metric, Order, Part, Source } from "../data/source.ts";
 import { clicked, read, write, type Place } from "./address.ts";
 
@@ -77,7 +77,7 @@ export function useAnswer<T>(ask: () => Promise<T>, on: unknown[]): T | null {
   const [answer, setAnswer] = useState<{ value: T } | null>(null);
   const [error, setError] = useState<unknown>(null);
   const latest = useRef(0);
-  useEffect(() => {
+  useLayoutEffect(() => {
     const mine = ++latest.current;
     ask().then(
       (value) => mine === latest.current && setAnswer({ value }),

@@ -42,12 +42,12 @@ export function Both({ runs, metric, places, change }: Props) {
             return (
               <tr key={name} id={here ? "first" : undefined} class={here ? "at" : ""}>
                 <th scope="row">{name}<br /><span class="light sm">{(after ?? before)!.kind}{here && " · first difference"}</span></th>
-                <td><Said step={before} /></td>
-                <td><Said step={after} /></td>
+                <td data-n={runs[0].name}><Said step={before} /></td>
+                <td data-n={runs[1].name}><Said step={after} /></td>
               </tr>
             );
           })}
-          <tr><th scope="row">score</th><td><b>{ended(old)}</b></td><td><b>{ended(now)}</b></td></tr>
+          <tr><th scope="row">score</th><td data-n={runs[0].name}><b>{ended(old)}</b></td><td data-n={runs[1].name}><b>{ended(now)}</b></td></tr>
         </tbody>
       </table>
     </>

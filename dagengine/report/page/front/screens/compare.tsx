@@ -147,7 +147,7 @@ function Summary({ found, metric }: { found: RunChanges; metric: MetricChanges }
     <>
       {scored && <>{whole(passed[0])} passed → <b>{whole(passed[1])} passed</b> · </>}
       mean {said(mean[0])} → {said(mean[1])}
-      {test && <> · {test.chance ? "could be chance" : "more than chance"} <span class="soft">({test.test}, p = {test.p < 0.001 ? "below 0.001" : Number(test.p.toPrecision(2))})</span></>}
+      {test && <> · {test.chance ? "could be chance" : "more than chance"} <span class="soft">({test.test}, {test.p < 0.001 ? "p below 0.001" : `p = ${Number(test.p.toPrecision(2))}`})</span></>}
       {metric.test_missing && <span class="soft"> · no paired test: {metric.test_missing}</span>}
     </>
   )]);

@@ -9,8 +9,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from dagengine.errors import InputError, did_you_mean
+from dagengine.record.changes.tree_changes import every_edge
 from dagengine.record.run import Run
 from dagengine.record.values import Manifest, MetricRecord
+from dagengine.results.outcomes import OutcomeKind
 from dagengine.results.rows import CaseResult, MetricResult
 from dagengine.results.summary import unknown_metric
 
@@ -46,6 +48,7 @@ class Selection:
                 name = at.rpartition("=")[0] or at
                 hint = did_you_mean(name, sorted(nodes)) or f"it had {', '.join(sorted(nodes))}"
                 raise InputError(f"the run had no node {name!r:.80}; {hint}")
+            _require_answer(at, manifest)
 
     def takes(self, row: CaseResult, mentioned: bool) -> bool:
         """Whether a row is among them; `mentioned`: its case's texts hold `text`."""
@@ -61,7 +64,7 @@ class Selection:
             return False
         if self.metric is not None and result.metric != self.metric:
             return False
-        return set(self.at) <= _answers(result)
+        return not self.at or set(self.at) <= _answers(result)
 
     def narrowed(self, row: CaseResult) -> CaseResult:
         """The row with the chosen metric alone."""
@@ -176,6 +179,30 @@ def _answers(result: MetricResult) -> set[str]:
             outer = outer.rpartition(_INSIDE)[0]
     failure = result.failure
     return found if failure is None else found | {failure.node, f"{failure.node}={failure.kind}"}
+
+
+def _require_answer(at: str, manifest: Manifest) -> None:
+    """Raise InputError for an answer that a decision of the run cannot give.
+
+    What a node says that judges the items of a list, or rates, is not known beforehand.
+    """
+    answers: dict[str, dict[str, None]] = {}
+    names: list[str] = []
+    for metric in manifest.metrics:
+        names += _nodes(metric)
+        for edge in every_edge(metric):
+            if edge.verdict is not None:
+                answers.setdefault(edge.source, {})[str(edge.verdict)] = None
+    splits = [(at[:place], at[place + 1 :]) for place, sign in enumerate(at) if sign == "="]
+    told = [(node, said) for node, said in splits if node in names]
+    if at in names or any(
+        node not in answers or said in answers[node] or said in set(OutcomeKind)
+        for node, said in told
+    ):
+        return
+    node, said = told[0]
+    hint = did_you_mean(said, list(answers[node])) or f"it says {', '.join(answers[node])}"
+    raise InputError(f"{node!r:.80} has no answer {said!r:.80}; {hint}")
 
 
 def _nodes(metric: MetricRecord) -> Iterator[str]:

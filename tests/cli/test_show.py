@@ -124,6 +124,8 @@ def test_chosen_cases_become_a_data_set_that_is_read_again(folder: Path, tmp_pat
         (["--metric", "Maners"], "did you mean 'Manners'"),
         (["--at", "Tone of voice"], "no node 'Tone of voice'"),
         (["--at", "Tne=warm"], "did you mean 'Tone'"),
+        (["--at", "Tone=warmer"], "'Tone' has no answer 'warmer'; did you mean 'warm'"),
+        (["--at", "Kind=perhaps"], "it says True, False"),
     ],
 )
 def test_a_name_that_the_run_does_not_have_is_an_error(

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from dagengine.judges.custom import CustomJudge as CustomJudge
     from dagengine.judges.deciding.judge import DecisionJudge as DecisionJudge
     from dagengine.judges.deciding.labels import LabelJudge as LabelJudge
+    from dagengine.judges.embedding import EmbeddingJudge as EmbeddingJudge
     from dagengine.judges.lexical import LexicalJudge as LexicalJudge
     from dagengine.judges.openai import OpenAIJudge as OpenAIJudge
     from dagengine.judges.provider import ProviderJudge as ProviderJudge
@@ -28,6 +29,7 @@ _HOME = {
     "BaseLLM": "custom",
     "CustomJudge": "custom",
     "DecisionJudge": "deciding.judge",
+    "EmbeddingJudge": "embedding",
     "LabelJudge": "deciding.labels",
     "LexicalJudge": "lexical",
     "Noise": "simulated",
@@ -47,6 +49,7 @@ __all__ = [
     "BaseLLM",
     "CustomJudge",
     "DecisionJudge",
+    "EmbeddingJudge",
     "LabelJudge",
     "LexicalJudge",
     "Noise",

@@ -84,6 +84,15 @@ class SynthesizeOptions:
         ),
         Reads(),
     ] = None
+    embedder: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MODEL",
+            help="An embedding model: inputs that mean nearly the same are near duplicates then. "
+            "Without one their words are compared.",
+        ),
+        Reads(),
+    ] = None
     base_url: BaseUrl = None
     evolutions: Annotated[
         int, typer.Option(min=0, max=10, help="How often a draft is evolved.")
@@ -209,6 +218,7 @@ def _synthesizer(options: SynthesizeOptions, write: Callable[[Any], None]) -> Sy
         ),
         second_model=options.second_judge and judge(options.second_judge),
         difficulty_models=[judge(name) for name in options.difficulty_judge or ()],
+        embedder=_embedder(options),
         max_tries=options.tries,
         seed=options.seed,
         on_golden=write,
@@ -216,6 +226,18 @@ def _synthesizer(options: SynthesizeOptions, write: Callable[[Any], None]) -> Sy
         limits=_limits(options),
         store=None if options.store is None else Store(options.store, replay=options.replay),
     )
+
+
+def _embedder(options: SynthesizeOptions) -> Any:
+    if options.embedder is None:
+        return None
+    if options.embedder.rpartition(":")[0].endswith(".py"):
+        from dagengine.loading import load_judge
+
+        return load_judge(options.embedder, None)
+    from dagengine.judges.embedding import EmbeddingJudge
+
+    return EmbeddingJudge(options.embedder, base_url=options.base_url)
 
 
 def _limits(options: SynthesizeOptions) -> Limits:

@@ -27,6 +27,8 @@ from dagengine.voting.wrappers import answered_by
 GOLDEN = "Golden"
 """The name of a generator's last node."""
 CHOOSE = "Choose draft"
+EMBEDDING = "Embedding"
+"""The name of the node that gives the vector of a golden's text."""
 _QUOTED = 10  # words in a row that are no accident
 _PLACE = "additional_metadata"
 
@@ -46,11 +48,12 @@ def from_contexts(
     expected: bool = True,
     second: Any = None,
     cheap: Sequence[Any] = (),
+    embedder: Any = None,
 ) -> Any:
     """Goldens about passages; reads `context` and the metadata that `cases` writes.
 
     `second` answers blind, and has to agree; `cheap` are the judges that try without the
-    passages. Both need expected outputs.
+    passages. Both need expected outputs. `embedder` gives the vector of an input.
     """
     ask = TaskNode(
         words.drafts_from_context(drafts, style), "drafts", evaluation_params=["context"],
@@ -59,14 +62,15 @@ def from_contexts(
     final = _evolved(_chosen(ask), evolutions, style, ["context"])
     context = ["context"]
     if not expected:
-        leaf = CodeNode(golden, inputs=[final], name=GOLDEN)
-        return DAGMetric("Goldens", Graph(_filters(final, context, leaf)))
+        leaf = CodeNode(golden, inputs=[final, *_embedded(final, embedder)], name=GOLDEN)
+        return _with_judges(_metric(_filters(final, context, leaf)), embedder=embedder)
     answer = TaskNode(
         words.expected_from_context(style), "expected_output", evaluation_params=context,
         inputs=[final], output_type=Supported, name="Expected output",
     )  # fmt: skip
     tried = [_closed_book(final, answer, number) for number in range(len(cheap))]
-    leaf = CodeNode(answered_golden, inputs=[final, answer, *tried], name=GOLDEN)
+    inputs = [final, answer, *tried, *_embedded(final, embedder)]
+    leaf = CodeNode(answered_golden, inputs=inputs, name=GOLDEN)
     blind = TaskNode(
         words.BLIND, "other_answer", evaluation_params=context, inputs=[final], name="Blind answer"
     )
@@ -76,12 +80,17 @@ def from_contexts(
         is_supported, evaluation_params=context, inputs=[answer], then={True: leaked, False: 0},
         name="Supported by its sentences",
     )  # fmt: skip
-    metric = DAGMetric("Goldens", Graph(_filters(final, context, supported)))
-    return _with_judges(metric, second, cheap)
+    return _with_judges(_metric(_filters(final, context, supported)), second, cheap, embedder)
 
 
 def from_scratch(
-    drafts: int, evolutions: int, style: StylingConfig, *, expected: bool = True, like: bool = False
+    drafts: int,
+    evolutions: int,
+    style: StylingConfig,
+    *,
+    expected: bool = True,
+    like: bool = False,
+    embedder: Any = None,
 ) -> Any:
     """Goldens about a topic, or like a golden that is there; nothing to check answers against."""
     field = FieldNode("input", output_label="input" if like else "topic")
@@ -98,12 +107,16 @@ def from_scratch(
                 name="Expected output",
             )
         )  # fmt: skip
+    inputs += _embedded(final, embedder)
     leaf = CodeNode(plainly_answered if expected else golden, inputs=inputs, name=GOLDEN)
     contained = _keeps(words.SELF_CONTAINED, leaf, "Self-contained", [final])
-    return DAGMetric("Goldens", Graph(_keeps(words.ONE_QUESTION, contained, "One thing", [final])))
+    root = _keeps(words.ONE_QUESTION, contained, "One thing", [final])
+    return _with_judges(_metric(root), embedder=embedder)
 
 
-def of_conversations(drafts: int, style: StylingConfig, *, grounded: bool) -> Any:
+def of_conversations(
+    drafts: int, style: StylingConfig, *, grounded: bool, embedder: Any = None
+) -> Any:
     """Conversational goldens: a situation, how it ends well, and who the person is."""
     read = ["context"] if grounded else ["input"]
     ask = TaskNode(
@@ -116,15 +129,35 @@ def of_conversations(drafts: int, style: StylingConfig, *, grounded: bool) -> An
         name="Expected outcome",
     )  # fmt: skip
     person = TaskNode(words.PERSON, "user_description", inputs=[scenario], name="User description")
-    leaf = CodeNode(conversation, inputs=[scenario, outcome, person], name=GOLDEN)
-    return DAGMetric("Goldens", Graph(_keeps(words.PLAUSIBLE, leaf, "Plausible", [scenario])))
+    inputs = [scenario, outcome, person, *_embedded(scenario, embedder)]
+    leaf = CodeNode(conversation, inputs=inputs, name=GOLDEN)
+    root = _keeps(words.PLAUSIBLE, leaf, "Plausible", [scenario])
+    return _with_judges(_metric(root), embedder=embedder)
 
 
-def _with_judges(metric: Any, second: Any, cheap: Sequence[Any]) -> Any:
+def _metric(root: BaseNode) -> Any:
+    return DAGMetric("Goldens", Graph(root))
+
+
+def _embedded(text: BaseNode, embedder: Any) -> list[BaseNode]:
+    """The node that asks for the vector of a text, where there is somebody to ask."""
+    if embedder is None:
+        return []
+    asks = TaskNode(
+        "Embed the text.", "vector", inputs=[text], output_type=list[float], name=EMBEDDING
+    )
+    return [asks]
+
+
+def _with_judges(
+    metric: Any, second: Any = None, cheap: Sequence[Any] = (), embedder: Any = None
+) -> Any:
     if second is not None:
         metric = answered_by(metric, second, ["Blind answer"])
     for number, judge in enumerate(cheap):
         metric = answered_by(metric, judge, [_closed_name(number)])
+    if embedder is not None:
+        metric = answered_by(metric, embedder, [EMBEDDING])
     return metric
 
 
@@ -217,25 +250,29 @@ def _even(text: str) -> str:
     return " ".join(text.split()).lower()
 
 
-def golden(text: str) -> NodeValue:
+# A vector, where there is one, is for the near duplicates and no part of a golden.
+
+
+def golden(text: str, *_: list[float]) -> NodeValue:
     return NodeValue({"input": text}, score=1.0)
 
 
-def plainly_answered(text: str, answer: str) -> NodeValue:
+def plainly_answered(text: str, answer: str, *_: list[float]) -> NodeValue:
     return NodeValue({"input": text, "expected_output": answer}, score=1.0)
 
 
-def answered_golden(text: str, answer: Supported, *known: bool) -> NodeValue:
+def answered_golden(text: str, answer: Supported, *more: bool | list[float]) -> NodeValue:
     value: dict[str, Any] = {
         "input": text,
         "expected_output": answer.answer,
         "supporting_sentences": answer.supporting_sentences,
     }
+    known = [one for one in more if isinstance(one, bool)]
     if known:
         value["answered_without_context"] = [sum(known), len(known)]
     return NodeValue(value, score=1.0)
 
 
-def conversation(scenario: str, outcome: str, person: str) -> NodeValue:
+def conversation(scenario: str, outcome: str, person: str, *_: list[float]) -> NodeValue:
     value = {"scenario": scenario, "expected_outcome": outcome, "user_description": person}
     return NodeValue(value, score=1.0)

@@ -1,10 +1,9 @@
-"""Passages of documents: cut by tokens, the poor ones named, near duplicates dropped."""
+"""Passages of documents: cut by tokens, the poor ones named, each with its neighbour."""
 
 from __future__ import annotations
 
 import math
 import re
-import zlib
 from array import array
 from bisect import bisect_left
 from collections.abc import Sequence
@@ -22,8 +21,6 @@ _PAGE = re.compile(r"[^\W\d].{0,120}?\s(\d{1,4})")
 # Scripts without blanks between words count by their signs.
 UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"
 _WORD = re.compile(rf"[{UNSPACED}]|[^\W{UNSPACED}]+")
-# Near duplicates: the share of common word triples, and how many hashes estimate it.
-_ALIKE, _HASHES, _WORDS = 0.8, 64, 3
 # Words of a passage that look for its neighbours (the rarest tell most), and passages of a word.
 _TELLING, _NEAREST = 24, 32
 
@@ -96,54 +93,6 @@ def _counts_up(lines: Sequence[str]) -> bool:
     found = [_PAGE.fullmatch(line) for line in lines[1:]]
     pages = [int(match[1]) for match in found if match]
     return len(pages) >= _LISTED and len(pages) == len(found) and pages == sorted(pages)
-
-
-class NearDuplicates:
-    """Finds texts that are nearly equal to one that was added before (MinHash, LSH).
-
-    Linear in the number of texts. Broder 1997, https://doi.org/10.1109/SEQUEN.1997.666900.
-    """
-
-    def __init__(self, alike: float = _ALIKE) -> None:
-        """`alike` is the share of common word triples, from 0 to 1. Raises MissingExtraError."""
-        try:
-            import datasketch
-        except ImportError:
-            raise _needs("datasketch") from None
-        self._empty: Any = datasketch.MinHash(num_perm=_HASHES, hashfunc=zlib.crc32)
-        self._seen: Any = datasketch.MinHashLSH(threshold=alike, num_perm=_HASHES)
-        self._count = 0
-
-    def is_new(self, text: str) -> bool:
-        """Whether no text before was nearly the same; the text then counts for later ones."""
-        found = self._hashed(text)
-        if self._seen.query(found):
-            return False
-        self._add(found)
-        return True
-
-    def is_known(self, text: str) -> bool:
-        """Whether a text before was nearly the same; this one counts for nothing."""
-        return bool(self._seen.query(self._hashed(text)))
-
-    def add(self, text: str) -> None:
-        """Let a text count for later ones."""
-        self._add(self._hashed(text))
-
-    def _hashed(self, text: str) -> Any:
-        found = self._empty.copy()
-        found.update_batch([piece.encode(errors="surrogatepass") for piece in _triples(text)])
-        return found
-
-    def _add(self, found: Any) -> None:
-        self._seen.insert(self._count, found)
-        self._count += 1
-
-
-def _triples(text: str) -> list[str]:
-    words = words_in(text)
-    count = max(1, len(words) - _WORDS + 1)
-    return sorted({" ".join(words[place : place + _WORDS]) for place in range(count)})
 
 
 class Neighbours:

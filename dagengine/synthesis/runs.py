@@ -18,17 +18,35 @@ from dagengine.record.values import DataRecord
 from dagengine.record.writer import RunWriter
 from dagengine.report.progress import progress_bar
 from dagengine.results import CaseResult, Failure, MetricResult, OutcomeKind, Step, Totals
-from dagengine.synthesis.generators import CHOOSE, GOLDEN
+from dagengine.synthesis.duplicates import NearDuplicates, SameMeaning
+from dagengine.synthesis.generators import CHOOSE, EMBEDDING, GOLDEN
 from dagengine.synthesis.goldens import AnyGolden, Folder
 from dagengine.synthesis.instructions import CHANGES
-from dagengine.synthesis.passages import NearDuplicates
 from dagengine.synthesis.quotas import Filling
 from dagengine.synthesis.values import Difficulty, Evolution, Report, Seed
 from dagengine.test_case import LLMTestCase
 
 DUPLICATE, UNNEEDED = "near duplicate", "not needed"
 _NO_GOLDEN = "the generator, which gave no golden"
+ALIKE = 0.9
+"""The cosine from which on two inputs are near duplicates."""
 _MESSAGE = 200  # characters of a failure's message in a report
+
+
+class _Kept:
+    """The texts of the goldens so far, by their words and by their vectors."""
+
+    def __init__(self, known: Sequence[str], alike: float) -> None:
+        self._words, self._meanings = NearDuplicates(), SameMeaning(alike)
+        for text in known:
+            self._words.add(text)
+
+    def has(self, text: str, vector: Any) -> bool:
+        return self._words.is_known(text) or self._meanings.is_known(vector)
+
+    def add(self, text: str, vector: Any) -> None:
+        self._words.add(text)
+        self._meanings.add(vector)
 
 
 @dataclass(slots=True)
@@ -36,7 +54,8 @@ class Generation:
     """A generator, what it is given, and what it gave so far.
 
     `note` is kept in the metadata of every golden. `known` are inputs that goldens must not
-    repeat. `case` makes what the generator reads.
+    repeat, `alike` is the cosine from which on two vectors mean the same. `case` makes what the
+    generator reads.
     """
 
     metric: Metric
@@ -44,6 +63,7 @@ class Generation:
     note: dict[str, Any]
     report: Report
     known: Sequence[str] = ()
+    alike: float = ALIKE
     case: Callable[[Seed], LLMTestCase] | None = None
     engine: Engine | None = None
     goldens: list[AnyGolden] = field(default_factory=list)
@@ -74,9 +94,7 @@ class Generation:
         run, in which every draft has its row.
         """
         engine = self.engine = Engine([self.metric], settings, at_once=at_once)
-        new, first = NearDuplicates(), 0
-        for text in self.known:
-            new.add(text)
+        new, first = _Kept(self.known, self.alike), 0
         with progress_bar(engine, None, show) as finished, self._record(engine, out) as record:
             async with engine.open():
                 while seeds := self.filling.next():
@@ -123,7 +141,7 @@ class Generation:
             },
         )
 
-    def _golden(self, seed: Seed, result: MetricResult, new: NearDuplicates) -> AnyGolden | None:
+    def _golden(self, seed: Seed, result: MetricResult, kept: _Kept) -> AnyGolden | None:
         """The golden of a draft, or None; the report says what became of it."""
         self.report.tried += 1
         value = next((step.output for step in result.steps if step.node == GOLDEN), None)
@@ -134,13 +152,14 @@ class Generation:
             self._fell(result.path[-1][0] if result.path else _NO_GOLDEN)
             return None
         text = value.get("input") or value.get("scenario") or ""
-        if new.is_known(text):
+        vector = next((step.output for step in result.steps if step.node == EMBEDDING), None)
+        if kept.has(text, vector):
             self._fell(DUPLICATE)
             return None
         if not self.filling.keep(seed, _difficulty(value)):
             self._fell(UNNEEDED)
             return None
-        new.add(text)
+        kept.add(text, vector)
         self.report.kept += 1
         return self._made(seed, value, result)
 
@@ -197,7 +216,7 @@ def _place(seed: Seed) -> str:
 
 def _is_told(step: Step) -> bool:
     """Whether a step says something that stands nowhere else in the golden."""
-    return step.node != GOLDEN and step.kind != "field"
+    return step.node not in (GOLDEN, EMBEDDING) and step.kind != "field"
 
 
 def _answer(step: Step) -> Any:

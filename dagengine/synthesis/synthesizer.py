@@ -15,12 +15,13 @@ from dagengine.errors import InputError
 from dagengine.estimate.values import Estimate
 from dagengine.execution.engine import Settings
 from dagengine.graph.graph import Metric
+from dagengine.judges.embedding import EmbeddingJudge
 from dagengine.results import Totals
 from dagengine.synthesis.arguments import door, models_of, of_kind, quotas_of, sync_door, topics_of
 from dagengine.synthesis.generators import from_contexts, from_scratch, of_conversations
 from dagengine.synthesis.goldens import AnyGolden, Goldens
 from dagengine.synthesis.quotas import Filling
-from dagengine.synthesis.runs import Generation
+from dagengine.synthesis.runs import ALIKE, Generation
 from dagengine.synthesis.sources import Sources, contexts_of, sources_of
 from dagengine.synthesis.values import (
     ContextConstructionConfig,
@@ -52,9 +53,12 @@ class Synthesizer:
     `model` is the judge that writes and checks (see `as_judge`), `second_model` the one that
     answers blind from the contexts and has to agree with the expected output (by default
     `model`), `difficulty_models` are cheap judges that try without the contexts: difficulty is
-    the share of them that fail. `generator` is a metric of the caller's own in place of the
-    built-in graph (see `synthesis.generators` for what it reads and gives). For each golden at
-    most `max_tries` drafts are tried. `seed` decides which passages and evolutions are taken.
+    the share of them that fail. `embedder` is an `EmbeddingJudge`, or the name of an embedding
+    model: goldens whose inputs mean nearly the same (a cosine of `alike` or more) are near
+    duplicates then; without one only their words are compared. `generator` is a metric of the
+    caller's own in place of the built-in graph (see `synthesis.generators` for what it reads and
+    gives). For each golden at most `max_tries` drafts are tried. `seed` decides which passages
+    and evolutions are taken.
 
     `settings` are those of `Settings`: `limits`, `store`, `on_attempt`, `tracer`. With a store a
     run that was killed goes on where it was. `on_golden` gets every golden when its round is
@@ -74,6 +78,8 @@ class Synthesizer:
         *,
         second_model: Any = None,
         difficulty_models: Sequence[Any] = (),
+        embedder: Any = None,
+        alike: float = ALIKE,
         generator: Metric | None = None,
         max_tries: int = 5,
         seed: int = 0,
@@ -84,8 +90,10 @@ class Synthesizer:
     ) -> None:
         known = names_of(Synthesizer.__init__, _SETTINGS)
         check_names("Synthesizer() has no argument", settings, known)
-        if generator is not None and second_model is not None:
-            raise InputError("a generator of your own names its judges itself: no second_model")
+        if generator is not None and (second_model is not None or embedder is not None):
+            raise InputError(
+                "a generator of your own names its judges itself: no second_model, no embedder"
+            )
         if generator is not None and not isinstance(generator, Metric):
             raise InputError(f"generator must be a metric, got {generator!r:.60}")
         if on_golden is not None and not callable(on_golden):
@@ -100,6 +108,10 @@ class Synthesizer:
         )
         self.second_model = second_model
         self.difficulty_models = models_of(difficulty_models)
+        if isinstance(alike, bool) or not isinstance(alike, int | float) or not 0 < alike <= 1:
+            raise InputError(f"alike must be a number above 0, at most 1, got {alike!r:.60}")
+        self.embedder = EmbeddingJudge(embedder) if isinstance(embedder, str) else embedder
+        self.alike = alike
         self.generator = generator
         self.max_tries = whole("max_tries", max_tries, 1)
         self.seed = whole("seed", seed, 0)
@@ -266,7 +278,9 @@ class Synthesizer:
         topics = topics_of(subject)
         quotas = evenly(topics, num_goldens, "num_goldens")
         drafts = list_of(num_goldens)
-        metric = self.generator or of_conversations(drafts, self.styling_config, grounded=False)
+        metric = self.generator or of_conversations(
+            drafts, self.styling_config, grounded=False, embedder=self.embedder
+        )
         return await self._run(self._topics(metric, topics, quotas, drafts, _NO_EVOLUTION))
 
     generate_goldens_from_docs = sync_door(a_generate_goldens_from_docs)
@@ -329,6 +343,7 @@ class Synthesizer:
         metric = self.generator or from_contexts(
             wanted.drafts, config.num_evolutions, self.styling_config,
             expected=expected, second=self.second_model, cheap=self.difficulty_models,
+            embedder=self.embedder,
         )  # fmt: skip
         return self._generation(metric, sources, wanted, config)
 
@@ -343,7 +358,7 @@ class Synthesizer:
         self._no_other_judges("conversations")
         wanted = wanted_of(sources, (), per_context)
         metric = self.generator or of_conversations(
-            wanted.drafts, self.styling_config, grounded=True
+            wanted.drafts, self.styling_config, grounded=True, embedder=self.embedder
         )
         return self._generation(metric, sources, wanted, _NO_EVOLUTION)
 
@@ -360,7 +375,12 @@ class Synthesizer:
         config = self.evolution_config
         drafts = list_of(max(quota.count for quota in quotas))
         metric = self.generator or from_scratch(
-            drafts, config.num_evolutions, style, expected=expected, like=like
+            drafts,
+            config.num_evolutions,
+            style,
+            expected=expected,
+            like=like,
+            embedder=self.embedder,
         )
         return self._topics(metric, topics, quotas, drafts, config)
 
@@ -389,7 +409,7 @@ class Synthesizer:
         )  # fmt: skip
         report = sources.report
         report.quotas = filling.yields
-        return Generation(metric, filling, {"seed": self.seed}, report)
+        return Generation(metric, filling, {"seed": self.seed}, report, alike=self.alike)
 
     async def _run(self, made: Generation) -> Goldens:
         self._made = made

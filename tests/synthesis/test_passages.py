@@ -17,7 +17,8 @@ from markitdown import converters
 
 from dagengine.errors import InputError, MissingExtraError
 from dagengine.synthesis.documents import _split, read_documents
-from dagengine.synthesis.passages import NearDuplicates, Neighbours, flaw, passages_of
+from dagengine.synthesis.duplicates import NearDuplicates, SameMeaning
+from dagengine.synthesis.passages import Neighbours, flaw, passages_of
 from dagengine.synthesis.sources import sources_of
 from dagengine.synthesis.values import ContextConstructionConfig, Document, Passage, Section
 
@@ -206,6 +207,14 @@ def test_near_duplicates_are_found_and_others_are_not() -> None:
     assert not seen.is_known("Nothing was said of this.")
     assert seen.is_new("")
     assert not seen.is_new(" ")
+
+
+def test_vectors_that_point_the_same_way_are_near() -> None:
+    seen = SameMeaning(0.9)
+    seen.add([1.0, 0.0])
+    assert seen.is_known([4.0, 1.0])
+    assert not seen.is_known([1.0, 1.0])
+    assert not any(seen.is_known(other) for other in ([1.0, 0.0, 0.0], [0.0, 0.0], [], None))
 
 
 def test_the_nearest_passage_shares_the_rare_words() -> None:

@@ -226,6 +226,35 @@ def test_another_judge_answers_blind_and_has_to_agree(tmp_path: Path) -> None:
     assert made.report.fell.keys() >= {"Blind answer agrees"}
 
 
+def vector_of(question: Question[Any]) -> list[float]:
+    """Says that two inputs mean the same when they ask about one house."""
+    place = ASKED.search(evidence(question))
+    assert place is not None
+    return [float(name == place[1]) for name in PLACES]
+
+
+def test_inputs_that_mean_the_same_are_one_golden_where_vectors_are_compared() -> None:
+    def answer(question: Question[Any]) -> Any:
+        if question.name == "Draft":
+            return ["What does the house in Bern cost?", "For the house in Bern, how much is due?"]
+        if question.name == "Rewrite":
+            return evidence(question).splitlines()[1]
+        return Writer().answer(question)
+
+    def made(**more: Any) -> Any:
+        judge = ScriptedJudge(answer, name="writer")
+        text = ["The house in Bern costs 400 francs."]
+        return Synthesizer(
+            judge, evolution_config=NO_EVOLUTION, show=False, **more
+        ).generate_goldens_from_contexts([text], max_goldens_per_context=2)
+
+    assert len(made()) == 2
+    compared = made(embedder=ScriptedJudge(vector_of, name="vectors"))
+    assert len(compared) == 1
+    assert compared.report.fell == {"near duplicate": 1}
+    assert "Embedding" not in compared[0].additional_metadata["synthesis"]["answers"]
+
+
 def test_a_golden_that_no_quota_wanted_makes_none_a_duplicate() -> None:
     fact = "The house in Bern costs 400 francs."
     quotas = [Quota(1, document="a", difficulty="easy"), Quota(1, document="b")]
@@ -466,7 +495,8 @@ def multi_context_only() -> EvolutionConfig:
         (lambda: Synthesizer(generator=TEXT), "generator must be a metric"),
         (lambda: Synthesizer(on_golden=TEXT), "on_golden must be a function"),
         (lambda: Synthesizer(styling_config=TEXT), "must be of the type StylingConfig"),
-        (lambda: synthesizer(embedder="x"), "no argument 'embedder'"),
+        (lambda: synthesizer(critic="x"), "no argument 'critic'"),
+        (lambda: synthesizer(alike=0), "alike must be a number above 0, at most 1, got 0"),
         (lambda: StylingConfig(task=NUMBER), "task must be a text"),
         (lambda: EvolutionConfig(num_evolutions=-1), "whole number from 0 to 10, got -1"),
         (lambda: EvolutionConfig(evolutions={"resoning": 1}), "did you mean 'reasoning'"),

@@ -1,0 +1,107 @@
+"""Texts as vectors, by any server of OpenAI's `POST /v1/embeddings`, asked as a judge is."""
+
+from __future__ import annotations
+
+import json
+import re
+from types import ModuleType
+from typing import TYPE_CHECKING, Annotated, TypeVar
+
+from pydantic import BaseModel, Field, FiniteFloat, ValidationError
+
+from dagengine.errors import JudgeError, UnparseableError, UnsupportedError
+from dagengine.judges.deciding.labels import sending
+from dagengine.judges.wire.client import EndpointJudge
+from dagengine.judges.wire.connection import Connection, Send
+from dagengine.prompts.parsing import validated
+from dagengine.question import Answer, Capabilities, Question, Usage
+
+if TYPE_CHECKING:
+    from openai import AsyncOpenAI
+
+    from dagengine.judges.wire.transport import AiohttpTransport
+
+T = TypeVar("T", bound=BaseModel)
+_PATH = "/embeddings"
+_FENCED = re.compile(r"\A<+BEGIN [^\n]*\n(.*)\n<+END [^\n]*\Z", re.DOTALL)
+_DIGITS = 6  # of a number in a vector; what is stored and recorded is shorter so
+
+
+class _Vector(BaseModel):
+    embedding: Annotated[list[FiniteFloat], Field(min_length=1)]
+
+
+class _Counts(BaseModel):
+    prompt_tokens: Annotated[int, Field(ge=0)] = 0
+
+
+class _Reply(BaseModel):
+    """An answer of the endpoint, as far as it is read."""
+
+    data: Annotated[list[_Vector], Field(min_length=1, max_length=1)]
+    usage: _Counts = _Counts()
+
+
+class EmbeddingConnection(Connection):
+    """A connection that sends texts to an embedding model."""
+
+    __slots__ = ("send",)
+
+    def __init__(self, api: AsyncOpenAI, send: Send, *, owned: bool) -> None:
+        super().__init__(api, owned=owned)
+        self.send = send
+
+
+class EmbeddingJudge(EndpointJudge[EmbeddingConnection]):
+    """Answers a question with the vector of the one text that it shows: a list of numbers.
+
+    So vectors are asked for, limited, priced, stored and replayed as answers are. `model`,
+    `base_url`, `api_key`, `client`, `parameters` and `max_bytes` as for `OpenAIJudge`; any server
+    that speaks OpenAI's `POST /v1/embeddings` will do. It answers nothing else: a verdict is
+    refused.
+    """
+
+    capabilities = Capabilities(text=False)
+
+    async def answer(self, question: Question[T]) -> Answer[T]:
+        """One attempt; raises JudgeError."""
+        import openai
+
+        if list(question.answer_type.model_fields) != ["output"]:
+            raise UnsupportedError(f"{self._name} gives vectors; another judge has to decide")
+        shown = next(one["content"] for one in question.messages if one["role"] == "user")
+        found = _FENCED.match(shown)
+        body = {"model": self.model, "input": found[1] if found else shown, **self._parameters}
+        try:
+            async with self.session() as connection:
+                content = await connection.send(body)
+            return self._read(question, content)
+        except (JudgeError, openai.OpenAIError) as error:
+            failure = self._hidden(self._failure(openai, error))
+        # Outside of the handler: what is raised inside keeps the other error with it.
+        raise failure
+
+    def _read(self, question: Question[T], content: bytes) -> Answer[T]:
+        try:
+            reply = _Reply.model_validate_json(content)
+        except ValidationError as error:
+            text = content.decode(errors="replace")
+            raise UnparseableError(f"no embedding: {error.errors()[0]['msg']}", text) from None
+        vector = [round(number, _DIGITS) for number in reply.data[0].embedding]
+        raw = json.dumps({"output": vector}, separators=(",", ":"))
+        usage = Usage(reply.usage.prompt_tokens)
+        return Answer(validated(question, {"output": vector}, raw), raw, usage=usage)
+
+    def _connection(
+        self,
+        openai: ModuleType,
+        api: AsyncOpenAI,
+        direct: AiohttpTransport | None,
+        *,
+        owned: bool,
+    ) -> EmbeddingConnection:
+        return EmbeddingConnection(api, sending(openai, api, direct, _PATH), owned=owned)
+
+    @property
+    def _name(self) -> str:
+        return f"embeddings of {super()._name}"

@@ -77,7 +77,13 @@ __all__ = [
 ]
 
 
+_DOORS = ("dataset", "errors", "metrics", "models", "scorer", "synthesizer", "test_case")
+"""Modules that `import dagengine` alone is enough for."""
+
+
 def __getattr__(name: str) -> Any:
+    if name in _DOORS:
+        return import_module(f"{__name__}.{name}")
     if name not in _HOME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = getattr(import_module(f"{__name__}.{_HOME[name]}"), name)

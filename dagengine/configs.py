@@ -34,6 +34,12 @@ _INSIDE = {
     "base_url": ("model", "OpenAIJudge(…, base_url=…)"),
     "replay": ("store", "Store(…, replay=True)"),
 }
+# What other tools have, and what is done here in its place.
+_OTHERWISE = {
+    "display": "cases that failed are in result.failed()",
+    "metric_collection": "metrics are objects here: metrics=[…]",
+    "observed_callback": "there is no tracing of agents: give the outputs as cases",
+}
 # What other tools call a limit.
 _LIMITS = {
     "concurrency": "max_in_flight",
@@ -246,6 +252,8 @@ def _meant(name: str, known: list[str]) -> str:
     place = ("limits", f"Limits({limit}=…)") if limit in limits else _INSIDE.get(name)
     if place is not None and place[0] in known:
         return f"`{name}` belongs into `{place[0]}={place[1]}`. "
+    if name in _OTHERWISE:
+        return f"{_OTHERWISE[name]}. "
     near = did_you_mean(name, known)
     if not near and "limits" in known and (near := did_you_mean(name, limits)):
         near += " It belongs into `limits=Limits(…)`."

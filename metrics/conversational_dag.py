@@ -1,8 +1,10 @@
 """Decision trees of conversations: the same nodes and the same metric under other names.
 
-`turn_window` and `evaluation_params` of turns (`role`, `content`) are settings of every node.
+`turn_window` and `evaluation_params` of turns (`role`, `content`) are settings of every node;
+`turn_windows` slide over the whole conversation.
 """
 
+from dagengine.metrics.common.turns import turn_windows
 from dagengine.metrics.dag import (
     BaseNode,
     BinaryJudgementNode,
@@ -26,4 +28,5 @@ __all__ = [
     "ConversationalNonBinaryJudgementNode",
     "ConversationalTaskNode",
     "ConversationalVerdictNode",
+    "turn_windows",
 ]

@@ -53,6 +53,8 @@ __all__ = [
     "supported_default_criteria",
 ]
 
+# By the name that tests of LangChain's evaluators import.
+_SUPPORTED_CRITERIA = supported_default_criteria()
 _RULES = (
     "What is judged is `actual_output`, an answer to `input`. Y: it meets the criterion, or "
     "where the criterion is a question, the answer to that question is yes. N: it does not, "
@@ -365,7 +367,8 @@ def load_evaluator(
     """
     if evaluator not in [*EvaluatorType]:
         known = " or ".join(repr(str(kind)) for kind in EvaluatorType)
-        raise InputError(f"no evaluator is called {evaluator!r}; use {known}")
+        others = "other kinds are metrics: GEval, ExactMatchMetric, ArenaGEval, …"
+        raise InputError(f"no evaluator is called {evaluator!r}; use {known}; {others}")
     kind = EvaluatorType(evaluator)
     labelled = kind == EvaluatorType.LABELED_CRITERIA
     return _CHAINS[kind](CriteriaMetric(criteria, 0.5, llm, reference=labelled, prompt=prompt))

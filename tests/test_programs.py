@@ -15,6 +15,10 @@ import pytest
 from contract import _example as valid_for
 from openai_server import OpenAIServer, Reply, asked_schema
 
+import dagengine
+from dagengine.errors import DagengineError
+from dagengine.test_case import LLMTestCase
+
 CASE = """
 from dagengine.test_case import LLMTestCase, SingleTurnParams
 case = LLMTestCase(input="Who wrote it?", actual_output="Ada wrote it.",
@@ -390,3 +394,69 @@ def test_a_program_runs_as_its_author_wrote_it(name: str) -> None:
     for test in [one for one in names if one.startswith("test_")]:
         for case in names[test].pytestmark[0].args[1]:
             names[test](case)
+
+
+# What runs there and is refused here, with what to write instead.
+REFUSED: dict[str, tuple[str, str]] = {
+    "prices of a model": (
+        """
+from dagengine.models import GPTModel
+GPTModel(model="gpt-4.1", cost_per_input_token=0.000002, cost_per_output_token=0.000008)
+""",
+        r"limits=Limits\(prices=\{'gpt-4.1': \(2, 8\)\}\)",
+    ),
+    "the cost of one result": (
+        f"""{CASE}
+from dagengine import evaluate
+from dagengine.metrics import ExactMatchMetric
+result = evaluate([case], [ExactMatchMetric()], show=False)
+result.test_results[0].metrics_data[0].evaluation_cost
+""",
+        "what a run cost is in result.totals.cost",
+    ),
+    "the context of a row": (
+        f"""{CASE}
+from dagengine import evaluate
+from dagengine.metrics import ExactMatchMetric
+evaluate([case], [ExactMatchMetric()], show=False).test_results[0].retrieval_context
+""",
+        "row.test_case has it",
+    ),
+    "only failing cases": (
+        f"""{CASE}
+from dagengine import evaluate
+from dagengine.metrics import ExactMatchMetric
+evaluate([case], [ExactMatchMetric()], display="failing")
+""",
+        r"result.failed\(\)",
+    ),
+    "a verdict as a root": (
+        """
+from dagengine.metrics.dag import DeepAcyclicGraph, VerdictNode
+DeepAcyclicGraph(root_nodes=[VerdictNode(verdict=True, score=1)])
+""",
+        "start from the task or judgement whose verdict this is",
+    ),
+    "a node in the place of evaluation_params": (
+        """
+from dagengine.metrics.dag import BinaryJudgementNode, TaskNode
+TaskNode("Check.", "result", [], [BinaryJudgementNode("Pass?")])
+""",
+        "nodes are read by inputs=",
+    ),
+    "an evaluator of another kind": (
+        "from dagengine import load_evaluator\nload_evaluator('qa')",
+        "other kinds are metrics: GEval",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_is_otherwise_here_is_refused_with_what_to_write(name: str) -> None:
+    program, message = REFUSED[name]
+    with pytest.raises((DagengineError, AttributeError, TypeError), match=message):
+        exec(compile(textwrap.dedent(program), name, "exec", dont_inherit=True), {})
+
+
+def test_modules_are_attributes_of_the_package() -> None:
+    assert dagengine.__getattr__("test_case").LLMTestCase is LLMTestCase

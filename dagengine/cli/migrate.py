@@ -20,7 +20,9 @@ from dagengine.errors import InputError
 _HOMES = {
     "deepeval": "dagengine",
     "deepeval.dataset": "dagengine.dataset",
+    "deepeval.errors": "dagengine.errors",
     "deepeval.evaluate": "dagengine",
+    "deepeval.evaluate.types": "dagengine.results",
     "deepeval.metrics": "dagengine.metrics",
     "deepeval.metrics.conversational_dag": "dagengine.metrics.conversational_dag",
     "deepeval.metrics.dag": "dagengine.metrics.dag",
@@ -29,6 +31,7 @@ _HOMES = {
     "deepeval.scorer": "dagengine.scorer",
     "deepeval.synthesizer": "dagengine.synthesizer",
     "deepeval.test_case": "dagengine.test_case",
+    "deepeval.test_run": "dagengine.results",
     "langchain.chains.constitutional_ai": "dagengine.metrics.criteria",
     "langchain.evaluation": "dagengine.metrics.criteria",
     "langchain_classic.chains.constitutional_ai": "dagengine.metrics.criteria",
@@ -36,7 +39,12 @@ _HOMES = {
     "ragas": "dagengine",
     "ragas.metrics": "dagengine.metrics",
 }
-# Metrics of ragas that have another name here; a program goes on calling them as it did.
+# What has another name here; a program goes on calling it as it did.
+_DEEPEVAL = {
+    "DeepEvalError": "DagengineError",
+    "MetricData": "MetricResult",
+    "TestResult": "CaseResult",
+}
 _RAGAS = {
     "AgentGoalAccuracyWithReference": "TaskCompletionMetric",
     "AgentGoalAccuracyWithoutReference": "TaskCompletionMetric",
@@ -55,6 +63,7 @@ _RAGAS = {
     "SummarizationScore": "SummarizationMetric",
     "ToolCallAccuracy": "ToolCorrectnessMetric",
 }
+_RENAMED = {"deepeval": _DEEPEVAL, "ragas": _RAGAS}
 # What has no counterpart at all: such imports are left as they are.
 _ABSENT = {
     "deepeval.benchmarks": "there are no benchmarks of models",
@@ -70,6 +79,7 @@ _ABSENT = {
 _REVERSED = frozenset({"BiasMetric", "HallucinationMetric", "ToxicityMetric"})
 _DECIDE = {
     "dag_from_json": "a tree is Python: write its nodes",
+    "FiltrationConfig": "drafts are filtered question by question; synthesize --help",
     "evals_iterator": "give the application: dataset.evaluate(metrics, app=…)",
     "log_hyperparameters": "give them to the run: evaluate(…, hyperparameters={…})",
     "metric_collection": "metrics are objects here: metrics=[…]",
@@ -80,6 +90,10 @@ _DECIDE = {
     "push": "a data set stays on your machine: use save_as",
     "observe": "there is no tracing of agents: give the outputs as cases",
 }
+
+
+# Fields of cases that programs fill in later.
+_FILLED = frozenset({"actual_output", "retrieval_context", "tools_called", "turns"})
 
 
 class Edit(NamedTuple):
@@ -120,17 +134,29 @@ def _home(module: str) -> str | None:
     return _HOMES[max(fitting, key=len)] if fitting else None
 
 
+def _home_of(node: ast.ImportFrom) -> str | None:
+    """Where the names of an import are: in our home of them, or in the module of the same path."""
+    home = _home(node.module or "")
+    if home is None or node.module is None:
+        return None
+    same = f"dagengine.{node.module.partition('.')[2]}"
+    names = [_ours(node.module, one.name) for one in node.names]
+    return next((m for m in (home, same) if all(_exists(m, name) for name in names)), home)
+
+
 def _absent(module: str) -> str | None:
     """Why nothing of a module is here; None for the others."""
     return next((why for one, why in _ABSENT.items() if f"{module}.".startswith(f"{one}.")), None)
 
 
 def _edits(node: ast.AST, lines: list[str]) -> Iterator[Edit]:
-    if isinstance(node, ast.ImportFrom) and node.module and (home := _home(node.module)):
+    if isinstance(node, ast.ImportFrom) and (home := _home_of(node)):
+        assert node.module is not None
         yield _named(lines, node.lineno, node.col_offset, node.module, home)
         for one in node.names:
-            if node.module.startswith("ragas") and one.name in _RAGAS:
-                name = _RAGAS[one.name] + ("" if one.asname else f" as {one.name}")
+            ours = _ours(node.module or "", one.name)
+            if ours != one.name:
+                name = ours + ("" if one.asname else f" as {one.name}")
                 yield _named(lines, one.lineno, one.col_offset, one.name, name)
     elif isinstance(node, ast.Import):
         for one in node.names:
@@ -139,6 +165,10 @@ def _edits(node: ast.AST, lines: list[str]) -> Iterator[Edit]:
                 yield _named(lines, one.lineno, one.col_offset, one.name, home)
     elif isinstance(node, ast.Name) and node.id == "deepeval":
         yield _named(lines, node.lineno, node.col_offset, "deepeval", "dagengine")
+
+
+def _ours(module: str, name: str) -> str:
+    return _RENAMED.get(module.partition(".")[0], {}).get(name, name)
 
 
 def _named(lines: list[str], number: int, column: int, name: str, ours: str) -> Edit:
@@ -156,11 +186,15 @@ def _notes(node: ast.AST) -> Iterator[tuple[int, str]]:
         yield node.lineno, f"{node.module}: {why}"
     elif isinstance(node, ast.Attribute) and node.attr in ("evals_iterator", "log_hyperparameters"):
         yield node.lineno, f"{node.attr}: {_DECIDE[node.attr]}"
-    elif isinstance(node, ast.ImportFrom) and node.module and (home := _home(node.module)):
+    elif isinstance(node, ast.ImportFrom) and (home := _home_of(node)):
         for one in node.names:
-            if one.name != "*" and not _exists(home, _RAGAS.get(one.name, one.name)):
-                why = _DECIDE.get(one.name, "nothing here has this name")
-                yield node.lineno, f"{one.name}: {why}"
+            if one.name != "*" and not _exists(home, _ours(node.module or "", one.name)):
+                yield node.lineno, f"{one.name}: {_why_absent(one.name)}"
+    elif isinstance(node, ast.Assign):
+        for target in node.targets:
+            if isinstance(target, ast.Attribute) and target.attr in _FILLED:
+                change = f"case.model_copy(update={{{target.attr!r}: …}})"
+                yield node.lineno, f"{target.attr}: a case is a value; give it this, or {change}"
     elif isinstance(node, ast.Call):
         name = getattr(node.func, "attr", getattr(node.func, "id", ""))
         given = {keyword.arg for keyword in node.keywords}
@@ -176,6 +210,15 @@ def _notes(node: ast.AST) -> Iterator[tuple[int, str]]:
             yield node.lineno, "GEval: its score is the share of the rubric's own range"
         elif name == "ArenaGEval":
             yield node.lineno, "ArenaGEval: a win needs more than half of the orders, else a tie"
+
+
+def _why_absent(name: str) -> str:
+    """What to do where nothing here has a name."""
+    if name in _DECIDE:
+        return _DECIDE[name]
+    if name.endswith("Metric"):
+        return "there is no such metric: ask it with GEval or a tree"
+    return "nothing here has this name"
 
 
 def _is_text(arguments: list[ast.expr]) -> bool:

@@ -17,6 +17,10 @@ def _parameters(temperature: float | None, more: dict[str, Any] | None) -> dict[
     return {**({} if temperature is None else {"temperature": temperature}), **(more or {})}
 
 
+def _million(per_token: float | None) -> str:
+    return f"{(per_token or 0.0) * 1e6:.10g}"
+
+
 class OpenAIModel(OpenAIJudge):
     """`OpenAIJudge` for a model of OpenAI, or of a compatible server."""
 
@@ -27,7 +31,13 @@ class OpenAIModel(OpenAIJudge):
         base_url: str | None = None,
         temperature: float | None = None,
         generation_kwargs: dict[str, Any] | None = None,
+        cost_per_input_token: float | None = None,
+        cost_per_output_token: float | None = None,
     ) -> None:
+        if cost_per_input_token is not None or cost_per_output_token is not None:
+            price = f"{_million(cost_per_input_token)}, {_million(cost_per_output_token)}"
+            hint = f"limits=Limits(prices={{{model!r}: ({price})}}), in dollars per million tokens"
+            raise InputError(f"prices are settings of a run: {hint}")
         parameters = _parameters(temperature, generation_kwargs)
         super().__init__(model, base_url=base_url, api_key=api_key, parameters=parameters)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dagengine.question import NO_USAGE, Usage
 from dagengine.results.ends import SIGNS, End, State
@@ -15,6 +15,22 @@ from dagengine.test_case import CASE_TYPES
 
 _REASON = 200  # characters of a failure in a `repr`
 _LISTED = 5  # metrics in the `repr` of a row
+# What results of deepeval have, and where it is here.
+_ELSEWHERE = {
+    "evaluation_cost": "what a run cost is in result.totals.cost",
+    "evaluation_model": "the judges stand in the record of a run (out=FOLDER, run.json)",
+    "strict_mode": "`raw_score` is the score before strict mode",
+    "conversational": "it is the type of row.test_case",
+    **dict.fromkeys(
+        ("context", "retrieval_context", "turns", "additional_metadata"), "row.test_case has it"
+    ),
+}
+
+
+def _absent(self: object, name: str) -> Any:
+    """Refuse an attribute; of another library's, say where it is here."""
+    hint = f"; {_ELSEWHERE[name]}" if name in _ELSEWHERE else ""
+    raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{hint}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +56,9 @@ class MetricResult:
     steps: tuple[Step, ...] = ()
     odds: ResultOdds | None = None
     ended: tuple[str, Verdict | None] | None = None
+
+    if not TYPE_CHECKING:
+        __getattr__ = _absent
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {_quoted(self.metric)}: {self._said()}>"
@@ -171,6 +190,9 @@ class CaseResult:
     test_case: Any = field(default=None, compare=False, repr=False)
     recorded_hash: str | None = field(default=None, compare=False, repr=False)
     seconds: float | None = field(default=None, compare=False, repr=False)
+
+    if not TYPE_CHECKING:
+        __getattr__ = _absent
 
     def __repr__(self) -> str:
         said = [f"{_quoted(metric.metric)} {metric._said()}" for metric in self.metrics]

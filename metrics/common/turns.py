@@ -1,4 +1,4 @@
-"""Turns of a conversation: how prompts show them, and a part of them for decision trees."""
+"""Turns of a conversation: how prompts show them, and windows of them for decision trees."""
 
 from __future__ import annotations
 
@@ -18,27 +18,23 @@ from dagengine.question import Message
 from dagengine.test_case import Turn
 
 
-def turns_window(first: int, last: int, *, output_label: str | None = None) -> CodeNode:
-    """The turns from `first` to `last`, counted from 0 and both included, as a node to read.
+def turn_windows(size: int, step: int = 1, *, output_label: str = "windows") -> CodeNode:
+    """Windows that slide over a conversation, as a list whose items a `MapNode` judges.
 
-    Give it to `inputs=` of a node that is to see this part of the conversation only. A
-    conversation that ends inside the window gives the turns there are; one that ends before
-    it has nothing to judge, which is an error of that case.
+    Each holds `size` turns and begins `step` turns after the one before it; the last one ends
+    with the conversation and may be shorter. Judges see no metadata of turns. Raises InputError
+    for steps that would leave turns out.
     """
-    if not 0 <= first <= last:
-        raise InputError(f"a window needs 0 <= first <= last, got ({first}, {last})")
+    if not 1 <= step <= size:
+        raise InputError(f"windows need 1 <= step <= size, got {size=}, {step=}")
 
-    def window(turns: list[Turn]) -> list[Turn]:
-        found = turns[first : last + 1]
-        if not found:
-            raise NotApplicableError(
-                f"the conversation has {len(turns)} turns, none from {first} on"
-            )
+    def windows(turns: list[Turn]) -> list[list[Turn]]:
         # Metadata may hold labels that the judge must not see.
-        return [turn.model_copy(update={"additional_metadata": None}) for turn in found]
+        shown = [turn.model_copy(update={"additional_metadata": None}) for turn in turns]
+        starts = range(0, max(len(turns) - size, 0) + step, step)
+        return [shown[start : start + size] for start in starts]
 
-    label = output_label or f"turns {first} to {last}"
-    return CodeNode(window, evaluation_params=["turns"], output_label=label)
+    return CodeNode(windows, evaluation_params=["turns"], output_label=output_label)
 
 
 def turn_blocks(turns: Sequence[Turn]) -> list[list[Evidence]]:

@@ -79,6 +79,32 @@ def test_what_has_no_counterpart_is_left_alone_and_named() -> None:
     ]
 
 
+def test_names_are_found_in_modules_of_the_same_path_and_under_ours() -> None:
+    found = migrated(
+        "from deepeval.metrics.faithfulness import FaithfulnessTemplate\n"
+        "from deepeval.errors import MissingTestCaseParamsError, DeepEvalError\n"
+        "from deepeval.evaluate.types import EvaluationResult, TestResult\n"
+        "from deepeval.test_run import MetricData\n"
+        "import deepeval\n"
+        "case = deepeval.test_case.LLMTestCase(input='a')\n"
+    )
+    assert found.notes == []
+    names: dict[str, object] = {}
+    exec(found.source, names)
+    assert {"DeepEvalError", "TestResult", "MetricData", "case"} <= set(names)
+
+
+def test_what_a_case_is_filled_with_later_and_absent_metrics_are_noted() -> None:
+    found = migrated(
+        "from deepeval.metrics import PIILeakageMetric\n"
+        "case.actual_output = app(case.input)\n"
+        "self.actual = 1\n"
+    )
+    assert [number for number, _ in found.notes] == [1, 2]
+    assert "ask it with GEval or a tree" in found.notes[0][1]
+    assert "case.model_copy(update={'actual_output': …})" in found.notes[1][1]
+
+
 def test_metrics_of_ragas_keep_the_names_that_the_program_calls_them_by() -> None:
     found = migrated(
         "from ragas import evaluate, SingleTurnSample\n"

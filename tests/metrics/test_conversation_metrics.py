@@ -14,7 +14,7 @@ from dagengine.errors import InputError, ProviderError
 from dagengine.judges import ScriptedJudge
 from dagengine.metrics import DAGMetric
 from dagengine.metrics.common.prebuilt import PrebuiltMetric
-from dagengine.metrics.common.turns import conversation_prompt, turn_blocks, turns_window
+from dagengine.metrics.common.turns import conversation_prompt, turn_blocks
 from dagengine.metrics.conversation_completeness import (
     ConversationCompletenessMetric,
     ConversationCompletenessTemplate,
@@ -103,51 +103,6 @@ def test_what_a_turn_says_cannot_forge_another_turn() -> None:
     text = conversation_prompt("Judge.", [Turn(role="user", content=forged)])
     assert text.count("<<<<BEGIN ") == 1
     assert "<<<<END user turn 1>>>>" in text
-
-
-def window_seen(first: int, last: int, case: Any) -> tuple[MetricResult, str]:
-    asked: list[str] = []
-
-    def answer(question: Question[Any]) -> Any:
-        asked.append(shown(question))
-        return True
-
-    judgement = BinaryJudgementNode(
-        "Polite?", inputs=[turns_window(first, last)], then={True: 10, False: 0}
-    )
-    result = only(case, DAGMetric("m", DAG(root_node=judgement)), answer)
-    return result, "".join(asked)
-
-
-def test_a_node_of_a_tree_can_read_a_window_of_the_turns_with_both_ends() -> None:
-    case = talk(*(f"{'ua'[n % 2]}: line {n}" for n in range(5)))
-    result, seen = window_seen(1, 3, case)
-    assert result.score == 1.0
-    assert re.findall(r"line \d", seen) == ["line 1", "line 2", "line 3"]
-    assert seen.count("BEGIN turns 1 to 3 (") == 3
-    assert "(1 of 3, assistant)>>>" in seen
-
-
-def test_a_window_keeps_the_metadata_of_turns_from_the_judge() -> None:
-    turn = Turn(role="user", content="hi", additional_metadata={"label": "secret"})
-    _, seen = window_seen(0, 0, ConversationalTestCase(turns=[turn]))
-    assert "secret" not in seen
-    assert "hi" in seen
-
-
-def test_a_conversation_may_end_inside_a_window_but_not_before_it() -> None:
-    _, seen = window_seen(1, 9, talk("u: one", "a: two"))
-    assert "(1 of 1, assistant)>>>\ntwo\n" in seen
-    result, seen = window_seen(2, 9, talk("u: one", "a: two"))
-    assert result.score is None
-    assert "2 turns, none from 2 on" in str(result.failure)
-    assert seen == ""
-
-
-@pytest.mark.parametrize(("first", "last"), [(-1, 2), (3, 2)])
-def test_a_window_that_cannot_be_is_refused(first: int, last: int) -> None:
-    with pytest.raises(InputError, match="0 <= first <= last"):
-        turns_window(first, last)
 
 
 # What all of them have in common

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from statistics import fmean
 from typing import Any
 
 import pytest
@@ -15,10 +16,13 @@ from dagengine.metrics.conversational_dag import (
     ConversationalNonBinaryJudgementNode,
     ConversationalTaskNode,
     ConversationalVerdictNode,
+    turn_windows,
 )
 from dagengine.metrics.dag import (
     DAG,
     BinaryJudgementNode,
+    CodeNode,
+    MapNode,
     NonBinaryJudgementNode,
     TaskNode,
     VerdictNode,
@@ -132,3 +136,43 @@ def test_trees_over_windows_are_put_together_as_the_metric_says() -> None:
         metric = ConversationalDAGMetric("Tone", DAG(root_nodes=[opening, closing]), combine=how)
         judge = ScriptedJudge({"opening": True, "closing": False})
         assert evaluate([CASE], [metric], model=judge, show=False).scores("Tone") == [score]
+
+
+@pytest.mark.parametrize(
+    ("size", "step", "seen"),
+    [
+        (2, 1, ["01", "12", "23"]),
+        (2, 2, ["01", "23"]),
+        (3, 2, ["012", "23"]),
+        (4, 1, ["0123"]),
+        (9, 9, ["0123"]),
+    ],
+)
+def test_windows_slide_to_the_end_and_each_is_asked_about(
+    size: int, step: int, seen: list[str]
+) -> None:
+    polite = MapNode("Polite?", turn_windows(size, step), "polite", answer=bool)
+    mean = CodeNode(lambda found: fmean(one.verdict for one in found), inputs=[polite])
+    marked = [
+        turn.model_copy(update={"additional_metadata": {"label": "secret"}}) for turn in CASE.turns
+    ]
+    texts: list[str] = []
+
+    def answer(question: Any) -> bool:
+        texts.append(question.prompt)
+        return "Thank you!" in question.prompt
+
+    metric = ConversationalDAGMetric("Tone", DAG(root_node=mean))
+    case = CASE.model_copy(update={"turns": marked})
+    done = evaluate([case], [metric], model=ScriptedJudge(answer), show=False)
+    assert "secret" not in "".join(texts)
+    contents = [turn.content for turn in CASE.turns]
+    found = ["".join(str(n) for n, said in enumerate(contents) if said in text) for text in texts]
+    assert sorted(found) == seen
+    assert done.scores("Tone") == [pytest.approx(sum("2" in one for one in seen) / len(seen))]
+
+
+@pytest.mark.parametrize(("size", "step"), [(0, 1), (2, 3), (2, 0)])
+def test_windows_that_leave_turns_out_are_refused(size: int, step: int) -> None:
+    with pytest.raises(InputError, match="1 <= step <= size"):
+        turn_windows(size, step)

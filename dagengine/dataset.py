@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 from dagengine.data.dataset_files import (
+    CONTEXTS,
     DELIMITERS,
     hugging_face,
     load_named,
@@ -130,9 +131,27 @@ class EvaluationDataset(Sequence[Any]):
         columns = named_columns("_key_name", given, goldens=True)
         self.goldens += load_named(file_path, columns, {}, goldens=True)
 
-    # A row of either file is an object.
-    add_test_cases_from_jsonl_file = add_test_cases_from_json_file
-    add_goldens_from_jsonl_file = add_goldens_from_json_file
+    def add_test_cases_from_jsonl_file(
+        self,
+        file_path: str | Path,
+        input_key_name: str | None = None,
+        actual_output_key_name: str | None = None,
+        **names: str | None,
+    ) -> None:
+        """`add_test_cases_from_json_file` for a file with an object in each line.
+
+        A context that is a text is split at `<field>_col_delimiter=` (`|` where not given).
+        """
+        given = {"input_key_name": input_key_name, **names}
+        given["actual_output_key_name"] = actual_output_key_name
+        self.test_cases += _split(file_path, given, "_key_name", CONTEXTS, goldens=False)
+
+    def add_goldens_from_jsonl_file(
+        self, file_path: str | Path, input_key_name: str | None = None, **names: str | None
+    ) -> None:
+        """`add_test_cases_from_jsonl_file`, as goldens."""
+        given = {"input_key_name": input_key_name, **names}
+        self.goldens += _split(file_path, given, "_key_name", CONTEXTS, goldens=True)
 
     def add_test_cases_from_csv_file(
         self,
@@ -149,13 +168,14 @@ class EvaluationDataset(Sequence[Any]):
         """
         given = {"input_col_name": input_col_name, **names}
         given["actual_output_col_name"] = actual_output_col_name
-        self.test_cases += _csv(file_path, given, goldens=False)
+        self.test_cases += _split(file_path, given, "_col_name", DELIMITERS, goldens=False)
 
     def add_goldens_from_csv_file(
         self, file_path: str | Path, input_col_name: str | None = None, **names: str | None
     ) -> None:
         """`add_test_cases_from_csv_file`, as goldens."""
-        self.goldens += _csv(file_path, {"input_col_name": input_col_name, **names}, goldens=True)
+        given = {"input_col_name": input_col_name, **names}
+        self.goldens += _split(file_path, given, "_col_name", DELIMITERS, goldens=True)
 
     def add_test_cases_from_hf_dataset(
         self, dataset_name: Any, split: str | None = "train", **names: str | None
@@ -202,16 +222,19 @@ class EvaluationDataset(Sequence[Any]):
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
 
-def _csv(path: str | Path, given: Mapping[str, str | None], *, goldens: bool) -> list[Any]:
-    """The rows of a CSV file, by arguments that name its columns and their delimiters."""
-    ending = "_col_delimiter"
-    delimiters = dict(DELIMITERS)
-    names = dict(given)
-    for name in [name for name in names if name.endswith(ending)]:
-        field = name.removesuffix(ending)
-        if field in delimiters:
-            delimiters[field] = names.pop(name) or delimiters[field]
-    return load_named(path, named_columns("_col_name", names, goldens), delimiters, goldens=goldens)
+def _split(
+    path: str | Path,
+    given: Mapping[str, str | None],
+    ending: str,
+    usual: Mapping[str, str],
+    *,
+    goldens: bool,
+) -> list[Any]:
+    """The rows of a file, by arguments that name its columns and where their cells are split."""
+    delimiters, names = dict(usual), dict(given)
+    for field in usual:
+        delimiters[field] = names.pop(f"{field}_col_delimiter", None) or delimiters[field]
+    return load_named(path, named_columns(ending, names, goldens), delimiters, goldens=goldens)
 
 
 def _of(synthesizer: Synthesizer | None) -> Synthesizer:

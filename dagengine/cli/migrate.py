@@ -86,12 +86,14 @@ _DECIDE = {
     "MLLMImage": "texts are judged, no images",
     "confident_evaluate": "there is no service: use evaluate",
     "login": "there is no account: what a run writes stays on your machine",
+    "sentence_bleu_score": "bleu_score is BLEU as sacrebleu has it, not bleu1",
     "pull": "a data set stays on your machine: use a loader",
     "push": "a data set stays on your machine: use save_as",
     "observe": "there is no tracing of agents: give the outputs as cases",
 }
 
 
+_NOTED = frozenset({"evals_iterator", "log_hyperparameters", "sentence_bleu_score"})
 # Fields of cases that programs fill in later.
 _FILLED = frozenset({"actual_output", "retrieval_context", "tools_called", "turns"})
 
@@ -184,7 +186,7 @@ def _named(lines: list[str], number: int, column: int, name: str, ours: str) -> 
 def _notes(node: ast.AST) -> Iterator[tuple[int, str]]:
     if isinstance(node, ast.ImportFrom) and (why := _absent(node.module or "")):
         yield node.lineno, f"{node.module}: {why}"
-    elif isinstance(node, ast.Attribute) and node.attr in ("evals_iterator", "log_hyperparameters"):
+    elif isinstance(node, ast.Attribute) and node.attr in _NOTED:
         yield node.lineno, f"{node.attr}: {_DECIDE[node.attr]}"
     elif isinstance(node, ast.ImportFrom) and (home := _home_of(node)):
         for one in node.names:

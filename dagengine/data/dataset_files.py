@@ -17,11 +17,9 @@ from dagengine.data.records import table_of
 from dagengine.errors import InputError, MissingExtraError, did_you_mean
 from dagengine.test_case import ConversationalTestCase, LLMTestCase
 
-# Where a cell of a CSV file is split when nothing else is said, as deepeval writes its files.
-DELIMITERS = {
-    **dict.fromkeys(("context", "retrieval_context"), "|"),
-    **dict.fromkeys(("tools_called", "expected_tools"), ";"),
-}
+# Where cells are split when nothing else is said, as deepeval writes its files: of JSONL, of CSV.
+CONTEXTS = dict.fromkeys(("context", "retrieval_context"), "|")
+DELIMITERS = {**CONTEXTS, **dict.fromkeys(("tools_called", "expected_tools"), ";")}
 
 
 def named_columns(ending: str, given: Mapping[str, Any], goldens: bool) -> dict[str, str]:

@@ -94,6 +94,17 @@ def test_a_delimiter_is_used_for_the_column_that_is_named(tmp_path: Path) -> Non
     assert dataset.goldens == [Golden(input="a", context=["c|d", "e"])]
 
 
+def test_contexts_of_a_jsonl_file_may_be_texts(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    rows = [{"input": "a", "context": "b|c;d", "tools_called": None}, {"input": "e", "context": []}]
+    path.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    dataset = EvaluationDataset()
+    dataset.add_goldens_from_jsonl_file(path)
+    dataset.add_goldens_from_jsonl_file(path, context_col_delimiter=";")
+    contexts = [golden.context for golden in dataset.goldens]
+    assert contexts == [["b", "c;d"], [], ["b|c", "d"], []]
+
+
 def test_what_is_null_in_a_turn_says_nothing(tmp_path: Path) -> None:
     turn = {"role": "user", "content": "Hi", "user_id": None, "of_another_tool": None}
     path = tmp_path / "a.json"

@@ -6,15 +6,19 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from dagengine.errors import DagengineError
 from dagengine.testing.gates import Gate
 from dagengine.testing.recorded.files import TestFiles
-from dagengine.testing.runs import SessionRun, against, require_run
 from dagengine.testing.summary import Summary
+
+if TYPE_CHECKING:
+    from dagengine.testing.runs import SessionRun
+
+# What few sessions need takes long to load: it is imported where it is used.
 
 Said = Iterator[tuple[bool, str]]
 """Lines, and whether what they say is as it must be."""
@@ -44,6 +48,8 @@ def check_options(config: pytest.Config) -> None:
         Gate.read(text)
     baseline: str | None = config.getoption("evals_baseline")
     if baseline is not None:
+        from dagengine.testing.runs import require_run
+
         require_run(Path(baseline))
     card: str | None = config.getoption("evals_card")
     if card is not None:
@@ -80,6 +86,8 @@ def end(
     ending.take(_recorded(files, is_whole))
     out, baseline = config.getoption("evals_out"), config.getoption("evals_baseline")
     if baseline is not None:  # which may be the folder that is written next
+        from dagengine.testing.runs import against
+
         ending.take(against(Path(baseline), summary.all))
     if out is not None and run is not None:
         ending.take(_written(run, Path(out), summary))
@@ -109,7 +117,11 @@ def end_of_workers(
     summary.arrange(tests)
     whole = not died and all(data["whole"] for data in sent)
     out: str | None = config.getoption("evals_out")
-    run = None if out is None else SessionRun.gather(Path(out), tests)
+    run = None
+    if out is not None:
+        from dagengine.testing.runs import SessionRun
+
+        run = SessionRun.gather(Path(out), tests)
     return end(config, summary, files, run, is_whole=whole)
 
 

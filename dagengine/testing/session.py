@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -28,11 +28,13 @@ from dagengine.testing.frames import frames_between, traceback_of
 from dagengine.testing.messages import message, raised_by
 from dagengine.testing.recorded.asking import Resampled
 from dagengine.testing.recorded.files import TestFiles
-from dagengine.testing.runs import SessionRun
 from dagengine.testing.shared import SharedRun
 from dagengine.testing.summary import Summary
 from dagengine.testing.values import Pending, Verdict, Votes
 from dagengine.testing.votes import SAMPLES, Mark, card_notes, may_change, vote
+
+if TYPE_CHECKING:
+    from dagengine.testing.runs import SessionRun
 
 # Tests that may wait for verdicts, for each call that may be under way.
 _WAITING = 4
@@ -52,7 +54,7 @@ class Evaluations:
         self._guard = FixtureGuard()
         self.files = TestFiles(config)
         self.item: pytest.Item | None = None
-        self.run = SessionRun() if config.getoption("evals_out") else None
+        self.run = _new_run() if config.getoption("evals_out") else None
         self._handed_over = 0
         self._cards: set[tuple[str, ...]] = set()
         self.is_cut = False
@@ -206,7 +208,8 @@ class Evaluations:
         judges = tuple(durable_identity(judge) or judge.identity for judge in engine.judges)
         mark = Mark() if self.item is None else Mark.of(self.item)
         if mark.votes > 1:
-            self._say_of_card(metrics, judges)
+            asked = {place for one in engine.plan.units if one.node.asks for place in one.judges}
+            self._say_of_card(metrics, [judges[place] for place in sorted(asked)])
         self._handed_over += 1
         place = 0 if ahead else self._handed_over
 
@@ -246,6 +249,13 @@ class Evaluations:
             self._cards.add(names)
             notes = card_notes(self._config.getoption("evals_card"), metrics, judges)
             self.summary.notes.update(dict.fromkeys(notes))
+
+
+def _new_run() -> SessionRun:
+    """What a run folder will hold; few sessions need it, and it takes long to load."""
+    from dagengine.testing.runs import SessionRun
+
+    return SessionRun()
 
 
 def _share(limits: Limits, config: pytest.Config) -> Limits:

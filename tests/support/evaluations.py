@@ -13,6 +13,7 @@ import pytest
 import dagengine.judges
 import dagengine.metrics
 import dagengine.metrics.dag
+import dagengine.testing.runs
 import dagengine.testing.session
 import dagengine.voting  # noqa: F401
 from dagengine import assert_test, evaluate, read_cases  # noqa: F401

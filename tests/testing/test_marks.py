@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from evaluations import JUDGED, run
 
+from dagengine.judges import ScriptedJudge
+from dagengine.metrics import DAGMetric
+from dagengine.metrics.dag import DAG, BinaryJudgementNode, VerdictNode
+from dagengine.reliability import repeat
+from dagengine.reliability.card import make_card, write_card
+from dagengine.test_case import LLMTestCase
 from dagengine.testing.votes import decided
 from dagengine.voting import Curtailed, Sprt
 
@@ -47,6 +55,43 @@ def test_what_fails_is_judged_until_the_votes_decide(pytester: pytest.Pytester) 
     assert "24 questions, 24 judge calls" in left.output
     assert "3 failed at first and were judged again: 1 failed, 1 passed, 1 unsure" in left.output
     assert "no judge card says how noisy this judge is" in left.output
+
+
+@pytest.fixture(scope="module")
+def card(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A judge card; pytester would forget what makes it."""
+    good = BinaryJudgementNode(
+        "Is it good?", name="Good", evaluation_params=["actual_output"],
+        children=[VerdictNode(True, score=10), VerdictNode(False, score=3)],
+    )  # fmt: skip
+    metrics, cases = [DAGMetric("Quality", DAG(root_node=good))], [LLMTestCase(input="x")]
+    path = tmp_path_factory.mktemp("card") / "card.json"
+    seen = repeat(cases, metrics, times=2, model=ScriptedJudge({}, name="noisy"))
+    write_card(make_card(seen, metrics, cases, ["scripted noisy"]), path)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("edit", "said"),
+    [
+        ({}, ""),
+        ({'name="noisy"': 'name="other"'}, "is stale: judge: scripted noisy → scripted other"),
+        ({"Is it good?": "Well?"}, "is stale: metric 'Quality': node 'Good' changed"),
+    ],
+    ids=["fits", "judge", "criterion"],
+)
+def test_a_card_that_does_not_fit_is_said_to_be_stale(
+    pytester: pytest.Pytester, card: Path, edit: dict[str, str], said: str
+) -> None:
+    text = SUITE.replace(', metric("Other", judge=ScriptedJudge({"Good": True}))', "")
+    for old, new in edit.items():
+        text = text.replace(old, new)
+    pytester.makepyfile(text)
+    notes = [
+        line for line in run(pytester, f"--evals-card={card}").output.splitlines()
+        if line.startswith("votes: ")
+    ]  # fmt: skip
+    assert notes == ([f"votes: the judge card {card} {said}"] if said else [])
 
 
 def test_what_no_answer_can_change_is_not_judged_again(pytester: pytest.Pytester) -> None:

@@ -26,7 +26,7 @@ from typing import Any, Protocol
 import pytest
 from _pytest.runner import call_and_report, check_interactive_exception
 
-from dagengine.testing.fixtures import wait_for
+from dagengine.testing.fixtures import untimed, wait_for
 from dagengine.testing.messages import AnswerMissingError, EvaluationFailed
 from dagengine.testing.values import Pending, Verdict
 
@@ -104,10 +104,11 @@ class Buffer:
     def run(self, item: pytest.Item, nextitem: pytest.Item | None) -> None:
         """Run one test, unless an earlier one that is reported now stops the session."""
         self.retire()
-        if _has_subtests(item):  # they are reported past this buffer, in the midst of the body
-            self.retire(down_to=0)
-        elif len(self._queue) >= self._window:
-            self.retire(down_to=self._window - 1)
+        # Subtests are reported past this buffer, in the midst of the body.
+        room = 0 if _has_subtests(item) else self._window - 1
+        if len(self._queue) > room:
+            with untimed(item):
+                self.retire(down_to=room)
         if self._stopping:
             return
         held = self.current = Held(

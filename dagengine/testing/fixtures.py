@@ -1,14 +1,16 @@
-"""Fixtures live until the verdicts are there that need what they own."""
+"""Fixtures live until the verdicts are there that need what they own; and how tests wait."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError, Future
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import pytest
 
+TIMEOUT = pytest.StashKey[Any]()
+"""The settings of the timer that pytest-timeout has set for a test."""
 _LOOK = 0.5  # seconds between two looks at whether the user has interrupted a wait
 
 
@@ -19,15 +21,32 @@ def wait_for(future: Future[Any]) -> None:
             future.exception(_LOOK)
 
 
+@contextmanager
+def untimed(item: pytest.Item | None) -> Iterator[None]:
+    """No timeout runs in the test `item`, which waits for others; then its timer is set anew."""
+    settings = None if item is None else item.stash.get(TIMEOUT, None)
+    if item is None or settings is None:
+        yield
+        return
+    item.ihook.pytest_timeout_cancel_timer(item=item)
+    try:
+        yield
+    finally:
+        item.ihook.pytest_timeout_set_timer(item=item, settings=settings)
+
+
 class FixtureGuard:
     """Has the teardown of fixtures wait for verdicts.
 
     A fixture wider than one test always waits: the judge or the server behind it cannot be told
     from others. A function's fixture waits where its value is the judge, the app or a metric of
     the case; otherwise `monkeypatch` or `capsys` would have the tests run one by one.
+
+    `running` gives the test that runs.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, running: Callable[[], pytest.Item | None]) -> None:
+        self._running = running
         self._waiting: dict[Any, list[Future[Any]]] = {}
 
     def hold(self, item: pytest.Item, future: Future[Any], used: Sequence[Any]) -> None:
@@ -42,8 +61,9 @@ class FixtureGuard:
                 self._waiting.setdefault(definition, []).append(future)
 
     def _wait(self, definition: Any) -> None:
-        for future in self._waiting.pop(definition, ()):
-            wait_for(future)
+        with untimed(self._running()):
+            for future in self._waiting.pop(definition, ()):
+                wait_for(future)
 
 
 def _owns(definition: Any, used: Iterable[Any]) -> bool:

@@ -172,6 +172,15 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         evaluations.begin(item)
 
 
+@pytest.hookimpl(optionalhook=True, tryfirst=True)
+def pytest_timeout_set_timer(item: pytest.Item, settings: object) -> None:
+    """pytest-timeout sets a timer: it is stopped while the test waits for others."""
+    if "dagengine.testing.assertion" in sys.modules:
+        from dagengine.testing.fixtures import TIMEOUT
+
+        item.stash[TIMEOUT] = settings
+
+
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[Any]

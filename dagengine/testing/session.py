@@ -51,7 +51,7 @@ class Evaluations:
         self.summary = Summary()
         kept = None if store is None else as_store(store)
         self._shared = SharedRun(Asking(limits, kept, self.summary.slowness))
-        self._guard = FixtureGuard()
+        self._guard = FixtureGuard(lambda: self.item)
         self.files = TestFiles(config)
         self.item: pytest.Item | None = None
         self.run = _new_run() if config.getoption("evals_out") else None

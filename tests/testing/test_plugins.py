@@ -169,6 +169,71 @@ def test_other_kinds_of_tests_end_as_with_immediate_verdicts(pytester: pytest.Py
     assert "test_is_caught_by_a_decorator" in deferred.junit
 
 
+def test_no_timeout_runs_while_a_test_waits_for_verdicts_of_others(
+    pytester: pytest.Pytester,
+) -> None:
+    pytester.makeconftest("""
+import pathlib
+import threading
+
+timers = []
+last_waits = threading.Event()
+
+
+def pytest_timeout_set_timer(item, settings):
+    timers.append(f"{item.name} set {settings.timeout}")
+    return True
+
+
+def pytest_timeout_cancel_timer(item):
+    timers.append(f"{item.name} cancelled")
+    if item.name == "test_full":
+        last_waits.set()
+    return True
+
+
+def pytest_sessionfinish():
+    pathlib.Path("timers.txt").write_text("\\n".join(timers))
+""")
+    pytester.makepyfile(f"""{JUDGED}
+from conftest import last_waits
+
+
+@pytest.fixture(scope="class")
+def wide():
+    yield
+
+
+class TestOne:
+    @pytest.mark.timeout(7)
+    def test_held(self, wide):
+        assert_test(good, [quality])
+
+
+async def late(question):
+    await anyio.to_thread.run_sync(last_waits.wait)
+    return await answer(question)
+
+
+@pytest.mark.timeout(8)
+def test_free():
+    assert_test(case("good, but late"), [metric(judge=ScriptedJudge(late))])
+
+
+@pytest.mark.timeout(9)
+def test_full():
+    assert_test(good, [quality])
+""")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("dagengine.testing.session._WAITING", 1 / 64)  # one test may wait
+        assert run(pytester, needs=["timeout"]).code == 0
+    assert (pytester.path / "timers.txt").read_text().splitlines() == [
+        "test_held set 7.0", "test_held cancelled", "test_held set 7.0", "test_held cancelled",
+        "test_free set 8.0", "test_free cancelled",
+        "test_full set 9.0", "test_full cancelled", "test_full set 9.0", "test_full cancelled",
+    ]  # fmt: skip
+
+
 def test_the_debugger_stands_in_the_test_that_fails(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(
         test_it=f"""{JUDGED}

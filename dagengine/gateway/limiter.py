@@ -76,6 +76,11 @@ class Lane:
         opens = self.opens_at()
         return opens == -math.inf or opens <= anyio.current_time()
 
+    def is_first(self, call: Call) -> bool:
+        """Whether a call is the most urgent of those that wait."""
+        first = self.waiting.first()
+        return first is not None and first[1] is call
+
     @property
     def held(self) -> Waiting | None:
         """The calls that a failing judge keeps waiting; may be read from any thread."""
@@ -217,9 +222,8 @@ class Limiter:
     async def _rest(self, lane: Lane, call: Call) -> None:
         """Wait for the turn; the first call also wakes when the lane opens."""
         call.turn = turn = anyio.Event()
-        opens, first = lane.opens_at(), lane.waiting.first()
-        is_first = first is not None and first[1] is call
-        if not is_first or math.isinf(opens) or opens <= anyio.current_time():
+        opens = lane.opens_at()
+        if math.isinf(opens) or opens <= anyio.current_time() or not lane.is_first(call):
             await turn.wait()
             return
         call.wakes_at = opens
@@ -260,8 +264,9 @@ class Limiter:
                 self._wide -= call.places > 1
                 _wake(call)
             return
-        opens, first = lane.opens_at(), lane.waiting.first()
-        if first is None or not math.isfinite(opens):
+        opens = lane.opens_at()
+        first = lane.waiting.first() if math.isfinite(opens) else None
+        if first is None:
             return
         if first[1].wakes_at != opens and opens > anyio.current_time():
             _wake(first[1])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import shlex
 from collections.abc import Iterator
 from typing import Any
@@ -11,6 +12,7 @@ import typer.main
 from typer.testing import CliRunner
 
 from dagengine.cli.commands import app
+from dagengine.cli.common.collector import collector_at_rest, collector_at_work
 
 ROOT: Any = typer.main.get_command(app)
 
@@ -43,3 +45,15 @@ def test_help_has_a_short_name() -> None:
     short, long = (CliRunner().invoke(app, ["diff", word]).output for word in ("-h", "--help"))
     assert "Examples" in short
     assert short == long
+
+
+def test_the_collector_rests_until_a_command_has_imported_what_it_needs() -> None:
+    usual = gc.get_threshold()
+    collector_at_work()
+    assert gc.get_threshold() == usual  # nobody's program but a command is touched
+    with collector_at_rest():
+        assert gc.get_threshold()[0] > usual[0]
+        collector_at_work()
+        assert usual[0] <= gc.get_threshold()[0] <= 50_000
+    assert gc.get_threshold() == usual
+    gc.unfreeze()

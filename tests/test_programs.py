@@ -16,6 +16,7 @@ from contract import _example as valid_for
 from openai_server import OpenAIServer, Reply, asked_schema
 
 import dagengine
+from dagengine.cli.migrate import migrated
 from dagengine.errors import DagengineError
 from dagengine.test_case import LLMTestCase
 
@@ -394,6 +395,15 @@ def test_a_program_runs_as_its_author_wrote_it(name: str) -> None:
     for test in [one for one in names if one.startswith("test_")]:
         for case in names[test].pytestmark[0].args[1]:
             names[test](case)
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_migrate_makes_the_program_that_runs(name: str) -> None:
+    ours = textwrap.dedent(PROGRAMS[name])
+    found = migrated(ours.replace("dagengine", "deepeval"))
+    assert found.source == ours
+    decided = ("GEval: its score", "ArenaGEval: a win", "HallucinationMetric: 1 is")  # numbers
+    assert [note for _, note in found.notes if not note.startswith(decided)] == []
 
 
 # What runs there and is refused here, with what to write instead.

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from dagengine.compiler.plan import NONE, Plan, PlanMetric, PlanSlot
+from dagengine.compiler.plan import NONE, Plan, PlanSlot
 from dagengine.decision import Odds
 from dagengine.graph.graph import MetricSpec
 from dagengine.graph.values import Judgement, NodeValue
@@ -229,25 +229,23 @@ def failed_result(
     return MetricResult(spec.name, None, None, None, threshold, failure=failure, steps=steps)
 
 
+def units_by_name(plan: Plan) -> list[dict[str, int]]:
+    """The unit of every node, by the name that its steps have, for each metric."""
+    slots = ([plan.slots[number] for number in metric.slots] for metric in plan.metrics)
+    return [{slot.name: slot.unit for slot in each if slot.unit != NONE} for each in slots]
+
+
 def timed(
-    plan: Plan, results: Sequence[MetricResult], seconds: Mapping[int, float]
-) -> list[MetricResult]:
-    """The results, each step with the time of its unit; `seconds` are those of units."""
-    return [
-        _timed(result, _by_name(plan, metric, seconds))
-        for metric, result in zip(plan.metrics, results, strict=True)
-    ]
+    results: Sequence[MetricResult],
+    units: Sequence[Mapping[str, int]],
+    seconds: Mapping[int, float],
+) -> tuple[MetricResult, ...]:
+    """The results, each step with the time of its unit (see `units_by_name`)."""
 
+    def step(one: Step, named: Mapping[str, int]) -> Step:
+        return replace(one, seconds=seconds.get(named[one.node]))
 
-def _by_name(plan: Plan, metric: PlanMetric, seconds: Mapping[int, float]) -> dict[str, float]:
-    slots = (plan.slots[number] for number in metric.slots)
-    return {
-        slot.name: seconds[slot.unit]
-        for slot in slots
-        if slot.unit != NONE and slot.unit in seconds
-    }
-
-
-def _timed(result: MetricResult, seconds: Mapping[str, float]) -> MetricResult:
-    steps = (replace(step, seconds=seconds.get(step.node)) for step in result.steps)
-    return replace(result, steps=tuple(steps)) if result.steps else result
+    return tuple(
+        replace(result, steps=tuple(step(one, named) for one in result.steps))
+        for result, named in zip(results, units, strict=True)
+    )

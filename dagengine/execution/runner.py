@@ -21,7 +21,7 @@ import anyio
 from dagengine.compiler.plan import Plan, Unit
 from dagengine.data.golden import ConversationalGolden, Golden
 from dagengine.execution.app import App, completed
-from dagengine.execution.grading import timed
+from dagengine.execution.grading import timed, units_by_name
 from dagengine.execution.node_run import GatewayAsk, given_of, judged, questions_of
 from dagengine.execution.odds import with_odds
 from dagengine.execution.reasons import reason_question, wants_reason, write_reason
@@ -129,6 +129,7 @@ class Runner:
         packs = at_once and not gateway.replays
         self._bringing = bringing(plan, judges) if packs else frozenset[int]()
         self._deciding = deciding(plan, judges) if self._bringing else ()
+        self._units = units_by_name(plan)
 
     async def run(self, cases: Iterable[Item] | AsyncIterable[Item]) -> None:
         """Run everything; returns when every case has its row.
@@ -351,7 +352,7 @@ class Runner:
 
     def _results(self, run: _Run) -> tuple[MetricResult, ...]:
         results = with_odds(self._plan, run.state.results(), run.state.values)
-        return tuple(timed(self._plan, results, run.seconds))
+        return timed(results, self._units, run.seconds)
 
     async def _explained(self, run: _Run) -> tuple[MetricResult, ...]:
         """The results, with reasons written by the judge where a metric asks for that."""

@@ -6,6 +6,7 @@ import bisect
 import tempfile
 from array import array
 from collections.abc import Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -33,7 +34,7 @@ class RunFiles:
         self._aligned = run.finished
         self._rows = _lines(run.results, run) if run.results.suffix == ".jsonl" else _copied(run)
         self._texts = _lines(run.folder / CASES, run)
-        self._times = _lines(run.folder / TIMES, run)
+        self._run = run
 
     def __enter__(self) -> RunFiles:
         return self
@@ -44,11 +45,17 @@ class RunFiles:
     def close(self) -> None:
         """Close the files."""
         self._texts.close()
-        self._times.close()
+        if "_times" in self.__dict__:
+            self._times.close()
         self._rows.close()
 
     def __len__(self) -> int:
         return len(self._rows)
+
+    @cached_property
+    def _times(self) -> Lines:
+        """The times, which only some readers want."""
+        return _lines(self._run.folder / TIMES, self._run)
 
     def row(self, place: int) -> CaseResult:
         """The row at a place; raises InputError for a damaged line."""

@@ -78,6 +78,7 @@ def tab(servers: object) -> Iterator[Any]:
         (1, "state=any"), (1, "state=passed&sort=score1"), (1, "set=Support quality"),
         (1, "m=Warmth&b=0.8"), (1, "case=ticket 3&v=case"), (1, "m=Warmth&case=ticket 0&v=case"),
         (1, "m=Warmth&state=all&sort=-cost&columns=cost,label"),
+        (1, "state=all&sort=-time&columns=time"),
     ],
 )  # fmt: skip
 def test_every_figure_is_the_same(

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from dagengine.data.golden import CASE_OF, ConversationalGolden, Golden
 from dagengine.errors import InputError
-from dagengine.gateway.gateway import is_cancelled
+from dagengine.gateway.answering import is_cancelled
 from dagengine.results import Failure, OutcomeKind
 from dagengine.test_case import (
     CASE_TYPES,

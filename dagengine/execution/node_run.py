@@ -20,7 +20,7 @@ from dagengine.errors import (
     UnsupportedError,
 )
 from dagengine.execution.scheduler import CaseState
-from dagengine.gateway.gateway import is_cancelled
+from dagengine.gateway.answering import is_cancelled
 from dagengine.gateway.host import Asks, Host, join_threads
 from dagengine.gateway.packs.packing import Hold
 from dagengine.graph.first_step import first_step

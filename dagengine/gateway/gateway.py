@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field, replace
 from functools import partial
-from traceback import format_exception
 from typing import Any, TypeVar, cast
 
 import anyio
 from pydantic import BaseModel
 
 from dagengine.errors import (
-    JudgeCodeError,
     JudgeError,
     JudgeTimeoutError,
     ProviderError,
     UnparseableError,
 )
+from dagengine.gateway.answering import answered
 from dagengine.gateway.budget import Budget, Estimates, Purse
-from dagengine.gateway.host import no_host
 from dagengine.gateway.ledger import Ledger
 from dagengine.gateway.limiter import Call, Lane, Limiter
 from dagengine.gateway.limits import DEFAULT_LIMITS as DEFAULT_LIMITS
@@ -45,8 +42,7 @@ from dagengine.question import (
     Usage,
     durable_identity,
 )
-from dagengine.redaction import public_text, secrets_of_environment, shortened
-from dagengine.results import Attempt, Failure, OutcomeKind, Spent, Totals, Waiting
+from dagengine.results import Attempt, OutcomeKind, Spent, Totals, Waiting
 from dagengine.store.answers import Answers
 from dagengine.store.rows import key_of, short_key
 from dagengine.threads import Home
@@ -59,11 +55,6 @@ Sink = Callable[[Attempt], None]
 _RECENT = 2_000
 _ALONE = Packs(questions=1, characters=0)  # of a judge that has just given up packing
 _ALTERNATIVE = 150  # bytes that one alternative of a token takes in memory
-
-
-def is_cancelled() -> bool:
-    """Whether a cancellation comes from the gateway, and not from the judge's code."""
-    return anyio.current_effective_deadline() == -math.inf
 
 
 @dataclass(frozen=True, slots=True)
@@ -441,25 +432,9 @@ class Gateway:
                     )
                 )  # fmt: skip
 
-    async def _answer(self, judge: Judge, make: Callable[[], Awaitable[R]]) -> R:
+    def _answer(self, judge: Judge, make: Callable[[], Awaitable[R]]) -> Awaitable[R]:
         """What a judge answers within the deadline; whatever else it does is a JudgeError."""
-        limit = None if judge.capabilities.batched else self.limits.call_timeout
-        try:
-            # What a judge's own code measures joins no run: it would wait for its own place.
-            with anyio.move_on_after(limit), no_host():
-                return await make()
-            raise JudgeTimeoutError(f"no answer within {limit} s; the call was ended")
-        except anyio.get_cancelled_exc_class():
-            if is_cancelled():
-                raise
-            own = ProviderError("the judge's own work was cancelled", transient=False)
-            raise own from None
-        except JudgeError:
-            raise
-        except Exception as error:  # a judge may be the caller's code
-            if _is_public(error):
-                raise _foreign(error) from error
-            raise _foreign(error) from None
+        return answered(make, None if judge.capabilities.batched else self.limits.call_timeout)
 
 
 def _part(question: Question[T], error: UnparseableError) -> Answer[T]:
@@ -474,40 +449,6 @@ def _weight(answer: Answer[Any]) -> int:
     """About how many kB an answer takes in memory, and at least 1."""
     alternatives = sum(len(choice.alternatives) for choice in answer.tokens or ())
     return 1 + (len(answer.raw) + _ALTERNATIVE * alternatives) // 1000
-
-
-def _foreign(error: Exception) -> JudgeError:
-    """An exception of a caller's judge as a JudgeError, worth a retry where it may pass.
-
-    Client libraries of all kinds carry the HTTP status in `status_code`.
-    """
-    secrets = secrets_of_environment()
-    text = shortened(public_text(f"{type(error).__name__}: {error}", secrets).rstrip(": "))
-    if isinstance(error, TimeoutError):
-        return JudgeTimeoutError(text)
-    found = getattr(error, "status_code", None)
-    status = found if isinstance(found, int) else None
-    if status is None and _is_mistake(error):
-        return JudgeCodeError(shortened(public_text(Failure.of_code(error, "").message, secrets)))
-    passing = status is not None and (status in (408, 425, 429) or status >= 500)
-    transient = passing or isinstance(error, ConnectionError)
-    return ProviderError(text, transient=transient, status=status)
-
-
-def _is_mistake(error: Exception) -> bool:
-    """Whether Python itself complains about the judge's code.
-
-    Exceptions of libraries, of the network and of the machine (a RuntimeError, when a graphics
-    card has no memory left) tell of the provider.
-    """
-    outside = isinstance(error, OSError | MemoryError) or type(error) is RuntimeError
-    return type(error).__module__ == "builtins" and not outside
-
-
-def _is_public(error: Exception) -> bool:
-    """Whether all that the traceback of an exception prints may be shown."""
-    shown = "".join(format_exception(error))
-    return public_text(shown, secrets_of_environment()) == shown
 
 
 def _is_transient(error: BaseException) -> bool:

@@ -1,0 +1,76 @@
+"""One answer of a judge, maybe of the caller's code: within its deadline, or a JudgeError."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Awaitable, Callable
+from traceback import format_exception
+from typing import TypeVar
+
+import anyio
+
+from dagengine.errors import JudgeCodeError, JudgeError, JudgeTimeoutError, ProviderError
+from dagengine.gateway.host import no_host
+from dagengine.redaction import public_text, secrets_of_environment, shortened
+from dagengine.results import Failure
+
+R = TypeVar("R")
+
+
+def is_cancelled() -> bool:
+    """Whether a cancellation comes from the gateway, and not from the judge's code."""
+    return anyio.current_effective_deadline() == -math.inf
+
+
+async def answered(make: Callable[[], Awaitable[R]], limit: float | None) -> R:
+    """What `make` gives within `limit` seconds (None: whenever); raises JudgeError."""
+    try:
+        # What a judge's own code measures joins no run: it would wait for its own place.
+        with anyio.move_on_after(limit), no_host():
+            return await make()
+        raise JudgeTimeoutError(f"no answer within {limit} s; the call was ended")
+    except anyio.get_cancelled_exc_class():
+        if is_cancelled():
+            raise
+        own = ProviderError("the judge's own work was cancelled", transient=False)
+        raise own from None
+    except JudgeError:
+        raise
+    except Exception as error:  # a judge may be the caller's code
+        if _is_public(error):
+            raise _foreign(error) from error
+        raise _foreign(error) from None
+
+
+def _foreign(error: Exception) -> JudgeError:
+    """An exception of a caller's judge as a JudgeError, worth a retry where it may pass.
+
+    Client libraries of all kinds carry the HTTP status in `status_code`.
+    """
+    secrets = secrets_of_environment()
+    text = shortened(public_text(f"{type(error).__name__}: {error}", secrets).rstrip(": "))
+    if isinstance(error, TimeoutError):
+        return JudgeTimeoutError(text)
+    found = getattr(error, "status_code", None)
+    status = found if isinstance(found, int) else None
+    if status is None and _is_mistake(error):
+        return JudgeCodeError(shortened(public_text(Failure.of_code(error, "").message, secrets)))
+    passing = status is not None and (status in (408, 425, 429) or status >= 500)
+    transient = passing or isinstance(error, ConnectionError)
+    return ProviderError(text, transient=transient, status=status)
+
+
+def _is_mistake(error: Exception) -> bool:
+    """Whether Python itself complains about the judge's code.
+
+    Exceptions of libraries, of the network and of the machine (a RuntimeError, when a graphics
+    card has no memory left) tell of the provider.
+    """
+    outside = isinstance(error, OSError | MemoryError) or type(error) is RuntimeError
+    return type(error).__module__ == "builtins" and not outside
+
+
+def _is_public(error: Exception) -> bool:
+    """Whether all that the traceback of an exception prints may be shown."""
+    shown = "".join(format_exception(error))
+    return public_text(shown, secrets_of_environment()) == shown

@@ -40,6 +40,7 @@ from dagengine.cli.synthesize import synthesize
 from dagengine.cli.test import app as test_app
 from dagengine.cli.view import view
 from dagengine.errors import DagengineError, Problem
+from dagengine.terminal import counted, more_on
 
 app = Commands(
     name="dagengine",
@@ -198,11 +199,11 @@ def _print_problems(problems: Sequence[Problem], format: Format, last: str) -> N
         for one in problems:
             missing = one.code == "missing-field"
             say(f"{one.severity}: {one.message if missing else one}")
-        if codes := sorted({one.code for one in problems}):
-            say("more: docs/troubleshooting.md#" + " #".join(codes))
+        if problems:
+            say(more_on(one.code for one in problems))
         if last:
             count = sum(one.code != "missing-field" for one in problems)
-            say(f"{last} ({count} warnings)")
+            say(f"{last} ({counted(count, 'warning')})")
         return
     lines = [{name: getattr(one, name) for name in _FINDING} for one in problems]
     if format is Format.JSON:

@@ -14,6 +14,7 @@ import typer
 from dagengine.cli.common.files import Writes, named
 from dagengine.cli.common.formats import Format, print_csv, print_json
 from dagengine.cli.common.streams import say
+from dagengine.terminal import counted
 
 if TYPE_CHECKING:
     from dagengine.record.run import Run
@@ -144,7 +145,8 @@ def _print_summary(run: Run, rows: Iterable[CaseResult]) -> None:
     if used is not None:
         tokens = used.input_tokens + used.output_tokens
         money = "no price known" if used.cost is None else f"about ${used.cost:.4f}"
-        say(f"{used.asked:,} questions, {used.calls:,} judge calls, {tokens:,} tokens, {money}")
+        asked = f"{counted(used.asked, 'question')}, {counted(used.calls, 'judge call')}"
+        say(f"{asked}, {counted(tokens, 'token')}, {money}")
 
 
 def _print_rows(run: Run, rows: Iterable[CaseResult], options: ShowOptions) -> None:

@@ -8,12 +8,12 @@ from typing import Any, Literal
 from dagengine.prompts.evidence import as_text
 from dagengine.report.tally import Tally
 from dagengine.results.ends import SIGNS, End
-from dagengine.results.outcomes import Step
+from dagengine.results.outcomes import OutcomeKind, Step
 from dagengine.results.rows import CaseResult, MetricResult
 from dagengine.results.summary import MetricSummary, Summary
 from dagengine.results.totals import Totals
 from dagengine.results.worst import Places, worst_result
-from dagengine.terminal import one_line, plain
+from dagengine.terminal import counted, more_on, one_line, plain
 
 _PLACES = 8  # ends that are printed
 _NAME = 200  # characters of a name or a cell
@@ -69,10 +69,10 @@ def headline_of(summary: Summary) -> str:
     without = f"; {missing:,} {'has' if missing == 1 else 'have'} no score" if missing else ""
     rate = summary.pass_rate
     if rate is None:
-        return f"{total:,} cases{without}"
+        return f"{counted(total, 'case')}{without}"
     if not failed and not missing:
-        return f"All {total:,} cases passed"
-    return f"{failed:,} of {total:,} cases failed{without}"
+        return f"All {total:,} cases passed" if total != 1 else "The case passed"
+    return f"{failed:,} of {counted(total, 'case')} failed{without}"
 
 
 def _summary_table(summary: Summary) -> Any:
@@ -165,6 +165,8 @@ def _place_lines(places: Places, several: bool) -> list[str]:
     more = len(ranked) - _PLACES
     if more > 0:
         lines.append(f"{more} more ends")
+    if kinds := {place.end.answer for place in ranked} & set(OutcomeKind):
+        lines.append(more_on(kinds))
     return lines
 
 
@@ -176,10 +178,10 @@ def _place(end: End, several: bool) -> str:
 
 def cost_line(totals: Totals) -> str:
     """What a run asked and used, in one line."""
-    calls = f"{totals.calls} judge calls"
+    calls = counted(totals.calls, "judge call")
     if 0 < totals.requests < totals.calls:
-        calls += f" in {totals.requests} requests"
-    parts = [f"{totals.asked} questions", calls]
+        calls += f" in {counted(totals.requests, 'request')}"
+    parts = [counted(totals.asked, "question"), calls]
     if totals.speculated:
         parts.append(f"{totals.speculated} asked ahead, {totals.unneeded} of them not needed")
     if totals.cached:

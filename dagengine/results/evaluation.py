@@ -15,6 +15,7 @@ from dagengine.results.rows import CaseResult, MetricResult
 from dagengine.results.summary import Summary, Summing, unknown_metric
 from dagengine.results.totals import Totals
 from dagengine.results.worst import Worst
+from dagengine.terminal import counted
 
 
 class Saves(Protocol):
@@ -35,8 +36,9 @@ class EvaluationResult(Sequence[CaseResult]):
         passed = sum(row.success for row in self.rows)
         unscored = sum(any(metric.failure for metric in row.metrics) for row in self.rows)
         failed = f", {unscored} without a score" if unscored else ""
-        asked = f"{self.totals.asked} questions, {self.totals.calls} judge calls"
-        counts = f"{len(self.rows)} cases, {passed} passed{failed}; {asked}"
+        asked = counted(self.totals.asked, "question")
+        asked += f", {counted(self.totals.calls, 'judge call')}"
+        counts = f"{counted(len(self.rows), 'case')}, {passed} passed{failed}; {asked}"
         return f"<{type(self).__name__}: {counts}>"
 
     @property

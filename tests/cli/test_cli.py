@@ -490,7 +490,7 @@ def test_warnings_fail_a_check_only_when_it_is_strict(tmp_path: Path) -> None:
     code, shown = invoke("check", str(folder / "metrics.py"))
     assert code == 0
     assert "warning: threshold-trivial" in shown
-    assert "ok: Easy (1 warnings)" in shown
+    assert "ok: Easy (1 warning)" in shown
     assert invoke("check", str(folder / "metrics.py"), "--strict")[0] == 1
 
 
@@ -621,7 +621,7 @@ def test_the_lexical_judge_is_refused_where_words_are_no_answer(tmp_path: Path) 
     assert done.returncode == 0, done.stderr
     refused = dagengine(folder, "run", "metrics.py", *lexical)
     assert refused.returncode == 2
-    assert "node 'kind': it asks for Judgement(reason, verdict)" in refused.stderr
+    assert "node 'kind': it asks for BinaryJudgementVerdict(reason, verdict)" in refused.stderr
 
 
 # -- text that a terminal would obey -----------------------------------------------------------

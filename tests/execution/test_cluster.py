@@ -191,7 +191,7 @@ def test_the_rows_are_those_of_a_local_run_and_nothing_is_asked_twice(
     assert b"missing_field" in rows[-2]
     assert b"invalid_case" in rows[-1]
     assert asked(folder) == questions
-    costs = [re.findall(r"\d+ questions, \d+ judge calls", text) for text in (local, spread)]
+    costs = [re.findall(r"[\d,]+ questions, [\d,]+ judge calls", text) for text in (local, spread)]
     assert costs[0] == costs[1] != []
 
 

@@ -303,4 +303,4 @@ def test_evaluate_prints_a_table_and_what_the_run_cost(capsys: pytest.CaptureFix
     shown = capsys.readouterr().out
     assert "no answer" in shown
     assert "missing_field" in shown
-    assert "1 questions, 1 judge calls" in shown
+    assert "1 question, 1 judge call" in shown

@@ -111,7 +111,7 @@ def test_without_a_score():
 """)
     left = run(pytester)
     assert [event[2] for event in left.outcomes] == ["failed", "failed"]
-    assert "1 questions, 1 judge calls;" in left.output
+    assert "1 question, 1 judge call;" in left.output
     assert "judged again" not in left.output
 
 

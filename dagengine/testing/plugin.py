@@ -158,8 +158,8 @@ def _is_immediate(config: pytest.Config) -> bool:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
-    evaluations = None if _is_immediate(item.config) else _evaluations(item.config)
-    if evaluations is None or evaluations.buffer.runs_again:
+    evaluations = _evaluations(item.config)
+    if evaluations is None or evaluations.buffer.runs_again or _is_immediate(item.config):
         return None
     evaluations.buffer.run(item, nextitem)
     return True

@@ -32,7 +32,7 @@ FORMAT = 1
 """The format of the packed data; the front end of the same version reads it."""
 ROWS = 30_000
 """A run of more rows keeps only the texts of cases that failed or have no score."""
-ROOM = 24_000_000
+ROOM = 23_500_000
 """Characters that all texts of a page may take."""
 LONGEST = 100_000
 """Rows of a run beyond which no page is made by itself: its index alone would be too much."""

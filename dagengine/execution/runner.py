@@ -58,8 +58,8 @@ class JudgedCase:
     ask: AskUnit
 
 
-AfterCase = Callable[[JudgedCase], Awaitable[None]]
-"""What is done about a case when it has its results, before its row is handed out."""
+AfterCase = Callable[[JudgedCase], None]
+"""What takes note of a case when it has its results, before its row is handed out."""
 
 
 class _Run:
@@ -106,7 +106,7 @@ class Runner:
 
         `app` completes goldens. `constants` are shared by the sources of one run. `first` is
         the index of the first case, `step` how far the next one is from it. Without `at_once`
-        one node runs at a time. `after` may ask more about a case that has its results.
+        one node runs at a time. `after` gets every case that has its results.
         `finished` gets every row at once.
         """
         self._after = after
@@ -299,7 +299,7 @@ class Runner:
         _end(hold)
         if run.state.finished:
             results = await self._explained(run)
-            await self._follow_up(run)
+            self._follow_up(run)
             self._finish(run, results)
 
     async def _traced(self, run: _Run, unit: Unit, hold: Hold | None) -> NodeValue | Failure:
@@ -309,12 +309,11 @@ class Runner:
             self._spans.record(span, outcome)
         return outcome
 
-    async def _follow_up(self, run: _Run) -> None:
-        """Let `after` ask what it wants, as long as the case has time."""
+    def _follow_up(self, run: _Run) -> None:
+        """Hand `after` the case, and how more may be asked about it as long as the run is open."""
         if self._after is not None:
             again = partial(self._judged, run.index)
-            with anyio.CancelScope(deadline=run.deadline):
-                await self._after(JudgedCase(run.index, run.case, run.state, again))
+            self._after(JudgedCase(run.index, run.case, run.state, again))
 
     def _judged(
         self, place: int, unit: Unit, given: Callable[[], Given], hold: Hold | None = None

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar, cast
 
+import anyio
 from pydantic import BaseModel
 
 from dagengine.compiler.lowering import compile_metrics
@@ -165,10 +166,11 @@ async def a_repeat(
     per metric and condition; `show` draws a progress bar (on a terminal).
 
     With `second_answers`, every node that decides or scores and that a case reached only once
-    under a setting is asked once more by itself, on what it read in that run; without, the
-    share of the noise that such nodes cause is not known. These answers are observations that
-    are `alone`; they belong to no run. `times=1` makes one run of each case: scores, paths and
-    the agreement with labels, nothing about noise, and no second answers.
+    under a setting is asked once more by itself, on what it read in that run, when all cases have
+    their runs; of many such cases a random part (`chosen_cases`). Without, the share of the noise
+    that such nodes cause is not known. These answers are observations that are `alone`; they
+    belong to no run. `times=1` makes one run of each case: scores, paths and the agreement with
+    labels, nothing about noise, and no second answers.
 
     With `top_logprobs` (1 to 20) every question asks for that many alternatives per token, so
     that observations have a `confidence` where the judge gives them; such questions are not
@@ -190,7 +192,7 @@ async def a_repeat(
     if "swapped" in orders and isinstance(test_cases, Sequence):
         _check_symmetry(test_cases, symmetry or Symmetry())
     engine = Engine([variant.rewritten for variant in made], cast(Settings, settings))
-    record = _Record(engine.plan, made, texts, second_answers)
+    record = _Record(engine.plan, made, texts, second_answers, engine.limits.case_timeout)
 
     def take(row: CaseResult) -> None:
         record.take(row)
@@ -227,8 +229,15 @@ class _Record:
     """Makes observations of results, asking what a case lacks before it is done."""
 
     def __init__(
-        self, plan: Plan, variants: Sequence[Variant], texts: bool, second_answers: bool
+        self,
+        plan: Plan,
+        variants: Sequence[Variant],
+        texts: bool,
+        second_answers: bool,
+        timeout: float | None,
     ) -> None:
+        """`timeout` is how many seconds a case may take, for its second answers again."""
+        self._timeout = timeout
         self.rows: list[Observation] = []
         self._plan, self._variants = plan, variants
         self._keep = _texts if texts else _digest
@@ -239,7 +248,7 @@ class _Record:
         self._questions: dict[int, dict[tuple[int, str], str]] = {}
         self._known: dict[Any, Any] = {}  # of equal values one is kept
 
-    async def complete(self, case: JudgedCase) -> None:
+    def complete(self, case: JudgedCase) -> None:
         """Note which questions a case was asked, and what it lacks."""
         self._questions[case.index] = dict(self._asked(case.state))
         for repeated in self._repeated:
@@ -248,7 +257,7 @@ class _Record:
     async def ask_alone(self) -> None:
         """Ask what cases lack, when all of them have their runs."""
         for repeated in self._repeated:
-            for case, answers in await repeated.ask():
+            for case, answers in await repeated.ask(self._timeout):
                 self.rows += (self._second(case, repeated.first, answer) for answer in answers)
 
     def _asked(self, state: CaseState) -> Iterator[tuple[tuple[int, str], str]]:
@@ -316,11 +325,13 @@ class _Repeated:
         if lack is not None:
             self._lacking[case.index] = lack, case
 
-    async def ask(self) -> list[tuple[int, list[SecondAnswer]]]:
-        """What the chosen cases answered, in their order."""
+    async def ask(self, timeout: float | None) -> list[tuple[int, list[SecondAnswer]]]:
+        """What the chosen cases answered, in their order; nothing where that takes too long."""
 
         async def one(_: int, case: int) -> tuple[int, list[SecondAnswer]]:
-            return case, await self._asking.ask(self._lacking[case][1])
+            with anyio.move_on_after(timeout):
+                return case, await self._asking.ask(self._lacking[case][1])
+            return case, []
 
         lacks = {case: lack for case, (lack, _) in self._lacking.items()}
         return await together(one, chosen_cases(lacks, self._answers), _AT_ONCE)

@@ -406,7 +406,7 @@ def test_what_steady_verdicts_cost_is_counted_in_questions(card: JudgeCard) -> N
     assert kind is not None
     assert short is not None
     assert (kind.calls, short.calls) == (4.0, 2.0)  # half of the runs go on to the second
-    assert (kind.kind, kind.runs, kind.seen, kind.seen_flips.value) == ("more than", 4, 1, 0.25)
+    assert (kind.kind, kind.runs, kind.seen, kind.seen_flips.value) == ("not known", 4, 1, 0.25)
     assert (short.kind, short.seen_flips.value) == ("not known", 0)
     assert card.metrics[0].settings[0].calls == 1.5
 

@@ -198,7 +198,7 @@ def test_no_answer_contradicts_the_flip_rate_or_itself(table: list[list[bool | N
     assert found.one.low <= found.one.value <= found.one.high
     assert found.floor.low <= found.floor.value <= found.floor.high
     assert found.least is None or found.most is None or found.least <= found.most
-    if found.one.value > found.target:
+    if found.one.low > found.target:
         assert found.least != 1
     if found.one.high > found.target:
         assert found.most != 1

@@ -82,8 +82,8 @@ def steady_votes(
 
     With two verdicts the ends are those of all distributions of noise over cases that explain
     the runs (see `mixture`). With more, nothing is said beyond half the runs, and ties are an
-    outcome of their own. The flip rate is never contradicted: above the target a single vote
-    is too few, and it is surely enough only where the interval ends below. Raises InputError
+    outcome of their own. The flip rate is never contradicted: a single vote is too few where its
+    interval begins above the target, and surely enough only where it ends below. Raises InputError
     for a target outside (0, 1) or lists that do not belong together, MissingExtraError without
     scipy.
     """
@@ -94,7 +94,7 @@ def steady_votes(
     if one is None:
         return None
     least, most = curve.ends(target)
-    if one.value > target:
+    if one.low > target:
         least = max(least, 3)
     if one.high > target and most is not None:
         most = max(most, 3)

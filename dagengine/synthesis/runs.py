@@ -76,7 +76,8 @@ class Generation:
     def plan(self, settings: Settings, *, at_once: bool = True) -> Estimate:
         """What the first round asks at most; asks nothing. Uses the generation up."""
         engine = Engine([self.metric], settings, at_once=at_once)
-        return estimate(engine.plan, [self._case(seed) for seed in self.filling.next()])
+        cases = [self._case(seed) for seed in self.filling.next()]
+        return estimate(engine.plan, cases, judges=[judge.identity for judge in engine.judges])
 
     async def run(
         self,

@@ -16,11 +16,13 @@ from typing import Any
 
 import anyio
 import pytest
+import typer
 from documents import write_docx, write_pdf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dagengine import Limits
+from dagengine.cli.synthesize import SynthesizeOptions, synthesize
 from dagengine.dataset import ConversationalGolden, EvaluationDataset, Golden
 from dagengine.errors import InputError, RefusedError
 from dagengine.judges import ScriptedJudge
@@ -184,15 +186,39 @@ def test_what_is_kept_is_supported_and_every_planted_draft_is_found(tmp_path: Pa
 
 def test_a_plan_says_what_is_asked_when_every_draft_passes(tmp_path: Path) -> None:
     files, writer = corpus(tmp_path)[:2], Writer()
-    made = synthesizer(writer)
-    plan = made.estimate_goldens_from_docs(files, max_goldens_per_document=3)
+
+    def judge(name: str) -> ScriptedJudge:
+        return ScriptedJudge(lambda question: _evolving(writer, question), name=name)
+
+    def made(**more: Any) -> Synthesizer:
+        return Synthesizer(
+            judge("writer"), evolution_config=EvolutionConfig(num_evolutions=2), show=False,
+            second_model=judge("second"), difficulty_models=[judge("cheap"), judge("small")],
+            embedder=judge("vectors"), **more,
+        )  # fmt: skip
+
+    plan = made().estimate_goldens_from_docs(files, max_goldens_per_document=3)
     assert writer.asked.total() == 0
+    names = {one.judge.split()[0] for one in plan.judges}
+    assert names == {"writer", "second", "cheap", "small", "vectors"}
     ledger: list[Attempt] = []
-    again = synthesizer(writer, on_attempt=ledger.append, max_tries=1)
+    again = made(on_attempt=ledger.append, max_tries=1)
     goldens = again.generate_goldens_from_docs(files, max_goldens_per_document=3)
     assert len(goldens) == 6
     assert plan.asked.most == again.totals.asked
     assert plan.calls.most == again.totals.calls == len(ledger) == writer.asked.total()
+
+
+def _evolving(writer: Writer, question: Question[Any]) -> Any:
+    """What the writer says, and what it does not know of: evolutions, vectors, other words."""
+    if not question.name.startswith(("Evolve", "Embedding")) and question.name != "Closed book 2":
+        return writer.answer(question)
+    writer.asked[question.name] += 1
+    if question.name == "Embedding":
+        return vector_of(question)
+    if question.name == "Closed book 2":
+        return "No idea"  # an equal answer would make equal questions
+    return re.findall(r"What does the house in .*", evidence(question))[0]
 
 
 def test_quotas_are_met_and_others_say_what_is_missing(tmp_path: Path) -> None:
@@ -687,6 +713,24 @@ def test_the_command_says_what_is_missing_and_why(folder: Path) -> None:
     assert "docs/locked.txt: it is no UTF-8 text" in done.stdout
     assert "fell at Answerable" in done.stdout
     assert (folder / "g.jsonl").read_text().count("\n") >= 2
+
+
+def test_documents_without_a_text_end_with_the_cause_of_each(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "empty.txt").touch()
+    scan = write_pdf(tmp_path / "scan.pdf", [""])
+    options = SynthesizeOptions(
+        documents=[tmp_path / "empty.txt", scan], out=tmp_path / "g.jsonl", judge="m",
+        base_url="http://localhost:1/v1",
+    )  # fmt: skip
+    with pytest.raises(typer.Exit) as ended:
+        synthesize(options)
+    said = capsys.readouterr().out
+    assert ended.value.exit_code == 3
+    assert "empty.txt: the file is empty" in said
+    assert "scan.pdf: its 1 pages hold no text" in said
+    assert not (tmp_path / "g.jsonl").exists()
 
 
 def test_styles_reach_the_judge() -> None:

@@ -89,8 +89,10 @@ def _sheet(number: int, golden: AnyGolden) -> Iterator[str]:
     for passage, text in zip(origin.get("passages", ()), golden.context or (), strict=False):
         yield f"- from {_place(passage)}: {_line(text)}"
     yield f"- {', '.join(_sort(origin))}"
+    shown = {_line(asked), _line(answer or "")}
     for node, said in origin.get("answers", {}).items():
-        yield f"- {node}: {_said(said)}"
+        if _is_short(said) and (line := _said(said)) not in shown:
+            yield f"- {node}: {line}"
 
 
 def _place(passage: dict[str, Any]) -> str:
@@ -110,11 +112,16 @@ def _sort(origin: dict[str, Any]) -> Iterator[str]:
     yield f"seed {origin.get('seed')}"
 
 
+def _is_short(value: Any) -> bool:
+    """Whether an answer is a text or a verdict; lists and objects stand in the file."""
+    return isinstance(value, str | bool) or (isinstance(value, dict) and "verdict" in value)
+
+
 def _said(value: Any) -> str:
     if isinstance(value, dict) and "verdict" in value:
-        verdict = {True: "yes", False: "no"}.get(value["verdict"], value["verdict"])
-        return _line(f"{verdict}: {value['reason']}" if value.get("reason") else str(verdict))
-    return _line(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
+        verdict = _said(value["verdict"])
+        return _line(f"{verdict}: {value['reason']}") if value.get("reason") else verdict
+    return _line({True: "yes", False: "no"}.get(value, str(value)))
 
 
 def _line(text: str) -> str:

@@ -218,7 +218,7 @@ def _evolving(writer: Writer, question: Question[Any]) -> Any:
         return vector_of(question)
     if question.name == "Closed book 2":
         return "No idea"  # an equal answer would make equal questions
-    return re.findall(r"What does the house in .*", evidence(question))[0]
+    return f"Do tell: {re.findall('.*the house in .*', evidence(question))[0]}"
 
 
 def test_quotas_are_met_and_others_say_what_is_missing(tmp_path: Path) -> None:

@@ -48,7 +48,7 @@ def read_documents(sources: Iterable[Any]) -> list[Read]:
         else:
             name, text, page = _page(one, len(pages))
             pages.setdefault(name, []).append((text, page))
-    found += [_document(name, _in_a_row(parts)) for name, parts in pages.items()]
+    found += [_document(name, _in_a_row(_from_one(parts))) for name, parts in pages.items()]
     _refuse_doubles(found)
     return found
 
@@ -168,6 +168,13 @@ def _split(text: str) -> list[Section]:
     return [Section(text[a:b], a) for a, b in itertools.pairwise([*starts, len(text)]) if a < b]
 
 
+def _from_one(pages: list[tuple[str, int | None]]) -> list[tuple[str, int | None]]:
+    """Pages that count from 1; LangChain's begin with 0."""
+    if all(page != 0 for _, page in pages):
+        return pages
+    return [(text, None if page is None else page + 1) for text, page in pages]
+
+
 def _in_a_row(pages: Iterable[tuple[str, int | None]]) -> list[Section]:
     """Pages one after another, a line apart."""
     sections, offset = list[Section](), 0
@@ -197,4 +204,6 @@ def _page(source: Any, number: int) -> tuple[str, str, int | None]:
     names: Iterator[Any] = (known.get(key) for key in ("source", "file_path", "file_name"))
     name = next((str(one) for one in names if one), f"document {number + 1}")
     page = known.get("page", known.get("page_label"))
+    if isinstance(page, str) and page.isdecimal():
+        page = int(page)
     return name, content, page if isinstance(page, int) and not isinstance(page, bool) else None

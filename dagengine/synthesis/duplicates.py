@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import zlib
+from array import array
 from collections.abc import Sequence
 from typing import Any
 
@@ -30,32 +31,42 @@ class NearDuplicates:
             ) from None
         self._empty: Any = datasketch.MinHash(num_perm=_HASHES, hashfunc=zlib.crc32)
         self._seen: Any = datasketch.MinHashLSH(threshold=alike, num_perm=_HASHES)
-        self._count = 0
+        self._alike = alike
+        self._kept: list[array[int]] = []
+        # A text is asked for, and then mostly added.
+        self._last: tuple[str, tuple[array[int], Any]] | None = None
 
     def is_new(self, text: str) -> bool:
         """Whether no text before was nearly the same; the text then counts for later ones."""
-        found = self._hashed(text)
-        if self._seen.query(found):
+        if self.is_known(text):
             return False
-        self._add(found)
+        self.add(text)
         return True
 
     def is_known(self, text: str) -> bool:
         """Whether a text before was nearly the same; this one counts for nothing."""
-        return bool(self._seen.query(self._hashed(text)))
+        pieces, found = self._hashed(text)
+        # The buckets also bring texts of which half is alike; counting tells them apart.
+        mine = set(pieces)
+        near = (set(self._kept[place]) for place in self._seen.query(found))
+        return any(len(mine & one) >= self._alike * len(mine | one) for one in near)
 
     def add(self, text: str) -> None:
         """Let a text count for later ones."""
-        self._add(self._hashed(text))
+        pieces, found = self._hashed(text)
+        self._seen.insert(len(self._kept), found)
+        self._kept.append(pieces)
 
-    def _hashed(self, text: str) -> Any:
+    def _hashed(self, text: str) -> tuple[array[int], Any]:
+        """The numbers of a text's triples of words, and the smallest of their hashes."""
+        if self._last is not None and text == self._last[0]:
+            return self._last[1]
+        pieces = [piece.encode(errors="surrogatepass") for piece in _triples(text)]
         found = self._empty.copy()
-        found.update_batch([piece.encode(errors="surrogatepass") for piece in _triples(text)])
-        return found
-
-    def _add(self, found: Any) -> None:
-        self._seen.insert(self._count, found)
-        self._count += 1
+        found.update_batch(pieces)
+        hashed = array("L", map(zlib.crc32, pieces)), found
+        self._last = text, hashed
+        return hashed
 
 
 def _triples(text: str) -> list[str]:

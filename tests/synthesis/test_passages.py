@@ -132,8 +132,17 @@ def test_objects_of_other_libraries_are_documents_by_their_shape() -> None:
         SimpleNamespace(page_content=f"Page {n}.", metadata={"source": "a.pdf", "page": n})
         for n in (1, 2)
     ]
+    counted = [
+        SimpleNamespace(page_content="A page.", metadata={"source": "c.pdf", "page": n})
+        for n in (0, 1)
+    ]
+    label = SimpleNamespace(text="A page.", metadata={"file_name": "d.pdf", "page_label": "7"})
     node = SimpleNamespace(get_content=lambda: "A node.", metadata={"file_name": "b.txt"})
-    first, second = read_documents([*pages, node])
+    first, second, third, fourth = map(
+        only, ([d] for d in read_documents([*pages, node, *counted, label]))
+    )
+    assert [section.page for section in third.sections] == [1, 2]
+    assert [section.page for section in fourth.sections] == [7]
     assert isinstance(first, Document)
     assert (first.name, [section.page for section in first.sections]) == ("a.pdf", [1, 2])
     assert second.name == "b.txt"
@@ -202,6 +211,8 @@ def test_near_duplicates_are_found_and_others_are_not() -> None:
     assert seen.is_new(LONG + "One more sentence stands here, and it is about refunds.")
     assert not seen.is_new(LONG + "One more sentence stands here, and it is about refund.")
     assert seen.is_new("Parcels leave on Mondays, and they weigh at most thirty kilograms.")
+    questions = [f"For a visitor with a dog: what does the house in {n} cost?" for n in "abcdefgh"]
+    assert all(seen.is_new(question) for question in questions)
     assert seen.is_new(chinese)
     assert not seen.is_new(chinese.replace("手续", "手续的"))
     assert not seen.is_known("Nothing was said of this.")

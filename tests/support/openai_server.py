@@ -172,6 +172,9 @@ class OpenAIServer:
             yield runner.addresses[0][1]
         finally:
             await runner.cleanup()
+            # What was accepted at the last moment closes in later turns of the loop.
+            for _ in range(5):
+                await asyncio.sleep(0)
 
     def add_routes(self, app: web.Application) -> None:
         app.router.add_post("/v1{deployment:.*}/chat/completions", self._chat)

@@ -30,8 +30,8 @@ REDRAW = "out of date: python docs/make_pictures.py"
 # The tutorial is one reading, and the others have tests of their own.
 ELSEWHERE = {"tutorial", "gallery", "metrics", "api"}
 # Of these the blocks of Python run, in a test below; their commands name files that are not there.
-PYTHON_ALONE = {"goldens", "record"}
-SHOWN = {"benchmark", "page", "testing"}
+PYTHON_ALONE = {"goldens"}
+SHOWN = {"benchmark", "testing"}
 FOLLOWED = sorted(
     page
     for page in (ROOT / "docs").glob("**/*.md")

@@ -29,14 +29,12 @@ from dagengine.results import OutcomeKind
 REDRAW = "out of date: python docs/make_pictures.py"
 # The tutorial is one reading, and the others have tests of their own.
 ELSEWHERE = {"tutorial", "gallery", "metrics", "api"}
-# Of these the blocks of Python run, in a test below; their commands name files that are not there.
-PYTHON_ALONE = {"goldens"}
-SHOWN = {"benchmark", "testing"}
+SHOWN = {"testing"}
 FOLLOWED = sorted(
     page
     for page in (ROOT / "docs").glob("**/*.md")
     if page.parent.name not in ELSEWHERE
-    and page.stem not in PYTHON_ALONE | SHOWN
+    and page.stem not in SHOWN
     and "```" in page.read_text(encoding="utf-8")
 )
 EXAMPLE = ROOT / "examples" / "meeting_summary"
@@ -87,18 +85,6 @@ def test_links_and_anchors_of_all_documents_hold() -> None:
             ):
                 broken.append(f"{page.name}: {link}")
     assert broken == []
-
-
-@pytest.mark.parametrize("page", sorted(PYTHON_ALONE))
-def test_the_python_snippets_of_a_page_run_in_order(
-    page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    names: dict[str, Any] = {}
-    found = blocks((ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8"), "python")
-    assert found
-    for block in found:
-        exec(compile(block, f"{page}.md", "exec"), names)
 
 
 @pytest.fixture

@@ -190,6 +190,19 @@ class _Collected:
                 # Replies that lead to a node which has none lead to no score.
                 with suppress(NoReplyError):
                     run.score = self._replay.score(run.replies)
+            if run.score is None and not run.replies and [node for node, _ in run.path] == [""]:
+                run.score = self._passed(run)
+
+    def _passed(self, run: Run) -> float:
+        """The score of a metric of several nodes of which only pass (1) or fail (0) is known."""
+        said = run.path[0][1]
+        passed = said if isinstance(said, bool) else verdict_named(said, (True, False))
+        if passed is None:
+            raise InputError(
+                f"run {run.condition.sample}: the metric passes or fails, or has a score; {said!r} "
+                "may be the verdict of a node: name it in a column `node`"
+            )
+        return float(passed)
 
     def _speak(self, run: Run) -> None:
         """What the metric said stands for what its only node did."""

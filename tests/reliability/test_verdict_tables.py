@@ -147,3 +147,33 @@ def test_scores_of_a_metric_with_one_node_are_what_the_node_said() -> None:
     card = make_card(seen, [DAGMetric("worth", DAG(node))], CASES, ["collected elsewhere"])
     (found,) = card.metrics[0].settings[0].nodes
     assert (found.node, found.share.value, found.flip_rate.value) == ("rating", 1.0, 1.0)
+
+
+def two_questions() -> DAGMetric:
+    kind = BinaryJudgementNode("Kind?", name="kind", then={True: 10, False: 2})
+    good = BinaryJudgementNode(
+        "Good?", name="good", evaluation_params=["input"], then={True: kind, False: 0}
+    )
+    return DAGMetric("worth", DAG(good), threshold=0.5)
+
+
+def test_a_metric_of_several_nodes_passes_or_fails_where_its_nodes_are_not_known() -> None:
+    rows = [
+        {"case": "one", "verdict": "yes"},
+        {"case": "one", "verdict": "no"},
+        {"case": "two", "verdict": "fail"},
+        {"case": "two", "verdict": False},
+    ]
+    seen = Observations.load(rows, CASES, metric="worth")
+    card = make_card(seen, [two_questions()], CASES, ["it"], labels={0: "pass", 1: "fail"})
+    found = {name: card.metrics[0].figure(name) for name in ("flip-rate", "single-run-accuracy")}
+    assert {name: one and one.value for name, one in found.items()} == {
+        "flip-rate": 0.5,
+        "single-run-accuracy": 0.75,
+    }
+
+
+def test_a_verdict_of_no_node_that_does_not_say_whether_the_metric_passes_is_refused() -> None:
+    seen = Observations.load([{"case": "one", "verdict": "tie"}], CASES, metric="worth")
+    with pytest.raises(InputError, match="'tie' may be the verdict of a node: name it in a column"):
+        make_card(seen, [two_questions()], CASES, ["it"])

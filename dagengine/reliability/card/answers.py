@@ -89,8 +89,11 @@ def _blame(under: SettingCard) -> Answer:
     if not scores.value:
         return Answer("None: the score did not vary within any case.")
     if worst is None:
-        why = "; ".join(dict.fromkeys(node.share.note for node in under.nodes))
-        return Answer(f"Not known: {why or 'no node of this metric decides or rates'}.")
+        if not under.nodes:
+            return Answer("Not known: no node of this metric decides or rates.")
+        first, *others = under.nodes
+        more = f" ({len(others)} more not known either)" if others else ""
+        return Answer(f"Not known: “{first.node}” {first.share.note}{more}.")
     whose = f" (it works on {', '.join(worst.reads)})" if worst.reads else ""
     if worst.share.value == worst.share.low == 1:
         return Answer(f"“{worst.node}”{whose} causes all of it: no other node moves the score.")

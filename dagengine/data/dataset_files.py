@@ -18,7 +18,7 @@ from dagengine.errors import InputError, MissingExtraError, did_you_mean
 from dagengine.test_case import ConversationalTestCase, LLMTestCase
 
 # Where cells are split when nothing else is said, as deepeval writes its files: of JSONL, of CSV.
-CONTEXTS = dict.fromkeys(("context", "retrieval_context"), "|")
+CONTEXTS: dict[str, str] = {"context": "|", "retrieval_context": "|"}
 DELIMITERS = {**CONTEXTS, **dict.fromkeys(("tools_called", "expected_tools"), ";")}
 
 

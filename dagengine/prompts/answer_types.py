@@ -85,7 +85,8 @@ def nearest(value: Any, verdicts: Iterable[str]) -> Any:
 @cache
 def judgement_type(verdicts: tuple[str, ...] | None) -> type[BaseModel]:
     """Answer type of a judgement: reason, then verdict (None: true or false)."""
-    name, kind = "BinaryJudgementVerdict", _TRUE_OR_FALSE
+    name = "BinaryJudgementVerdict"
+    kind: Any = _TRUE_OR_FALSE
     if verdicts is not None:
         name = "NonBinaryJudgementVerdict"
         kind = Annotated[Literal[verdicts], BeforeValidator(lambda value: nearest(value, verdicts))]

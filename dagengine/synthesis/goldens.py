@@ -121,7 +121,9 @@ def _said(value: Any) -> str:
     if isinstance(value, dict) and "verdict" in value:
         verdict = _said(value["verdict"])
         return _line(f"{verdict}: {value['reason']}") if value.get("reason") else verdict
-    return _line({True: "yes", False: "no"}.get(value, str(value)))
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return _line(str(value))
 
 
 def _line(text: str) -> str:

@@ -89,7 +89,7 @@ class DisplayConfig:
 
     def __post_init__(self) -> None:
         if self.inspect_after_run:
-            raise InputError("nothing is offered after a run: look at out=FOLDER, dagengine view")
+            raise InputError("inspect_after_run is not here: give out=FOLDER, then dagengine view")
         if self.display_option not in (None, "all"):
             hint = "the result has them: result.failed(), or `dagengine show FOLDER`"
             raise InputError(f"display_option={self.display_option!r:.40} is not known; {hint}")
@@ -192,7 +192,7 @@ def _said(given: Mapping[str, Any]) -> dict[str, Any]:
     for name in NAMES:
         if name in given and name not in (*_CONFIGS, *LABELS):
             if name in said:
-                raise InputError(f"{name} is said twice, by itself and in a configuration")
+                raise InputError(f"{name} is given twice, by itself and in a configuration")
             said[name] = given[name]
     return said
 
@@ -213,7 +213,7 @@ def _limits(said: Mapping[str, Any], settings: dict[str, Any]) -> None:
     limits = settings.get("limits")
     if limits is not None:
         names = ", ".join(f"{name}=…" for name in changes)
-        raise InputError(f"say all limits in one place: limits=Limits({names})")
+        raise InputError(f"give all limits in one place: limits=Limits({names})")
     settings["limits"] = replace(DEFAULT_LIMITS, **changes)
 
 

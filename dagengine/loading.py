@@ -183,7 +183,7 @@ def load_batch_judge(model: str | None, base_url: str | None, journal: Path | No
         return AnthropicBatchJudge(rest, journal=journal)
     if ".py" in provider or (rest and provider in PROVIDERS - {"openai"} and base_url is None):
         raise InputError(
-            f"--batch asks a model of OpenAI's or Anthropic's batches, which {model!r} is not"
+            f"--batch needs a model of OpenAI's or Anthropic's batch API; {model!r} is none"
         )
     name = rest if provider == "openai" and rest and base_url is None else model
     return OpenAIBatchJudge(name, base_url=base_url, journal=journal)

@@ -228,7 +228,7 @@ def _check(path: Path, now: Binding, conditions: Sequence[FailIf]) -> None:
     card = read_card(path)
     found = changes(card.binding, now)
     if found:
-        say(f"stale: {path} was made of something else")
+        say(f"stale: {path} was made from something else")
         for line in found:
             say(f"  {line}")
         raise typer.Exit(EXIT_FAILED)
@@ -248,7 +248,7 @@ def _compare(old: Path, new: Path, conditions: Sequence[FailIf]) -> None:
     found = between_cards(before, after, [one.measure for one in conditions] or COMPARED)
     print_contrasts(found)
     lines = changes(before.binding, after.binding)
-    say("made of the same" if not lines else "what is not the same:")
+    say("made from the same metrics, prompts, judges and cases" if not lines else "what differs:")
     for line in lines:
         say(f"  {line}")
     failing = worse(found, conditions)

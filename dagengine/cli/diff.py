@@ -91,7 +91,7 @@ def condition_of(text: str) -> Condition:
     if found.measure not in MEASURES:
         known = ", ".join(MEASURES)
         raise InputError(
-            f"--fail-if {text!r}: {found.measure!r} is no measure here; there is {known}"
+            f"--fail-if {text!r}: {found.measure!r} is no measure here; measures are {known}"
         )
     if found.bound != "value":
         raise InputError(f"--fail-if {text!r}: numbers of cases have no .{found.bound}")

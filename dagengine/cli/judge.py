@@ -87,7 +87,7 @@ def unset(user: ForUser = False) -> None:
     """Remove the default judge of this folder, or the user's; gpt-4o is asked again."""
     path = _file(user)
     if not path.exists():
-        say(f"nothing was set: there is no {path}")
+        say(f"no judge was set: there is no {path}")
         return
     path.unlink()
     say(f"{path} is removed")

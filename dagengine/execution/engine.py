@@ -132,8 +132,8 @@ def _refuse_own(settings: Settings) -> None:
     given = [name for name in own if settings.get(name) is not None]
     if given:
         raise InputError(
-            f"{given[0]}= is the business of the run that this code belongs to: what it measures "
-            f"joins that run, so leave out {given[0]}= here and give it to the run"
+            f"this code joins the run that it belongs to, with that run's {given[0]}: leave out "
+            f"{given[0]}= here, and give it to the run"
         )
 
 

@@ -50,7 +50,7 @@ class VerdictNode(BaseNode):
 
     def add_node(self, child: Any) -> NoReturn:
         """Refuse a child: raises InputError."""
-        raise InputError(f"{self.title} leads to one thing; give it there: child={child!r:.60}")
+        raise InputError(f"{self.title} takes one child, where it is made: child={child!r:.60}")
 
 
 class DecisionNode(BaseNode):

@@ -85,7 +85,7 @@ class BaseNode:
         turn_window: tuple[int, int] | None = None,
     ) -> None:
         if None not in (name, label) and name != label:
-            raise InputError(f"name= and label= are one thing: {name!r} or {label!r}?")
+            raise InputError(f"name= and label= mean the same: give {name!r} or {label!r}")
         self.name = name if label is None else label
         self.output_label = output_label
         self.children: list[BaseNode] = listed("children", children)

@@ -53,7 +53,7 @@ def _check(one: Condition, metrics: Sequence[str]) -> None:
         known = _OF_RUNS
     if one.measure not in known:
         raise InputError(
-            f"--fail-if {one.text!r}: {one.measure!r} is no measure here; there is "
+            f"--fail-if {one.text!r}: {one.measure!r} is no measure here; measures are "
             f"{', '.join(known)}"
         )
     if one.bound != "value" and one.measure != "pass-rate":

@@ -67,7 +67,7 @@ class Hiding:
         for field in self.fields:
             if not is_known_field(field):
                 raise InputError(
-                    f"redact {field!r}: no field of a test case is called so; fields are input, "
+                    f"redact {field!r}: a case has no such field; fields are input, "
                     "actual_output, …, and keys of an object are named additional_metadata.KEY"
                 )
 

@@ -67,7 +67,7 @@ def _shard_of(run: Run) -> Shard:
             f"the shard {given} in {run.folder} is not finished: run its command again"
         )
     if run.results.suffix != ".jsonl":
-        raise InputError(f"the rows of {run.folder} are not JSON lines, but only these are merged")
+        raise InputError(f"the rows of {run.folder} are not JSON lines; merge joins no others")
     return Shard.parse(given)
 
 
@@ -95,7 +95,7 @@ def _write(out: Path, parts: Sequence[Path]) -> int:
     try:
         for index, place, line in heapq.merge(*map(_indexed, parts)):
             if index != expected:
-                raise InputError(f"{place}: the row {index}, where {expected} should be")
+                raise InputError(f"{place}: row {index} stands in the place of row {expected}")
             lines.write_line(line)
             expected += 1
     finally:

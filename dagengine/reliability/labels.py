@@ -112,7 +112,7 @@ def _case_of(record: Record, names: Mapping[str, int], count: int) -> int:
         return int(name)
     near = difflib.get_close_matches(name, names, 1)
     hint = f" (did you mean {near[0]!r}?)" if near else ""
-    raise InputError(f"{record.place}: no case is called {name!r}{hint}, or has this place")
+    raise InputError(f"{record.place}: no case has the name or the place {name!r}{hint}")
 
 
 def labels_for(

@@ -169,7 +169,7 @@ class Observations(Sequence[Observation]):
     def _of(self, metric: str, node: str) -> dict[tuple[int, Condition], Observation]:
         if (metric, node) not in self._index:
             known = ", ".join(repr(name) for name in (*self.metrics, *self.nodes(metric)))
-            raise InputError(f"nothing was observed of {node or metric!r}; there is {known}")
+            raise InputError(f"no observation of {node or metric!r}; there are {known}")
         return self._index[metric, node]
 
     def save(self, path: str | Path) -> None:
@@ -331,12 +331,12 @@ class _Table:
         if name in self._names:
             return self._names[name]
         if given is None:
-            raise ValueError("`case` is empty or not there")
+            raise ValueError("`case` is empty or missing")
         number = _whole(given, "case") if name.isdecimal() or not isinstance(given, str) else -1
         if number < 0 or (self._count and number >= self._count):
             near = difflib.get_close_matches(name, self._names, 1)
             hint = f" (did you mean {near[0]!r}?)" if near else ""
-            raise ValueError(f"no case is called {name!r}{hint}, or has this place")
+            raise ValueError(f"no case has the name or the place {name!r}{hint}")
         return number
 
     def _score(self, given: Any) -> float | None:

@@ -73,7 +73,7 @@ class Symmetry:
             first, second = case.contestants
             return f"contestants.{first}", f"contestants.{second}"
         raise InputError(
-            "nothing is known to be symmetric here: say so with "
+            "`swapped` needs two fields that may change places: give "
             "symmetry=Symmetry('contestants.A', 'contestants.B'), or judge two contestants"
         )
 
@@ -129,7 +129,7 @@ def _with(case: TestCase, path: str, value: Any) -> TestCase:
     elif isinstance(whole, list) and key.isdecimal() and int(key) < len(whole):
         value = [value if place == int(key) else item for place, item in enumerate(whole)]
     elif key or name not in type(case).model_fields:
-        raise InputError(f"the case has no `{path}` that could be swapped")
+        raise InputError(f"the case has no `{path}` to swap")
     return case.model_copy(update={name: value})
 
 

@@ -63,10 +63,10 @@ class AssignPanels(Rewriting):
                 able = [repr(node.title) for node in self.copies if self._choose(node)]
                 known = ", ".join(able) or "none at all"
                 raise InputError(
-                    f"{name!r} has no node {wanted!r} to seat judges on; it has {known}"
+                    f"{name!r} has no node {wanted!r} that takes judges; it has {known}"
                 )
         if not self._seated:
-            raise InputError(f"{name!r} has no node to seat judges on")
+            raise InputError(f"{name!r} has no node that takes judges")
 
     def _concerns(self, node: BaseNode) -> bool:
         return self._names is None or any(_is(node, name) for name in self._names)

@@ -169,7 +169,7 @@ def test_two_cards_are_compared_and_what_differs_is_named(folder: Path) -> None:
     assert "33.3 %" in output
     assert "judge: wavering → sure" in output
     same = benchmark("--compare", "one/card.json", "one/card.json")
-    assert "made of the same" in same.output
+    assert "made from the same" in same.output
 
 
 def test_several_judges_are_measured_apart_and_against_each_other(folder: Path) -> None:

@@ -37,7 +37,7 @@ def test_a_judge_is_set_shown_and_unset() -> None:
     assert said("judge", "set", "llama3.1", "--base-url", LOCAL).endswith(f"llama3.1 at {LOCAL}")
     assert said("judge", "show").startswith(f"llama3.1 at {LOCAL} (")
     assert "is removed" in said("judge", "unset")
-    assert "nothing was set" in said("judge", "unset")
+    assert "no judge was set" in said("judge", "unset")
     assert said("judge", "show") == "gpt-4o (nothing else is set)"
 
 

@@ -91,7 +91,7 @@ def test_a_label_is_the_name_of_a_node() -> None:
     assert (node.name, node.label, node.title) == ("reader", "reader", "reader")
     assert VerdictNode(True, 10, label="passed").title == "passed"
     assert FieldNode("input", label="question").title == "question"
-    with pytest.raises(InputError, match="name= and label= are one thing"):
+    with pytest.raises(InputError, match="name= and label= mean the same"):
         TaskNode("Read it.", "words", name="a", label="b")
 
 
@@ -113,7 +113,7 @@ MISTAKES: list[tuple[Callable[[], object], str]] = [
         lambda: TaskNode("Read.", "words", [VerdictNode(True, 10)], label="reader"),
         "reader decides nothing, so it has no verdict True",
     ),
-    (lambda: VerdictNode(True, 10).add_node(binary()), "verdict True leads to one thing"),
+    (lambda: VerdictNode(True, 10).add_node(binary()), "verdict True takes one child"),
 ]
 
 

@@ -78,10 +78,10 @@ def test_a_condition_fails_a_run_exactly_where_it_holds(
         ("mean", "write a measure, a sign and a number"),
         ("Manners.mean<0.8.1", "not a number"),
         ("Maners.mean<0.8", "did you mean 'Manners'"),
-        ("Manners.cost>1", "'cost' is no measure here; there is mean"),
-        ("mean<1", "'mean' is no measure here; there is pass-rate"),
+        ("Manners.cost>1", "'cost' is no measure here; measures are mean"),
+        ("mean<1", "'mean' is no measure here; measures are pass-rate"),
         ("Manners.mean.low<1", r"only pass-rate has \.low"),
-        ("p95.mean>1", "there is cost, tokens"),
+        ("p95.mean>1", "measures are cost, tokens"),
     ],
 )
 def test_what_is_no_condition_of_the_run_is_refused(condition: str, words: str) -> None:

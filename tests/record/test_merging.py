@@ -154,7 +154,7 @@ def test_a_row_that_is_missing_is_named(folder: Path) -> None:
     lines = rows.read_bytes().splitlines(keepends=True)
     rows.write_bytes(b"".join(lines[:3] + lines[4:]))
     said = typed("merge", one, two, "--out", "merged", code=2)
-    assert "the row 8, where 7 should be" in " ".join(said.split())
+    assert "row 8 stands in the place of row 7" in " ".join(said.split())
 
 
 def test_a_shard_is_no_part_of_a_cluster(folder: Path) -> None:

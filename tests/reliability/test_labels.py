@@ -94,7 +94,10 @@ def test_a_file_of_labels_is_joined_by_name_or_place(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("case,label\ntow,yes\n", r"line 2: no case is called 'tow' \(did you mean 'two'\?\)"),
+        (
+            "case,label\ntow,yes\n",
+            r"line 2: no case has the name or the place 'tow' \(did you mean 'two'\?\)",
+        ),
         ("name,label\ntwo,yes\n", "needs the columns `case` and `label`"),
         ("case,label\n", "no case has a label"),
     ],

@@ -242,7 +242,7 @@ def repeating_wrongly(**settings: Any) -> Any:
         ({"orders": ("given", "backwards")}, "no order 'backwards'; use given"),
         ({"orders": ()}, "orders must be a list of different values"),
         ({"temperatures": (0.5, 0.5)}, "temperatures must be"),
-        ({"orders": ("swapped",)}, "nothing is known to be symmetric"),
+        ({"orders": ("swapped",)}, "needs two fields that may change places"),
         (
             {"paraphrases": {"p": {"bad": "Bad?"}}},
             "no node is called 'bad'; 'facts', 'good', 'how'",
@@ -294,9 +294,7 @@ def test_a_node_that_was_not_asked_has_no_vote_and_no_row_of_votes() -> None:
     seen = repeat(CASES[:2], [tree()], times=2, model=ScriptedJudge(script))
     assert seen.table("tree", "how") == [[None, None], [None, "very"]]
     assert seen.votes("tree", "how") == [["very"]]
-    with pytest.raises(
-        InputError, match="nothing was observed of 'what'; there is 'tree', 'facts'"
-    ):
+    with pytest.raises(InputError, match="no observation of 'what'; there are 'tree', 'facts'"):
         seen.table("tree", "what")
 
 

@@ -444,13 +444,13 @@ def test_a_metric_that_contains_itself_is_still_a_finding() -> None:
     [
         (
             lambda: voted(metric(), 3, nodes=["godo"]),
-            "no node 'godo' to seat judges on; it has 'good'",
+            "no node 'godo' that takes judges; it has 'good'",
         ),
         (lambda: voted(metric(), 0), "votes must be a whole number from 1"),
         (lambda: voted(voted(metric(), 3), 3), "has a panel already: up to 3 votes"),
         (
             lambda: voted(metric(CodeNode(lambda text: 1.0, None or (), ["input"]))),
-            "no node to seat",
+            "no node that takes judges",
         ),
         (lambda: voted("metric"), "neither a metric nor a graph"),  # type: ignore[type-var]
         (lambda: voted(metric(), 3, nodes="good"), r"nodes takes a list: \['good'\]"),
@@ -458,7 +458,7 @@ def test_a_metric_that_contains_itself_is_still_a_finding() -> None:
         (lambda: judged_by(metric(), ["a", "b"], weights=[1.0]), "as many weights"),
         (lambda: judged_by(metric(), ["a", "b"], weights=[1.0, math.nan]), "must be positive"),
         (lambda: answered_by(metric(), None), "answered_by needs a judge"),
-        (lambda: answered_by(metric(), "b", ["godo"]), "no node 'godo' to seat judges on"),
+        (lambda: answered_by(metric(), "b", ["godo"]), "no node 'godo' that takes judges"),
         (lambda: escalated(metric(), "b"), "nothing says when the judge is unsure"),
         (lambda: escalated(metric(), "b", below=2.0), "below must be a probability"),
         (lambda: escalated(metric(), "b", unsure="maybe"), "unsure takes a list"),

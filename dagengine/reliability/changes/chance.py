@@ -94,7 +94,7 @@ def noise(card: JudgeCard, found: MetricComparison) -> Noise:
     metric = next((one for one in card.metrics if one.metric == found.name), None)
     if metric is None:
         names = ", ".join(one.metric for one in card.metrics)
-        raise InputError(f"the card says nothing of {found.name!r}; it is about {names}")
+        raise InputError(f"the card has no metric {found.name!r}; it has {names}")
     rate = _flip_rate(metric)
     if rate is None or rate.value is None:
         why = "the metric has no threshold" if rate is None else rate.note

@@ -86,7 +86,7 @@ def gwet_ac1(table: Table, *, kinds: int | None = None, missing: Missing = "drop
     rows = [counted(row, missing) for row in table]
     seen = len({vote for row in rows for vote in row})
     if kinds is not None and kinds < max(seen, 2):
-        raise InputError(f"kinds={kinds}: {seen} occur, and there are two at least")
+        raise InputError(f"kinds must be at least {max(seen, 2)}, got {kinds}: {seen} occur")
     return Sums([_shares(row) for row in rows], partial(_gwet, kinds or seen))
 
 

@@ -71,8 +71,7 @@ app.command()(view)
 def _pictures(out: Path, given: Given) -> Iterable[Path]:
     """What `render` writes: its file, or one for each metric beside it."""
     yield out
-    for suffix in (out.suffix, ".dot"):
-        yield from out.parent.glob(f"{glob.escape(out.stem)}-*{glob.escape(suffix)}")
+    yield from out.parent.glob(f"{glob.escape(out.stem)}-*{glob.escape(out.suffix)}")
 
 
 @app.command()
@@ -95,7 +94,8 @@ def render(
 ) -> None:
     """Draw a metric's tree for review; asks no judge.
 
-    With several metrics in the file, each picture's name gets the metric's name added.
+    With several metrics in the file, each picture's name gets the metric's name added. .svg, .png
+    and .pdf need Graphviz: the extra `draw`, or the program `dot`.
     """
     from dagengine.cli.common.pictures import save, stems
     from dagengine.data.result_rows import read_rows

@@ -41,8 +41,8 @@ def run(options: RunOptions) -> None:
     Writes the record of the run into a folder: `run.json`, `results.jsonl` (one row per case, in
     order, as the run goes on), `cases.jsonl` (their texts), `times.jsonl` (how long they took),
     `summary.json`, and three pictures per metric: the tree, the path of one case, and how often
-    each edge was taken. Prints a summary, the worst cases and where cases failed; `dagengine show`
-    shows more of them.
+    each edge was taken (as Mermaid text without Graphviz). Prints a summary, the worst cases and
+    where cases failed; `dagengine show` shows more of them.
 
     An invalid line among the first 1000 of the data stops the run before anything is asked; a
     later one becomes a row without a score (`invalid_case`), and the run goes on. Data from a
@@ -222,7 +222,7 @@ def _report(
     conditions: Sequence[Condition],
 ) -> None:
     """Print and draw what came out, and leave with the exit code that it calls for."""
-    from dagengine.cli.common.pictures import draw_views, stems
+    from dagengine.cli.common.pictures import draw_views
     from dagengine.report.github import add_step_summary
     from dagengine.report.tables import print_table
 
@@ -234,8 +234,7 @@ def _report(
     if options.page:
         _write_page(options)
     specs: list[MetricSpec] = [metric.spec for metric in doors.plan.metrics]
-    for spec, stem in zip(specs, stems(specs), strict=True):
-        draw_views(spec, tally, options.out / stem)
+    draw_views(specs, tally, options.out)
     _leave(options, tally, _failing(conditions, writer))
 
 

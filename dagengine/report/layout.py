@@ -1,8 +1,9 @@
-"""DOT text laid out by Graphviz: the `dot` program, or the libraries inside pygraphviz."""
+"""DOT text laid out by Graphviz: the libraries inside pygraphviz, or the `dot` program."""
 
 from __future__ import annotations
 
 import shutil
+import subprocess
 from typing import Any
 
 import graphviz
@@ -14,17 +15,25 @@ from dagengine.report.font_warnings import without_font_warnings
 def laid_out(dot: str, form: str) -> bytes:
     """The drawing in a form that Graphviz writes (svg, png, pdf, json0).
 
-    Raises MissingExtraError without Graphviz.
+    Raises MissingExtraError without Graphviz, OSError for what Graphviz cannot draw.
     """
-    if shutil.which("dot"):
-        return bytes(graphviz.Source(dot).pipe(format=form))
     try:
         import pygraphviz
     except ImportError:
-        raise MissingExtraError(
-            "pictures need Graphviz: pip install pygraphviz (which brings its own), or "
-            "install the `dot` program; .dot and .mmd files can be written without"
-        ) from None
+        return _by_program(dot, form)
     with without_font_warnings():
         drawn: Any = pygraphviz.AGraph(string=dot).draw(format=form, prog="dot")
     return bytes(drawn)
+
+
+def _by_program(dot: str, form: str) -> bytes:
+    if shutil.which("dot") is None:
+        raise MissingExtraError(
+            f'a picture as {form} needs Graphviz: pip install "dagengine[draw]", or the Graphviz '
+            "of the system (apt install graphviz, brew install graphviz); "
+            ".mmd, .md and .dot files need neither"
+        )
+    try:
+        return bytes(graphviz.Source(dot).pipe(format=form, quiet=True))
+    except subprocess.CalledProcessError as error:
+        raise OSError(f"Graphviz: {error}") from None

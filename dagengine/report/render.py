@@ -1,8 +1,8 @@
 """Pictures of a metric's graph, for a reviewer.
 
 Three views of one graph: as designed, with the path of one case, and with how often a
-data set took each edge. Graphviz lays them out: the `dot` program when it is there, else
-the Graphviz libraries inside the pygraphviz package.
+data set took each edge. Graphviz lays them out: the libraries inside the pygraphviz package
+(the extra `draw`), else the `dot` program. DOT and Mermaid text need neither.
 """
 
 from __future__ import annotations
@@ -64,28 +64,36 @@ class Picture:
         return laid_out(self.dot, form)
 
     def save(self, path: str | Path) -> str:
-        """Write the picture; the suffix decides the format (.svg .png .pdf .dot .mmd)."""
+        """Write the picture; the suffix decides the format (.svg .png .pdf .dot .mmd .md).
+
+        Raises InputError for another suffix, MissingExtraError for .svg, .png and .pdf without
+        Graphviz.
+        """
         target = Path(path)
-        form = target.suffix.lstrip(".").lower()
+        content = self._content(target)
         target.parent.mkdir(parents=True, exist_ok=True)
-        if form in ("dot", "gv"):
-            target.write_text(self.dot, encoding="utf-8")
-        elif form in ("mmd", "mermaid", "md"):
-            fenced = f"```mermaid\n{self.mermaid}```\n" if form == "md" else self.mermaid
-            target.write_text(fenced, encoding="utf-8")
-        elif form in _FORMATS:
-            target.write_bytes(self.layout(form))
-        else:
-            known = ", ".join(sorted({*_FORMATS, "dot", "mmd", "md"}))
-            raise InputError(f"cannot draw {target.name!r}: the suffix must be one of {known}")
+        target.write_bytes(content)
         return str(target)
 
+    def _content(self, target: Path) -> bytes:
+        form = target.suffix.lstrip(".").lower()
+        if form in _FORMATS:
+            return self.layout(form)
+        if form in ("dot", "gv"):
+            return self.dot.encode()
+        if form in ("mmd", "mermaid"):
+            return self.mermaid.encode()
+        if form == "md":
+            return f"```mermaid\n{self.mermaid}```\n".encode()
+        known = ", ".join(sorted({*_FORMATS, "dot", "mmd", "md"}))
+        raise InputError(f"cannot draw {target.name!r}: the suffix must be one of {known}")
+
     def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, str]:
-        """What a notebook shows: SVG, or the DOT text where there is no Graphviz."""
+        """What a notebook shows: SVG, or the Mermaid text where there is no Graphviz."""
         try:
             return {"image/svg+xml": self.layout("svg").decode(), "text/plain": self.dot}
         except MissingExtraError as error:
-            return {"text/plain": f"{error}\n\n{self.dot}"}
+            return {"text/plain": f"{error}\n\n{self.mermaid}"}
 
 
 def draw(

@@ -18,6 +18,7 @@ from typer.testing import CliRunner
 
 from dagengine.cli import app
 from dagengine.data import read_rows
+from dagengine.errors import MissingExtraError
 
 METRICS = """
 from dagengine.metrics import DAGMetric
@@ -176,6 +177,22 @@ def test_a_run_leaves_three_pictures(done: Done) -> None:
         "Good manners on 'first': score 1, passed" in path
     )  # the longest path, the first of those
     assert "✓" in path
+
+
+@pytest.mark.usefixtures("without_graphviz")
+def test_without_graphviz_a_run_leaves_text_for_its_pictures_and_says_so_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(write(tmp_path, FILES))
+    code, shown = invoke(*RUN)
+    assert code == 0
+    for view in ("counts", "path", "tree"):
+        text = Path("out", f"good-manners-{view}.mmd").read_text(encoding="utf-8")
+        assert text.startswith("flowchart TD\n")
+    assert not [*Path("out").glob("*.svg"), *Path("out").glob("*.dot")]
+    assert shown.count("the pictures are Mermaid text: a picture as svg needs Graphviz") == 1
+    assert shown.count("picture: ") == 3
+    assert Path("out", "report.html").is_file()
 
 
 def test_assert_turns_a_case_below_its_threshold_into_exit_code_one(tmp_path: Path) -> None:
@@ -518,6 +535,17 @@ def test_render_draws_the_tree_in_the_form_of_the_suffix(
     assert code == 0
     assert "tree." in shown
     assert target.read_bytes().startswith(start)
+
+
+@pytest.mark.usefixtures("without_graphviz")
+def test_without_graphviz_render_says_what_is_missing_and_writes_nothing(tmp_path: Path) -> None:
+    folder, target = write(tmp_path, FILES), tmp_path / "new" / "tree.svg"
+    with pytest.raises(MissingExtraError, match="needs Graphviz: pip install"):
+        invoke("render", str(folder / "metrics.py"), "--out", str(target))
+    assert not target.parent.exists()
+    text = tmp_path / "tree.md"
+    assert invoke("render", str(folder / "metrics.py"), "--out", str(text))[0] == 0
+    assert text.read_text(encoding="utf-8").startswith("```mermaid\n")
 
 
 def test_render_draws_counts_and_one_case_of_earlier_results(done: Done) -> None:

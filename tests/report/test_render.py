@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 import sys
 import unicodedata
@@ -650,41 +649,60 @@ def test_a_graph_draws_itself(tmp_path: Path) -> None:
 # -- without Graphviz ----------------------------------------------------------------------
 
 
-def take_graphviz_away(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shutil, "which", lambda *args, **kwargs: None)
-    monkeypatch.setitem(sys.modules, "pygraphviz", None)
-
-
-def test_without_graphviz_the_error_names_both_remedies(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    take_graphviz_away(monkeypatch)
+@pytest.mark.usefixtures("without_graphviz")
+def test_without_graphviz_the_error_names_the_remedies(tmp_path: Path) -> None:
     for form in ("svg", "png", "pdf"):
-        with pytest.raises(MissingExtraError, match="pip install pygraphviz") as caught:
-            headings_metric().render(str(tmp_path / f"tree.{form}"))
-        assert "`dot`" in str(caught.value)
+        with pytest.raises(MissingExtraError, match=f"a picture as {form} needs") as caught:
+            headings_metric().render(str(tmp_path / "new" / f"tree.{form}"))
+        for remedy in ('pip install "dagengine[draw]"', "apt", "brew", ".mmd, .md and .dot"):
+            assert remedy in str(caught.value)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_without_graphviz_text_can_be_written(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    take_graphviz_away(monkeypatch)
+@pytest.fixture
+def program(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A `dot` on the path that says how it was called, beside no pygraphviz."""
+    monkeypatch.setitem(sys.modules, "pygraphviz", None)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    place = tmp_path / "dot"
+    place.write_text('#!/bin/sh\necho "dot $*"; cat\n')
+    place.chmod(0o755)
+    return place
+
+
+def test_without_pygraphviz_the_program_draws(program: Path) -> None:
+    picture = draw(headings_metric().spec())
+    drawn = picture.layout("png").decode()
+    assert drawn.startswith("dot -Kdot -Tpng\n")
+    assert drawn.rstrip().endswith(picture.dot.rstrip())
+
+
+def test_what_the_program_cannot_draw_is_an_error_in_its_words(program: Path) -> None:
+    program.write_text("#!/bin/sh\ncat > /dev/null; echo too wide >&2; exit 1\n")
+    with pytest.raises(OSError, match="too wide"):
+        draw(headings_metric().spec()).layout()
+
+
+@pytest.mark.usefixtures("without_graphviz")
+def test_without_graphviz_text_can_be_written(tmp_path: Path) -> None:
     for form in ("dot", "mmd", "md"):
         path = headings_metric().render(str(tmp_path / f"tree.{form}"))
         assert "Heading order" in Path(path).read_text(encoding="utf-8")
 
 
-def test_a_notebook_shows_the_picture_and_without_graphviz_the_text(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_notebook_shows_the_picture() -> None:
     shown = headings_metric()._repr_mimebundle_(include=None, exclude=None)
     assert "Heading order" in ElementTree.tostring(
         ElementTree.fromstring(shown["image/svg+xml"].encode()), encoding="unicode"
     )
     assert "Heading order" in shown["text/plain"]
-    take_graphviz_away(monkeypatch)
+
+
+@pytest.mark.usefixtures("without_graphviz")
+def test_a_notebook_shows_the_text_without_graphviz() -> None:
     shown = headings_metric().dag._repr_mimebundle_()  # type: ignore[attr-defined]
     assert set(shown) == {"text/plain"}
-    assert "pip install pygraphviz" in shown["text/plain"]
-    assert "Heading order" in shown["text/plain"]
+    for text in (shown["text/plain"], unescape(headings_metric()._repr_html_())):
+        assert 'pip install "dagengine[draw]"' in text
+        assert "flowchart TD" in text
+        assert "Heading order" in text

@@ -1,10 +1,10 @@
-"""The pictures of a run as files: named after their metrics, with a hint where one fails."""
+"""The pictures of a run as files: named after their metrics, as text without Graphviz."""
 
 from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -35,20 +35,32 @@ def _numbered(stem: str, number: int) -> str:
     return stem if number == 1 else f"{stem}-{number}"
 
 
-def draw_views(spec: MetricSpec, tally: Tally, stem: Path) -> None:
+def draw_views(specs: Sequence[MetricSpec], tally: Tally, folder: Path) -> None:
+    """The pictures of a run's metrics; without Graphviz their Mermaid text, which it says once."""
+    missing: MissingExtraError | None = None
+    for spec, stem in zip(specs, stems(specs), strict=True):
+        for view, picture in _views(spec, tally):
+            path = folder / f"{stem}-{view}.svg"
+            try:
+                save(picture, path)
+            except MissingExtraError as error:
+                missing = error
+                save(picture, path.with_suffix(".mmd"))
+    if missing is not None:
+        say(f"the pictures are Mermaid text: {missing}")
+
+
+def _views(spec: MetricSpec, tally: Tally) -> Iterator[tuple[str, Picture]]:
     """The three pictures of one metric: its tree, one case's path, and the edges' counts."""
-    save(draw(spec), stem.with_name(f"{stem.name}-tree.svg"))
+    yield "tree", draw(spec)
     found = tally.metrics.get(spec.name)
     if found is not None and found.shown is not None:
         case, result = found.shown
-        save(draw(spec, result=result, case=case), stem.with_name(f"{stem.name}-path.svg"))
-    save(draw(spec, rows=tally), stem.with_name(f"{stem.name}-counts.svg"))
+        yield "path", draw(spec, result=result, case=case)
+    yield "counts", draw(spec, rows=tally)
 
 
 def save(picture: Picture, path: Path) -> None:
-    """Write a picture; without Graphviz its DOT text, and say how to get the picture."""
+    """Write a picture and say where; raises MissingExtraError without what draws it."""
     with named(path):
-        try:
-            say(f"picture: {picture.save(str(path))}")
-        except MissingExtraError as error:
-            say(f"picture: {picture.save(str(path.with_suffix('.dot')))} ({error})")
+        say(f"picture: {picture.save(str(path))}")

@@ -44,7 +44,7 @@ def _files_in(out: Path, given: Given) -> Iterable[Path]:
         yield out / name
     for view in ("tree", "path", "counts"):
         yield from out.glob(f"*-{view}.svg")
-        yield from out.glob(f"*-{view}.dot")
+        yield from out.glob(f"*-{view}.mmd")
 
 
 @dataclass(frozen=True, kw_only=True)

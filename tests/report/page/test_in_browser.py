@@ -527,6 +527,20 @@ def test_a_metric_under_a_verdict_opens_its_own_graph(browser: Browser, nested: 
         assert page.errors == []
 
 
+@pytest.mark.usefixtures("without_graphviz")
+def test_without_graphviz_the_outline_stands_in_the_place_of_the_picture(
+    browser: Browser, nested: Path, tmp_path: Path
+) -> None:
+    with visit(browser, write_page(load_run(nested.parent), tmp_path / "report.html")) as page:
+        page.page.wait_for_selector(".treebox .outline")
+        assert page.page.locator(".treebox svg.tree").count() == 0
+        page.page.locator(".treebox .outline button", has_text="Inner").first.click()
+        page.until("document.querySelector('h1').textContent === '5 of 6 cases reached Inner'")
+        page.at("#case=n4&v=case")
+        page.page.wait_for_selector(".outline.onpath")
+        assert page.errors == []
+
+
 def _three_ways(depth: int, path: str) -> NonBinaryJudgementNode:
     """A tree of as many questions as there are paths of at most so many answers."""
     below = {} if not depth else {

@@ -171,6 +171,12 @@ def test_a_large_tree_is_also_drawn_folded_and_with_each_stub_open(tmp_path: Pat
     assert all(sum(map(bool, layout["nodes"])) > len(drawn) for layout in opened)
 
 
+@pytest.mark.usefixtures("without_graphviz")
+def test_without_graphviz_a_page_has_no_drawings(support: Run, tmp_path: Path) -> None:
+    (metric,) = _head(write_page(support, tmp_path / "report.html"))["run"]["metrics"]
+    assert (metric["layouts"], metric["nested"]) == ([], {})
+
+
 def test_boxes_of_a_drawing_do_not_cover_each_other(support: Run, tmp_path: Path) -> None:
     (metric,) = _head(write_page(support, tmp_path / "report.html"))["run"]["metrics"]
     (layout,) = metric["layouts"]

@@ -310,7 +310,7 @@ def test_a_name_of_anthropic_asks_its_batches_and_other_providers_have_none(
     assert isinstance(judge, AnthropicBatchJudge)
     assert judge.durable_identity == ProviderJudge("anthropic/claude-sonnet-4-5").durable_identity
     assert judge.journal == tmp_path / "batches"
-    with pytest.raises(InputError, match="OpenAI's or Anthropic's batches"):
+    with pytest.raises(InputError, match="OpenAI's or Anthropic's batch API"):
         load_batch_judge("cohere/command", None)
 
 

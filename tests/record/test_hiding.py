@@ -114,6 +114,6 @@ def test_no_literal_copy_is_left_of_any_text(hidden: str, before: str, after: st
 
 @pytest.mark.parametrize("field", ["email", "inptu", ""])
 def test_a_field_that_no_case_has_is_refused(tmp_path: Path, field: str) -> None:
-    with pytest.raises(InputError, match="no field of a test case"):
+    with pytest.raises(InputError, match="a case has no such field"):
         evaluate([CASE], [polite()], show=False, out=tmp_path, redact=[field])
     assert list(tmp_path.iterdir()) == []

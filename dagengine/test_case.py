@@ -94,9 +94,7 @@ class WithMetadata:
 
 
 class _Value(BaseModel):
-    model_config = ConfigDict(
-        frozen=True, extra="forbid", alias_generator=EITHER_CASE, defer_build=True
-    )
+    model_config = ConfigDict(frozen=True, extra="forbid", alias_generator=EITHER_CASE)
 
 
 class ToolCall(_Value):

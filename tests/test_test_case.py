@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import subprocess
 import sys
@@ -292,3 +293,8 @@ def test_metadata_has_several_names(name: str) -> None:
 def test_calls_of_tools_can_be_counted_in_a_set() -> None:
     found = {ToolCall(name="a", output={1: [2]}), ToolCall(name="a", output={1: [2]})}
     assert len(found | {ToolCall(name="a")}) == 2
+
+
+def test_a_notebook_shows_what_a_case_takes() -> None:
+    for kind in (LLMTestCase, ConversationalTestCase, ToolCall):
+        assert "name" in inspect.signature(kind).parameters

@@ -7,7 +7,6 @@ import glob
 import importlib.metadata
 import sys
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Literal, NoReturn
 
@@ -26,7 +25,7 @@ from dagengine.cli.common.options import (
     Metrics,
     cases_of,
 )
-from dagengine.cli.common.streams import open_streams, say
+from dagengine.cli.common.streams import flushed, open_streams, say
 from dagengine.cli.diff import diff
 from dagengine.cli.judge import app as judge_app
 from dagengine.cli.judge import doors
@@ -228,16 +227,13 @@ def main() -> None:
             place = error.filename or ("standard output" if error.errno == errno.ENOSPC else None)
             _fail(f"{place}: {error.strerror}" if place else str(error))
         except SystemExit as end:
-            try:
-                sys.stdout.flush()
-            except OSError as error:
-                if error.errno != errno.EPIPE:
-                    _fail(f"standard output: {error.strerror}")
+            lost = flushed()
+            if lost is not None and lost.errno != errno.EPIPE:
+                _fail(f"standard output: {lost.strerror}")
             raise end
 
 
 def _fail(message: str) -> NoReturn:
     say(f"error: {message}", err=True)
-    with suppress(OSError):
-        sys.stdout.flush()
+    flushed()
     sys.exit(EXIT_INPUT)

@@ -218,7 +218,7 @@ def test_looking_whether_a_file_can_be_written_leaves_everything_as_it_is(tmp_pa
 
 def process(folder: Path, *arguments: str, shell: str = "") -> subprocess.CompletedProcess[str]:
     """A command in a process of its own, with the redirections of `shell`."""
-    command = f'exec "{sys.executable}" -m dagengine "$@" {shell}'
+    command = f'unset PYTHONUNBUFFERED; exec "{sys.executable}" -m dagengine "$@" {shell}'
     return subprocess.run(
         ["bash", "-c", command, "bash", *arguments],
         cwd=folder, capture_output=True, text=True, check=False,

@@ -25,6 +25,20 @@ def open_streams() -> None:
         print("standard output is closed: what is printed is lost", file=sys.stderr)
 
 
+def flushed() -> OSError | None:
+    """Write what waits to be printed; returns why that is not possible.
+
+    What is lost then waits no longer: the interpreter would try again at its end, and end with an
+    exit code of its own.
+    """
+    try:
+        sys.stdout.flush()
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return error
+    return None
+
+
 def say(text: str, *, err: bool = False) -> None:
     """Print a message; hidden characters of names, paths and data are shown as escapes."""
     typer.echo(shown(text), err=err)

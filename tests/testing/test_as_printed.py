@@ -12,6 +12,7 @@ import pytest
 from contract import _example as valid_for
 from evaluations import JUDGED, UNUSED, run, without
 from openai_server import OpenAIServer, Reply, asked_schema
+from pages import blocks
 from places import ROOT, SEEDS
 from typer.testing import CliRunner
 
@@ -22,10 +23,11 @@ pytest_plugins = ["pytester"]
 PAGE = ROOT / "docs" / "testing.md"
 
 
-def test_the_page_on_tests_shows_what_its_suite_prints(pytester: pytest.Pytester) -> None:
-    text = PAGE.read_text(encoding="utf-8")
-    code = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
-    pytester.makepyfile(test_support="\n\n".join(code))
+def test_the_suite_of_the_page_on_tests_ends_as_it_says(pytester: pytest.Pytester) -> None:
+    page = blocks(PAGE.read_text(encoding="utf-8"))
+    code = [block.text for block in page if block.title.startswith("test_support.py")]
+    assert len(code) == 2
+    pytester.makepyfile(test_support="".join(code))
     left = run(pytester)
     found = {event[1].partition("::")[2]: (event[2], event[4]) for event in left.outcomes}
     assert found == {
@@ -37,10 +39,6 @@ def test_the_page_on_tests_shows_what_its_suite_prints(pytester: pytest.Pytester
             "failed (p = 1.00, 4 of 4 votes failed): 0.3 < 0.5 Support quality: Tone is rude",
         ),
     }
-    shown = re.findall(r"```text\n(.*?)```", text, re.DOTALL)[0].splitlines()
-    assert [line for line in shown if not line.startswith("FAILED")] == [
-        line for line in left.output.splitlines() if line in shown
-    ][: len(shown) - 1]
 
 
 def test_the_options_of_the_page_are_those_of_the_plugin(pytester: pytest.Pytester) -> None:

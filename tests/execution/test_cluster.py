@@ -16,6 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 from openai_server import OpenAIServer
 from typer.testing import CliRunner
@@ -24,7 +25,7 @@ from dagengine.cli import app
 from dagengine.errors import InputError, MissingExtraError
 from dagengine.execution import Workers, a_evaluate, evaluate, stream, sync
 from dagengine.execution.cluster import coordinator as cluster
-from dagengine.execution.cluster import dask_workers
+from dagengine.execution.cluster import dask_workers, processes
 from dagengine.execution.sources import RowsInOrder
 from dagengine.gateway import Limits
 from dagengine.judges import OpenAIBatchJudge, ScriptedJudge
@@ -535,6 +536,19 @@ def alive(session: int) -> list[int]:
         if int(leader) == session and state not in "ZX":
             found.append(int(stat.parent.name))
     return found
+
+
+async def ended_while_cancelled() -> int | None:
+    """How a worker process ended whose run was cancelled at that moment."""
+    worker = await processes._Process.started()
+    with anyio.CancelScope() as scope:
+        scope.cancel()
+        await worker.end()
+    return worker._process.returncode
+
+
+def test_a_worker_process_is_ended_also_while_its_run_is_cancelled() -> None:
+    assert anyio.run(ended_while_cancelled) == 0
 
 
 def test_limits_are_divided_among_workers() -> None:

@@ -40,6 +40,7 @@ class Pool:
     def __init__(self, count: int, places: int) -> None:
         self._count, self._places = count, places
         self._processes: list[_Process] = []
+        self._replacing = anyio.Lock()
 
     @classmethod
     @asynccontextmanager
@@ -84,14 +85,10 @@ class Pool:
 
     async def _replace(self, dead: _Process) -> None:
         """Start another process, unless one of the others who lost theirs did so."""
-        if dead in self._processes:
-            place = self._processes.index(dead)
-            new = await _Process.started()
-            if self._processes[place] is dead:
-                self._processes[place] = new
+        async with self._replacing:
+            if dead in self._processes:
+                self._processes[self._processes.index(dead)] = await _Process.started()
                 await dead.end()
-            else:
-                await new.end()
 
 
 class _Process:
@@ -157,13 +154,14 @@ class _Process:
                     future.set_exception(_DiedError())
 
     async def end(self) -> None:
-        """End the process and wait until it is gone."""
+        """End the process and wait until it is gone, also while a run is being cancelled."""
         assert self._process.stdin is not None
         self._process.stdin.close()
-        try:
-            await asyncio.wait_for(self._process.wait(), _PATIENCE)
-        except TimeoutError:
-            with suppress(ProcessLookupError):
-                self._process.kill()
-            await self._process.wait()
-        await self._reading
+        with anyio.CancelScope(shield=True):
+            try:
+                await asyncio.wait_for(self._process.wait(), _PATIENCE)
+            except TimeoutError:
+                with suppress(ProcessLookupError):
+                    self._process.kill()
+                await self._process.wait()
+            await self._reading

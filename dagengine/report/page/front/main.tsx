@@ -4,8 +4,8 @@ import { Component, render, type ComponentChildren } from "preact";
 import { Embedded } from "./data/embedded.ts";
 import { Remote } from "./data/remote.ts";
 import type { Source } from "./data/source.ts";
-import { drawTogether } from "./parts/drawing.ts";
 import { PageContext, useAddress } from "./parts/state.ts";
+import { drawTogether } from "./trees/drawing.ts";
 import { Frame } from "./screens/frame.tsx";
 import { SCREENS } from "./screens/screens.ts";
 

@@ -5,10 +5,10 @@ import { Blocks } from "./blocks.ts";
 import { Columns } from "./columns.ts";
 import { answerKey, answerName, ended } from "./names.ts";
 import { element, text, unpacked, type Head, type Index, type PackedRow, type PackedStep } from "./packed.ts";
-import { Server } from "./server.ts";
+import { Server, type Prompt } from "./server.ts";
 import { scoresOf } from "./statistics.ts";
 import type {
-  Case, CaseMetric, Chosen, Counts, End, Filter, Many, Metric, Order, Part, Prompt, Row, Run, Source, Step, Window,
+  Case, CaseMetric, Chosen, Counts, End, Filter, Many, Metric, Order, Part, Row, Run, Source, Step, Window,
 } from "./source.ts";
 
 const ORDER = { fail: 0, none: 1, pass: 2, plain: 3 };

@@ -1,8 +1,8 @@
 // The source of a page without data: a server answers, from the index of a large run.
 
 import { element, type Head } from "./packed.ts";
-import { Server } from "./server.ts";
-import type { Case, Chosen, Counts, End, Filter, Many, Order, Prompt, Run, Source, Window } from "./source.ts";
+import { Server, type Prompt } from "./server.ts";
+import type { Case, Chosen, Counts, End, Filter, Many, Order, Run, Source, Window } from "./source.ts";
 
 export class Remote implements Source {
   readonly byWords = true;

@@ -1,6 +1,7 @@
 // What only a server behind the page can do: other runs, what changed, labels.
 
-import type { Prompt } from "./source.ts";
+/** A question as it was sent to the judge. */
+export type Prompt = { role: string; content: string }[];
 
 export interface OtherRun {
   run: number;

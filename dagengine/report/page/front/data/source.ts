@@ -1,7 +1,7 @@
 // What every screen may ask, and the plain data that it gets. No screen knows who answers: the
 // data packed into the file (`embedded.ts`), or a server.
 
-import type { Server } from "./server.ts";
+import type { Prompt, Server } from "./server.ts";
 
 /** How a case ended under one metric: `plain` has a score and no threshold to compare with. */
 export type State = "fail" | "none" | "pass" | "plain";
@@ -253,9 +253,6 @@ export interface Step {
   /** What it might have answered, each with its probability; null without. */
   odds: [string, number][] | null;
 }
-
-/** A question as it was sent to the judge. */
-export type Prompt = { role: string; content: string }[];
 
 export interface CaseMetric extends Score {
   end: string;

@@ -1,4 +1,11 @@
-// Two texts word by word: what stayed, what is gone, what is new.
+// What changed: its cause in words; two texts word by word.
+
+import type { Cause } from "../data/server.ts";
+
+export const CAUSE: Record<Cause, string> = {
+  definition: "definition changed", evidence: "evidence changed", judge: "judge changed",
+  same: "same question, another answer",
+};
 
 export interface Piece {
   text: string;

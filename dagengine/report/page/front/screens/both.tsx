@@ -2,12 +2,12 @@
 
 import { useEffect } from "preact/hooks";
 import type { Change, OtherRun, WalkOf, WalkStep } from "../data/server.ts";
+import { CAUSE } from "../parts/changed.ts";
 import { useKeys } from "../parts/keys.ts";
+import { useTitle } from "../parts/screen.tsx";
 import { useAnswer, usePage } from "../parts/state.ts";
 import { Fold, Judged, plain } from "../parts/texts.tsx";
 import { score } from "../parts/words.ts";
-import { useTitle } from "./cases.tsx";
-import { CAUSE } from "./compare.tsx";
 
 interface Props {
   runs: [OtherRun, OtherRun];

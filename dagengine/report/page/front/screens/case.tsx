@@ -3,14 +3,14 @@
 import { useEffect, useState } from "preact/hooks";
 import type { Case, CaseMetric, Metric, Part, Said, Source } from "../data/source.ts";
 import { useKeys } from "../parts/keys.ts";
+import { useTitle } from "../parts/screen.tsx";
 import { isMany, useAnswer, useChosen, useOrder, usePage, usePick } from "../parts/state.ts";
 import { cursor } from "../parts/table.tsx";
 import { Fold, Judged, plain } from "../parts/texts.tsx";
-import { PathList } from "../parts/pathlist.tsx";
-import { PathTree } from "../parts/pathtree.tsx";
-import { Walk } from "../parts/walk.tsx";
 import { moment, money, score, SIGN, took, whole } from "../parts/words.ts";
-import { useTitle } from "./cases.tsx";
+import { PathList } from "../trees/pathlist.tsx";
+import { PathTree } from "../trees/pathtree.tsx";
+import { Walk } from "../trees/walk.tsx";
 
 export function CaseScreen() {
   const { source, place, filter } = usePage();

@@ -1,32 +1,22 @@
 // The overview: a sentence, the tree as the filter, where they failed, the cases.
 
-import { useEffect, useRef, useState } from "preact/hooks";
 import type { Counts, End, Metric, Part } from "../data/source.ts";
 import { Chart } from "../parts/chart.tsx";
 import { useKeys } from "../parts/keys.ts";
 import { dataLine, headline, judged, Lines, Result, Texts, Where, withLine } from "../parts/lines.tsx";
-import { NodePanel } from "../parts/node.tsx";
 import { Chips, Columns, Footer, Parts } from "../parts/controls.tsx";
+import { Announce, chosenNode, Unfinished, useCounts, useTitle } from "../parts/screen.tsx";
 import { isMany, useAnswer, useChosen, useOrder, usePage, usePick } from "../parts/state.ts";
 import { Table } from "../parts/table.tsx";
-import { TreeBox } from "../parts/treebox.tsx";
 import { WhereFailed } from "../parts/where.tsx";
 import { BY_WORDS, many, whole } from "../parts/words.ts";
+import { NodePanel } from "../trees/node.tsx";
+import { TreeBox } from "../trees/treebox.tsx";
 import { Many } from "./many.tsx";
 
 export function Cases() {
   const page = usePage();
   return isMany(page.source) ? <Many /> : <Single />;
-}
-
-/** Counts of the filter and of the whole run. */
-export function useCounts(): { counts: Counts | null; whole: Counts | null; filtered: boolean } {
-  const { source, filter } = usePage();
-  const filtered = filter.parts.length > 0 || filter.text !== "";
-  const unfiltered = { metric: filter.metric, parts: [], text: "" };
-  const all = useAnswer(() => source.counts(unfiltered), [source, filter.metric]);
-  const counts = useAnswer(() => source.counts(filter), [source, filter]);
-  return { counts: filtered ? counts : all, whole: all, filtered };
 }
 
 /** Where the cases of the filter ended, with reasons as soon as they are read. */
@@ -134,26 +124,6 @@ function NothingScored({ ends }: { ends: End[] }) {
   );
 }
 
-export function Unfinished() {
-  const { run } = usePage().source;
-  const share = run.planned ? (100 * run.cases) / run.planned : null;
-  return (
-    <>
-      {share !== null && (
-        <>
-          <div class="prog" role="progressbar" aria-label="cases judged" aria-valuenow={run.cases} aria-valuemax={run.planned!}>
-            <div style={{ width: `${share}%` }} />
-          </div>
-          <p class="soft sm">{whole(run.cases)} of {whole(run.planned!)} rows · {whole(run.planned! - run.cases)} never asked</p>
-        </>
-      )}
-      <p class="soft">Figures are of the {whole(run.cases)}.</p>
-      {run.command && <code class="cmd">{run.command}</code>}
-      {run.command?.includes("--store") && <p class="soft sm">Repeated like this, only what has no stored answer is asked.</p>}
-    </>
-  );
-}
-
 function NothingMatches({ metric, parts, all }: { metric: Metric; parts: Part[]; all: Counts }) {
   const { go, filter, source } = usePage();
   const why = excluded(metric, parts) ?? (filter.text && !parts.length
@@ -194,14 +164,6 @@ function leads(metric: Metric, from: number, to: number, seen = new Set<number>(
   return metric.answers.some((a) => a.node === from && a.to !== null && (a.to === to || leads(metric, a.to, to, seen)));
 }
 
-/** The node whose panel is shown: the one chosen last, or that of the edge chosen last. */
-export function chosenNode(metric: Metric, parts: Part[]): number | null {
-  const last = parts.findLast((part) => part.kind === "e" || part.kind === "n");
-  if (!last) return null;
-  const node = metric.nodes.findIndex(({ name }) => (last.kind === "n" ? name === last.key : last.key.startsWith(`${name}:`)));
-  return node < 0 ? null : node;
-}
-
 function filteredHeadline(parts: Part[], text: string, counts: Counts, all: Counts | null): string {
   const of = `${whole(counts.cases)} of ${many(all?.cases ?? 0, "case")}`;
   if (!counts.cases) return "No case matches";
@@ -216,25 +178,4 @@ function filteredHeadline(parts: Part[], text: string, counts: Counts, all: Coun
   }
   if (!parts.length) return `${of} ${counts.cases === 1 ? "holds" : "hold"} “${text}”`;
   return `${of} meet all of these`;
-}
-
-export function useTitle(title: string, run: string): void {
-  useEffect(() => {
-    if (title) document.title = `${run}: ${title}`;
-  }, [title, run]);
-}
-
-/** Tells a screen reader what a filter left, once the counting has settled. */
-export function Announce({ text }: { text: string }) {
-  const [said, setSaid] = useState("");
-  const first = useRef(true);
-  useEffect(() => {
-    if (first.current) {
-      first.current = false;
-      return;
-    }
-    const soon = setTimeout(() => setSaid(text), 300);
-    return () => clearTimeout(soon);
-  }, [text]);
-  return <p class="vh" aria-live="polite">{said}</p>;
 }

@@ -3,19 +3,15 @@
 import { Fragment, type ComponentChildren } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { CAUSES, type Cause, type Change, type Kind, type MetricChanges, type OtherRun, type RunChanges, type TreeChange } from "../data/server.ts";
-import { changedWords } from "../parts/changed.ts";
+import { CAUSE, changedWords } from "../parts/changed.ts";
 import { useKeys } from "../parts/keys.ts";
 import { Lines } from "../parts/lines.tsx";
+import { Announce, useTitle } from "../parts/screen.tsx";
 import { useAnswer, usePage } from "../parts/state.ts";
 import { many, moment, money, score, time, whole } from "../parts/words.ts";
-import { Announce, useTitle } from "./cases.tsx";
 import { Both } from "./both.tsx";
 import { Runs } from "./runs.tsx";
 
-export const CAUSE: Record<Cause, string> = {
-  definition: "definition changed", evidence: "evidence changed", judge: "judge changed",
-  same: "same question, another answer",
-};
 const SHORT: Record<Cause, string> = { definition: "definition", evidence: "evidence", judge: "judge", same: "same question" };
 const KINDS: [string, string, Kind[]][] = [
   ["flipped", "Flipped", ["worse", "better"]], ["worse", "Worse", ["worse"]], ["better", "Better", ["better"]],

@@ -5,10 +5,10 @@ import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import type { Asked, Position, Server } from "../data/server.ts";
 import { choiceKeys } from "../parts/choices.ts";
 import { useKeys } from "../parts/keys.ts";
+import { useTitle } from "../parts/screen.tsx";
 import { useAnswer, usePage } from "../parts/state.ts";
 import { Code, Fold, Judged, plain } from "../parts/texts.tsx";
 import { many, range, score, whole } from "../parts/words.ts";
-import { useTitle } from "./cases.tsx";
 
 const QUEUES: [string, string, string][] = [
   ["random", "a random sample", "the only queue from which an agreement with the judge may be told"],

@@ -6,12 +6,12 @@ import { Chart } from "../parts/chart.tsx";
 import { Choices, Columns, Footer, Parts } from "../parts/controls.tsx";
 import { useKeys } from "../parts/keys.ts";
 import { dataLine, judged, Lines, Texts, withLine } from "../parts/lines.tsx";
-import { NodePanel } from "../parts/node.tsx";
+import { Announce, chosenNode, Unfinished, useCounts, useTitle } from "../parts/screen.tsx";
 import { useAnswer, useChosen, useOrder, usePage, usePick } from "../parts/state.ts";
 import { Table } from "../parts/table.tsx";
-import { TreeBox } from "../parts/treebox.tsx";
 import { many, score, whole } from "../parts/words.ts";
-import { Announce, chosenNode, Unfinished, useCounts, useTitle } from "./cases.tsx";
+import { NodePanel } from "../trees/node.tsx";
+import { TreeBox } from "../trees/treebox.tsx";
 
 const COLUMNS = 12; // more metrics than this: the worst six, and a menu
 const WORST = 6;

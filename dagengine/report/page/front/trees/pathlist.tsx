@@ -3,9 +3,9 @@
 import { useState } from "preact/hooks";
 import type { CaseMetric, Metric, Part } from "../data/source.ts";
 import { answerKey } from "../data/names.ts";
+import { many, probability, SIGN } from "../parts/words.ts";
 import { outline, type Item } from "./outline.tsx";
 import { probabilities } from "./pathtree.tsx";
-import { many, probability, SIGN } from "./words.ts";
 
 interface Props {
   metric: Metric;

@@ -1,11 +1,12 @@
 // How a case was decided: one step per node on its path and its feeders, in order.
 
 import type { ComponentChildren } from "preact";
-import type { CaseMetric, Metric, Prompt, Said, Step } from "../data/source.ts";
+import type { Prompt } from "../data/server.ts";
+import type { CaseMetric, Metric, Said, Step } from "../data/source.ts";
 import { words } from "../data/names.ts";
-import { Code, Fold, plain } from "./texts.tsx";
+import { Code, Fold, plain } from "../parts/texts.tsx";
+import { many, money, probability, score, SIGN, took, whole } from "../parts/words.ts";
 import { kindWord } from "./tree.tsx";
-import { many, money, probability, score, SIGN, took, whole } from "./words.ts";
 
 const ODDS = 5; // answers whose probability is told
 

@@ -2,9 +2,9 @@
 
 import type { CaseMetric, Layout, Metric, Part } from "../data/source.ts";
 import { answerKey, answerName } from "../data/names.ts";
-import { pressing } from "./chart.tsx";
+import { pressing } from "../parts/chart.tsx";
+import { probability } from "../parts/words.ts";
 import { short } from "./tree.tsx";
-import { probability } from "./words.ts";
 
 interface Props {
   metric: Metric;

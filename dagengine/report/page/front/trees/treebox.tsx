@@ -2,11 +2,11 @@
 
 import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import type { Counts, Metric } from "../data/source.ts";
-import { useKeys } from "./keys.ts";
+import { useKeys } from "../parts/keys.ts";
+import { usePage, usePick, useWidth } from "../parts/state.ts";
+import { whole } from "../parts/words.ts";
 import { Outline } from "./outline.tsx";
-import { usePage, usePick, useWidth } from "./state.ts";
 import { Legend, Tree } from "./tree.tsx";
-import { whole } from "./words.ts";
 
 interface Props {
   metric: Metric;

@@ -2,8 +2,8 @@
 
 import type { Counts, Metric, Part } from "../data/source.ts";
 import { answerKey } from "../data/names.ts";
+import { whole } from "../parts/words.ts";
 import { kindWord } from "./tree.tsx";
-import { whole } from "./words.ts";
 
 export interface Item {
   depth: number;

@@ -2,8 +2,8 @@
 
 import type { Box, Counts, Layout, Metric, Part, Stub } from "../data/source.ts";
 import { answerKey } from "../data/names.ts";
-import { pressing } from "./chart.tsx";
-import { SIGN, whole } from "./words.ts";
+import { pressing } from "../parts/chart.tsx";
+import { SIGN, whole } from "../parts/words.ts";
 
 type Choose = (part: Part, event: MouseEvent | KeyboardEvent) => void;
 

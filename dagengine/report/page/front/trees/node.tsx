@@ -2,9 +2,9 @@
 
 import type { Counts, Metric, Part } from "../data/source.ts";
 import { answerKey, words } from "../data/names.ts";
-import { Code } from "./texts.tsx";
+import { Code } from "../parts/texts.tsx";
+import { whole } from "../parts/words.ts";
 import { kindWord, Tree } from "./tree.tsx";
-import { whole } from "./words.ts";
 
 interface Props {
   metric: Metric;

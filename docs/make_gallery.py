@@ -3,19 +3,24 @@
 python docs/make_gallery.py
 
 A folder holds metrics.py (its docstring is the page's title and text), cases.jsonl (with what a
-person expects of each case) and judge.py (a stand-in for a model).
+person expects of each case) and judge.py (a stand-in for a model). What a page shows is what the
+commands printed on it leave.
 """
 
 from __future__ import annotations
 
 import ast
 import json
+import re
+import shutil
+import tempfile
 from pathlib import Path
+from typing import Any
 
-from dagengine import evaluate
-from dagengine.loading import load_cases, load_judge, load_metrics
+from pages import Block, Reader
+
+from dagengine.loading import load_metrics
 from dagengine.report import Picture, draw
-from dagengine.results import EvaluationResult
 
 HERE = Path(__file__).resolve().parent
 EXAMPLES = HERE.parent / "examples" / "gallery"
@@ -23,11 +28,38 @@ PAGES = HERE / "gallery"
 FOLDERS = sorted(folder for folder in EXAMPLES.iterdir() if (folder / "metrics.py").exists())
 
 
-def run(folder: Path) -> EvaluationResult:
-    """The example judged by its stand-in."""
-    metrics = load_metrics(str(folder / "metrics.py"))
-    judge = load_judge(f"{folder / 'judge.py'}:judge", None)
-    return evaluate(load_cases(folder / "cases.jsonl"), metrics, model=judge, show=False)
+RUN = """\
+dagengine run {home}/metrics.py --data {home}/cases.jsonl \\
+    --judge {home}/judge.py:judge --out out/{name}
+"""
+BENCHMARK = """\
+dagengine benchmark {home}/metrics.py --data {home}/cases.jsonl \\
+    --judge {home}/judge.py:judge --labels additional_metadata.passes --out out/{name}-card
+"""
+
+
+def run(folder: Path, out: Path) -> None:
+    """Follow the commands on the page of an example; what they leave comes to `out`, not `out/`."""
+    reader = Reader(HERE.parent, {"out/": f"{out.as_posix()}/"})
+    for commands in (RUN, BENCHMARK):
+        reader.follow(Block("console", "", _named(commands, folder), 0))
+        assert reader.code == 0, reader.printed
+
+
+def _named(text: str, folder: Path) -> str:
+    return text.format(home=f"examples/gallery/{folder.name}", name=folder.name)
+
+
+def rows(folder: Path, out: Path) -> list[dict[str, Any]]:
+    """What the run of an example left for each case, and whether a person lets it pass."""
+    kept = (out / folder.name / "results.jsonl").read_text(encoding="utf-8").splitlines()
+    cases = (folder / "cases.jsonl").read_text(encoding="utf-8").splitlines()
+    return [
+        json.loads(row)
+        | json.loads(row)["metrics"][0]
+        | {"expected": json.loads(case)["additional_metadata"]["passes"]}
+        for row, case in zip(kept, cases, strict=True)
+    ]
 
 
 def title_and_text(folder: Path) -> tuple[str, str]:
@@ -37,12 +69,11 @@ def title_and_text(folder: Path) -> tuple[str, str]:
     return title, text
 
 
-def page(folder: Path, result: EvaluationResult) -> str:
+def page(folder: Path, out: Path) -> str:
     """The page of an example."""
     name, (title, text) = folder.name, title_and_text(folder)
     code = (folder / "metrics.py").read_text(encoding="utf-8").split('"""\n\n', 1)[1]
-    rows, agreed = _rows(folder, result)
-    home = f"examples/gallery/{name}"
+    table, agreed = _table(rows(folder, out))
     return f"""# {title}
 
 {text}
@@ -59,42 +90,56 @@ def page(folder: Path, result: EvaluationResult) -> str:
 
 | case | expected | score | ended at |
 |---|---|---|---|
-{rows}
+{table}
 
-The stand-in for a model, plain Python in `{home}/judge.py`, judges {agreed} cases as a person
-would. That says nothing about your model: judge with that.
+The stand-in for a model, plain Python in `examples/gallery/{name}/judge.py`, judges {agreed} cases
+as a person would. That says nothing about your model: judge with that.
 
 ## Run it
 
 In the checkout. Leave `--judge` out, and the model that you [set](../judges.md) is asked:
 
 ```console
-dagengine run {home}/metrics.py --data {home}/cases.jsonl \\
-    --judge {home}/judge.py:judge --out out/{name}
+{_named(RUN, folder).strip()}
 ```
 
-`out/{name}/report.html` is the page of the run. How far your model can be trusted with this tree:
+How many cases took which way, as the run draws it:
+
+![The tree, with the ways that the cases took]({name}-counts.svg)
+
+`out/{name}/report.html` is [the page of the run](../page.md).
+
+## How far to trust it
 
 ```console
-dagengine benchmark {home}/metrics.py --data {home}/cases.jsonl \\
-    --labels additional_metadata.passes --out out/{name}-card
+{_named(BENCHMARK, folder).strip()}
 ```
+
+It asks every question twenty times, and answers four:
+
+{_answers(out / f"{name}-card" / "card.md")}
+
+`out/{name}-card/card.html` is [the judge card](../benchmark.md).
 """
 
 
-def _rows(folder: Path, result: EvaluationResult) -> tuple[str, str]:
+def _table(found: list[dict[str, Any]]) -> tuple[str, str]:
     """A line of the table per case, and how many of them came out as expected."""
-    lines = (folder / "cases.jsonl").read_text(encoding="utf-8").splitlines()
-    expected = [json.loads(line)["additional_metadata"]["passes"] for line in lines]
-    shown, equal = [], 0
-    for row, passes in zip(result.rows, expected, strict=True):
-        (found,) = row.metrics
-        equal += found.success == passes
-        node, verdict = found.path[-1] if found.path else ("", "")
-        end = f"{node} → {verdict}" if node else found.steps[-1].node
-        wanted = "passes" if passes else "fails"
-        shown.append(f"| {row.case} | {wanted} | {found.score} | {end} |")
-    return "\n".join(shown), f"{equal} of {len(expected)}"
+    shown = []
+    for row in found:
+        node, verdict = row["path"][-1] if row["path"] else ("", "")
+        end = f"{node} → {verdict}" if node else row["steps"][-1]["node"]
+        wanted = "passes" if row["expected"] else "fails"
+        shown.append(f"| {row['case']} | {wanted} | {row['score']} | {end} |")
+    equal = sum(row["success"] == row["expected"] for row in found)
+    return "\n".join(shown), f"{equal} of {len(found)}"
+
+
+def _answers(card: Path) -> str:
+    """The lines of a card that answer its four questions."""
+    answers = re.findall(r"^- \*\*.+$", card.read_text(encoding="utf-8"), re.MULTILINE)
+    assert len(answers) == 4, answers
+    return "\n".join(answers)
 
 
 def picture(folder: Path) -> Picture:
@@ -103,19 +148,25 @@ def picture(folder: Path) -> Picture:
     return draw(metric.spec())
 
 
+def counts(folder: Path, out: Path) -> Path:
+    """The picture of its tree that the run of an example left, with how many took which way."""
+    (found,) = (out / folder.name).glob("*-counts.svg")
+    return found
+
+
 def index() -> str:
     """The page that leads to all others."""
     rows = []
     for folder in FOLDERS:
         title, text = title_and_text(folder)
-        rows.append(
-            f"- [{title}]({folder.name}.md): {' '.join(text.split()).split('. ')[0].rstrip('.')}."
-        )
+        first = re.split(r"(?<=[.?]) ", " ".join(text.split()))[0]
+        rows.append(f"- [{title}]({folder.name}.md): {first}")
     listed = "\n".join(rows)
     return f"""# Gallery
 
 Trees for real tasks, small enough to read in a minute. Each comes with cases, a stand-in for a
-model, and its picture. Take one that is near to yours and change its questions.
+model, pictures, the page of its run and a judge card. Take one that is near to yours and change
+its questions.
 
 {listed}
 """
@@ -125,10 +176,14 @@ def main() -> None:
     """Write every page and its picture."""
     PAGES.mkdir(exist_ok=True)
     (PAGES / "README.md").write_text(index(), encoding="utf-8")
-    for folder in FOLDERS:
-        text = page(folder, run(folder))
-        (PAGES / f"{folder.name}.md").write_text(text, encoding="utf-8")
-        picture(folder).save(PAGES / f"{folder.name}.svg")
+    with tempfile.TemporaryDirectory() as home:
+        for folder in FOLDERS:
+            out = Path(home)
+            run(folder, out)
+            text = page(folder, out)
+            (PAGES / f"{folder.name}.md").write_text(text, encoding="utf-8")
+            picture(folder).save(PAGES / f"{folder.name}.svg")
+            shutil.copy(counts(folder, out), PAGES / f"{folder.name}-counts.svg")
 
 
 if __name__ == "__main__":

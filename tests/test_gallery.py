@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 
 import pytest
-from make_gallery import FOLDERS, PAGES, index, page, picture, run
+from make_gallery import FOLDERS, PAGES, counts, index, page, picture, rows, run
 
 from dagengine.compiler import check
 from dagengine.loading import load_metrics
@@ -22,20 +21,28 @@ def texts(svg: str) -> list[str]:
 
 
 @every_folder
-def test_an_example_has_cases_of_both_kinds_that_come_out_as_expected(folder: Path) -> None:
+def test_an_example_has_cases_of_both_kinds_that_come_out_as_expected(
+    folder: Path, tmp_path: Path
+) -> None:
     (metric,) = load_metrics(str(folder / "metrics.py"))
     assert check(metric.spec())[0] == []
-    result = run(folder)
-    lines = (folder / "cases.jsonl").read_text(encoding="utf-8").splitlines()
-    expected = [json.loads(line)["additional_metadata"]["passes"] for line in lines]
+    run(folder, tmp_path)
+    expected = [row["expected"] for row in rows(folder, tmp_path)]
     assert {True, False} == set(expected)
-    assert [row.metrics[0].success for row in result.rows] == expected
-    assert (PAGES / f"{folder.name}.md").read_text(encoding="utf-8") == page(folder, result), REDRAW
-    kept = (PAGES / f"{folder.name}.svg").read_text(encoding="utf-8")
-    assert texts(kept) == texts(picture(folder).layout("svg").decode()), REDRAW
+    assert [row["success"] for row in rows(folder, tmp_path)] == expected
+    kept = (PAGES / f"{folder.name}.md").read_text(encoding="utf-8")
+    assert kept == page(folder, tmp_path), REDRAW
+    fresh = {"": picture(folder).layout("svg").decode(), "-counts": _read(counts(folder, tmp_path))}
+    for kind, svg in fresh.items():
+        assert texts(_read(PAGES / f"{folder.name}{kind}.svg")) == texts(svg), REDRAW
+
+
+def _read(file: Path) -> str:
+    return file.read_text(encoding="utf-8")
 
 
 def test_the_gallery_leads_to_ten_examples() -> None:
     assert len(FOLDERS) == 10
-    assert (PAGES / "README.md").read_text(encoding="utf-8") == index(), REDRAW
-    assert {kept.stem for kept in PAGES.glob("*.svg")} == {folder.name for folder in FOLDERS}
+    assert _read(PAGES / "README.md") == index(), REDRAW
+    pictures = {f"{folder.name}{kind}" for folder in FOLDERS for kind in ("", "-counts")}
+    assert {kept.stem for kept in PAGES.glob("*.svg")} == pictures

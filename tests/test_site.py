@@ -80,6 +80,11 @@ QUESTIONS: dict[str, tuple[str, ...]] = {
     "does it send telemetry?": ("limits",),
     "why a graph and not a loop?": ("why",),
 }
+# One page of each kind.
+PAGES = (
+    *("index", "runs", "api/run", "metrics/g_eval", "nodes/map", "coming-from/deepeval"),
+    *("tutorial/2-a-data-set", "gallery/rag", "gallery/rag/report", "gallery/rag-card/card"),
+)
 needs_mkdocs = pytest.mark.skipif(
     importlib.util.find_spec("mkdocs") is None,
     reason="there is no mkdocs: it comes with the dependency group `docs`",
@@ -150,17 +155,37 @@ def _violations(page: Visit) -> list[str]:
 
 @needs_mkdocs
 @needs_chromium
-@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (1280, "dark"), (400, "light")])
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (400, "dark")])
 def test_pages_ask_nobody_fit_and_can_be_used_by_all(
     site: Path, browser: Browser, width: int, scheme: Scheme
 ) -> None:
-    for name in ("index", "runs", "api/run", "metrics/g_eval", "coming-from/deepeval"):
+    for name in PAGES:
         with visit(browser, site / f"{name}.html", width=width, scheme=scheme) as page:
-            page.until("document.querySelector('.md-search[aria-label]')")
+            page.until("!document.querySelector('.md-search:not([aria-label])')")
             assert [url for url in page.requests if not url.startswith("file:")] == []
             assert page.errors == []
             assert _violations(page) == [], name
             assert page.run("return document.documentElement.scrollWidth") <= width, name
+
+
+@needs_mkdocs
+@needs_chromium
+def test_a_page_of_the_gallery_shows_the_page_of_its_run_and_its_card(
+    site: Path, browser: Browser
+) -> None:
+    said = {}
+    with visit(browser, site / "gallery" / "support.html") as opened:
+        for frame in opened.page.locator("iframe.left").all():
+            frame.scroll_into_view_if_needed()
+            said[frame.get_attribute("src")] = frame.content_frame.locator("h1").text_content()
+    assert said == {
+        "support/report.html": "3 of 6 cases failed",
+        "support-card/card.html": "How far can this judge be trusted?",
+    }
+    shown = sorted(page.stem for page in (ROOT / "docs" / "gallery").glob("[a-z]*.md"))
+    made = [(site / "gallery").glob(name) for name in ("*/report.html", "*-card/card.html")]
+    runs, cards = (sorted(page.parent.name.removesuffix("-card") for page in kind) for kind in made)
+    assert runs == cards == shown
 
 
 def _asked(page: Page, question: str) -> None:

@@ -1,16 +1,57 @@
-"""Where the site's Markdown differs from the one that code hosts show."""
+"""Where the site differs from the pages that code hosts show: tables, and runs to look at."""
 
 from __future__ import annotations
 
 import re
+import sys
+import tempfile
+from functools import cache
+from pathlib import Path
 from typing import Any
 
+from mkdocs.structure.files import File, Files
+
+DOCS = Path(__file__).resolve().parents[1]
 _CODE = re.compile(r"`[^`]*`")
+_LEFT = re.compile(r"^`out/(\S+\.html)` is \[(.+?)\].*$", re.MULTILINE)
+"""Where a page of the gallery says what a command leaves."""
 
 
-def on_page_markdown(markdown: str, **_: Any) -> str:
-    """Code in tables: hosts want its bars escaped, the site wants them as they are."""
+def on_files(files: Files, config: Any) -> Files:
+    """Add the pages of runs and the judge cards of the gallery, made now: they are never old."""
+    for name, content in _left_by_the_gallery().items():
+        files.append(File.generated(config, f"gallery/{name}", content=content))
+    return files
+
+
+@cache
+def _left_by_the_gallery() -> dict[str, bytes]:
+    sys.path.append(str(DOCS))
+    from make_gallery import FOLDERS, run
+
+    with tempfile.TemporaryDirectory() as home:
+        for folder in FOLDERS:
+            run(folder, Path(home))
+        return {
+            file.relative_to(home).as_posix(): file.read_bytes()
+            for file in Path(home).glob("*/*.html")
+        }
+
+
+def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
+    """Code in tables: hosts want its bars escaped, the site wants them as they are.
+
+    And a page of the gallery shows what its commands leave.
+    """
+    if page.file.src_uri.startswith("gallery/"):
+        markdown = _LEFT.sub(_shown, markdown)
     return "\n".join(
         _CODE.sub(lambda found: found[0].replace(r"\|", "|"), line) if line[:1] == "|" else line
         for line in markdown.split("\n")
     )
+
+
+def _shown(found: re.Match[str]) -> str:
+    file, name = found.groups()
+    frame = f'<iframe class="left" src="{file}" title="{name}" loading="lazy"></iframe>'
+    return f"{found[0]}\n\n{frame}\n\n[Open {name} by itself]({file})"

@@ -46,9 +46,10 @@ class Table:
     name: str = ""
 
 
-def table_of(source: Any) -> Table:
+def table_of(source: Any, word: str = "case") -> Table:
     """The records of a file, a data set object, a data frame or an iterable.
 
+    `word` is what the places of an iterable call its items.
     Raises InputError for a file that is not there and for anything else.
     """
     if isinstance(source, str | Path):
@@ -59,7 +60,7 @@ def table_of(source: Any) -> Table:
         return Table(lambda: _numbered(_frame_rows(source)), CHECKED, lambda: len(source))
     if isinstance(source, Iterable) and not isinstance(source, Mapping):
         checked = None if isinstance(source, Sequence) else 0
-        return Table(lambda: _numbered(source, "case"), checked, lambda: _length(source))
+        return Table(lambda: _numbered(source, word), checked, lambda: _length(source))
     raise InputError(
         f"cannot read cases from {source!r:.80}: give a file, a list or an (async) iterable of "
         "test cases or dicts, a data frame, or one split of a Hugging Face data set"

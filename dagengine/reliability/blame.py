@@ -32,7 +32,8 @@ _EDGE = 1e-9
 class Unknown(StrEnum):
     """Why the share of a node is not known."""
 
-    STEADY = "no answer of a node moved the score"
+    UNSEEN = "no answer of a node is known"
+    STEADY = "no answer of a node moved the score by more than rounding does"
     NOT_REPEATED = "no case has two runs with a score"
     REACHED_IN_FEW = "too few cases reached the node"
     ONE_CASE = "one case has all of the noise"
@@ -147,6 +148,8 @@ def _units(noise: Iterable[CaseNoise], node: str, groups: Mapping[int, Hashable]
 def _unknown(units: Sequence[_Unit], reached: int, once: float, others: bool) -> Unknown | None:
     if not units:
         return Unknown.NOT_REPEATED
+    if not reached and not others:
+        return Unknown.UNSEEN
     if not any(abs(unit.whole) > _EDGE for unit in units):
         return Unknown.STEADY
     if reached and not others:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from dagengine.compiler.definitions import definitions, digest
+from dagengine.data.places import Places
 from dagengine.data.records import Record, table_of
 from dagengine.errors import InputError
 from dagengine.record.labels import Label, is_label_file, read_labels
@@ -85,34 +85,30 @@ def _votes(value: object) -> Iterator[Vote]:
         for one in value:
             yield from _votes(one)
     elif isinstance(value, bool | int | float):
-        yield value
+        if value == value:  # a column of numbers with gaps has NaN for no label
+            yield value
     elif value is not None and (text := str(value).strip()):
         yield text
 
 
 def _of_file(path: Path, cases: Sequence[TestCase]) -> dict[int, list[Any]]:
-    names = {case.name: number for number, case in enumerate(cases) if case.name}
-    found: dict[int, list[Any]] = {}
+    places, found = Places(cases), dict[int, list[Any]]()
     for record in table_of(path).read():
-        number = _case_of(record, names, len(cases))
+        number = _case_of(record, places)
         found.setdefault(number, []).append(record.value.get("label"))
     return found
 
 
-def _case_of(record: Record, names: Mapping[str, int], count: int) -> int:
+def _case_of(record: Record, places: Places) -> int:
     """The number of the case that a row is about."""
     row = record.value
     if not isinstance(row, Mapping) or "case" not in row:
         what = record.problem or "a row of labels needs the columns `case` and `label`"
         raise InputError(f"{record.place}: {what}")
-    name = str(row["case"])
-    if name in names:
-        return names[name]
-    if name.isdecimal() and int(name) < count:
-        return int(name)
-    near = difflib.get_close_matches(name, names, 1)
-    hint = f" (did you mean {near[0]!r}?)" if near else ""
-    raise InputError(f"{record.place}: no case has the name or the place {name!r}{hint}")
+    try:
+        return places.of(row["case"])
+    except ValueError as error:
+        raise InputError(f"{record.place}: {error}") from None
 
 
 def labels_for(
@@ -135,8 +131,16 @@ def labels_for(
             if (one := _agreed(labels, means, kind)) is not None
         },
         people,
-        tuple(Meaning(str(label), means[label], counts[label]) for label in counts),
+        tuple(_meanings(counts, means)),
     )
+
+
+def _meanings(counts: Mapping[Vote, int], means: Mapping[Vote, Vote | None]) -> Iterator[Meaning]:
+    """What each label was taken for, 1 and "1" together."""
+    cases: Counter[tuple[str, Vote | None]] = Counter()
+    for label, count in counts.items():
+        cases[str(label), means[label]] += count
+    yield from (Meaning(label, meant, count) for (label, meant), count in cases.items())
 
 
 def _understood(
@@ -152,13 +156,16 @@ def _understood(
 
 
 def verdict_named(label: Vote, verdicts: Sequence[V]) -> V | None:
-    """The verdict that a label names, be it in another form of yes or no."""
+    """The verdict that a label names, be it in another form of yes or no (also 1.0 and 0.0)."""
     if not isinstance(label, str):
         return None
     named = {str(verdict).casefold(): verdict for verdict in verdicts}
     words = {_WORDS[name]: verdict for name, verdict in named.items() if name in _WORDS}
     said = label.casefold()
-    return named.get(said, words.get(_WORDS[said]) if said in _WORDS else None)
+    if said in named:
+        return named[said]
+    word = _WORDS.get(_plain(label))
+    return None if word is None else words.get(word)
 
 
 def _yes_or_no(labels: Sequence[Vote], threshold: float | None) -> dict[Vote, Vote | None]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import json
 import math
 from collections import Counter
@@ -13,6 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from dagengine.data.places import Places
 from dagengine.data.records import Record, table_of
 from dagengine.errors import InputError
 from dagengine.results import OutcomeKind, Totals, Verdict
@@ -207,9 +207,10 @@ class Observations(Sequence[Observation]):
         if isinstance(source, str | Path) and _is_saved(Path(source)):
             with Path(source).open(encoding="utf-8") as file:
                 return cls(tuple(read_lines(file, str(source))))
-        names = {case.name: number for number, case in enumerate(cases) if case.name}
-        records = list(table_of(source).read())
-        table = _Table(names, len(cases), metric, scale, _columns(records))
+        records = list(table_of(source, "row").read())
+        if not records:
+            raise InputError("the table has no rows: a row is what was said of a case in a run")
+        table = _Table(Places(cases), metric, scale, _columns(records))
         for record in records:
             table.take(record)
         return cls(tuple(table.observations()))
@@ -284,12 +285,11 @@ class _Table:
     """Rows of a table as they come, put together by run."""
 
     def __init__(
-        self, names: Mapping[str, int], count: int, metric: str, scale: tuple[float, float],
-        columns: Collection[str],
-    ) -> None:  # fmt: skip
+        self, cases: Places, metric: str, scale: tuple[float, float], columns: Collection[str]
+    ) -> None:
         if not scale[0] < scale[1]:
             raise InputError(f"scale={scale}: give the lowest and the highest score")
-        self._names, self._count, self._metric, self._scale = names, count, metric, scale
+        self._cases, self._metric, self._scale = cases, metric, scale
         self._counted = "run" not in columns
         self._runs: dict[tuple[int, str, Condition], dict[str, Observation]] = {}
         self._seen: Counter[tuple[int, str, str, Condition]] = Counter()
@@ -312,7 +312,7 @@ class _Table:
         nodes[one.node] = one
 
     def _observed(self, given: Mapping[str, Any]) -> Observation:
-        case, metric = self._case(given["case"]), str(given["metric"] or self._metric)
+        case, metric = self._cases.of(given["case"]), str(given["metric"] or self._metric)
         node, setting = str(given["node"] or ""), _setting(given)
         if self._counted:
             place = (case, metric, node, setting)
@@ -326,25 +326,15 @@ class _Table:
             outcome=OutcomeKind.UNPARSEABLE if score is None is verdict else OutcomeKind.OK,
         )  # fmt: skip
 
-    def _case(self, given: Any) -> int:
-        name = str(given)
-        if name in self._names:
-            return self._names[name]
-        if given is None:
-            raise ValueError("`case` is empty or missing")
-        number = _whole(given, "case") if name.isdecimal() or not isinstance(given, str) else -1
-        if number < 0 or (self._count and number >= self._count):
-            near = difflib.get_close_matches(name, self._names, 1)
-            hint = f" (did you mean {near[0]!r}?)" if near else ""
-            raise ValueError(f"no case has the name or the place {name!r}{hint}")
-        return number
-
     def _score(self, given: Any) -> float | None:
         if given is None:
             return None
-        (low, high), score = self._scale, float(given)
+        (low, high), score = self._scale, _number(given, "score")
         if not low <= score <= high:
-            raise ValueError(f"score {score:g} is not between {low:g} and {high:g} (`scale`)")
+            raise ValueError(
+                f"score {score:g} is not between {low:g} and {high:g}: "
+                "say with `scale` (--scale LOW,HIGH) between what scores lie"
+            )
         return (score - low) / (high - low)
 
     def observations(self) -> Iterator[Observation]:
@@ -361,16 +351,25 @@ def _is_blank(value: Any) -> bool:
 def _whole(given: Any, name: str) -> int:
     if given is None:
         raise ValueError(f"`{name}` is empty")
-    number = float(given)
+    number = _number(given, name)
     if number < 0 or number != int(number):
         raise ValueError(f"`{name}` is {given}, and it is a whole number from 0")
     return int(number)
 
 
+def _number(given: Any, name: str) -> float:
+    try:
+        return float(given)
+    except (ValueError, TypeError):
+        raise ValueError(f"`{name}` is {given!r}; a number is needed") from None
+
+
 def _setting(given: Mapping[str, Any]) -> Condition:
     return Condition(
         order=str(given["order"] or "given"),
-        temperature=None if given["temperature"] is None else float(given["temperature"]),
+        temperature=None
+        if given["temperature"] is None
+        else _number(given["temperature"], "temperature"),
         seed=None if given["seed"] is None else _whole(given["seed"], "seed"),
         judge=str(given["judge"] or ""),
     )

@@ -103,6 +103,11 @@ class Runs:
         """The group of each row of a table."""
         return [self.group(case) for case, settings in self.cases.items() for _ in settings]
 
+    @property
+    def sizes(self) -> list[int]:
+        """How many runs cases have under a setting, each number once, the lowest first."""
+        return sorted({len(row) for settings in self.cases.values() for row in settings.values()})
+
     def table(self, of: Callable[[Run], T]) -> list[list[T]]:
         """What `of` reads off each run: one row per case and setting, a column per sample."""
         return [
@@ -205,9 +210,10 @@ class _Collected:
         return float(passed)
 
     def _speak(self, run: Run) -> None:
-        """What the metric said stands for what its only node did."""
+        """What the metric said stands for what its only node did; a score decides nothing."""
         (node,) = self._speakers
-        if run.path or run.score is not None:
+        decides = bool(self._replay.verdicts_of(node))
+        if run.path or (run.score is not None and not decides):
             said = Reply(run.path[-1][1]) if run.path else Reply(score=run.score)
             run.replies = {node: said}
             run.asked.append(node)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from random import Random
 from typing import Any
@@ -17,6 +18,7 @@ from dagengine.reliability.statistics.confusion import (
     Ceiling,
     ac1_interval,
     balanced_accuracy_interval,
+    baseline_interval,
     confusion_table,
     kappa_interval,
     label_ceiling,
@@ -155,3 +157,28 @@ def test_nothing_that_users_feed_warns_or_is_not_a_number(pairs: Pairs) -> None:
                 found = of(pairs, groups=groups)
                 assert isinstance(found, Unknown) or known(found)
         label_rates(pairs)
+
+
+@pytest.mark.parametrize("size", [10, 40])
+def test_the_interval_of_the_baseline_holds_where_two_labels_are_about_as_common(size: int) -> None:
+    """By enumeration; resamples of the larger share, which never lie below it, hold in 88 %."""
+    found = [
+        baseline_interval([(place < count, True) for place in range(size)], kinds=(True, False))
+        for count in range(size + 1)
+    ]
+    for share in (0.5, 0.55, 0.6, 0.7, 0.9):
+        held = sum(
+            math.comb(size, count) * share**count * (1 - share) ** (size - count)
+            for count, one in enumerate(found)
+            if one is not None and one.low <= share <= one.high
+        )
+        assert held >= 0.94
+
+
+def test_the_interval_of_the_baseline_takes_every_label_for_the_commonest() -> None:
+    found = baseline_interval([(kind, kind) for kind in "aaaabbbbcc" * 3])
+    assert found is not None
+    assert (found.value, found.items) == (0.4, 30)
+    assert found.low < 1 / 3 < 0.5 < found.high
+    assert baseline_interval([("a", "a")] * 9, groups=[k % 3 for k in range(9)]) is None
+    assert baseline_interval([]) is None

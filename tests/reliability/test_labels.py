@@ -85,6 +85,15 @@ def test_several_people_have_the_label_that_most_of_them_give() -> None:
 CASES = [LLMTestCase(name=name, input=name) for name in ("one", "two")]
 
 
+def test_a_gap_in_a_column_of_numbers_is_no_label() -> None:
+    assert understood([1.0, 0.0, float("nan")], passing()).by_case == {0: True, 1: False}
+
+
+def test_a_number_and_its_text_are_one_label_on_the_card() -> None:
+    found = understood([1, "1", "0"], passing()).meanings
+    assert [(one.label, one.means, one.cases) for one in found] == [("1", True, 2), ("0", False, 1)]
+
+
 def test_a_file_of_labels_is_joined_by_name_or_place(tmp_path: Path) -> None:
     file = tmp_path / "labels.csv"
     file.write_text("case,label\ntwo,yes\n0,no\ntwo,no\n")
@@ -98,6 +107,7 @@ def test_a_file_of_labels_is_joined_by_name_or_place(tmp_path: Path) -> None:
             "case,label\ntow,yes\n",
             r"line 2: no case has the name or the place 'tow' \(did you mean 'two'\?\)",
         ),
+        ("case,label\n,yes\n", "line 2: `case` is empty"),
         ("name,label\ntwo,yes\n", "needs the columns `case` and `label`"),
         ("case,label\n", "no case has a label"),
     ],
@@ -107,3 +117,11 @@ def test_a_file_that_labels_no_case_says_where(tmp_path: Path, text: str, says: 
     file.write_text(text)
     with pytest.raises(InputError, match=says):
         labels_of(CASES, file)
+
+
+def test_a_name_that_several_cases_have_joins_no_row(tmp_path: Path) -> None:
+    file = tmp_path / "labels.csv"
+    file.write_text("case,label\n0,yes\nthree,no\none,no\n")
+    cases = [LLMTestCase(name=name, input=name) for name in ("one", "two", "one", "three")]
+    with pytest.raises(InputError, match=r"line 4: .* called 'one': write a place \(0, 2\)"):
+        labels_of(cases, file)

@@ -79,7 +79,9 @@ def test_the_interval_of_icc_allows_for_the_rare_case_that_no_few_cases_hold() -
 def test_what_has_no_icc_says_why() -> None:
     assert icc_interval([[1.0, 1.0], [0.0, 0.0]]) == Unknown("no variation within items", 2)
     one_varies: Scores = [[1.0, 0.0], [0.0, 0.0], [1.0, 1.0]]
-    assert icc_interval(one_varies) == Unknown("no variation within items", 3)
+    assert icc_interval(one_varies) == Unknown("one item varies", 3)
+    assert icc_interval([[0.0, 1.0], [1.0, 1.0]]) == Unknown("too few items", 2, 3)
+    assert icc_interval([[0.0, 1.0]] * 5) == Unknown("no variation between items", 5)
     assert icc_interval([]) == Unknown("undefined", 0)
     assert icc_interval([[None, 1.0]]) == Unknown("undefined", 1)
     table = repeated(20, 3, 1)

@@ -13,6 +13,9 @@ from dagengine.metrics import DAGMetric
 from dagengine.metrics.dag import DAG, BinaryJudgementNode, RatingNode
 from dagengine.reliability import Observations
 from dagengine.reliability.card import make_card
+from dagengine.reliability.card.answers import answers
+from dagengine.reliability.card.comparison import between_cards
+from dagengine.reliability.card.values import JudgeCard
 from dagengine.reliability.card.words import headline
 from dagengine.test_case import LLMTestCase
 
@@ -106,6 +109,8 @@ def test_what_was_saved_is_read_back_and_not_taken_for_a_table(tmp_path: Path) -
         ("one,,good,true,1\none,1,good,true,1", "`run` is empty"),
         ("one,0.5,good,true,1", "whole number"),
         (",0,good,true,1", "`case` is empty"),
+        ("one,0,good,true,high", "`score` is 'high'; a number is needed"),
+        ("one,first,good,true,1", "`run` is 'first'; a number is needed"),
         ("one,0,good,true,1\none,0,good,true,1", "line 3: run 0 of case 0 has node 'good' twice"),
     ],
 )
@@ -115,13 +120,41 @@ def test_a_row_that_is_none_says_where_and_what(tmp_path: Path, row: str, says: 
         Observations.load(tmp_path / "seen.csv", CASES)
 
 
+def test_a_name_that_several_cases_have_joins_no_row() -> None:
+    with pytest.raises(InputError, match=r"row 2 .* called 'one': write a place \(0, 2\)"):
+        Observations.load([{"case": place, "verdict": True} for place in (0, "two", "one")],
+                          [*CASES, CASES[0]])  # fmt: skip
+
+
+def test_an_empty_table_is_refused() -> None:
+    with pytest.raises(InputError, match="no rows"):
+        Observations.load([], CASES)
+
+
+def test_a_node_that_the_metric_does_not_have_is_refused() -> None:
+    rows = [{"case": "one", "node": node, "verdict": True} for node in ("good", "goood")]
+    with pytest.raises(InputError, match=r"a node 'goood', and 'worth' has .*did you mean 'good'"):
+        flips(Observations.load(rows, CASES, metric="worth"))
+
+
+def test_cases_may_have_run_more_or_less_often() -> None:
+    rows = [{"case": case, "verdict": run != 1} for case in ("one", "two") for run in range(3)]
+    seen = Observations.load([*rows, {"case": "two", "verdict": True}], CASES, metric="worth")
+    card = make_card(seen, [metric()], CASES, ["it"])
+    assert headline(card) == "2 cases, 3 to 4 runs of each"
+    assert flips(seen) == pytest.approx((2 / 3 + 1 / 2) / 2)
+    agreement = card.metrics[0].figure("total-agreement")
+    assert agreement is not None
+    assert agreement.note == "cases have 3 to 4 runs, and it takes equal numbers"
+
+
 def test_a_table_without_verdicts_names_its_columns() -> None:
     with pytest.raises(InputError, match="no column `verdict` or `score`; it has case, said"):
         Observations.load([{"case": "one", "said": "yes"}], CASES)
 
 
 @pytest.mark.parametrize(
-    ("yes", "no"), [("yes", "no"), ("Pass", "fail"), ("1", "0"), (1, 0), ("Y", "N")]
+    ("yes", "no"), [("yes", "no"), ("Pass", "fail"), ("1", "0"), (1, 0), (1.0, 0.0), ("Y", "N")]
 )
 def test_other_words_for_yes_and_no_are_understood(yes: Any, no: Any) -> None:
     rows = [{**row, "verdict": yes if row["verdict"] else no} for row in ROWS]
@@ -177,3 +210,73 @@ def test_a_verdict_of_no_node_that_does_not_say_whether_the_metric_passes_is_ref
     seen = Observations.load([{"case": "one", "verdict": "tie"}], CASES, metric="worth")
     with pytest.raises(InputError, match="'tie' may be the verdict of a node: name it in a column"):
         make_card(seen, [two_questions()], CASES, ["it"])
+
+
+def test_verdicts_that_lead_to_no_score_say_so_and_count_in_no_votes() -> None:
+    """The rows of the node that a yes leads to are missing."""
+    rows = [
+        {"case": place, "node": "good", "verdict": place + run > 5}
+        for place in range(12)
+        for run in range(4)
+    ]
+    cases = [LLMTestCase(name=str(place), input=str(place)) for place in range(12)]
+    seen = Observations.load(rows, cases, metric="worth")
+    card = make_card(seen, [two_questions()], cases, ["it"])
+    under = card.metrics[0].settings[0]
+    assert "30 of 48 runs have no score: 30 with verdicts that lead to none." in under.notes
+    good = next(node for node in under.nodes if node.node == "good")
+    assert good.flip_rate.value == 0
+    assert good.votes is not None
+    assert good.votes.kind == "not known"
+
+
+def test_scores_without_answers_of_nodes_blame_nobody() -> None:
+    rows = [
+        {"case": place, "score": (place + run) % 3 / 2} for place in range(12) for run in range(4)
+    ]
+    cases = [LLMTestCase(input=str(place)) for place in range(12)]
+    seen = Observations.load(rows, cases, metric="worth")
+    for one in (metric(), two_questions()):
+        under = make_card(seen, [one], cases, ["it"]).metrics[0].settings[0]
+        assert answers(under)[1].text.endswith(": no answer of a node is known.")
+        assert under.notes == ()
+
+
+def test_cases_that_all_change_alike_have_no_drift_but_one_that_is_told() -> None:
+    rows = [{"case": place, "verdict": run > 0} for place in range(9) for run in range(2)]
+    cases = [LLMTestCase(input=str(place)) for place in range(9)]
+    card = make_card(Observations.load(rows, cases), [metric()], cases, ["it"])
+    drift = card.metrics[0].figure("drift")
+    assert drift is not None
+    assert drift.note == "all cases change alike from the first run to the last"
+
+
+def value(card: JudgeCard, name: str) -> float:
+    found = card.metrics[0].figure(name)
+    assert found is not None
+    assert found.value is not None
+    return found.value
+
+
+def test_differences_of_two_cards_are_those_of_their_figures() -> None:
+    """To the last digit of a score, and with runs that have none."""
+    cards = []
+    for shift in (0.0, 1e-9):
+        rows = [
+            {
+                "case": place,
+                "score": None if run == place % 5 else 0.5 - shift * ((run + place) % 2),
+            }
+            for place in range(20)
+            for run in range(4)
+        ]
+        cases = [LLMTestCase(input=str(place)) for place in range(20)]
+        node = RatingNode("Rate.", name="rating", evaluation_params=["input"])
+        seen, labels = Observations.load(rows, cases), {k: k % 3 > 0 for k in range(20)}
+        rated = DAGMetric("worth", DAG(node), threshold=0.5)
+        cards.append(make_card(seen, [rated], cases, ["it"], labels=labels))
+    for one in between_cards(cards[0], cards[1]):
+        name = one.difference.name
+        if name != "variance-share":
+            before, after = (value(card, name) for card in cards)
+            assert one.difference.value == pytest.approx(after - before), name

@@ -21,8 +21,10 @@ from dagengine.reliability.statistics.consistency import (
     missing_rate,
     total_agreement,
 )
+from dagengine.reliability.statistics.intervals import Interval, Unknown
 from dagengine.reliability.statistics.spread import drift, icc_interval, score_spread
 from dagengine.reliability.statistics.sums import Sums, mean
+from dagengine.results import OutcomeKind
 from dagengine.test_case import TestCase, case_label
 
 _SCALE = (0.0, 1.0)
@@ -74,8 +76,9 @@ def again(runs: Runs, threshold: float | None) -> Iterator[Figure]:
     yield shown("test-retest", reliability, "one score's share of the variance", _no_icc(runs, why))
     moved = drift(scores, groups=clusters)
     yield shown(
-        "drift", moved, "points of the score, from the first run to the last", _no_drift(runs)
-    )
+        "drift", moved, "points of the score, from the first run to the last",
+        _no_drift(runs, moved),
+    )  # fmt: skip
     yield over("unscored", missing_rate.sums, "all runs", "nothing ran")
 
 
@@ -101,12 +104,15 @@ def _no_icc(runs: Runs, why: str) -> str:
     return "" if max(map(len, known), default=0) > 1 else why
 
 
-def _no_drift(runs: Runs) -> str:
+def _no_drift(runs: Runs, found: Interval | Unknown) -> str:
     """Why no drift is known, where that is not the number of cases."""
     rows = [[one for one in row if one is not None] for row in runs.table(score)]
     if max(map(len, rows), default=0) < 2:
         return why_not_twice(runs)
-    return "" if any(len(set(row)) > 1 for row in rows) else "no case has two different scores"
+    if not any(len(set(row)) > 1 for row in rows):
+        return "no case has two different scores"
+    alike = isinstance(found, Unknown) and found.reason == "no variation"
+    return "all cases change alike from the first run to the last" if alike else ""
 
 
 def agreement_of_runs(runs: Runs, threshold: float | None) -> Iterator[Figure]:
@@ -116,17 +122,25 @@ def agreement_of_runs(runs: Runs, threshold: float | None) -> Iterator[Figure]:
     def over(name: str, of: Callable[..., Sums], read: Outcome, level: str) -> Figure:
         return figure(name, runs.table(read), of, level, why, groups)
 
+    def in_all(name: str, read: Outcome, what: str) -> Figure:
+        level = f"cases: all runs, {what}"
+        if len(runs.sizes) > 1:
+            note = (
+                f"cases have {runs.sizes[0]} to {runs.sizes[-1]} runs, and it takes equal numbers"
+            )
+            return Figure(name, None, level=level, note=note)
+        return over(name, total_agreement.sums, read, level)
+
     def scored(read: Outcome) -> Outcome:
         return lambda run: None if run.score is None else read(run)
 
     if any(run.score is not None for run in runs.every()):
-        yield over("total-agreement", total_agreement.sums, score, "cases: all runs, one score")
+        yield in_all("total-agreement", score, "one score")
     if any(run.raw is not None for run in runs.every()):
-        raw = "cases: all runs, one text"
-        yield over("raw-agreement", total_agreement.sums, lambda run: run.raw, raw)
+        yield in_all("raw-agreement", lambda run: run.raw, "one text")
     path = scored(lambda run: run.path)
     if any(path(run) is not None for run in runs.every()):
-        yield over("path-agreement", total_agreement.sums, path, "cases: all runs, one path")
+        yield in_all("path-agreement", path, "one path")
     yield over("path-flip-rate", flip_rate.sums, path, "paths, pairs of runs of one case")
     yield over("majority-share", majority_share.sums, score, "scores, runs of one case")
     yield _entropy(runs, why)
@@ -158,10 +172,16 @@ def rule_effect(runs: Runs, threshold: float | None) -> Iterator[str]:
 def without_score(runs: Runs) -> Iterator[str]:
     """Why runs have no score, where some have none."""
     every = list(runs.every())
-    missing = Counter(str(run.outcome or "not seen") for run in every if run.score is None)
+    missing = Counter(_missing(run.outcome) for run in every if run.score is None)
     if missing:
-        why = ", ".join(f"{count:,} {what.replace('_', ' ')}" for what, count in missing.items())
+        why = ", ".join(f"{count:,} {what}" for what, count in missing.items())
         yield f"{missing.total():,} of {len(every):,} runs have no score: {why}."
+
+
+def _missing(outcome: OutcomeKind | None) -> str:
+    if outcome is OutcomeKind.OK:  # a table left out a node that its verdicts lead to
+        return "with verdicts that lead to none"
+    return str(outcome or "not seen").replace("_", " ")
 
 
 def spread(runs: Runs, cases: Sequence[TestCase]) -> Iterator[CaseSpread]:

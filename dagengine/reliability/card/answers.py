@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -12,6 +13,7 @@ from dagengine.reliability.card.words import (
     formatted,
     full,
     number,
+    runs_of_cases,
     votes_of,
 )
 from dagengine.reliability.statistics.comparisons import cases_needed, visible_difference
@@ -92,8 +94,8 @@ def _blame(under: SettingCard) -> Answer:
         if not under.nodes:
             return Answer("Not known: no node of this metric decides or rates.")
         first, *others = under.nodes
-        more = f" ({len(others)} more not known either)" if others else ""
-        return Answer(f"Not known: “{first.node}” {first.share.note}{more}.")
+        more = f" and {len(others)} more" if others else ""
+        return Answer(f"Not known of “{first.node}”{more}: {first.share.note}.")
     whose = f" (it works on {', '.join(worst.reads)})" if worst.reads else ""
     if worst.share.value == worst.share.low == 1:
         return Answer(f"“{worst.node}”{whose} causes all of it: no other node moves the score.")
@@ -218,12 +220,17 @@ def could_be_seen(
     )
 
 
-def seen_from(under: SettingCard, times: int) -> str:
-    """The same from what the card itself shows; nothing where no two runs of a case can differ."""
+def seen_from(under: SettingCard) -> str:
+    """The same from what the card itself shows; nothing where no two runs of a case can differ.
+
+    Where cases ran more or less often, their harmonic mean counts: a mean of runs carries its
+    share of the flips.
+    """
     found = next(
         (one for one in (under.figure("flip-rate"), under.figure("score-flip-rate"))
          if one is not None and one.value is not None), None,
     )  # fmt: skip
     if found is None or not found.items:
         return ""
+    times = round(statistics.harmonic_mean(runs_of_cases(under)))
     return could_be_seen(found.items, times, found.value).replace(" cases", " independent cases", 1)

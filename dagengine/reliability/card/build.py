@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import hashlib
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -87,10 +88,10 @@ def make_card(
     all. `groups` is the path of a field that cases of one document or dialogue have in common.
     `target` is the flip rate that votes are counted for, `symmetry` what was swapped. Raises
     InputError when no case has a label, when no label is an outcome of a metric, when no case
-    has the field of groups, and when what was observed is about other metrics.
+    has the field of groups, and when what was observed is about other metrics or nodes.
     """
     replays = [Counterfactual(metric) for metric in metrics]
-    seen = _about_these(list(observations), [replay.spec.name for replay in replays])
+    seen = _about_these(list(observations), replays)
     meant = None if labels is None else _meant(_given(labels, replays, cases), replays, cases)
     together = clusters(cases, seen, groups)
     found = [runs_of(seen, replay, together) for replay in replays]
@@ -113,8 +114,29 @@ def make_card(
     )
 
 
-def _about_these(seen: Sequence[Observation], names: Sequence[str]) -> Sequence[Observation]:
+def _about_these(
+    seen: Sequence[Observation], replays: Sequence[Counterfactual]
+) -> Sequence[Observation]:
     """What was observed of the metrics; a table that names none is about the only one."""
+    names = [replay.spec.name for replay in replays]
+    found = _of_metrics(seen, names)
+    nodes = {(one.metric, one.node): None for one in found if one.node}
+    for replay in replays:
+        known = {slot.name for slot in replay.plan.slots} | {u.name for u in replay.plan.units}
+        for metric, node in nodes:
+            if metric == replay.spec.name and node not in known:
+                near = difflib.get_close_matches(node, known, 1)
+                hint = f" (did you mean {near[0]!r}?)" if near else ""
+                speaking = ", ".join(repr(speaker.node) for speaker in replay.speakers)
+                raise InputError(
+                    f"what was observed names a node {node!r}, and {metric!r} has none of that "
+                    f"name{hint}; its nodes that decide or rate are {speaking or 'none'}"
+                )
+    return found
+
+
+def _of_metrics(seen: Sequence[Observation], names: Sequence[str]) -> Sequence[Observation]:
+    """What was observed, about metrics of these names."""
     observed = list(dict.fromkeys(one.metric for one in seen))
     if observed == [""] and len(names) == 1:
         return [replace(one, metric=names[0]) for one in seen]

@@ -107,8 +107,12 @@ def _hit(side: Side, number: int) -> float | None:
 
 
 def _right(side: Side, number: int) -> float | None:
+    """Over the runs with a score; a case without any counts as a miss."""
     right = side.outcomes.right
-    return statistics.fmean(map(int, right[number])) if right and right[number] else None
+    if not right or not right[number]:
+        return None
+    known = [int(one) for one in right[number] if one != "-"]
+    return statistics.fmean(known) if known else 0.0
 
 
 MEASURES: Mapping[str, Callable[[Side, int], float | None]] = {

@@ -51,6 +51,8 @@ _REASONS = {
     "too few items": "too few cases",
     "too few groups": "too few groups of cases",
     "no variation within items": "the runs of a case never differ",
+    "no variation between items": "all cases have one mean score",
+    "one item varies": "without one of the cases the runs, or the cases, would not differ",
     "no variation": "nothing varies",
     "too few labels": "too few labels",
     "labels are not random": "the labelled cases are no random part of all",

@@ -144,7 +144,7 @@ def _lines(card: JudgeCard) -> Iterator[str]:
         for question, answer in zip(QUESTIONS, answers(under), strict=True):
             yield f"- **{question}** {answer}"
         yield from (f"- {corrected_said(one)}" for one in under.corrected)
-        if seen := seen_from(under, card.times):
+        if seen := seen_from(under):
             yield f"- {seen}"
         yield from _measures(under.measures)
         yield "\n| node | share of the noise | flips | a flip moves | votes |"

@@ -89,10 +89,13 @@ def _share(found: Blame) -> Figure:
 
 def _votes(node: str, runs: Runs, target: float) -> VoteCost | None:
     """Votes for a steady verdict; ratings and code have none, nor has what ran once."""
-    rows = [
-        [run.replies[node].verdict for run in found if node in run.replies]
+    asking = [
+        [run for run in found if node in run.replies]
         for settings in runs.cases.values()
         for found in settings.values()
+    ]
+    rows = [
+        [run.replies[node].verdict for run in found if run.score is not None] for found in asking
     ]
     if any(verdict is None for row in rows for verdict in row):
         return None
@@ -100,7 +103,7 @@ def _votes(node: str, runs: Runs, target: float) -> VoteCost | None:
     steady = steady_votes(rows, target, groups=clusters)
     if steady is None:
         return None
-    asked, count = sum(map(len, rows)), sum(1 for _ in runs.every())
+    asked, count = sum(map(len, asking)), sum(1 for _ in runs.every())
     floor = shown("node-flip-rate", steady.floor, f"majorities of {steady.seen} votes")
     return VoteCost(
         target, steady.kind, steady.least, steady.most, steady.runs, steady.seen, floor,
@@ -111,7 +114,8 @@ def _votes(node: str, runs: Runs, target: float) -> VoteCost | None:
 def notes_on(noise: Sequence[CaseNoise]) -> Iterator[str]:
     """What the shares of the noise do not show."""
     ratio = independence(noise)
-    if ratio is not None and not 0.8 <= ratio <= 1.25:
+    answered = any(one.answers for one in noise)
+    if ratio is not None and answered and not 0.8 <= ratio <= 1.25:
         how = "together" if ratio < 1 else "against each other"
         yield (
             f"Independent answers would vary {ratio:.2f} times as much as the score did: nodes "

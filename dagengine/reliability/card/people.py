@@ -14,6 +14,7 @@ from dagengine.reliability.runs import Run, Runs
 from dagengine.reliability.statistics.confusion import (
     ac1_interval,
     balanced_accuracy_interval,
+    baseline_interval,
     confusion_table,
     kappa_interval,
     label_ceiling,
@@ -133,7 +134,7 @@ def _verdicts(
     balanced = balanced_accuracy_interval(found.pairs, kinds=kinds, groups=found.clusters)
     even = shown("balanced-accuracy", balanced, level, _why_unbalanced(found, kinds))
     yield found.counted(even)
-    yield figure("baseline", found.pairs, majority_baseline.sums, level, _NONE, found.groups)
+    yield _baseline(found, kinds, level)
     every = label_rates(found.pairs, groups=found.clusters)
     # Of two labels, the second one's are the first one's in turn.
     first = sorted(every, key=lambda one: one.label is not True)
@@ -151,6 +152,14 @@ def _kappa(found: _Judged, kinds: Sequence[Vote], level: str) -> Figure:
     made = shown("kappa", kappa, level, _why_constant(found, kappa))
     best = ideal.low if isinstance(ideal, Interval) else None
     return found.counted(replace(made, best=best))
+
+
+def _baseline(found: _Judged, kinds: Sequence[Vote], level: str) -> Figure:
+    base = figure("baseline", found.pairs, majority_baseline.sums, level, _NONE, found.groups)
+    ends = baseline_interval(found.pairs, kinds=kinds, groups=found.clusters)
+    return (
+        replace(base, low=ends.low, high=ends.high) if ends else replace(base, low=None, high=None)
+    )
 
 
 def _why_constant(found: _Judged, measured: Interval | Unknown) -> str:
@@ -308,11 +317,12 @@ def outcomes(runs: Runs, threshold: float | None, labels: Labels | None, cases: 
         if case in labels.by_case:
             label = labels.by_case[case]
             right[case] = "".join(
-                str(int(run.score is not None and read(run) == label)) for run in row
+                "-" if run.score is None else str(int(read(run) == label)) for run in row
             )
             hits[case] = str(int(most == label))
     return Outcomes(scores, tuple(right), "".join(hits), known, tuple(said))
 
 
 def _score(run: Run) -> str:
-    return "-" if run.score is None else f"{run.score:.6g}"
+    """All digits, as flips and passing are compared by them."""
+    return "-" if run.score is None else repr(float(run.score)).removesuffix(".0")

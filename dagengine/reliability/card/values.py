@@ -136,9 +136,10 @@ class Outcomes:
 
     `scores` has one line per case of the card, in its order: the scores of the runs, in the order
     of the samples, with blanks between; `-` is a run without a score (`"1 0.6 -"`).
-    `right` has, in the same places, `1` where the run agrees with people and `0` where it does
-    not; it is empty without labels, and a line is empty for a case without a label. `hits` is one
-    character per case: the same for the majority of its runs, `-` for a case without a label.
+    `right` has, in the same places, `1` where the run agrees with people, `0` where it does not
+    and `-` for a run without a score; it is empty without labels, and a line is empty for a case
+    without a label. `hits` is one character per case: the same for the majority of its runs, `-`
+    for a case without a label.
     `labels` are what people say of each case, empty without a label, and `said` is what the
     majority of its runs says in the same words; labels that are numbers have no `said`.
     """

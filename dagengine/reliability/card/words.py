@@ -184,11 +184,18 @@ def headline(card: JudgeCard) -> str:
     """What was asked, of whom, how often."""
     settings = f" under each of {len(card.settings)} settings" if len(card.settings) > 1 else ""
     cases = "1 case" if card.binding.cases == 1 else f"{card.binding.cases} cases"
-    unders = (under for _, under in every_setting(card))
+    unders = [under for _, under in every_setting(card)]
     ran = {case for under in unders for case, line in enumerate(under.outcomes.scores) if line}
     if 0 < len(ran) < card.binding.cases:
         cases = f"{len(ran)} of {cases}"
-    return f"{cases}, {card.times} {'run' if card.times == 1 else 'runs'} of each{settings}"
+    fewest = min((one for under in unders for one in runs_of_cases(under)), default=card.times)
+    span = f"{fewest} to {card.times}" if fewest < card.times else f"{card.times}"
+    return f"{cases}, {span} {'run' if card.times == 1 else 'runs'} of each{settings}"
+
+
+def runs_of_cases(under: SettingCard) -> list[int]:
+    """How often each case ran, of those that did."""
+    return [len(line.split()) for line in under.outcomes.scores if line]
 
 
 def place(card: JudgeCard, metric: MetricCard, under: SettingCard) -> str:

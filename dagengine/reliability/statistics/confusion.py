@@ -18,7 +18,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from dagengine.errors import InputError
@@ -41,6 +41,7 @@ __all__ = [
     "LabelRates",
     "ac1_interval",
     "balanced_accuracy_interval",
+    "baseline_interval",
     "confusion_table",
     "kappa_interval",
     "label_ceiling",
@@ -113,6 +114,34 @@ def _share(hits: Sequence[tuple[bool, Hashable]]) -> Interval | Unknown:
     groups = [group for _, group in hits]
     found = bootstrap([float(hit) for hit, _ in hits], mean, groups=groups)
     return found or _too_few(len(set(groups)), len(hits))
+
+
+def baseline_interval(
+    pairs: Labelled,
+    *,
+    kinds: Sequence[Vote] = (),
+    missing: Missing = "own category",
+    groups: Groups | None = None,
+) -> Interval | None:
+    """The accuracy of always giving the commonest label, from 0 to 1, by Wilson's intervals.
+
+    Which label is the commonest is not known where two are near each other, and resamples of the
+    largest share never lie below it. So the ends are the largest of the lower, and of the upper
+    ends of the shares of all labels; of K possible `kinds` one has 1/K at least. None where a
+    share has no interval.
+    """
+    used, names = _with_groups(pairs, missing, groups)
+    counts = Counter(label for label, _ in used)
+    shares = [
+        _share([(label == kind, g) for (label, _), g in zip(used, names, strict=True)])
+        for kind in counts
+    ]
+    known = [one for one in shares if isinstance(one, Interval)]
+    if not known or len(known) < len(shares):
+        return None
+    best = max(known, key=lambda one: one.value)
+    low = max(*(one.low for one in known), 1 / len(kinds) if kinds else 0.0)
+    return replace(best, low=low, high=max(one.high for one in known))
 
 
 def _too_few(groups: int, items: int) -> Unknown:

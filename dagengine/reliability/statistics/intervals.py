@@ -44,6 +44,8 @@ Reason = Literal[
     "too few items",
     "too few groups",
     "no variation within items",
+    "no variation between items",
+    "one item varies",
     "no variation",
     "too few labels",
     "labels are not random",

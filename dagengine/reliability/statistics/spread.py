@@ -44,6 +44,9 @@ __all__ = [
     "worst_spread",
 ]
 
+# The items that an interval of reliability takes: with one left out, two still have to differ.
+_LEAST = 3
+
 
 @measure
 def score_spread(table: ScoreTable, *, scale: tuple[float, float] | None = None) -> Sums:
@@ -127,8 +130,8 @@ def icc_interval(
     carries the figure. So the ends reach what one more case would make of it: a steady one at
     the far end of the `scale` (without one: of the scores given), or one torn between both ends
     of the scores; of two scores, as of pass or fail, they reach the ends with that case.
-    `groups`, one per row, are left out together. Unknown where scores never vary within items,
-    or too seldom to leave out a single item.
+    `groups`, one per row, are left out together. Unknown where scores never vary within items or
+    between them, where only a single item makes them vary, and with fewer than three.
     """
     value = icc(table)
     size = len(table) if groups is None else len(set(groups))
@@ -139,7 +142,7 @@ def icc_interval(
     names = list(range(len(table)) if groups is None else groups)
     found = _icc_ends(table, names, level)
     if found is None:
-        return Unknown("no variation within items", size)
+        return _no_ends(table, names)
     low, high = min(found[0], value), max(found[1], value)
     two = len({x for row in table for x in numbers(row)}) == 2
     for row in _unseen(table, scale):
@@ -164,6 +167,18 @@ def _icc_ends(
     low, high = ((ratio - 1) / (ratio - 1 + repeats) for ratio in
                  (math.exp(min(end, 700.0)) for end in found))  # fmt: skip
     return low, high
+
+
+def _no_ends(table: ScoreTable, names: Sequence[Hashable]) -> Unknown:
+    """Why the jackknife has no ends: it needs noise and differing items, with one left out, too."""
+    sums = _anova(table)
+    size = len({name for name, one in zip(names, sums, strict=True) if one})
+    between, within, _ = _mean_squares(total(sums))
+    if not within:
+        return Unknown("no variation within items", size)
+    if size < _LEAST:
+        return Unknown("too few items", size, _LEAST)
+    return Unknown("one item varies" if between else "no variation between items", size)
 
 
 def _unseen(

@@ -5,6 +5,7 @@
     DagengineError
     ├── GraphError            a metric's graph is wrong; lists every problem found (a ValueError)
     ├── InputError            a file, a test case or an argument is wrong (a ValueError)
+    │   └── CaseError         … a field of a case, in `dagengine.test_case` (also a TypeError)
     ├── MissingFieldError     a node reads something that the case does not have
     ├── NotApplicableError    a node finds nothing to judge in a case
     ├── MissingExtraError     an optional package is needed for what was asked

@@ -10,7 +10,7 @@ import hashlib
 import json
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from pydantic import (
     AliasChoices,
@@ -18,10 +18,12 @@ from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
+    ValidationError,
     model_validator,
 )
 from pydantic.alias_generators import to_camel
 
+from dagengine.case_errors import CaseError as CaseError
 from dagengine.errors import InputError
 
 
@@ -93,11 +95,26 @@ class WithMetadata:
         return self.additional_metadata
 
 
-class _Value(BaseModel):
+class CheckedValue(BaseModel):
+    """A value whose constructor says what is wrong with its fields: CaseError."""
+
     model_config = ConfigDict(frozen=True, extra="forbid", alias_generator=EITHER_CASE)
 
+    if not TYPE_CHECKING:  # type checkers know the fields
 
-class ToolCall(_Value):
+        def __init__(self, /, **fields: Any) -> None:
+            __tracebackhide__ = True
+            try:
+                # What pydantic's own constructor does, without a second call of a function.
+                self.__pydantic_validator__.validate_python(fields, self_instance=self)
+            except ValidationError as error:
+                raise CaseError.of(error, type(self)) from None
+
+        # Otherwise reading rows would call this constructor for each.
+        __init__.__pydantic_base_init__ = True
+
+
+class ToolCall(CheckedValue):
     """A tool that an agent called, or should have called."""
 
     name: str
@@ -110,8 +127,18 @@ class ToolCall(_Value):
     def __hash__(self) -> int:
         return hash(self.name)  # parameters may hold anything; calls of one tool are few
 
+    def __repr__(self) -> str:
+        """What is known of the call."""
+        given = {name: value for name, value in self if value is not None}
+        shown = (f"{name}={_quoted(value)}" for name, value in given.items())
+        return f"{type(self).__name__}({', '.join(shown)})"
 
-class _Case(_Value, WithMetadata):
+
+def _quoted(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, str) else repr(value)
+
+
+class _Case(CheckedValue, WithMetadata):
     name: str | None = Field(default=None, description="how reports call this case")
     additional_metadata: dict[str, Any] | None = either_metadata()
     comments: str | None = None
@@ -131,7 +158,7 @@ class LLMTestCase(_Case):
     `input` and `actual_output` are what went in and came out, `expected_output` is a good
     answer. `context` is what is true, as the data set says; `retrieval_context` is what the
     application found, in its order. `token_cost` is in US dollars, `completion_time` in
-    seconds. Raises pydantic's ValidationError for unknown fields and wrong types.
+    seconds. Raises CaseError for unknown fields and wrong types.
     """
 
     input: str
@@ -147,7 +174,7 @@ class LLMTestCase(_Case):
     completion_time: float | None = None
 
 
-class Turn(_Value, WithMetadata):
+class Turn(CheckedValue, WithMetadata):
     """One message of a conversation."""
 
     role: Literal["user", "assistant"]
@@ -161,7 +188,7 @@ class Turn(_Value, WithMetadata):
 class ConversationalTestCase(_Case):
     """A whole conversation, of one turn at least.
 
-    Raises pydantic's ValidationError without a turn, for unknown fields and wrong types.
+    Raises CaseError without a turn, for unknown fields and wrong types.
     """
 
     turns: list[Turn]
@@ -174,11 +201,11 @@ class ConversationalTestCase(_Case):
     @model_validator(mode="after")
     def _has_turns(self) -> Self:
         if not self.turns:
-            raise ValueError("a ConversationalTestCase needs at least one turn in `turns`")
+            raise ValueError("'turns' must not be empty: a conversation has one turn at least")
         return self
 
 
-class Contestant(_Value):
+class Contestant(CheckedValue):
     """A contestant of an `ArenaTestCase`, and what it was made with."""
 
     name: str
@@ -189,7 +216,7 @@ class Contestant(_Value):
 class ArenaTestCase(_Case):
     """Several contestants that answered the same input, by name.
 
-    They may be given as a list of `Contestant`. Raises pydantic's ValidationError when two have
+    They may be given as a list of `Contestant`, of two at least. Raises CaseError when two have
     one name, and when their inputs or expected outputs differ.
     """
 
@@ -199,8 +226,10 @@ class ArenaTestCase(_Case):
     @classmethod
     def _by_name(cls, given: Any) -> Any:
         listed = given.get("contestants") if isinstance(given, dict) else None
-        if not isinstance(listed, list | tuple) or not listed:
+        if not isinstance(listed, list | tuple):
             return given
+        if len(listed) < 2:
+            raise ValueError("An arena test case must have at least two contestants.")
         found = [Contestant.model_validate(one) for one in listed]
         if len({one.name for one in found}) < len(found):
             raise ValueError("All contestant names must be unique.")

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import inspect
 import os
+import pickle
 import subprocess
 import sys
+from datetime import datetime
 from typing import Any
 
 import pytest
-from pydantic import ValidationError
+from pydantic import ValidationError, field_validator
 
+from dagengine.dataset import Golden
+from dagengine.errors import InputError
 from dagengine.test_case import (
     ArenaTestCase,
+    CaseError,
     ConversationalTestCase,
     LLMTestCase,
     LLMTestCaseParams,
@@ -59,7 +64,7 @@ def test_a_case_cannot_be_changed() -> None:
 
 
 def test_a_conversation_without_turns_is_refused_when_it_is_made() -> None:
-    with pytest.raises(ValidationError, match="needs at least one turn in `turns`"):
+    with pytest.raises(ValidationError, match="'turns' must not be empty"):
         ConversationalTestCase(turns=[])
 
 
@@ -91,6 +96,81 @@ def test_only_the_input_of_a_case_must_be_given() -> None:
     assert case.actual_output is None
     with pytest.raises(ValidationError, match="input"):
         LLMTestCase.model_validate({"actual_output": "a"})
+
+
+class Own(LLMTestCase):
+    score: int = 1
+    when: datetime | None = None
+
+    @field_validator("score")
+    @classmethod
+    def _positive(cls, score: int) -> int:
+        if score < 1:
+            raise ValueError(f"{score} is {{no}} score")
+        return score
+
+
+def test_a_constructor_says_what_every_field_must_be() -> None:
+    wrong: dict[str, Any] = {
+        "input": 7,
+        "actual_output": ["a"],
+        "context": "a",
+        "retrieval_context": ["a", 7],
+        "tools_called": ["search"],
+        "expected_tools": [{"nam": "search"}],
+        "token_cost": "much",
+        "metadata": 7,
+        "actual_ouput": "a",
+    }
+    with pytest.raises(CaseError) as caught:
+        LLMTestCase(**wrong)
+    assert str(caught.value) == (
+        "LLMTestCase: 'metadata' must be None or a mapping, got 7; "
+        "'input' must be a string, got 7; "
+        "'actual_output' must be a string or None, got ['a']; "
+        "'context' must be None or a list of strings, got 'a'; "
+        "'retrieval_context' must be None or a list of strings; retrieval_context.1 is 7; "
+        "'tools_called' must be None or a list of `ToolCall`; tools_called.0 is 'search'; "
+        "the field 'expected_tools.0.name' is missing; unknown field 'expected_tools.0.nam'; "
+        "'token_cost' must be a number or None, got 'much'; "
+        "unknown field 'actual_ouput' (did you mean 'actual_output'?)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("kind", "fields", "said"),
+    [
+        (Turn, {"role": "robot", "content": "a"}, "'role' must be 'user' or 'assistant'"),
+        (ConversationalTestCase, {"turns": ["a"]}, "must be a list of `Turn`; turns.0 is 'a'"),
+        (ArenaTestCase, {"contestants": []}, "must have at least two contestants"),
+        (ArenaTestCase, {"contestants": {"A": 7}}, "contestants.A: Input should be"),
+        (ToolCall, {}, "the field 'name' is missing"),
+        (Golden, {"input": 7}, "'input' must be a string, got 7"),
+        (Own, {"input": "a", "score": 0}, "Own: score: 0 is {no} score, got 0"),
+        (Own, {"input": "a", "score": "b"}, "Own: 'score' must be a whole number, got 'b'"),
+        (Own, {"input": "a", "when": []}, "Own: when: Input should be"),
+    ],
+)
+def test_an_error_of_a_constructor_is_of_every_kind_that_people_catch(
+    kind: Any, fields: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(CaseError) as caught:
+        kind(**fields)
+    error = caught.value
+    assert said in str(error)
+    assert all(isinstance(error, one) for one in (TypeError, InputError, ValidationError))
+    again = pickle.loads(pickle.dumps(error))
+    assert (type(again), str(again)) == (CaseError, str(error))
+    assert again.errors()[0]["loc"] == error.errors()[0]["loc"]
+    with pytest.raises(ValidationError) as plain:  # files are read without the constructor
+        kind.model_validate(fields)
+    assert type(plain.value) is ValidationError
+
+
+def test_a_call_of_a_tool_shows_what_is_known_of_it() -> None:
+    assert repr(ToolCall(name='a "b"')) == 'ToolCall(name="a \\"b\\"")'
+    shown = repr(ToolCall(name="a", input_parameters={"b": 1}))
+    assert shown == "ToolCall(name=\"a\", input_parameters={'b': 1})"
 
 
 # -- hashes --------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
+from dagengine.case_errors import sentences
 from dagengine.data.golden import GOLDEN_TYPES, ConversationalGolden, Golden
 from dagengine.data.presets import text_of
 from dagengine.data.records import Record
@@ -207,18 +208,7 @@ def _like(name: str, known: Sequence[str]) -> str:
 def _explain(error: ValidationError) -> str:
     """What is wrong with one row, field by field."""
     model = next(k for k in (*CASE_TYPES, *GOLDEN_TYPES) if k.__name__ == error.title)
-    parts: list[str] = []
-    for item in error.errors(include_url=False):
-        place = ".".join(str(step) for step in item["loc"])
-        if item["type"] == "extra_forbidden" and len(item["loc"]) == 1:
-            parts.append(_unknown(place, model))
-        elif item["type"] == "extra_forbidden":
-            parts.append(f"unknown field {place!r:.200}")
-        elif item["type"] == "missing":
-            parts.append(f"the field {place!r} is missing")
-        else:
-            parts.append(f"{place or 'the row'}: {item['msg']}")
-    return "; ".join(parts)
+    return "; ".join(sentences(error, model, _unknown))
 
 
 def _unknown(column: str, model: type[BaseModel]) -> str:

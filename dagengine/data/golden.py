@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict
-
 from dagengine.test_case import (
-    EITHER_CASE,
+    CheckedValue,
     ConversationalTestCase,
     LLMTestCase,
     ToolCall,
@@ -17,9 +15,7 @@ from dagengine.test_case import (
 )
 
 
-class _Golden(BaseModel, WithMetadata):
-    model_config = ConfigDict(frozen=True, extra="forbid", alias_generator=EITHER_CASE)
-
+class _Golden(CheckedValue, WithMetadata):
     name: str | None = None
     additional_metadata: dict[str, Any] | None = either_metadata()
     comments: str | None = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import inspect
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 from html import escape
 from typing import Any, ClassVar, Self
@@ -100,15 +100,22 @@ class BaseMetric:
         not compile.
         """
         _require_private(args, private)
-        return sync(lambda: self.a_measure(test_case))
+        alone = type(self).measure is BaseMetric.measure  # not called by an override of it
+        return sync(lambda: self.a_measure(test_case) if alone else self._judged(test_case))
 
     async def a_measure(self, test_case: Any, *args: Any, **private: Any) -> float:
         """`measure` for callers with an event loop."""
         _require_private(args, private)
-        if type(self).measure is not BaseMetric.measure:
+        kind = type(self)
+        if kind.a_measure is BaseMetric.a_measure and kind.measure is not BaseMetric.measure:
             return await in_daemon_thread(lambda: self.measure(test_case))
+        return await self._judged(test_case)
+
+    async def _judged(self, test_case: Any) -> float:
+        """The score of one case by the metric's graph, whatever overrides of `measure` do."""
+        graph = _Graph(self)
         try:
-            row, totals = await judged_case(test_case, [self], {}, at_once=bool(self.async_mode))
+            row, totals = await judged_case(test_case, [graph], {}, at_once=bool(self.async_mode))
             self.evaluation_cost = totals.cost
         except DagengineError as error:
             self._show(None, None, str(error))
@@ -133,17 +140,33 @@ class BaseMetric:
     def is_successful(self) -> bool:
         """Whether the last `measure` met the threshold: 1 in strict mode.
 
-        A `success` that the metric's own code set decides instead.
+        A `success` that the metric's own code set decides instead. Where that changed only the
+        score that its graph gave, the threshold decides anew.
         """
         if self.error is not None or self.score is None:
             return False
-        if self.success is not None or self.threshold is None:
+        given = self.result
+        moved = given is not None and given.score != self.score and given.success is self.success
+        if self.threshold is None or (self.success is not None and not moved):
             return bool(self.success)
         return bool(self.score >= (1.0 if self.strict_mode else self.threshold))
 
 
 # Names by which libraries part metrics by what they judge; here any metric reads what it names.
 BaseConversationalMetric = BaseArenaMetric = BaseMetric
+
+
+class _Graph:
+    """The graph of a metric, also of one whose own `measure` does more than ask it."""
+
+    def __init__(self, metric: BaseMetric) -> None:
+        self.metric = metric
+
+    def spec(self) -> MetricSpec:
+        specs = (vars(kind).get("spec", BaseMetric.spec) for kind in type(self.metric).__mro__)
+        of_graph: Callable[[BaseMetric], MetricSpec]
+        of_graph = next((one for one in specs if one is not BaseMetric.spec), BaseMetric.spec)
+        return of_graph(self.metric)
 
 
 def _require_private(args: Collection[Any], given: Iterable[str]) -> None:
@@ -157,13 +180,17 @@ def _require_private(args: Collection[Any], given: Iterable[str]) -> None:
 class DrawnMetric(BaseMetric):
     """Base class of metrics that have a graph to look at.
 
-    Raises TypeError for a setting that the metric does not have.
+    Raises TypeError for a setting that the metric does not have. Where a class of the caller's
+    overrides `measure` or `a_measure`, its code judges the case, and `super().measure(…)` asks
+    the graph.
     """
 
     __signature__: ClassVar[inspect.Signature]
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
+        if {"measure", "a_measure"} & vars(cls).keys() and "spec" not in vars(cls):
+            cls.spec = BaseMetric.spec  # type: ignore[method-assign]
         # Otherwise help and notebooks would show the arguments of `__new__`.
         cls.__signature__ = inspect.Signature(arguments_of(cls))
 

@@ -304,7 +304,7 @@ def test_a_bad_line_is_one_invalid_case_and_the_others_are_read(tmp_path: Path) 
     bad = [case for case in found if isinstance(case, InvalidCase)]
     assert [case.name.rpartition(" ")[2] for case in bad] == ["3", "4", "5"]
     assert "not JSON" in bad[0].message
-    assert "input: Input should be a valid string" in bad[1].message
+    assert "'input' must be a string, got 1" in bad[1].message
     assert "list is neither" in bad[2].message
     assert len(found) == 5
 

@@ -11,7 +11,7 @@ import pytest
 from dagengine import assert_test, evaluate
 from dagengine.errors import GraphError, MetricFailedError, ProviderError
 from dagengine.judges import ScriptedJudge
-from dagengine.metrics import BaseMetric, DAGMetric
+from dagengine.metrics import BaseMetric, DAGMetric, ExactMatchMetric
 from dagengine.metrics.dag import DAG, BinaryJudgementNode, DeepAcyclicGraph
 from dagengine.question import Question
 from dagengine.results import OutcomeKind
@@ -278,6 +278,32 @@ def test_an_own_metric_may_decide_only_when_asked() -> None:
     assert metric.is_successful()
     result = evaluate([CASE], [metric], show=False).rows[0].metrics[0]
     assert (result.score, result.success) == (0.7, True)
+
+
+class Halved(ExactMatchMetric):
+    """A metric that does something with the score of the one that it is made of."""
+
+    def measure(self, test_case: LLMTestCase, *args: Any, **private: Any) -> float:
+        self.score = 0.4 * super().measure(test_case)
+        self.reason = "less than half"
+        return self.score
+
+
+class HalvedLater(ExactMatchMetric):
+    async def a_measure(self, test_case: LLMTestCase, *args: Any, **private: Any) -> float:
+        self.score = 0.4 * await super().a_measure(test_case)
+        self.reason = "less than half"
+        return self.score
+
+
+@pytest.mark.parametrize("kind", [Halved, HalvedLater])
+def test_a_class_of_a_metric_may_change_what_its_graph_says(kind: type[ExactMatchMetric]) -> None:
+    case = LLMTestCase(input="a", actual_output="b", expected_output="b")
+    metric = kind()
+    assert metric.measure(case) == asyncio.run(metric.a_measure(case)) == 0.4
+    assert (metric.score, metric.is_successful()) == (0.4, False)
+    result = evaluate([case], [kind()], show=False).rows[0].metrics[0]
+    assert (result.score, result.success, result.reason) == (0.4, False, "less than half")
 
 
 def test_a_metric_that_measures_nothing_says_so() -> None:

@@ -1,0 +1,134 @@
+"""What is wrong with the fields of a case, in words: for constructors and for rows of files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import NoneType, UnionType
+from typing import Any, Literal, Self, Union, get_args, get_origin
+
+from pydantic import AliasChoices, BaseModel, ValidationError
+from pydantic_core import InitErrorDetails, PydanticCustomError
+
+from dagengine.errors import InputError, did_you_mean
+
+_SHOWN = 60  # characters of a wrong value
+_PLAIN: dict[Any, str] = {
+    str: "a string",
+    int: "a whole number",
+    float: "a number",
+    bool: "True or False",
+    dict: "a mapping",
+    list: "a list",
+}
+_OF_TYPE = ("_type", "_parsing", "literal_error", "int_from_float")
+Unknown = Callable[[str, type[BaseModel]], str]
+
+
+class CaseError(ValidationError, InputError, TypeError):
+    """Raised by the constructors of cases, their parts and goldens for fields that do not fit.
+
+    It says what each field must be. As a ValidationError it also has pydantic's `errors()`.
+    """
+
+    said: str = ""
+
+    @classmethod
+    def of(cls, error: ValidationError, model: type[BaseModel]) -> Self:
+        """The same mistakes, in words."""
+        made = cls.from_exception_data(error.title, [_again(one) for one in _found(error)])
+        made.said = f"{model.__name__}: {'; '.join(sentences(error, model))}"
+        return made
+
+    def __str__(self) -> str:
+        return self.said
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        found = [_again(one) for one in _found(self)]
+        return type(self).from_exception_data, (self.title, found), {"said": self.said}
+
+
+def sentences(
+    error: ValidationError, model: type[BaseModel], unknown: Unknown | None = None
+) -> list[str]:
+    """One sentence per mistake; `unknown` words what a field is that `model` does not have."""
+    return [_sentence(item, model, unknown or _unknown) for item in _found(error)]
+
+
+def _found(error: ValidationError) -> list[Any]:
+    return error.errors(include_url=False)
+
+
+def _again(item: Mapping[str, Any]) -> InitErrorDetails:
+    # Any kind of mistake can be written so, also one of a caller's own validators.
+    kind = PydanticCustomError(item["type"], item["msg"], item.get("ctx"))
+    return {"type": kind, "loc": item["loc"], "input": item["input"]}
+
+
+def _sentence(item: Mapping[str, Any], model: type[BaseModel], unknown: Unknown) -> str:
+    kind, message = item["type"], _message(item)
+    if not item["loc"]:
+        return message
+    name, *rest = item["loc"]
+    place = ".".join(str(step) for step in item["loc"])
+    if kind == "extra_forbidden":
+        return f"unknown field {place!r:.200}" if rest else unknown(place, model)
+    if kind == "missing":
+        return f"the field {place!r} is missing"
+    given, wrong_type = _shown(item["input"]), kind.endswith(_OF_TYPE)
+    expected = _expected(str(name), model) if wrong_type else ""
+    if expected and not rest:
+        return f"{name!r} must be {expected}, got {given}"
+    if expected and len(rest) == 1 and isinstance(rest[0], int):
+        return f"{name!r} must be {expected}; {place} is {given}"
+    return f"{place}: {message}, got {given}"
+
+
+def _message(item: Mapping[str, Any]) -> str:
+    raised = item.get("ctx", {}).get("error")
+    return str(raised) if isinstance(raised, Exception) else str(item["msg"])
+
+
+def _unknown(name: str, model: type[BaseModel]) -> str:
+    hint = did_you_mean(name, model.model_fields) or f"it has: {', '.join(model.model_fields)}"
+    return f"unknown field {name!r:.80} ({hint})"
+
+
+def _expected(name: str, model: type[BaseModel]) -> str:
+    """What a field takes, in words; empty for types that have none."""
+    for field_name, field in model.model_fields.items():
+        alias = field.validation_alias
+        names = alias.choices if isinstance(alias, AliasChoices) else [alias]
+        if name == field_name or name in names:
+            return _words(field.annotation)
+    return ""
+
+
+def _words(kind: Any) -> str:
+    if isinstance(kind, type) and issubclass(kind, BaseModel):
+        return f"a `{kind.__name__}`"
+    if get_origin(kind) in (Union, UnionType):
+        others = [_words(one) for one in get_args(kind) if one is not NoneType]
+        if not all(others) or len(others) != 1:
+            return ""
+        # A list is the longer part, so it stands last.
+        listed = others[0].startswith(("a list", "a mapping"))
+        return f"None or {others[0]}" if listed else f"{others[0]} or None"
+    if get_origin(kind) is Literal:
+        return " or ".join(repr(one) for one in get_args(kind))
+    if get_origin(kind) in (list, dict) and (of := _items(get_args(kind)[-1])):
+        return f"{_PLAIN[get_origin(kind)]} of {of}"
+    return _PLAIN.get(get_origin(kind) or kind, "")
+
+
+def _items(kind: Any) -> str:
+    if isinstance(kind, type) and issubclass(kind, BaseModel):
+        return f"`{kind.__name__}`"
+    return {str: "strings", int: "whole numbers", float: "numbers"}.get(kind, "")
+
+
+def _shown(value: Any) -> str:
+    try:
+        text = repr(value)
+    except Exception:  # noqa: BLE001 - the value's own code
+        return f"a {type(value).__name__} that cannot be shown"
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"

@@ -46,7 +46,6 @@ app = Commands(
     help="Judge the output of language models with decision trees.",
     no_args_is_help=True,
     invoke_without_command=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
     context_settings={"help_option_names": ["-h", "--help"]},

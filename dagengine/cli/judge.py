@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 
 from dagengine.cli.common.command import Commands
+from dagengine.cli.common.completion import judge_names
 from dagengine.cli.common.streams import say
 
 if TYPE_CHECKING:
@@ -48,7 +49,11 @@ def _no_key(*names: str) -> Any:
 @app.command("set")
 def set_judge(
     model: Annotated[
-        str, typer.Argument(help="A model's name, `provider/model`, or a model of --base-url.")
+        str,
+        typer.Argument(
+            help="A model's name, `provider/model`, or a model of --base-url.",
+            autocompletion=judge_names,
+        ),
     ],
     base_url: BaseUrl = None,
     key_from: Annotated[

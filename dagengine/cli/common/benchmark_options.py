@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from dagengine.cli.common.completion import judge_names
 from dagengine.cli.common.files import Given, Reads, Writes
 from dagengine.cli.common.options import BaseUrl, Delimiters, Mapped, MaxInFlight, StorePath
 
@@ -37,7 +38,11 @@ class BenchmarkOptions:
     delimiter: Delimiters = None
     judge: Annotated[
         list[str] | None,
-        typer.Option(metavar="MODEL", help="Who answers, as for `run`; several are compared."),
+        typer.Option(
+            metavar="MODEL",
+            autocompletion=judge_names,
+            help="Who answers, as for `run`; several are compared.",
+        ),
         Reads(),
     ] = None
     base_url: BaseUrl = None

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from dagengine.cli.common.completion import judge_names
 from dagengine.cli.common.files import Reads, Writes
 from dagengine.errors import InputError
 from dagengine.redaction import public_text
@@ -57,6 +58,7 @@ JudgeName = Annotated[
     str | None,
     typer.Option(
         metavar="MODEL",
+        autocompletion=judge_names,
         help="Who answers: a model's name (`gpt-4o`), another provider's model "
         "(`anthropic/claude-sonnet-4-5`), an object in a Python file (`judge.py:judge`), or "
         "`lexical` (no model: words are compared). "

@@ -175,3 +175,10 @@ def test_the_interval_of_a_share_holds_for_every_share(cases: int) -> None:
     for share in (k / 1000 for k in range(1, 501, 3)):
         holds = [k for k, one in enumerate(made) if one and one.low <= share <= one.high]
         assert sum(binom.pmf(holds, cases, share)) > 0.93, share
+
+
+def test_the_interval_of_a_flip_rate_reaches_what_it_can_be() -> None:
+    """A coin asked twice may differ on more than half of the cases; it flips half of the time."""
+    found = bootstrap([[True, k >= 125] for k in range(200)], flip_rate)
+    assert found is not None
+    assert (found.value, found.low) == (0.625, 0.5)

@@ -10,13 +10,13 @@ import pytest
 
 from dagengine.errors import InputError
 from dagengine.metrics import DAGMetric
-from dagengine.metrics.dag import DAG, BinaryJudgementNode, RatingNode
+from dagengine.metrics.dag import DAG, BinaryJudgementNode, NonBinaryJudgementNode, RatingNode
 from dagengine.reliability import Observations
 from dagengine.reliability.card import make_card
 from dagengine.reliability.card.answers import answers
 from dagengine.reliability.card.comparison import between_cards
-from dagengine.reliability.card.values import JudgeCard
-from dagengine.reliability.card.words import headline
+from dagengine.reliability.card.values import JudgeCard, MetricCard
+from dagengine.reliability.card.words import corrected_said, headline
 from dagengine.test_case import LLMTestCase
 
 CASES = [LLMTestCase(name=name, input=name) for name in ("one", "two")]
@@ -251,8 +251,8 @@ def test_cases_that_all_change_alike_have_no_drift_but_one_that_is_told() -> Non
     assert drift.note == "all cases change alike from the first run to the last"
 
 
-def value(card: JudgeCard, name: str) -> float:
-    found = card.metrics[0].figure(name)
+def value_of(card: MetricCard, name: str) -> float:
+    found = card.figure(name)
     assert found is not None
     assert found.value is not None
     return found.value
@@ -278,5 +278,46 @@ def test_differences_of_two_cards_are_those_of_their_figures() -> None:
     for one in between_cards(cards[0], cards[1]):
         name = one.difference.name
         if name != "variance-share":
-            before, after = (value(card, name) for card in cards)
+            before, after = (value_of(card.metrics[0], name) for card in cards)
             assert one.difference.value == pytest.approx(after - before), name
+
+
+def rated(labels: dict[int, int], judge: int) -> JudgeCard:
+    """Cases that a judge rated from 1 to 5, some of which people rated, too."""
+    rows = [{"case": k, "score": 1 + (judge * k + run) % 5} for k in range(60) for run in range(3)]
+    cases = [LLMTestCase(input=str(place)) for place in range(60)]
+    node = RatingNode("Rate.", name="rating", evaluation_params=["input"], scale=(1, 5))
+    seen = Observations.load(rows, cases, scale=(1, 5))
+    return make_card(
+        seen, [DAGMetric("worth", DAG(node))], cases, ["it"], labels=labels, labels_random=True
+    )
+
+
+def test_mean_scores_by_people_are_on_the_scale_of_their_labels() -> None:
+    """Also where the labels of one card do not reach the end of the scale."""
+    old, new = rated({k: 2 + k % 3 for k in range(30)}, 1), rated(dict.fromkeys(range(30), 5), 2)
+    (found,) = old.metrics[0].settings[0].corrected
+    assert corrected_said(found).startswith("3.000 (")
+    (change,) = between_cards(old, new, ["corrected-mean-score"])
+    assert change.difference.value == pytest.approx(2, abs=0.2)
+    assert change.difference.high is not None
+    assert change.difference.high > 2
+
+
+def test_labels_that_name_verdicts_correct_no_pass_rate_and_the_card_says_so() -> None:
+    node = NonBinaryJudgementNode(
+        "Which?", name="which", evaluation_params=["input"], then={"good": 10, "bad": 0}
+    )
+    seen = Observations.load([{"case": k, "verdict": "good"} for k in range(2)], CASES)
+    card = make_card(
+        seen, [DAGMetric("kind", DAG(node))], CASES, ["it"], labels={0: "bad"}, labels_random=True
+    )
+    (found,) = card.metrics[0].settings[0].corrected
+    assert corrected_said(found).endswith("labels name verdicts, and not whether a case passes.")
+
+
+def test_the_deviations_of_cases_are_what_their_mean_on_the_card_is_of() -> None:
+    rows = [{"case": place, "verdict": run <= place} for place in range(2) for run in range(3)]
+    under = make_card(Observations.load(rows, CASES), [metric()], CASES, ["it"]).metrics[0]
+    spread = [case.deviation for case in under.settings[0].spread]
+    assert sum(spread) / 2 == pytest.approx(value_of(under, "score-spread"))

@@ -190,6 +190,6 @@ def spread(runs: Runs, cases: Sequence[TestCase]) -> Iterator[CaseSpread]:
     for number, settings in runs.cases.items():
         scores = [one.score for row in settings.values() for one in row if one.score is not None]
         counts = tuple((one, scores.count(one)) for one in sorted(set(scores)))
-        deviation = statistics.pstdev(scores) if scores else 0.0
+        deviation = statistics.stdev(scores) if len(scores) > 1 else 0.0
         found.append(CaseSpread(case_label(cases[number], number), counts, deviation))
     yield from sorted(found, key=lambda case: -case.deviation)

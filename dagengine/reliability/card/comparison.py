@@ -8,7 +8,6 @@ import statistics
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Any
 
 from dagengine.errors import InputError
 from dagengine.reliability.card.figures import shown
@@ -233,36 +232,54 @@ def _corrected(
     one: Side, other: Side, both: Common, measures: Collection[str]
 ) -> Iterator[Contrast]:
     """The difference by people's standard, where labels are on a random part of both."""
-    sides = [_by_people(side, places) for side, places in
-             zip((one, other), zip(*both.pairs, strict=True), strict=True)]  # fmt: skip
-    if any(side is None for side in sides):
+    sides = one, other
+    if not all(side.random and any(side.outcomes.labels) for side in sides):
         return
-    (name, *first), (also, *second) = (side for side in sides if side is not None)
-    if name != also or name not in measures:
+    names = {_corrected_name(side) for side in sides}
+    name = names.pop()
+    if names or name not in measures:
         return
-    found = corrected_difference((first[0], first[1]), (second[0], second[1]), random=True)
+    numbers = [_number(label) for side in sides for label in side.outcomes.labels]
+    known = [number for number in numbers if number is not None]
+    low, high = (0.0, 1.0) if name == "corrected-pass-rate" else scale_of(known)
+    first, second = (
+        _by_people(side, places, low, high)
+        for side, places in zip(sides, zip(*both.pairs, strict=True), strict=True)
+    )
+    found = corrected_difference(first, second, random=True)
     level = f"{_level(both.by, len(both.pairs))}, by labels of a random part of them"
     if isinstance(found, Unknown):
         yield Contrast("", "", shown(name, found, level))
-    else:
-        yield Contrast("", "", shown(name, found.estimate, level), found.p)
+        return
+    size, bounds = high - low, found.estimate
+    ends = size * bounds.low, size * bounds.high
+    told = replace(bounds, value=size * bounds.value, low=ends[0], high=ends[1])
+    yield Contrast("", "", shown(name, told, level), found.p)
 
 
-def _by_people(side: Side, places: Sequence[int]) -> tuple[str, list[Any], list[Any]] | None:
-    """The name of the figure, and the judge's score and people's label of each case."""
-    if not side.random or not any(side.outcomes.labels):
-        return None
-    labels = [side.outcomes.labels[place] for place in places]
-    if side.outcomes.said and {*labels} <= {"pass", "fail", ""}:
-        said = [_AS_NUMBER.get(side.outcomes.said[place]) for place in places]
-        return "corrected-pass-rate", said, [_AS_NUMBER.get(label) for label in labels]
+def _corrected_name(side: Side) -> str:
+    """What labels and judge say can be corrected to; nothing where labels are other verdicts."""
+    if not side.outcomes.said:
+        return "corrected-mean-score"
+    return "corrected-pass-rate" if {*side.outcomes.labels} <= {"pass", "fail", ""} else ""
+
+
+def _by_people(
+    side: Side, places: Sequence[int], low: float, high: float
+) -> tuple[list[float | None], list[float | None]]:
+    """The judge's score and people's label of each case, from 0 to 1; labels go `low` to `high`."""
+    labels = [_number(side.outcomes.labels[place]) for place in places]
+    shares = [None if label is None else (label - low) / (high - low) for label in labels]
     if side.outcomes.said:
-        return None
-    numbers = [float(label) if label else None for label in labels]
-    low, high = scale_of([float(label) for label in side.outcomes.labels if label])
-    means = [_mean(side.scores(place)) for place in places]
-    shares = [None if label is None else (label - low) / (high - low) for label in numbers]
-    return "corrected-mean-score", means, shares
+        return [_AS_NUMBER.get(side.outcomes.said[place]) for place in places], shares
+    return [_mean(side.scores(place)) for place in places], shares
+
+
+def _number(label: str) -> float | None:
+    """A label as a card has it: pass or fail, or a number."""
+    if label in _AS_NUMBER:
+        return _AS_NUMBER[label]
+    return float(label) if label else None
 
 
 _AS_NUMBER = {"pass": 1.0, "fail": 0.0}

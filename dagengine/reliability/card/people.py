@@ -262,6 +262,11 @@ def corrected_figures(
         limits = (least, most)
         found = corrected_mean(scaled, stated, random=random, limits=limits)
         yield _corrected("corrected-mean-score", found, random)
+    elif random:
+        why = "labels name verdicts, and not whether a case passes"
+        if labels.kind == "pass":
+            why = "the metric has no threshold, so it neither passes nor fails a case"
+        yield CorrectedFigure(Figure("corrected-pass-rate", None, note=why))
 
 
 def _mean(scores: Sequence[float]) -> float | None:

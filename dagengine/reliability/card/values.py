@@ -86,7 +86,10 @@ class NodeCard:
 
 @dataclass(frozen=True, slots=True)
 class CaseSpread:
-    """The scores of one case: (score, how often), lowest first, and their deviation."""
+    """The scores of one case: (score, how often), lowest first, and their standard deviation.
+
+    With n - 1 below the line, as that of `score-spread`, which is its mean over cases; 0 with one.
+    """
 
     case: str
     scores: tuple[tuple[float, int], ...]

@@ -96,6 +96,7 @@ SIGNED |= {
 _PLAIN = {
     "score-spread",
     "mean-score",
+    "corrected-mean-score",
     "flip-effect",
     "entropy",
     "repeat-brier",
@@ -171,7 +172,7 @@ def corrected_said(one: CorrectedFigure) -> str:
     worth = (
         f"the judge makes {one.labelled} labels worth {one.worth or 0:.0f}"
         if one.telling
-        else f"the judge tells nothing here, and the {one.labelled} labels alone say as much"
+        else f"the judge adds nothing to the {one.labelled} labels"
     )
     rate = "of all cases pass" if passing else "is the mean score of all cases"
     return (

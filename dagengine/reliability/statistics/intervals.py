@@ -217,7 +217,7 @@ def _interval(sample: _Sample, value: float, level: float, draws: Iterator[Any])
         more /= len(left_out) + more
         low, high = min(low, value - more * value), max(high, value + more * (sample.most - value))
         if sample.limit is not None:
-            high = max(min(high, sample.limit), value)
+            low, high = min(low, sample.limit), max(min(high, sample.limit), value)
         return Interval(value, low, high, level, "Wilson", sample.size)
     found = sorted(_values(sample, draws))
     if not found or found[-1] - found[0] <= 1e-12 * max(1.0, abs(value)):

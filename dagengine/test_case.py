@@ -307,7 +307,7 @@ def _step(value: Any, path: str) -> tuple[Any, str]:
         key = max(fitting, key=lambda key: len(str(key)), default=None)
         return (None, "") if key is None else (value[key], path[len(str(key)) + 1 :])
     segment, _, rest = path.partition(".")
-    if isinstance(value, BaseModel) and segment in type(value).model_fields:
+    if isinstance(value, BaseModel) and segment in type(value).__pydantic_fields__:
         return getattr(value, segment), rest
     if isinstance(value, list):
         return _in_list(value, segment, rest, path)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from dagengine.compiler.plan import NONE, Plan, PlanSlot
@@ -14,6 +14,7 @@ from dagengine.graph.values import Judgement, NodeValue
 from dagengine.results import Failure, MetricResult, OutcomeKind, Step, Verdict, step_output
 
 Values = Mapping[int, NodeValue]
+Seconds = Mapping[int, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +149,12 @@ def composed_reason(plan: Plan, slots: Sequence[int], values: Values) -> str | N
 
 
 def _steps(
-    plan: Plan, metric: int, values: Values, failed: int = NONE, failure: Failure | None = None
+    plan: Plan,
+    metric: int,
+    values: Values,
+    seconds: Seconds,
+    failed: int = NONE,
+    failure: Failure | None = None,
 ) -> tuple[Step, ...]:
     """One step per node that ran, in topological order."""
     steps: list[Step] = []
@@ -156,27 +162,35 @@ def _steps(
         slot = plan.slots[number]
         if slot.unit == NONE:
             continue
-        kind = plan.units[slot.unit].node.kind
+        kind, took = plan.units[slot.unit].node.kind, seconds.get(slot.unit)
         if number in values:
-            steps.append(step_of(slot.name, kind, values[number]))
+            steps.append(step_of(slot.name, kind, values[number], took))
         elif number == failed and failure is not None:
-            steps.append(_broken(slot.name, kind, failure))
+            steps.append(_broken(slot.name, kind, failure, took))
     return tuple(steps)
 
 
-def _broken(name: str, kind: str, failure: Failure) -> Step:
-    return Step(name, kind, failure.kind, reason=failure.message, asked=failure.asked)
+def _broken(name: str, kind: str, failure: Failure, seconds: float | None) -> Step:
+    return Step(
+        name, kind, failure.kind, reason=failure.message, asked=failure.asked, seconds=seconds
+    )
 
 
-def step_of(name: str, kind: str, value: NodeValue) -> Step:
+def step_of(name: str, kind: str, value: NodeValue, seconds: float | None = None) -> Step:
     """What a node gave, as a result tells it."""
     seen = value.value
-    shown = seen.model_dump(exclude_none=True) if type(seen) is Judgement else step_output(seen)
     return Step(
-        name, kind, OutcomeKind.OK, shown, value.verdict, value.reason,
+        name, kind, OutcomeKind.OK, _shown(seen), value.verdict, value.reason,
         value.score, value.mode, value.usage, value.votes, value.voters, value.answers,
-        value.confidence, value.asked, value.odds, item_odds(seen),
+        value.confidence, value.asked, value.odds, item_odds(seen), seconds,
     )  # fmt: skip
+
+
+def _shown(seen: Any) -> Any:
+    if type(seen) is not Judgement:
+        return step_output(seen)
+    verdict = {"verdict": seen.verdict}
+    return verdict if seen.reason is None else {**verdict, "reason": seen.reason}
 
 
 def item_odds(seen: Any) -> tuple[Odds | None, ...]:
@@ -187,15 +201,15 @@ def item_odds(seen: Any) -> tuple[Odds | None, ...]:
     return found if any(odds is not None for odds in found) else ()
 
 
-def metric_result(plan: Plan, metric: int, values: Values) -> MetricResult:
-    """The result of a top-level metric all of whose slots are settled."""
+def metric_result(plan: Plan, metric: int, values: Values, seconds: Seconds) -> MetricResult:
+    """The result of a top-level metric all of whose slots are settled; `seconds` are by unit."""
     part = plan.metrics[metric]
     spec = part.spec
     done = grade(plan, part.scope, values)
     score = strict_score(spec, done)
     if score is None:
         assert done.failure is not None
-        return failed_result(plan, metric, done.failure, values)
+        return failed_result(plan, metric, done.failure, values, seconds=seconds)
     threshold = 1.0 if is_strict(spec, done) else spec.threshold
     path, ended = path_taken(plan, metric, values), ended_at(plan, part.scope, values, done)
     return MetricResult(
@@ -207,7 +221,7 @@ def metric_result(plan: Plan, metric: int, values: Values) -> MetricResult:
         raw_score=done.score,
         mode=done.mode,
         path=path,
-        steps=_steps(plan, metric, values),
+        steps=_steps(plan, metric, values, seconds),
         ended=None if path and path[-1] == ended else ended,
     )
 
@@ -218,34 +232,13 @@ def failed_result(
     failure: Failure,
     values: Values | None = None,
     failed: int = NONE,
+    seconds: Seconds | None = None,
 ) -> MetricResult:
     """The result of a metric that ended without a score.
 
     `values` are those that count all the same, `failed` is the slot that failed.
     """
     spec = plan.metrics[metric].spec
-    steps = _steps(plan, metric, values or {}, failed, failure)
+    steps = _steps(plan, metric, values or {}, seconds or {}, failed, failure)
     threshold = 1.0 if spec.strict else spec.threshold
     return MetricResult(spec.name, None, None, None, threshold, failure=failure, steps=steps)
-
-
-def units_by_name(plan: Plan) -> list[dict[str, int]]:
-    """The unit of every node, by the name that its steps have, for each metric."""
-    slots = ([plan.slots[number] for number in metric.slots] for metric in plan.metrics)
-    return [{slot.name: slot.unit for slot in each if slot.unit != NONE} for each in slots]
-
-
-def timed(
-    results: Sequence[MetricResult],
-    units: Sequence[Mapping[str, int]],
-    seconds: Mapping[int, float],
-) -> tuple[MetricResult, ...]:
-    """The results, each step with the time of its unit (see `units_by_name`)."""
-
-    def step(one: Step, named: Mapping[str, int]) -> Step:
-        return replace(one, seconds=seconds.get(named[one.node]))
-
-    return tuple(
-        replace(result, steps=tuple(step(one, named) for one in result.steps))
-        for result, named in zip(results, units, strict=True)
-    )

@@ -38,17 +38,17 @@ R = TypeVar("R")
 
 def given_of(unit: Unit, case: TestCase, state: CaseState) -> Given:
     """What a unit reads, all of whose sources are settled; raises MissingFieldError."""
-    fields = tuple((path, read_field(case, path)) for path in unit.reads)
+    fields = [(path, read_field(case, path)) for path in unit.reads]
     absent = [path for path, value in fields if value is None]
     if absent:
         raise MissingFieldError(Failure.missing_field(absent, unit.name).message)
-    inputs = tuple(
+    inputs = [
         (label, state.output(source).value)
         for label, source, slot in unit.sources
         if slot == ALWAYS or state.is_live(slot)
-    )
+    ]
     # What is the same for all cases is shown none of them.
-    return Given(fields, inputs, None if unit.constant else case)
+    return Given(tuple(fields), tuple(inputs), None if unit.constant else case)
 
 
 def questions_of(

@@ -21,7 +21,6 @@ import anyio
 from dagengine.compiler.plan import Plan, Unit
 from dagengine.data.golden import ConversationalGolden, Golden
 from dagengine.execution.app import App, completed
-from dagengine.execution.grading import timed, units_by_name
 from dagengine.execution.node_run import GatewayAsk, given_of, judged, questions_of
 from dagengine.execution.odds import with_odds
 from dagengine.execution.reasons import reason_question, wants_reason, write_reason
@@ -65,9 +64,7 @@ AfterCase = Callable[[JudgedCase], None]
 class _Run:
     """One case under way."""
 
-    __slots__ = (
-        *("began", "case", "deadline", "index", "packing", "scopes", "seconds", "span", "state"),
-    )
+    __slots__ = (*("began", "case", "deadline", "index", "packing", "scopes", "span", "state"),)
 
     def __init__(
         self, index: int, case: TestCase, state: CaseState, deadline: float, span: Any
@@ -80,7 +77,6 @@ class _Run:
         self.span = span
         self.scopes: dict[int, anyio.CancelScope] = {}
         self.began = time.perf_counter()
-        self.seconds: dict[int, float] = {}  # by unit
 
 
 class Runner:
@@ -111,6 +107,7 @@ class Runner:
         """
         self._after = after
         self._spans = spans
+        self._work = self._outcome if spans is NO_SPANS else self._traced
         self._plan = plan
         self._app = app
         self._gateway = gateway
@@ -129,7 +126,6 @@ class Runner:
         packs = at_once and not gateway.replays
         self._bringing = bringing(plan, judges) if packs else frozenset[int]()
         self._deciding = deciding(plan, judges) if self._bringing else ()
-        self._units = units_by_name(plan)
 
     async def run(self, cases: Iterable[Item] | AsyncIterable[Item]) -> None:
         """Run everything; returns when every case has its row.
@@ -208,7 +204,7 @@ class Runner:
             run.packing = Packing(partial(self._riders, run), self._workers.park)
         self._queue(run)
         if state.finished:
-            self._finish(run, self._results(run))
+            self._finish(run, run.state.results())
 
     def _finish(self, run: _Run, results: tuple[MetricResult, ...]) -> None:
         self._spans.end(run.span, results)
@@ -276,28 +272,35 @@ class Runner:
 
     async def _step(self, run: _Run, unit: Unit, seat: Seat) -> None:
         """Run one unit and take the consequences."""
-        if run.state.finished:
+        state, number = run.state, unit.index
+        if state.finished:
             return
         hold, began = self._hold(run, unit), time.perf_counter()
-        run.scopes[unit.index] = scope = seat.scope(run.deadline)
-        traced = self._spans is not NO_SPANS
-        work = (self._traced if traced else self._outcome)(run, unit, hold)
-        outcome = await seat.run(scope, work)
-        del run.scopes[unit.index]
-        run.seconds[unit.index] = time.perf_counter() - began
-        if run.state.finished:
+        run.scopes[number] = seat.scope(run.deadline)
+        outcome = None
+        try:
+            outcome = await self._work(run, unit, hold)
+        except BaseException as error:
+            if not seat.stopped(error):
+                raise
+        else:
+            seat.left()
+        del run.scopes[number]
+        state.seconds[number] = time.perf_counter() - began
+        if state.finished:
             _end(hold)
             return
-        if outcome is not None:
-            self._tell(run, unit, outcome)
-        elif anyio.current_time() >= run.deadline:
-            failure = Failure(OutcomeKind.TIMEOUT, unit.name, self._too_long())
-            run.state.fail(unit.index, failure)
+        if outcome is None and anyio.current_time() >= run.deadline:
+            outcome = Failure(OutcomeKind.TIMEOUT, unit.name, self._too_long())
+        if outcome is None:
+            state.cancelled(number)
+        elif isinstance(outcome, Failure):
+            state.fail(number, outcome)
         else:
-            run.state.cancelled(unit.index)
+            state.complete(number, outcome)
         self._queue(run)
         _end(hold)
-        if run.state.finished:
+        if state.finished:
             results = await self._explained(run)
             self._follow_up(run)
             self._finish(run, results)
@@ -325,12 +328,6 @@ class Runner:
         counted = run.packing is not None and unit.index in self._bringing
         return Hold(run.packing) if run.packing is not None and counted else None
 
-    def _tell(self, run: _Run, unit: Unit, outcome: NodeValue | Failure) -> None:
-        if isinstance(outcome, Failure):
-            run.state.fail(unit.index, outcome)
-        else:
-            run.state.complete(unit.index, outcome)
-
     def _riders(self, run: _Run, most: int) -> Iterator[Ahead]:
         """What nodes of a case may ask later; nothing where it would take from what is needed."""
         limits = self._gateway.limits
@@ -349,13 +346,9 @@ class Runner:
             return self._constants.get(unit, partial(self._judged, FIRST, unit, given))
         return self._judged(run.index, unit, given, hold)
 
-    def _results(self, run: _Run) -> tuple[MetricResult, ...]:
-        results = with_odds(self._plan, run.state.results(), run.state.values)
-        return timed(results, self._units, run.seconds)
-
     async def _explained(self, run: _Run) -> tuple[MetricResult, ...]:
         """The results, with reasons written by the judge where a metric asks for that."""
-        results = list(self._results(run))
+        results = with_odds(self._plan, run.state.results(), run.state.values)
         for metric in self._plan.metrics:
             result = results[metric.index]
             if wants_reason(metric.spec, result):

@@ -25,7 +25,6 @@ not chosen, and brings its metric one step nearer to its result.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 from dagengine.compiler.plan import NONE, Plan, PlanSlot, unsupported
 from dagengine.execution.grading import failed_result, grade, metric_result, strict_score
@@ -40,6 +39,7 @@ _NEW, _RUNNING, _DONE, _FAILED = 0, 1, 2, 3
 class CaseState:
     """The state of one case under one plan.
 
+    `finished` says whether every metric has its result.
     After construction and after every `complete` or `fail`, `ready` lists units to start
     and `cancel` units to stop; the owner takes both lists and empties them.
     """
@@ -56,9 +56,11 @@ class CaseState:
         """
         self.plan = plan
         self._empty = empty or {}
+        self.finished = not plan.metrics
         self.ready: list[int] = []
         self.cancel: list[int] = []
         self.values: dict[int, NodeValue] = {}  # by slot
+        self.seconds: dict[int, float] = {}  # by unit, where somebody notes them
         self._outputs: dict[int, NodeValue | Failure] = {}  # by unit
         self._live = bytearray(len(plan.slots))
         self._causes = [slot.causes for slot in plan.slots]
@@ -78,15 +80,10 @@ class CaseState:
         for metric in plan.metrics:
             why = (missing or {}).get(metric.index) or self._empty.get(metric.scope)
             if why is not None:
-                self._results[metric.index] = failed_result(plan, metric.index, why)
+                self._end(failed_result(plan, metric.index, why), metric.index)
                 continue
             self._made_live += [number for number in metric.slots if plan.slots[number].root]
         self._spread()
-
-    @property
-    def finished(self) -> bool:
-        """Whether every metric has its result."""
-        return len(self._results) == len(self.plan.metrics)
 
     def results(self) -> tuple[MetricResult, ...]:
         """The results of all metrics, in order, once finished."""
@@ -277,9 +274,14 @@ class CaseState:
         if not self._scope_left[slot.scope]:
             self._close(slot.scope)
         if not self._left[slot.metric]:
-            self._results[slot.metric] = metric_result(self.plan, slot.metric, self.values)
+            result = metric_result(self.plan, slot.metric, self.values, self.seconds)
+            self._end(result, slot.metric)
         elif slot.metric in self._rulings and number in self._rulings[slot.metric].pending:
             self._to_rule.add(slot.metric)
+
+    def _end(self, result: MetricResult, metric: int) -> None:
+        self._results[metric] = result
+        self.finished = len(self._results) == len(self.plan.metrics)
 
     def _close(self, scope: int) -> None:
         """All slots of a nested metric are settled: its result is its owner's value."""
@@ -318,9 +320,10 @@ class CaseState:
             if not ruling.pending:
                 failure = self._failures[ruling.failed]
                 counted = {n: v for n, v in self.values.items() if n in ruling.counted}
-                self._results[metric] = failed_result(
-                    self.plan, metric, failure, counted, ruling.failed
+                result = failed_result(
+                    self.plan, metric, failure, counted, ruling.failed, self.seconds
                 )
+                self._end(result, metric)
             for number in sorted(ruling.pending):
                 self._run(number)
         self._stop_unwanted()
@@ -350,7 +353,7 @@ def _scored(value: NodeValue) -> NodeValue:
         return value
     number = value.value if value.score is None else value.score
     fits = isinstance(number, bool | int | float) and 0 <= number <= 1
-    return replace(value, score=float(number) if fits else None)
+    return value.scored(float(number) if fits else None)
 
 
 def _chosen(slot: PlanSlot, value: NodeValue) -> tuple[int, ...] | None:

@@ -6,13 +6,11 @@ import itertools
 import math
 from collections.abc import Awaitable, Callable
 from types import TracebackType
-from typing import Protocol, Self, TypeVar
+from typing import Protocol, Self
 
 import anyio
 import anyio.lowlevel
 from anyio.abc import TaskGroup
-
-R = TypeVar("R")
 
 # Nodes of plain Python never wait; a worker lets others have a turn this often.
 _TURNS = 64
@@ -51,17 +49,15 @@ class Seat:
             self._scope.deadline = deadline
         return self._scope
 
-    async def run(self, scope: anyio.CancelScope, work: Awaitable[R]) -> R | None:
-        """What some work gives under the scope of this seat; None when it was cancelled."""
-        try:
-            result = await work
-        except BaseException as error:
-            if self.__exit__(type(error), error, error.__traceback__):
-                return None
-            raise
-        if scope.cancel_called or scope.deadline != math.inf:
+    def left(self) -> None:
+        """The node has ended by itself."""
+        scope = self._scope
+        if scope is not None and (scope.cancel_called or scope.deadline != math.inf):
             self.__exit__(None, None, None)
-        return result
+
+    def stopped(self, error: BaseException) -> bool:
+        """Whether an error that the node raised is no more than its own cancellation."""
+        return self.__exit__(type(error), error, error.__traceback__)
 
 
 Work = Callable[[Seat], Awaitable[None]]

@@ -29,7 +29,7 @@ from dagengine.errors import InputError
 from dagengine.gateway.limits import Limits
 from dagengine.gateway.packs.packing import Hold
 from dagengine.gateway.tracing import NoSpans
-from dagengine.question import NO_USAGE, Answer, Judge, Question, Usage
+from dagengine.question import NO_USAGE, Answer, Judge, Question
 from dagengine.results import Spent, Totals, Waiting
 from dagengine.threads import Home, LoopCall
 
@@ -71,6 +71,10 @@ class Asks(Protocol):
     ) -> Answer[T]: ...
 
 
+# Held while a thread looks whether its node has ended, and leaves its call.
+_door = threading.RLock()
+
+
 class Host:
     """A node at work, as the gateway of whatever its own code measures.
 
@@ -82,6 +86,11 @@ class Host:
     this loop. `hold` is the node's own.
     """
 
+    usage = NO_USAGE
+    blocked = False
+    _asking = 0
+    _over = False
+
     def __init__(
         self,
         gateway: Asks,
@@ -92,16 +101,11 @@ class Host:
     ) -> None:
         self.judge = judge
         self._place = place
-        self._hold, self._asking = hold, 0
-        self.usage: Usage = NO_USAGE
-        self.blocked = False
+        self._hold = hold
         self._gateway = gateway
         self._change = change
         self.home = gateway.home
         self._calls: set[LoopCall[Any]] = set()
-        self._over = False
-        # Held while a thread looks whether the node has ended, and leaves its call.
-        self._door = threading.Lock()
 
     @property
     def limits(self) -> Limits:
@@ -181,7 +185,7 @@ class Host:
 
     def __exit__(self, *_: object) -> None:
         _host.reset(self._outer)
-        with self._door:
+        with _door:
             self._over = True
         for call in tuple(self._calls):
             self._end(call)
@@ -205,7 +209,7 @@ class Host:
 
     def _send(self, call: LoopCall[Any]) -> None:
         """Leave a call for the loop, which runs as long as the node does."""
-        with self._door:
+        with _door:
             self.require_open()
             self._calls.add(call)
             call.outcome.add_done_callback(lambda _: self._calls.discard(call))

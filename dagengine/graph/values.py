@@ -71,6 +71,14 @@ class NodeValue:
             self.confidence, self.votes, self.voters, answers, asked, self.question, self.odds,
         )  # fmt: skip
 
+    def scored(self, score: float | None) -> NodeValue:
+        """The same with another score."""
+        return NodeValue(
+            self.value, self.verdict, self.reason, score, self.mode, self.success, self.usage,
+            self.confidence, self.votes, self.voters, self.answers, self.asked, self.question,
+            self.odds,
+        )  # fmt: skip
+
 
 @dataclass(frozen=True, slots=True)
 class Given:

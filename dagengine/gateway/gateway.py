@@ -25,7 +25,7 @@ from dagengine.gateway.limits import DEFAULT_LIMITS as DEFAULT_LIMITS
 from dagengine.gateway.limits import Limits as Limits
 from dagengine.gateway.packs.carrier import Carrier, PackCounts, PackingJudge
 from dagengine.gateway.packs.packing import Hold, Passage, Seat
-from dagengine.gateway.packs.prompt_cache import PromptCacheOrder
+from dagengine.gateway.packs.prompt_cache import PromptCacheOrder, prefix_of
 from dagengine.gateway.prices import Price
 from dagengine.gateway.single_flight import SingleFlight
 from dagengine.gateway.tracing import NO_SPANS, NoSpans
@@ -178,9 +178,11 @@ class Gateway:
         self._asked += 1
         desk = self._desk(judge)
         self._ledger.asked(question, desk.name)
-        key = (desk.lane.name, question.key)
-        flights = self._stored_flights if self._is_stored(judge) else self._flights
-        urgency = Urgency(place)
+        key, flights, urgency = (
+            (desk.lane.name, question.key),
+            self._flights_of(desk),
+            Urgency(place),
+        )
         if hold is None:
             errand = _Errand(urgency)
             answer = await flights.get(key, lambda: self._find(desk, question, errand), urgency)
@@ -201,8 +203,9 @@ class Gateway:
         durable = self._desk(judge).durable
         return None if durable is None else short_key(key_of(durable, question))
 
-    def _is_stored(self, judge: Judge) -> bool:
-        return self._stored is not None and durable_identity(judge) is not None
+    def _flights_of(self, desk: _Desk) -> SingleFlight[Answer[Any]]:
+        stored = self._stored is not None and desk.durable is not None
+        return self._stored_flights if stored else self._flights
 
     def _desk(self, judge: Judge) -> _Desk:
         identity = judge.identity
@@ -249,27 +252,21 @@ class Gateway:
             self.sink_error = self.sink_error or error
 
     async def _settle(self, desk: _Desk, question: Question[T], errand: _Errand) -> Answer[T]:
-        """Ask until the answer fits, or the limits are reached."""
-        asked, reasks = question, 0
-        while True:
-            try:
-                return await self._persist(desk, asked, errand)
-            except UnparseableError as error:
-                if reasks >= self.limits.reasks or not desk.judge.capabilities.repeatable:
-                    return _part(question, error)
-                reasks += 1
-                asked = question.again(error.raw, _complaint(error))
-
-    async def _persist(self, desk: _Desk, question: Question[T], errand: _Errand) -> Answer[T]:
-        """One answer, through transient failures.
+        """Ask until the answer fits, or the limits are reached; through transient failures.
 
         While the judge is out of order, failures are counted by its circuit breaker and not
         by the questions that happen to probe it.
         """
-        failures, out_of_order = 0, desk.lane.breaker
+        asked, reasks, failures, out_of_order = question, 0, 0, desk.lane.breaker
         while True:
             try:
-                return await self._attempt(desk, question, errand)
+                return await self._attempt(desk, asked, errand)
+            except UnparseableError as error:
+                if reasks >= self.limits.reasks or not desk.judge.capabilities.repeatable:
+                    return _part(question, error)
+                reasks, failures = reasks + 1, 0
+                asked = question.again(error.raw, _complaint(error))
+                continue
             except (ProviderError, JudgeTimeoutError) as error:
                 if not _is_transient(error):
                     raise
@@ -299,11 +296,16 @@ class Gateway:
     def _attempt(self, desk: _Desk, question: Question[T], errand: _Errand) -> Awaitable[Answer[T]]:
         """One attempt."""
         ordered = desk.judge.capabilities.caches_prefixes
-        return (self._after_first if ordered else self._in_turn)(desk, question, errand)
+        prefix = prefix_of(question.messages) if ordered else None
+        if prefix is None:
+            return self._in_turn(desk, question, errand)
+        return self._after_first(desk, question, errand, prefix)
 
-    async def _after_first(self, desk: _Desk, question: Question[T], errand: _Errand) -> Answer[T]:
+    async def _after_first(
+        self, desk: _Desk, question: Question[T], errand: _Errand, prefix: bytes
+    ) -> Answer[T]:
         """One attempt, after the first of those whose prompts begin alike."""
-        async with self._prefixes.turn(desk.lane.name, question.messages, errand.urgency):
+        async with self._prefixes.turn(desk.lane.name, prefix, errand.urgency):
             return await self._in_turn(desk, question, errand)
 
     async def _in_turn(self, desk: _Desk, question: Question[T], errand: _Errand) -> Answer[T]:
@@ -351,7 +353,7 @@ class Gateway:
 
     def _carrier(self, desk: _Desk) -> Carrier:
         judge = cast(PackingJudge, desk.judge)
-        flights = self._stored_flights if self._is_stored(judge) else self._flights
+        flights = self._flights_of(desk)
         return Carrier(
             judge, judge.capabilities.packs or _ALONE, desk.lane, self._limiter, self._budget,
             desk.price, self._packs,

@@ -59,7 +59,7 @@ class SingleFlight(Generic[V]):
                 return self._kept[key][0]
             flight = self._open.get(key)
             if flight is None:
-                return await self._lead(key, make, urgency)
+                break
             if flight.landed is None:
                 flight.landed = anyio.Event()
             if flight.urgency is not None and urgency is not None:
@@ -71,10 +71,6 @@ class SingleFlight(Generic[V]):
             if flight.value:
                 self.shared += 1
                 return flight.value[0]
-
-    async def _lead(
-        self, key: Hashable, make: Callable[[], Awaitable[V]], urgency: Urgency | None
-    ) -> V:
         flight = self._open[key] = _Flight(urgency)
         try:
             value = await make()

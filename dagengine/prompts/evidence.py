@@ -18,7 +18,7 @@ from pydantic import BaseModel
 
 from dagengine.test_case import LLMTestCase, Turn
 
-_RUN, _WIDEST, _DIGITS = re.compile("<{3,}"), 32, 16
+_SHORTEST, _RUN, _WIDEST, _DIGITS = "<<<", re.compile("<{3,}"), 32, 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +109,8 @@ def fenced(evidence: Sequence[Evidence]) -> str:
     which no text can contain.
     """
     texts = [text for piece in evidence for text in (piece.text, piece.label)]
-    longest = max((len(run) for text in texts for run in _RUN.findall(text)), default=0)
+    runs = (run for text in texts if _SHORTEST in text for run in _RUN.findall(text))
+    longest = max(map(len, runs), default=0)
     width = min(max(3, longest + 1), _WIDEST)
     mark = "" if longest < _WIDEST else f" {_digest(texts)}"
     left, right = "<" * width, f"{mark}{'>' * width}"

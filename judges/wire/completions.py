@@ -17,7 +17,7 @@ from typing_extensions import TypedDict
 
 from dagengine.errors import JudgeError, ProviderError, RefusedError
 from dagengine.prompts.parsing import complaint
-from dagengine.question import Usage, schema_of
+from dagengine.question import NO_USAGE, Usage, schema_of
 
 _HOSTED = ("api.openai.com", "openai.azure.com")
 _SECONDS = re.compile(r"\s*[0-9]{1,12}(\.[0-9]{0,12})?\s*")
@@ -151,7 +151,7 @@ class Counts(_Wire):
 
     prompt_tokens: Count = 0
     completion_tokens: Count = 0
-    prompt_tokens_details: Annotated[PromptDetails, BeforeValidator(_part)] = PromptDetails()
+    prompt_tokens_details: Annotated[PromptDetails | None, BeforeValidator(_part)] = None
 
 
 class Completion(_Wire):
@@ -161,7 +161,7 @@ class Completion(_Wire):
     """
 
     choices: list[Choice] = Field(min_length=1)
-    usage: Annotated[Counts, BeforeValidator(_part)] = Counts()
+    usage: Annotated[Counts | None, BeforeValidator(_part)] = None
     _content: bytes = b""
 
     @classmethod
@@ -219,9 +219,11 @@ def answer_text(message: ReplyMessage) -> str:
 def usage_of(completion: Completion) -> Usage:
     """What a completion used."""
     counts = completion.usage
-    cached = counts.prompt_tokens_details.cached_tokens
-    asked = counts.prompt_tokens
-    return Usage(asked, counts.completion_tokens, min(cached, asked))
+    if counts is None:
+        return NO_USAGE
+    asked, details = counts.prompt_tokens, counts.prompt_tokens_details
+    cached = 0 if details is None else min(details.cached_tokens, asked)
+    return Usage(asked, counts.completion_tokens, cached)
 
 
 def status_error(error: Any) -> JudgeError:

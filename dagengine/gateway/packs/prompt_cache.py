@@ -28,6 +28,8 @@ _KEPT = 10_000
 
 def prefix_of(messages: Sequence[Message]) -> bytes | None:
     """A digest of the beginning that a cache would keep, None when the prompt is too short."""
+    if sum(len(message["content"]) for message in messages) < PREFIX_CHARACTERS:
+        return None
     left, parts = PREFIX_CHARACTERS, list[str]()
     for message in messages:
         parts.append(f"{message['role']}\0{message['content'][:left]}\0")
@@ -46,18 +48,12 @@ class PromptCacheOrder:
         self._leading: dict[tuple[str, bytes], tuple[anyio.Event, Urgency]] = {}
 
     @asynccontextmanager
-    async def turn(
-        self, judge: str, messages: Sequence[Message], urgency: Urgency
-    ) -> AsyncIterator[None]:
-        """Wait until a call with this prompt may start; the body is the call.
+    async def turn(self, judge: str, prefix: bytes, urgency: Urgency) -> AsyncIterator[None]:
+        """Wait until a call whose prompt begins like this may start; the body is the call.
 
         The first call is as urgent as the most urgent of those that wait for it. When it fails,
         the next one goes ahead in its place.
         """
-        prefix = prefix_of(messages)
-        if prefix is None:
-            yield
-            return
         key = judge, prefix
         while not self._is_warm(key) and key in self._leading:
             landed, leader = self._leading[key]

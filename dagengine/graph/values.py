@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Coroutine, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -92,10 +92,8 @@ class Given:
         self, kind: Kind, instructions: str, options: Iterable[Option], **more: Any
     ) -> Decision:
         """A decision about everything read; `more` are other fields of `Decision`."""
-        about: dict[str, Any] = {
-            "case": self.case, "fields": self.fields, "material": self.inputs, **more
-        }  # fmt: skip
-        return Decision(kind, instructions, tuple(options), **about)
+        decision = Decision(kind, instructions, tuple(options), self.case, self.fields, self.inputs)
+        return replace(decision, **more) if more else decision
 
     def evidence(self) -> list[Evidence]:
         """Everything read, as evidence blocks in a fixed order."""

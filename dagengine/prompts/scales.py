@@ -97,11 +97,12 @@ class WholeNumbers:
 
     def unclear(self, token: str, around: Around, seen: Collection[float]) -> bool:
         text = token.strip()
-        if any(value >= 10 for value in seen):
-            return False  # the tokenizer has longer numbers as single tokens
         if text == "-":
-            return self.low < 0
-        return text.isascii() and text.isdigit() and 0 < int(text) * 10 <= self.high
+            begins = self.low < 0
+        else:
+            begins = text.isascii() and text.isdigit() and 0 < int(text) * 10 <= self.high
+        # Where one has been seen the tokenizer has longer numbers as single tokens.
+        return begins and not any(value >= 10 for value in seen)
 
 
 @dataclass(frozen=True)

@@ -2,13 +2,14 @@
 
     python benchmarks/speed/overhead.py [--nodes 1000000] [--slow-cases 640]
 
-Three tables: processor time per node with nodes that really suspend (plain Python nodes,
-then questions to a judge that answers at once), peak memory of the whole run, and wall
-time against the ideal `cases * depth * latency / limit` with a judge that takes 50 ms.
+Three tables: processor time per node with nodes that really suspend (bare tasks of anyio, plain
+Python nodes, then questions to a judge that answers at once), peak memory of the whole run, and
+wall time against the ideal `cases * depth * latency / limit` with a judge that takes 50 ms.
 """
 
 from __future__ import annotations
 
+import heapq
 import resource
 import time
 from collections.abc import Awaitable, Callable, Iterator
@@ -114,6 +115,33 @@ def run(metric: BaseMetric, judge: Any, count: int, limit: int) -> tuple[float, 
     return time.process_time() - cpu, time.perf_counter() - wall
 
 
+def bare(count: int, workers: int = 288) -> float:
+    """Processor seconds of what no engine does without: tasks, a heap, the values of each case."""
+
+    async def main() -> None:
+        coming, ready = enumerate(cases(count)), list[tuple[int, int, dict[int, int]]]()
+
+        async def work() -> None:
+            while True:
+                if not ready:
+                    place, _ = next(coming, (None, None))
+                    if place is None:
+                        return
+                    ready.append((place, 0, {}))
+                place, node, values = heapq.heappop(ready)
+                values[node] = await suspended(place)
+                if node + 1 < DEPTH:
+                    heapq.heappush(ready, (place, node + 1, values))
+
+        async with anyio.create_task_group() as group:
+            for _ in range(workers):
+                group.start_soon(work)
+
+    cpu = time.process_time()
+    anyio.run(main)
+    return time.process_time() - cpu
+
+
 def peak_megabytes() -> float:
     """The most memory this process has held so far."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
@@ -136,6 +164,8 @@ def main(
     each = f"{cpu / nodes * 1e6:.1f} µs"
     table.add_row("engine alone, every node suspends", f"{nodes:,}", each, "15 µs", grown, "150 MB")
     alone = cpu / nodes
+    least = f"{bare(nodes // DEPTH) / nodes * 1e6:.1f} µs"
+    table.add_row("bare tasks of anyio for it", f"{nodes:,}", least, "-", "-", "-")
     cpu, _ = run(judged_metric(), at_once, questions // DEPTH, 64)
     each = f"{cpu / questions * 1e6:.1f} µs"
     table.add_row("with question, key, gateway, answer", f"{questions:,}", each, "-", "-", "-")

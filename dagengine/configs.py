@@ -27,6 +27,8 @@ _RENAMED = {
     "progress": "show",
     "print_results": "show",
     "show_indicator": "show",
+    "template_class": "evaluation_template",
+    "num_goldens": "num_initial_goldens",
 }
 # What belongs into the value of an argument.
 _INSIDE = {
@@ -39,6 +41,19 @@ _OTHERWISE = {
     "display": "cases that failed are in result.failed()",
     "metric_collection": "metrics are objects here: metrics=[…]",
     "observed_callback": "there is no tracing of agents: give the outputs as cases",
+    "available_tools": "what an agent could have called is asked with GEval or a tree",
+    "classifiers": "a label is a verdict: NonBinaryJudgementNode",
+    "cost_tracking": "what a run cost stands in its record: out=FOLDER",
+    "embeddings": "no embeddings are needed",
+    "eval_mode": "a judge that decides is a judge: model=DecisionJudge(…)",
+    "filtration_config": "drafts are filtered question by question: max_tries=…",
+    "flaky": "every case counts; how steady a metric is says `dagengine benchmark`",
+    "golden": "an application completes goldens: evaluate([golden], metrics, app=…)",
+    "hyperparameters": "they are of a whole run: evaluate(…, hyperparameters={…})",
+    "identifier": "it names a whole run: evaluate(…, identifier=…)",
+    "mcp_servers": "calls of tools are judged by `tools_called`",
+    "official": "there is no service: what a run writes stays on your machine",
+    "system_one_model": "a judge that decides is a judge: model=DecisionJudge(…)",
 }
 # What other tools call a limit.
 _LIMITS = {

@@ -214,10 +214,14 @@ class EvaluationDataset(Sequence[Any]):
         return str(save_rows(self.goldens, cases, file_type, directory, file_name))
 
     def __getattr__(self, name: str) -> Any:
-        if name in ("pull", "push"):
+        if name in ("pull", "push", "queue"):
             raise AttributeError(
                 f"there is no `{name}`: a data set stays on your machine; the loaders "
                 "(add_goldens_from_json_file, …) read it, and save_as writes it"
+            )
+        if name == "evals_iterator":
+            raise AttributeError(
+                "there is no `evals_iterator`: give the application, evaluate(metrics, app=…)"
             )
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 

@@ -26,7 +26,7 @@ from dagengine.metrics.criteria import CriteriaMetric
 from dagengine.metrics.dag import DAGMetric, DeepAcyclicGraph
 from dagengine.metrics.factual_correctness import FactualCorrectness
 from dagengine.metrics.faithfulness import FaithfulnessMetric
-from dagengine.metrics.g_eval import GEval
+from dagengine.metrics.g_eval import GEval, GEvalTemplate
 from dagengine.metrics.hallucination import HallucinationMetric
 from dagengine.metrics.json_correctness import JsonCorrectnessMetric
 from dagengine.metrics.knowledge_retention import KnowledgeRetentionMetric
@@ -62,6 +62,7 @@ __all__ = [
     "FactualCorrectness",
     "FaithfulnessMetric",
     "GEval",
+    "GEvalTemplate",
     "HallucinationMetric",
     "JsonCorrectnessMetric",
     "KnowledgeRetentionMetric",

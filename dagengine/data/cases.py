@@ -133,8 +133,9 @@ def read_cases(
         raise InputError(f"there is no preset {preset!r:.40}; there are {', '.join(PRESETS)}")
     known = Preset({}) if preset is None else PRESETS[preset]
     every = {**known.columns, **renamed}
+    values = {column: read for column, read in known.values.items() if column not in renamed}
     convert = Converter(
-        every, dict(delimiters or {}), goldens, others, frozenset(renamed), known.opened
+        every, dict(delimiters or {}), goldens, others, frozenset(renamed), known.opened, values
     )
     if isinstance(source, AsyncIterable):
         return AsyncCases(source, convert)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,6 +43,7 @@ class Converter:
     others: bool
     required: frozenset[str] = frozenset()
     opened: tuple[str, ...] = ()
+    values: Mapping[str, Callable[[Any], Any]] | None = None
 
     def __post_init__(self) -> None:
         kinds = GOLDEN_TYPES if self.goldens else CASE_TYPES
@@ -86,7 +87,8 @@ class Converter:
     def _fields(self, row: Mapping[str, Any]) -> dict[str, Any]:
         fields: dict[str, Any] = {}
         inside: list[tuple[str, str, Any]] = []
-        for column, value in self._flat(row).items():
+        for column, cell in self._flat(row).items():
+            value = self._meant(column, cell) if self.values else cell
             field = self.map.get(column, self._unnamed(column))
             if value is None and column in self.delimiters:
                 value = []  # an empty cell of a list
@@ -106,6 +108,16 @@ class Converter:
         for name, key, value in inside:
             _put(fields, name, key, value)
         return fields
+
+    def _meant(self, column: str, cell: Any) -> Any:
+        """What a cell means by the preset."""
+        read = (self.values or {}).get(column)
+        if read is None or cell is None:
+            return cell
+        try:
+            return read(cell)
+        except InputError as error:
+            raise _CellError(f"column {column!r}: {error}") from None
 
     def _flat(self, row: Mapping[str, Any]) -> Mapping[str, Any]:
         """The row, with the keys of opened objects as columns."""

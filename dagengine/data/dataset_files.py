@@ -22,17 +22,42 @@ CONTEXTS: dict[str, str] = {"context": "|", "retrieval_context": "|"}
 DELIMITERS = {**CONTEXTS, **dict.fromkeys(("tools_called", "expected_tools"), ";")}
 
 
+# Names of such arguments that deepeval writes in its own way.
+_WRITTEN = {
+    "addtional_metadata_key_name": "additional_metadata_key_name",
+    "comments_key_name": "comments_col_name",
+    "name_key_name": "name_col_name",
+    "custom_column_key_values_col_name": "additional_metadata_col_name",
+    "custom_column_key_values_key_name": "additional_metadata_key_name",
+}
+
+
 def named_columns(ending: str, given: Mapping[str, Any], goldens: bool) -> dict[str, str]:
-    """Column to field, from arguments called `<field><ending>`; raises TypeError for others."""
+    """Column to field, from arguments called `<field><ending>`; raises TypeError for others.
+
+    Raises InputError for an `encoding_type` that is not UTF-8.
+    """
     kinds: Iterable[type[BaseModel]] = (
         GOLDEN_TYPES if goldens else (LLMTestCase, ConversationalTestCase)
     )
     known = [f"{name}{ending}" for kind in kinds for name in kind.model_fields]
-    for name in given:
+    found: dict[str, str] = {}
+    for said, column in given.items():
+        name = said if said in known else _WRITTEN.get(said, said)
+        if name == "encoding_type":
+            _require_utf8(column)
+            continue
         if name not in known:
             hint = did_you_mean(name, known) or f"it is a field and {ending}, as {known[0]}"
             raise TypeError(f"there is no argument {name!r}; {hint}")
-    return {column: name.removesuffix(ending) for name, column in given.items() if column}
+        if column:
+            found[column] = name.removesuffix(ending)
+    return found
+
+
+def _require_utf8(encoding: str | None) -> None:
+    if (encoding or "utf-8").lower().replace("_", "-") not in ("utf-8", "utf8", "utf-8-sig"):
+        raise InputError(f"files are read as UTF-8, not as {encoding!r}: convert the file")
 
 
 def load_named(

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
+
+from dagengine.errors import InputError
 
 _QUESTION, _REFERENCE = ("question", "input", "prompt", "query"), ("ideal", "ground_truth")
 _OF_ITEM = {
@@ -14,6 +18,24 @@ _OF_ITEM = {
     ),
     "correct_label": "expected_output",
 }
+# Assertions of promptfoo: those that compare with a text hold a reference, the others none.
+_COMPARES = ("equals", "factuality", "similar", "levenshtein", "rouge-n", "bleu", "context-recall")
+_CHECKS = (
+    *("answer-relevance", "assert-set", "classifier", "contains", "contains-all", "contains-any"),
+    *("contains-html", "contains-json", "contains-sql", "contains-xml", "context-faithfulness"),
+    *("context-relevance", "conversation-relevance", "cost", "eval", "file", "finish-reason", "fn"),
+    *("g-eval", "gleu", "grade", "guardrails", "icontains", "icontains-all", "icontains-any"),
+    *("is-html", "is-json", "is-refusal", "is-sql", "is-valid-function-call", "is-xml"),
+    *("is-valid-openai-function-call", "is-valid-openai-tools-call", "javascript", "latency"),
+    *("llm-rubric", "meteor", "model-graded-closedqa", "model-graded-factuality", "moderation"),
+    *("perplexity", "perplexity-score", "pi", "python", "regex", "select-best", "starts-with"),
+    *("trajectory", "webhook", "word-count"),
+)
+_ASSERTION = re.compile(
+    rf"\s*(not-)?({'|'.join(sorted({*_COMPARES, *_CHECKS}, key=len, reverse=True))})"
+    r"(\([\d.]+\))?(?::(.*))?",
+    re.DOTALL,
+)
 _OF_RUN = ("object", "id", "created_at", "eval_id", "run_id", "status", "datasource_item_id")
 
 
@@ -21,11 +43,38 @@ class Preset(NamedTuple):
     """What a tool calls fields; None leaves a column out.
 
     The columns in `opened` hold objects: their keys are columns, too (`item.question`), and those
-    without a field go to the metadata. A text may stand there as messages of a chat.
+    without a field go to the metadata. A text may stand there as messages of a chat. `values`
+    says what the cells of a column mean, and raises InputError for one that is no such field.
     """
 
     columns: Mapping[str, str | None]
     opened: tuple[str, ...] = ()
+    values: Mapping[str, Callable[[Any], Any]] = MappingProxyType({})
+
+
+def _reference(cell: Any) -> Any:
+    """The text that an assertion compares with; without the name of one the cell is the text."""
+    found = _ASSERTION.fullmatch(cell) if isinstance(cell, str) else None
+    if found is None:
+        return cell
+    negated, kind, least, text = found.groups()
+    if text is None and not (negated or least or "-" in kind):
+        return cell  # a word such as "python"
+    if negated or kind not in _COMPARES or text is None:
+        raise InputError(
+            f"{cell.strip()!r:.80} is an assertion, not a reference: write it as a metric and "
+            "leave the column out (--map __expected=), or take it as text "
+            "(--map __expected=expected_output)"
+        )
+    return text.strip()
+
+
+def _nothing(cell: Any) -> None:
+    """Refuse a text around the prompt, which `input` would lack."""
+    if isinstance(cell, str) and cell.strip():
+        raise InputError(
+            f"{cell!r:.80} stands around the prompt: make it part of the input's column"
+        )
 
 
 PRESETS: Mapping[str, Preset] = {
@@ -42,7 +91,10 @@ PRESETS: Mapping[str, Preset] = {
             "reference_contexts": "context",
             **{
                 name: f"additional_metadata.{name}"
-                for name in ("synthesizer_name", "persona_name", "query_style", "query_length")
+                for name in (
+                    *("synthesizer_name", "persona_name", "query_style", "query_length", "rubrics"),
+                    *("retrieved_context_ids", "reference_context_ids", "reference_topics"),
+                )
             },
         }
     ),
@@ -53,12 +105,16 @@ PRESETS: Mapping[str, Preset] = {
             "__expected": "expected_output",
             "__description": "name",
             **dict.fromkeys(("__prefix", "__suffix", "__metric", "__threshold")),
+            **dict.fromkeys(("id", "cost", "error", "failureReason", "gradingResult", "latencyMs")),
+            **dict.fromkeys(("namedScores", "promptId", "promptIdx", "provider", "score")),
+            **dict.fromkeys(("success", "testCase", "testIdx", "tokenUsage")),
             **{f"vars.{name}": "input" for name in _QUESTION},
             **dict.fromkeys(("vars.expected", "vars.reference"), "expected_output"),
             "response.output": "actual_output",
             **{f"prompt.{name}": None for name in ("raw", "label")},
         },
         ("vars", "response", "prompt"),
+        {"__expected": _reference, "__prefix": _nothing, "__suffix": _nothing},
     ),
     "openai": Preset(
         {
@@ -80,7 +136,17 @@ PRESETS: Mapping[str, Preset] = {
 
 def text_of(messages: list[Any]) -> Any:
     """The contents of messages of a chat as one text; anything else as it is."""
-    contents = [one.get("content") if isinstance(one, Mapping) else None for one in messages]
-    if not contents or not all(isinstance(one, str) for one in contents):
+    contents = [_content(one) for one in messages]
+    if not contents or None in contents:
         return messages
-    return "\n\n".join(one for one in contents if isinstance(one, str))
+    return "\n\n".join(one for one in contents if one is not None)
+
+
+def _content(message: Any) -> str | None:
+    """The text of a message, which may stand in parts; None where not all of it is text."""
+    content = message.get("content") if isinstance(message, Mapping) else None
+    if isinstance(content, list) and content:
+        parts = [part.get("text") if isinstance(part, Mapping) else None for part in content]
+        texts = [text for text in parts if isinstance(text, str)]
+        content = "\n".join(texts) if len(texts) == len(parts) else None
+    return content if isinstance(content, str) else None

@@ -193,3 +193,34 @@ def test_a_data_set_is_a_sequence_of_its_test_cases() -> None:
     dataset.add_golden(Golden(input="x"))
     assert (dataset[1], len(dataset), list(dataset)) == (EXPECTED[1], 2, EXPECTED)
     assert repr(dataset) == "EvaluationDataset(2 test cases, 1 goldens)"
+
+
+def test_names_of_columns_as_deepeval_writes_them_are_understood(tmp_path: Path) -> None:
+    table = tmp_path / "goldens.csv"
+    table.write_text('q,note,called,extra\na,b,c,"{""d"": ""e""}"\n', encoding="utf-8")
+    dataset = EvaluationDataset()
+    dataset.add_goldens_from_csv_file(
+        str(table),
+        input_col_name="q",
+        comments_key_name="note",
+        name_key_name="called",
+        custom_column_key_values_col_name="extra",
+    )
+    [golden] = dataset.goldens
+    assert (golden.comments, golden.name, golden.metadata) == ("b", "c", {"d": "e"})
+    rows = tmp_path / "cases.json"
+    rows.write_text('[{"input": "a", "extra": {"d": "e"}}]', encoding="utf-8")
+    dataset.add_test_cases_from_json_file(
+        str(rows), addtional_metadata_key_name="extra", encoding_type="utf-8"
+    )
+    assert dataset.test_cases[0].metadata == {"d": "e"}
+    with pytest.raises(InputError, match="files are read as UTF-8, not as 'latin-1'"):
+        dataset.add_test_cases_from_json_file(str(rows), encoding_type="latin-1")
+    with pytest.raises(TypeError, match="there is no argument 'colour_key_name'"):
+        dataset.add_test_cases_from_json_file(str(rows), colour_key_name="extra")
+
+
+@pytest.mark.parametrize("name", ["pull", "push", "queue", "evals_iterator"])
+def test_what_a_service_does_elsewhere_says_what_to_do(name: str) -> None:
+    with pytest.raises(AttributeError, match=f"there is no `{name}`"):
+        getattr(EvaluationDataset(), name)

@@ -13,7 +13,7 @@ from dagengine.cli.commands import app
 from dagengine.data.presets import PRESETS
 from dagengine.errors import InputError
 from dagengine.metrics import BiasMetric, HallucinationMetric, ToxicityMetric
-from dagengine.test_case import LLMTestCase
+from dagengine.test_case import InvalidCase, LLMTestCase
 
 METRICS = """
 from dagengine.metrics import ExactMatchMetric
@@ -55,21 +55,76 @@ def test_rows_of_openais_evaluations_hold_item_and_sample() -> None:
         seen.append(case.additional_metadata)
     assert seen == [{"level": 3, "model": "gpt-4o"}, {"finish_reason": "stop"}]
     assert chat == LLMTestCase(input="Be brief.\n\nq", expected_output="r")
+    parts = [{"role": "user", "content": [{"type": "input_text", "text": "q"}]}]
+    (in_parts,) = read_cases([{"item": {"input": parts}}], preset="openai")
+    assert in_parts == LLMTestCase(input="q")
     (own,) = read_cases([{"item": {"ticket": "q"}}], preset="openai", map={"item.ticket": "input"})
     assert own == LLMTestCase(input="q")
 
 
 def test_rows_of_promptfoos_results_hold_vars_and_a_response() -> None:
-    row = {
+    row: dict[str, Any] = {
         "vars": {"question": "q", "language": "en"},
         "prompt": {"raw": "Answer: q", "label": "p"},
         "response": {"output": "a"},
     }
+    row |= {"success": True, "score": 1, "latencyMs": 3, "gradingResult": {"pass": True}}
+    row |= {"testIdx": 0, "promptIdx": 0, "namedScores": {}, "cost": 0.1, "id": "x"}
     (case,) = read_cases([row], preset="promptfoo")
     assert case == LLMTestCase(input="q", actual_output="a", additional_metadata={"language": "en"})
     tests = [{"question": "q", "__expected": "r", "__description": "first", "__threshold": "0.5"}]
     (case,) = read_cases(tests, preset="promptfoo")
     assert case == LLMTestCase(name="first", input="q", expected_output="r")
+
+
+@pytest.mark.parametrize(
+    ("cell", "reference"),
+    [
+        ("Paris", "Paris"),
+        ("Note: Paris", "Note: Paris"),
+        ("python", "python"),
+        ("equals: Paris", "Paris"),
+        ("similar(0.8): Paris: a city", "Paris: a city"),
+        ("factuality:Paris", "Paris"),
+    ],
+)
+def test_a_reference_of_promptfoo_is_the_text_that_an_assertion_compares_with(
+    cell: str, reference: str
+) -> None:
+    (case,) = read_cases([{"question": "q", "__expected": cell}], preset="promptfoo")
+    assert case == LLMTestCase(input="q", expected_output=reference)
+
+
+@pytest.mark.parametrize(
+    ("column", "cell", "said"),
+    [
+        ("__expected", "contains: Paris", "'contains: Paris' is an assertion, not a reference"),
+        ("__expected", "not-equals: Paris", "is an assertion"),
+        ("__expected", "is-json", "is an assertion"),
+        ("__expected", "latency(100)", "is an assertion"),
+        ("__expected", "llm-rubric: polite", "is an assertion"),
+        ("__prefix", "Be brief. ", "stands around the prompt"),
+        ("__expected2", "Paris", "unknown field '__expected2'"),
+    ],
+)
+def test_what_is_no_reference_in_a_table_of_promptfoo_is_refused(
+    column: str, cell: str, said: str
+) -> None:
+    (case,) = read_cases([{"question": "q", column: cell}], preset="promptfoo")
+    assert isinstance(case, InvalidCase)
+    assert said in case.message
+    as_text = {column: "expected_output"}
+    (case,) = read_cases([{"question": "q", column: cell}], preset="promptfoo", map=as_text)
+    assert case == LLMTestCase(input="q", expected_output=cell)
+
+
+def test_samples_of_ragas_may_name_what_was_found_by_ids() -> None:
+    row = {"user_input": "q", "retrieved_context_ids": ["a"], "rubrics": {"score1": "bad"}}
+    (case,) = read_cases([row], preset="ragas")
+    metadata = {"retrieved_context_ids": ["a"], "rubrics": {"score1": "bad"}}
+    assert case == LLMTestCase(input="q", additional_metadata=metadata)
+    (several,) = read_cases([{"user_input": "q", "multi_responses": ["a", "b"]}], preset="ragas")
+    assert isinstance(several, InvalidCase)
 
 
 def test_lists_in_a_table_that_pandas_wrote_are_lists(tmp_path: Path) -> None:
@@ -86,7 +141,7 @@ def test_lists_in_a_table_that_pandas_wrote_are_lists(tmp_path: Path) -> None:
 
 
 def test_every_preset_names_fields() -> None:
-    for name, (columns, _) in PRESETS.items():
+    for name, (columns, _, _) in PRESETS.items():
         fields = {field.partition(".")[0] for field in columns.values() if field}
         assert fields <= set(LLMTestCase.model_fields)
         assert read_cases([{"input": "i"}], preset=name).check() == [LLMTestCase(input="i")]

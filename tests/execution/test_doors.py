@@ -106,6 +106,8 @@ def test_no_door_swallows_a_name_that_it_does_not_know(name: str) -> None:
         ("stor", r"did you mean 'store'\?"),
         ("limit", r"did you mean 'limits'\?"),
         ("judge", "`judge` is called `model` here"),
+        ("classifiers", "a label is a verdict: NonBinaryJudgementNode"),
+        ("official", "there is no service"),
         *((field, rf"`{field}` belongs into `limits=Limits\({field}=…\)`")
           for field in ("max_calls", "max_in_flight", "budget", "prices")),
         ("concurrency", r"`concurrency` belongs into `limits=Limits\(max_in_flight=…\)`"),

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import contextmanager
+from io import BytesIO
 from typing import Any, Final
 
 import anyio
@@ -13,8 +15,9 @@ from dagengine.errors import InputError, ProviderError
 ENCODINGS: Final = "gzip, deflate"
 """The encodings that can be undone in steps, and so up to a limit."""
 SMALL: Final = 1 << 16
-"""Bytes that every response may hold in memory; larger ones take turns."""
-_LARGE_AT_ONCE: Final = 1
+"""Bytes that every response may hold in memory."""
+_STOCK: Final = 1 << 20  # bytes that all of them may hold beyond that; larger ones take turns
+_STEP: Final = 1 << 14  # bytes that are decoded at once
 # Headers that say how a body travelled, not what it is.
 _OF_THE_WIRE: Final = frozenset({b"content-encoding", b"content-length", b"transfer-encoding"})
 
@@ -34,49 +37,90 @@ def valid_limit(max_bytes: Any) -> int:
 class BodyReader:
     """Reads the bodies of one judge's responses.
 
-    The memory of all calls in flight is bounded, too: beyond `SMALL` bytes only so many bodies
-    are read at once, and the others wait in the connection's own buffers.
+    The memory of all calls in flight is bounded, too: beyond `SMALL` bytes each and `_STOCK` bytes
+    together, one body is read at a time, and the others wait in the connection's own buffers. So a
+    server that stops in the middle of one body does not stop those of others, but for huge ones.
     """
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
-        self._large = anyio.Semaphore(_LARGE_AT_ONCE)
+        self._room = _Room(_STOCK)
 
-    async def read(self, chunks: AsyncIterator[bytes], encoding: str) -> bytes:
-        """The decoded body; raises ProviderError when it is too long or cannot be decoded."""
-        decoder = _Decoder(encoding)
-        body = bytearray()
-        async for chunk in chunks:
-            body += decoder.decode(chunk, SMALL + 1 - len(body))
-            if len(body) > SMALL:
-                return await self._read_large(body, decoder, chunks)
-        return bytes(body)
-
-    async def _read_large(
-        self, body: bytearray, decoder: _Decoder, chunks: AsyncIterator[bytes]
+    async def read(
+        self, chunks: AsyncIterator[bytes], encoding: str, length: int | None = None
     ) -> bytes:
-        async with self._large:
-            self._unpack(body, decoder, b"")
+        """The decoded body; raises ProviderError when it is too long or cannot be decoded.
+
+        `length` is that of the body as it is sent, where that is known.
+        """
+        decoder, body = _Decoder(encoding), BytesIO()
+        with self._room.share() as share:
+            if length:
+                self._require_short(length, body)
+                await share.hold(length - SMALL)
             async for chunk in chunks:
-                self._unpack(body, decoder, chunk)
-            return bytes(body)
+                # In small steps: of a long body there is never a second copy in memory.
+                found = decoder.decode(chunk, _STEP)
+                while found:
+                    length = body.tell() + len(found)
+                    self._require_short(length, body)
+                    await share.hold(length - SMALL)
+                    body.write(found)
+                    found = decoder.decode(b"", _STEP)
+            return body.getvalue()
 
-    def _unpack(self, body: bytearray, decoder: _Decoder, chunk: bytes) -> None:
-        """Add a chunk in small steps: of a long one there is never a second copy in memory."""
-        found = decoder.decode(chunk, SMALL)
-        while found:
-            body += found
-            self._require_short(body)
-            found = decoder.decode(b"", SMALL)
-
-    def _require_short(self, body: bytearray) -> None:
-        if len(body) > self.limit:
-            body.clear()  # tracebacks keep it until the collector comes
+    def _require_short(self, length: int, body: BytesIO) -> None:
+        if length > self.limit:
+            body.close()  # tracebacks keep it until the collector comes
             raise ProviderError(
                 f"the response is longer than {self.limit:,} bytes and was not read further; "
                 "max_bytes= of the judge sets the limit",
                 transient=False,
             )
+
+
+class _Room:
+    """What long bodies may hold: a stock for all of them, and as much as it needs for one."""
+
+    def __init__(self, stock: int) -> None:
+        self.left = stock
+        self.turn = anyio.Semaphore(1)
+
+    @contextmanager
+    def share(self) -> Iterator[_Share]:
+        """A body's share, given back at the end."""
+        share = _Share(self)
+        try:
+            yield share
+        finally:
+            share.give_back()
+
+
+class _Share:
+    """What one body holds of the room."""
+
+    __slots__ = ("_alone", "_held", "_room")
+
+    def __init__(self, room: _Room) -> None:
+        self._room, self._held, self._alone = room, 0, False
+
+    async def hold(self, count: int) -> None:
+        """Have so many bytes: of the stock, or, when it is used up, as the one body in turn."""
+        more = count - self._held
+        if more <= 0 or self._alone:
+            return
+        if more <= self._room.left:
+            self._room.left -= more
+            self._held = count
+        else:
+            await self._room.turn.acquire()
+            self._alone = True
+
+    def give_back(self) -> None:
+        """Let others have it."""
+        self._room.left += self._held
+        if self._alone:
+            self._room.turn.release()
 
 
 class _Decoder:

@@ -79,8 +79,10 @@ class AiohttpTransport(httpx2.AsyncBaseTransport):
         encoding = response.headers.get("Content-Encoding", "")
         if not encoding and (response.content_length or SMALL + 1) <= SMALL:
             return await response.read()
+        _take_little(response)
+        chunks = response.content.iter_chunked(_PIECE)
         try:
-            return await self._reader.read(response.content.iter_chunked(_PIECE), encoding)
+            return await self._reader.read(chunks, encoding, response.content_length)
         except ProviderError:
             response.close()  # the rest of the body is on its way
             raise
@@ -106,6 +108,17 @@ class AiohttpTransport(httpx2.AsyncBaseTransport):
         """Close all connections."""
         if self._session is not None:
             await self._session.close()
+
+
+def _take_little(response: aiohttp.ClientResponse) -> None:
+    """Have no more taken from the socket at once than a call may hold while it waits.
+
+    asyncio takes 256 kB, for every connection; the transports of other loops may not be told.
+    """
+    connection = response.connection
+    if connection is not None:  # else all of the body is there
+        with suppress(AttributeError):
+            connection.transport.max_size = SMALL  # type: ignore[union-attr]
 
 
 class BoundedClient(httpx2.AsyncClient):

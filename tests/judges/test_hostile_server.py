@@ -6,6 +6,7 @@ import gzip
 import itertools
 import json
 import random
+import threading
 import traceback
 import tracemalloc
 import zlib
@@ -92,6 +93,35 @@ async def test_an_endless_body_is_not_read_on(kind: str) -> None:
             await judge.answer(question())
     assert not caught.value.transient
     assert server.sent < 20_000_000  # what the connection's buffers take
+
+
+@pytest.mark.parametrize("chunked", [True, False], ids=["chunked", "of known length"])
+async def test_a_long_body_that_stops_halfway_does_not_stop_the_others(chunked: bool) -> None:
+    whole = BODY + b" " * 150_000
+    if chunked:
+        first, rest = CHUNKED + chunk(whole[:100_000]), chunk(whole[100_000:]) + chunk(b"")
+    else:
+        first, rest = response(whole)[:100_000], response(whole)[100_000:]
+    stopped, ended = threading.Event(), threading.Event()
+    turns = itertools.count()
+
+    def chunks() -> Iterator[bytes]:
+        turn = next(turns)
+        yield first
+        if not turn:
+            stopped.set()
+            ended.wait(60)
+        yield rest
+
+    with RawServer(chunks) as server, anyio.fail_after(60):
+        judge, gateway = OpenAIJudge("m", base_url=server.base_url), Gateway(TINY)
+        async with anyio.create_task_group() as group:
+            group.start_soon(gateway.ask, judge, question("one"))
+            await anyio.to_thread.run_sync(stopped.wait, 60)
+            try:
+                await gateway.ask(judge, question("two"))
+            finally:
+                ended.set()
 
 
 @pytest.mark.parametrize("packed", [False, True], ids=["endless", "bomb"])

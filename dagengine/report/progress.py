@@ -59,7 +59,8 @@ class Progress:
         """Finished cases, the time so far and the time that is left."""
         seconds, left = self.seconds, None
         if self.finished != self.total:
-            left = self._remaining.at(seconds, self.run.totals)
+            waits = (one.seconds for one in self.run.waiting)
+            left = self._remaining.at(seconds, self.run.totals, max(waits, default=0.0))
         of_all = "" if self.total is None else f"/{self.total:,}"
         about = "" if left is None else f", about {duration(left)} left"
         return f"{self.finished:,}{of_all} cases, {duration(seconds)}{about}"
@@ -169,7 +170,7 @@ def news(
 
 def _wait(waiting: Waiting) -> str:
     count = f"{waiting.count:,} wait" + ("s" if waiting.count == 1 else "")
-    soon = "now" if waiting.seconds <= 0 else f"in {duration(waiting.seconds)}"
+    soon = "now" if waiting.seconds < 0.05 else f"in {duration(waiting.seconds)}"
     return f"{count} ({waiting.why}, next {soon})"
 
 

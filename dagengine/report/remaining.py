@@ -60,8 +60,8 @@ class Remaining:
         self._asked += questions_of(row)
         self._rows += 1
 
-    def at(self, seconds: float, totals: Totals) -> float | None:
-        """The seconds left after so many; None as long as there is no telling."""
+    def at(self, seconds: float, totals: Totals, least: float = 0.0) -> float | None:
+        """The seconds left after so many, `least` or more; None as long as there is no telling."""
         done = answered(totals)
         self._seen.append((seconds, done))
         while self._seen[0][0] < seconds - _WINDOW:
@@ -70,7 +70,7 @@ class Remaining:
         if self._total is None or done == before or seconds == began:
             return None
         left = max(0.0, self._asked / self._rows * self._total - done)
-        return left * (seconds - began) / (done - before)
+        return max(least, left * (seconds - began) / (done - before))
 
 
 def answered(totals: Totals) -> int:

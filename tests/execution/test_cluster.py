@@ -22,17 +22,17 @@ from openai_server import OpenAIServer
 from typer.testing import CliRunner
 
 from dagengine.cli import app
-from dagengine.errors import InputError, MissingExtraError
+from dagengine.errors import InputError, MissingExtraError, ProviderError
 from dagengine.execution import Workers, a_evaluate, evaluate, stream, sync
 from dagengine.execution.cluster import coordinator as cluster
 from dagengine.execution.cluster import dask_workers, processes
-from dagengine.execution.sources import RowsInOrder
+from dagengine.execution.sources import Chunks, PulledSource, RowsInOrder
 from dagengine.gateway import Limits
 from dagengine.judges import OpenAIBatchJudge, ScriptedJudge
 from dagengine.metrics import DAGMetric
 from dagengine.metrics.dag import DAG, BinaryJudgementNode
-from dagengine.question import Usage
-from dagengine.results import CaseResult, Totals
+from dagengine.question import Question, Usage
+from dagengine.results import CaseResult, Totals, Waiting
 from dagengine.test_case import LLMTestCase
 
 distributed = pytest.importorskip("distributed")
@@ -121,7 +121,7 @@ def scheduler() -> Iterator[str]:
         "distributed.comm.timeouts.connect": "5s",
         "distributed.scheduler.allowed-failures": 1,
     }
-    own = {"n_workers": 2, "threads_per_worker": 2, "memory_limit": 0, "dashboard_address": None}
+    own = {"n_workers": 2, "threads_per_worker": 2, "memory_limit": 0, "dashboard_address": ":0"}
     with dask.config.set(settings), distributed.LocalCluster(host="127.0.0.1", **own) as workers:
         yield workers.scheduler_address
 
@@ -417,6 +417,35 @@ def test_a_cluster_serves_code_without_an_event_loop_and_keeps_a_store(
     assert (first.totals.calls > 0, again.totals.calls) == (True, 0)
 
 
+async def seen_while_all_questions_wait(address: str) -> tuple[Totals, list[Waiting]]:
+    """What is known of a run before its first row, as all of its questions were rejected."""
+
+    def rejected(question: Question[Any]) -> bool:
+        raise ProviderError("later", transient=True, status=429, retry_after=3_600.0)
+
+    settings: Any = {"model": ScriptedJudge(rejected), "limits": Limits(patience=7_200.0)}
+    run, rows = cluster.cluster_of([manners()], settings, Workers(address, 2)), list[CaseResult]()
+    seen = list[tuple[Totals, list[Waiting]]]()
+    async with anyio.create_task_group() as group:
+        group.start_soon(run.judge, run.cases(TEXTS), rows.append)
+        while not (run.waiting and run.totals.calls):
+            await anyio.sleep(0.01)
+        seen.append((run.totals, list(run.waiting)))
+        group.cancel_scope.cancel()
+    assert not rows
+    return seen[0]
+
+
+def test_what_workers_wait_for_is_known_before_the_first_row(
+    either: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cluster, "_LOOK", 0.05)
+    totals, waiting = anyio.run(seen_while_all_questions_wait, either)
+    assert [one.why for one in waiting] == ["429"]
+    assert 0 < waiting[0].seconds <= 3_600
+    assert totals.calls > 0
+
+
 def test_a_judge_that_cannot_be_sent_is_made_in_every_process(address: str) -> None:
     def make() -> dict[str, Any]:
         judge = ScriptedJudge(lambda question: "kind" in question.messages[-1]["content"])
@@ -564,6 +593,20 @@ def test_totals_add_up_and_one_without_a_price_leaves_none() -> None:
     two = Totals(asked=4, cached=2, failed=1, retried=1, calls=3, usage=Usage(1, 1), cost=0.25)
     assert one + two == Totals(7, 1, 5, 1, 1, Usage(11, 6), 2, 0.75)
     assert (one + Totals()).cost is None
+
+
+def test_chunks_grow_small_towards_the_end_and_keep_every_case() -> None:
+    chunks = list(Chunks(PulledSource(range(300)), 64, 300, 4))
+    assert [item for _, items in chunks for item in items] == list(range(300))
+    assert [first for first, _ in chunks] == [items[0] for _, items in chunks]
+    sizes = [len(items) for _, items in chunks]
+    assert (sizes[0], sizes[-1]) == (64, 1)
+    assert sizes == sorted(sizes, reverse=True)
+
+
+def test_chunks_of_a_source_of_unknown_length_are_full() -> None:
+    sizes = [len(items) for _, items in Chunks(PulledSource(range(150)), 64, None, 4)]
+    assert sizes == [64, 64, 22]
 
 
 def test_parts_come_out_in_order_and_the_rest_is_kept_after_an_interrupt() -> None:

@@ -188,3 +188,10 @@ def test_the_time_left_goes_by_the_speed_of_the_last_half_minute() -> None:
         left = remaining.at(float(second), Totals(calls=calls))
         assert (left is None) == (second == 0 or second >= 130), second
     assert Remaining(None, 1.0).at(10.0, replace(TOTALS, calls=1000)) is None
+
+
+def test_a_run_takes_no_less_time_than_its_questions_wait() -> None:
+    run = Run(Totals(asked=60, calls=60), [Waiting("timeout", 2, 1.0), Waiting("429", 1, 4_000.0)])
+    progress = Progress(run, 61)
+    progress._remaining.at(-10.0, Totals())
+    assert "about 1 h 06 min left" in progress.counts()

@@ -13,7 +13,15 @@ import itertools
 import os
 import tempfile
 import uuid
-from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Collection,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from concurrent.futures import CancelledError
 from contextlib import (
     AbstractContextManager,
@@ -40,9 +48,11 @@ from dagengine.execution.cluster.purse import SharedPurse
 from dagengine.execution.cluster.worker import (
     PURSE,
     Build,
+    Count,
     Job,
     Objects,
     Part,
+    count_of,
     end_run,
     judge_chunk,
     packed,
@@ -52,6 +62,7 @@ from dagengine.execution.sources import Chunks, PulledSource, RowsInOrder
 from dagengine.gateway.host import current_host
 from dagengine.gateway.ledger import Ledger
 from dagengine.gateway.limits import DEFAULT_LIMITS, Limits
+from dagengine.gateway.waits import merged
 from dagengine.graph.graph import Metric
 from dagengine.question import Judge
 from dagengine.results import CaseResult, Failure, Spent, Totals, Waiting
@@ -60,12 +71,14 @@ from dagengine.store.locks import available
 
 LOCAL = "local"
 
-# Cases of one chunk, at most; a small data set is cut into so many chunks per place.
-_CHUNK, _CHUNKS = 64, 4
+# Cases of one chunk, at most.
+_CHUNK = 64
 # Chunks that a worker process of our own judges at the same time.
 _PLACES = 4
 # Chunks under way, and chunks begun whose rows may wait for an earlier one, per place.
 _UNDER_WAY, _AHEAD = 2, 16
+# Seconds between two looks at what the workers ask.
+_LOOK = 0.5
 # Seconds that the workers get to end what is under way; the code of a metric may be stuck.
 _FAREWELL = 5
 # What holds for one process, and why a cluster cannot keep it.
@@ -151,7 +164,7 @@ class Cluster:
         self._limits = limits
         self._workers = workers
         self._client: Any = None
-        self._asked: dict[str, tuple[Totals, tuple[Spent, ...]]] = {}
+        self._asked: dict[str, Count] = {}
 
     @property
     def plan(self) -> Plan:
@@ -186,9 +199,9 @@ class Cluster:
     def totals(self) -> Totals:
         """What was asked and used so far, as far as the workers have said.
 
-        What a worker asked after its last finished chunk dies with it.
+        What a worker asked after it said so for the last time dies with it.
         """
-        total = sum((totals for totals, _ in self._asked.values()), self._engine.totals)
+        total = sum((count.totals for count in self._asked.values()), self._engine.totals)
         if self.store is not None:
             return total
         # What came from another process was asked once in this run.
@@ -198,14 +211,14 @@ class Cluster:
     def spent(self) -> tuple[Spent, ...]:
         """The same by metric, node and judge."""
         ledger = Ledger()
-        for spent in (self._engine.spent, *(spent for _, spent in self._asked.values())):
+        for spent in (self._engine.spent, *(count.spent for count in self._asked.values())):
             ledger.add(spent)
         return ledger.entries
 
     @property
     def waiting(self) -> Sequence[Waiting]:
-        """Nothing: who waits on a worker is not known here."""
-        return ()
+        """The questions that wait on the workers, as far as they have said."""
+        return merged(one for count in self._asked.values() for one in count.waiting)
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[None]:
@@ -248,11 +261,21 @@ class Cluster:
 
     async def _end(self) -> None:
         """Have the workers stop what is under way, and say what they asked in all."""
+        await self._ask_counts(end_run)
+        for name, count in self._asked.items():
+            totals = replace(count.totals, in_flight=0)
+            self._asked[name] = replace(count, totals=totals, waiting=())
+
+    async def _watch(self) -> None:
+        """Keep up with what the workers ask: a chunk may take long."""
+        while True:
+            await anyio.sleep(_LOOK)
+            await self._ask_counts(count_of)
+
+    async def _ask_counts(self, function: Callable[[str], Awaitable[Count | None]]) -> None:
         with suppress(OSError):  # the scheduler is gone
-            ends = await self._client.run(end_run, self._job.run)
-            self._asked.update((end[0], end[1:]) for end in ends.values() if end is not None)
-        for name, (totals, spent) in self._asked.items():
-            self._asked[name] = replace(totals, in_flight=0), spent
+            counts = await self._client.run(function, self._job.run)
+            self._asked.update((one.engine, one) for one in counts.values() if one is not None)
 
     @asynccontextmanager
     async def _connected(self) -> AsyncIterator[Pool | DaskWorkers]:
@@ -299,10 +322,11 @@ class Cluster:
         when a worker cannot load the files, and when workers keep dying over the same cases.
         """
         cases, places = _pullable(cases), await self._places()
-        size = max(1, min(_CHUNK, (cases.count() or 1 << 30) // (_CHUNKS * places)))
         source: PulledSource[Item] = PulledSource(cases)
-        chunks, rows = Chunks(source, size), RowsInOrder(on_row, finished=finished)
+        chunks = Chunks(source, _CHUNK, cases.count(), places * _UNDER_WAY)
+        rows = RowsInOrder(on_row, finished=finished)
         waiting: set[asyncio.Task[Part]] = set()
+        watching = asyncio.create_task(self._watch())
         try:
             while waiting := waiting | self._begun(chunks, rows, places, len(waiting)):
                 done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
@@ -311,7 +335,7 @@ class Cluster:
                 places = await self._places()
         finally:
             with anyio.CancelScope(shield=True):
-                await _cancelled(waiting)
+                await _cancelled({watching, *waiting})
             rows.rest()
         if source.error is not None:
             raise source.error
@@ -338,7 +362,7 @@ class Cluster:
                 "among others; look into the workers' logs (memory, or a crash in the code of a "
                 "metric or a judge)"
             ) from None
-        self._asked[part.engine] = part.totals, part.spent
+        self._asked[part.count.engine] = part.count
         return part
 
     async def _places(self) -> int:

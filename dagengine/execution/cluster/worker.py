@@ -24,7 +24,7 @@ from dagengine.execution.cluster.purse import SharedPurse
 from dagengine.execution.engine import Engine, Settings
 from dagengine.gateway.limits import Limits
 from dagengine.graph.graph import Metric
-from dagengine.results import CaseResult, Spent, Totals
+from dagengine.results import CaseResult, Spent, Totals, Waiting
 from dagengine.store.shared import SharedAnswers
 
 Build = Callable[[Limits, int], Engine]
@@ -141,23 +141,27 @@ def _unpacked(data: bytes) -> Any:
         ) from None
 
 
-Count = tuple[str, Totals, tuple[Spent, ...]]
-"""What an engine, by its name, asked and used so far."""
+@dataclass(frozen=True, slots=True)
+class Count:
+    """What an engine, by its name, asked and used since it began, and what waits at the moment."""
+
+    engine: str
+    totals: Totals
+    spent: tuple[Spent, ...]
+    waiting: Sequence[Waiting] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
     """The rows of one chunk, and what the engine that made them had asked by then.
 
-    `totals` and `spent` are those of the engine `engine` since it began: the latest count, and
-    a chunk that is judged again adds what was really asked again.
+    The latest count of an engine holds: a chunk that is judged again adds what was really asked
+    again.
     """
 
     first: int
     rows: Sequence[CaseResult]
-    engine: str
-    totals: Totals
-    spent: tuple[Spent, ...]
+    count: Count
 
 
 class _Host:
@@ -202,7 +206,7 @@ class _Host:
         self._group.start_soon(judge)
         if not await self._comes(over):
             return None
-        return Part(first, rows, *self._count())
+        return Part(first, rows, self.count())
 
     async def _comes(self, waited: asyncio.Future[Any]) -> bool:
         """Wait for something, unless the run is ended first; raises what ends the engine."""
@@ -215,13 +219,15 @@ class _Host:
         return False
 
     async def end(self) -> Count:
-        """Stop what is under way; returns the engine's name and what it asked."""
+        """Stop what is under way; returns what was asked in all."""
         self._ended.set()
         await asyncio.wait((self._task,))
-        return self._count()
+        return self.count()
 
-    def _count(self) -> Count:
-        return self._name, self._engine.totals, self._engine.spent
+    def count(self) -> Count:
+        """What was asked so far."""
+        engine = self._engine
+        return Count(self._name, engine.totals, engine.spent, engine.waiting)
 
 
 # The engines of this process, by the run they belong to, and the runs that are over.
@@ -243,6 +249,12 @@ async def judge_chunk(job: Job, first: int, cases: bytes) -> Part | None:
         return await _hosts[job.run].part(first, _unpacked(cases))
     except DagengineError as error:
         raise InputError(f"on a worker: {error}") from None
+
+
+async def count_of(run: str) -> Count | None:
+    """What the engine of a run asked so far; None where there is none."""
+    host = _hosts.get(run)
+    return None if host is None else host.count()
 
 
 async def end_run(run: str) -> Count | None:

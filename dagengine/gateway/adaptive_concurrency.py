@@ -15,7 +15,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-START = 16
+# Calls at the beginning: so many, or a quarter of the most where that is more.
+_START, _SHARE = 16, 4
 _BACK = 0.8  # of what was under way at the rejection
 _FAR_BACK = 0.5  # when that was not enough
 _SLACK = 20  # one rejection in so many calls is no reason to step back
@@ -45,8 +46,8 @@ class AdaptiveConcurrency:
     Calls that end in any other way need not be told.
     """
 
-    def __init__(self, ceiling: int, start: int = START) -> None:
-        self.limit = min(start, ceiling)
+    def __init__(self, ceiling: int, start: int | None = None) -> None:
+        self.limit = min(start or max(_START, ceiling // _SHARE), ceiling)
         self._ceiling = ceiling
         self._serial = 0
         self._epoch = 0  # the last serial number before the last step back

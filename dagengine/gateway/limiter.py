@@ -12,7 +12,7 @@ import anyio
 import anyio.lowlevel
 
 from dagengine.errors import JudgeTimeoutError, ProviderError, RefusedError, UnparseableError
-from dagengine.gateway.adaptive_concurrency import START, AdaptiveConcurrency
+from dagengine.gateway.adaptive_concurrency import AdaptiveConcurrency
 from dagengine.gateway.circuit_breaker import CircuitBreaker
 from dagengine.gateway.limits import Limits
 from dagengine.gateway.rate_limit import RateLimit
@@ -49,7 +49,7 @@ class Lane:
         """`name` is the judge's identity; an elastic one needs no careful start."""
         self.name = name
         ceiling = limits.max_in_flight
-        self.concurrency = AdaptiveConcurrency(ceiling, ceiling if elastic else START)
+        self.concurrency = AdaptiveConcurrency(ceiling, ceiling if elastic else None)
         self.breaker = CircuitBreaker(name, limits.patience)
         self.in_flight = 0
         self.waiting: Queue[Call] = Queue()

@@ -69,10 +69,10 @@ _LIMITS = {
 
 @dataclass(frozen=True, slots=True)
 class AsyncConfig:
-    """How much is asked at once.
+    """How many questions are asked in parallel.
 
-    Without `run_async` it is one question at a time; `max_concurrent` bounds calls of the judge
-    (not cases), `throttle_value` is the number of seconds from one call to the next.
+    Without `run_async`, one question is asked at a time. `max_concurrent` limits judge calls (not
+    cases). `throttle_value` is the number of seconds between two calls.
     """
 
     run_async: bool = True
@@ -88,10 +88,10 @@ class AsyncConfig:
 
 @dataclass(frozen=True, slots=True)
 class DisplayConfig:
-    """What is printed: a bar, a table, and (`verbose_mode`) the steps of every metric.
+    """What is printed: a progress bar, a table, and (`verbose_mode`) the steps of every metric.
 
-    Some rows alone, and a folder for results, are refused: `failed()` of the result gives the
-    ones, `out=` of `evaluate` is the other.
+    Filtering rows and a folder for results are not supported here: use `failed()` of the result,
+    and `out=` of `evaluate`.
     """
 
     show_indicator: bool = True
@@ -104,7 +104,9 @@ class DisplayConfig:
 
     def __post_init__(self) -> None:
         if self.inspect_after_run:
-            raise InputError("inspect_after_run is not here: give out=FOLDER, then dagengine view")
+            raise InputError(
+                "inspect_after_run is not supported: give out=FOLDER, then run dagengine view"
+            )
         if self.display_option not in (None, "all"):
             hint = "the result has them: result.failed(), or `dagengine show FOLDER`"
             raise InputError(f"display_option={self.display_option!r:.40} is not known; {hint}")
@@ -116,7 +118,7 @@ class DisplayConfig:
 
 @dataclass(frozen=True, slots=True)
 class CacheConfig:
-    """Whether answers are kept in a store (`.dagengine/answers.db`): it is read and written."""
+    """Whether a store (`.dagengine/answers.db`) is used; it is read and written."""
 
     write_cache: bool = True
     use_cache: bool = False
@@ -124,9 +126,9 @@ class CacheConfig:
 
 @dataclass(frozen=True, slots=True)
 class ErrorConfig:
-    """Whether a run ends with an error when a metric had no score.
+    """Whether a run raises an error if a metric had no score.
 
-    All cases are judged before; with `skip_on_missing_params` an absent field is no error.
+    All cases are judged first. With `skip_on_missing_params`, a missing field is not an error.
     """
 
     ignore_errors: bool = False
@@ -140,7 +142,7 @@ _CONFIGS: dict[str, type[Any]] = {
     "error_config": ErrorConfig,
 }
 LABELS = ("identifier", "hyperparameters")
-"""What a run may say of itself beside its settings; it stands in the record."""
+"""What a run may say of itself beside its settings; it is in the record."""
 NAMES = (
     *LABELS,
     *_CONFIGS,
@@ -207,7 +209,7 @@ def _said(given: Mapping[str, Any]) -> dict[str, Any]:
     for name in NAMES:
         if name in given and name not in (*_CONFIGS, *LABELS):
             if name in said:
-                raise InputError(f"{name} is given twice, by itself and in a configuration")
+                raise InputError(f"{name} is given twice: as an argument and in a configuration")
             said[name] = given[name]
     return said
 
@@ -238,8 +240,8 @@ def _store(said: Mapping[str, Any], settings: dict[str, Any]) -> None:
         return
     if not reads or writes is False:
         raise InputError(
-            "a store is read and written: use_cache=True keeps one, store=Store(path, replay=True) "
-            "only reads"
+            "use_cache=True reads and writes a store; to read only, use store=Store(path, "
+            "replay=True)"
         )
     if settings.get("store") is None:
         settings["store"] = STORE
@@ -266,12 +268,12 @@ def _meant(name: str, known: list[str]) -> str:
     limit = _LIMITS.get(name, name)
     place = ("limits", f"Limits({limit}=…)") if limit in limits else _INSIDE.get(name)
     if place is not None and place[0] in known:
-        return f"`{name}` belongs into `{place[0]}={place[1]}`. "
+        return f"`{name}` belongs in `{place[0]}={place[1]}`. "
     if name in _OTHERWISE:
         return f"{_OTHERWISE[name]}. "
     near = did_you_mean(name, known)
     if not near and "limits" in known and (near := did_you_mean(name, limits)):
-        near += " It belongs into `limits=Limits(…)`."
+        near += " It belongs in `limits=Limits(…)`."
     return near and f"{near} "
 
 

@@ -29,11 +29,11 @@ AnyGolden = Golden | ConversationalGolden
 
 
 class EvaluationDataset(Sequence[Any]):
-    """A list of test cases, ready to be judged, and of goldens, which an app completes.
+    """A data set in memory: a list of test cases to judge, and of goldens that an app completes.
 
-    It can be iterated, indexed and counted like the list of its test cases; the goldens are
-    in `goldens`. The whole data set is in memory: a long file is better given to `evaluate`
-    or `stream` by its name. Goldens among the `test_cases` are filed with the goldens.
+    You can iterate, index and count it like the list of its test cases; the goldens are in
+    `goldens`. For a large file, pass its name to `evaluate` or `stream` instead. Goldens among the
+    `test_cases` are moved to the goldens.
     """
 
     def __init__(
@@ -115,7 +115,7 @@ class EvaluationDataset(Sequence[Any]):
 
         `<field>_key_name=` says which key holds a field (`context_key_name="facts"`); fields
         that are not named are read from keys of their own names, other keys are left out.
-        Raises InputError for a row that is no test case and for a key that no row has,
+        Raises InputError for a row that is not a test case and for a key that no row has,
         TypeError for an argument that names no field.
         """
         given = {"input_key_name": input_key_name, **names}

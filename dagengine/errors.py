@@ -65,11 +65,11 @@ class GraphError(DagengineError, ValueError):
 
 
 class InputError(DagengineError, ValueError):
-    """Raised when a file, a test case or an argument cannot be used as given."""
+    """Raised when a file, a test case or an argument is invalid."""
 
 
 class MissingFieldError(DagengineError):
-    """Raised by a node that reads what a case lacks; its outcome is `missing_field`."""
+    """Raised by a node that reads a field that the case lacks; its outcome is `missing_field`."""
 
 
 class NotApplicableError(DagengineError):
@@ -83,8 +83,8 @@ class MissingExtraError(DagengineError):
 class MetricFailedError(DagengineError):
     """Raised by `measure()` when a case ends without a score.
 
-    `kind` is the outcome's kind (`missing_field`, `judge_refused`, ...). Of an evaluation that
-    was told not to ignore errors, `result` has everything that it found.
+    `kind` is the outcome's kind (`missing_field`, `judge_refused`, ...). If an evaluation ends with
+    this error (`ErrorConfig`), `result` has all its results.
     """
 
     def __init__(self, metric: str, node: str | None, kind: str, message: str) -> None:
@@ -106,7 +106,7 @@ def metric_failed(metric: str, node: str | None, kind: str, message: str) -> Met
 
 
 class JudgeError(DagengineError):
-    """Base of the ways in which a question gets no valid answer."""
+    """Base of the errors of a question without a valid answer."""
 
     kind = "provider_error"
     tokens: tuple[int, int] = (0, 0)
@@ -131,10 +131,10 @@ class RefusedError(JudgeError):
 
 
 class UnparseableError(JudgeError):
-    """Raised when an answer does not fit what was asked; carries the raw text.
+    """Raised when an answer is invalid; carries the raw text.
 
-    The gateway asks again with `message`, at most as often as the run allows. `tokens` are
-    those that the call used all the same: (input, output).
+    The gateway asks again with `message`, up to `Limits.reasks` times. `tokens` are the tokens that
+    the call used: (input, output).
     """
 
     kind = "unparseable"
@@ -147,8 +147,8 @@ class UnparseableError(JudgeError):
 class ProviderError(JudgeError):
     """Raised when the endpoint failed.
 
-    `transient` failures (429, 5xx, connection) are retried by the gateway; `retry_after`
-    is the number of seconds the provider asked to wait, when it did.
+    `transient` failures (429, 5xx, connection) are retried by the gateway; `retry_after` is the
+    number of seconds that the provider asked to wait, or None.
     """
 
     def __init__(
@@ -164,13 +164,13 @@ class ProviderError(JudgeError):
 
 
 class JudgeTimeoutError(JudgeError):
-    """Raised when one call exceeded its deadline; retried like a transient failure."""
+    """Raised when one call exceeded its timeout; retried like a transient error."""
 
     kind = "timeout"
 
 
 class JudgeCodeError(JudgeError):
-    """Raised for a mistake in the code of a judge, such as a TypeError; never retried."""
+    """Raised for a bug in the code of a judge, for instance a TypeError; never retried."""
 
     kind = "code_error"
 
@@ -182,7 +182,7 @@ class OverBudgetError(JudgeError):
 
 
 class RecordingMissError(JudgeError):
-    """Raised for a question that was never recorded, by a recorded judge or in a replay."""
+    """Raised by a recorded judge or a replay for a question without a recorded answer."""
 
 
 def did_you_mean(word: str, known: Iterable[str], *, cutoff: float = 0.6) -> str:

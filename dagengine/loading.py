@@ -27,7 +27,7 @@ from dagengine.test_case import TestCase
 def load_module(path: Path) -> ModuleType:
     """Run a Python file; raises InputError that names the line when it fails."""
     if path.is_dir():
-        raise InputError(f"{path} is a folder; name a Python file in it")
+        raise InputError(f"{path} is a folder; choose a Python file in it")
     if not path.is_file():
         raise InputError(f"there is no file {path}")
     # Named after the whole path: two files may share their last part.
@@ -73,7 +73,7 @@ def load_metrics(target: str) -> list[BaseMetric]:
     metrics = [_as_metric(value, path) for value in dict.fromkeys(found)]
     if not metrics:
         raise InputError(
-            f"{path} defines no metric: make one at module level, `m = DAGMetric(…)`"
+            f"{path} defines no metric: create one at module level, `m = DAGMetric(…)`"
             f"{_classes_of(module)}"
         )
     return metrics
@@ -100,7 +100,7 @@ def _named(module: ModuleType, path: Path, name: str) -> list[Any]:
         raise InputError(f"{path} has no {name!r}; it has {names}")
     if isinstance(value, list | tuple):
         if not value:
-            raise InputError(f"{path}: the list {name} is empty; put metrics into it")
+            raise InputError(f"{path}: the list {name} is empty; add metrics to it")
         return list(value)
     return [value]
 
@@ -124,7 +124,7 @@ def _as_metric(value: object, path: Path) -> BaseMetric:
         return DAGMetric(name=path.stem, dag=value)
     if isinstance(value, type) and issubclass(value, BaseMetric):
         name = value.__name__
-        raise InputError(f"{path}: {name} is a class; make a metric of it, `{name}(…)`")
+        raise InputError(f"{path}: {name} is a class; create a metric, `{name}(…)`")
     hint = "; put it into a metric, DAGMetric(name=…, dag=DAG(…))" * isinstance(value, BaseNode)
     raise InputError(f"{path}: {value!r:.200} is neither a metric nor a DAG{hint}")
 
@@ -147,7 +147,7 @@ def _classes_of(module: ModuleType) -> str:
         for name, value in vars(module).items()
         if isinstance(value, type) and issubclass(value, BaseMetric)
     }
-    names = [  # an import alone is no mistake
+    names = [  # an import alone is not a mistake
         name
         for name, value in classes.items()
         if value.__module__ == module.__name__ or name != str(value.__name__)
@@ -172,7 +172,7 @@ def load_judge(target: str | None, base_url: str | None) -> Judge:
 def load_batch_judge(model: str | None, base_url: str | None, journal: Path | None = None) -> Judge:
     """The judge for `--batch`; raises InputError for what has no batch API.
 
-    `journal` is where its batches under way are written down.
+    `journal` is where its batches in progress are written down.
     """
     from dagengine.judges.anthropic_batch import AnthropicBatchJudge
     from dagengine.judges.batch import OpenAIBatchJudge
@@ -183,7 +183,7 @@ def load_batch_judge(model: str | None, base_url: str | None, journal: Path | No
         return AnthropicBatchJudge(rest, journal=journal)
     if ".py" in provider or (rest and provider in PROVIDERS - {"openai"} and base_url is None):
         raise InputError(
-            f"--batch needs a model of OpenAI's or Anthropic's batch API; {model!r} is none"
+            f"--batch needs a model with OpenAI's or Anthropic's batch API, not {model!r}"
         )
     name = rest if provider == "openai" and rest and base_url is None else model
     return OpenAIBatchJudge(name, base_url=base_url, journal=journal)
@@ -202,5 +202,5 @@ def load_cases(path: str | Path) -> list[TestCase]:
     """All test cases of a file; raises InputError that names the first invalid line."""
     found: list[Any] = list(strict(read_cases(path)))
     if not found:
-        raise InputError(f"{path} holds no test case")
+        raise InputError(f"{path} has no test cases")
     return found

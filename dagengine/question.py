@@ -65,7 +65,7 @@ REPEATED = 50_000
 
 
 Span = tuple[int, int]
-"""Where something stands in a text: its start and its end."""
+"""Where something is in a text: its start and its end."""
 
 
 class Parser(Protocol):
@@ -116,7 +116,7 @@ class EveryMatch:
     """A parser for lists in prose: whatever a pattern finds (its first group, if any) is an item.
 
     For instance `^- (.+)$` with the flag `(?m)` in front takes the lines with a dash. A text in
-    which nothing is found is no empty list but unparseable.
+    which nothing is found is not an empty list but unparseable.
     """
 
     pattern: str
@@ -142,7 +142,7 @@ class Question(Generic[T]):
     With a `parser` the answer is plain text that the parser turns into that model;
     without one it is JSON that follows the model's schema. `name` says who asks (for
     messages and ledgers), `asker` which metric and node of the run it is asked for; `decision`
-    describes it to judges that give no text. They are no part of the question's identity.
+    describes it to judges that give no text. They are not part of the question's identity.
     """
 
     messages: tuple[Message, ...]
@@ -190,7 +190,7 @@ class Question(Generic[T]):
 
 
 def _message_json(message: Message) -> str:
-    """A message as JSON; of two texts it is put together without an encoder of its own."""
+    """A message as JSON; of two texts it is put together without its own encoder."""
     if tuple(message) != ("role", "content") or type(message["content"]) is not str:
         return _JSON.encode(message)
     role, content = message["role"], message["content"]
@@ -237,7 +237,7 @@ NO_USAGE = Usage()
 
 @dataclass(frozen=True, slots=True)
 class TokenChoice:
-    """One token of an answer and its likeliest alternatives, as (token, log-probability)."""
+    """One token of an answer and its most likely alternatives, as (token, log-probability)."""
 
     token: str
     alternatives: tuple[tuple[str, float], ...]
@@ -256,7 +256,7 @@ class Answer(Generic[T]):
     alternatives may be left out where they tell nothing, as in the middle of a reason.
     `mode` is the way in which the structure was asked for (for instance `json_schema`).
     `odds` are the probabilities of all that the answer might have been, from judges that give
-    them. `origin` says who gave it, the judge or a store; it is no part of what was answered. Nor
+    them. `origin` says who gave it, the judge or a store; it is not part of what was answered. Nor
     is `cost`: US dollars, where the model itself says what its call cost.
     """
 
@@ -296,7 +296,7 @@ class Capabilities:
     is nothing to find out carefully. `batched`: questions are collected and answered together,
     hours later perhaps, so that there is no deadline for one of them. `decides`: it answers
     decisions and nothing else, in the form of `prompts.decisions`; it then has a `writer`, the
-    judge for all that is no decision (or None), and says by `shows` what it is shown. `packs`:
+    judge for all that is not a decision (or None), and says by `shows` what it is shown. `packs`:
     how its questions may travel together; None: each alone.
     """
 
@@ -341,7 +341,7 @@ def durable_identity(judge: Judge) -> str | None:
 def judge_name(identity: str) -> str:
     """A judge's identity without its settings and without what holds in one process, for reading.
 
-    Settings stand behind " with ", a comma or a bracket, and the number of an object comes last.
+    Settings are behind " with ", a comma or a bracket, and the number of an object comes last.
     """
     name = re.split(r" with |, | \(", identity, maxsplit=1)[0]
     words = re.sub(r"(?<=\S) [0-9a-f]{9,}$", "", name).split()

@@ -49,7 +49,7 @@ class Scorer:
     """Scores of a `prediction` against a `target`; every one lies in [0, 1]."""
 
     def exact_match_score(self, prediction: str, target: str) -> float:
-        """1 if both texts are equal but for whitespace around them, else 0."""
+        """1 if both texts are equal except for whitespace around them, else 0."""
         _texts(prediction=prediction, target=target)
         return float(prediction.strip() == target.strip())
 
@@ -85,8 +85,8 @@ class Scorer:
         _texts(prediction=prediction, target=target)
         if tokenizer is None and _is_foreign(target):
             raise InputError(
-                "the target has no ASCII letter or digit, all that the tokenizer of ROUGE knows; "
-                "pass tokenizer=, for instance str.split"
+                "the target has no ASCII letters or digits, and ROUGE's tokenizer knows only "
+                "these; pass tokenizer=, for instance str.split"
             )
         own = _Tokenizer(tokenizer) if tokenizer else None
         kind = rouge_type(score_type)
@@ -99,7 +99,7 @@ class Scorer:
         for each in targets:
             _texts(prediction=prediction, target=each)
         if not targets:
-            raise InputError("there is no target to compare with")
+            raise InputError("there is no target to compare with; give at least one")
         score = needs("sacrebleu").sentence_bleu(prediction, targets).score / 100
         return min(1.0, float(score))  # a perfect match comes out a rounding error above
 
@@ -124,7 +124,7 @@ def _is_foreign(text: str) -> bool:
 
 
 def compiled_pattern(pattern: str | re.Pattern[str], ignore_case: bool = False) -> re.Pattern[str]:
-    """A regular expression, compiled; raises InputError when it is none."""
+    """A regular expression, compiled; raises InputError if it is not valid."""
     if isinstance(pattern, re.Pattern) and not ignore_case:
         return pattern
     text = pattern.pattern if isinstance(pattern, re.Pattern) else pattern
@@ -132,4 +132,4 @@ def compiled_pattern(pattern: str | re.Pattern[str], ignore_case: bool = False) 
     try:
         return re.compile(text, flags | re.IGNORECASE if ignore_case else flags)
     except re.error as error:
-        raise InputError(f"{text!r} is no regular expression: {error}") from None
+        raise InputError(f"{text!r} is not a regular expression: {error}") from None

@@ -118,7 +118,7 @@ class ToolCall(CheckedValue):
     """A tool that an agent called, or should have called."""
 
     name: str
-    type: str | None = Field(default=None, description="of what kind it is, for instance MCP")
+    type: str | None = Field(default=None, description="the kind of tool, for instance MCP")
     description: str | None = None
     reasoning: str | None = None
     input_parameters: dict[str, Any] | None = None
@@ -139,7 +139,7 @@ def _quoted(value: Any) -> str:
 
 
 class _Case(CheckedValue, WithMetadata):
-    name: str | None = Field(default=None, description="how reports call this case")
+    name: str | None = Field(default=None, description="the name of this case in reports")
     additional_metadata: dict[str, Any] | None = either_metadata()
     comments: str | None = None
     tags: list[str] | None = None
@@ -153,11 +153,11 @@ class _Case(CheckedValue, WithMetadata):
 
 
 class LLMTestCase(_Case):
-    """One exchange with the application under test.
+    """One test case: an input and the output of the application under test.
 
-    `input` and `actual_output` are what went in and came out, `expected_output` is a good
-    answer. `context` is what is true, as the data set says; `retrieval_context` is what the
-    application found, in its order. `token_cost` is in US dollars, `completion_time` in
+    `input` is the question, `actual_output` the answer of the application, `expected_output` a good
+    answer. `context` is the ground truth of the data set; `retrieval_context` are the passages that
+    the application retrieved, in its order. `token_cost` is in US dollars, `completion_time` in
     seconds. Raises CaseError for unknown fields and wrong types.
     """
 
@@ -186,7 +186,7 @@ class Turn(CheckedValue, WithMetadata):
 
 
 class ConversationalTestCase(_Case):
-    """A whole conversation, of one turn at least.
+    """A test case that is a conversation of at least one turn.
 
     Raises CaseError without a turn, for unknown fields and wrong types.
     """
@@ -206,7 +206,7 @@ class ConversationalTestCase(_Case):
 
 
 class Contestant(CheckedValue):
-    """A contestant of an `ArenaTestCase`, and what it was made with."""
+    """A contestant of an `ArenaTestCase`, with its test case and its hyperparameters."""
 
     name: str
     test_case: LLMTestCase
@@ -214,7 +214,7 @@ class Contestant(CheckedValue):
 
 
 class ArenaTestCase(_Case):
-    """Several contestants that answered the same input, by name.
+    """A test case with several contestants that answered the same input, by name.
 
     They may be given as a list of `Contestant`, of two at least. Raises CaseError when two have
     one name, and when their inputs or expected outputs differ.
@@ -245,7 +245,7 @@ class ArenaTestCase(_Case):
 
 @dataclass(frozen=True, slots=True)
 class InvalidCase:
-    """A row of a data set that is no test case: where it stands, and what is wrong."""
+    """A row of a data set that is not a test case: where it stands, and what is wrong."""
 
     name: str
     message: str
@@ -273,8 +273,8 @@ def field_name(param: str | LLMTestCaseParams) -> str:
         return str(param.value)
     if not isinstance(param, str):
         raise InputError(
-            f"{param!r:.80} is no field of a test case: evaluation_params takes names such as "
-            "'input'; what a node reads of other nodes stands in inputs="
+            f"{param!r:.80} is not a field of a test case: evaluation_params takes names such as "
+            "'input'; what a node reads of other nodes is in inputs="
         )
     return param
 

@@ -102,7 +102,7 @@ class LoopCall(Generic[T]):
 
 
 async def in_daemon_thread(function: Callable[[], T]) -> T:
-    """Run `function` in a thread of its own, with the caller's context; abandon it if cancelled.
+    """Run `function` in its own thread, with the caller's context; abandon it if cancelled.
 
     The threads of anyio's pool are joined at exit, so one call that hangs would keep the
     whole program from ending.

@@ -50,22 +50,22 @@ _PATH: Final = "/v1/messages/batches"
 _VERSION: Final = "2023-06-01"
 _CONNECT_TIMEOUT = 30.0
 _RESULTS = 2_000_000_000  # bytes of one batch's results that are read
-# Looks at a batch that may fail in a row: it is paid for, and goes on without us.
+# Looks at a batch that may fail in a row: it is paid for, and continues without us.
 _LOOKS = 8
 _PASSING = ("rate_limit_error", "api_error", "overloaded_error", "timeout_error")
 
 
 class AnthropicBatchJudge(SharedJudge):
-    """Answers with a model of Anthropic, through batches of questions instead of single calls.
+    """Answers with a model of Anthropic through its batch API: half the price, within a day.
 
-    Collects as `OpenAIBatchJudge` does, up to the 100,000 questions and 256 MB that the provider
-    takes; `journal` is a file in which batches under way are written down, for a run that goes
-    on after a kill. Structured answers are asked for as `ProviderJudge` does it, as the input of
-    a tool. `max_tokens` bounds an answer where the question does not, as this API wants it;
-    `parameters` go into every request.
+    Collects questions like `OpenAIBatchJudge`, up to the provider's limits of 100,000 questions and
+    256 MB. `journal` is a file that lists the batches in progress, to continue after a kill.
+    Structured answers are requested as the input of a tool, as in `ProviderJudge`. `max_tokens`
+    limits an answer if the question has no limit, because this API requires one. `parameters` are
+    added to every request.
 
-    Answers are stored and found under the same name as those of `ProviderJudge`. Without
-    `api_key` and `base_url` the variables ANTHROPIC_API_KEY and ANTHROPIC_BASE_URL hold.
+    Stored answers are shared with `ProviderJudge`. Without `api_key` and `base_url`, the variables
+    ANTHROPIC_API_KEY and ANTHROPIC_BASE_URL apply.
     """
 
     capabilities = Capabilities(elastic=True, batched=True)
@@ -246,7 +246,7 @@ class _MessageBatches:
     async def find(self, begun: Begun, others: Collection[str]) -> str | None:
         """There are no marks: the first other batch after the attempt with as many questions.
 
-        Should it be another one, its results have other names, and the questions are asked anew.
+        Should it be another one, its results have other names, and the questions are asked again.
         """
         found = json.loads(await self._look(f"{_PATH}?limit=100"))["data"]
         for batch in reversed(found):  # the newest comes first

@@ -36,20 +36,19 @@ _RESULTS = 2_000_000_000
 
 
 class OpenAIBatchJudge(OpenAIJudge):
-    """Answers through batches of questions instead of single calls.
+    """Answers through OpenAI's batch API: half the price, answers within a day.
 
-    Questions are collected until none has come for `quiet` seconds, there are `size` of
-    them, or their file would have more than `file_bytes` (the provider takes 50,000 and 200 MB
-    at most); the next ones go into another batch beside it. Every batch is looked at every
-    `poll` seconds. What expired, or came back damaged, is asked again in another batch.
+    Questions are collected until no new one has come for `quiet` seconds, there are `size` of them,
+    or their file would exceed `file_bytes` (the limits of the provider are 50,000 and 200 MB).
+    Later questions go into another batch. Every batch is checked every `poll` seconds. Questions
+    that expired or came back damaged are asked again in another batch.
 
-    `journal` is a file in which batches under way are written down. A run that was killed takes
-    them up when it is started again with the same one: nothing is paid twice.
+    `journal` is a file that lists the batches in progress. After a kill, a run with the same
+    journal collects them: nothing is paid twice.
 
-    A graph that is three questions deep needs three batches one after the other, each of which
-    may take up to a day: run it with a `max_in_flight` of thousands, which is what one batch
-    can hold. Everything else is as for `OpenAIJudge`; answers are stored and found under the
-    same name.
+    A graph that is three questions deep needs three batches, one after the other, and each may take
+    up to a day. Use a `max_in_flight` of thousands, because it limits the size of a batch.
+    Everything else is as for `OpenAIJudge`; the two share stored answers.
     """
 
     capabilities = Capabilities(logprobs=True, elastic=True, batched=True)

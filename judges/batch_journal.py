@@ -1,4 +1,4 @@
-"""Batches under way, written down: a run after a kill takes them up and pays nothing twice.
+"""Batches in progress, written down: a run after a kill takes them up and pays nothing twice.
 
 A file of JSON lines: a batch that is about to be sent, with the names of its questions; its id,
 once the provider has given it; its end, once a run has come to its own end with the answers.

@@ -30,7 +30,7 @@ class BatchApi(Protocol):
     failures: tuple[type[Exception], ...]
 
     def line(self, name: str, body: str) -> bytes:
-        """A request, given as JSON, as it stands in a batch."""
+        """A request, given as JSON, as it is in a batch."""
         ...
 
     async def start(self, lines: Sequence[bytes], token: str) -> str:
@@ -45,7 +45,7 @@ class BatchApi(Protocol):
         ...
 
     async def ended(self, name: str) -> Any | None:
-        """What `results` needs; None as long as the batch is under way.
+        """What `results` needs; None as long as the batch is in progress.
 
         Raises ProviderError when it ended without any answers.
         """
@@ -110,7 +110,7 @@ class Batches:
 class _Batch:
     """Requests sent together. One of those who wait does the work for all.
 
-    When the one who works is cancelled the next one goes on where it stopped.
+    When the one who works is cancelled the next one continues where it stopped.
     """
 
     def __init__(

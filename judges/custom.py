@@ -26,11 +26,11 @@ T = TypeVar("T", bound=BaseModel)
 
 
 class BaseLLM(ABC):
-    """Base class for the caller's model.
+    """Base class for your own model as a judge.
 
-    `generate` takes the prompt and, if it has such a parameter, `schema`: the pydantic
-    model that the answer must follow. It returns text, or an instance of the schema, or a pair:
-    that, and what the call took as US dollars or as a `Usage`.
+    `generate` takes the prompt and, if it has such a parameter, `schema`: the pydantic model of the
+    answer. It returns text or an instance of the schema, or a pair of that and the cost, in US
+    dollars or as a `Usage`.
     """
 
     def __init__(self, model: Any = None, *args: Any, **kwargs: Any) -> None:
@@ -53,8 +53,8 @@ class BaseLLM(ABC):
     def get_model_name(self) -> str:
         """The model's name: judges with different names never share answers.
 
-        Stored answers are found again by class and name, so whatever changes the answers
-        (a temperature, a fine-tune, a system prompt) has to show in the name.
+        Stored answers are found by class and name. So everything that changes the answers
+        (temperature, fine-tuning, system prompt) must be part of the name.
         """
 
 
@@ -95,7 +95,7 @@ def looks_like_chat_model(model: object) -> bool:
 
 
 def _text_of(answer: Any) -> str:
-    """The text of an answer; parts that are no text (pictures, calls of tools) are left out."""
+    """The text of an answer; parts that are not text (pictures, calls of tools) are left out."""
     content = getattr(answer, "content", answer)
     if isinstance(content, str):
         return content
@@ -108,7 +108,9 @@ def _text_of(answer: Any) -> str:
 
 
 class CustomJudge:
-    """Asks an object of the `BaseLLM` shape. Blocking ones run in worker threads."""
+    """Asks your own model: any object with the methods of `BaseLLM`. Blocking calls run in worker
+    threads.
+    """
 
     capabilities = Capabilities()
 

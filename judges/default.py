@@ -70,7 +70,7 @@ def _places() -> Iterator[tuple[str, Mapping[str, str]]]:
 
 
 def read_settings(path: Path) -> dict[str, str]:
-    """The `NAME=value` lines of a file; raises InputError for a line that is none."""
+    """The `NAME=value` lines of a file; raises InputError for a line that is not valid."""
     found: dict[str, str] = {}
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
@@ -82,7 +82,7 @@ def read_settings(path: Path) -> dict[str, str]:
             continue
         if not sign or name not in _NAMES:
             hint = did_you_mean(name, _NAMES) or f"lines are {', '.join(_NAMES)} with ="
-            raise InputError(f"{path}, line {number}: {name!r:.60} is no setting; {hint}")
+            raise InputError(f"{path}, line {number}: {name!r:.60} is not a setting; {hint}")
         found[name] = value
     return found
 

@@ -53,12 +53,11 @@ class EmbeddingConnection(Connection):
 
 
 class EmbeddingJudge(EndpointJudge[EmbeddingConnection]):
-    """Answers a question with the vector of the one text that it shows: a list of numbers.
+    """Answers a question with the embedding of its text: a list of numbers.
 
-    So vectors are asked for, limited, priced, stored and replayed as answers are. `model`,
-    `base_url`, `api_key`, `client`, `parameters` and `max_bytes` as for `OpenAIJudge`; any server
-    that speaks OpenAI's `POST /v1/embeddings` will do. It answers nothing else: a verdict is
-    refused.
+    So limits, prices, store and replay work for embeddings as for answers. `model`, `base_url`,
+    `api_key`, `client`, `parameters` and `max_bytes` are as for `OpenAIJudge`. Any server with
+    OpenAI's `POST /v1/embeddings` works. Other questions are an error.
     """
 
     capabilities = Capabilities(text=False)

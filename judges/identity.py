@@ -37,5 +37,5 @@ class SharedJudge:
         return {**vars(self), **self._public_state()}
 
     def _public_state(self) -> dict[str, Any]:
-        """What stands in the place of keys, passwords and connections, by attribute."""
+        """What is in the place of keys, passwords and connections, by attribute."""
         raise NotImplementedError

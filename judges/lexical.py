@@ -50,7 +50,7 @@ _CANNOT = (
 
 
 class LexicalJudge:
-    """Answers what words alone can answer, offline and always the same way; no model.
+    """Answers simple questions by comparing words: offline, deterministic, without a model.
 
     A text becomes its sentences, where an answer type has one of `EXTRACTED` as its only
     field. For numbered items with the verdicts yes and no (and idk) `yes` needs a share of
@@ -61,26 +61,24 @@ class LexicalJudge:
     - relevant: of the item and the evidence, in terms of the shorter one. `relevance`.
     - useful: of the best sentence of the evidence, in the item. `usefulness`.
 
-    The evidence is all that is not an item; the field `input` only where there is no other
-    or for relevance. From `doubt` times the threshold on the verdict is idk where that is
-    allowed. Words are equal that begin with the same `stem` letters; scripts without spaces
-    are compared by pairs of characters. Which of the three is meant is read off what the
-    criterion says of `yes`, or given by the caller: `meanings={"requirement": "supported"}`
-    by what items are called. Everything else is refused, before a run where an example of the
-    question shows it (`refuses`) and otherwise with UnsupportedError: other criteria,
+    The evidence is all that is not an item; the field `input` only where there is no other or for
+    relevance. From `doubt` times the threshold on the verdict is idk where that is allowed. Words
+    are equal that begin with the same `stem` letters; scripts without spaces are compared by pairs
+    of characters. Which of the three is meant is read off what the criterion says of `yes`, or
+    given by the caller: `meanings={"requirement": "supported"}` by what items are called.
+    Everything else is an UnsupportedError, if possible before the run (`refuses`): other criteria,
     judgements, ratings, opinions, contradictions, bias, toxicity.
 
-    Words know neither meaning nor negation: `no` says that words are missing and not that
-    the evidence contradicts the item, and a negated sentence passes.
+    Words have neither meaning nor negation. `no` means that words are missing, not that the
+    evidence contradicts the item. A negated sentence passes.
 
-    Agreement of "supported", by `python benchmarks/recorded/lexical.py`: with
-    Llama-3-8B-Instruct on 889 claims of WikiEval accuracy 0.683 (always yes: 0.705),
-    balanced accuracy 0.720 and Cohen's kappa 0.365; with people on 19 summaries 0.474
-    (always yes: 0.632), 0.583 and 0.128. Of 125 sentences of factCC that contradict their
-    source it passes 108 as supported.
-    Weights and `support` were chosen looking at WikiEval, so nothing of it is held out (kappa
-    of its two halves: 0.406 and 0.326); the other thresholds are not measured. It is for
-    trying out graphs and for cheap first checks, not for grading.
+    Agreement of "supported", by `python benchmarks/recorded/lexical.py`: with Llama-3-8B-Instruct
+    on 889 claims of WikiEval accuracy 0.683 (always yes: 0.705), balanced accuracy 0.720 and
+    Cohen's kappa 0.365; with people on 19 summaries 0.474 (always yes: 0.632), 0.583 and 0.128. Of
+    125 sentences of factCC that contradict their source it passes 108 as supported. Weights and
+    `support` were tuned on WikiEval, so it is not held-out data (kappa of its two halves: 0.406 and
+    0.326). The other thresholds are not measured. Use it to try out graphs and for cheap first
+    checks, not for grading.
     """
 
     capabilities = Capabilities(text=False, repeatable=False, elastic=True)

@@ -42,19 +42,18 @@ _REJECTED = frozenset({400, 403, 422})  # statuses of a request that asks for to
 class OpenAIJudge(EndpointJudge[ChatConnection]):
     """Answers with a model behind the OpenAI chat completions protocol.
 
-    `base_url` points to a compatible server (Ollama, vLLM, LM Studio, llama.cpp); `client`
-    is a ready `AsyncOpenAI` or `AsyncAzureOpenAI` to use instead; an `http_client` that it was
-    given is used as well, and serves one event loop at a time. `parameters` go into
-    every request body. Without any of them the OpenAI client's own environment variables
-    hold, looked up when the first question is asked.
+    `base_url` is the URL of a compatible server (Ollama, vLLM, LM Studio, llama.cpp). `client` is a
+    ready `AsyncOpenAI` or `AsyncAzureOpenAI` to use instead. Its `http_client` is used as well, and
+    serves one event loop at a time. `parameters` are added to every request body. Without these
+    arguments, the environment variables of the OpenAI client apply; they are read at the first
+    question.
 
-    A user and a password in `base_url` are sent as basic authentication, in place of the key,
-    and its query goes with every request. Neither is shown or written anywhere, nor is a key or
-    a parameter that is secret by its name. A judge that was pickled has lost them: it takes the
-    key from the environment.
+    A user and a password in `base_url` are sent as basic authentication, instead of the key. Its
+    query is sent with every request. Credentials, keys and parameters with a secret name are never
+    shown, written or pickled. An unpickled judge reads the key from the environment.
 
-    A response is read up to `max_bytes` (4 MB; log-probabilities of a long answer take several),
-    also with a `client` of the caller's, and followed to another address of the same origin only.
+    A response is read up to `max_bytes` (4 MB; log-probabilities of a long answer take several MB),
+    also with your own `client`. Redirects are followed only within the same origin.
     """
 
     capabilities = Capabilities(logprobs=True, caches_prefixes=True)

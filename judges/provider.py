@@ -57,13 +57,13 @@ class _Opened:
 class ProviderJudge(SharedJudge):
     """Answers with a model of another provider, for instance `anthropic/claude-sonnet-4-5`.
 
-    `spec` is `provider/model` as instructor's `from_provider` takes it; the provider's
-    package must be installed. Text questions and token probabilities need an
-    OpenAI-compatible endpoint instead.
+    `spec` is `provider/model`, as for instructor's `from_provider`. The package of the provider
+    must be installed. Text questions and token probabilities need an OpenAI-compatible endpoint
+    instead.
 
-    A response is read up to `max_bytes` where the provider's package sends through httpx, as most
-    do; those of Bedrock and Vertex AI, and an `http_client` of yours, have no such limit. Of an
-    answer that does not fit the first 20,000 characters are kept.
+    A response is read up to `max_bytes` if the provider's package uses httpx, as most do. Bedrock,
+    Vertex AI and your own `http_client` have no such limit. Of an invalid answer, the first 20,000
+    characters are kept.
     """
 
     capabilities = Capabilities(text=False)
@@ -84,7 +84,7 @@ class ProviderJudge(SharedJudge):
 
     @property
     def durable_identity(self) -> str | None:
-        """The provider string and the options that are no secrets; None when one is an object."""
+        """The provider string and the options that are not secrets; None when one is an object."""
         return durable_name(self.model, self._options)
 
     @asynccontextmanager

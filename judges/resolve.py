@@ -66,7 +66,7 @@ def as_judge(
             return ProviderJudge(name, **options)
         return OpenAIJudge(name, base_url=base_url, api_key=api_key)
     if isinstance(model, type):
-        raise InputError(f"{model!r} is no judge but a class: pass an object of it")
+        raise InputError(f"{model!r} is a class, not a judge: pass an object of it")
     if callable(getattr(model, "answer", None)) and hasattr(model, "identity"):
         return cast(Judge, model)
     # Asked before `generate`, of which chat models have another kind.
@@ -75,7 +75,7 @@ def as_judge(
     if looks_like_llm(model):
         return CustomJudge(model)
     raise InputError(
-        f"{model!r} is no judge: pass a model name, an object with `answer`, or one with "
+        f"{model!r} is not a judge: pass a model name, an object with `answer`, or one with "
         "`generate`, `a_generate`, `invoke` or `ainvoke`"
     )
 

@@ -22,12 +22,12 @@ _JSON = json.JSONEncoder(ensure_ascii=False, default=str)
 class ScriptedJudge:
     """Answers from a mapping by node name, or from a function of the question.
 
-    A script's answer is the fields of the answer type as a dict, or the bare verdict,
-    score or output; a JudgeError as an answer is raised. The function may be a coroutine
-    function. For tests, documentation, and judges written in plain Python.
+    For tests, documentation, and judges in plain Python. An answer is a dict of the fields of the
+    answer type, or only the verdict, score or output. A JudgeError as an answer is raised. The
+    function may be a coroutine function.
 
-    Answers are stored only under a `name`, which stands for what the script says: a script
-    that comes to say something else needs another name.
+    Answers are stored only if there is a `name`. It identifies the script: if the script changes,
+    change the name.
     """
 
     capabilities = Capabilities(elastic=True)
@@ -70,19 +70,19 @@ class ScriptedJudge:
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """What a model once wrote, with the alternatives of its tokens where they were kept."""
+    """A recorded output of a model, with its token alternatives if they were kept."""
 
     text: str
     tokens: tuple[TokenChoice, ...] | None = None
 
 
 class RecordedJudge:
-    """Answers from recorded texts and fails loudly on a question that was not recorded.
+    """Answers from recorded texts; a question without a recording is an error.
 
-    `recordings` maps keys to what a model once wrote, as a text or as a `Recording`; `key`
-    makes the key of a question (its SHA-256 by default). Token probabilities are given to
-    questions that ask for some. Answers are stored, and cards name the judge, only under a
-    `name`, which stands for what was recorded.
+    `recordings` maps keys to the output of a model, as text or as a `Recording`. `key` computes the
+    key of a question (default: its SHA-256). Questions that ask for token probabilities get them.
+    Answers are stored, and cards name the judge, only if there is a `name`, which identifies the
+    recordings.
     """
 
     capabilities = Capabilities(repeatable=False, logprobs=True, elastic=True)

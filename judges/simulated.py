@@ -1,4 +1,4 @@
-"""A judge that errs by known chances, so that what is measured can be held against the truth."""
+"""A judge that errs by known chances, so that what is measured can be compared with the truth."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ class Span(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Noise:
-    """By what chances an answer is not the true one; each from 0 to 1.
+    """The probabilities that an answer is not the true one; each from 0 to 1.
 
-    An answer is unparseable by the chance `unparseable`. Otherwise it is the first of the
-    options by the chance `first`, whatever is true; otherwise wrong by the chance
-    `flip + drift · repetition` (each wrong option alike), and otherwise true.
+    An answer is unparseable with probability `unparseable`. Otherwise it is the first option with
+    probability `first`, independent of the truth. Otherwise it is wrong with probability
+    `flip + drift · repetition` (equal for each wrong option), and otherwise true.
 
     `repetitions` is the correlation of a question's draws between repetitions, `nodes` that
     of draws for different questions about one item within a repetition: of every draw a
@@ -130,16 +130,16 @@ QUIET = Noise()
 
 
 class SimulatedJudge:
-    """Knows the truth and errs by chances that are known, too.
+    """Knows the truth and makes errors with known probabilities; for tests of measures.
 
-    `truth` gives the true verdict, score or output by node name or as a function of the
-    question. `noise` holds for all nodes, or by node name (others are always right). For a
-    list of verdicts truth is a list, and each item errs by itself. Text outputs err by a
-    remark at their end. Equal `seed`, question and sample give the same answer in every
-    process; `name` stands for the truth where answers are stored.
+    `truth` gives the true verdict, score or output by node name, or as a function of the question.
+    `noise` is for all nodes, or by node name (other nodes are always right). For a list of
+    verdicts, truth is a list, and each item has its own error. Wrong text outputs get a remark at
+    their end. Equal `seed`, question and sample give the same answer in every process. `name`
+    identifies the truth in stores.
 
-    With `probabilities` it gives token probabilities to questions that ask for some: every
-    verdict or rating has the chance that it was drawn by, so its confidence is justified.
+    With `probabilities`, questions that ask for token probabilities get them. They are the
+    probabilities of the simulation, so the judge is calibrated.
 
     `item` says what a question is about, for draws in common: its material, by default, so
     questions with different inputs are about different items.

@@ -62,7 +62,7 @@ _DECIDE = (
 
 
 def mask(place: int) -> str:
-    """What the judge calls the contestant who stands in a place, counted from 0."""
+    """What the judge calls the contestant who is in a place, counted from 0."""
     return f"Contestant {place + 1}"
 
 
@@ -220,7 +220,7 @@ class BallotsNode(AskingNode):
         evidence, count = masked(cases, self._fields), len(cases)
         verdicts = (*map(mask, range(count)), TIE)
         messages = self._messages(steps, evidence, count)
-        # Names may say who is who: the masked material stands in the place of the case.
+        # Names may say who is who: the masked material is in the place of the case.
         decision = Decision(
             "choice", _DECIDE.format(evaluation_steps=steps), tuple(map(Option, verdicts)),
             text=fenced(evidence),
@@ -287,15 +287,14 @@ def told(outcome: ArenaOutcome) -> str:
 class ArenaGEval(StepwiseMetric):
     """Which contestant of an `ArenaTestCase` did best, or a tie.
 
-    `criteria` or `evaluation_steps`, and `evaluation_params` (fields of the contestants'
-    test cases), are as for `GEval`. The judge knows contestants as Contestant 1, 2, … only;
-    it is asked once per rotation of an order drawn by lot from `seed`, all at once (both
-    orders of two contestants). A contestant that wins more than half of the rotations is the
-    winner, otherwise it is a tie. Score: the share of the rotations that the winner won, 0 for
-    a tie; there is no threshold.
+    `criteria` or `evaluation_steps`, and `evaluation_params` (fields of the contestants' test
+    cases), are as for `GEval`. The judge sees only the names Contestant 1, 2, …. It is asked once
+    per rotation of a random order (from `seed`), in parallel: both orders of two contestants. A
+    contestant that wins more than half of the rotations is the winner; otherwise it is a tie.
+    Score: the share of the rotations that the winner won, 0 for a tie; there is no threshold.
 
-    `winner` (None for a tie) and `outcome` show the last `measure` only; results of a run
-    hold the same as JSON in the output of the step `winner` (see `outcome_in`).
+    `winner` (None for a tie) and `outcome` are those of the last `measure`. The results of a run
+    have the same as JSON in the output of the step `winner` (see `outcome_in`).
     """
 
     template = ArenaGEvalTemplate
@@ -374,10 +373,10 @@ def compare(
     show: bool = True,
     **settings: Unpack[Settings],
 ) -> dict[str, int]:
-    """How many arena cases each contestant wins, the most first; ties are counted as "tie".
+    """Count how many arena cases each contestant wins, the most first; ties count as "tie".
 
-    A case without an outcome counts for nobody. `name` is the run's identifier, `settings` are
-    those of `evaluate`, which gives rows with reasons and margins; what it raises is raised here.
+    A case without an outcome is not counted. `name` is the identifier of the run. `settings` and
+    errors are those of `evaluate`, which also gives rows with reasons and margins.
     """
     labels: Any = {} if name is None else {"identifier": name}
     rows = evaluate(test_cases, [metric], show=show, **settings, **labels)

@@ -52,7 +52,7 @@ class _ClassicMetric(PrebuiltMetric):
 
 
 class ExactMatchMetric(_ClassicMetric):
-    """1 if the answer equals the expected one but for whitespace around it, else 0."""
+    """1 if the answer equals the expected one except for whitespace around it, else 0."""
 
     title = "Exact Match"
     judged = ()  # a blank output may be the right one

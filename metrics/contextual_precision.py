@@ -1,4 +1,4 @@
-"""Contextual precision: whether useful contexts stand above useless ones."""
+"""Contextual precision: whether useful contexts are above useless ones."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class ContextualPrecisionTemplate:
 
 
 class ContextualPrecisionMetric(PrebuiltMetric):
-    """How far up the relevant contexts stand in the ranking.
+    """How high the relevant contexts are ranked.
 
     Reads `input`, `expected_output` and `retrieval_context`; 1 call. Score: the mean, over
     the ranks k of relevant contexts, of (relevant in the first k) / k; 0 without any.

@@ -33,7 +33,7 @@ class ContextualRecallTemplate:
 
 
 class ContextualRecallMetric(PrebuiltMetric):
-    """The share of the expected output's sentences that the context can be the source of.
+    """The share of the expected output's sentences that can be attributed to the context.
 
     Reads `input`, `expected_output` and `retrieval_context`; 1 call (the text is split into
     sentences without one). Score: attributable / sentences, 0 without sentences or context.

@@ -68,9 +68,9 @@ class ContextualRelevancyTemplate:
 class ContextualRelevancyMetric(PrebuiltMetric):
     """The share of the context's statements that are relevant to the input.
 
-    Reads `input` and `retrieval_context`; one call per context, all at once. Score:
-    relevant / statements of all contexts, 0 when there is none. A judge that only decides can list
-    nothing: it is asked about each sentence of the contexts instead.
+    Reads `input` and `retrieval_context`; one call per context, all at once. Score: relevant /
+    statements of all contexts, 0 when there is none. A judge that only decides cannot list
+    statements: it is asked about each sentence of the contexts instead.
     """
 
     title = "Contextual Relevancy"

@@ -45,8 +45,8 @@ class ConversationRelevancyTemplate:
 class ConversationRelevancyMetric(PrebuiltMetric):
     """The share of the assistant's turns that are relevant to the turns before them.
 
-    Each is judged in a window that ends with it and holds at most `window_size` turns, all
-    windows at once. Reads `turns`; 1 call per assistant turn. Score: relevant / assistant
+    Each turn is judged in a window that ends with it and has at most `window_size` turns, all
+    windows in parallel. Reads `turns`; 1 call per assistant turn. Score: relevant / assistant
     turns; a conversation without an assistant turn has no score.
     """
 

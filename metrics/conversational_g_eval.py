@@ -48,8 +48,8 @@ class TurnsRatingNode(StepRatingNode):
 class ConversationalGEval(RatedMetric):
     """A rating of a whole conversation by any criterion; see `GEval`.
 
-    The judge sees role and content of every turn. `evaluation_params` adds further fields
-    of the turns (`retrieval_context`, `tools_called`) and of the conversation (`scenario`,
+    The judge sees the role and content of every turn. `evaluation_params` adds other fields of the
+    turns (`retrieval_context`, `tools_called`) and of the conversation (`scenario`,
     `expected_outcome`, `chatbot_role`, …).
     """
 

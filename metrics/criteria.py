@@ -146,19 +146,17 @@ class CriterionNode(AskingNode):
 class CriteriaMetric(PrebuiltMetric):
     """Whether an answer meets a criterion, or every one of several: score 1 or 0.
 
-    `criteria` is a name or member of `Criteria` (None: helpfulness),
-    `{"name": "description"}`, a sentence, a `Criterion`, a `ConstitutionalPrinciple` (also
-    another library's), or several of them. One call per criterion,
-    all at once; each is a step with its own verdict, reason and score. For a fault, such as
-    harmfulness, the judge's Y scores 0. Raises InputError for a criterion or `prompt` that
-    cannot be used.
+    `criteria` is a name or member of `Criteria` (None: helpfulness), `{"name": "description"}`, a
+    sentence, a `Criterion`, a `ConstitutionalPrinciple` (also another library's), or several of
+    them. One call per criterion, in parallel; each is a step with its own verdict, reason and
+    score. For a fault such as harmfulness, the judge's Y scores 0. Raises InputError for an invalid
+    criterion or `prompt`.
 
-    Reads `input` and `actual_output`; with `reference=True` also `expected_output`, which
-    is never shown otherwise. `prompt` takes the place of the built-in wording: a
-    `PromptTemplate` or a format string with {criteria}, {output} and, as needed, {input}
-    and {reference}, that asks for a text ending in Y or N; prompt templates of LangChain are
-    taken as they are. With a `parser` (`LastLine()`) the built-in wording asks for such a text,
-    too, which suits models that write prose.
+    Reads `input` and `actual_output`; with `reference=True` also `expected_output`, which is never
+    shown otherwise. `prompt` replaces the built-in prompt: a `PromptTemplate` or a format string
+    with {criteria}, {output} and, as needed, {input} and {reference}, that asks for a text ending
+    in Y or N. Prompt templates of LangChain work, too. With a `parser` (`LastLine()`) the built-in
+    prompt asks for such a text, which suits models that write prose.
     """
 
     def __init__(
@@ -360,10 +358,10 @@ def load_evaluator(
     llm: Any = None,
     prompt: Any = None,
 ) -> CriteriaEvalChain:
-    """The evaluator of a kind: "criteria", or "labeled_criteria" with a reference answer.
+    """Create an evaluator: "criteria", or "labeled_criteria" with a reference answer.
 
-    `llm` is what metrics take as `model`; without one it is gpt-4o. See `CriteriaMetric` for
-    `criteria` and `prompt`. Raises InputError.
+    `llm` is the `model` of a metric; the default is gpt-4o. See `CriteriaMetric` for `criteria` and
+    `prompt`. Raises InputError.
     """
     if evaluator not in [*EvaluatorType]:
         known = " or ".join(repr(str(kind)) for kind in EvaluatorType)

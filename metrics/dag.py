@@ -48,7 +48,7 @@ class DAG(Graph):
     Several may be given as a list in the first place, too.
 
     Raises GraphError, with every problem, for what no child added later would mend: a circle,
-    something that is no node, verdicts that are missing, doubled or of the wrong kind.
+    something that is not a node, verdicts that are missing, doubled or of the wrong kind.
     Everything else (scores, names of fields) is found by `check` and before a run.
     """
 
@@ -86,16 +86,15 @@ DeepAcyclicGraph = DAG
 
 
 class DAGMetric(DrawnMetric):
-    """A metric that scores a case by walking a decision tree.
+    """A metric that scores a test case with a decision tree.
 
-    `threshold` is the lowest score from 0 to 1 that passes (None: no pass or fail);
-    `strict_mode` turns every score below 1 into 0 and the threshold into 1. `model` is the
-    tree's judge (a name, a judge, or a custom model; the run's judge or gpt-4o by default).
-    `combine` says which score counts when several verdicts with a score are reached;
-    `judged_reason` has the judge write the reason in one last call instead of composing it
-    from the reasons on the path. With `expected` the score is the expectation over all paths,
-    where the judge gives odds and every path that they leave possible is known; else it is that
-    of the likeliest verdicts, and the result's `mode` says so.
+    `threshold` is the lowest score from 0 to 1 that passes (None: no pass or fail); `strict_mode`
+    turns every score below 1 into 0 and the threshold into 1. `model` is the tree's judge (a name,
+    a judge, or a custom model; the run's judge or gpt-4o by default). `combine` says which score
+    counts if a case reaches several. With `judged_reason` the judge writes the reason in one last
+    call; otherwise it is composed from the reasons on the path. With `expected` the score is the
+    expectation over all paths, if the judge gives odds and all possible paths are known. Otherwise
+    it is the score of the most likely verdicts, and the result's `mode` says so.
     """
 
     def __init__(

@@ -117,7 +117,7 @@ class FaithfulnessMetric(PrebuiltMetric):
 
 
 def compared() -> CodeNode:
-    """The node that says whether there is anything to compare, before anything is asked."""
+    """The node that says whether there is anything to compare, before the first call."""
     return CodeNode(
         comparable,
         evaluation_params=["actual_output", "retrieval_context"],

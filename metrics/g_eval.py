@@ -214,15 +214,15 @@ class RatedMetric(StepwiseMetric):
 class GEval(RatedMetric):
     """A rating of one case by any criterion.
 
-    `criteria` says in everyday words what is judged, or `evaluation_steps` says how, step by
-    step. `evaluation_params` names the case fields that the judge sees. The judge writes the
-    steps from the criterion once per run, then rates each case with one call, on the scale
-    from 0 to 10 or the one that `rubric` spans. Score: (rating - lowest) / (highest - lowest),
-    from 0 to 1; the rating is the expectation over the token probabilities where the judge
-    gives them (the result's `mode` says so). `strict_mode` asks for 0 or 1 only. `parser`
-    reads the rating of a judge that answers in prose (`FirstMatch(..., field="score")`); an
-    `evaluation_template` then has to word the prompt. Raises InputError when the settings do
-    not fit together. Source: Liu et al. 2023, https://arxiv.org/abs/2303.16634.
+    `criteria` says in plain words what to judge, or `evaluation_steps` says how, step by step.
+    `evaluation_params` names the case fields that the judge sees. Once per run, the judge writes
+    the steps from the criterion. Then it rates each case with one call, on the scale from 0 to 10
+    or that of `rubric`. Score: (rating - lowest) / (highest - lowest), from 0 to 1; if the judge
+    gives token probabilities, the rating is the expectation over them (the result's `mode` says
+    so). `strict_mode` asks for 0 or 1 only. `parser` reads the rating of a judge that answers in
+    prose (`FirstMatch(..., field="score")`); then you also need an `evaluation_template` with the
+    prompt. Raises InputError for settings that cannot be combined. Source: Liu et al. 2023,
+    https://arxiv.org/abs/2303.16634.
     """
 
     def fields_read(self, named: tuple[str, ...]) -> tuple[str, ...]:

@@ -25,7 +25,7 @@ class JsonCorrectnessMetric(PrebuiltMetric):
     """
 
     title = "Json Correctness"
-    judged = ()  # a blank output is no JSON
+    judged = ()  # a blank output is not JSON
 
     def __init__(
         self,

@@ -68,7 +68,7 @@ class KnowledgeRetentionTemplate:
 
 
 class KnowledgeRetentionMetric(PrebuiltMetric):
-    """The share of the assistant's turns that keep to what the user said before.
+    """The share of the assistant's turns that are consistent with what the user said before.
 
     The judge extracts facts from the user's turns in order, since a turn may correct an
     earlier one; it judges the replies before a user turn while it reads that turn. Replies

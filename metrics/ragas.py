@@ -19,9 +19,9 @@ from dagengine.metrics.faithfulness import FaithfulnessMetric, compared
 class RagasMetric(PrebuiltMetric):
     """The mean of answer relevancy, faithfulness, contextual precision and recall.
 
-    Reads what its parts read (`input`, `actual_output`, `expected_output`,
-    `retrieval_context`); 6 calls, in two rounds. Score: the mean of the four; the result's
-    steps and reason show each of them. Templates belong to the four parts.
+    Reads the fields of its parts (`input`, `actual_output`, `expected_output`,
+    `retrieval_context`); 6 calls, in two rounds. Score: the mean of the four; the result's steps
+    and reason show each of them. Templates belong to the four parts.
     """
 
     title = "Ragas"
@@ -39,7 +39,7 @@ class RagasMetric(PrebuiltMetric):
         super().__init__(threshold, model, *common, **settings)
 
     def graph(self) -> Graph:
-        """The parts' graphs, merged; without context nothing is asked for any of them."""
+        """The parts' graphs, merged; without context no call is made for any of them."""
         size, wanted = self.verdicts_per_call, compared()
         relevancy = AnswerRelevancyMetric(verdicts_per_call=size)
         faithfulness = FaithfulnessMetric(verdicts_per_call=size)

@@ -73,15 +73,15 @@ class SummarizationTemplate:
 
 
 class SummarizationMetric(PrebuiltMetric):
-    """The lesser of a summary's alignment with its source and its coverage of it.
+    """The minimum of a summary's alignment with its source and its coverage of the source.
 
-    Reads `input` (the source) and `actual_output` (the summary); 6 calls in two rounds, 5
-    with given `assessment_questions`. Alignment: claims of the summary that the source bears
-    out / claims. Coverage: questions that source and summary answer with yes / questions that
-    the source answers with yes; the judge writes at most `n` questions. Score: the lesser of
-    the two, from 0 to 1; a part with nothing to judge does not count, and without both the
-    case is skipped. Raises TypeError when `assessment_questions` is one text, InputError when
-    `n` or `truths_extraction_limit` is below 1.
+    Reads `input` (the source) and `actual_output` (the summary); 6 calls in two rounds, 5 with
+    given `assessment_questions`. Alignment: claims of the summary that the source supports /
+    claims. Coverage: questions that source and summary answer with yes / questions that the source
+    answers with yes; the judge writes at most `n` questions. Score: the minimum of the two, from 0
+    to 1; a part with nothing to judge does not count, and without both the case is skipped. Raises
+    TypeError when `assessment_questions` is one text, InputError when `n` or
+    `truths_extraction_limit` is below 1.
     """
 
     title = "Summarization"

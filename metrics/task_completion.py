@@ -68,12 +68,11 @@ class TaskCompletionTemplate:
 
 
 class TaskCompletionMetric(PrebuiltMetric):
-    """The judge's rating of how far a task was completed.
+    """The judge's rating of how well a task was completed.
 
-    `task` says what was to be done; without it the task is taken from the input. Reads
-    `input`, `actual_output` and, where the case has them, `tools_called`; 2 calls. Score: a
-    whole number from 0 to 10, divided by 10 (or its expectation, where the judge gives token
-    probabilities).
+    `task` describes the task; without it the task is taken from the input. Reads `input`,
+    `actual_output` and, where the case has them, `tools_called`; 2 calls. Score: a whole number
+    from 0 to 10, divided by 10 (or its expectation, where the judge gives token probabilities).
     """
 
     title = "Task Completion"

@@ -25,19 +25,18 @@ _NAMED = 5
 
 
 class ToolCorrectnessMetric(PrebuiltMetric):
-    """How well the tools called match the tools expected; asks no judge.
+    """How well the tools called match the tools expected; makes no judge calls.
 
-    A call that is matched with an expected call of the same name earns its credit: 1, or the
-    share of the `evaluation_params` that agrees (of input parameters and of outputs that are
-    mappings, the share of keys with equal values; the two shares are multiplied). Score: sum
-    of credits / expected calls, or / calls made with `precision`, which makes superfluous
-    calls cost and missing ones not; 1 if both lists are empty and 0 if one of them is.
+    A call that matches an expected call of the same name gets a credit: 1, or the share of the
+    `evaluation_params` that agrees. For input parameters, and for outputs that are mappings, this
+    is the share of keys with equal values; the two shares are multiplied. Score: sum of credits /
+    expected calls. With `precision` it is sum of credits / calls made, so extra calls cost and
+    missing ones do not. The score is 1 if both lists are empty and 0 if one of them is.
 
-    By default the calls are matched whatever their order, every call once, for the largest
-    sum. `should_consider_ordering` matches only calls in the same order (the longest common
-    subsequence, by credit). `should_exact_match` gives 1 if every position holds the expected
-    call in full, with none missing and none added, and 0 otherwise; it goes before the other
-    two settings.
+    By default calls are matched in any order, every call once, for the largest sum.
+    `should_consider_ordering` matches only calls in the same order (the longest common subsequence,
+    by credit). `should_exact_match` gives 1 if every position has exactly the expected call, with
+    none missing and none added, and 0 otherwise. It overrides the other two settings.
     """
 
     title = "Tool Correctness"

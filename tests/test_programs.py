@@ -452,7 +452,7 @@ DeepAcyclicGraph(root_nodes=[VerdictNode(verdict=True, score=1)])
 from dagengine.metrics.dag import BinaryJudgementNode, TaskNode
 TaskNode("Check.", "result", [], [BinaryJudgementNode("Pass?")])
 """,
-        "nodes are read by inputs=",
+        "read nodes with inputs=",
     ),
     "an evaluator of another kind": (
         "from dagengine import load_evaluator\nload_evaluator('qa')",

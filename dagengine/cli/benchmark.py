@@ -1,4 +1,4 @@
-"""`dagengine benchmark`: how far a judge can be trusted, as a card."""
+"""`dagengine benchmark`: measure how reliable a judge is, and write a judge card."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ if TYPE_CHECKING:
 
 
 def benchmark(options: BenchmarkOptions) -> None:
-    """Measure how far a judge can be trusted: would I get this score again?
+    """Measure how reliable a judge is: would I get this score again?
 
-    Asks every question of every case again and again and says how often scores flip, which
-    node is to blame, how many votes would settle it, and whether human labels agree. Writes
-    `card.html`, `card.json` and `card.md`. Prints the calls it will make before it asks.
+    Asks every question of every test case several times. Reports how often results flip, which node
+    causes it, how many votes would fix it, and whether human labels agree. Writes the judge card as
+    `card.html`, `card.json` and `card.md`. Prints the number of calls before the first call.
 
-    With --verdicts the card is made of what judges said elsewhere, and nothing is asked.
+    With --verdicts, the card describes existing verdicts of a judge; no calls are made.
 
-    With --store a run that was interrupted goes on where it was, and one that was finished
-    asks nothing.
+    With --store, an interrupted run continues where it stopped, and a finished run makes no calls.
 
-    Exit codes: 0 done, 1 a --fail-if holds or the card is stale, 2 bad input, 130 interrupted.
+    Exit codes: 0 done; 1 a --fail-if condition holds or the card is stale; 2 invalid input; 130
+    interrupted.
     """
     from dagengine.reliability.card.conditions import parse
     from dagengine.reliability.fingerprint import bind
@@ -55,13 +55,13 @@ def benchmark(options: BenchmarkOptions) -> None:
 
 
 def _build(options: BenchmarkOptions) -> BenchmarkJob:
-    """What will be asked; raises BadParameter and InputError for what makes no sense."""
+    """The questions to ask; raises BadParameter and InputError for invalid options."""
     from dagengine.data.cases import strict
     from dagengine.loading import load_metrics
     from dagengine.test_case import TestCase
 
     if options.metrics is None or options.data is None:
-        raise typer.BadParameter("METRICS.py and --data are needed (but for --compare)")
+        raise typer.BadParameter("METRICS.py and --data are required, except with --compare")
     return BenchmarkJob(
         load_metrics(options.metrics),
         list(
@@ -95,12 +95,12 @@ def _check_before(job: BenchmarkJob, options: BenchmarkOptions) -> None:
 
 
 def _ask(job: BenchmarkJob, options: BenchmarkOptions) -> tuple[Observations, list[str]]:
-    """Print what will be asked, and ask; who answered comes second."""
+    """Print the number of calls, then ask; returns the observations and the judges."""
     from dagengine.gateway.limits import Limits
     from dagengine.reliability.card.answers import could_be_seen
 
     if options.scale is not None:
-        raise typer.BadParameter("--scale is that of the scores in --verdicts")
+        raise typer.BadParameter("--scale describes the scores in --verdicts: give both")
     _check_before(job, options)
     most = job.print_plan(options.max_in_flight)
     say(could_be_seen(len(job.cases), options.times))
@@ -111,17 +111,17 @@ def _ask(job: BenchmarkJob, options: BenchmarkOptions) -> tuple[Observations, li
 
 
 _ASKING = ("judge", "temperatures", "seeds", "paraphrases", "store", "max_calls", "probabilities")
-"""Options of asking, none of which is for what was said elsewhere."""
+"""Options about judge calls; they cannot be combined with --verdicts."""
 
 
 def _collected(job: BenchmarkJob, options: BenchmarkOptions) -> tuple[Observations, list[str]]:
-    """What judges said elsewhere, and where that stands."""
+    """The observations in the file of --verdicts, and their judges."""
     from dagengine.reliability.observations import Observations
 
     assert options.verdicts is not None
     if given := [name for name in _ASKING if getattr(options, name)]:
         raise typer.BadParameter(
-            f"--verdicts asks nobody, so --{given[0].replace('_', '-')} has no meaning beside it"
+            f"--verdicts makes no judge calls: leave out --{given[0].replace('_', '-')}"
         )
     _check_before(job, options)
     seen = Observations.load(options.verdicts, job.cases, scale=_ends(options.scale))
@@ -133,7 +133,7 @@ def _ends(scale: str | None) -> tuple[float, float]:
     try:
         low, high = (float(end) for end in (scale or "0,1").split(","))
     except ValueError:
-        raise InputError(f"--scale is two numbers such as 1,5, not {scale!r}") from None
+        raise InputError(f"--scale takes two numbers, for instance 1,5, not {scale!r}") from None
     return low, high
 
 
@@ -156,7 +156,7 @@ def _card(
 
 
 def _require_intervals() -> None:
-    """Raise MissingExtraError now, and not when everything has been asked."""
+    """Raise MissingExtraError now, not after all the calls."""
     from statistics import fmean
 
     from dagengine.reliability.statistics.intervals import bootstrap
@@ -190,7 +190,7 @@ def _identities(job: BenchmarkJob) -> list[str]:
             judge = as_judge(given if own is None else own)
             identity, number = durable_identity(judge) or judge.identity, f" {id(judge):x}"
             if name and own is None and identity.endswith(number):
-                identity = name + number  # without a name of its own it is called as it was given
+                identity = name + number  # without its own name it is called as it was given
             found.append(identity)
     return list(dict.fromkeys(found))
 
@@ -221,14 +221,14 @@ def _exit_as(card: JudgeCard, conditions: Sequence[FailIf]) -> None:
 
 
 def _check(path: Path, now: Binding, conditions: Sequence[FailIf]) -> None:
-    """Say whether a card still holds for the metrics and judges of now."""
+    """Say whether a card is still valid for the current metrics and judges."""
     from dagengine.reliability.card.files import read_card
     from dagengine.reliability.fingerprint import changes
 
     card = read_card(path)
     found = changes(card.binding, now)
     if found:
-        say(f"stale: {path} was made from something else")
+        say(f"stale: {path} was made from other metrics, prompts, judges or cases")
         for line in found:
             say(f"  {line}")
         raise typer.Exit(EXIT_FAILED)
@@ -237,7 +237,7 @@ def _check(path: Path, now: Binding, conditions: Sequence[FailIf]) -> None:
 
 
 def _compare(old: Path, new: Path, conditions: Sequence[FailIf]) -> None:
-    """Print what two cards differ in, case by case; conditions name the measures that count."""
+    """Print how two cards differ, case by case; conditions name the measures to compare."""
     from dagengine.reliability.card.comparison import COMPARED, between_cards
     from dagengine.reliability.card.conditions import worse
     from dagengine.reliability.card.files import read_card

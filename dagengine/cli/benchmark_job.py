@@ -1,4 +1,4 @@
-"""What `dagengine benchmark` asks: how often, at most how much, and the asking itself."""
+"""The calls of `dagengine benchmark`: their number, their maximum, and making them."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class BenchmarkJob:
         return len(conditions_of(**self.ways, judges=self.judges))
 
     def print_plan(self, max_in_flight: int) -> int | None:
-        """Print what will be asked; returns how many calls that is at most (None: any number)."""
+        """Print the number of calls; returns the maximum (None: unbounded)."""
         from dagengine.cli.tables.plan_table import Assumptions, print_estimate
         from dagengine.compiler.lowering import compile_metrics
         from dagengine.estimate.counting import estimate
@@ -67,7 +67,7 @@ class BenchmarkJob:
         runs, more = once.asked.likely * self.runs, self._likely_second_answers(once)
         say(
             f"{self.runs} runs of this: about {runs + more:,.0f} calls, at most "
-            f"{_number(most)} (calls repeated after a failure come on top)"
+            f"{_number(most)} (retries come on top)"
         )
         if second != 0:
             typer.echo(
@@ -121,8 +121,9 @@ class BenchmarkJob:
         if needed is None or needed > allowed:
             known = f" ({stored:,} answers are in the store)" if stored else ""
             raise InputError(
-                f"at most {_number(needed)} calls may be needed{known}, and --max-calls allows "
-                f"{allowed:,}: lower --times, take fewer cases, or allow more; nothing was asked"
+                f"up to {_number(needed)} calls may be needed{known}, but --max-calls allows "
+                f"{allowed:,}: lower --times, use fewer cases, or allow more calls; no call was "
+                f"made"
             )
 
     def _left(self, path: Path | None) -> tuple[bool, int]:
@@ -136,7 +137,7 @@ class BenchmarkJob:
         return any(one.outcome is OutcomeKind.PROVIDER_ERROR for one in seen), seen.totals.cached
 
     def all(self, store: Path | None, **settings: Any) -> Observations:
-        """Ask everything; an interrupt says how to go on."""
+        """Ask everything; an interrupt says how to continue."""
         done = 0
 
         def count(row: Any) -> None:
@@ -199,8 +200,9 @@ def _numbers(
     try:
         return [kind(part) for part in text.split(",")] if text else [None]
     except ValueError:
-        message = f"{option} is a list of numbers such as {example}, not {text!r}"
-        raise InputError(message) from None
+        raise InputError(
+            f"{option} takes numbers separated by commas, for instance {example}, not {text!r}"
+        ) from None
 
 
 def _paraphrases(path: Path) -> dict[str, dict[str, str]]:
@@ -215,7 +217,7 @@ def _paraphrases(path: Path) -> dict[str, dict[str, str]]:
         raise InputError(f"--paraphrases {path}: {error.strerror}") from None
     except ValidationError as error:
         raise InputError(
-            f"--paraphrases {path}: {complaint(error)}; it has to be JSON such as "
+            f"--paraphrases {path}: {complaint(error)}; write JSON, for instance "
             '{"short": {"name of a node": "other words"}}'
         ) from None
 
@@ -228,5 +230,5 @@ def symmetry_of(swap: str | None) -> Symmetry:
         return Symmetry()
     first, _, second = (name.strip() for name in swap.partition(","))
     if not first or not second or "," in second:
-        raise InputError(f"--swap takes two fields such as context.0,context.1, not {swap!r}")
+        raise InputError(f"--swap takes two fields, for instance context.0,context.1, not {swap!r}")
     return Symmetry(first, second)

@@ -1,4 +1,4 @@
-"""The command line: run, plan, check and draw metrics, look after a store."""
+"""The command line: run, plan, check and draw metrics, maintain a store."""
 
 from __future__ import annotations
 
@@ -82,17 +82,17 @@ def render(
     ] = Path("tree.svg"),
     results: Annotated[
         Path | None,
-        typer.Option(help="The rows of a run: draw how often each edge was taken."),
+        typer.Option(help="The rows of a run; draw how often each edge was taken."),
         Reads(),
     ] = None,
     case: Annotated[
         str | None,
-        typer.Option(help="With --results: draw the path of the case of this name or index."),
+        typer.Option(help="With --results: draw the path of this case (name or index)."),
     ] = None,
 ) -> None:
-    """Draw a metric's tree for review; asks no judge.
+    """Draw the tree of a metric. Makes no judge calls.
 
-    With several metrics in the file, each picture's name gets the metric's name added. .svg, .png
+    With several metrics, the name of each metric is added to the name of its picture. .svg, .png
     and .pdf need Graphviz: the extra `draw`, or the program `dot`.
     """
     from dagengine.cli.common.pictures import save, stems
@@ -112,14 +112,16 @@ def render(
             continue
         found = tally.metrics.get(spec.name) if tally else None
         if found is None or found.shown is None:
-            raise typer.BadParameter(f"{results} has no result of {spec.name!r} on a case {case!r}")
+            raise typer.BadParameter(
+                f"{results} has no result of {spec.name!r} for a case {case!r}"
+            )
         save(draw(spec, result=found.shown[1], case=found.shown[0]), name)
 
 
 @app.command()
 def recommend(
     what: Annotated[
-        Literal["metrics"], typer.Argument(help="What to recommend: there are only metrics.")
+        Literal["metrics"], typer.Argument(help="What to recommend; the only choice is metrics.")
     ] = "metrics",
     write: Annotated[
         Path | None,
@@ -127,12 +129,12 @@ def recommend(
         Writes(),
     ] = None,
 ) -> None:
-    """Ask a few questions about an application and name the metrics that fit; calls nothing."""
+    """Recommend metrics: ask you a few questions about your application."""
     from dagengine.metrics.recommend import QUESTIONS, Needs, program
     from dagengine.metrics.recommend import recommend as suggest
 
     if write is not None and write.exists():
-        raise typer.BadParameter(f"{write} is there already; name a new file")
+        raise typer.BadParameter(f"{write} already exists; choose a new file")
     needs = Needs(**{name: typer.confirm(text, default=False) for name, text in QUESTIONS})
     say("\nfrom dagengine.metrics import …")
     for suggestion in suggest(needs):
@@ -157,17 +159,19 @@ def check(
     metrics: Metrics,
     data: Annotated[
         Path | None,
-        typer.Option(help="Also check that these test cases have what is read."),
+        typer.Option(
+            help="Also check that these test cases have the fields that the metrics read."
+        ),
         Reads(),
     ] = None,
     mapped: Mapped = None,
     delimiter: Delimiters = None,
-    strict: Annotated[bool, typer.Option(help="Let warnings fail the check, too.")] = False,
-    format: Annotated[Format, typer.Option(help="How to print what was found.")] = Format.TABLE,
+    strict: Annotated[bool, typer.Option(help="Also fail on warnings.")] = False,
+    format: Annotated[Format, typer.Option(help="Output format.")] = Format.TABLE,
 ) -> None:
-    """Check metrics without asking anything: every problem, with what to do about it.
+    """Find the problems of metrics and say how to fix them. Makes no judge calls.
 
-    Exit codes: 0 no errors, 1 errors (with --strict also warnings), 2 unreadable input.
+    Exit codes: 0 no errors; 1 errors (with --strict also warnings); 2 invalid input.
     """
     from dagengine.compiler.checks import check as find_problems
     from dagengine.compiler.lowering import compile_metrics
@@ -214,7 +218,7 @@ _FINDING = ("severity", "code", "where", "message", "hint")
 
 
 def main() -> None:
-    """Entry point: what goes wrong becomes one message and an exit code, never a traceback."""
+    """Entry point: every error becomes one message and an exit code, never a traceback."""
     open_streams()
     with collector_at_rest():
         try:

@@ -1,4 +1,4 @@
-"""`dagengine diff`: what changed from one run to another, and why."""
+"""`dagengine diff`: what changed between two runs, and why."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MEASURES = {
     "gained": "gained",
     "same-question": "same",
 }
-"""What `--fail-if` may name: numbers of cases of one metric."""
+"""The measures of `--fail-if`: each counts cases of one metric."""
 
 
 def diff(
@@ -39,35 +39,38 @@ def diff(
         Path, typer.Argument(metavar="NEW", help="The folder of the later run."), Reads()
     ],
     metric: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Only this metric; by default all.")
+        str | None, typer.Option(metavar="NAME", help="Only this metric. Default: all metrics.")
     ] = None,
     card: Annotated[
         Path | None,
         typer.Option(
             metavar="CARD.json",
-            help="A judge card (`dagengine benchmark`): how many flips asking again would give.",
+            help="A judge card (`dagengine benchmark`); it tells how many flips are only noise of "
+            "the judge.",
         ),
         Reads(),
     ] = None,
     form: Annotated[
         Literal["table", "json", "csv"],
-        typer.Option("--format", help="A page of text, all as JSON, or a line per case as CSV."),
+        typer.Option("--format", help="Text, JSON with everything, or CSV with one line per case."),
     ] = "table",
-    limit: Annotated[int, typer.Option(min=0, help="Cases to list for each metric.")] = 20,
+    limit: Annotated[
+        int, typer.Option(min=0, help="Maximum number of cases to list per metric.")
+    ] = 20,
     fail_if: Annotated[
         list[str] | None,
         typer.Option(
             metavar="[METRIC.]MEASURE>NUMBER",
-            help=f"Exit with 1 when this holds; measures are {', '.join(MEASURES)}. Repeatable.",
+            help=f"Exit with 1 if this condition holds; measures are {', '.join(MEASURES)}. "
+            f"Repeatable.",
         ),
     ] = None,
 ) -> None:
-    """What changed from one run to another: flips by the first node that differs, and by cause.
+    """Compare two runs: which cases flipped, at which node, and why.
 
-    Cases are held against each other by content, whatever their order and their names. A run
-    against itself shows nothing. Asks no judge.
+    Cases are matched by content, not by order or name. Makes no judge calls.
 
-    Exit codes: 0 compared, 1 a --fail-if holds, 2 bad input.
+    Exit codes: 0 compared; 1 a --fail-if condition holds; 2 invalid input.
     """
     from dagengine.reliability.card.files import read_card
     from dagengine.reliability.changes.report import change_report
@@ -84,17 +87,19 @@ def diff(
 
 
 def condition_of(text: str) -> Condition:
-    """The condition that a text states; raises InputError for what this command does not count."""
+    """Parse a condition; raises InputError for a measure that this command does not have."""
     from dagengine.results.conditions import parse_condition
 
     found = parse_condition(text, "'worse>0'")
     if found.measure not in MEASURES:
         known = ", ".join(MEASURES)
         raise InputError(
-            f"--fail-if {text!r}: {found.measure!r} is no measure here; measures are {known}"
+            f"--fail-if {text!r}: unknown measure {found.measure!r}; measures are {known}"
         )
     if found.bound != "value":
-        raise InputError(f"--fail-if {text!r}: numbers of cases have no .{found.bound}")
+        raise InputError(
+            f"--fail-if {text!r}: a number of cases has no .{found.bound}; leave it out"
+        )
     return found
 
 
@@ -102,7 +107,9 @@ def _holding(condition: Condition, report: Mapping[str, Any]) -> list[str]:
     """One line for every metric for which a condition holds."""
     of = [one for one in report["metrics"] if condition.of in ("", one["metric"])]
     if not of:
-        raise InputError(f"--fail-if {condition.text!r}: both runs have no metric {condition.of!r}")
+        raise InputError(
+            f"--fail-if {condition.text!r}: no metric {condition.of!r} is in both runs"
+        )
     counts = [(one["metric"], _count(one, condition.measure)) for one in of]
     return [f"{condition.text}: {name}: {n}" for name, n in counts if condition.holds(n)]
 

@@ -1,4 +1,4 @@
-"""`dagengine judge`: who judges where a run names nobody."""
+"""`dagengine judge`: set, show and remove the default judge."""
 
 from __future__ import annotations
 
@@ -16,8 +16,7 @@ if TYPE_CHECKING:
 
 app = Commands(
     name="judge",
-    help="Set who judges where a run names nobody (`DAGENGINE_JUDGE` in the environment goes "
-    "before it).",
+    help="Set the default judge (the environment variable `DAGENGINE_JUDGE` overrides it).",
     no_args_is_help=True,
     rich_markup_mode="markdown",
 )
@@ -25,20 +24,22 @@ app = Commands(
 doors = Commands()
 
 ForUser = Annotated[
-    bool, typer.Option("--user", help="For all projects of the user, not for this folder alone.")
+    bool, typer.Option("--user", help="For all projects of this user, not only for this folder.")
 ]
 BaseUrl = Annotated[
     str | None,
-    typer.Option(help="An OpenAI-compatible server, for instance http://localhost:11434/v1."),
+    typer.Option(
+        help="URL of an OpenAI-compatible server, for instance http://localhost:11434/v1."
+    ),
 ]
 
 
 def _refuse_key(value: str | None) -> None:
     if value is not None:
         raise typer.BadParameter(
-            "a key does not go on the command line, where the shell and the list of processes "
-            "show it: put it into an environment variable (export DAGENGINE_API_KEY=…) and leave "
-            "this option out; a local server needs none"
+            "do not pass a key on the command line: the shell history and the process list show "
+            "it. Set an environment variable (export DAGENGINE_API_KEY=…) and leave this option "
+            "out; a local server needs no key"
         )
 
 
@@ -51,7 +52,7 @@ def set_judge(
     model: Annotated[
         str,
         typer.Argument(
-            help="A model's name, `provider/model`, or a model of --base-url.",
+            help="An OpenAI model, `provider/model`, or a model of the server at --base-url.",
             autocompletion=judge_names,
         ),
     ],
@@ -60,14 +61,14 @@ def set_judge(
         str | None,
         typer.Option(
             metavar="VARIABLE",
-            help="The environment variable that holds the server's key; by default "
-            "DAGENGINE_API_KEY with --base-url, else the provider's own.",
+            help="The environment variable with the API key. Default: DAGENGINE_API_KEY with "
+            "--base-url, else the variable of the provider.",
         ),
     ] = None,
     user: ForUser = False,
     api_key: Annotated[str | None, _no_key("--api-key")] = None,
 ) -> None:
-    """Write the default judge to `.dagengine.env` here, or to the user's settings."""
+    """Save the default judge in `.dagengine.env` in this folder, or in the settings of the user."""
     from dagengine.judges.default import DefaultJudge, write_settings
 
     path = _file(user)
@@ -77,19 +78,19 @@ def set_judge(
 
 @app.command()
 def show() -> None:
-    """Who judges by default, where, with whose key, and what says so."""
+    """Show the default judge, its server, its key variable, and where they are set."""
     from dagengine.judges.default import default_judge
 
     found = default_judge()
     say(f"{_described(found.model, found.base_url)} ({found.source})")
     if found.key_from is not None:
         state = "is set" if os.environ.get(found.key_from) else "is NOT set"
-        say(f"its key is in {found.key_from}, which {state}")
+        say(f"its key is read from {found.key_from}, which {state}")
 
 
 @app.command()
 def unset(user: ForUser = False) -> None:
-    """Remove the default judge of this folder, or the user's; gpt-4o is asked again."""
+    """Remove the default judge of this folder, or of the user. The default is gpt-4o again."""
     path = _file(user)
     if not path.exists():
         say(f"no judge was set: there is no {path}")
@@ -122,7 +123,10 @@ def set_azure_openai(
     address = f"{openai_endpoint.rstrip('/')}/openai/v1/"
     set_judge(deployment_name, address, "AZURE_OPENAI_API_KEY")
     if openai_api_version or model_version:
-        say("this address of Azure takes no version of the API, and the deployment has its model")
+        say(
+            "--openai-api-version and --model-version are ignored: this Azure endpoint needs "
+            "neither"
+        )
 
 
 @doors.command("set-ollama", hidden=True)
@@ -147,7 +151,7 @@ for _name in ("unset-azure-openai", "unset-ollama", "unset-local-model"):
 
 @doors.command("login", hidden=True)
 def login() -> NoReturn:
-    """Refuse: there is nothing to log in to."""
+    """Fail: there is no account to log in to."""
     raise typer.BadParameter(
         "there is no account: what a run writes stays on your machine (`dagengine run --out`)"
     )

@@ -1,4 +1,4 @@
-"""`dagengine merge`: the folders of all shards of a run made one."""
+"""`dagengine merge`: combine the folders of all shards of a run."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ def _files_in(out: Path, given: Given) -> Iterable[Path]:
 
 
 def merge(
-    folders: Annotated[list[Path], typer.Argument(help="The folder of every shard, in any order.")],
+    folders: Annotated[list[Path], typer.Argument(help="The folders of all shards, in any order.")],
     out: Annotated[Path, typer.Option(help="Folder for the whole run."), Writes(_files_in)],
 ) -> None:
-    """Make one folder of those that `run --shard 1/N` … `run --shard N/N` left.
+    """Combine the folders of all shards (`run --shard I/N`) into one run.
 
-    Rows come in the order of the data, byte for byte those of a run in one go when the judge gives
-    the same answers; counts and costs are added up. A shard that is missing, not finished, or of
-    another run is refused.
+    Rows are in the order of the data. With the same answers, they are byte for byte equal to the
+    rows of a run without shards. Counts and costs are summed. It is an error if a shard is missing,
+    is not finished, or belongs to another run.
     """
     from dagengine.data.result_rows import read_rows
     from dagengine.errors import InputError
@@ -36,7 +36,7 @@ def merge(
     from dagengine.results import Totals
 
     if out.resolve() in {folder.resolve() for folder in folders}:
-        raise InputError(f"{out} is the folder of a shard; give --out another one")
+        raise InputError(f"{out} is the folder of a shard; choose another folder for --out")
     manifest = merged([load_run(folder) for folder in folders], out)
     done = manifest.totals
     totals = Totals() if done is None else Totals(

@@ -1,4 +1,4 @@
-"""`dagengine migrate`: programs for deepeval, LangChain's evaluators or ragas, with our names."""
+"""`dagengine migrate`: rewrite programs for deepeval, LangChain's evaluators or ragas."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _HOMES = {
     "ragas": "dagengine",
     "ragas.metrics": "dagengine.metrics",
 }
-# What has another name here; a program goes on calling it as it did.
+# What has another name here; a program continues calling it as it did.
 _DEEPEVAL = {
     "DeepEvalError": "DagengineError",
     "MetricData": "MetricResult",
@@ -99,7 +99,7 @@ _FILLED = frozenset({"actual_output", "retrieval_context", "tools_called", "turn
 
 
 class Edit(NamedTuple):
-    """What stands on a line from one column to another, and what it becomes."""
+    """What is on a line from one column to another, and what it becomes."""
 
     line: int
     start: int
@@ -115,7 +115,7 @@ class Migrated(NamedTuple):
 
 
 def migrated(source: str) -> Migrated:
-    """Rewrite imports and the package's name; raises SyntaxError for what is no Python."""
+    """Rewrite imports and the package's name; raises SyntaxError for text that is not Python."""
     lines = source.splitlines(keepends=True)
     edits: list[Edit] = []
     notes: list[tuple[int, str]] = []
@@ -178,7 +178,7 @@ def _named(lines: list[str], number: int, column: int, name: str, ours: str) -> 
     line = lines[number - 1]
     start = len(line.encode()[:column].decode())
     found = re.compile(rf"\b{re.escape(name)}\b").search(line, start)
-    if found is None:  # the statement goes on over several lines
+    if found is None:  # the statement continues over several lines
         raise InputError(f"line {number} is written in a way that cannot be rewritten: {name}")
     return Edit(number, found.start(), found.end(), ours)
 
@@ -239,20 +239,22 @@ def _exists(module: str, name: str) -> bool:
 def migrate(
     files: Annotated[list[Path], typer.Argument(metavar="FILE…", help="Python files."), Reads()],
     write: Annotated[
-        bool, typer.Option("--write", help="Change the files; otherwise only show what changes.")
+        bool, typer.Option("--write", help="Change the files; without it, only show the changes.")
     ] = False,
 ) -> None:
-    """Give programs written for deepeval, LangChain's evaluators or ragas our names.
+    """Rewrite the imports of programs for deepeval, LangChain's evaluators or ragas.
 
-    Rewrites imports and the package's name, and lists by line what a person must decide: names
-    that are not here, thresholds that mean the other way. Nothing is changed without --write.
+    Rewrites imports and the package name. Lists the lines that you must change yourself, such as
+    missing names and thresholds with the opposite direction. Changes no file without --write.
     """
     for path in files:
         before = _text(path)
         try:
             found = migrated(before)
         except SyntaxError as error:
-            raise InputError(f"{path}, line {error.lineno}: it is no Python: {error.msg}") from None
+            raise InputError(
+                f"{path}, line {error.lineno}: not valid Python: {error.msg}"
+            ) from None
         if write:
             require_writable(path)
             path.write_text(found.source, encoding="utf-8")

@@ -1,4 +1,4 @@
-"""`dagengine plan`: what a run will ask, take and cost, before a token is spent."""
+"""`dagengine plan`: estimate the calls, tokens, cost and time of a run before it starts."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from dagengine.question import Judge
 
 LATENCY = 2.0
-# Runs of each case, as `dagengine benchmark` has them.
+# Runs of each case, the default of `dagengine benchmark`.
 _TIMES = 20
 
 
@@ -45,26 +45,28 @@ def plan(
     max_in_flight: MaxInFlight = 64,
     store: Annotated[
         Path | None,
-        typer.Option(help="A file of answers: how many questions it answers."),
+        typer.Option(help="Count how many questions this store already answers."),
         Reads(),
     ] = None,
     results: Annotated[
         Path | None,
-        typer.Option(help="Rows of an earlier run: how likely each verdict is."),
+        typer.Option(help="The rows of an earlier run; its verdicts give the probabilities."),
         Reads(),
     ] = None,
     items: Annotated[
-        int, typer.Option(min=1, help="Assumed length of lists that a judge will write.")
+        int, typer.Option(min=1, help="Assumed length of the lists that a judge writes.")
     ] = 10,
-    latency: Annotated[float, typer.Option(min=0, help="Assumed seconds for a call.")] = LATENCY,
+    latency: Annotated[
+        float, typer.Option(min=0, help="Assumed duration of one call, in seconds.")
+    ] = LATENCY,
     price: PriceOf = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead.")] = False,
 ) -> None:
-    """Say what a run will ask before it asks anything: calls, tokens, money, time.
+    """Estimate the judge calls, tokens, cost and time of a run. Makes no judge calls.
 
-    Questions are given as at least, likely and at most. The bounds hold for every run in
-    which each metric gets its score; calls repeated after a failure come on top. Code that
-    reads nothing but the case is run, as it would be in the run.
+    Shows the least, the likely and the greatest number of questions. The bounds hold if every
+    metric gets a score; retries come on top. Code nodes that read only the case are run, as in the
+    run itself.
     """
     from dagengine.cli.tables.plan_table import Assumptions, as_dict, print_estimate
     from dagengine.compiler.lowering import compile_metrics
@@ -105,7 +107,7 @@ def plan(
 
 
 def _could_be_seen(cases: int) -> list[str]:
-    """What difference so many cases would show; nothing where the statistics are not installed."""
+    """The difference that this number of cases can detect; empty without the statistics extra."""
     if not cases or importlib.util.find_spec("scipy") is None:
         return []
     from dagengine.reliability.card.answers import could_be_seen
@@ -114,7 +116,7 @@ def _could_be_seen(cases: int) -> list[str]:
 
 
 def _answered(metrics: Sequence[Any], cases: Cases, model: Any, path: Path) -> int:
-    """How many questions a store answers, found by running on it alone."""
+    """How many questions a store answers, counted by a replay from it."""
     from dagengine.execution.evaluation import stream, sync
     from dagengine.store.answers import Store
 
@@ -124,7 +126,7 @@ def _answered(metrics: Sequence[Any], cases: Cases, model: Any, path: Path) -> i
 
 
 def all_judges(compiled: Plan, model: Any) -> list[Judge]:
-    """The judges in the order of the plan, and those that write for them."""
+    """The judges in the order of the plan, followed by their writers."""
     from dagengine.estimate.packs import with_writers
     from dagengine.judges import as_judge
 

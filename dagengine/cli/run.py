@@ -1,4 +1,4 @@
-"""`dagengine run`: metrics over a file of cases, rows and pictures into a folder."""
+"""`dagengine run`: run metrics over a file of test cases and write the results into a folder."""
 
 from __future__ import annotations
 
@@ -38,18 +38,18 @@ if TYPE_CHECKING:
 def run(options: RunOptions) -> None:
     """Run metrics over a file of test cases.
 
-    Writes the record of the run into a folder: `run.json`, `results.jsonl` (one row per case, in
-    order, as the run goes on), `cases.jsonl` (their texts), `times.jsonl` (how long they took),
-    `summary.json`, and three pictures per metric: the tree, the path of one case, and how often
-    each edge was taken (as Mermaid text without Graphviz). Prints a summary, the worst cases and
-    where cases failed; `dagengine show` shows more of them.
+    Writes one folder: `run.json`, `results.jsonl` (one row per case, in order), `cases.jsonl` (the
+    texts), `times.jsonl` (the durations), `summary.json` and `report.html`. Also draws three
+    pictures per metric: the tree, the path of one case, and how often each edge was taken. Without
+    Graphviz, pictures are Mermaid text. Prints a summary, the worst cases and where cases failed;
+    `dagengine show` shows more.
 
-    An invalid line among the first 1000 of the data stops the run before anything is asked; a
-    later one becomes a row without a score (`invalid_case`), and the run goes on. Data from a
-    pipe can be read only once, so none of it is looked at beforehand.
+    An invalid line among the first 1000 stops the run before the first judge call. A later invalid
+    line becomes a row without a score (`invalid_case`), and the run continues. Data from a pipe is
+    not checked before the run, because it can be read only once.
 
-    Exit codes: 0 every case has a score, 1 a case failed (with --assert) or a condition of
-    --fail-if holds, 2 bad input, 3 a case has no score, 130 interrupted.
+    Exit codes: 0 every case has a score; 1 a case failed (with --assert) or a --fail-if condition
+    holds; 2 invalid input; 3 a case has no score; 130 interrupted.
     """
     from dagengine.report.tally import Tally
 
@@ -65,18 +65,20 @@ def run(options: RunOptions) -> None:
 
 
 def _check(options: RunOptions) -> None:
-    """Raise BadParameter or InputError for options that do not go together."""
+    """Raise BadParameter or InputError for options that cannot be combined."""
     if options.replay and options.store is None:
         raise typer.BadParameter("--replay needs --store")
     options.part()
     if options.processes is not None and (options.cluster or options.workers):
-        raise typer.BadParameter("--processes 2 means --cluster local --workers 2: give either one")
+        raise typer.BadParameter(
+            "--processes 2 is short for --cluster local --workers 2: use only one of the two forms"
+        )
     if options.address is None:
         if options.workers is not None:
             raise typer.BadParameter("--workers needs --cluster")
         return
     if options.shard is not None:
-        raise typer.BadParameter("--shard is for runs in one process: start one for each part")
+        raise typer.BadParameter("--shard works in one process only: start one run per shard")
     from dagengine.execution.cluster.coordinator import require_shareable
 
     require_shareable(
@@ -91,7 +93,7 @@ def _check(options: RunOptions) -> None:
 
 
 def _cases(options: RunOptions) -> Cases:
-    """The cases of the run; raises BadParameter when the one to draw is not among them."""
+    """The cases of the run; raises BadParameter if --case names a case that does not exist."""
     cases = cases_of(
         options.data, options.mapped, options.delimiter, goldens=options.app is not None
     )
@@ -105,7 +107,7 @@ def _cases(options: RunOptions) -> Cases:
 
 
 def _build(options: RunOptions) -> Engine | Cluster:
-    """What judges the cases: this process, or the workers of a cluster."""
+    """The engine that judges the cases: in this process, or on the workers of a cluster."""
     from dagengine.store.answers import Store
 
     store = None if options.store is None else Store(options.store, replay=options.replay)
@@ -123,7 +125,7 @@ def _build(options: RunOptions) -> Engine | Cluster:
 
 
 def _writer(options: RunOptions, doors: Engine | Cluster, cases: Cases) -> RunWriter:
-    """The record of the run; raises InputError for rows that go to a file of an unknown kind."""
+    """The writer of the record; raises InputError if --results has an unknown file type."""
     from dagengine.record.recording import data_of, manifest_of
     from dagengine.record.writer import RunWriter
 
@@ -149,7 +151,7 @@ def _writer(options: RunOptions, doors: Engine | Cluster, cases: Cases) -> RunWr
 
 
 def _conditions(options: RunOptions, doors: Engine | Cluster) -> list[Condition]:
-    """What `--fail-if` states; raises InputError for what this run will not have."""
+    """The conditions of `--fail-if`; raises InputError for an unknown figure."""
     from dagengine.record.gate import conditions_of
 
     names = [metric.spec.name for metric in doors.plan.metrics]
@@ -157,7 +159,7 @@ def _conditions(options: RunOptions, doors: Engine | Cluster) -> list[Condition]
 
 
 def _start(doors: Engine | Cluster, cases: Cases) -> None:
-    """Raise, before the first call, what can be known by then; print warnings."""
+    """Check everything that can be checked before the first call; print warnings."""
     from dagengine.execution.evaluation import sync
 
     doors.cases(cases)  # checks them
@@ -172,7 +174,7 @@ def _start(doors: Engine | Cluster, cases: Cases) -> None:
 def _finish(
     doors: Engine | Cluster, cases: Cases, writer: RunWriter, tally: Tally, options: RunOptions
 ) -> None:
-    """Run every case; an interrupt leaves what is finished, and says how to go on."""
+    """Run every case; an interrupt keeps the finished rows and says how to continue."""
     from dagengine.execution.cluster.coordinator import Cluster
     from dagengine.execution.evaluation import sync
     from dagengine.report.progress import progress_bar
@@ -207,9 +209,9 @@ def _finish(
 
 
 def _interrupted(rows: RowWriter, total: int | None) -> str:
-    """What is where after an interrupt; rows carry their index."""
+    """The message after an interrupt: which rows are in which file."""
     if not rows.count:
-        return f"interrupted before the first row; {rows.path} was not touched"
+        return f"interrupted before the first row; {rows.path} is unchanged"
     of_all = f"{rows.count} rows" if total is None else f"{rows.count} of {total} rows"
     return f"interrupted: {of_all} are in {rows.path}"
 
@@ -221,7 +223,7 @@ def _report(
     tally: Tally,
     conditions: Sequence[Condition],
 ) -> None:
-    """Print and draw what came out, and leave with the exit code that it calls for."""
+    """Print and draw the results, and exit with their exit code."""
     from dagengine.cli.common.pictures import draw_views
     from dagengine.report.github import add_step_summary
     from dagengine.report.tables import print_table
@@ -243,7 +245,7 @@ def _write_page(options: RunOptions) -> None:
     from dagengine.report.page.writing import write_run_page
 
     page = write_run_page(load_run(options.out))
-    say(f"page: {page}" if page else "page: none for so many cases; dagengine view shows them")
+    say(f"page: {page}" if page else "page: not written for a run of this size; use dagengine view")
 
 
 def _write_junit(options: RunOptions, tally: Tally) -> None:
@@ -257,7 +259,7 @@ def _write_junit(options: RunOptions, tally: Tally) -> None:
 
 
 def _failing(conditions: Sequence[Condition], writer: RunWriter) -> bool:
-    """Print every condition that holds; whether there is one."""
+    """Print every condition that holds; return whether there is one."""
     from dagengine.record.gate import failures
 
     lines = failures(conditions, writer.figures())
@@ -267,7 +269,7 @@ def _failing(conditions: Sequence[Condition], writer: RunWriter) -> bool:
 
 
 def _leave(options: RunOptions, tally: Tally, failing: bool) -> None:
-    """End with the exit code that the results call for."""
+    """Exit with the exit code of the results."""
     if tally.unscored:
         raise typer.Exit(EXIT_NO_SCORE)
     if failing or (options.assert_pass and not tally.success):

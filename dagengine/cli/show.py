@@ -1,4 +1,4 @@
-"""`dagengine show`: the cases of a run that one asks for, as a table or for machines."""
+"""`dagengine show`: select cases of a run; print a table, JSON or CSV."""
 
 from __future__ import annotations
 
@@ -26,44 +26,44 @@ _LISTED = 50  # rows of a table, unless so many are asked for
 
 @dataclass(frozen=True, kw_only=True)
 class ShowOptions:
-    """What `dagengine show` can be told."""
+    """The options of `dagengine show`."""
 
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder of a run.")]
-    failed: Annotated[
-        bool, typer.Option("--failed", help="Cases below the threshold of a metric.")
-    ] = False
+    failed: Annotated[bool, typer.Option("--failed", help="Cases that failed a metric.")] = False
     no_score: Annotated[
-        bool, typer.Option("--no-score", help="Cases without a score of some metric.")
+        bool, typer.Option("--no-score", help="Cases without a score for at least one metric.")
     ] = False
     metric: Annotated[str | None, typer.Option(help="Only the results of this metric.")] = None
     case: Annotated[
-        str | None, typer.Option(help="The case of this name or index, with all its steps.")
+        str | None, typer.Option(help="One case, by name or index, with all its steps.")
     ] = None
     at: Annotated[
         list[str] | None,
         typer.Option(
             metavar="NODE[=ANSWER]",
-            help="Cases in which a node ran, or gave this answer. Repeatable.",
+            help="Cases in which this node ran, or gave this answer. Repeatable.",
         ),
     ] = None
     text: Annotated[
-        str | None, typer.Option(metavar="WORD", help="Cases with this in their texts or reasons.")
+        str | None, typer.Option(metavar="WORD", help="Cases with this word in a text or a reason.")
     ] = None
     worst: Annotated[
-        int | None, typer.Option(min=1, help="So many of them, the worst ones first.")
+        int | None, typer.Option(min=1, help="Only this number of cases, the worst first.")
     ] = None
     times: Annotated[
-        bool, typer.Option("--times", help="Also how long cases and their nodes took.")
+        bool, typer.Option("--times", help="Also show the duration of cases and nodes.")
     ] = False
-    format: Annotated[Format, typer.Option(help="How to print them.")] = Format.TABLE
+    format: Annotated[Format, typer.Option(help="Output format.")] = Format.TABLE
     as_cases: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Write their test cases as a data set, as JSON lines."),
+        typer.Option(
+            metavar="FILE", help="Write the selected test cases as a data set (JSON lines)."
+        ),
         Writes(),
     ] = None
 
     def selection(self) -> Selection:
-        """The cases that are asked for."""
+        """The selected cases."""
         from dagengine.report.selection import Selection
 
         return Selection(
@@ -77,11 +77,11 @@ class ShowOptions:
 
 
 def show(options: ShowOptions) -> None:
-    """Show the cases of a run that fit all options; without options its summary.
+    """Show the summary of a run, or the cases that match all options.
 
-    Several options narrow the choice. A run of a million cases takes seconds.
+    A case is shown if it matches every option that you give.
 
-    Exit codes: 0 also when no case fits, 2 bad input.
+    Exit codes: 0 also if no case matches; 2 invalid input.
     """
     from dagengine.record.run import load_run
     from dagengine.record.times import times_of
@@ -91,7 +91,8 @@ def show(options: ShowOptions) -> None:
     run, chosen = load_run(options.folder), options.selection()
     if not run.finished:
         say(
-            f"not finished: {run.manifest.exit or 'the run still goes on, or was killed'}", err=True
+            f"not finished: {run.manifest.exit or 'the run is in progress, or was killed'}",
+            err=True,
         )
     rows = selected(run, chosen)
     if options.worst is not None:

@@ -1,4 +1,4 @@
-"""The commands for a store: show, prune, export, merge."""
+"""The commands of a store: show, prune, export, merge."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ if TYPE_CHECKING:
 
 app = Commands(
     name="store",
-    help="Look after a file of stored answers (`run --store`).",
+    help="Inspect and maintain a store of answers (`run --store`).",
     no_args_is_help=True,
     rich_markup_mode="markdown",
 )
 
-_STORE = typer.Argument(metavar="STORE", help="The file given to `run --store`.")
+_STORE = typer.Argument(metavar="STORE", help="The file of `run --store`.")
 ReadStore = Annotated[Path, _STORE, Reads()]
 ChangedStore = Annotated[Path, _STORE, Writes(opened=True)]
 JudgeName = Annotated[
-    str | None, typer.Option(metavar="NAME", help="Only this judge's answers; `*` stands for any.")
+    str | None, typer.Option(metavar="NAME", help="Only answers of this judge; `*` is a wildcard.")
 ]
 NodeName = Annotated[
-    str | None, typer.Option(metavar="NAME", help="Only answers for this node; `*` stands for any.")
+    str | None, typer.Option(metavar="NAME", help="Only answers for this node; `*` is a wildcard.")
 ]
 
 
@@ -43,10 +43,10 @@ def show(
     judge: JudgeName = None,
     node: NodeName = None,
     limit: Annotated[
-        int, typer.Option(min=0, help="List this many answers in full, the latest first.")
+        int, typer.Option(min=0, help="Show this number of answers in full, the latest first.")
     ] = 0,
 ) -> None:
-    """What a store holds; with --limit, --judge or --node also questions and answers."""
+    """Show the contents of a store; with --limit, --judge or --node also questions and answers."""
     from dagengine.store.maintenance import Selection, groups, latest, reading, size
 
     limit = limit or (10 if judge or node else 0)
@@ -95,17 +95,19 @@ def prune(
     older_than: Annotated[
         float | None, typer.Option(min=0, metavar="DAYS", help="Only answers older than this.")
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count them.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only count the answers; remove nothing.")
+    ] = False,
     compact: Annotated[
-        bool, typer.Option("--compact", help="Also make the file smaller (writes it anew).")
+        bool, typer.Option("--compact", help="Also shrink the file (rewrites it).")
     ] = False,
 ) -> None:
-    """Remove answers by judge, node and age; what they answered will be asked again."""
+    """Remove answers by judge, node and age. Their questions will be asked again."""
     from dagengine.store.maintenance import count
     from dagengine.store.maintenance import prune as remove
 
     if judge is None and node is None and older_than is None:
-        raise typer.BadParameter("say which answers: --judge, --node or --older-than")
+        raise typer.BadParameter("select the answers to remove: --judge, --node or --older-than")
     chosen = _selection(judge, node, older_than)
     if dry_run:
         say(f"{count(path, chosen):,} answers would be removed from {path}")
@@ -119,7 +121,7 @@ def _selection(judge: str | None, node: str | None, days: float | None) -> Selec
     try:
         before = None if days is None else datetime.now(UTC) - timedelta(days=days)
     except (OverflowError, ValueError):
-        raise InputError(f"--older-than is a number of days, and {days:g} are too many") from None
+        raise InputError(f"--older-than takes a number of days; {days:g} is too many") from None
     return Selection(judge, node, before)
 
 
@@ -128,13 +130,13 @@ def export(
     path: ReadStore,
     out: Annotated[
         Path | None,
-        typer.Option(help="The file to write; by default the standard output."),
+        typer.Option(help="The file to write. Default: standard output."),
         Writes(),
     ] = None,
 ) -> None:
-    """Write every question and answer as a line of JSON.
+    """Export every question and answer as JSON lines.
 
-    On a terminal, hidden characters are written as escapes of JSON.
+    On a terminal, hidden characters are written as JSON escapes.
     """
     from dagengine.store.maintenance import reading, records
 
@@ -168,10 +170,10 @@ def _terminal_line(row: Any) -> bytes:
 def merge(
     path: ChangedStore,
     others: Annotated[
-        list[Path], typer.Argument(metavar="OTHER...", help="Stores to add."), Reads()
+        list[Path], typer.Argument(metavar="OTHER...", help="The stores to add."), Reads()
     ],
 ) -> None:
-    """Add the answers of other stores; an answer that is there already stays."""
+    """Add the answers of other stores. Existing answers are kept."""
     from dagengine.store.maintenance import merge as add
 
     for other in others:

@@ -60,27 +60,31 @@ class SynthesizeOptions:
     out: Annotated[Path, typer.Option(help="File for the goldens, JSON lines."), Writes()] = Path(
         "goldens.jsonl"
     )
-    count: Annotated[int, typer.Option(min=1, help="How many goldens there are to be.")] = 20
+    count: Annotated[int, typer.Option(min=1, help="Number of goldens to generate.")] = 20
     quotas: Annotated[
         Path | None,
         typer.Option(
-            help="A CSV file instead of --count: columns count, document, kind, difficulty; an "
-            "empty cell may be anything."
+            help="A CSV file instead of --count, with the columns count, document, kind, "
+            "difficulty. An empty cell allows any value."
         ),
         Reads(),
     ] = None
     judge: JudgeName = None
     second_judge: Annotated[
         str | None,
-        typer.Option(metavar="MODEL", help="Answers blind, and has to agree; else --judge does."),
+        typer.Option(
+            metavar="MODEL",
+            help="The judge that answers without the expected output "
+            "and must agree. Default: --judge.",
+        ),
         Reads(),
     ] = None
     difficulty_judge: Annotated[
         list[str] | None,
         typer.Option(
             metavar="MODEL",
-            help="A cheap judge that tries without the documents, to measure how hard a golden "
-            "is. Repeatable.",
+            help="A cheap judge that answers without the documents, to measure the difficulty of "
+            "a golden. Repeatable.",
         ),
         Reads(),
     ] = None
@@ -88,46 +92,50 @@ class SynthesizeOptions:
         str | None,
         typer.Option(
             metavar="MODEL",
-            help="An embedding model: inputs that mean nearly the same are near duplicates then. "
-            "Without one their words are compared.",
+            help="An embedding model, to find near duplicates by meaning. Default: compare words.",
         ),
         Reads(),
     ] = None
     base_url: BaseUrl = None
     evolutions: Annotated[
-        int, typer.Option(min=0, max=10, help="How often a draft is evolved.")
+        int, typer.Option(min=0, max=10, help="Number of evolutions of each draft.")
     ] = 1
     kind: Annotated[
         list[str] | None,
         typer.Option(
             metavar="KIND=WEIGHT",
-            help="How often a draft is evolved in this way (reasoning, multi-context, "
-            "concretizing, constrained, comparative, hypothetical, in-breadth). Repeatable; all "
-            "alike by default.",
+            help="The weight of a kind of evolution (reasoning, multi-context, concretizing, "
+            "constrained, comparative, hypothetical, in-breadth). Repeatable. Default: equal "
+            "weights.",
         ),
     ] = None
     expected_output: Annotated[
         bool,
         typer.Option(
-            "--expected-output/--no-expected-output", help="Also write and check the answer."
+            "--expected-output/--no-expected-output",
+            help="Also write and check the expected output.",
         ),
     ] = True
     per_context: Annotated[
-        int, typer.Option(min=1, max=20, help="Goldens about one passage, at most.")
+        int, typer.Option(min=1, max=20, help="Maximum number of goldens per passage.")
     ] = 2
-    tries: Annotated[int, typer.Option(min=1, help="Drafts for each golden, at most.")] = 5
-    chunk_size: Annotated[int, typer.Option(min=16, help="Tokens of a passage, at most.")] = 512
-    chunk_overlap: Annotated[int, typer.Option(min=0, help="Tokens that passages share.")] = 32
+    tries: Annotated[int, typer.Option(min=1, help="Maximum number of drafts per golden.")] = 5
+    chunk_size: Annotated[
+        int, typer.Option(min=16, help="Maximum length of a passage, in tokens.")
+    ] = 512
+    chunk_overlap: Annotated[
+        int, typer.Option(min=0, help="Overlap of two passages, in tokens.")
+    ] = 32
     scenario: Annotated[str | None, typer.Option(help="Who asks, and why.")] = None
     task: Annotated[str | None, typer.Option(help="What the application does.")] = None
     input_format: Annotated[str | None, typer.Option(help="What an input looks like.")] = None
     output_format: Annotated[
         str | None, typer.Option(help="What an expected output looks like.")
     ] = None
-    seed: Annotated[int, typer.Option(help="Another seed takes other passages and kinds.")] = 0
+    seed: Annotated[int, typer.Option(help="Random seed for the choice of passages and kinds.")] = 0
     store: StorePath = None
     replay: Annotated[
-        bool, typer.Option("--replay", help="Take every answer from --store and call no judge.")
+        bool, typer.Option("--replay", help="Read every answer from --store; make no judge calls.")
     ] = False
     max_in_flight: MaxInFlight = 64
     max_calls: MaxCalls = None
@@ -136,24 +144,26 @@ class SynthesizeOptions:
     record: Annotated[
         Path | None,
         typer.Option(
-            help="Folder for the record of the run: every draft is a case of it, and goldens.md "
-            "is the page to review."
+            help="Folder for the record of the run: every draft is a case. Review the goldens in "
+            "goldens.md."
         ),
         Writes(_record_files),
     ] = None
     plan: Annotated[
-        bool, typer.Option("--plan", help="Only say what the first round asks; ask nothing.")
+        bool,
+        typer.Option("--plan", help="Only estimate the calls of the first round; make no calls."),
     ] = False
 
 
 def synthesize(options: SynthesizeOptions) -> None:
-    """Make goldens from documents: draft, evolve, rewrite, filter, answer, answer blind.
+    """Generate goldens from documents.
 
-    Writes a golden per line as soon as its round is over, with where it comes from in its
-    metadata, and prints what became of the drafts.
+    Steps: draft, evolve, rewrite, filter, answer, answer again without the expected output. Writes
+    one golden per line after each round, with its source in the metadata. Prints what happened to
+    the drafts.
 
-    Exit codes: 0 there are as many goldens as wanted, 2 bad input, 3 some are missing or a
-    document holds no text, 130 interrupted.
+    Exit codes: 0 all goldens were generated; 2 invalid input; 3 some are missing or a document has
+    no text; 130 interrupted.
     """
     if options.replay and options.store is None:
         raise typer.BadParameter("--replay needs --store")
@@ -180,7 +190,7 @@ def _make(options: SynthesizeOptions) -> None:
     for line in made.report.lines():
         say(line)
     say(cost_line(synthesizer.totals))
-    say(f"goldens: {options.out}" if made else f"no golden; {options.out} was not touched")
+    say(f"goldens: {options.out}" if made else f"no golden; {options.out} is unchanged")
     if made.report.missing or made.report.unreadable:
         raise typer.Exit(EXIT_NO_SCORE)
 
@@ -268,7 +278,7 @@ def _evolutions(options: SynthesizeOptions) -> EvolutionConfig:
 
 
 def _quotas(options: SynthesizeOptions) -> list[Quota]:
-    """The quotas of --quotas, or one of --count; raises BadParameter for a row that is none."""
+    """The quotas of --quotas, or one of --count; raises InputError for an invalid row."""
     from dagengine.errors import InputError
     from dagengine.synthesis import Quota
 
@@ -279,12 +289,17 @@ def _quotas(options: SynthesizeOptions) -> list[Quota]:
     with options.quotas.open(newline="", encoding="utf-8-sig") as file:
         for number, row in enumerate(csv.DictReader(file), 2):
             if None in row or not set(row) <= known or "count" not in row:
-                raise InputError(f"{options.quotas}: the columns are {', '.join(sorted(known))}")
+                raise InputError(
+                    f"{options.quotas}: wrong columns; use "
+                    f"{', '.join(sorted(known))} (count is required)"
+                )
             cells: dict[str, Any] = {name: cell for name, cell in row.items() if cell}
             try:
                 cells["count"] = int(row["count"])
             except ValueError:
-                raise InputError(f"{options.quotas} line {number}: count is no number") from None
+                raise InputError(
+                    f"{options.quotas} line {number}: count is not a whole number"
+                ) from None
             found.append(Quota(**cells))
     if not found:
         raise InputError(f"{options.quotas} has no quota")
@@ -293,7 +308,7 @@ def _quotas(options: SynthesizeOptions) -> list[Quota]:
 
 @contextmanager
 def _lines(path: Path) -> Iterator[Callable[[Any], None]]:
-    """What writes a golden as a line; an earlier file is kept until there is a first one."""
+    """A function that writes one golden per line; keeps an existing file until the first golden."""
     file: IO[str] | None = None
 
     def write(golden: Any) -> None:
@@ -323,4 +338,4 @@ def _print_plan(options: SynthesizeOptions) -> None:
     names = tuple(judge_name(judge.judge) for judge in found.judges)
     shown = Assumptions(names, prices(options.price), LATENCY, options.max_in_flight, 10)
     print_estimate(found, shown)
-    say(f"A draft that falls is made up for: at most {options.tries} drafts for each golden.")
+    say(f"A rejected draft is replaced: up to {options.tries} drafts per golden.")

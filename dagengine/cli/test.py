@@ -1,4 +1,4 @@
-"""`dagengine test run`: pytest with evaluations, by the flags that people know from elsewhere."""
+"""`dagengine test run`: pytest with evaluations, with the flags of similar tools."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dagengine.errors import MissingExtraError
 
 app = Commands(
     name="test",
-    help="Run evaluations that are written as pytest tests.",
+    help="Run evaluations as pytest tests.",
     no_args_is_help=True,
     rich_markup_mode="markdown",
 )
@@ -25,7 +25,7 @@ STORE = ".dagengine/answers.db"
 
 @app.callback()
 def tests() -> None:
-    """Run evaluations that are written as pytest tests."""
+    """Run evaluations as pytest tests."""
 
 
 @app.command()
@@ -34,7 +34,7 @@ def run(
         list[str] | None,
         typer.Argument(
             metavar="[PATHS]...",
-            help="Files and folders of tests; what follows `--` goes to pytest as it is.",
+            help="Test files and folders; arguments after `--` are passed to pytest.",
         ),
     ] = None,
     processes: Annotated[
@@ -44,26 +44,36 @@ def run(
     cache: Annotated[
         bool,
         typer.Option(
-            "-c", "--use-cache", help=f"Keep answers in {STORE}, and ask nothing again that is."
+            "-c",
+            "--use-cache",
+            help=f"Keep answers in {STORE}; do not ask answered questions again.",
         ),
     ] = False,
     ignore_errors: Annotated[
         bool,
         typer.Option(
-            "-i", "--ignore-errors", help="Skip a test whose metric got no score; do not fail it."
+            "-i", "--ignore-errors", help="Skip a test without a score, instead of failing it."
         ),
     ] = False,
     repeat: Annotated[
-        int, typer.Option("-r", "--repeat", min=1, help="Judge every test so often, each anew.")
+        int,
+        typer.Option(
+            "-r",
+            "--repeat",
+            min=1,
+            help="Judge every test this number of times, with new answers each time.",
+        ),
     ] = 1,
     exit_first: Annotated[
         bool, typer.Option("-x", "--exit-on-first-failure", help="Stop at the first failure.")
     ] = False,
-    verbose: Annotated[bool, typer.Option("-v", "--verbose", help="Name every test.")] = False,
+    verbose: Annotated[
+        bool, typer.Option("-v", "--verbose", help="Print the name of every test.")
+    ] = False,
 ) -> None:
-    """Run tests with pytest; its exit code is this command's.
+    """Run tests with pytest; the exit code is that of pytest.
 
-    Everything else that pytest can do, it does by `pytest` itself: the plugin is the same.
+    For all other options use `pytest` directly: the plugin is the same.
     """
     _require("pytest")
     command = [sys.executable, "-m", "pytest", *(paths or [])]
@@ -83,7 +93,7 @@ def run(
 def _require(module: str, package: str | None = None) -> None:
     if importlib.util.find_spec(module) is None:
         name = package or module
-        raise MissingExtraError(f"{name} is not installed, and tests need it: pip install {name}")
+        raise MissingExtraError(f"tests need {name}, which is not installed: pip install {name}")
 
 
 def _code(command: list[str]) -> int:

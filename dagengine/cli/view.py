@@ -1,4 +1,4 @@
-"""`dagengine view`: runs to look at in a browser, to compare, and to label."""
+"""`dagengine view`: inspect, compare and label runs in a browser."""
 
 from __future__ import annotations
 
@@ -18,30 +18,35 @@ from dagengine.errors import MissingExtraError
 def view(
     folders: Annotated[
         list[Path],
-        typer.Argument(metavar="DIR...", help="Folders of runs; several are a history."),
+        typer.Argument(
+            metavar="DIR...", help="Folders of runs; several folders are shown as a history."
+        ),
         Reads(),
     ],
     port: Annotated[
-        int, typer.Option(min=0, max=65535, help="The port to listen on; 0 is any free one.")
+        int, typer.Option(min=0, max=65535, help="The port to listen on; 0 takes any free port.")
     ] = 0,
     who: Annotated[
         str | None,
-        typer.Option("--as", metavar="NAME", help="Your name beside labels; by default the login."),
+        typer.Option(
+            "--as", metavar="NAME", help="Your name beside your labels. Default: your login."
+        ),
     ] = None,
     card: Annotated[
         Path | None,
         typer.Option(
             metavar="CARD.json",
-            help="A judge card, for what asking again would change between runs.",
+            help="A judge card; it tells which changes between runs are only noise of the judge.",
         ),
         Reads(),
     ] = None,
     browser: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
 ) -> None:
-    """Look at runs in a browser, compare them, and label cases by walking the tree.
+    """Inspect, compare and label runs in a browser.
 
-    Serves on 127.0.0.1 only, at an address that holds a token: nobody else can open it. Labels
-    go to labels.jsonl in the folder of the run, nothing else is changed. Ctrl-C ends it.
+    Serves on 127.0.0.1 only. The address contains a secret token, so other users cannot open it.
+    Labels are saved in labels.jsonl in the folder of the run; no other file is changed. Stop with
+    Ctrl-C.
     """
     try:
         from dagengine.view.server import open_runs, serve
@@ -54,7 +59,7 @@ def view(
     served = open_runs(folders, who or _login(), known, said=lambda text: say(text, err=True))
 
     def ready(address: str) -> None:
-        say(f"open {address} (Ctrl-C ends it)")
+        say(f"open {address} (stop with Ctrl-C)")
         if browser:
             webbrowser.open(address)
 

@@ -1,4 +1,4 @@
-"""What a graph must satisfy before anything is asked.
+"""What a graph must satisfy before the first call.
 
 Every check has a stable code. All problems of a metric are collected, so that one look at
 the message is enough to fix them all.
@@ -46,7 +46,7 @@ def check(spec: MetricSpec) -> tuple[list[Problem], Wiring | None]:
         problems.append(_circular(wiring.circular, report))
     for slot in wiring.idle:
         hint = "add it to root_nodes=, or list it as a child or verdict of something that runs"
-        message = "nothing makes it run: only nodes that wait for it do"
+        message = "nothing makes it run: only nodes that wait for it lead to it"
         problems.append(report("never-runs", slot.name, message, hint))
     return problems, wiring
 
@@ -82,7 +82,7 @@ def _reads(slot: Slot, report: Reporter) -> Iterator[Problem]:
     for label, count in Counter(source.label for source in slot.sources).items():
         # Uncertain ones may be alternatives, of which one arrives.
         if count > 1 and any(s.certain for s in slot.sources if s.label == label):
-            hint = "give each of them an output_label of its own"
+            hint = "give each of them its own output_label"
             yield report("label-clash", node, f"{count} inputs are called {label!r}", hint)
         if label in slot.fields:
             hint = "rename the output_label"
@@ -147,8 +147,8 @@ def _bypassed_gates(scope: Scope, report: Reporter) -> Iterator[Problem]:
             names = " and ".join(parents[slot])
             message = f"it runs after {' or '.join(chosen)}, and also whenever {names} runs"
             hint = (
-                f"if only the verdicts are to decide, take it out of the children of {names}; "
-                "what it then still needs to read it can name in inputs="
+                f"if only the verdicts should decide, remove it from the children of {names}; to "
+                f"read their output, name them in inputs="
             )
             yield report("gate-bypassed", slot.node, message, hint, "warning")
 
@@ -192,7 +192,7 @@ def _placeholders(slot: Slot, wiring: Wiring, report: Reporter) -> Iterator[Prob
             yield report("label-unknown", node, f"the prompt refers to {{{name}}}", hint)
     used = {name.removesuffix(".reason") for name in names} | set(names)
     for name in sorted(known - used):
-        hint = "use it in the prompt, or do not read it"
+        hint = "use it in the prompt, or remove it from what the node reads"
         yield report("unused-output", node, f"{name!r} is read but not used", hint, "warning")
 
 
@@ -206,7 +206,7 @@ def _leaf(slot: Slot, read: bool, report: Reporter) -> Iterator[Problem]:
                 hint = "give it a score, a node or a metric"
                 yield report("leaf-without-score", node, f"{branch.verdict!r} leads nowhere", hint)
         return
-    hint = "let a judgement read it, or remove it"
+    hint = "let a judgement read its output, or remove it"
     yield report("leaf-without-score", node, f"the {node.kind} is the end of a path", hint)
 
 
@@ -221,7 +221,7 @@ def _scores(scope: Scope, report: Reporter) -> Iterator[Problem]:
         yield report("no-score", None, f"not every path ends in a score{where}", hint)
     elif scope.spec.combine == "last" and _may_fork(*_score_flow(scope, roots)):
         hint = "say how scores combine: combine='min', 'max', 'mean' or 'error'"
-        message = "several verdicts may be reached at once; the last in the graph counts"
+        message = "one case may reach several scores; the last in the graph counts"
         yield report("several-terminals", None, message, hint, "warning")
 
 
@@ -264,7 +264,7 @@ def _may_fork(flow: nx.DiGraph[Any], start: object, end: object) -> bool:
         ways = len(after)
         if isinstance(place, Slot):
             verdicts = {target for _, target in place.branches} - set(place.activates)
-            # What is read only because it chose this place goes on here and nowhere else.
+            # What is read only because it chose this place continues here and nowhere else.
             chosen = set(place.pulls()) & _above(place, first)
             ways = len(after - verdicts - chosen) + bool(after & verdicts)
         if ways > 1 and meet.get(place) is end:
@@ -304,6 +304,6 @@ def _threshold(scope: Scope, report: Reporter) -> Iterator[Problem]:
 
 def _circular(slots: Iterable[Slot], report: Reporter) -> Problem:
     names = ", ".join(repr(slot.name) for slot in slots if slot.kind == "node")
-    hint = "name what may be missing in inputs=, which makes it run, or make it a root"
+    hint = "name the node that may be missing in inputs=, which makes it run, or make it a root"
     message = f"they wait to learn whether something runs that depends on them: {names}"
     return report("circular-liveness", None, message, hint)

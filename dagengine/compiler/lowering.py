@@ -27,7 +27,7 @@ from dagengine.graph.node import BaseNode
 def compile_metrics(metrics: Sequence[Metric] | Metric) -> Plan:
     """Check metrics and compile them together.
 
-    Raises GraphError listing every problem, and InputError for what is no metric.
+    Raises GraphError listing every problem, and InputError for something that is not a metric.
     """
     problems: list[Problem] = []
     wirings: list[Wiring] = []
@@ -45,7 +45,7 @@ def compile_metrics(metrics: Sequence[Metric] | Metric) -> Plan:
 
 def _name_problems(names: Sequence[str]) -> list[Problem]:
     """Names that are empty or shared: results are told apart by the names of the metrics."""
-    hint = "give every metric a name of its own"
+    hint = "give every metric its own name"
     repeated = [name for name, count in Counter(names).items() if count > 1 or not name.strip()]
     return [
         Problem("metric-name", f"metric {name!r}", "the name is empty or taken twice", hint)

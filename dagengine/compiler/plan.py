@@ -83,7 +83,7 @@ class PlanSlot:
 class PlanScope:
     """A metric or a nested metric: its settings, slots and terminals (in order).
 
-    `owner` is the slot that a nested metric stands in, `NONE` for a metric at the top.
+    `owner` is the slot that a nested metric is in, `NONE` for a metric at the top.
     """
 
     index: int

@@ -64,8 +64,8 @@ def written(
         yield report("metric-cycle", None, "the metric contains itself under a verdict", hint)
         return
     if len(above) > _DEEPEST:
-        hint = "put the innermost metrics side by side, or combine them in code"
-        yield report("nested-too-deep", None, f"more than {_DEEPEST} metrics in each other", hint)
+        hint = "put the innermost metrics next to each other, or combine them in code"
+        yield report("nested-too-deep", None, f"more than {_DEEPEST} nested metrics", hint)
         return
     if not isinstance(spec.graph, Graph):
         hint = "wrap the node: DAG(root_node=…)"
@@ -120,7 +120,7 @@ def _no_root(report: Reporter) -> Problem:
 
 def reads_nothing(node: BaseNode, report: Reporter) -> Problem:
     """The problem of a decision about nothing."""
-    hint = "give it evaluation_params, inputs, or a parent that hands on to it"
+    hint = "give it evaluation_params, inputs, or a parent that passes data to it"
     return report("reads-nothing", node, "it decides but reads nothing", hint)
 
 
@@ -132,7 +132,7 @@ def roots_below(graph: Graph, report: Reporter) -> Iterator[Problem]:
         if parents:
             hint = f"start from {parents[0].title!r} alone, or remove that edge"
             what = "another root" if parents[0] in roots else repr(parents[0].title)
-            yield report("root-reachable", root, f"a root follows {what}", hint)
+            yield report("root-reachable", root, f"a root is also below {what}", hint)
 
 
 def _settings(spec: MetricSpec, report: Reporter) -> Iterator[Problem]:
@@ -140,7 +140,7 @@ def _settings(spec: MetricSpec, report: Reporter) -> Iterator[Problem]:
     if spec.threshold is not None and not (
         isinstance(spec.threshold, int | float) and low <= spec.threshold <= high
     ):
-        hint = "use a number from 0 to 1, or None for a score without pass or fail"
+        hint = "use a number from 0 to 1, or None for no pass or fail"
         yield report("threshold-range", None, f"the threshold is {spec.threshold!r}", hint)
     if spec.combine not in ("last", "min", "max", "mean", "error"):
         hint = "use last, min, max, mean or error"
@@ -162,12 +162,12 @@ def _misfits(graph: Graph, report: Reporter) -> Iterator[Problem]:
                     yield _not_a_node(repr(other), f"{role} of {node.title!r}", report)
                 elif isinstance(other, VerdictNode) and not _may_have_verdicts(node, role):
                     hint = "put the verdict under the judgement that decides it"
-                    message = f"{other.title} stands among the {role} of a {node.kind} node"
+                    message = f"{other.title} is among the {role} of a {node.kind} node"
                     yield report("verdict-misplaced", node, message, hint)
 
 
 def _not_a_node(what: str, role: str, report: Reporter) -> Problem:
-    hint = "use a node; fields belong into evaluation_params=, metrics and scores under a verdict"
+    hint = "use a node; fields belong in evaluation_params=, metrics and scores under a verdict"
     return report("not-a-node", None, f"{role} contains {what}", hint)
 
 
@@ -185,8 +185,8 @@ def _cycle(nodes: Iterable[BaseNode], report: Reporter) -> Iterator[Problem]:
     edges = nx.find_cycle(graph.subgraph(part), [node for node in graph if node in part])
     titles = [edge[0].title for edge in edges]
     drawn = " -> ".join([*titles, titles[0]])
-    hint = "remove one of these edges, or give the repeated step a node of its own"
-    yield report("cycle", edges[0][0], f"the graph runs in a circle: {drawn}", hint)
+    hint = "remove one of these edges, or give the repeated step its own node"
+    yield report("cycle", edges[0][0], f"the graph has a cycle: {drawn}", hint)
 
 
 def _node_problems(node: BaseNode, report: Reporter) -> Iterator[Problem]:
@@ -199,7 +199,7 @@ def _node_problems(node: BaseNode, report: Reporter) -> Iterator[Problem]:
             hint = "use two whole numbers, the worst first, for instance (0, 10)"
             yield report("scale-range", node, f"the scale is {node.scale!r}", hint)
     if node.asks and not node.text.strip():
-        yield report("empty-text", node, "there is nothing to ask", "write what is asked")
+        yield report("empty-text", node, "the question is empty", "write the question")
 
 
 def _fields(node: BaseNode, report: Reporter) -> Iterator[Problem]:

@@ -1,8 +1,8 @@
 """Test cases and goldens from any source: `read_cases`.
 
-A row that is no test case becomes an `InvalidCase` in its place, so one bad line near the
+A row that is not a test case becomes an `InvalidCase` in its place, so one bad line near the
 end of a long file costs one row of the results and not the run. The first rows are checked
-before anything is asked (`Cases.check`).
+before the first call (`Cases.check`).
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Cases:
             return []
         records = list(itertools.islice(self._table.read(), self._table.checked))
         if not records and self._table.name:
-            raise InputError(f"{self._table.name} holds no test case")
+            raise InputError(f"{self._table.name} has no test cases")
         self._convert.check_columns(records)
         return [_valid(self._convert(record)) for record in records]
 
@@ -108,19 +108,19 @@ def read_cases(
     others: bool = True,
     preset: str | None = None,
 ) -> Cases | AsyncCases:
-    """Test cases of a JSONL, JSON, CSV, TSV or Parquet file, or of an object in memory.
+    """Read test cases from a JSONL, JSON, CSV, TSV or Parquet file, or from an object in memory.
 
-    `source` is a path, a pandas DataFrame, one split of a Hugging Face data set, or an
-    iterable (also an async one) of test cases or dicts. Rows with `turns` are conversations,
-    rows with `contestants` arena cases. Columns are named like the fields of a test case, or
-    renamed by `map={"question": "input"}` (`{"label": "additional_metadata.label"}` for a key of
-    an object); `map={"notes": None}` leaves a column out. Where text stands for a list it is JSON,
-    or split at the column's delimiter (`delimiters={"context": ";"}`). With `goldens` rows are
-    read as goldens; without `others` only the columns in `map` count. A `preset` (`"ragas"`,
-    `"promptfoo"`, `"openai"`) knows the columns of that tool's files.
+    `source` is a path, a pandas DataFrame, one split of a Hugging Face data set, or an iterable
+    (also an async one) of test cases or dicts. Rows with `turns` are conversations, and rows with
+    `contestants` are arena cases. Columns have the names of the fields of a test case, or are
+    mapped by `map={"question": "input"}` (`{"label": "additional_metadata.label"}` for a key of an
+    object); `map={"notes": None}` ignores a column. A list in a text cell is JSON, or is split at
+    the delimiter of the column (`delimiters={"context": ";"}`). With `goldens`, rows are read as
+    goldens. Without `others`, only the columns in `map` are read. A `preset` (`"ragas"`,
+    `"promptfoo"`, `"openai"`) maps the columns of that tool's files.
 
-    Raises InputError for a source that cannot be read, a mapping to no field, and a preset that
-    there is not.
+    Raises InputError for a source that cannot be read, an unknown field in `map`, and an unknown
+    preset.
     """
     if isinstance(source, Cases | AsyncCases):
         return source

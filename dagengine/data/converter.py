@@ -51,7 +51,7 @@ class Converter:
         for column, field in self.map.items():
             if field and _split(field)[0] not in known:
                 hint = _like(field, known)
-                raise InputError(f"column {column!r}: {field!r} is no field of a case{hint}")
+                raise InputError(f"column {column!r}: {field!r} is not a field of a case{hint}")
 
     def check_columns(self, records: Sequence[Record]) -> None:
         """Raise InputError when a mapped or delimited column is in none of the records."""
@@ -99,7 +99,7 @@ class Converter:
                 inside.append((name, key, value))
                 continue
             if field in fields:
-                raise _CellError(f"two columns give the field {field!r}; leave one out")
+                raise _CellError(f"two columns map to the field {field!r}; ignore one")
             if self.opened and isinstance(value, list) and field in _TEXTS:
                 value = text_of(value)
             if isinstance(value, str) and (field in _PARSED or column in self.delimiters):
@@ -151,7 +151,7 @@ class Converter:
             if (written := python_list(cell)) is not None:
                 return written
             raise _CellError(
-                f"column {column!r} is text where a list or object belongs: write JSON "
+                f"column {column!r} is text, but its field needs a list or object: write JSON "
                 f'(["a", "b"]), or say what separates its items (a delimiter); {flaw}'
             ) from None
 
@@ -186,14 +186,14 @@ def _put(fields: dict[str, Any], name: str, key: str, value: Any) -> None:
     """Put a value under a key of a field that holds an object."""
     found = fields.get(name, {})
     if not isinstance(found, dict) or key in found:
-        raise _CellError(f"two columns give the field '{name}.{key}'; leave one out")
+        raise _CellError(f"two columns map to the field '{name}.{key}'; ignore one")
     fields[name] = {**found, key: value}
 
 
 def no_case(value: Any) -> str:
     """What to do about something in the place of a test case."""
     if isinstance(value, type):
-        return f"{value.__name__} is a class; make a case of it: {value.__name__}(...)"
+        return f"{value.__name__} is a class; create a test case: {value.__name__}(...)"
     name = type(value).__name__
     if hasattr(value, "spec"):
         return f"{name} is a metric, not a test case; test cases come first, metrics second"
@@ -227,6 +227,6 @@ def _unknown(column: str, model: type[BaseModel]) -> str:
     known = list(model.model_fields)
     return (
         f"unknown field {column!r:.80}{_like(column, known)} ({model.__name__} has: "
-        f"{', '.join(known)}; rename a column with --map {column:.80}=FIELD or leave it out "
-        f"with --map {column:.80}=)"
+        f"{', '.join(known)}; map a column with --map {column:.80}=FIELD or ignore it with --map "
+        f"{column:.80}=)"
     )

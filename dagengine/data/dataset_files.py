@@ -66,8 +66,8 @@ def load_named(
     """Every row of a source as a case, or as a golden.
 
     `columns` says which column is which field; fields that it does not name are read from the
-    columns of their own names, where there are any, and other columns are left out.
-    `delimiters` are by field. Raises InputError for a row that is no case, and for a column of
+    columns with their names, where there are any, and other columns are left out.
+    `delimiters` are by field. Raises InputError for a row that is not a case, and for a column of
     `columns` that no row has.
     """
     found = _columns_of(source)
@@ -101,14 +101,14 @@ def hugging_face(dataset: Any, split: str | None) -> Any:
             from datasets import load_dataset
         except ImportError:
             raise MissingExtraError(
-                "a data set by its name needs the package `datasets`: pip install datasets"
+                "to load a data set by name, install the package `datasets`: pip install datasets"
             ) from None
         dataset = load_dataset(dataset)
     if not isinstance(dataset, Mapping):
         return dataset
     if split not in dataset:
         names = ", ".join(map(repr, dataset))
-        raise InputError(f"the data set has the splits {names}; pick one with split=…")
+        raise InputError(f"the data set has the splits {names}; choose one with split=…")
     return dataset[split]
 
 
@@ -128,7 +128,7 @@ def save_rows(
     known = {name for kind in GOLDEN_TYPES for name in kind.model_fields}
     rows = [_row(golden, known) for golden in (*goldens, *cases)]
     if not rows:
-        raise InputError("No goldens found: the data set has none, so there is nothing to save")
+        raise InputError("No goldens found: the data set has no goldens to save")
     name = file_name or f"{datetime.now():%Y%m%d_%H%M%S}"
     path = Path(directory, f"{name}.{file_type}")
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -24,7 +24,7 @@ class EarlyRows:
     """Lines that wait; each is on its way to the disk when `keep` returns."""
 
     def __init__(self, results: Path) -> None:
-        """Makes the file anew."""
+        """Makes the file again."""
         self._path = beside(results)
         self._file = self._path.open("w+b", buffering=0)
         self._places: dict[int, tuple[int, int]] = {}
@@ -46,7 +46,7 @@ class EarlyRows:
         return os.pread(self._file.fileno(), length, place)
 
     def forget(self) -> None:
-        """Now and then, when nothing waits and all is in the results: begin the file anew."""
+        """Now and then, when nothing waits and all is in the results: begin the file again."""
         if not self._places and self._end > _LONG:
             self._file.seek(0)
             self._file.truncate()
@@ -78,7 +78,7 @@ def early_lines(results: Path, last: int) -> Iterator[tuple[str, bytes]]:
 
 
 def index_of(line: bytes) -> int | None:
-    """The index of the row in a line; None where that is no whole row."""
+    """The index of the row in a line; None where that is not a whole row."""
     if not line.endswith(b"\n"):
         return None
     try:

@@ -23,7 +23,7 @@ class _Golden(CheckedValue, WithMetadata):
 
 
 class Golden(_Golden):
-    """An input, and what is known of a good answer; the answer itself is still to come.
+    """A test case without an output: an input, and what is known of a good answer.
 
     An `actual_output` given here is replaced when the case is completed by an app.
     """
@@ -41,7 +41,7 @@ class Golden(_Golden):
 
 
 class ConversationalGolden(_Golden):
-    """A scenario, and what is known of a good conversation; its turns are still to come."""
+    """A conversation without turns: a scenario, and what is known of a good conversation."""
 
     scenario: str
     expected_outcome: str | None = None

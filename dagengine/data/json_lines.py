@@ -22,7 +22,7 @@ def line_of(row: Mapping[str, Any]) -> bytes:
 
 
 def value_of(line: bytes) -> Any:
-    """The value in a line; raises ValueError or RecursionError for what is no JSON."""
+    """The value in a line; raises ValueError or RecursionError for text that is not JSON."""
     try:
         return from_json(line)
     except ValueError:  # lone surrogates, which it refuses and this project writes

@@ -33,7 +33,7 @@ def _opened(path: Path) -> Iterator[Any]:
             yield file
     except (errors, OSError, UnicodeDecodeError) as error:
         raise InputError(
-            f"{path} is not a Parquet file, or it is damaged; write it again ({error})"
+            f"{path} is not a Parquet file, or is damaged; write it again ({error})"
         ) from None
 
 
@@ -47,7 +47,7 @@ def parquet_rows(path: Path) -> Iterator[dict[str, Any] | FlawError]:
 def _rows(batch: Any) -> list[Any]:
     try:
         return list(batch.to_pylist())
-    except (ValueError, OverflowError):  # text that is no UTF-8, a date beyond Python's
+    except (ValueError, OverflowError):  # text that is not UTF-8, a date beyond Python's
         return [_row(batch.slice(number, 1)) for number in range(batch.num_rows)]
 
 

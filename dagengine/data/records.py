@@ -79,7 +79,7 @@ def _file(path: Path) -> Table:
     if not path.exists():
         raise InputError(f"there is no file {path}")
     if path.is_dir():
-        raise InputError(f"{path} is a folder; name a file in it")
+        raise InputError(f"{path} is a folder; choose a file in it")
     readers: dict[str, tuple[Callable[[], Iterator[Record]], Callable[[], int | None]]] = {
         ".csv": (lambda: _cells(path, ","), lambda: sum(1 for _ in _cells(path, ","))),
         ".tsv": (lambda: _cells(path, "\t"), lambda: sum(1 for _ in _cells(path, "\t"))),
@@ -124,7 +124,7 @@ def _lines(path: Path) -> Iterator[Record]:
 
 
 def _advised(problem: str) -> str:
-    """A line that is no JSON is often a part of a longer text."""
+    """A line that is not JSON is often a part of a longer text."""
     return f"{problem}; {_HINT}" if problem.startswith("not JSON") else problem
 
 

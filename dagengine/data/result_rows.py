@@ -47,15 +47,15 @@ class _Writer(Protocol):
 
 
 class RowWriter:
-    """Writes rows as they come; the suffix of the file decides the format.
+    """Writes rows during a run; the suffix of the file selects the format.
 
-    An earlier file is kept until there is a first row. Use it as a context manager: on the
-    way out, also by an exception, the file is closed and readable. JSON lines are complete
-    after every row, even when the process is killed; Parquet is written 2048 results at a
-    time, and readable only once it is closed.
+    An existing file is kept until the first row. Use it as a context manager: on exit, also after
+    an exception, the file is closed and readable. JSON lines are complete after every row, even
+    when the process is killed; Parquet is written 2048 results at a time, and readable only once it
+    is closed.
 
-    Rows are added in the order of the data. One that is finished before an earlier one may be
-    given to `keep` meanwhile, which for JSON lines is as safe.
+    Rows are added in the order of the data. Pass a row that is finished before an earlier one to
+    `keep`; with JSON lines it is then as safe.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -160,12 +160,12 @@ Holds = Callable[[bytes], bool]
 def read_rows(
     path: str | Path, *, whole: bool = True, holding: Holds | None = None
 ) -> Iterator[CaseResult]:
-    """Rows that a run wrote, lazily; raises InputError that names the line or row.
+    """Read the rows of a run lazily; raises InputError that names an invalid line or row.
 
-    Of JSON lines those for which `holding` is false are passed over unread.
+    JSON lines for which `holding` is false are skipped without parsing.
 
-    Unless the file is `whole`, its last line may be half of a row and is left out then. What
-    waited for an earlier row when the run was killed comes last.
+    Unless the file is `whole`, an incomplete last line is ignored. Rows that waited for an earlier
+    row when the run was killed come last.
     """
     target = Path(path)
     if target.suffix == ".parquet":

@@ -23,7 +23,7 @@ class Shard:
     def __post_init__(self) -> None:
         if not 1 <= self.number <= self.count:
             raise InputError(
-                f"there is no part {self} of a data set: number the parts from 1/{self.count} to "
+                f"there is no shard {self}: shards go from 1/{self.count} to "
                 f"{self.count}/{self.count}"
             )
 
@@ -31,7 +31,9 @@ class Shard:
     def parse(cls, text: str) -> Shard:
         """From what people type: `2/4`; raises InputError for anything else."""
         if not re.fullmatch(r"\d{1,9}/\d{1,9}", text, re.ASCII):
-            raise InputError(f"a part of a data set is written as 2/4 (the second of four): {text}")
+            raise InputError(
+                f"write a shard as I/N, for instance 2/4 (the second of four), not {text}"
+            )
         number, _, count = text.partition("/")
         return cls(int(number), int(count))
 

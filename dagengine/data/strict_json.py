@@ -41,7 +41,7 @@ def read_json(text: str) -> Any:
 def read_array(text: str) -> list[Any]:
     """The items of one JSON array; a flawed item is the FlawError that reading it alone raises.
 
-    Raises FlawError for a text that is no JSON array as a whole.
+    Raises FlawError for a text that is not a JSON array as a whole.
     """
     try:
         items = _MARKING.decode(text)
@@ -50,7 +50,7 @@ def read_array(text: str) -> list[Any]:
     except json.JSONDecodeError as error:
         raise FlawError(str(error)) from None
     if not isinstance(items, list):
-        raise FlawError(f"it must hold one JSON array of objects, not {_kind(items)}")
+        raise FlawError(f"it must be one JSON array of objects, not {_kind(items)}")
     return [_item(item) for item in items]
 
 
@@ -80,19 +80,19 @@ def _decoder(flawed: Callable[[str], Any]) -> json.JSONDecoder:
         if len(found) == len(pairs):
             return found
         twice = next(key for key, count in Counter(key for key, _ in pairs).items() if count > 1)
-        return flawed(f"the key {twice!r:.80} stands twice in one object; leave one out")
+        return flawed(f"the key {twice!r:.80} is there twice in one object; remove one")
 
     def integer(digits: str) -> Any:
         try:
             return int(digits)
         except ValueError:
             return flawed(
-                f"an integer of {len(digits.lstrip('-'))} digits is too long to read; "
-                "write it as text, in quotes"
+                f"an integer of {len(digits.lstrip('-'))} digits is too long; write it as text, "
+                f"in quotes"
             )
 
     def constant(name: str) -> Any:
-        return flawed(f"{name} is no JSON value; write null, or leave the field out")
+        return flawed(f"{name} is not a JSON value; write null, or leave the field out")
 
     return json.JSONDecoder(object_pairs_hook=made, parse_int=integer, parse_constant=constant)
 

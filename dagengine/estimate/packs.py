@@ -37,7 +37,7 @@ _WALKS = 64
 
 
 class PackWalker:
-    """Counts requests of cases under one plan; `judges` stand in the order of `plan.models`."""
+    """Counts requests of cases under one plan; `judges` are in the order of `plan.models`."""
 
     def __init__(self, plan: Plan, judges: Sequence[Judge], odds: Odds, max_in_flight: int) -> None:
         self._plan, self._odds, self._most = plan, odds, max_in_flight

@@ -214,7 +214,7 @@ class _Drive:
         if forecast.fails:
             self.fails = True
             # Once something was asked, what else starts before the failure depends on timing:
-            # then it is left open, and everything that does not read the unit goes on.
+            # then it is left open, and everything that does not read the unit continues.
             if not self.units:
                 self.state.fail(unit, FORECAST)
         elif forecast.rounds:

@@ -24,7 +24,7 @@ from dagengine.threads import in_daemon_thread
 async def completed(app: App | None, golden: Golden | ConversationalGolden) -> TestCase | Failure:
     """What the app made of a golden, or how it failed. The one place that isolates it."""
     if app is None:
-        message = "a golden is completed by an app, and there is none: give app=…"
+        message = "a golden needs an app that produces its output: give app=…"
         return Failure(OutcomeKind.INVALID_CASE, "data set", message)
     try:
         return await app.complete(golden)
@@ -33,7 +33,7 @@ async def completed(app: App | None, golden: Golden | ConversationalGolden) -> T
             raise
         message = "it was cancelled from within"
     except (InputError, ValidationError) as error:
-        message = f"its output cannot be used: {error}"
+        message = f"its output is invalid: {error}"
     except (Exception, SystemExit) as error:  # noqa: BLE001 - user code may raise anything
         return Failure.of_code(error, f"app {app.name}")
     return Failure(OutcomeKind.CODE_ERROR, f"app {app.name}", message)
@@ -81,7 +81,9 @@ def _wants_golden(function: Callable[[Any], Any], name: str) -> bool:
     except ValueError:  # built-in functions may have no signature
         return False
     if not parameters:
-        raise InputError(f"the app {name!r} takes no argument; it must take the input")
+        raise InputError(
+            f"the app {name!r} takes no argument; it must take the input as its argument"
+        )
     return parameters[0].name == "golden" or "Golden" in str(parameters[0].annotation)
 
 

@@ -117,7 +117,9 @@ def _limits_of(given: object) -> Limits:
     shown = (
         ", ".join(f"{name}=…" for name in given) if isinstance(given, Mapping) else "max_calls=…"
     )
-    raise InputError(f"limits must be a Limits, such as Limits({shown}), got {given!r:.80}")
+    raise InputError(
+        f"limits must be a Limits object, for instance Limits({shown}), got {given!r:.80}"
+    )
 
 
 def _sink_of(given: Any) -> Any:
@@ -132,7 +134,7 @@ def _refuse_own(settings: Settings) -> None:
     given = [name for name in own if settings.get(name) is not None]
     if given:
         raise InputError(
-            f"this code joins the run that it belongs to, with that run's {given[0]}: leave out "
+            f"this code is part of an outer run and uses that run's {given[0]}: leave out "
             f"{given[0]}= here, and give it to the run"
         )
 
@@ -149,7 +151,7 @@ class Engine:
     """Metrics ready to judge cases; inside `open()` any number of sources may be run.
 
     What is asked is remembered over all of them, and one set of limits holds for all.
-    Raises GraphError or InputError, before anything is asked, for what cannot work.
+    Raises GraphError or InputError, before the first call, for what cannot work.
     """
 
     def __init__(
@@ -370,9 +372,9 @@ def _check_goldens(items: Sequence[Item], app: App | None) -> None:
     """Raise InputError when goldens have no app, or an app has no goldens."""
     some = any(isinstance(item, GOLDEN_TYPES) for item in items)
     if some and app is None:
-        raise InputError("goldens have no output yet: give app=, the function that makes it")
+        raise InputError("goldens have no output: give app=, the function that produces it")
     if items and not some and app is not None:
-        raise InputError("an app completes goldens, but the cases are test cases")
+        raise InputError("app= is for goldens, but the cases are test cases; leave out app=")
 
 
 def check_cases(plan: Plan, items: Sequence[Item]) -> None:
@@ -402,7 +404,8 @@ def check_judges(plan: Plan, judges: Sequence[Judge]) -> None:
         Problem(
             "judge-capability",
             f"metric {metric.spec.name!r}",
-            f"its reason is to be written, and {judge_name(judge.identity)} gives no text",
+            f"judged_reason=True needs a written reason, but {judge_name(judge.identity)} gives "
+            f"no text",
             _hint(judge),
         )
         for metric in plan.metrics
@@ -431,7 +434,7 @@ def _refusal(judge: Judge, node: AskingNode, metric: str) -> str | None:
             return None
         if writer is None:
             name = judge_name(judge.identity)
-            return f"metric {metric!r}: it wants a text, which {name} cannot give"
+            return f"metric {metric!r}: it needs text, which {name} cannot give"
         judge = writer
     able = judge.capabilities.schema if node.parser is None else judge.capabilities.text
     if not able:

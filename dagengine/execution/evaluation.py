@@ -41,7 +41,7 @@ R = TypeVar("R")
 def sync(make: Callable[[], Awaitable[R]]) -> R:
     """Run a coroutine function to its end, also from inside a running event loop.
 
-    A running loop is left as it is: the work gets a thread and a loop of its own. Inside a
+    A running loop is left as it is: the work gets a thread and its own loop. Inside a
     node's own code the work joins the node's run (see `gateway.host`).
 
     An interrupt (Ctrl-C) cancels the work, lets it put its things away, and comes out as
@@ -84,26 +84,25 @@ async def stream(
     page: bool = True,
     **settings: Unpack[Settings],
 ) -> Totals:
-    """Run metrics over cases and hand out every row, in data set order.
+    """Run metrics over test cases and pass every row to a function, in data set order.
 
-    `test_cases` is whatever `read_cases` takes, or a data set; a source that makes one wait
-    should be an async iterator, so that earlier cases are judged meanwhile. `settings` are
-    those of `Settings`: `model`, `app`, `limits`, `store`, `on_attempt`, `tracer`.
+    `test_cases` is a source for `read_cases`, or a data set. A slow source should be an async
+    iterator, so that earlier cases are judged while it waits. `settings` are those of `Settings`:
+    `model`, `app`, `limits`, `store`, `on_attempt`, `tracer`.
 
-    `cluster` has the workers of Dask judge: `"local"`, the address of a scheduler, or a
-    `Workers`. Metrics and settings are sent to them; what cannot be sent is an InputError
-    before anything is asked.
+    `cluster` runs the cases on Dask workers: `"local"`, the address of a scheduler, or a `Workers`
+    object. Metrics and settings are sent to the workers; an object that cannot be sent is an
+    InputError before the first call.
 
-    `out` is a folder for the record of the run (see `dagengine.record`), written as the run goes;
-    without `texts` it holds no cases, the fields in `redact` (`additional_metadata.email`) are
-    hidden in all of it, and without `page` it has no `report.html`.
+    `out` is a folder for the record of the run (see `dagengine.record`), written during the run.
+    Without `texts` it has no cases. The fields in `redact` (`additional_metadata.email`) are hidden
+    in all its files. Without `page` it has no `report.html`.
 
-    Rows are not kept, and memory is bounded by what is in flight. Raises GraphError or
-    InputError before the first call, InputError later when the store fails, JudgeSetupError
-    when a judge cannot work at all. A case never raises: an invalid row among the first ones
-    of a file is an InputError, a later one an `invalid_case` outcome. When the source itself
-    fails half-way, what came before is finished and handed out, and then InputError names
-    the row.
+    Rows are not kept, so memory is bounded by the cases in progress. Raises GraphError or
+    InputError before the first call, JudgeSetupError if a judge cannot work at all, and InputError
+    later if the store fails. A case never raises: an invalid row among the first 1000 of a file is
+    an InputError, a later one is an `invalid_case` outcome. If the source itself fails, the cases
+    before are finished, and then InputError names the row.
     """
     check_settings(stream, settings)
     engine = _engine(metrics, settings, cluster)
@@ -170,7 +169,10 @@ def _write_page(folder: str | Path) -> None:
     try:
         write_run_page(load_run(folder))
     except Exception as error:  # noqa: BLE001 - what was judged was paid for, and is recorded
-        warnings.warn(f"{folder} has no page: {type(error).__name__}: {error}", stacklevel=2)
+        warnings.warn(
+            f"{folder}: the page could not be written: {type(error).__name__}: {error}",
+            stacklevel=2,
+        )
 
 
 class _Saved(Recording):
@@ -197,13 +199,13 @@ async def a_evaluate(
     page: bool = True,
     **settings: Unpack[Settings],
 ) -> EvaluationResult:
-    """Run metrics over cases; one row per case, in order, whatever happened to the others.
+    """Run metrics over test cases; returns one row per case, in order, even if other cases failed.
 
-    All rows are kept: for more than fits in memory there is `stream`. `show` draws a
-    progress bar (on a terminal) and prints the result table. See `stream` for the other
-    arguments and for what is raised. Metrics are left untouched. deepeval's names for settings
-    (`configs`: `max_concurrent`, `AsyncConfig`, …) are understood, too; `identifier` and
-    `hyperparameters` (texts and numbers by name) stand in the record and on its page.
+    All rows are kept in memory; for large data use `stream`. `show` draws a progress bar (on a
+    terminal) and prints the result table. For the other arguments and the errors see `stream`.
+    Metrics are not changed. deepeval's names for settings (`configs`: `max_concurrent`,
+    `AsyncConfig`, …) are accepted, too. `identifier` and `hyperparameters` (texts and numbers by
+    name) are in the record and on its page.
     """
     check_settings(a_evaluate, settings)
     rows: list[CaseResult] = []

@@ -42,7 +42,7 @@ def grade(plan: Plan, scope: int, values: Values) -> Grade:
         return Grade(None, _no_terminal(part.spec.name), None, ())
     if len(reached) > 1 and part.spec.combine == "error":
         names = ", ".join(repr(slot.name) for slot in reached)
-        message = f"{len(reached)} terminals were reached at once: {names}"
+        message = f"{len(reached)} scores were reached, but combine='error' allows one: {names}"
         return Grade(
             None, Failure(OutcomeKind.CODE_ERROR, part.spec.name, message), None, tuple(reached)
         )
@@ -62,7 +62,7 @@ def grade(plan: Plan, scope: int, values: Values) -> Grade:
 
 
 def _no_terminal(metric: str) -> Failure:
-    message = "no verdict that was reached leads to a score"
+    message = "the path ended without a score"
     return Failure(OutcomeKind.CODE_ERROR, metric, message)
 
 
@@ -73,7 +73,7 @@ def _combined(scores: Sequence[float], how: str) -> float:
         return max(scores)
     if how == "mean":
         return math.fsum(scores) / len(scores)
-    return scores[-1]  # terminals stand in topological order
+    return scores[-1]  # terminals are in topological order
 
 
 def is_strict(spec: MetricSpec, done: Grade) -> bool:

@@ -1,4 +1,4 @@
-"""Ctrl-C while a run goes on: it is cancelled once, and has a moment to put its things away."""
+"""Ctrl-C while a run continues: it is cancelled once, and has a moment to put its things away."""
 
 from __future__ import annotations
 

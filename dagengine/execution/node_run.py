@@ -268,8 +268,8 @@ async def together(
 ) -> list[R]:
     """What `work` makes of every (place, thing), at most so many at once.
 
-    A thing is only made when its work begins. Each of those at once is a strand of its own for
-    the `hold`; the last to end is that which goes on.
+    A thing is only made when its work begins. Each of those at once is its own strand for
+    the `hold`; the last to end is that which continues.
     """
     results: dict[int, R] = {}
     coming = enumerate(things)

@@ -1,4 +1,4 @@
-"""From the odds of verdicts to those of paths: an exact enumeration, which asks nobody.
+"""From the odds of verdicts to those of paths: an exact enumeration, which makes no judge calls.
 
 Every decision and rating whose judge gave odds takes each of its values in turn; what else was
 said stays as it is. The scheduler's state machine says where that leads. Where it leads to a node
@@ -151,7 +151,7 @@ class _Enumeration:
         self._unknown: list[float] = []
 
     def follow(self) -> None:
-        """Follow every path, the likeliest alternatives of each decision first."""
+        """Follow every path, the most likely alternatives of each decision first."""
         waiting: list[tuple[dict[int, Any], float]] = [({}, 1.0)]
         while waiting:
             choices, mass = waiting.pop()
@@ -202,7 +202,7 @@ class _Enumeration:
         self._found[key] = self._found.get(key, 0.0) + mass
 
     def odds(self) -> ResultOdds:
-        """What was found, the likeliest path first."""
+        """What was found, the most likely path first."""
         ranked = sorted(self._found.items(), key=lambda one: -one[1])
         return ResultOdds(
             tuple(PathChance(*end, mass) for end, mass in ranked),

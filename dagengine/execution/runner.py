@@ -62,7 +62,7 @@ AfterCase = Callable[[JudgedCase], None]
 
 
 class _Run:
-    """One case under way."""
+    """One case in progress."""
 
     __slots__ = (*("began", "case", "deadline", "index", "packing", "scopes", "span", "state"),)
 
@@ -98,7 +98,7 @@ class Runner:
         after: AfterCase | None = None,
         finished: Emit | None = None,
     ) -> None:
-        """`judges` stand in the order of `plan.models`; `emit` gets rows in order.
+        """`judges` are in the order of `plan.models`; `emit` gets rows in order.
 
         `app` completes goldens. `constants` are shared by the sources of one run. `first` is
         the index of the first case, `step` how far the next one is from it. Without `at_once`

@@ -70,7 +70,7 @@ class CaseState:
         self._scope_left = [len(scope.slots) for scope in plan.scopes]
         self._failures: dict[int, Failure] = {}  # by slot
         self._rulings: dict[int, Ruling] = {}  # by metric, once something has failed
-        self._to_rule: set[int] = set()  # failing metrics to rule on anew
+        self._to_rule: set[int] = set()  # failing metrics to rule on again
         self._results: dict[int, MetricResult] = {}
         # Slots to work through: made live, with one source settled, with one or all causes lost.
         self._made_live: list[int] = []
@@ -249,7 +249,7 @@ class CaseState:
         chosen = _chosen(slot, value)
         if chosen is None:
             wanted = ", ".join(repr(verdict) for verdict in slot.branches)
-            message = f"the verdict is {value.verdict!r}, but the declared ones are {wanted}"
+            message = f"the verdict is {value.verdict!r}, but the declared verdicts are {wanted}"
             self._fail_slot(number, Failure(OutcomeKind.CODE_ERROR, slot.name, message))
             return
         if slot.grades:

@@ -1,11 +1,11 @@
 """How many calls a judge can take at once, found out from what it rejects.
 
 A control law without clock or I/O. It counts in *rounds*: as many finished calls as may
-be under way, which is about one round trip. It grows by one per success until the first
+be in progress, which is about one round trip. It grows by one per success until the first
 rejections (slow start), then steps back, creeps towards the number that was too much,
 waits below it for a while, and tries beyond it in growing steps (the idea of binary
 increase: Xu, Harfoush, Rhee, "Binary increase congestion control", INFOCOM 2004). What was
-too much is read off the last rejection of a burst: so many calls were still under way.
+too much is read off the last rejection of a burst: so many calls were still in progress.
 
 Some servers reject calls whatever the load. Stepping back does not help there, so it is
 undone when the calls that started after it fare as badly as those before.
@@ -39,10 +39,10 @@ class _Trial:
 
 
 class AdaptiveConcurrency:
-    """The number of calls that one judge may have under way: `limit`, from 1 to `ceiling`.
+    """The number of calls that one judge may have in progress: `limit`, from 1 to `ceiling`.
 
     `start` gives every call a serial number; `succeeded` and `rejected` take it back, so
-    that calls started before the last step back are not held against it a second time.
+    that calls started before the last step back are not compared with it a second time.
     Calls that end in any other way need not be told.
     """
 
@@ -66,7 +66,7 @@ class AdaptiveConcurrency:
         return self._serial
 
     def succeeded(self, serial: int, in_flight: int) -> None:
-        """An answer came; `in_flight` counts the calls under way, this one included."""
+        """An answer came; `in_flight` counts the calls in progress, this one included."""
         if serial <= self._epoch:
             return
         self._good += 1
@@ -98,7 +98,7 @@ class AdaptiveConcurrency:
 
     @property
     def _is_trying(self) -> bool:
-        """Whether more calls are under way than the judge was ever seen to take."""
+        """Whether more calls are in progress than the judge was ever seen to take."""
         return 0 < self._proven < self.limit
 
     def _refine(self, in_flight: int) -> None:

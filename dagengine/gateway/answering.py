@@ -28,7 +28,7 @@ async def answered(make: Callable[[], Awaitable[R]], limit: float | None) -> R:
         # What a judge's own code measures joins no run: it would wait for its own place.
         with anyio.move_on_after(limit), no_host():
             return await make()
-        raise JudgeTimeoutError(f"no answer within {limit} s; the call was ended")
+        raise JudgeTimeoutError(f"no answer within {limit} s: timeout of the call")
     except anyio.get_cancelled_exc_class():
         if is_cancelled():
             raise

@@ -69,7 +69,7 @@ class CircuitBreaker:
     ) -> None:
         """The endpoint gave no answer, or an error that may pass.
 
-        `in_flight` counts the calls under way, this one included: failures are often faster
+        `in_flight` counts the calls in progress, this one included: failures are often faster
         than answers, so a few of them among many calls do not open the circuit.
         """
         if not self._failures:
@@ -97,8 +97,8 @@ class CircuitBreaker:
             self._refusals += 1
             if self._refusals >= _HOPELESS:
                 self._give_up(
-                    f"its first {self._refusals} calls all ended with {why!r}, which does not "
-                    "pass; set that right and run again"
+                    f"its first {self._refusals} calls all ended with {why!r}, which a retry does "
+                    f"not fix; fix the cause and run again"
                 )
 
     def _schedule(self, now: float, why: str) -> None:

@@ -222,7 +222,7 @@ class Gateway:
         """The stored answer if there is one, else the judge's.
 
         A call holds its place until its answer is in the store: what a killed run has to ask
-        again is then never more than the calls under way.
+        again is then never more than the calls in progress.
         """
         judge, stored = desk.judge, self._stored
         try:
@@ -411,7 +411,7 @@ class Gateway:
             usage, failure = Usage(*error.tokens), error
             raise
         except anyio.get_cancelled_exc_class():
-            failure = JudgeTimeoutError("the call was ended with its case")
+            failure = JudgeTimeoutError("the call was cancelled with its case")
             raise
         finally:
             seconds, cost = time.perf_counter() - started, _cost(desk.price, answer, usage)

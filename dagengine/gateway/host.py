@@ -200,8 +200,8 @@ class Host:
         if self.home.is_here:
             self.blocked = True
             raise InputError(
-                "this would block the run that the code belongs to: await a_measure() or "
-                "a_evaluate() here, or put the code into a function that is not async"
+                "this would block the run of this code: await a_measure() or a_evaluate(), or use "
+                "a function that is not async"
             )
         call = LoopCall(self.home, make, _ended)
         self._send(call)
@@ -233,7 +233,7 @@ class _Nobody(Host):
         self._over = True
 
     def require_open(self) -> None:
-        raise InputError("nothing is asked here: this code is run only to see what it needs")
+        raise InputError("no calls are possible here: this code is run only to see what it reads")
 
     def call(self, make: Callable[[], Awaitable[R]]) -> R:
         self.require_open()
@@ -241,7 +241,7 @@ class _Nobody(Host):
 
 
 def _ended() -> InputError:
-    return InputError("this code belongs to a node that has ended, so it can ask nothing")
+    return InputError("this code belongs to a node that has ended, so it cannot ask questions")
 
 
 _host: ContextVar[Host | None] = ContextVar("dagengine node at work", default=None)

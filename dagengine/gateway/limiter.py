@@ -60,7 +60,7 @@ class Lane:
         self._tokens = None if tokens is None else RateLimit(tokens)
 
     def opens_at(self) -> float:
-        """When a call may start at the earliest, whatever the number under way."""
+        """When a call may start at the earliest, whatever the number in progress."""
         opens = max(self._paused_until, self.breaker.opens_at)
         if self._requests is self._tokens:  # neither: most runs have no rate
             return opens
@@ -151,7 +151,7 @@ class Limiter:
     """Lets calls start: urgent ones first, within each lane's limits and one ceiling."""
 
     def __init__(self, ceiling: int) -> None:
-        """At most `ceiling` calls are under way in all lanes together."""
+        """At most `ceiling` calls are in progress in all lanes together."""
         self._ceiling = self._free = ceiling
         self._wide = 0  # calls of several places that wait
         self._lanes: list[Lane] = []
@@ -159,7 +159,7 @@ class Limiter:
 
     @property
     def in_flight(self) -> int:
-        """Questions under way."""
+        """Questions in progress."""
         return self._ceiling - self._free
 
     @property
@@ -175,7 +175,7 @@ class Limiter:
         """Wait for the call's turn; raises ProviderError when the judge is given up.
 
         The call that is returned has to `leave` as often as it has `places`, which are no more
-        than may be under way at all. It waits for all of them, and holds none meanwhile.
+        than may be in progress at all. It waits for all of them, and holds none meanwhile.
         """
         lane.require_hope()
         call = Call(tokens, places, places)

@@ -22,37 +22,38 @@ _NOT_NEGATIVE = ("backoff", "max_backoff", "patience")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """How hard a run may try. The defaults suit a hosted provider and a local server alike.
+    """The limits of a run: concurrency, rates, timeouts, retries, cost. The defaults suit hosted
+    and local servers.
 
-    **Calls at once.** `max_in_flight` (64) is the ceiling of judge calls under way in the
-    whole run; cases are not limited. How many of them one judge is really sent is found out
-    while the run goes on, so the ceiling need not be tuned: raise it for a fast server.
+    **Concurrency.** `max_in_flight` (64) is the maximum number of concurrent judge calls in the
+    whole run; cases are not limited. The actual number per judge adapts during the run, so you need
+    not tune the maximum: only raise it for a fast server.
 
-    **Rates**, per judge: `requests_per_minute` and `tokens_per_minute` (None: no limit)
-    spread the calls evenly. Tokens are estimated before a call and learnt from what the
-    server counts. Set them when a provider publishes them: otherwise its rejections tell.
+    **Rates**, per judge: `requests_per_minute` and `tokens_per_minute` (None: no limit) spread the
+    calls evenly. Tokens are estimated before a call and corrected by the counts of the server. Set
+    them if the provider publishes rate limits; otherwise the run adapts to rejections.
 
-    **Time**, in seconds: `call_timeout` (120) for one call once it has started,
-    `case_timeout` (None: no deadline) for everything a case needs, waiting included.
+    **Time**, in seconds: `call_timeout` (120) for one call after its start; `case_timeout` (None:
+    no limit) for a whole case, including waits.
 
-    **Failures.** `attempts` (5) is the number of calls for one question while failures are
-    transient, `reasks` (2) how often an answer that does not fit is asked for again. Waits
-    between attempts grow from `backoff` (0.5) to `max_backoff` (30) seconds with jitter and
-    never undercut Retry-After. `patience` (60) is how many seconds a judge may be out of
-    order: meanwhile its questions wait without using up attempts, afterwards they fail at
-    once. A Retry-After beyond it ends a question.
+    **Failures.** `attempts` (5) is the maximum number of calls for one question after transient
+    errors. `reasks` (2) is the number of re-asks after an invalid answer. Waits between attempts
+    grow from `backoff` (0.5) to `max_backoff` (30) seconds with jitter, and are never shorter than
+    Retry-After. `patience` (60) is the number of seconds that a judge may be unavailable: its
+    questions wait without using up attempts, and then fail immediately. A Retry-After beyond it
+    ends a question.
 
-    **Money.** `max_calls` (None: any) is the number of calls of the run, repeated ones
-    included; `budget` (None: any) is US dollars. No call starts beyond them, and what was
-    not asked ends as `over_budget`. `prices` maps a model's name to US dollars per million
-    tokens, `(input, output)` or `(input, output, cached input)`, and goes before the
-    public list (`genai-prices`), which ages; `"*"` stands for every other model.
+    **Cost.** `max_calls` (None: no limit) is the maximum number of calls of the run, including
+    retries. `budget` (None: no limit) is in US dollars. No call starts beyond them, and the
+    remaining questions end as `over_budget`. `prices` maps a model's name to US dollars per million
+    tokens, `(input, output)` or `(input, output, cached input)`, and overrides the public list
+    (`genai-prices`), which may be outdated; `"*"` is for all other models.
 
-    **Memory.** `remembered` (100,000) answers are kept for equal questions later in the run.
-    One counts for every kB that it takes: a long text for several, token probabilities of
-    a long answer for 100. With a store only the latest are kept, since it finds the others.
+    **Memory.** `remembered` (100,000) answers are kept for equal questions later in the run. An
+    answer counts once per kB: a long text counts several times, token probabilities of a long
+    answer 100 times. With a store only the latest answers are kept in memory.
 
-    Raises InputError, naming the field, when a value makes no sense.
+    Raises InputError that names the field of an invalid value.
     """
 
     max_in_flight: int = 64

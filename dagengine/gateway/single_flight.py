@@ -15,7 +15,7 @@ V = TypeVar("V")
 
 
 class _Flight(Generic[V]):
-    """A computation under way; `error` and `value` are set when it has landed."""
+    """A computation in progress; `error` and `value` are set when it has landed."""
 
     __slots__ = ("error", "landed", "urgency", "value")
 
@@ -48,9 +48,9 @@ class SingleFlight(Generic[V]):
     async def get(
         self, key: Hashable, make: Callable[[], Awaitable[V]], urgency: Urgency | None = None
     ) -> V:
-        """The value for `key`, computed by `make` unless it is there or under way.
+        """The value for `key`, computed by `make` unless it is there or in progress.
 
-        What is under way becomes as urgent as `urgency` says.
+        What is in progress becomes as urgent as `urgency` says.
         """
         while True:
             if key in self._kept:
@@ -87,7 +87,7 @@ class SingleFlight(Generic[V]):
                 flight.landed.set()
 
     def __contains__(self, key: Hashable) -> bool:
-        """Whether a value is there or under way."""
+        """Whether a value is there or in progress."""
         return key in self._kept or key in self._open
 
     def keep(self, key: Hashable, value: V) -> None:

@@ -43,7 +43,7 @@ class Urgency:
 class Queue(Generic[T]):
     """Things that wait, the most urgent one first.
 
-    Nobody is passed over for ever: only so many cases are under way, and each of them asks a
+    Nobody is passed over for ever: only so many cases are in progress, and each of them asks a
     finite number of questions.
     """
 

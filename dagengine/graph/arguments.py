@@ -29,9 +29,9 @@ def field_paths(given: Any, window: Any = None) -> tuple[str, ...]:
     found = list(given) if isinstance(given, Iterable) else [given]
     for one in found:
         if not isinstance(one, str | LLMTestCaseParams):
-            what = "names fields of the test case, such as ['actual_output']"
+            what = "takes names of test case fields, for instance ['actual_output']"
             raise InputError(
-                f"evaluation_params {what}; nodes are read by inputs=[…]; got {one!r:.80}"
+                f"evaluation_params {what}; read nodes with inputs=[…]; got {one!r:.80}"
             )
     turns = _turns(window)
     paths = [_of_turns(one, turns, window is not None) or field_name(one) for one in found]
@@ -47,7 +47,8 @@ def _turns(window: Any) -> str:
     pair = isinstance(window, tuple | list) and [one for one in window if type(one) is int]
     if not pair or len(window) != 2 or len(pair) != 2 or not 0 <= pair[0] <= pair[1]:
         raise InputError(
-            "turn_window is the first and the last turn, counted from 0, such as (0, 3); got "
+            "turn_window takes the first and the last turn, counted from 0, for instance (0, 3); "
+            "got "
             f"{window!r:.80}"
         )
     return f"turns.{pair[0]}:{pair[1]}"

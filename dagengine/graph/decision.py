@@ -17,7 +17,7 @@ class VerdictNode(BaseNode):
     """Where one verdict of a decision leads: a score from 0 to 10, a node, or a metric.
 
     Raises InputError unless exactly one of `score` and `child` is given, and for a score that
-    is no number from 0 to 10.
+    is not a number from 0 to 10.
     """
 
     kind = "verdict"
@@ -37,7 +37,7 @@ class VerdictNode(BaseNode):
         self.child = verdict_target(child)
         if (score is None) == (child is None):
             found = "neither" if score is None else "both"
-            raise InputError(f"verdict {verdict!r} has either a score or a child; got {found}")
+            raise InputError(f"verdict {verdict!r} needs either a score or a child; got {found}")
         if isinstance(score, int | float) and not 0 <= score <= 10:
             raise InputError(f"verdict {verdict!r} has score {score!r}; scores go from 0 to 10")
 
@@ -50,7 +50,7 @@ class VerdictNode(BaseNode):
 
     def add_node(self, child: Any) -> NoReturn:
         """Refuse a child: raises InputError."""
-        raise InputError(f"{self.title} takes one child, where it is made: child={child!r:.60}")
+        raise InputError(f"{self.title} takes one child, in its constructor: child={child!r:.60}")
 
 
 class DecisionNode(BaseNode):

@@ -26,7 +26,7 @@ def example_question(node: AskingNode) -> Question[Any] | None:
     """A question of a node about made-up material, or None where only a case can tell.
 
     Words and answer type are the node's own; the node does not run. A prompt of the caller's
-    is not filled in: the node's text stands in its place, as the only message.
+    is not filled in: the node's text is in its place, as the only message.
     """
     words = _words(node)
     if node.template is not None or node.wording is not None:

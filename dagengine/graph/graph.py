@@ -109,7 +109,7 @@ class Metric(Protocol):
 def as_metrics(given: Any) -> list[Metric]:
     """What `metrics=` names, as a list; a single metric is a list of one.
 
-    Raises InputError for an empty list and for what is no metric.
+    Raises InputError for an empty list and for something that is not a metric.
     """
     one = isinstance(given, Metric | type | Graph | BaseNode | str | BaseModel)
     metrics: list[Any] = [given] if one else list(given) if isinstance(given, Iterable) else []
@@ -123,12 +123,12 @@ def as_metrics(given: Any) -> list[Metric]:
 
 def _no_metric(given: object) -> str:
     if isinstance(given, type):
-        return f"{given.__name__} is a class, not a metric: make one of it, {given.__name__}(…)"
+        return f"{given.__name__} is a class, not a metric: create an object, {given.__name__}(…)"
     what = f"{type(given).__name__} {given!r:.60}"
     if isinstance(given, CASE_TYPES):
         return f"{what} is a test case, not a metric: test cases come first, then metrics"
     if isinstance(given, Graph):
-        return f"{what} is a graph, not a metric: put it into one, DAGMetric(name, dag)"
+        return f"{what} is a graph, not a metric: put it into a metric, DAGMetric(name, dag)"
     if isinstance(given, BaseNode):
         return f"{what} is a node, not a metric: DAGMetric(name, DAG(root_node=node))"
-    return f"{what} is no metric: it has no `spec`"
+    return f"{what} is not a metric: it has no `spec`"

@@ -9,7 +9,7 @@ from typing import Any
 from dagengine.test_case import LLMTestCase, TestCase, Turn, read_field
 
 Judged = tuple[tuple[str, ...], ...]
-"""Paths of the fields that a metric judges: of each group one at least must hold something."""
+"""Paths of the fields that a metric judges; in each group, at least one field must not be empty."""
 
 _NONE: tuple[Any, ...] = (None, [], {})
 

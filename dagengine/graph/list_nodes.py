@@ -66,7 +66,7 @@ class _OverNode(AskingNode):
             items, rest = given.fields[0][1], replace(given, fields=given.fields[1:])
         if not isinstance(items, list | tuple):
             what = self.over.title if isinstance(self.over, BaseNode) else self.over
-            raise InputError(f"this node goes over a list, but {what!r} is {items!r:.80}")
+            raise InputError(f"this node needs a list, but {what!r} is {items!r:.80}")
         return list(items), rest
 
     def _count(self, known: Mapping[str, Any]) -> int | None:
@@ -84,14 +84,14 @@ class _OverNode(AskingNode):
 
 
 class MapNode(_OverNode):
-    """One question per item of a list, all at once.
+    """Asks one question per item of a list, in parallel.
 
-    `over` is the list: a node whose output is a list, or the name of a case field. `answer` is
-    what each item gets: `bool`, or a tuple of strings, for a verdict with its reason (readers
-    see a list of `Judgement`); any other type for an output of that type (readers see a list
-    of these). A `prompt` or `wording` names the item by `item_label`, and everything else that
-    the node reads by its name; the whole list is not shown. Raises InputError when a run gives
-    something other than a list.
+    `over` is the list: a node whose output is a list, or the name of a case field. `answer` is the
+    type of each answer: `bool` or a tuple of strings for a verdict with its reason (readers get a
+    list of `Judgement`), or any other type for an output of that type (readers get a list of
+    these). A `prompt` or `wording` refers to the item by `item_label`, and to everything else that
+    the node reads by its name. The whole list is not shown. Raises InputError if `over` is not a
+    list in a run.
     """
 
     kind = "map"
@@ -181,15 +181,15 @@ class MapNode(_OverNode):
 
 
 class VerdictListNode(_OverNode):
-    """One question about all items of a list; every item gets its own verdict.
+    """Asks one question about all items of a list; every item gets its own verdict.
 
-    With `per_call` a question is about that many items at most, numbered from 1, and all
-    questions are asked at once; a `wording` then sees the items of its question only. The
-    judge numbers its verdicts: an answer with a missing, doubled or additional number is
-    asked for again, and the items whose verdicts are then still missing or doubled are asked
-    one by one. Neither counts in `questions`. A judge that only decides is asked about each item
-    by itself. Readers see a list of `Judgement` in the order
-    of the items; an empty list costs no call. Raises InputError when `per_call` is below 1.
+    With `per_call`, a question has at most that many items, numbered from 1, and all questions are
+    asked in parallel. A `wording` then sees only the items of its question. The judge numbers its
+    verdicts. An answer with a missing, duplicate or additional number is asked again. Items whose
+    verdicts are then still missing or duplicate are asked one by one. Neither counts in
+    `questions`. A judge that only decides gets one question per item. Readers get a list of
+    `Judgement` in the order of the items. An empty list costs no call. Raises InputError if
+    `per_call` is below 1.
     """
 
     kind = "verdict list"

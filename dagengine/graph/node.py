@@ -48,11 +48,11 @@ def shorten(text: str, width: int) -> str:
 class BaseNode:
     """Base of all nodes.
 
-    `evaluation_params` are the case fields that the node reads, `inputs` the nodes that it
-    reads (each of them runs when this node does), `children` the nodes that it hands on to.
-    `name` (or `label`, which is the same) is what messages and pictures call it. Of a
-    conversation, `evaluation_params` name `content` and other fields of turns, and `turn_window`
-    limits them to some turns: the first and the last one, counted from 0, both included.
+    `evaluation_params` are the case fields that the node reads. `inputs` are the nodes that it
+    reads; each of them runs when this node runs. `children` are the nodes that get its output.
+    `name` (or `label`) is its name in messages and pictures. In a conversation, `evaluation_params`
+    name fields of turns such as `content`, and `turn_window` limits them to some turns: the first
+    and the last one, counted from 0, both included.
     """
 
     kind: ClassVar[str] = "node"
@@ -85,7 +85,7 @@ class BaseNode:
         turn_window: tuple[int, int] | None = None,
     ) -> None:
         if None not in (name, label) and name != label:
-            raise InputError(f"name= and label= mean the same: give {name!r} or {label!r}")
+            raise InputError(f"name= and label= are the same setting: give {name!r} or {label!r}")
         self.name = name if label is None else label
         self.output_label = output_label
         self.children: list[BaseNode] = listed("children", children)
@@ -101,7 +101,8 @@ class BaseNode:
         return self.name
 
     def add_node(self, child: N) -> N:
-        """Hand on to one more node; returns that node. Raises TypeError for what is none.
+        """Add a child, which gets the output of this node; returns the child. Raises TypeError for
+        anything else.
 
         Whether a verdict fits is asked when the graph is made of the finished nodes.
         """
@@ -115,10 +116,13 @@ class BaseNode:
         raise TypeError(f"{type(self).__name__}: a child is a node, not {child!r:.60}")
 
     def require_child(self, child: object) -> None:
-        """Raise TypeError for what is no node, InputError for a verdict of nothing."""
+        """Raise TypeError for something that is not a node, InputError for a verdict of nothing."""
         node = self._require_node(child)
         if node.kind == "verdict":
-            what = f"{self.name or type(self).__name__} decides nothing, so it has no {node.title}"
+            what = (
+                f"{self.name or type(self).__name__} does not decide, so it cannot have "
+                f"{node.title}"
+            )
             raise InputError(f"{what}: put the verdict under the judgement that decides it")
 
     @property
@@ -138,7 +142,7 @@ class BaseNode:
 
     @property
     def writes(self) -> bool:
-        """Whether it puts questions that are no decisions: only a judge with words answers them."""
+        """Whether it asks questions that need text, which only a judge that writes can answer."""
         return False
 
     def shown(self, read: Iterable[str]) -> set[str]:

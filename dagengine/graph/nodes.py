@@ -52,10 +52,10 @@ __all__ = [
 
 
 class TaskNode(AskingNode):
-    """Prepares something for later nodes: `instructions` applied to what the node reads.
+    """Prepares data for later nodes: the judge applies `instructions` to what the node reads.
 
-    Readers know the result as `output_label`; `output_type` (text by default) is the type
-    of the result, for instance `list[str]`.
+    Other nodes refer to the result by `output_label`. `output_type` (default: text) is the type of
+    the result, for instance `list[str]`.
     """
 
     kind = "task"
@@ -195,7 +195,7 @@ class BinaryJudgementNode(_JudgementNode):
 
 
 class NonBinaryJudgementNode(_JudgementNode):
-    """A criterion with any number of verdicts, each a string."""
+    """A criterion with two or more verdicts, each a string."""
 
     kind = "judgement"
     verdict_types = (str,)
@@ -204,16 +204,16 @@ class NonBinaryJudgementNode(_JudgementNode):
 class RatingNode(AskingNode):
     """A rating on a scale; its score is (value - lowest) / (highest - lowest).
 
-    `scale` is the worst and the best whole number, or a mapping of labels to the numbers
-    that they stand for, such as {"poor": 1, "fair": 2, "good": 3}. Readers see the number.
-    Raises InputError when all labels stand for one number.
+    `scale` is the worst and the best whole number, or a mapping of labels to the numbers that they
+    stand for, such as {"poor": 1, "fair": 2, "good": 3}. Readers see the number. Raises InputError
+    if all labels have the same number.
 
-    Where the judge gives token probabilities the score is their expectation over the scale
-    (Liu et al. 2023, G-Eval, https://arxiv.org/abs/2303.16634), otherwise the stated rating;
-    the step's `mode` says which of the two, and why. This holds for answers in prose, too,
-    with a `parser` that says where it found the rating, as `FirstMatch` does; the word at that
-    place need not be a label as long as one of its alternatives is. Choose labels of one token
-    each: a rating of several tokens counts as stated.
+    If the judge gives token probabilities, the score is their expectation over the scale (Liu et
+    al. 2023, G-Eval, https://arxiv.org/abs/2303.16634), otherwise the stated rating; the step's
+    `mode` says which of the two, and why. This also works for answers in prose, with a `parser`
+    that tells the position of the rating, as `FirstMatch` does. The word at that position need not
+    be a label if one of its alternatives is. Choose labels of one token each: a rating of several
+    tokens counts as stated.
     """
 
     kind = "rating"
@@ -285,7 +285,7 @@ class RatingNode(AskingNode):
         return (float(answer) - low) / (high - low)
 
     def _rated_by_odds(self, answer: Answer[Any], stated: float | None) -> NodeValue:
-        """The expectation over the odds; the likeliest rating where none is asked for."""
+        """The expectation over the odds; the most likely rating where none is asked for."""
         (low, high), reason = self.points.ends, answer.value.reason
         said = [(self.points.number(label), chance) for label, chance in answer.odds or ()]
         odds = tuple((number, chance) for number, chance in said if number is not None)

@@ -23,7 +23,7 @@ class Ballot:
 
     `judge` counts the judges of the node's panel. `sample` is one of `samples`, so that votes
     of different repetitions never meet. Of a node with one question per item only the items
-    `open` are asked anew (None: all). `temperature` replaces the node's own; at least
+    `open` are asked again (None: all). `temperature` replaces the node's own; at least
     `top_logprobs` alternatives are asked for.
     """
 

@@ -63,7 +63,7 @@ class Rewriting:
         return found
 
     def without_nested(self, spec: MetricSpec) -> MetricSpec:
-        """The specification rewritten, but for metrics under verdicts."""
+        """The specification rewritten, except for metrics under verdicts."""
         model = spec.model if self._model is None else self._model
         return replace(spec, graph=self._copy(spec.graph, spec.strict), model=model)
 

@@ -142,7 +142,7 @@ class Ask(Protocol):
     async def each(self, questions: Iterable[Question[T]], /) -> list[Answer[T]]:
         """Ask all questions at once; returns the answers in the order of the questions.
 
-        Of many questions each is taken as soon as a call may be under way for it: give a
+        Of many questions each is taken as soon as a call may be in progress for it: give a
         generator, so that those of a long list are never all in memory.
 
         Raises the JudgeError of the first question that has no valid answer.

@@ -23,7 +23,7 @@ class _Strict(BaseModel):
 
 
 # Judges of one's own may tell questions apart by the names of the types, which are those of
-# deepeval. The titles stand in the schemas, and so in the keys of stored answers.
+# deepeval. The titles are in the schemas, and so in the keys of stored answers.
 class _Judgement(_Strict):
     model_config = ConfigDict(title="Judgement")
 

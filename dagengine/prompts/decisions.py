@@ -3,7 +3,7 @@
 The two messages of such a question are the canonical wire form of the two servers that there are
 (`judges.deciding.forms`): the state as JSON, then the question as JSON. So key, store and
 replay know them as any other question. The state is a function of the case alone, so that all
-questions about one case may travel in one request: whatever else a question reads stands in the
+questions about one case may travel in one request: whatever else a question reads is in the
 question itself.
 
     [{"role": "user", "content": '{"input":"…","actual_output":"…"}'},
@@ -67,7 +67,7 @@ _HOLDS = "True if this holds, or if its answer is yes: "
 class DecidingJudge(Judge, Protocol):
     """A judge that answers decisions only (`Capabilities.decides`).
 
-    `writer` answers what is no decision; `shows` is what the state holds.
+    `writer` answers something that is not a decision; `shows` is what the state holds.
     """
 
     @property
@@ -78,7 +78,9 @@ class DecidingJudge(Judge, Protocol):
 
 
 def writer_of(judge: Judge) -> Judge | None:
-    """Who answers what is no decision: the judge itself, or its writer where it only decides."""
+    """Who answers something that is not a decision: the judge itself, or its writer where it only
+    decides.
+    """
     if not judge.capabilities.decides:
         return judge
     writer: Judge | None = getattr(judge, "writer", None)
@@ -219,7 +221,7 @@ def answer_fields(shape: type[BaseModel], value: str | bool, odds: Odds) -> dict
 
 
 def told(odds: Odds, most: int = 3) -> str:
-    """The odds in words, in the place of a reason: the likeliest options first."""
+    """The odds in words, in the place of a reason: the most likely options first."""
     ranked = sorted(odds, key=lambda one: -one[1])
     shown = ", ".join(f"{_word(value)} {chance:.3g}" for value, chance in ranked[:most])
     return f"{shown} (the judge gives probabilities and no reason)"

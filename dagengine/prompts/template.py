@@ -11,11 +11,11 @@ from dagengine.question import Message
 
 @dataclass(frozen=True)
 class PromptTemplate:
-    """The caller's prompt for a node, in place of the built-in wording.
+    """Your own prompt for a node, instead of the built-in prompt.
 
-    `{placeholder}` stands for something the node reads: a case field by its name, the
-    output of another node by its label. `{{` and `}}` are literal braces. Values are put
-    in by one pass over the template, so placeholders inside a value stay as they are.
+    `{placeholder}` is something that the node reads: a case field by its name, or the output of
+    another node by its label. `{{` and `}}` are literal braces. Values are filled in with one pass,
+    so placeholders inside a value are not expanded.
     """
 
     user: str

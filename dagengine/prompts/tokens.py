@@ -1,4 +1,4 @@
-"""Where the tokens of an answer stand in its text, and which of them tell something."""
+"""Where the tokens of an answer are in its text, and which of them tell something."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def telling(raw: str, texts: Sequence[str], answer_type: type[BaseModel]) -> Col
     """The numbers of the tokens whose alternatives say how sure the answer is.
 
     These are the tokens that state a number, a verdict or a label, not those of a reason. All
-    of them where the answer is no JSON object, or not what the tokens spell.
+    of them where the answer is not a JSON object, or not what the tokens spell.
     """
     fields = schema_of(answer_type).get("properties", {})
     places = [span for name, span in value_spans(raw).items() if not _is_prose(fields.get(name))]
@@ -40,12 +40,12 @@ def telling(raw: str, texts: Sequence[str], answer_type: type[BaseModel]) -> Col
 
 
 def value_span(raw: str, field: str) -> Span | None:
-    """Where the value of a top-level `field` stands in a JSON object's text, without quotes."""
+    """Where the value of a top-level `field` is in a JSON object's text, without quotes."""
     return value_spans(raw).get(field)
 
 
 def value_spans(raw: str) -> dict[str, Span]:
-    """Where the value of every top-level field stands; nothing in a text that is no object."""
+    """Where the value of every top-level field stands; nothing in a text that is not an object."""
     decoder = json.JSONDecoder()
     found: dict[str, Span] = {}
     place = _after_blanks(raw, 0)

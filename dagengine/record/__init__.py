@@ -1,4 +1,4 @@
-"""What a run leaves: its folder, written as it goes, read back, and held against another."""
+"""What a run leaves: its folder, written as it goes, read back, and compared with another."""
 
 from dagengine.record.changes.diff import compare_runs
 from dagengine.record.run import Run, load_run

@@ -27,7 +27,7 @@ _SETTINGS = ("name", "threshold", "strict", "combine")
 def judges_of(
     plan: Plan, judges: Sequence[Judge], prices: Mapping[str, Any]
 ) -> tuple[JudgeRecord, ...]:
-    """The judges that some node asks; `judges` stand in the order of `plan.models`.
+    """The judges that some node asks; `judges` are in the order of `plan.models`.
 
     `prices` are the caller's own, before the public list.
     """

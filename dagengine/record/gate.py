@@ -33,7 +33,7 @@ class Figures:
 def conditions_of(texts: Sequence[str], metrics: Sequence[str]) -> list[Condition]:
     """The conditions of a run of these metrics.
 
-    Raises InputError, before anything is asked, for what is none, and for a name that the run
+    Raises InputError, before the first call, for anything else, and for a name that the run
     will not have.
     """
     found = [parse_condition(text, EXAMPLE) for text in texts]
@@ -53,7 +53,7 @@ def _check(one: Condition, metrics: Sequence[str]) -> None:
         known = _OF_RUNS
     if one.measure not in known:
         raise InputError(
-            f"--fail-if {one.text!r}: {one.measure!r} is no measure here; measures are "
+            f"--fail-if {one.text!r}: {one.measure!r} is not a measure here; measures are "
             f"{', '.join(known)}"
         )
     if one.bound != "value" and one.measure != "pass-rate":

@@ -43,13 +43,13 @@ def _fields(case: BaseModel | None) -> dict[str, Any]:
     try:
         fields = case.model_dump(exclude_none=True)
         json.dumps(fields.get("additional_metadata"), default=str)
-    except (TypeError, ValueError, RecursionError):  # circles, keys that are no text
+    except (TypeError, ValueError, RecursionError):  # circles, keys that are not text
         return {name: step_output(value) for name, value in case if value is not None}
     return fields
 
 
 def marker(field: str) -> str:
-    """What stands in the place of a hidden field, and of its words elsewhere."""
+    """What is in the place of a hidden field, and of its words elsewhere."""
     return f"[hidden by --redact {field}]"
 
 
@@ -67,15 +67,15 @@ class Hiding:
         for field in self.fields:
             if not is_known_field(field):
                 raise InputError(
-                    f"redact {field!r}: a case has no such field; fields are input, "
-                    "actual_output, …, and keys of an object are named additional_metadata.KEY"
+                    f"redact {field!r}: unknown field; fields are input, actual_output, …, and a "
+                    f"key of an object is additional_metadata.KEY"
                 )
 
     def shown(self, row: CaseResult) -> tuple[CaseResult, dict[str, Any]]:
         """A row and the line of its case as they may be recorded.
 
         The hash is that of what is shown: a hash of hidden content could be guessed. Of a row
-        that was no test case nothing is known, so its message is hidden.
+        that was not a test case nothing is known, so its message is hidden.
         """
         line = case_line(row)
         if not self.fields:

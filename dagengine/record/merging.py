@@ -61,13 +61,13 @@ def _shards(runs: Sequence[Run]) -> list[Run]:
 def _shard_of(run: Run) -> Shard:
     given = run.manifest.settings.get("shard")
     if not isinstance(given, str):
-        raise InputError(f"{run.folder} is not the folder of a shard: it was run without --shard")
+        raise InputError(f"{run.folder} is not the folder of a shard: its run had no --shard")
     if not run.finished:
         raise InputError(
             f"the shard {given} in {run.folder} is not finished: run its command again"
         )
     if run.results.suffix != ".jsonl":
-        raise InputError(f"the rows of {run.folder} are not JSON lines; merge joins no others")
+        raise InputError(f"the rows of {run.folder} are not JSON lines; merge needs JSON lines")
     return Shard.parse(given)
 
 
@@ -84,7 +84,7 @@ def _require_alike(one: Run, other: Run) -> None:
     for what, of in facts.items():
         if of(one.manifest) != of(other.manifest):
             raise InputError(
-                f"{one.folder} and {other.folder} are no shards of one run: one has {what}"
+                f"{one.folder} and {other.folder} are not shards of the same run: one has {what}"
             )
 
 
@@ -95,7 +95,7 @@ def _write(out: Path, parts: Sequence[Path]) -> int:
     try:
         for index, place, line in heapq.merge(*map(_indexed, parts)):
             if index != expected:
-                raise InputError(f"{place}: row {index} stands in the place of row {expected}")
+                raise InputError(f"{place}: row {index} is in the place of row {expected}")
             lines.write_line(line)
             expected += 1
     finally:

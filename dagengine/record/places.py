@@ -25,8 +25,8 @@ _OWN = ("index", "hash", "type")  # what a line of cases says beside the fields
 class RunFiles:
     """The rows, the texts and the times of one run, each reached by its place from 0 on.
 
-    Eight bytes are held for each line, and what waits beside the files of a run that was killed
-    or still goes on. Results in a format without lines are copied to a file for passing use. Use it
+    Eight bytes are held for each line, and what waits beside the files of a run that was killed or
+    still continues. Results in a format without lines are copied to a file for passing use. Use it
     as a context manager, or close it.
     """
 
@@ -75,7 +75,7 @@ class RunFiles:
     def _beside(self, lines: Lines, place: int) -> Any:
         """The line that belongs to the row at a place; None without one."""
         if not self._aligned and len(lines):
-            # Where the run broke off a line may stand there whose row does not.
+            # Where the run broke off a line may be there whose row does not.
             wanted = self._rows.value(place)["index"]
             place = bisect.bisect_left(
                 range(len(lines)), wanted, key=lambda at: lines.value(at)["index"]

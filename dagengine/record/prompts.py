@@ -88,7 +88,7 @@ def why_without(run: Run) -> str | None:
         return f"hidden by --redact {', '.join(manifest.redacted)}"
     path = store_of(run)
     if path is None:
-        return f"the store {Path(manifest.store).name} is not where it was"
+        return f"the store {Path(manifest.store).name} was moved or deleted"
     try:
         connect_to_read(path, _PATIENCE).close()
     except InputError as error:

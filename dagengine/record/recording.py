@@ -74,7 +74,9 @@ def manifest_of(
 
 
 def _hidden(redact: Sequence[str]) -> tuple[str, ...]:
-    """The fields to hide; raises InputError for a single text, and for what is no field."""
+    """The fields to hide; raises InputError for a single text, and for something that is not a
+    field.
+    """
     if isinstance(redact, str):
         raise InputError(f"redact takes a list of fields: redact=[{redact!r}]")
     return Hiding(tuple(redact)).fields
@@ -95,8 +97,7 @@ def require_apart(data: DataRecord, folder: str | Path) -> None:
     for name in (ROWS, CASES, TIMES, MANIFEST):
         if data.file and os.path.realpath(data.file) == os.path.realpath(Path(folder) / name):
             raise InputError(
-                f"{data.file} would be overwritten while it is read: the run writes its {name} "
-                "there; choose another folder"
+                f"{data.file} would be overwritten by the {name} of the run; choose another folder"
             )
 
 

@@ -35,7 +35,7 @@ class Run:
 
     @property
     def finished(self) -> bool:
-        """Whether every case has its row; not so in a run that was killed, or still goes on."""
+        """Whether every case has its row; not so in a run that was killed, or still continues."""
         return self.manifest.finished
 
     @property
@@ -48,7 +48,7 @@ class Run:
 
         Of JSON lines those for which `holding` is false are passed over unread.
 
-        Raises InputError that names the line that is no row. The last line of a run that was
+        Raises InputError that names the line that is not a row. The last line of a run that was
         killed may be half of one, and is left out.
         """
         if self.results.exists():
@@ -91,7 +91,7 @@ def load_run(folder: str | Path) -> Run:
     """
     path = Path(folder) / MANIFEST
     if not path.is_file():
-        what = "is no folder" if not Path(folder).is_dir() else f"has no {MANIFEST}"
+        what = "is not a folder" if not Path(folder).is_dir() else f"has no {MANIFEST}"
         raise InputError(f"{folder} is not the folder of a run: it {what}")
     try:
         given = json.loads(path.read_bytes())
@@ -105,6 +105,6 @@ def load_run(folder: str | Path) -> Run:
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         where = ".".join(str(step) for step in first["loc"])
-        raise InputError(f"{path} does not describe a run ({where}: {first['msg']})") from None
+        raise InputError(f"{path} is not the record of a run ({where}: {first['msg']})") from None
     except (ValueError, RecursionError) as error:
-        raise InputError(f"{path} does not describe a run (not JSON: {error})") from None
+        raise InputError(f"{path} is not the record of a run (not JSON: {error})") from None

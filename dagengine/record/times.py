@@ -1,4 +1,4 @@
-"""How long every case took: in a file of its own, so that rows do not depend on the clock."""
+"""How long every case took: in its own file, so that rows do not depend on the clock."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _timed(result: MetricResult, seconds: dict[str, float]) -> MetricResult:
 
 
 def with_times(rows: Iterable[CaseResult], lines: Iterable[bytes]) -> Iterator[CaseResult]:
-    """Rows with their times; both stand in the same order, and lines may be missing.
+    """Rows with their times; both are in the same order, and lines may be missing.
 
     Only the lines of these rows are read. Raises InputError as the rows do; a damaged line of
     times is passed over.

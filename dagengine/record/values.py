@@ -81,7 +81,7 @@ class JudgeRecord(_Value):
 
 
 class DataRecord(_Value):
-    """Where the cases came from; `sha256` is that of the file (None: it was no plain file)."""
+    """Where the cases came from; `sha256` is that of the file (None: it was not a plain file)."""
 
     file: str | None = None
     sha256: str | None = None
@@ -147,7 +147,7 @@ class CountsRecord(_Value):
 class Manifest(_Value):
     """What a run was, and how it ended.
 
-    `started` and `ended` are UTC; a run that is under way, or was killed, has no `ended`, no
+    `started` and `ended` are UTC; a run that is in progress, or was killed, has no `ended`, no
     `totals` and no `counts`. `results` is the file of rows, seen from the folder. `limits` and
     `settings` are as the run was given them. `texts` says whether the cases are kept,
     `redacted` which of their fields are hidden.

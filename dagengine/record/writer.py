@@ -1,4 +1,4 @@
-"""A run folder as it is written: while the run goes on, and whole at whatever moment it ends."""
+"""A run folder as it is written: while the run continues, and whole at whatever moment it ends."""
 
 from __future__ import annotations
 

@@ -95,7 +95,7 @@ def attribute(
 
     `repetitions` are those of one setting. `cases` are needed where code reads fields of the
     case. `alone` are the answers of nodes that were asked by themselves; they count for their
-    node and are no run. A node with one answer on a case, or none although other answers
+    node and are not run. A node with one answer on a case, or none although other answers
     would have led to it, answers there as on all cases.
     """
     asked = alone or {}

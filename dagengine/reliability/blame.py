@@ -25,7 +25,7 @@ MOST_ONCE = 0.2
 
 
 _LEVEL = 0.95
-# What is nearer to 0, or to 1, is so but for rounding.
+# What is nearer to 0, or to 1, is so except for rounding.
 _EDGE = 1e-9
 
 

@@ -1,4 +1,4 @@
-"""What a metric's score would be if its nodes had answered otherwise; asks no judge.
+"""What a metric's score would be if its nodes had answered otherwise; makes no judge calls.
 
 The score of a case is a function of the nodes' replies. `Counterfactual` computes it with the
 scheduler's state machine, which takes the given replies in place of a judge's.
@@ -52,7 +52,7 @@ class NoReplyError(Exception):
 class Speaker:
     """A node whose answers decide or score.
 
-    `reads` is empty for a node that asks a judge. For code that is not computed anew it names
+    `reads` is empty for a node that asks a judge. For code that is not computed again it names
     the asking nodes whose answers it works on: its noise is theirs.
     """
 
@@ -64,8 +64,8 @@ class Speaker:
 class Counterfactual:
     """One metric as a function from replies to its score.
 
-    A code node is computed anew where everything that it reads is known: verdicts, ratings,
-    fields of the case, and other code that is computed anew. All other code, and every
+    A code node is computed again where everything that it reads is known: verdicts, ratings,
+    fields of the case, and other code that is computed again. All other code, and every
     coroutine function (it may wait for something), keeps the reply that was recorded.
     """
 
@@ -93,7 +93,7 @@ class Counterfactual:
 
     @property
     def computes(self) -> bool:
-        """Whether code is computed anew, which may read the case."""
+        """Whether code is computed again, which may read the case."""
         return any(self._computed)
 
     def _speakers(self) -> list[Speaker]:
@@ -106,7 +106,7 @@ class Counterfactual:
         return list(found.values())
 
     def speaks(self, unit: Unit) -> bool:
-        """Whether a unit's answer decides or scores, here or in code that is computed anew."""
+        """Whether a unit's answer decides or scores, here or in code that is computed again."""
         if self._computed[unit.index]:
             return False
         slots = (self.plan.slots[number] for number in unit.slots)
@@ -180,7 +180,7 @@ class Counterfactual:
 
 
 def _is_plain(node: BaseNode) -> bool:
-    """Whether a node asks nobody and waits for nothing."""
+    """Whether a node makes no judge calls and waits for nothing."""
     if isinstance(node, CodeNode):
         return not inspect.iscoroutinefunction(node.function)
     return isinstance(node, FieldNode)

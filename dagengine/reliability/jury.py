@@ -62,12 +62,12 @@ def vote_table(rows: Iterable[CaseResult], metric: str, node: str) -> list[list[
 def jury_report(
     rows: Iterable[CaseResult], metric: str, node: str, truth: Sequence[Vote | None] | None = None
 ) -> JuryReport:
-    """What the jury of one node was worth over a run.
+    """Report how useful the jury of one node was over a run.
 
-    Judges that are often right agree for that reason. With `truth` (the right verdict per row
-    of `vote_table`, None where it is unknown) the correlation is that of their mistakes, and
-    only mistakes made together limit a jury. Raises InputError when there are no votes, or not
-    as many truths as rows.
+    Good judges agree because they are right. With `truth` (the correct verdict per row of
+    `vote_table`, None if unknown), the correlation is that of their errors, and only common errors
+    limit a jury. Raises InputError if there are no votes, or if the number of truths differs from
+    the number of rows.
     """
     table = vote_table(rows, metric, node)
     if not table:

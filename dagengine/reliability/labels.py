@@ -44,11 +44,11 @@ class Meaning:
 
 @dataclass(frozen=True, slots=True)
 class Labels:
-    """People's labels as outcomes of one metric.
+    """Human labels as outcomes of one metric.
 
     `by_case` is the label of each case: the one that most people gave, or the mean of numbers;
     cases without a majority are left out. `people` are all of them, in the order of the people.
-    `kind` says what of a run they are held against: pass or fail, the last verdict, the score.
+    `kind` says what of a run they are compared with: pass or fail, the last verdict, the score.
     """
 
     kind: Kind
@@ -193,7 +193,7 @@ def _number(label: Vote) -> float | None:
 def _agreed(labels: Iterable[Vote], means: Mapping[Vote, Vote | None], kind: Kind) -> Vote | None:
     """What people say together: the mean of numbers, else what most say; None for a tie.
 
-    A label that is no outcome counts as one that the metric never gives.
+    A label that is not an outcome counts as one that the metric never gives.
     """
     if kind == "number":
         numbers = [float(one) for label in labels if (one := means[label]) is not None]
@@ -243,7 +243,7 @@ def walk_file(source: str | Path | Mapping[int, Any]) -> Path | None:
 def walked_labels(
     path: Path, cases: Sequence[TestCase], replays: Sequence[Counterfactual]
 ) -> list[Given]:
-    """For each metric, how its cases ended by people's answers: one label per person.
+    """For each metric, how its cases ended by human answers: one label per person.
 
     Cases are known by their content, and copies of a case share its labels. Labels that were
     given to another definition of a metric say nothing about it, and are left out

@@ -93,7 +93,7 @@ def every(condition: Condition) -> bool:
 class Observations(Sequence[Observation]):
     """All observations, by case, then metric, then condition, the metric before its nodes.
 
-    `totals` sums up the calls that were made for them. Saved and loaded as JSON lines.
+    `totals` are the totals of their calls. They are saved and loaded as JSON lines.
     """
 
     rows: tuple[Observation, ...]
@@ -223,14 +223,14 @@ _DEFAULTS = {
 
 
 def _as_dict(row: Observation) -> dict[str, Any]:
-    """A row without what is as usual; its condition's fields stand beside its own."""
+    """A row without what is as usual; its condition's fields are beside its own."""
     found = {f.name: getattr(row, f.name) for f in dataclasses.fields(row) if f.name != "condition"}
     found |= {f.name: getattr(row.condition, f.name) for f in dataclasses.fields(Condition)}
     return {name: value for name, value in found.items() if value != _DEFAULTS[name]}
 
 
 def read_lines(lines: Iterable[str], where: str = "observations") -> Iterator[Observation]:
-    """Observations from the lines of a file; raises InputError naming the line that is none."""
+    """Observations from the lines of a file; raises InputError that names an invalid line."""
     known: dict[Any, Any] = {}
     names = {f.name for f in dataclasses.fields(Condition)}
     for number, line in enumerate(lines, 1):
@@ -247,7 +247,7 @@ def read_lines(lines: Iterable[str], where: str = "observations") -> Iterator[Ob
                 **given,
             )
         except (ValueError, TypeError, AttributeError) as error:
-            raise InputError(f"{where}, line {number} is no observation: {error}") from None
+            raise InputError(f"{where}, line {number} is not an observation: {error}") from None
 
 
 # Tables from elsewhere.
@@ -295,14 +295,14 @@ class _Table:
         self._seen: Counter[tuple[int, str, str, Condition]] = Counter()
 
     def take(self, record: Record) -> None:
-        """One row; raises InputError for what is none."""
+        """One row; raises InputError for anything else."""
         if not isinstance(record.value, Mapping):
             raise InputError(f"{record.place}: {record.problem or 'not a row of columns'}")
         cells = {name: record.value.get(name) for name in (*_NAMES, *_SETTINGS)}
         try:
             one = self._observed({k: None if _is_blank(x) else x for k, x in cells.items()})
         except (ValueError, TypeError) as error:
-            raise InputError(f"{record.place} is no verdict or score: {error}") from None
+            raise InputError(f"{record.place} is not a verdict or score: {error}") from None
         nodes = self._runs.setdefault((one.case, one.metric, one.condition), {})
         if one.node in nodes:
             what = f"node {one.node!r}" if one.node else "the metric"

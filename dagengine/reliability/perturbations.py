@@ -48,16 +48,15 @@ def reverse_options(node: BaseNode) -> None:
 
 @dataclass(frozen=True)
 class Symmetry:
-    """Two inputs that a metric can be shown in either order.
+    """Two inputs that a metric can get in either order.
 
-    `first` and `second` are paths of fields (`contestants.A` and `contestants.B`, `context.0`
-    and `context.1`, `context` and `retrieval_context`); without them they are the two
-    contestants of each case. Swapped, each stands where the other stood, under its name, and
-    `verdicts` says what a verdict about the swapped pair means for the pair as given:
-    `{"first": "second", "second": "first"}`, by default the last parts of both paths. It
-    holds for `nodes`, the titles of the decisions that compare the two; None for all.
-    Only verdicts are translated back: a score that Python code makes of a comparison is that
-    of the swapped case.
+    `first` and `second` are paths of fields (`contestants.A` and `contestants.B`, `context.0` and
+    `context.1`, `context` and `retrieval_context`); without them they are the two contestants of
+    each case. When swapped, each takes the place and the name of the other. `verdicts` maps a
+    verdict about the swapped pair to the verdict about the original pair:
+    `{"first": "second", "second": "first"}`, by default the last parts of both paths. It holds for
+    `nodes`, the titles of the decisions that compare the two; None for all. Only verdicts are
+    translated back: a score that Python code makes of a comparison is that of the swapped case.
     """
 
     first: str = ""

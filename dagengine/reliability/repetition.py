@@ -48,13 +48,13 @@ ORDERS = ("given", "swapped", "reversed")
 
 Paraphrases = Mapping[str, Mapping[str, Wording]]
 _FIELD = "field"
-# Cases whose second answers are under way at once; limits of calls hold besides.
+# Cases whose second answers are in progress at once; limits of calls hold besides.
 _AT_ONCE = 256
 
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """One metric under one condition, under a name of its own."""
+    """One metric under one condition, under its own name."""
 
     metric: str
     condition: Condition
@@ -155,29 +155,29 @@ async def a_repeat(
     on_row: Callable[[CaseResult], None] | None = None,
     **settings: Any,
 ) -> Observations:
-    """Evaluate `times` times in every combination of the conditions, as one evaluation.
+    """Evaluate all cases `times` times under every combination of conditions, as one evaluation.
 
-    `orders` are names of `ORDERS` (`symmetry` says what is swapped), `temperatures` and
-    `seeds` replace those of the nodes unless None. `paraphrases` maps a name to other words
-    for nodes by title; each is used beside the words as given. `judges` maps names to judges
-    (as `model` of `evaluate`) that take the place of the metrics' own. No question shares an
-    answer with that of another condition. `settings` are those of `stream`: `model`,
-    `limits`, `on_attempt` and the like. `on_row` gets each case's results as they come, one
-    per metric and condition; `show` draws a progress bar (on a terminal).
+    `orders` are names of `ORDERS` (`symmetry` says what is swapped). `temperatures` and `seeds`
+    replace those of the nodes unless None. `paraphrases` maps a name to other criteria for nodes,
+    by title; each is used in addition to the original. `judges` maps names to judges (as `model` of
+    `evaluate`) that replace the metrics' judges. Conditions never share answers. `settings` are
+    those of `stream`: `model`, `limits`, `on_attempt` and the like. `on_row` receives the results
+    of each case during the run, one per metric and condition. `show` draws a progress bar (on a
+    terminal).
 
-    With `second_answers`, every node that decides or scores and that a case reached only once
-    under a setting is asked once more by itself, on what it read in that run, when all cases have
-    their runs; of many such cases a random part (`chosen_cases`). Without, the share of the noise
-    that such nodes cause is not known. These answers are observations that are `alone`; they
-    belong to no run. `times=1` makes one run of each case: scores, paths and the agreement with
-    labels, nothing about noise, and no second answers.
+    With `second_answers`, a node that decides or scores is asked once more if a case reached it
+    only once under a setting. It gets the same input as in that run, after all runs. If there are
+    many such cases, a random sample of them is asked (`chosen_cases`). Without second answers, the
+    share of the noise of such nodes is unknown. These answers are observations marked `alone`; they
+    belong to no run. `times=1` makes one run per case: it gives scores, paths and the agreement
+    with labels, but no noise and no second answers.
 
-    With `top_logprobs` (1 to 20) every question asks for that many alternatives per token, so
-    that observations have a `confidence` where the judge gives them; such questions are not
-    those of a plain evaluation.
+    With `top_logprobs` (1 to 20), every question asks for that many alternatives per token.
+    Observations then have a `confidence` if the judge gives them. Such questions differ from those
+    of a normal evaluation, also in a store.
 
-    Observations keep a digest of what the judge wrote, or with `texts` the text itself.
-    Raises what `stream` raises, and InputError for conditions that make no sense.
+    Observations keep a digest of the judge's text, or with `texts` the text itself. Raises what
+    `stream` raises, and InputError for invalid conditions.
     """
     check_settings(a_repeat, settings)
     conditions = conditions_of(times, orders, temperatures, seeds, paraphrases or (), judges or ())

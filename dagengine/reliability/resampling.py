@@ -1,4 +1,4 @@
-"""Nodes that ask under a condition: samples of their own, another temperature or seed.
+"""Nodes that ask under a condition: their own samples, another temperature or seed.
 
 The samples of repetition r of the metric as given are r where a node asks for sample 0, so
 repetition 0 asks what a plain evaluation asks. No sample is shared by two conditions.

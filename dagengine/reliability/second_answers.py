@@ -157,7 +157,7 @@ class SecondAnswers:
 
 
 class _Asking:
-    """One case under way: how many answers each unit has, and in which run it was reached."""
+    """One case in progress: how many answers each unit has, and in which run it was reached."""
 
     def __init__(self, setting: SecondAnswers, case: JudgedCase) -> None:
         self._setting, self._case = setting, case

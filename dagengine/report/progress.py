@@ -1,4 +1,4 @@
-"""What is shown while a run goes on: a bar on a terminal, a line now and then elsewhere."""
+"""What is shown while a run continues: a bar on a terminal, a line now and then elsewhere."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Watched(Protocol):
 
 
 class Progress:
-    """What is known of a run while it goes on: `add` takes every case that is finished."""
+    """What is known of a run while it continues: `add` takes every case that is finished."""
 
     def __init__(self, run: Watched, total: int | None) -> None:
         self.run = run
@@ -74,7 +74,7 @@ class Progress:
 def progress_bar(
     run: Watched, total: int | None, show: bool
 ) -> Iterator[Callable[[CaseResult], None]]:
-    """Show how a run goes on; what is yielded takes every finished case.
+    """Show how a run continues; what is yielded takes every finished case.
 
     A bar on a terminal and in a notebook; where the error stream is neither (a log), a line
     every minute.
@@ -151,7 +151,7 @@ def _lines(progress: Progress, line: str, every: float) -> Iterator[None]:
 def news(
     totals: Totals, seconds: float, failures: Counter[str], waiting: Sequence[Waiting] = ()
 ) -> str:
-    """Calls, their rate and those under way, the cached share, cost, waits, failures by kind."""
+    """Calls, their rate and those in progress, the cached share, cost, waits, failures by kind."""
     calls, rate = totals.calls, totals.calls / max(seconds, 1e-9)
     parts = [
         f"{calls:,} call{'' if calls == 1 else 's'}, {rate:.3g}/s",

@@ -174,7 +174,7 @@ def _draw_scope(
     reached: dict[Slot, bool | None],
     folds: Folds,
 ) -> None:
-    """The nodes of a metric; nested metrics get a frame of their own."""
+    """The nodes of a metric; nested metrics get their own frame."""
     for slot in sorted(scope.slots.values(), key=lambda slot: slot.rank):
         if slot in folds:
             continue
@@ -297,7 +297,7 @@ def _draw_edges(graph: Any, slot: Slot, names: dict[Slot, str], view: Design, fo
 
 
 def _beside(words: Sequence[str]) -> str:
-    """The words of an edge, with room around them: they stand beside it and not on it."""
+    """The words of an edge, with room around them: they are beside it and not on it."""
     cell = "<br/>".join(words)
     return f'<<table border="0" cellborder="0" cellpadding="5"><tr><td>{cell}</td></tr></table>>'
 

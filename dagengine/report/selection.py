@@ -88,7 +88,7 @@ class Selection:
 
 
 def _may_say(line: bytes, at: str) -> bool:
-    """Whether a node, or its answer, may stand in a line; names may hold `=` themselves."""
+    """Whether a node, or its answer, may be in a line; names may hold `=` themselves."""
     if _quoted(at) in line or _quoted(at)[:-1] + _INSIDE.encode() in line:
         return True
     for place, letter in enumerate(at):
@@ -100,7 +100,7 @@ def _may_say(line: bytes, at: str) -> bool:
 
 
 def _may_hold(line: bytes, folded: str) -> bool:
-    """Whether a folded text stands in a line."""
+    """Whether a folded text is in a line."""
     if line.isascii():
         return folded.encode(errors="replace") in line.lower()
     return folded in line.decode(errors="replace").casefold()
@@ -218,10 +218,10 @@ def _index(line: bytes) -> int:
 
 
 def _quoted(text: str) -> bytes:
-    """A text as it stands in a line."""
+    """A text as it is in a line."""
     return json.dumps(text, ensure_ascii=False).encode(errors="backslashreplace")
 
 
 def _folded(text: str) -> str:
-    """A part of a text as it stands in a line, whatever the case of its letters."""
+    """A part of a text as it is in a line, whatever the case of its letters."""
     return _quoted(text)[1:-1].decode().casefold()

@@ -187,7 +187,7 @@ def cost_line(totals: Totals) -> str:
     if totals.cached:
         parts.append(f"{totals.cached} from the store ({totals.cached / totals.asked:.0%})")
     if totals.damaged:
-        parts.append(f"{totals.damaged} damaged in the store and asked anew")
+        parts.append(f"{totals.damaged} damaged in the store and asked again")
     if totals.shared:
         parts.append(f"{totals.shared} shared with an equal question")
     if totals.retried:

@@ -34,7 +34,7 @@ def picture_names(wiring: Wiring) -> dict[Slot, str]:
 
 
 def hands_on_only(slots: Sequence[Slot]) -> bool:
-    """Whether edges that make a node run stand beside edges that hand on data only."""
+    """Whether edges that make a node run are beside edges that hand on data only."""
     runs = any(slot.branches or slot.activates for slot in slots)
     return runs and any(s not in source.slot.activates for s in slots for source in s.sources)
 

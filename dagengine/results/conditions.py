@@ -45,7 +45,9 @@ def parse_condition(text: str, example: str) -> Condition:
     """The condition that a text states; raises InputError, with an `example`, for none."""
     found = _SHAPE.fullmatch(text)
     if found is None:
-        raise InputError(f"--fail-if {text!r}: write a measure, a sign and a number: {example}")
+        raise InputError(
+            f"--fail-if {text!r}: write a measure, a comparison sign and a number: {example}"
+        )
     try:
         limit = float(found["limit"])
     except ValueError:

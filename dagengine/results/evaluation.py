@@ -26,7 +26,7 @@ class Saves(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class EvaluationResult(Sequence[CaseResult]):
-    """Every row of a run in data set order, and what the run cost."""
+    """The rows of a run in data set order, and its cost."""
 
     rows: tuple[CaseResult, ...]
     totals: Totals = field(default_factory=Totals)
@@ -85,7 +85,7 @@ class EvaluationResult(Sequence[CaseResult]):
         return self._in_state("failed", metric)
 
     def unscored(self, metric: str | None = None) -> list[CaseResult]:
-        """The rows to which this metric, or any, gave no score; raises InputError as `failed`."""
+        """The rows without a score for this metric, or for any; raises InputError as `failed`."""
         return self._in_state("no_score", metric)
 
     def _in_state(self, state: State, metric: str | None) -> list[CaseResult]:
@@ -121,7 +121,7 @@ class EvaluationResult(Sequence[CaseResult]):
         return pandas.DataFrame(rows, columns=None if rows else list(COLUMNS))
 
     def save(self, folder: str | Path, *, page: bool = True) -> None:
-        """Write the folder of the run, as `evaluate(…, out=folder)` does while the run goes on.
+        """Write the folder of the run, as `evaluate(…, out=folder)` does while the run continues.
 
         Without `page` it has no `report.html`. Raises InputError where it cannot be written, and
         for a result that no run has made.

@@ -13,7 +13,7 @@ _ROUNDING = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class PathChance:
-    """One path, as (node, verdict), its score from 0 to 1, and how likely it is.
+    """One path, as (node, verdict), with its score (0 to 1) and its probability (0 to 1).
 
     `passed` is False for a metric without a threshold. Paths of one node are told apart by their
     score where the node rates.
@@ -27,11 +27,11 @@ class PathChance:
 
 @dataclass(frozen=True, slots=True)
 class ResultOdds:
-    """The odds of all paths of one metric on one case, the likeliest first.
+    """The odds of all paths of one metric on one case, the most likely first.
 
-    `unknown` is the probability (0 to 1) of paths to nodes that were not asked, and of lists whose
-    items have other verdicts, where the code that reads them gives no odds: nothing is said
-    of them, so that expectation and chance to pass have bounds.
+    `unknown` is the probability (0 to 1) of paths that cannot be computed: paths to nodes that were
+    not asked, and other verdicts of lists that are read by code without odds. So the expected score
+    and the probability to pass have bounds.
     """
 
     paths: tuple[PathChance, ...]
@@ -39,7 +39,7 @@ class ResultOdds:
 
     @property
     def expected_bounds(self) -> tuple[float, float]:
-        """The least and the greatest that the expected score (0 to 1) can be."""
+        """The lower and the upper bound of the expected score (0 to 1)."""
         known = math.fsum(one.score * one.probability for one in self.paths)
         return known, min(1.0, known + self.unknown)
 
@@ -51,7 +51,7 @@ class ResultOdds:
 
     @property
     def pass_bounds(self) -> tuple[float, float]:
-        """The least and the greatest that the chance to pass can be."""
+        """The lower and the upper bound of the probability to pass."""
         known = math.fsum(one.probability for one in self.paths if one.passed)
         return known, min(1.0, known + self.unknown)
 

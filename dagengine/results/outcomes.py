@@ -48,11 +48,11 @@ def shortened(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Why there is no score: the kind, where it happened, and what to do about it.
+    """Why there is no score: the kind, the node, and what to do.
 
-    `raw` is what the judge wrote, where that could not be used. Texts of more than 10,000
-    characters are shortened and end with their length. `asked` are the questions that the node
-    put (see `Step`); rows have them with the step.
+    `raw` is the judge's answer, if it was invalid. Texts of more than 10,000 characters are
+    truncated and end with their length. `asked` are the questions of the node (see `Step`); rows
+    have them with the step.
     """
 
     kind: OutcomeKind
@@ -78,7 +78,7 @@ class Failure:
     def missing_field(cls, paths: Iterable[str], node: str) -> Failure:
         """A case without fields that a node reads."""
         names = ", ".join(f"`{path}`" for path in dict.fromkeys(paths))
-        message = f"the case has no {names}, which this metric reads; add it to the test case"
+        message = f"the case has no {names}, but this metric reads it; add it to the test case"
         return cls(OutcomeKind.MISSING_FIELD, node, message)
 
     @classmethod
@@ -96,26 +96,24 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What one node did for one case.
+    """The result of one node on one case.
 
-    `output` is what readers of the node saw, as plain data (text, numbers, lists, dicts);
-    `verdict` is set for decisions, `score` (0 to 1) for ratings and scoring code. `mode`
-    says how a rating was read (`weighted` or `raw`, and why), `confidence` the probability (0 to
-    1) that the judge gave the verdict, where it is known. `odds` are the probabilities of
-    all verdicts, of all ratings by their number, or of all scores (0 to 1) of code over a list,
-    from judges that give them, `item_odds` those of each item of a list. `usage` counts the
-    tokens of the answers that the node rests on, shared and stored answers included. `answers`
-    are their texts as the judge wrote them, in the order of the questions; files of results
-    leave them out.
-    `asked` says under which keys a store has these questions, if there is one: the first 16
-    hexadecimal digits of each; empty for judges without a durable identity.
+    `output` is the data that other nodes read from it (text, numbers, lists, dicts); `verdict` is
+    set for decisions, `score` (0 to 1) for ratings and scoring code. `mode` says how a rating was
+    read (`weighted` or `raw`, and why), `confidence` the probability (0 to 1) that the judge gave
+    the verdict, where it is known. `odds` are the probabilities of all verdicts, of all ratings by
+    their number, or of all scores (0 to 1) of code over a list, from judges that give them,
+    `item_odds` those of each item of a list. `usage` counts the tokens of the answers that the node
+    rests on, shared and stored answers included. `answers` are the texts of the judge, in the order
+    of the questions; result files do not have them. `asked` has the keys of these questions in a
+    store: the first 16 hexadecimal digits of each; empty for judges without a durable identity.
 
-    `votes` are what the node's panel said, in the order of asking: verdicts, ratings, or a
-    list of verdicts for each vote; None is an answer that could not be read (in a list also an
-    item that was settled before). `voters` says which judge of the panel gave each vote.
+    `votes` are the votes of the node, in the order of asking: verdicts, ratings, or a list of
+    verdicts per vote. None is an unparseable answer (in a list also an item that was settled
+    before). `voters` names the judge of each vote.
 
-    `seconds` is how long the case waited for the node, from its beginning to its end: waits for a
-    free call and repeated calls are in it, and a stored answer takes next to none.
+    `seconds` is the duration of the node, including retries and time in the queue; a stored answer
+    takes almost none.
     """
 
     node: str
@@ -143,7 +141,7 @@ class Step:
         return sum((type(vote), vote) == mine for vote in self.votes)
 
     def as_dict(self) -> dict[str, Any]:
-        """JSON-ready form without the absent entries, and without what stands there twice."""
+        """JSON-ready form without the absent entries, and without what is there twice."""
         names = ("node", "kind", "output", "verdict", "confidence", "reason", "score", "mode")
         row = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
         if self.verdict is not None and repr(self.output) == repr(implied_output(row)):
@@ -182,5 +180,5 @@ def step_output(value: Any) -> Any:
         if isinstance(shown, int):
             str(shown)  # Python writes no integer of more than 4,300 digits
         return shown
-    except Exception:  # noqa: BLE001 - keys that are no text, circles, a broken __str__
+    except Exception:  # noqa: BLE001 - keys that are not text, circles, a broken __str__
         return f"<{type(value).__name__} without a text form>"

@@ -18,7 +18,7 @@ _LISTED = 5  # metrics in the `repr` of a row
 # What results of deepeval have, and where it is here.
 _ELSEWHERE = {
     "evaluation_cost": "what a run cost is in result.totals.cost",
-    "evaluation_model": "the judges stand in the record of a run (out=FOLDER, run.json)",
+    "evaluation_model": "the judges are in the record of a run (out=FOLDER, run.json)",
     "strict_mode": "`raw_score` is the score before strict mode",
     "conversational": "it is the type of row.test_case",
     **dict.fromkeys(
@@ -35,13 +35,13 @@ def _absent(self: object, name: str) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class MetricResult:
-    """One metric on one case.
+    """The result of one metric on one case.
 
-    `score` lies in [0, 1], or is None with `failure` saying why. `raw_score` is the score
-    before strict mode. `success` is None when the metric has no threshold or no score.
-    `path` lists (node, verdict) of every decision taken, in topological order. `ended` is where
-    the score came about, a node and its verdict (None: it graded), where that is not the last
-    decision. `odds` are those of all paths, where a judge gave probabilities.
+    `score` lies in [0, 1], or is None with `failure` saying why. `raw_score` is the score before
+    strict mode. `success` is None when the metric has no threshold or no score. `path` lists (node,
+    verdict) of every decision taken, in topological order. `ended` is the node that gave the score,
+    and its verdict (None for a rating), if it is not the last decision. `odds` are the odds of all
+    paths, if a judge gave probabilities.
     """
 
     metric: str
@@ -99,7 +99,7 @@ class MetricResult:
 
     @property
     def end(self) -> End:
-        """Where the result came about.
+        """Where the path ended.
 
         A path ends with the decision that gave the score, a failure at its node; where no decision
         gave it there is only the side of the threshold on which it lies.
@@ -130,7 +130,7 @@ class MetricResult:
 
     @property
     def seconds(self) -> float | None:
-        """The time of its nodes, added up, those side by side and shared ones, too."""
+        """The sum of the durations of its nodes, including parallel and shared ones."""
         known = [step.seconds for step in self.steps if step.seconds is not None]
         return sum(known) if known else None
 
@@ -177,11 +177,11 @@ class MetricResult:
 
 @dataclass(frozen=True, slots=True)
 class CaseResult:
-    """One row: what every metric said about one case.
+    """One row: the results of all metrics on one test case.
 
-    `test_case` is what was judged, and the golden itself where an app failed at it. It is None
-    for a row of the data that was no test case, and for rows that were read from a file.
-    `seconds` is how long the case took, from its first node to its results.
+    `test_case` is the judged case, or the golden if the app failed. It is None for an invalid row
+    of the data and for rows read from a file. `seconds` is the duration of the case, from its first
+    node to its results.
     """
 
     index: int

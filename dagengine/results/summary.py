@@ -26,7 +26,7 @@ _TAGS = 1000
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """A part of a whole, with limits that hold the true share in 95 of 100 samples.
+    """A share with its 95 % confidence interval.
 
     Wilson's interval (1927, https://doi.org/10.1080/01621459.1927.10502953); cases count as
     independent.
@@ -52,10 +52,10 @@ class Share:
 class MetricSummary:
     """One metric over many cases.
 
-    Figures of scores are of the cases that have one: `no_score` stands apart. `spread` is the
-    sample standard deviation (None for less than two scores), `median` is exact to four
-    decimals, `distribution` counts scores in eleven bins centred at 0, 0.1, … 1. `pass_rate` is
-    the share of cases that passed among those that have a score and a threshold.
+    Figures of scores cover only cases with a score; `no_score` counts the others. `spread` is the
+    sample standard deviation (None for less than two scores), `median` is exact to four decimals,
+    `distribution` counts scores in eleven bins centred at 0, 0.1, … 1. `pass_rate` is the share of
+    cases that passed among those that have a score and a threshold.
     """
 
     metric: str
@@ -74,10 +74,10 @@ class MetricSummary:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """A run in numbers: cases by how they ended, metrics, and metrics by tag.
+    """The figures of a run: cases by outcome, metrics, and metrics by tag.
 
-    A case failed when a metric is below its threshold, and has no score when some metric gave
-    none; `pass_rate` leaves the latter out.
+    A case failed if a metric is below its threshold. It has no score if a metric gave none;
+    `pass_rate` ignores such cases.
     """
 
     cases: int

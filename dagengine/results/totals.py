@@ -10,11 +10,11 @@ from dagengine.results.outcomes import OutcomeKind
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One call to a judge, as the ledger keeps it; failed ones included.
+    """One call to a judge, successful or failed.
 
-    `key` is the SHA-256 (hex) of the question, `number` counts its calls, from 1 on, and
-    `seconds` is how long this call took. An answer out of a store is in the ledger, too: its
-    `origin` says so, and it used nothing.
+    `key` is the SHA-256 (hex) of the question, `number` counts its calls, from 1 on, and `seconds`
+    is how long this call took. An answer from a store is also an attempt: its `origin` says so, and
+    it used no tokens.
     """
 
     node: str
@@ -31,11 +31,11 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """What was asked and used for one node of one metric at one judge, by the judge's identity.
+    """The questions and the usage of one node of one metric at one judge.
 
     `asked` counts questions, `calls` the attempts made and `failed` those without an answer;
-    `seconds` adds up the time that calls took, side by side or not. `cost` is in US dollars,
-    None without a known price.
+    `seconds` is the sum of the durations of the calls, including parallel ones. `cost` is in US
+    dollars, None without a known price.
     """
 
     metric: str
@@ -51,16 +51,15 @@ class Spent:
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """Sums over the ledger of one run.
+    """The totals of one run: questions, calls, tokens, cost.
 
-    `asked` counts questions, `shared` those of them answered by an equal one, `cached` those
-    answered by a store, `calls` the attempts made, `retried` the attempts after a first one,
-    `damaged` the stored answers that could not be read any more and were asked for anew.
-    `requests` are the calls as they travelled: fewer where several shared one. `speculated` counts
-    what was asked before it was known to be needed, `unneeded` what of it was not; what is needed
-    becomes a call when it is. `cost` is in US dollars by the known prices (see
-    `dagengine.gateway.prices`), None when a judge without one was asked. `in_flight` are the calls
-    under way (0 when a run is over).
+    `asked` counts questions, `shared` questions answered by an equal one, `cached` questions
+    answered by a store. `calls` counts attempts, `retried` attempts after the first one, and
+    `damaged` stored answers that were damaged and asked again. `requests` counts requests: fewer
+    than calls if several calls share one. `speculated` counts questions that were asked ahead, and
+    `unneeded` those of them that were not needed; a needed one counts as a call. `cost` is in US
+    dollars by the known prices (see `dagengine.gateway.prices`); None if a judge has no known
+    price. `in_flight` are the calls in progress (0 when a run is over).
     """
 
     asked: int = 0
@@ -99,10 +98,10 @@ class Totals:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """Questions of a run under way that wait to be asked again.
+    """Questions of a run in progress that wait for a retry.
 
     `count` of them because of `why`: the HTTP status of a rejection, `timeout`, `no answer`. The
-    first of them goes on in `seconds`.
+    first of them continues in `seconds`.
     """
 
     why: str

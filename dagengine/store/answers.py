@@ -56,13 +56,13 @@ _READING = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """A file of answers, made when it is first needed; several processes may share it.
+    """A file of answers, created at first use; several processes may share it.
 
-    With `replay` the answers come from the file alone: a question without one fails with
-    RecordingMissError, no judge is called, and the file is only read. `patience` is how many
-    seconds a write waits for other processes, and a question for the process that asks it
-    already. The file has to be on a disk of this machine: network file systems do not keep
-    several writers apart.
+    With `replay`, all answers come from the file: no judge is called, and a question without a
+    stored answer fails with RecordingMissError. The file is then only read. `patience` is the
+    number of seconds that a write waits for other processes, and that a question waits for another
+    process that is asking it. The file must be on a local disk: network file systems do not
+    synchronize several writers.
     """
 
     path: str | os.PathLike[str]
@@ -159,7 +159,7 @@ class OpenStore:
 
         A stored answer that cannot be read counts as none: the new one takes its place. That the
         judge refused, or answered what cannot be used, is kept for replays: every other run asks
-        anew. Other failures of `ask` are not stored. Raises RecordingMissError in a replay.
+        again. Other failures of `ask` are not stored. Raises RecordingMissError in a replay.
         """
         name = self._name(judge)
         key = key_of(name or "", question)

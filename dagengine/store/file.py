@@ -31,11 +31,11 @@ _TABLES = (
     f"PRAGMA application_id = {_APPLICATION}",
     f"PRAGMA user_version = {SCHEMA_VERSION}",
 )
-_DAMAGED = "it is damaged; put back a copy, or move it away and begin a new one"
+_DAMAGED = "it is damaged; restore a copy, or move it away and start a new one"
 _HINTS = {
-    "SQLITE_NOTADB": "this is no store, and no sqlite file at all; name another file",
-    "SQLITE_BUSY": "another process keeps it locked; wait for it, or use another file",
-    "SQLITE_FULL": "the disk is full; what was stored before is kept",
+    "SQLITE_NOTADB": "this is not a store and not an sqlite file; choose another file",
+    "SQLITE_BUSY": "another process has locked it; wait, or use another file",
+    "SQLITE_FULL": "the disk is full; earlier answers are kept",
     "SQLITE_READONLY": "it cannot be written; check the permissions of the file and its folder",
     "SQLITE_CANTOPEN": "it cannot be opened; check that its folder exists and can be written",
     "SQLITE_IOERR": "the disk failed; check it, or use another file",
@@ -92,7 +92,7 @@ def _checked(db: sqlite3.Connection, path: Path, patience: float | None) -> sqli
             _set_up(db, patience)
         version = _number(db, "user_version")
         if _number(db, "application_id") != _APPLICATION:
-            raise InputError(f"{path} is an sqlite file, but no store of answers")
+            raise InputError(f"{path} is an sqlite file, but not a store of answers")
         if version != SCHEMA_VERSION:
             raise InputError(
                 f"the store {path} has format {version}, this version of dagengine has format "

@@ -158,7 +158,7 @@ def _record(row: Sequence[Any]) -> StoredAnswer:
     except (*UNREADABLE, DamagedError) as error:
         raise DamagedError(
             f"an answer for the node {node!r} is damaged ({error}); a run that needs it asks for "
-            "it anew, and prune removes it"
+            "it again, and prune removes it"
         ) from error
 
 
@@ -197,7 +197,7 @@ def prune(path: Path, chosen: Selection, *, compact: bool = False) -> int:
 def merge(path: Path, other: Path) -> int:
     """Add the answers of another store that are not there yet, and return how many."""
     if other.exists() and path.exists() and other.samefile(path):
-        raise InputError(f"{other} is the store to merge into; name another one")
+        raise InputError(f"{other} is the store to merge into; choose another one")
     with reading(other) as theirs:
         names(theirs, "judges")
     with closing(connect(path, _PATIENCE)) as db, explained(path):

@@ -53,8 +53,8 @@ def _unusable(db: sqlite3.Connection, judge: str, question: Question[Any]) -> st
     try:
         find(db, key_of(judge, question))
     except DamagedError as error:
-        return f"{error}; run once without replay, and it is asked for anew"
-    return "the stored answer does not fit the question any more"
+        return f"{error}; run once without replay, and it is asked for again"
+    return "the stored answer no longer fits the question"
 
 
 def _latest(db: sqlite3.Connection, judge: str, node: str) -> list[Parts]:
@@ -78,12 +78,12 @@ def _changed(asked: Parts, kept: Sequence[Parts]) -> str:
     if asked.options not in {parts.options for parts in kept}:
         return f"asked with {asked.options}, stored with {kept[0].options}"
     if asked.shape not in {parts.shape for parts in kept}:
-        return "it asks for another form of answer (its schema or parser) than those stored"
+        return "its answer form (schema or parser) differs from the stored one"
     before = asked.messages[:-1]
     if before and all(before != parts.messages[:-1] for parts in kept):
         return "its instructions differ from those stored"
-    what = "evidence (the case, or what earlier nodes said)" if before else "prompt"
-    return f"its {what} differs from what is stored"
+    what = "evidence (the case, or the output of earlier nodes)" if before else "prompt"
+    return f"its {what} differs from the stored question"
 
 
 def _only(word: str, found: Sequence[str]) -> str:

@@ -29,7 +29,7 @@ _INSERT = """INSERT OR IGNORE INTO answers (key, judge, node, created, answer, q
 
 
 class DamagedError(Exception):
-    """Raised for a stored answer that cannot be read; it may be asked for anew."""
+    """Raised for a stored answer that cannot be read; it may be asked for again."""
 
 
 # JSON has lists for tuples, which a strict model takes for something else.
@@ -106,7 +106,9 @@ def holds(db: sqlite3.Connection, key: bytes) -> bool:
 
 
 def question_by(db: sqlite3.Connection, short: str) -> bytes | None:
-    """The packed question whose key begins so; None without one, or for what is no such key."""
+    """The packed question whose key begins so; None without one, or for something that is not a
+    such key.
+    """
     try:
         low = bytes.fromhex(short)
     except ValueError:
@@ -159,7 +161,7 @@ def failure_entry(
 
 
 def failure_of(fields: Mapping[str, Any]) -> JudgeError | None:
-    """The failure that stands in the place of an answer, or None."""
+    """The failure that is in the place of an answer, or None."""
     message = fields.get("failure")
     if message is None:
         return None

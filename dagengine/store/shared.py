@@ -1,7 +1,7 @@
 """The answers that the processes of one run share where it has no store, as long as it lasts.
 
 A folder holds a table of all questions, which every process maps into its memory, and the answers
-of each process in a file of its own. A place in the table says who asks a question, or where its
+of each process in its own file. A place in the table says who asks a question, or where its
 answer stands. Nothing of it outlives the run, so nothing is made safe, which keeps it cheap.
 
 The table has a fixed size. In its buckets new questions take the places of old ones, so that of
@@ -135,7 +135,7 @@ class SharedAnswers:
             return mine, True
 
     def _place(self, bucket: int, key: bytes) -> _Place:
-        """Where a question stands in its bucket, or may be put."""
+        """Where a question is in its bucket, or may be put."""
         places = self._table[bucket : bucket + _WIDTH * _PLACE.size]
         at = places.find(key)
         while at % _PLACE.size and at > 0:  # by chance, in the middle of other places

@@ -63,7 +63,7 @@ def _check_settings(method: Callable[..., Any], settings: Iterable[str]) -> None
     name, known = method.__name__.removeprefix("a_"), names_of(method)
     for one in settings:
         if one not in known and one in _ELSEWHERE:
-            raise TypeError(f"{name}() has no argument {one!r}: it stands in {_ELSEWHERE[one]}")
+            raise TypeError(f"{name}() has no argument {one!r}: it is in {_ELSEWHERE[one]}")
     check_names(f"{name}() has no argument", settings, known)
 
 
@@ -90,7 +90,7 @@ def models_of(models: Any) -> tuple[Any, ...]:
 
 
 def topics_of(subject: Any) -> list[str]:
-    """A subject, or several, each once; raises InputError for what is no text."""
+    """A subject, or several, each once; raises InputError for something that is not a text."""
     listed = isinstance(subject, Iterable) and not isinstance(subject, str)
     topics: list[Any] = list(subject) if listed else [subject]
     if not topics or not all(isinstance(one, str) and one.strip() for one in topics):

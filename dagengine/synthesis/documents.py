@@ -96,7 +96,7 @@ def _read(path: Path) -> Read:
     try:
         text = path.read_bytes().decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        return Unreadable(name, "broken", f"it is no UTF-8 text (byte {error.start:,})")
+        return Unreadable(name, "broken", f"it is not UTF-8 text (byte {error.start:,})")
     return _document(name, _split(text) if suffix in _MARKED else [Section(text, 0)])
 
 
@@ -117,7 +117,7 @@ def _pdf(path: Path) -> Read:
     except DependencyError as error:
         return Unreadable(name, "encrypted", f"it is encrypted ({error})")
     except Exception as error:  # noqa: BLE001 - the parser meets any bytes
-        return Unreadable(name, "broken", f"it is no PDF that can be read ({error})")
+        return Unreadable(name, "broken", f"it is not a PDF that can be read ({error})")
     blank = sum(not text.strip() for text, _ in pages)
     if blank == len(pages):
         return Unreadable(name, "scanned", f"its {blank} pages hold no text, only pictures")
@@ -197,7 +197,8 @@ def _page(source: Any, number: int) -> tuple[str, str, int | None]:
         content = get() if callable(get) else getattr(source, "text", None)
     if not isinstance(content, str):
         raise InputError(
-            f"{source!r:.60} is no document: give paths, or objects with `page_content` or `text`"
+            f"{source!r:.60} is not a document: give paths, or objects with `page_content` or "
+            f"`text`"
         )
     metadata = getattr(source, "metadata", None)
     known = metadata if isinstance(metadata, dict) else {}

@@ -78,7 +78,7 @@ def _triples(text: str) -> list[str]:
 class SameMeaning:
     """Finds texts by their vectors: near ones have a cosine of `alike` (0 to 1) or more.
 
-    Every text is held against all before it, which is quick for thousands.
+    Every text is compared with all before it, which is quick for thousands.
     """
 
     def __init__(self, alike: float) -> None:

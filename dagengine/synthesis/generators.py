@@ -29,7 +29,7 @@ GOLDEN = "Golden"
 CHOOSE = "Choose draft"
 EMBEDDING = "Embedding"
 """The name of the node that gives the vector of a golden's text."""
-_QUOTED = 10  # words in a row that are no accident
+_QUOTED = 10  # words in a row that are more than an accident
 _PLACE = "additional_metadata"
 
 
@@ -225,7 +225,7 @@ def choose_draft(draft: int, drafts: list[str]) -> str:
 
 
 def quotes_passage(context: list[str], text: str) -> bool:
-    """Whether so many words in a row are those of a passage that it is no accident."""
+    """Whether so many words in a row are those of a passage that it is more than an accident."""
     asked = words_in(text)
     # A sign of a script without blanks is about half a word.
     size = 2 * _QUOTED if sum(len(word) == 1 for word in asked) * 2 > len(asked) else _QUOTED
@@ -238,7 +238,7 @@ def _runs(words: list[str], size: int) -> set[tuple[str, ...]]:
 
 
 def is_supported(context: list[str], answer: Supported) -> bool:
-    """Whether there are supporting sentences and all stand in the passages."""
+    """Whether there are supporting sentences and all are in the passages."""
     passages = [_even(passage) for passage in context]
     sentences = [_even(one) for one in answer.supporting_sentences if one.strip()]
     return bool(sentences) and all(

@@ -113,7 +113,7 @@ def _sort(origin: dict[str, Any]) -> Iterator[str]:
 
 
 def _is_short(value: Any) -> bool:
-    """Whether an answer is a text or a verdict; lists and objects stand in the file."""
+    """Whether an answer is a text or a verdict; lists and objects are in the file."""
     return isinstance(value, str | bool) or (isinstance(value, dict) and "verdict" in value)
 
 

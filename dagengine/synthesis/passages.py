@@ -14,7 +14,7 @@ from dagengine.synthesis.values import ContextConstructionConfig, Document, Pass
 
 _CHARACTERS = 4  # of a token, about
 _LEADERS = 4  # dots in a row that lead to a page
-_LISTED = 5  # titles with pages that are no accident
+_LISTED = 5  # titles with pages that are more than an accident
 _LONGEST = 40  # letters of a word; encoded data has longer runs
 _LINK = re.compile(r"(?:[-*+] |\d{1,3}[.)] )?\[[^\]]*\]\([^)]*\)")
 _PAGE = re.compile(r"[^\W\d].{0,120}?\s(\d{1,4})")

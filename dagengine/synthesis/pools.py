@@ -64,7 +64,7 @@ class _Pool:
 
     def __init__(self, contexts: Sequence[Context], drafts: int, seed: int) -> None:
         mixed = list(contexts)
-        # A name that is no UTF-8 cannot be the seed of a generator, but for its quoted form.
+        # A name that is not UTF-8 cannot be the seed of a generator, except for its quoted form.
         name = (contexts[0].source or "").encode(errors="backslashreplace").decode()
         Random(f"{seed}\n{name}").shuffle(mixed)
         self._drafts = [(context, draft) for draft in range(drafts) for context in mixed]

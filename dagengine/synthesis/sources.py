@@ -75,7 +75,7 @@ def _limited(passages: list[Passage], config: ContextConstructionConfig) -> list
         mine.setdefault(passage.document, []).append(passage)
     kept: list[Passage] = []
     for name, found in mine.items():
-        # A name that is no UTF-8 cannot be the seed of a generator, but for its quoted form.
+        # A name that is not UTF-8 cannot be the seed of a generator, except for its quoted form.
         random = Random((name or "").encode(errors="backslashreplace").decode())
         places = random.sample(range(len(found)), min(most, len(found)))
         kept += [found[place] for place in sorted(places)]

@@ -48,25 +48,25 @@ _SETTINGS = ("limits", "store", "on_attempt", "tracer")
 
 
 class Synthesizer:
-    """Makes goldens: drafts are written, evolved, rewritten, and filtered question by question.
+    """Generates goldens: drafts are written, evolved, rewritten, and filtered by one question after
+    another.
 
-    `model` is the judge that writes and checks (see `as_judge`), `second_model` the one that
-    answers blind from the contexts and has to agree with the expected output (by default
-    `model`), `difficulty_models` are cheap judges that try without the contexts: difficulty is
-    the share of them that fail. `embedder` is an `EmbeddingJudge`, or the name of an embedding
-    model: goldens whose inputs mean nearly the same (a cosine of `alike` or more) are near
-    duplicates then; without one only their words are compared. `generator` is a metric of the
-    caller's own in place of the built-in graph (see `synthesis.generators` for what it reads and
-    gives). For each golden at most `max_tries` drafts are tried. `seed` decides which passages
-    and evolutions are taken.
+    `model` is the judge that writes and checks (see `as_judge`). `second_model` (default: `model`)
+    answers from the contexts without seeing the expected output, and must agree with it.
+    `difficulty_models` are cheap judges that answer without the contexts: difficulty is the share
+    of them that fail. `embedder` is an `EmbeddingJudge`, or the name of an embedding model: two
+    goldens are near duplicates if the cosine of their inputs is at least `alike`. Without an
+    embedder, only words are compared. `generator` is your own metric instead of the built-in graph
+    (see `synthesis.generators` for its inputs and outputs). Each golden gets at most `max_tries`
+    drafts. `seed` selects passages and evolutions.
 
     `settings` are those of `Settings`: `limits`, `store`, `on_attempt`, `tracer`. With a store a
-    run that was killed goes on where it was. `on_golden` gets every golden when its round is
-    over; `show` draws a progress bar; `out` is a folder for the record of the run, in which every
-    draft is a case (`dagengine show`).
+    run that was killed continues where it stopped. `on_golden` receives every golden at the end of
+    its round. `show` draws a progress bar. `out` is a folder for the record of the run, in which
+    every draft is a case (`dagengine show`).
 
-    `synthetic_goldens` are all goldens of this object, `report` says what became of the drafts
-    of the last call. Raises InputError or TypeError for what cannot be meant.
+    `synthetic_goldens` are all goldens of this object. `report` says what happened to the drafts of
+    the last call. Raises InputError or TypeError for invalid arguments.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class Synthesizer:
         check_names("Synthesizer() has no argument", settings, known)
         if generator is not None and (second_model is not None or embedder is not None):
             raise InputError(
-                "a generator of your own names its judges itself: no second_model, no embedder"
+                "your own generator names its judges itself: no second_model, no embedder"
             )
         if generator is not None and not isinstance(generator, Metric):
             raise InputError(f"generator must be a metric, got {generator!r:.60}")
@@ -149,7 +149,7 @@ class Synthesizer:
 
         `quotas` say how many there are to be of each document, kind and difficulty; without them
         `max_goldens_per_document`, and without that `max_goldens_per_context` for every passage.
-        Raises InputError, before anything is asked, for files that are not there and when no
+        Raises InputError, before the first call, for files that are not there and when no
         document holds a text.
         """
         made = self._from_docs(

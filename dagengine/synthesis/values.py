@@ -32,7 +32,7 @@ PLAIN = "plain"
 
 
 def whole(name: str, value: Any, least: int, most: float = math.inf) -> int:
-    """The value; raises InputError when it is no whole number in these bounds."""
+    """The value; raises InputError when it is not a whole number in these bounds."""
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
         bounds = f"from {least} on" if most == math.inf else f"from {least} to {most}"
         raise InputError(f"{name} must be a whole number {bounds}, got {value!r:.60}")
@@ -41,11 +41,11 @@ def whole(name: str, value: Any, least: int, most: float = math.inf) -> int:
 
 @dataclass(frozen=True, slots=True)
 class EvolutionConfig:
-    """How often a draft is evolved (0 to 10, 0: not at all), and how often each way is taken.
+    """How often a draft is evolved (0 to 10), and the weight of each kind of evolution.
 
-    `evolutions` are weights: of {"reasoning": 2, "comparative": 1} two drafts of three are
-    evolved by reasoning. What is left out is not taken. Raises InputError for an unknown way,
-    and for weights that are negative or all 0.
+    `evolutions` are weights: with {"reasoning": 2, "comparative": 1}, two of three drafts are
+    evolved by reasoning. Kinds that are not listed are not used. Raises InputError for an unknown
+    kind, and for weights that are negative or all 0.
     """
 
     num_evolutions: int = 1
@@ -81,10 +81,11 @@ def _weight(name: Any, weight: Any) -> float:
 
 @dataclass(frozen=True, slots=True)
 class StylingConfig:
-    """What inputs and expected outputs are to be like, in words for the judge.
+    """How inputs and expected outputs should look, in words for the judge.
 
     `scenario` says who asks and why, `task` what the application does, `input_format` and
-    `expected_output_format` how both texts look. Raises InputError for what is no text.
+    `expected_output_format` how both texts look. Raises InputError for something that is not a
+    text.
     """
 
     scenario: str | None = None
@@ -168,7 +169,7 @@ class Passage:
 
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """How many goldens there are to be of one sort; what is None may be anything.
+    """The number of goldens of one kind; None allows any value.
 
     `document` is a document's name, or a topic where goldens are made from scratch; `kind` is
     an `Evolution` or "plain"; `difficulty` needs judges to measure it with. Raises InputError
@@ -221,7 +222,7 @@ class QuotaYield:
 
 @dataclass(slots=True)
 class Report:
-    """What became of every draft and every document.
+    """What happened to every draft and every document.
 
     `fell` counts, per node, the drafts that it turned down ("near duplicate" and "not needed"
     are ours: the second were good and beyond what a quota wanted). `unwritten` are drafts that

@@ -74,7 +74,7 @@ def contexts_of_topics(topics: Sequence[str]) -> Sources:
 
 
 def case_of_a_topic(seed: Seed, drafts: int) -> LLMTestCase:
-    """The case of a draft about a topic; each list of drafts has a question of its own."""
+    """The case of a draft about a topic; each list of drafts has its own question."""
     number, draft = divmod(seed.draft, drafts)
     again = f" (list {number + 1}: nothing that lists before it would hold)" if number else ""
     return Generation.case_of(seed, draft, f"{seed.source}{again}")

@@ -32,16 +32,16 @@ def assert_test(
     run_async: bool = True,
     **settings: Unpack[Settings],
 ) -> None:
-    """Raise AssertionError, naming score, metric and node, unless every metric passes.
+    """Judge a test case; raise AssertionError with score, metric and node unless every metric
+    passes.
 
-    In a test that pytest runs, the case is judged while other tests run, and the test fails when
-    its verdict is there: code after this call must not rely on it. Where the exception could be
-    caught (`pytest.raises`, `try`, `with`) the verdict is waited for; see docs/testing.md.
+    In pytest, the case is judged while other tests run, and the test fails later, when its verdict
+    is known: code after this call must not rely on the verdict. If your code could catch the
+    exception (`pytest.raises`, `try`, `with`), the call waits for the verdict; see docs/testing.md.
 
     Without `run_async` one node runs at a time and asks one question at a time. `settings` are
-    those of `Settings`: `model`, `app`, `limits`, `store`, `on_attempt`, `tracer`. What
-    `evaluate` raises is raised here, too, and AnswerMissingError where answers are replayed and
-    one is not recorded.
+    those of `Settings`: `model`, `app`, `limits`, `store`, `on_attempt`, `tracer`. Raises what
+    `evaluate` raises, and AnswerMissingError if a replayed answer is not recorded.
     """
     __tracebackhide__ = True
     session = _session()
@@ -86,7 +86,7 @@ def _session() -> Evaluations | None:
 def _verdict(
     test_case: Any, metrics: Sequence[Metric], settings: Settings, *, at_once: bool
 ) -> Verdict:
-    """The verdict of a run of its own."""
+    """The verdict of its own run."""
     rows: list[CaseResult] = []
     engine = Engine(metrics, settings, at_once=at_once)
     sync(lambda: engine.judge(engine.cases([test_case]), rows.append))

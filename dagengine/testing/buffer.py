@@ -252,7 +252,7 @@ class Buffer:
     ) -> pytest.TestReport:
         """The report of a body in which the verdict was raised, in place of the first one.
 
-        It is made by pytest and its plugins anew, so that xfail and the like decide again.
+        It is made by pytest and its plugins again, so that xfail and the like decide again.
         """
         item: Any = held.item
         call = item.stash[CALL]

@@ -23,7 +23,7 @@ def wait_for(future: Future[Any]) -> None:
 
 @contextmanager
 def untimed(item: pytest.Item | None) -> Iterator[None]:
-    """No timeout runs in the test `item`, which waits for others; then its timer is set anew."""
+    """No timeout runs in the test `item`, which waits for others; then its timer is set again."""
     settings = None if item is None else item.stash.get(TIMEOUT, None)
     if item is None or settings is None:
         yield

@@ -26,10 +26,10 @@ class EvaluationFailed(AssertionError):
 
 
 class AnswerMissingError(RecordingMissError):
-    """Raised by `assert_test` where a recording lacks an answer, so that nothing was judged.
+    """Raised by `assert_test` if a recording lacks an answer, so that nothing was judged.
 
-    It is no AssertionError: what expects a failure (`pytest.raises(AssertionError)`) must not
-    take it for one. `verdict` is that of `EvaluationFailed`.
+    It is not an AssertionError, so that a test that expects a failure
+    (`pytest.raises(AssertionError)`) does not pass. `verdict` is as in `EvaluationFailed`.
     """
 
     def __init__(self, verdict: Verdict) -> None:
@@ -126,7 +126,7 @@ def _short(result: MetricResult, missed: frozenset[str] = frozenset()) -> str:
 
 
 def _details(verdict: Verdict, result: MetricResult) -> Iterable[tuple[str, str]]:
-    """What stands beside the first line, by its name."""
+    """What is beside the first line, by its name."""
     if getattr(verdict.row.test_case, "name", None):
         yield "case", one_line(verdict.row.case, _TEXT)
     if result.path and result.failure is None:

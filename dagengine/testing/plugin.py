@@ -66,7 +66,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         type=_count,
         default=1,
         metavar="N",
-        help="judge every test N times, each time anew",
+        help="judge every test N times, each time with new answers",
     )
     group.addoption(
         "--evals-ignore-errors",
@@ -77,7 +77,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def _count(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is no whole number from 1 on")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1 on")
     return int(text)
 
 

@@ -1,6 +1,6 @@
 """The run folder of a session, written by all of its processes, and an earlier one to compare with.
 
-Every process writes the folder of its own cases; with pytest-xdist those of the workers stand
+Every process writes a folder for its own cases; with pytest-xdist those of the workers stand
 inside the folder until the controller has put them together.
 """
 
@@ -164,7 +164,7 @@ def against(folder: Path, outcomes: Sequence[Outcome]) -> Iterator[tuple[bool, s
     A metric does not hold when its pass rate is worse on the same cases by more than chance: the
     whole 95 % interval of the difference lies below 0. Cases are paired by their tests, or by
     their names; where none of them was judged before, nothing holds. Raises InputError for what
-    is no run folder.
+    is not a run folder.
     """
     before: dict[tuple[str, str], bool | None] = {}
     for row in load_run(folder).rows():

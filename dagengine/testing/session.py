@@ -36,7 +36,7 @@ from dagengine.testing.votes import SAMPLES, Mark, card_notes, may_change, vote
 if TYPE_CHECKING:
     from dagengine.testing.runs import SessionRun
 
-# Tests that may wait for verdicts, for each call that may be under way.
+# Tests that may wait for verdicts, for each call that may be in progress.
 _WAITING = 4
 
 
@@ -110,7 +110,7 @@ class Evaluations:
     def _known(self, case: Any, metrics: Sequence[Metric]) -> Verdict | None:
         """What the first attempt at a test came to, for the same call of an attempt in its place.
 
-        Later attempts ask anew.
+        Later attempts ask again.
         """
         if getattr(self.item, "execution_count", 1) > 1:
             return None
@@ -187,7 +187,7 @@ class Evaluations:
 
     @property
     def _attempt(self) -> int:
-        """Which attempt at its test this is, from 0 on: reruns and repetitions ask anew."""
+        """Which attempt at its test this is, from 0 on: reruns and repetitions ask again."""
         rerun = getattr(self.item, "execution_count", 1) - 1
         times: Any = self._config.getoption("evals_repeat")
         parameters = getattr(getattr(self.item, "callspec", None), "params", {})

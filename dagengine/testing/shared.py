@@ -31,7 +31,7 @@ from dagengine.results import Attempt, Spent, Totals
 
 R = TypeVar("R")
 
-# Lists of metrics that stay compiled; a test that builds its own anew compiles anew.
+# Lists of metrics that stay compiled; a test that builds its own again compiles again.
 _COMPILED = 64
 # Seconds that the thread has to put its things away.
 _PATIENCE = 10.0
@@ -139,7 +139,7 @@ class SharedRun:
         return self._started.start_task_soon(in_turn)
 
     def close(self) -> bool:
-        """End the thread and what is under way in it; False when it does not end in time."""
+        """End the thread and what is in progress in it; False when it does not end in time."""
         if not self._thread.ident:
             return True
         self._portal.start_task_soon(self._closing.set)

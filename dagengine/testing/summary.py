@@ -151,7 +151,7 @@ class Summary:
         if self.dropped:
             what, which = ("tests", "them") if self.dropped > 1 else ("test", "it")
             lines.append(f"{self.dropped} {what} had begun, and nothing is reported of {which}; "
-                         "calls under way are paid")  # fmt: skip
+                         "calls in progress are paid")  # fmt: skip
         return [*lines, *self.notes]
 
     def _cost(self) -> str:

@@ -89,7 +89,7 @@ def _checked(item: pytest.Item, given: dict[str, Any]) -> dict[str, Any]:
 def may_change(plan: Plan, judges: Sequence[Judge], row: CaseResult) -> list[int]:
     """The places of the metrics that failed, where every one of them may say something else.
 
-    Empty where one of them asks nobody, asks a judge that repeats itself, or has no score.
+    Empty where one of them makes no judge calls, asks a judge that repeats itself, or has no score.
     """
     failed = [place for place, result in enumerate(row.metrics) if result.success is False]
     if any(result.failure is not None for result in row.metrics):

@@ -21,7 +21,7 @@ from dagengine.view.indexed import Filter, Indexed, Order
 from dagengine.view.opened import OpenRun
 from dagengine.view.queues import Queue
 
-_GROWN = 1.1  # an index is made anew for so many times the rows: it takes seconds to minutes
+_GROWN = 1.1  # an index is made again for so many times the rows: it takes seconds to minutes
 Chosen = Literal["fail", "none", "pass", "all", "unsure", "any", "every", "passed"]
 
 

@@ -1,4 +1,4 @@
-"""The index of a large run: one sqlite file beside it, made of its rows and made anew at need.
+"""The index of a large run: one sqlite file beside it, made of its rows and made again at need.
 
 A *way* is what rows share that went alike through a metric's graph (see `report.page.columns`).
 Most figures are sums over ways, scores and states, so they stand summed up in `tallies`: a filter

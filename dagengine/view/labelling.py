@@ -1,4 +1,4 @@
-"""Labelling a run: where a person stands on a case, and their answers on the way to the file."""
+"""Labelling a run: where a person is on a case, and their answers on the way to the file."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class Labelling:
         ]
 
     def position(self, at: At) -> dict[str, Any]:
-        """Where the person stands on the case, and what the page shows for it."""
+        """Where the person is on the case, and what the page shows for it."""
         with self._lock:
             return self._shown(at)
 
@@ -133,7 +133,7 @@ class Labelling:
         ]
 
     def _said(self, at: At) -> dict[str, Said]:
-        """The person's answers by node, but for those to nodes that are no longer the same."""
+        """The person's answers by node, except for those to nodes that are no longer the same."""
         record = self._record(at.metric)
         known = {node.name: node.hash for node in every_node(record)} | {WHOLE: record.hash}
         return {
@@ -232,7 +232,7 @@ def _chosen(asked: Asked, choice: int) -> Said:
 
 
 def _outcome(position: Position) -> str | float | None:
-    """What the label of the case is; None while the walk goes on, or where it cannot be told."""
+    """What the label of the case is; None while the walk continues, or where it cannot be told."""
     if not position.done:
         return None
     if position.success is not None:

@@ -1,4 +1,4 @@
-"""A run folder that is being looked at: rows and texts by place, taken in anew while it grows."""
+"""A run folder that is being looked at: rows and texts by place, taken in again while it grows."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ def is_unsure(result: MetricResult) -> bool:
 def sampled(places: Sequence[int], count: int, seed: str) -> list[int]:
     """A random sample of `count` places (all, when there are no more), equal for equal seeds.
 
-    The places stand in the order in which they are to be labelled: those of a smaller sample
+    The places are in the order in which they are to be labelled: those of a smaller sample
     with the same seed come first. Raises InputError for a count below 1.
     """
     if count < 1:

@@ -72,7 +72,7 @@ class Served:
         self.said(f"{name}: {done:,} rows indexed")
 
     def places(self, number: int, metric: str, kind: Queue) -> Sequence[int] | None:
-        """Where cases to label stand in a run (see `LargeRun`); None where no index knows."""
+        """Where cases to label are in a run (see `LargeRun`); None where no index knows."""
         large = self.large(number)
         return None if large is None else large.places(metric, kind)
 
@@ -256,7 +256,7 @@ async def _sent(request: Request, form: type[_Form]) -> _Form:
         where = ".".join(str(step) for step in first["loc"])
         raise InputError(f"{where}: {first['msg']}") from None
     except (ValueError, RecursionError) as error:
-        raise InputError(f"the request is no JSON: {error}") from None
+        raise InputError(f"the request is not JSON: {error}") from None
 
 
 def serve(served: Served, port: int, ready: Callable[[str], None]) -> None:

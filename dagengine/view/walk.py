@@ -81,7 +81,7 @@ class Position:
 
 
 class StuckError(Exception):
-    """Raised where a walk cannot go on; the message says why."""
+    """Raised where a walk cannot continue; the message says why."""
 
 
 class Walk:

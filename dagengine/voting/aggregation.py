@@ -1,6 +1,6 @@
 """From the outcomes of several runs of one node to one value.
 
-Answers that cannot be read are no votes; when none can be read the first such failure is the
+Answers that cannot be read are not votes; when none can be read the first such failure is the
 outcome. Any other failure is the outcome at once: infrastructure is never outvoted. Between
 equal verdicts the one that was voted first wins, which is what one vote alone would have said.
 """
@@ -22,7 +22,7 @@ Column = list[Vote | None]
 
 
 def hard(outcomes: Outcomes) -> Failure | None:
-    """The first failure that is no unreadable answer."""
+    """The first failure that is not an unreadable answer."""
     failures = (one for one in outcomes if isinstance(one, Failure))
     return next((one for one in failures if one.kind != OutcomeKind.UNPARSEABLE), None)
 

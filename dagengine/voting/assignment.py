@@ -51,7 +51,9 @@ class AssignPanels(Rewriting):
             if panel is None:
                 continue
             if node.panel is not None:
-                raise InputError(f"node {node.title!r} has a panel already: {node.panel.label}")
+                raise InputError(
+                    f"node {node.title!r} already has votes or several judges: {node.panel.label}"
+                )
             self._seated[node] = None
             if node not in needless:
                 self.copies[node].panel = panel
@@ -63,10 +65,10 @@ class AssignPanels(Rewriting):
                 able = [repr(node.title) for node in self.copies if self._choose(node)]
                 known = ", ".join(able) or "none at all"
                 raise InputError(
-                    f"{name!r} has no node {wanted!r} that takes judges; it has {known}"
+                    f"{name!r} has no node {wanted!r} that asks a judge; it has {known}"
                 )
         if not self._seated:
-            raise InputError(f"{name!r} has no node that takes judges")
+            raise InputError(f"{name!r} has no node that asks a judge")
 
     def _concerns(self, node: BaseNode) -> bool:
         return self._names is None or any(_is(node, name) for name in self._names)

@@ -99,7 +99,7 @@ class Jury:
 
     def __post_init__(self) -> None:
         if len(self.models) < 2:
-            raise InputError(f"a jury needs two judges at least, got {len(self.models)}")
+            raise InputError(f"a jury needs at least two judges, got {len(self.models)}")
         if self.weights and len(self.weights) != len(self.models):
             count = len(self.models), len(self.weights)
             raise InputError("a jury of {} judges needs as many weights, got {}".format(*count))
@@ -149,8 +149,8 @@ class Escalation:
             raise InputError(f"below must be a probability, got {self.below!r}")
         if self.below is None and self.votes == 1 and not self.unsure:
             raise InputError(
-                "nothing says when the judge is unsure: give below= (a probability), votes= (two "
-                "or more, which may differ) or unsure= (verdicts)"
+                "say when the judge is unsure: below= (a probability), votes= (two or more) or "
+                "unsure= (verdicts)"
             )
 
     @property

@@ -38,7 +38,7 @@ class Rule(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Curtailed:
-    """Stops when the lead cannot be overtaken: the verdict is that of all votes."""
+    """Stops when the lead cannot be overtaken: gives the verdict of all votes, with fewer calls."""
 
     def more(self, votes: Sequence[Vote | None], left: int) -> int:
         return _until(math.inf, votes, left)
@@ -88,12 +88,11 @@ def _until(wanted: float, votes: Sequence[Vote | None], left: int) -> int:
 class StandardError:
     """Stops when the standard error of the mean rating is at most `target`.
 
-    `target` is in the unit of the votes (scores from 0 to 1); at least `least` ratings are
-    asked for. A few ratings are often equal by chance, and their deviation of 0 would end the
-    vote: so the deviation is estimated as if two earlier ratings had deviated by 0.3
-    (a scaled inverse chi-squared prior; Gelman et al. 2013, Bayesian Data Analysis, 2.6).
-    Where ratings are skewed any rule that looks at them ends early a little more often when
-    they are equal; only a fixed number of votes has no bias.
+    `target` is in the unit of the votes (scores from 0 to 1); at least `least` ratings are cast. A
+    few ratings are often equal by chance, and their deviation of 0 would stop the vote. So the
+    deviation is estimated with a prior of two ratings that deviate by 0.3 (a scaled inverse
+    chi-squared prior; Gelman et al. 2013, Bayesian Data Analysis, 2.6). With skewed ratings, any
+    stopping rule has a small bias; only a fixed number of votes has none.
     """
 
     target: float = 0.05
@@ -102,7 +101,7 @@ class StandardError:
     def __post_init__(self) -> None:
         if not self.target > 0 or self.least < 2:
             raise InputError(
-                f"a standard error needs a positive target and two ratings at least, got {self!r}"
+                f"StandardError needs a positive target and at least two ratings, got {self!r}"
             )
 
     def error(self, votes: Sequence[Vote | None]) -> float | None:

@@ -61,17 +61,18 @@ def voted(
     ratings: Rule = _RATINGS,
     temperature: float | None = None,
 ) -> T:
-    """A copy in which the judge is asked up to `votes` times, while the outcome is open.
+    """A copy of the metric in which the judge is asked up to `votes` times, until the outcome is
+    settled.
 
-    `nodes` (titles or nodes) are those that vote; by default all that give verdicts, verdicts
-    of a list, or a rating. Verdicts are decided by majority, item by item for lists, and end by
-    `stop`; ratings are averaged and end by `ratings`. A question whose verdicts all lead to
-    the same score is asked once.
+    `nodes` (titles or nodes) are the nodes that vote; by default all nodes with verdicts, lists of
+    verdicts or ratings. Verdicts are decided by majority, item by item for lists, and end by
+    `stop`; ratings are averaged and end by `ratings`. A question whose verdicts all lead to the
+    same score is asked once.
 
-    A judge that always says the same cannot be improved by asking it again: give a
-    `temperature` (0.7, for instance) unless the nodes have one. With the defaults a judgement
-    that is wrong with a probability of up to 0.2 gets at least the accuracy of 11 votes, from
-    4 to 7 of them on average. Raises InputError when there is nothing to vote on.
+    Votes do not help if the judge always gives the same answer: set a `temperature` (for instance
+    0.7) unless the nodes have one. With the defaults, a judgement that is wrong with a probability
+    of up to 0.2 gets at least the accuracy of 11 votes, with 4 to 7 votes on average. Raises
+    InputError if there is nothing to vote on.
     """
 
     def choose(node: BaseNode) -> Panel | None:
@@ -90,10 +91,11 @@ def judged_by(
     *,
     weights: Sequence[float] = (),
 ) -> T:
-    """A copy in which a jury answers: the majority of `judges`, or the mean of their ratings.
+    """A copy of the metric that a jury answers: the majority of `judges`, or the mean of their
+    ratings.
 
-    `judges` are whatever `model=` takes; all are asked at once. `weights` are positive, one per
-    judge. `dagengine.reliability.jury_report` says what the jury was worth. Raises InputError when
+    `judges` are values for `model=`; all are asked in parallel. `weights` are positive, one per
+    judge. `dagengine.reliability.jury_report` reports how useful the jury was. Raises InputError if
     there is nothing to vote on.
     """
     jury = Jury(tuple(judges), tuple(weights))
@@ -110,13 +112,12 @@ def escalated(
     nodes: Nodes = None,
     temperature: float | None = None,
 ) -> T:
-    """A copy in which the judge `to` answers where the metric's judge is unsure.
+    """A copy of the metric in which the judge `to` answers if the metric's judge is unsure.
 
-    `to` is whatever `model=` takes. The metric's judge is unsure when the probability of its
-    verdict is less than `below` (above 0, up to 1) or not known, when its `votes` differ, when
-    it gives one of the verdicts `unsure`, or when its answer cannot be read; one of `below`,
-    `votes` and `unsure` must be given. Only judgements escalate: raises InputError when the
-    target has none.
+    `to` is a value for `model=`. The metric's judge is unsure if the probability of its verdict is
+    unknown or less than `below` (above 0, up to 1), if its `votes` differ, if it gives one of the
+    verdicts in `unsure`, or if its answer is unparseable. Give at least one of `below`, `votes` and
+    `unsure`. Only judgements escalate: raises InputError if the target has none.
     """
     if isinstance(unsure, str):
         raise InputError(f"unsure takes a list of verdicts: [{unsure!r}]")
@@ -125,10 +126,9 @@ def escalated(
 
 
 def answered_by(target: T, model: Any, nodes: Nodes = None) -> T:
-    """A copy in which another judge answers `nodes` (titles or nodes; by default all that ask).
+    """A copy of the metric in which another judge answers `nodes` (titles or nodes; default: all).
 
-    `model` is whatever `model=` of a metric takes. Raises InputError when the target has no such
-    node.
+    `model` is a value for `model=` of a metric. Raises InputError if the target has no such node.
     """
     if model is None:
         raise InputError("answered_by needs a judge: a model's name, a judge, or a custom model")

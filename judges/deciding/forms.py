@@ -66,7 +66,7 @@ class Form(Protocol):
         ...
 
     def read(self, content: bytes, asked: Sequence[Asked]) -> Reply:
-        """What a response says of these questions; raises ProviderError for what is none."""
+        """What a response says of these questions; raises ProviderError for anything else."""
         ...
 
     def blamed(self, body: Any, count: int) -> dict[int, str]:
@@ -306,7 +306,7 @@ def _of_decisions(answer: dict[str, Any], one: Asked) -> tuple[str | bool, Odds]
         return _of_chance(answer, "probability")
     stated = answer.get("probabilities")
     if not isinstance(stated, list) or not all(isinstance(each, dict) for each in stated):
-        raise _WrongError(f"probabilities is no list of objects: {stated!r:.80}")
+        raise _WrongError(f"probabilities is not a list of objects: {stated!r:.80}")
     key = "value" if kind == "choice" else "label"
     pairs = [(each.get(key), each.get("probability")) for each in stated]
     return _of_pairs(pairs, one, answer.get("choice") if kind == "choice" else None, kind)
@@ -319,7 +319,7 @@ def _of_systemone(answer: dict[str, Any], one: Asked) -> tuple[str | bool, Odds]
         return _of_chance(answer, "noul")
     stated = answer.get("probabilities")
     if not isinstance(stated, dict):
-        raise _WrongError(f"probabilities is no mapping: {stated!r:.80}")
+        raise _WrongError(f"probabilities is not a mapping: {stated!r:.80}")
     names = list(map(str, range(len(one.options)))) if kind == "score" else map(str, one.values)
     known = dict(zip(names, one.values, strict=True))
     pairs = [(known.get(name, name), chance) for name, chance in stated.items()]
@@ -343,7 +343,7 @@ def _of_chance(answer: dict[str, Any], name: str) -> tuple[bool, Odds]:
 
 def _chance(value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
-        raise _WrongError(f"{value!r:.80} is no probability from 0 to 1")
+        raise _WrongError(f"{value!r:.80} is not a probability from 0 to 1")
     return float(value)
 
 

@@ -63,33 +63,33 @@ class DecisionConnection(Connection):
 
 
 class DecisionJudge(EndpointJudge[DecisionConnection]):
-    """Decides with a decision model: probabilities of every verdict, and no text.
+    """Decides with a decision model: gives the probability of every verdict, and no text.
 
     `form` is the protocol: `decisions` (OpenAI's `POST /v1/decisions`; the key is OPENAI_API_KEY)
     or `systemone` (`POST /v1/systemone` of TypeSafe, whose key is TYPESAFE_API_KEY, and of
     local servers, which `base_url` names). See `judges.deciding.forms` for both and their
     sources. `base_url`, `api_key`, `client`, `parameters` and `max_bytes` as for `OpenAIJudge`.
 
-    It is shown the texts of the case (`shows="case"`: also those that a node does not read, as
-    the expected output), or only what the node reads (`shows="reads"`); never name, tags, comments
-    or metadata of the case. Tasks, extractions and written reasons go to the `writer`, which is
-    any other judge (whatever `model=` takes); without one they are refused before anything is
-    asked.
+    It sees the texts of the case (`shows="case"`, including fields that a node does not read, for
+    instance the expected output), or only what the node reads (`shows="reads"`). It never sees the
+    name, tags, comments or metadata of the case. Tasks, extractions and written reasons go to the
+    `writer`, any other judge (see `model=`). Without a writer they are an error before the first
+    call.
 
-    The most likely verdict counts (true from 0.5 on). Verdicts have no reasons: their odds
-    stand there. Temperature, seed and token limits do not exist; a repetition asks the
-    same again. `model` may be an alias: who answered stands in the `mode` of each answer. With
-    a `version` nobody else may: it is part of the identity, and other answers are refused.
+    The most likely verdict counts (true from 0.5 on). Verdicts have odds instead of reasons. There
+    is no temperature, seed or token limit; a repetition asks the same again. `model` may be an
+    alias: the `mode` of each answer names the model that answered. With a `version`, answers of
+    other versions are an error; the version is part of the identity.
 
-    Where the server knows the protocol and has no decision model (HTTP 501), its chat is asked
-    from then on, as `LabelJudge` does it: a warning says so once, and so does each answer's mode.
+    If the server knows the protocol but has no decision model (HTTP 501), its chat endpoint is
+    asked from then on, as in `LabelJudge`. One warning and each answer's `mode` say so.
 
-    Questions about one case travel in one request, each with its own answer, key and place under
-    the limits; `pack=False` sends each alone. With `speculate="packed"` up to 32 questions of a
-    case (a number: so many) ride along that a verdict still to come may make necessary; what is
-    not needed changes no score, and stands in `Totals.unneeded`. `"never"` asks none of them.
-    A store knows neither: answers are the same where the server's are a function of state and
-    question. A judge card holds one judge against the other, as two judges of one benchmark.
+    Questions about one case are sent in one request. Each has its own answer and key, and counts
+    for the limits; `pack=False` sends each one separately. With `speculate="packed"`, up to 32
+    questions (or the given number) that a later verdict may need are sent along. Unneeded answers
+    change no score and are counted in `Totals.unneeded`. `"never"` sends none of them. Neither
+    setting affects the store. Answers are the same if the server's answers depend only on state and
+    question. To check this, compare both settings as two judges of one benchmark.
     """
 
     def __init__(

@@ -124,7 +124,7 @@ def _recorded(completion: Completion, mass: float, odds: Any) -> str:
 
 
 def _read(completion: Completion, asked: Asked) -> tuple[str | bool, Any, float]:
-    """The likeliest option, the odds of all, and the probability that fell on labels."""
+    """The most likely option, the odds of all, and the probability that fell on labels."""
     message = completion.choices[0].message
     if message.refusal:
         raise RefusedError(f"the model refused: {message.refusal}")
@@ -162,11 +162,11 @@ class LabelConnection(Connection):
 
 
 class LabelJudge(EndpointJudge[LabelConnection]):
-    """Decides with a chat model that gives token probabilities: one token, a label per option.
+    """Decides with a chat model that returns token probabilities: one token, one label per option.
 
-    Everything but the model and `shows` (see `DecisionJudge`) is as for `OpenAIJudge`. The
-    `writer` is the same model as a chat judge, unless another one is given. Raises
-    UnsupportedError for more than 26 options and where the server gives no probabilities.
+    For `shows` see `DecisionJudge`; everything else is as for `OpenAIJudge`. The default `writer`
+    is the same model as a chat judge. Raises UnsupportedError for more than 26 options and if the
+    server gives no probabilities.
     """
 
     capabilities = Capabilities(schema=False, text=False, decides=True, logprobs=True)

@@ -28,7 +28,7 @@ def without_wire(headers: Sequence[tuple[bytes, bytes]]) -> list[tuple[bytes, by
 
 
 def valid_limit(max_bytes: Any) -> int:
-    """A limit for bodies in bytes; raises InputError for what is no number from 1 on."""
+    """A limit for bodies in bytes; raises InputError unless it is a number from 1 on."""
     if not isinstance(max_bytes, int) or max_bytes < 1:
         raise InputError(f"max_bytes must be a whole number from 1 on, got {max_bytes!r}")
     return max_bytes

@@ -32,7 +32,7 @@ def bound(client: Any, reader: BodyReader, given: Iterable[Any] = ()) -> list[An
 
 
 def _http_clients(client: Any, seen: set[int]) -> Iterator[Any]:
-    """The HTTP clients among an object's attributes and theirs, but for those `seen`."""
+    """The HTTP clients among an object's attributes and theirs, except for those `seen`."""
     level = [client]
     for _ in range(_DEPTH):
         found: list[Any] = []

@@ -200,7 +200,7 @@ def read_completion(content: bytes) -> Completion:
 
 
 def _readable(content: bytes) -> bytes:
-    """A JSON text whose lone surrogates, bytes that are no text and long numbers are replaced."""
+    """A JSON text whose lone surrogates, bytes that are not text and long numbers are replaced."""
     found = json.loads(content.decode(errors="replace"), parse_int=_whole)
     return json.dumps(found, ensure_ascii=False).encode(errors="replace")
 

@@ -37,7 +37,7 @@ class DirectPost:
     """Sends the questions of one client.
 
     Raises what the client would raise: `openai.APIStatusError`, `openai.APIConnectionError`;
-    and ProviderError for what is no completion, or too long.
+    and ProviderError for something that is not a completion, or too long.
     """
 
     def __init__(self, api: AsyncOpenAI, transport: AiohttpTransport, path: str) -> None:

@@ -24,13 +24,14 @@ class Endpoint(NamedTuple):
 
 
 def endpoint_of(address: str) -> Endpoint:
-    """The parts of an address; raises JudgeSetupError for what is none."""
+    """The parts of an address; raises JudgeSetupError for anything else."""
     try:
         parts = urlsplit(address)
         _ = parts.port
     except ValueError:
         raise JudgeSetupError(
-            "base_url is no address: it is http:// or https://, a host, perhaps a port (a whole "
+            "base_url is not an address: it is http:// or https://, a host, perhaps a port (a "
+            "whole "
             "number), and a path; signs like @ : / in a password are written as %40 %3A %2F"
         ) from None
     user, at, host = parts.netloc.rpartition("@")
@@ -58,7 +59,7 @@ def moved_to(response: Any) -> str | None:
         there = urljoin(here, location)
         if _origin(here) == _origin(there):
             return there
-    except ValueError:  # it is no address
+    except ValueError:  # it is not an address
         there = location
     raise ProviderError(
         f"the endpoint sends requests on to {public_address(there)!r:.200}, which is another "

@@ -186,7 +186,7 @@ def of_this_loop(given: AsyncOpenAI, reader: BodyReader) -> tuple[AsyncOpenAI, b
     Connections belong to one loop, and each `measure` may run on another one. An HTTP client
     that the caller gave has to stay: only its caller knows how it reaches the provider.
     """
-    # with_options() makes the client anew, which a subclass may not be able to do.
+    # with_options() makes the client again, which a subclass may not be able to do.
     api, plain = copy.copy(given), isinstance(given._client, AsyncHttpxClientWrapper)
     sender: httpx2.AsyncClient = DefaultAsyncHttpxClient() if plain else given._client
     api._client = BoundedClient(sender, reader)
@@ -231,7 +231,7 @@ _in_use: RunVar[_InUse] = RunVar("HTTP clients in use")
 async def disconnect_with_the_loop(client: Any) -> None:
     """Have a caller's HTTP client keep no connection when the event loop that runs ends.
 
-    It stays open: on the next loop it connects anew.
+    It stays open: on the next loop it connects again.
     """
     in_use = _in_use.get(None)
     if in_use is None:

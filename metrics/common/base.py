@@ -37,17 +37,17 @@ _NAME = 60  # characters of a name in a `repr`
 class BaseMetric:
     """Base class of metrics.
 
-    A caller's own metric overrides `measure` (and `a_measure` for concurrency), sets
-    `score`, `reason`, `success` and `error` on itself and returns the score; it then works
-    in `evaluate` and under a verdict of a decision tree like any other. It runs on a
-    shallow copy of itself, so that cases judged at the same time keep apart.
+    Your own metric overrides `measure` (and `a_measure` for concurrency), sets `score`, `reason`,
+    `success` and `error` on itself and returns the score. Then it works in `evaluate` and under a
+    verdict of a decision tree. It runs on a shallow copy of itself, so that concurrent cases do not
+    interfere.
 
-    What its code decides stands: a `success` that it sets, and the score with it. Where it
-    sets only `score`, `threshold` and `strict_mode` decide.
+    If it sets `success`, that counts. If it sets only `score`, `threshold` and `strict_mode`
+    decide.
 
-    Metrics that it measures join the run: its judge, limits, store and totals are theirs.
-    They ask the metric's own `model` where they name none. That holds in threads that the
-    code starts and in jobs that it gives to a thread pool, until the case is judged.
+    Metrics that it measures are part of the run: they use its judge, limits, store and totals. If
+    they have no `model`, they use the `model` of this metric. This also holds in threads and thread
+    pool jobs that the code starts, until the case is judged.
 
     `score`, `reason`, `success`, `error` and `result` show the last `measure` only, as do
     `verbose_logs` and `evaluation_cost`: US dollars, None where the judge has no known price.
@@ -288,7 +288,7 @@ class MeasureNode(BaseNode):
         """The metric after its own `a_measure`, and what that returned.
 
         Where it waits for another metric without `await`, it would keep the run's event loop
-        from answering: then it begins anew in a thread, on a loop that it may block.
+        from answering: then it begins again in a thread, on a loop that it may block.
         """
         host, metric = current_host(), self._fresh()
         returned: float | None = None

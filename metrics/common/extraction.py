@@ -83,7 +83,7 @@ class ExtractionNode(TaskNode):
     """Lists what a case field holds, as an answer type with one list.
 
     A blank field holds nothing, which costs no call. `when` is a node that says whether the
-    list is wanted at all; its output is no part of the question.
+    list is wanted at all; its output is not part of the question.
     """
 
     def __init__(

@@ -41,7 +41,7 @@ class LastLine:
         word = re.split(r"\W+", plain)[-1]
         head = plain.removesuffix(word).rstrip()
         alone = not head or head.rstrip(" \"'`*_([{<")[-1:] in _STOPS
-        # A single y in the middle of a line is no verdict.
+        # A single y in the middle of a line is not a verdict.
         verdict = _WORDS.get(word if head and len(word) == 1 else word.upper())
         if verdict is None or not alone:
             raise UnparseableError(f"the last line is {line!r:.80}, not Y or N", raw=text)

@@ -29,7 +29,7 @@ class PrebuiltMetric(DrawnMetric):
     `verdicts_per_call` is the largest number of items that one question is about (None: all
     items; 1: every item by itself); InputError is raised when it is below 1. With `expected`
     the score is the expectation over the judge's odds where all of them are known; else it is
-    that of the likeliest verdicts, and the result's `mode` says so. `name` tells apart two
+    that of the most likely verdicts, and the result's `mode` says so. `name` tells apart two
     metrics of one kind in one run.
     """
 
@@ -80,7 +80,7 @@ class PrebuiltMetric(DrawnMetric):
         self.expected = expected
 
     def graph(self) -> Graph:
-        """The metric's graph, made anew at every call."""
+        """The metric's graph, newly made at every call."""
         raise TypeError(f"{type(self).__name__} does not say what its graph is")
 
     def spec(self) -> MetricSpec:

@@ -13,7 +13,7 @@ FULL_SCALE, STRICT_SCALE = (0, 10), (0, 1)
 
 @dataclass(frozen=True, slots=True)
 class Rubric:
-    """What the scores from `score_range[0]` to `score_range[1]`, both included, stand for.
+    """The meaning of the scores from `score_range[0]` to `score_range[1]`, both included.
 
     Raises InputError unless the range is two whole numbers from 0 on, the lower one first.
     """
@@ -39,7 +39,7 @@ class Rubric:
 
 
 def scale_of(rubric: Sequence[Rubric]) -> tuple[int, int]:
-    """The scale that a rubric spans (0 to 10 without one); raises InputError if it is none."""
+    """The scale that a rubric spans (0 to 10 without one); raises InputError if it is not valid."""
     if not rubric:
         return FULL_SCALE
     for lower, upper in pairwise(rubric):

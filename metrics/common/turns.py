@@ -19,11 +19,11 @@ from dagengine.test_case import Turn
 
 
 def turn_windows(size: int, step: int = 1, *, output_label: str = "windows") -> CodeNode:
-    """Windows that slide over a conversation, as a list whose items a `MapNode` judges.
+    """Sliding windows over a conversation, as a list for a `MapNode`.
 
-    Each holds `size` turns and begins `step` turns after the one before it; the last one ends
-    with the conversation and may be shorter. Judges see no metadata of turns. Raises InputError
-    for steps that would leave turns out.
+    Each window has `size` turns and starts `step` turns after the one before. The last one ends
+    with the conversation and may be shorter. Judges do not see the metadata of turns. Raises
+    InputError for steps that would skip turns.
     """
     if not 1 <= step <= size:
         raise InputError(f"windows need 1 <= step <= size, got {size=}, {step=}")
@@ -40,7 +40,7 @@ def turn_windows(size: int, step: int = 1, *, output_label: str = "windows") -> 
 def turn_blocks(turns: Sequence[Turn]) -> list[list[Evidence]]:
     """Each turn as separate evidence: what was said, then the tools called, if any.
 
-    The role stands in the label, which no content can forge.
+    The role is in the label, which no content can forge.
     """
     blocks = [
         [Evidence(name, turn.content)]

@@ -209,7 +209,7 @@ def test_verdicts_from_elsewhere_give_a_card_and_nothing_is_asked(folder: Path) 
     assert benchmark(*mine, "--check", "benchmark/card.json").exit_code == 0
     refused = benchmark(*mine, "--judge", "judge.py:judge")
     assert refused.exit_code == 2
-    assert "--judge has no meaning beside it" in " ".join(refused.output.split())
+    assert "leave out --judge" in " ".join(refused.output.split())
     assert benchmark(*MINE, "--scale", "1,5").exit_code == 2
     assert isinstance(benchmark(*mine, "--scale", "1-5").exception, InputError)
 
@@ -222,7 +222,7 @@ def test_every_temperature_is_a_setting_of_its_own(folder: Path) -> None:
     assert [one["name"] for one in card["settings"]] == ["temperature 0.0", "temperature 1.0"]
     measures = {one["name"]: one["value"] for one in card["metrics"][0]["across"]}
     assert measures["temperature-flip-rate"] == pytest.approx(0.25)
-    assert "list of numbers" in str(benchmark(*MINE, "--temperatures", "hot").exception)
+    assert "takes numbers" in str(benchmark(*MINE, "--temperatures", "hot").exception)
 
 
 def test_seeds_and_other_words_are_settings_of_their_own(folder: Path) -> None:
@@ -246,7 +246,7 @@ def test_seeds_and_other_words_are_settings_of_their_own(folder: Path) -> None:
     ("text", "says"),
     [
         (None, "words.json: No such file"),
-        ("{", 'has to be JSON such as {"short": {"name of a node": "other words"}}'),
+        ("{", 'write JSON, for instance {"short": {"name of a node": "other words"}}'),
         ('{"plain": "Nothing rude?"}', "plain"),
         ('{"plain": {"rude": "Nothing rude?"}}', "no node is called 'rude'; 'kind', 'short' are"),
     ],
@@ -285,7 +285,7 @@ def test_a_longer_run_asks_only_what_the_store_lacks_and_needs_that_many_calls(
     benchmark(*KEPT, "--times", "4")  # 56 answers
     (folder / "asked").unlink()
     refused = benchmark(*KEPT, "--times", "5", "--max-calls", "23")
-    assert "at most 24 calls may be needed (56 answers are in the store)" in str(refused.exception)
+    assert "up to 24 calls may be needed (56 answers are in the store)" in str(refused.exception)
     assert not (folder / "asked").exists()
     assert benchmark(*KEPT, "--times", "5", "--max-calls", "24").exit_code == 0
     assert (folder / "asked").read_text().count("\n") == 16  # the fifth sample is even: all kind
@@ -298,7 +298,7 @@ def test_an_interrupted_benchmark_says_how_to_go_on(folder: Path) -> None:
         [*command, "--store", "answers.db"], capture_output=True, text=True, timeout=60
     )
     assert done.returncode == 130, done.stderr
-    assert "run the same command to go on: what was answered is in answers.db" in done.stderr
+    assert "run the same command to continue: the answers so far are in answers.db" in done.stderr
     assert "of 8 cases" in done.stderr
     assert "Traceback" not in done.stderr
 

@@ -190,7 +190,10 @@ def test_without_graphviz_a_run_leaves_text_for_its_pictures_and_says_so_once(
         text = Path("out", f"good-manners-{view}.mmd").read_text(encoding="utf-8")
         assert text.startswith("flowchart TD\n")
     assert not [*Path("out").glob("*.svg"), *Path("out").glob("*.dot")]
-    assert shown.count("the pictures are Mermaid text: a picture as svg needs Graphviz") == 1
+    assert (
+        shown.count("the pictures are written as Mermaid text: a picture as svg needs Graphviz")
+        == 1
+    )
     assert shown.count("picture: ") == 3
     assert Path("out", "report.html").is_file()
 
@@ -377,7 +380,7 @@ BAD: dict[str, Bad] = {
     "judge file without the object": Bad(
         ("judge.py", "'judge'", "judge.py:NAME"), {"judge.py": "a = 1\n"}
     ),
-    "judge that is none": Bad(("no judge", "answer"), {"judge.py": "judge = 7\n"}),
+    "judge that is none": Bad(("not a judge", "answer"), {"judge.py": "judge = 7\n"}),
     "judge file that raises": Bad(("judge.py line 4", "ZeroDivisionError"), {"judge.py": RAISES}),
     "no key": Bad(("OPENAI_API_KEY", "--base-url"), arguments=WITHOUT_JUDGE),
     "no key for a named model": Bad(
@@ -395,7 +398,7 @@ BAD: dict[str, Bad] = {
         {"cases.jsonl": '{"input": "a", "answer": "b"}'},
         arguments=(*RUN, "--map", "answre=actual_output"),
     ),
-    "mapping to no field": Bad(("'nope' is no field",), arguments=(*RUN, "--map", "input=nope")),
+    "mapping to no field": Bad(("'nope' is not a field",), arguments=(*RUN, "--map", "input=nope")),
     "mapping without a column": Bad(("--map", "COLUMN="), arguments=(*RUN, "--map", "input")),
     "results in an unknown form": Bad((".parquet",), arguments=(*RUN, "--results", "a.csv")),
     "app file without the function": Bad(
@@ -565,7 +568,7 @@ def test_render_draws_counts_and_one_case_of_earlier_results(done: Done) -> None
     for unknown in ("7", "nobody"):
         code, said = invoke(*given, "--case", unknown)
         assert code == 2
-        assert f"on a case '{unknown}'" in " ".join(said.replace("│", " ").split())
+        assert f"for a case '{unknown}'" in " ".join(said.replace("│", " ").split())
 
 
 def test_render_gives_every_metric_a_file_of_its_own(tmp_path: Path) -> None:
@@ -583,7 +586,7 @@ def test_render_gives_every_metric_a_file_of_its_own(tmp_path: Path) -> None:
             ("run",),
             ("METRICS.py[:NAME]", "--judge", "--base-url", "--assert", "--map", "--app", "130"),
         ),
-        (("render",), ("--results", "--case", ".mmd", "asks no judge")),
+        (("render",), ("--results", "--case", ".mmd", "Makes no judge calls")),
         (("check",), ("--strict", "--data", "Exit codes")),
     ],
     ids=["all", "run", "render", "check"],

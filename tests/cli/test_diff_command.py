@@ -78,7 +78,7 @@ def test_conditions_decide_on_the_exit_code(
 
 
 def test_what_is_no_run_is_refused_in_words(runs: tuple[Path, Path], tmp_path: Path) -> None:
-    for given, said in ((tmp_path, "has no run.json"), (tmp_path / "none", "is no folder")):
+    for given, said in ((tmp_path, "has no run.json"), (tmp_path / "none", "is not a folder")):
         found = dagengine("diff", runs[0], given)
         assert found.exit_code != 0
         assert said in str(found.exception) + found.output
@@ -101,7 +101,7 @@ def test_a_card_says_how_many_flips_asking_again_would_give(
     seen = repeat(cases(12), [metric], model=ScriptedJudge(wavering), times=4)
     write_card(make_card(seen, [metric], cases(12), ["scripted"]), tmp_path / "card.json")
     found = dagengine("diff", *runs, "--card", tmp_path / "card.json")
-    assert "4 of 4 flips are what asking again alone would give" in found.output
+    assert "the noise of the judge explains 4 of 4 flips" in found.output
     assert "66.7 % of cases flip" in found.output
     flat = " ".join(found.output.split())
     assert ("changed since" in flat) == (question is not None)

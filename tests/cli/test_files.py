@@ -187,8 +187,8 @@ def test_a_file_may_be_read_twice(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ("--results cases.jsonl/rows.jsonl", "cases.jsonl is a file and no folder"),
-        ("--out cases.jsonl", "cases.jsonl is a file and no folder"),
+        ("--results cases.jsonl/rows.jsonl", "cases.jsonl is a file, not a folder"),
+        ("--out cases.jsonl", "cases.jsonl is a file, not a folder"),
         ("--results out.jsonl", "out.jsonl is a folder"),
         ("--results sealed/rows.jsonl", "sealed"),
         ("--results sealed/deeper/rows.jsonl", "sealed"),

@@ -186,7 +186,7 @@ def test_an_interrupted_run_ends_cleanly_and_goes_on_where_it_was(
         finish(folder, server, judge)
     assert code == 130
     assert errors.startswith("interrupted: ")
-    assert "run the same command to go on" in errors
+    assert "run the same command to continue" in errors
     assert "Traceback" not in errors
     assert set(written) <= set(undisturbed.splitlines())
     assert rows(folder) == undisturbed

@@ -144,4 +144,4 @@ def test_what_is_no_python_is_refused_with_its_line(tmp_path: Path) -> None:
     path.write_text("from deepeval import (\n", encoding="utf-8")
     done = CliRunner().invoke(app, ["migrate", str(path)])
     assert done.exit_code != 0
-    assert "line 1: it is no Python" in str(done.exception)
+    assert "line 1: not valid Python" in str(done.exception)

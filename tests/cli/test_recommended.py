@@ -38,4 +38,4 @@ def test_the_command_writes_the_file_once(tmp_path: Path) -> None:
     assert path.read_text(encoding="utf-8") == program(Needs())
     again = CliRunner().invoke(app, words, input="n\n" * len(QUESTIONS))
     assert again.exit_code == 2
-    assert "is there already" in " ".join(again.output.replace("│", " ").split())
+    assert "already exists" in " ".join(again.output.replace("│", " ").split())

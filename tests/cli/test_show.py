@@ -142,7 +142,7 @@ def test_an_unfinished_run_is_shown_and_says_so(tmp_path: Path) -> None:
     killed = manifest | {"ended": None, "exit": None, "totals": None, "counts": None}
     (tmp_path / "run.json").write_text(json.dumps(killed))
     text = shown(tmp_path, "--failed")
-    assert text.startswith("not finished: the run still goes on, or was killed\n1 case")
+    assert text.startswith("not finished: the run is in progress, or was killed\n1 case")
 
 
 def test_a_run_without_texts_has_no_cases_to_write(tmp_path: Path) -> None:

@@ -133,7 +133,7 @@ def test_prune_by_age(path: Path) -> None:
 def test_prune_of_everything_has_to_be_said(path: Path) -> None:
     done = invoke("prune", path)
     assert done.exit_code == 2
-    assert "say which answers" in done.output
+    assert "select the answers" in done.output
 
 
 @pytest.mark.parametrize("command", [("show",), ("prune",), ("prune", "--dry-run")])

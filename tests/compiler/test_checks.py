@@ -419,7 +419,7 @@ def test_a_second_way_into_a_branch_is_named_with_the_first() -> None:
     (problem,) = problems_of(a_branch_that_also_runs_after_a_detour(True))
     ways = "it runs after True of 'first', and also whenever 'detour' runs"
     assert (problem.where, problem.message) == ("metric 'Tested', node 'last'", ways)
-    assert "out of the children of 'detour'" in problem.hint
+    assert "remove it from the children of 'detour'" in problem.hint
 
 
 def test_data_from_what_always_runs_is_no_second_way_into_a_branch() -> None:

@@ -187,7 +187,7 @@ def test_two_terminals_under_error_are_a_typed_failure() -> None:
     metric = DAGMetric("m", dag, combine="error", model=ScriptedJudge({"a": True, "b": True}))
     failure = evaluate([CASE], [metric], show=False).rows[0].metrics[0].failure
     assert failure is not None
-    assert "2 terminals" in failure.message
+    assert "2 scores" in failure.message
 
 
 def test_the_deepest_terminal_is_the_last_one_whatever_the_order_of_roots() -> None:

@@ -23,7 +23,7 @@ LONG = "7" * 5000
 GOOD = b'{"input": "a", "actual_output": "a", "expected_output": "a"}'
 # What stands in a line, and what is said of it.
 BAD_LINES = {
-    b'{"input": %s}' % LONG.encode(): "an integer of 5000 digits is too long to read",
+    b'{"input": %s}' % LONG.encode(): "an integer of 5000 digits is too long",
     b'{"input": "a", "additional_metadata": {"n": [-%s]}}' % LONG.encode(): "5000 digits",
     b"[" * 100_000 + b"]" * 100_000: "nested too deeply",
     b'{"input": ' + b'{"a": ' * 100_000: "nested too deeply",
@@ -31,10 +31,10 @@ BAD_LINES = {
     b'{"input": "\xed\xa0\x80"}': "not UTF-8",
     b'{"input": "a\x00b"}': "not JSON: Invalid control character",
     b"\x00" * 1000: "not JSON",
-    b'{"input": NaN}': "NaN is no JSON value; write null",
-    b'{"input": "a", "token_cost": -Infinity}': "-Infinity is no JSON value",
-    b'{"input": "a", "input": "b"}': "the key 'input' stands twice",
-    b'{"input": "a", "additional_metadata": {"k": 1, "l": {"k": 1, "k": 2}}}': "the key 'k' stands",
+    b'{"input": NaN}': "NaN is not a JSON value; write null",
+    b'{"input": "a", "token_cost": -Infinity}': "-Infinity is not a JSON value",
+    b'{"input": "a", "input": "b"}': "the key 'input' is there twice",
+    b'{"input": "a", "additional_metadata": {"k": 1, "l": {"k": 1, "k": 2}}}': "the key 'k' is",
     b'{"input": "a"': "not JSON",
     b'{"input": "a"}{"input": "b"}': "not JSON: Extra data",
     b'\xff\xfe{\x00"\x00': "not UTF-8",
@@ -76,7 +76,7 @@ def test_the_items_of_a_json_array_are_bad_one_by_one(tmp_path: Path) -> None:
     path.write_bytes(b"[%s]" % b", ".join([GOOD, *flawed, b"[NaN]", GOOD]))
     assert len(list(read_cases(path))) == 6
     told = messages(path)
-    assert [words for words in ("5000 digits", "NaN is no", "stands twice") if words in str(told)]
+    assert [words for words in ("5000 digits", "NaN is not", "there twice") if words in str(told)]
     assert len(told) == 4
 
 
@@ -97,10 +97,10 @@ def test_cells_of_csv_are_read_as_strictly(tmp_path: Path) -> None:
     told = messages(path)
     assert len(told) == 5
     for words, message in zip(
-        ("5000 digits", "NaN", "stands twice", "too deeply"), told, strict=False
+        ("5000 digits", "NaN", "is there twice", "too deeply"), told, strict=False
     ):
         assert words in message
-        assert message.startswith("column 'context' is text where a list or object belongs")
+        assert message.startswith("column 'context' is text, but its field needs a list or object")
 
 
 def test_cells_of_parquet_are_read_as_strictly(tmp_path: Path) -> None:
@@ -216,7 +216,7 @@ def test_an_unknown_column_with_a_long_name_is_named_in_short(tmp_path: Path) ->
             ExactMatchMetric(),
             "ExactMatchMetric is a metric, not a test case; test cases come first",
         ),
-        (LLMTestCase, r"LLMTestCase is a class; make a case of it: LLMTestCase\("),
+        (LLMTestCase, r"LLMTestCase is a class; create a test case: LLMTestCase\("),
         (object(), "object is neither a test case nor a mapping"),
     ],
 )

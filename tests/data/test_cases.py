@@ -277,8 +277,11 @@ def test_an_unknown_column_is_an_error_with_a_suggestion_and_a_way_out(tmp_path:
     [
         ({"map": {"questoin": "input"}}, "no row has a column 'questoin' .did you mean 'question'"),
         ({"delimiters": {"contxt": ";"}}, "no row has a column 'contxt'"),
-        ({"map": {"question": "inptu"}}, "'inptu' is no field of a case .did you mean 'input'"),
-        ({"map": {"question": "input", "context": "input"}}, "two columns give the field 'input'"),
+        ({"map": {"question": "inptu"}}, "'inptu' is not a field of a case .did you mean 'input'"),
+        (
+            {"map": {"question": "input", "context": "input"}},
+            "two columns map to the field 'input'",
+        ),
     ],
 )
 def test_a_mapping_that_cannot_be_meant_is_refused_beforehand(
@@ -340,8 +343,8 @@ def test_lone_surrogates_and_a_mark_of_the_byte_order_are_read(tmp_path: Path) -
     [
         ("a.json", '{"input": "a"}', "one JSON array of objects, not dict"),
         ("a.json", '{"input": "a"}\n{"input": "b"}', "is not one JSON array"),
-        ("a.jsonl", " \n", "holds no test case"),
-        ("a.csv", "input\n", "holds no test case"),
+        ("a.jsonl", " \n", "has no test cases"),
+        ("a.csv", "input\n", "has no test cases"),
         ("a.csv", "input,input\na,b", "same name"),
         ("a.jsonl", '[{"input": "a"}]', "list is neither"),
     ],
@@ -378,5 +381,5 @@ def test_a_column_goes_under_a_key_of_an_object(tmp_path: Path) -> None:
     (case,) = read_cases(file, map={"label": "additional_metadata.label"})
     assert isinstance(case, LLMTestCase)
     assert case.additional_metadata == {"topic": 1, "label": "yes"}
-    with pytest.raises(InputError, match="no field of a case"):
+    with pytest.raises(InputError, match="not a field of a case"):
         read_cases(file, map={"label": "metadata.label"})

@@ -150,7 +150,7 @@ def test_a_data_set_by_name_needs_its_package_and_a_split(
     monkeypatch.setitem(sys.modules, "datasets", None)
     with pytest.raises(MissingExtraError, match="pip install datasets"):
         EvaluationDataset().add_goldens_from_hf_dataset("a/name", input_field_name="question")
-    with pytest.raises(InputError, match="has the splits 'test'; pick one"):
+    with pytest.raises(InputError, match="has the splits 'test'; choose one"):
         EvaluationDataset().add_goldens_from_hf_dataset({"test": ROWS})
 
 

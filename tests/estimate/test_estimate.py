@@ -491,7 +491,7 @@ def test_the_command_learns_from_the_rows_of_an_earlier_run(folder: Path) -> Non
     (folder / "rows.jsonl").write_text(lines, encoding="utf-8")
     shown = json.loads(command(*PLAN, "--results", "rows.jsonl", "--json"))
     assert shown["asked"]["likely"] == 8.0
-    assert "as often as in the earlier run" in " ".join(shown["assumptions"])
+    assert "as frequent as in the earlier run" in " ".join(shown["assumptions"])
 
 
 @pytest.mark.parametrize("price", ["2", "2,x", "-1,2", "nan,1", "1,inf"])

@@ -315,29 +315,29 @@ def test_processes_are_a_cluster_on_this_machine(folder: Path) -> None:
     assert two.replace("two", "one") == one
     assert results(folder, "two") == results(folder, "one")
     said = run(folder, "--processes", "2", "--cluster", "local", code=2)
-    assert "--processes 2 means --cluster local --workers 2" in said
+    assert "--processes 2 is short for --cluster local --workers 2" in said
 
 
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ("--cluster tcp://127.0.0.1:9 --max-calls 5", "--max-calls holds for one process"),
-        ("--cluster tcp://127.0.0.1:9 --budget 0", "--budget holds for one process"),
-        ("--cluster local --batch", "--batch holds for one process"),
-        ("--cluster local --trace", "--trace holds for one process"),
+        ("--cluster tcp://127.0.0.1:9 --max-calls 5", "--max-calls works in one process only"),
+        ("--cluster tcp://127.0.0.1:9 --budget 0", "--budget works in one process only"),
+        ("--cluster local --batch", "--batch works in one process only"),
+        ("--cluster local --trace", "--trace works in one process only"),
     ],
 )
 def test_options_that_a_cluster_cannot_keep_are_refused_with_a_reason(
     folder: Path, options: str, says: str
 ) -> None:
-    with pytest.raises(InputError, match=f"{says}: on a cluster .*; leave it out"):
+    with pytest.raises(InputError, match=f"{says}: on a cluster, .*; leave it out"):
         run(folder, *options.split())
 
 
 def test_processes_make_no_more_calls_than_the_run_may(folder: Path) -> None:
     run(folder, "--processes", "2", "--max-calls", "17", code=3)
     assert asked(folder).total() == 17
-    assert b"has made the 17 calls it may make" in results(folder)
+    assert b"the run has used its 17 calls" in results(folder)
 
 
 @pytest.mark.parametrize(("at_once", "places"), [(1, 1), (7, 6)])
@@ -480,16 +480,16 @@ FAR = {"cluster": "tcp://127.0.0.1:9"}
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"model": threading.Lock()}, "is no judge"),
+        ({"model": threading.Lock()}, "is not a judge"),
         ({"metrics": [with_a_lock(manners())]}, "metric 'Manners' cannot be sent .*make="),
         ({"app": partial(print, threading.Lock())}, "`app` cannot be sent .*make="),
-        ({"limits": Limits(max_calls=3), **FAR}, r"Limits\.max_calls holds for one process"),
-        ({"limits": Limits(budget=3), **FAR}, r"Limits\.budget holds for one process"),
-        ({"on_attempt": print}, "on_attempt holds for one process"),
-        ({"tracer": object()}, "tracer holds for one process"),
-        ({"model": OpenAIBatchJudge("gpt-4o")}, "batch holds for one process"),
+        ({"limits": Limits(max_calls=3), **FAR}, r"Limits\.max_calls works in one process only"),
+        ({"limits": Limits(budget=3), **FAR}, r"Limits\.budget works in one process only"),
+        ({"on_attempt": print}, "on_attempt works in one process only"),
+        ({"tracer": object()}, "tracer works in one process only"),
+        ({"model": OpenAIBatchJudge("gpt-4o")}, "batch works in one process only"),
         ({"cluster": Workers(make=lambda: {"model": pupil()})}, "`model` is given twice"),
-        ({"test_cases": one_by_one()}, "not from an async iterator"),
+        ({"test_cases": one_by_one()}, "cannot read cases from an async iterator"),
     ],
 )
 def test_what_a_cluster_cannot_do_is_refused_before_a_worker_is_started(
@@ -503,7 +503,7 @@ def test_what_a_cluster_cannot_do_is_refused_before_a_worker_is_started(
 @pytest.mark.parametrize("anyio_backend", ["trio"])
 @pytest.mark.anyio
 async def test_a_cluster_says_that_it_needs_asyncio() -> None:
-    with pytest.raises(InputError, match="works on asyncio alone"):
+    with pytest.raises(InputError, match="works only with asyncio"):
         await a_evaluate(TEXTS, [manners()], model=pupil(), cluster="local", show=False)
 
 

@@ -67,8 +67,8 @@ def test_bar_and_table_are_shown_as_told(given: dict[str, Any], show: Any) -> No
 
 REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"max_concurrent": 3, "limits": Limits()}, r"limits=Limits\(max_in_flight=…\)"),
-    ({"write_cache": True}, "a store is read and written"),
-    ({"cache_config": CacheConfig(False, True)}, "a store is read and written"),
+    ({"write_cache": True}, "reads and writes a store"),
+    ({"cache_config": CacheConfig(False, True)}, "reads and writes a store"),
     ({"run_async": True, "async_config": AsyncConfig()}, "run_async is given twice"),
     ({"async_config": 20}, "async_config must be a AsyncConfig, got 20"),
 ]
@@ -192,7 +192,7 @@ def test_what_a_caller_says_of_a_run_stands_in_its_record(tmp_path: Path) -> Non
         ({"results_folder": "r"}, r"results_folder is called out here: evaluate\(…, out='r'\)"),
         ({"file_output_dir": "r"}, r"file_output_dir is called out here"),
         ({"display_option": "failing"}, r"display_option='failing' is not known; .*failed\(\)"),
-        ({"inspect_after_run": True}, "inspect_after_run is not here"),
+        ({"inspect_after_run": True}, "inspect_after_run is not supported"),
     ],
 )
 def test_what_a_display_cannot_do_is_refused_with_what_does_it(

@@ -108,11 +108,11 @@ def test_no_door_swallows_a_name_that_it_does_not_know(name: str) -> None:
         ("judge", "`judge` is called `model` here"),
         ("classifiers", "a label is a verdict: NonBinaryJudgementNode"),
         ("official", "there is no service"),
-        *((field, rf"`{field}` belongs into `limits=Limits\({field}=…\)`")
+        *((field, rf"`{field}` belongs in `limits=Limits\({field}=…\)`")
           for field in ("max_calls", "max_in_flight", "budget", "prices")),
-        ("concurrency", r"`concurrency` belongs into `limits=Limits\(max_in_flight=…\)`"),
-        ("max_call", r"did you mean 'max_calls'\? It belongs into `limits=Limits\(…\)`"),
-        ("base_url", r"`base_url` belongs into `model=OpenAIJudge\(…, base_url=…\)`"),
+        ("concurrency", r"`concurrency` belongs in `limits=Limits\(max_in_flight=…\)`"),
+        ("max_call", r"did you mean 'max_calls'\? It belongs in `limits=Limits\(…\)`"),
+        ("base_url", r"`base_url` belongs in `model=OpenAIJudge\(…, base_url=…\)`"),
     ],
 )  # fmt: skip
 def test_every_run_says_what_was_meant(name: str, given: str, meant: str) -> None:
@@ -123,10 +123,14 @@ def test_every_run_says_what_was_meant(name: str, given: str, meant: str) -> Non
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"limits": {"max_calls": 1}}, r"limits must be a Limits, such as Limits\(max_calls=…\)"),
+        (
+            {"limits": {"max_calls": 1}},
+            r"limits must be a Limits object, for instance "
+            r"Limits\(max_calls=…\)",
+        ),
         ({"limits": 4}, r"limits must be a Limits"),
         ({"store": 5}, "store must be a path or a Store"),
-        ({"model": ScriptedJudge}, "is no judge but a class"),
+        ({"model": ScriptedJudge}, "is a class, not a judge"),
         ({"on_attempt": "ledger"}, "on_attempt must be a function"),
         ({"tracer": "traces"}, "tracer must be an OpenTelemetry tracer"),
         ({"app": 3}, "an app is a function"),
@@ -153,8 +157,8 @@ def judgement() -> BinaryJudgementNode:
         (ExactMatchMetric, r"ExactMatchMetric is a class, not a metric"),
         (judgement(), "is a node, not a metric"),
         (CASE, "is a test case, not a metric: test cases come first"),
-        ("faithfulness", "is no metric"),
-        (3, "is no metric"),
+        ("faithfulness", "is not a metric"),
+        (3, "is not a metric"),
     ],
 )
 def test_what_is_no_metric_is_refused_in_a_sentence(metric: Any, message: str) -> None:
@@ -181,7 +185,7 @@ def test_a_single_case_and_a_single_metric_are_lists_of_one() -> None:
     [
         (
             lambda: TaskNode("Read.", "read", [], [cast(Any, judgement())]),
-            "nodes are read by inputs=",
+            "read nodes with inputs=",
         ),
     ],
 )

@@ -253,7 +253,7 @@ async def test_inner_answers_are_stored_and_a_replay_asks_nobody(
     assert failures(first) == [OutcomeKind.OK] * len(CASES)
 
     def refuse(question: Question[Any]) -> Any:
-        raise AssertionError("a replay asks nobody")
+        raise AssertionError("a replay makes no judge calls")
 
     silent = ScriptedJudge(refuse, "joined")
     replayed = Store(path, replay=True)
@@ -424,8 +424,8 @@ def test_an_estimate_says_that_own_code_may_ask_and_asks_nobody() -> None:
     console = Console(file=io.StringIO(), width=120)
     print_estimate(found, budget, console)
     shown = console.file.getvalue()  # type: ignore[attr-defined]
-    assert "Waiting runs code of its own, which may ask" in shown
-    assert "how long a list a judge writes" not in shown
+    assert "Waiting runs its own code, which may ask" in shown
+    assert "the length of a list that a judge writes" not in shown
     assert as_dict(found, budget)["uncounted"] == ["Waiting"]
 
 

@@ -265,11 +265,11 @@ async def test_a_retry_goes_before_all_that_came_after_its_first_attempt() -> No
 async def test_an_equal_question_of_an_earlier_case_is_not_held_up_by_the_later_one() -> None:
     judge, gateway = Server(), Gateway(Limits(max_in_flight=1))
     async with anyio.create_task_group() as group:
-        for name, place in (("under way", 0), ("x", 4), ("y", 5), ("shared", 6), ("z", 5)):
+        for name, place in (("in progress", 0), ("x", 4), ("y", 5), ("shared", 6), ("z", 5)):
             group.start_soon(gateway.ask, judge, about(name), place)
             await anyio.wait_all_tasks_blocked()
         group.start_soon(gateway.ask, judge, about("shared"), 1)
-    assert judge.names == ["under way", "shared", "x", "y", "z"]
+    assert judge.names == ["in progress", "shared", "x", "y", "z"]
 
 
 async def test_the_first_of_prompts_that_begin_alike_is_as_urgent_as_its_followers() -> None:
@@ -282,13 +282,13 @@ async def test_the_first_of_prompts_that_begin_alike_is_as_urgent_as_its_followe
         return Question(messages, SHAPE, name=name)
 
     async with anyio.create_task_group() as group:
-        group.start_soon(gateway.ask, judge, about("under way"), 0)
+        group.start_soon(gateway.ask, judge, about("in progress"), 0)
         await anyio.wait_all_tasks_blocked()
         group.start_soon(gateway.ask, judge, about("other"), 5)
         group.start_soon(gateway.ask, judge, alike("leader"), 9)
         await anyio.wait_all_tasks_blocked()
         group.start_soon(gateway.ask, judge, alike("follower"), 1)
-    assert judge.names[:2] == ["under way", "leader"]
+    assert judge.names[:2] == ["in progress", "leader"]
 
 
 async def test_one_who_waits_and_is_cancelled_gives_up_the_place_whatever_it_waits_for() -> None:

@@ -38,16 +38,19 @@ MISTAKES: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "a node as a field": (
         lambda: node(evaluation_params=[task()]),
-        "nodes are read by inputs=.*got <TaskNode 'words'>",
+        "read nodes with inputs=.*got <TaskNode 'words'>",
     ),
-    "a node as the fields": (lambda: node(evaluation_params=task()), "names fields of the test"),
+    "a node as the fields": (
+        lambda: node(evaluation_params=task()),
+        "takes names of test case fields",
+    ),
     "a metric as a field": (
         lambda: node(evaluation_params=[BiasMetric()]),
-        "names fields of the test case.*BiasMetric",
+        "takes names of test case fields.*BiasMetric",
     ),
     "a node as a field of a map": (
         lambda: MapNode("Good?", "context", "m", evaluation_params=[task()]),  # type: ignore[list-item]
-        "nodes are read by inputs=",
+        "read nodes with inputs=",
     ),
     "a class in then": (
         lambda: node(then={True: BiasMetric, False: 0}),

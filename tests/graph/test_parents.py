@@ -91,13 +91,16 @@ def test_a_label_is_the_name_of_a_node() -> None:
     assert (node.name, node.label, node.title) == ("reader", "reader", "reader")
     assert VerdictNode(True, 10, label="passed").title == "passed"
     assert FieldNode("input", label="question").title == "question"
-    with pytest.raises(InputError, match="name= and label= mean the same"):
+    with pytest.raises(InputError, match="name= and label= are the same setting"):
         TaskNode("Read it.", "words", name="a", label="b")
 
 
 MISTAKES: list[tuple[Callable[[], object], str]] = [
-    (lambda: VerdictNode(True), "verdict True has either a score or a child; got neither"),
-    (lambda: VerdictNode("a", 3, binary()), "verdict 'a' has either a score or a child; got both"),
+    (lambda: VerdictNode(True), "verdict True needs either a score or a child; got neither"),
+    (
+        lambda: VerdictNode("a", 3, binary()),
+        "'a' needs either a score or a child; got both",
+    ),
     (lambda: VerdictNode(True, 11), "verdict True has score 11; scores go from 0 to 10"),
     (lambda: VerdictNode(True, -1), "score -1; scores go from 0 to 10"),
     (lambda: binary().add_verdict(True), "got neither"),
@@ -111,7 +114,7 @@ MISTAKES: list[tuple[Callable[[], object], str]] = [
     ),
     (
         lambda: TaskNode("Read.", "words", [VerdictNode(True, 10)], label="reader"),
-        "reader decides nothing, so it has no verdict True",
+        "reader does not decide, so it cannot have verdict True",
     ),
     (lambda: VerdictNode(True, 10).add_node(binary()), "verdict True takes one child"),
 ]
@@ -164,7 +167,7 @@ HOPELESS: list[tuple[Callable[[], Any], str]] = [
     (list, "no-root"),
     (lambda: [...], "not-a-node"),
     (lambda: [VerdictNode(True, 10)], "verdict-root"),
-    (lambda: [in_a_circle()], "cycle .*: the graph runs in a circle: a -> b -> a"),
+    (lambda: [in_a_circle()], "cycle .*: the graph has a cycle: a -> b -> a"),
     (both_roots, "root-reachable"),
     (lambda: with_verdicts(binary(), True, False, True), "verdict-duplicate"),
     (lambda: with_verdicts(kinds(), "a", "b", "a"), "verdict-duplicate"),

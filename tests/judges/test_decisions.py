@@ -262,7 +262,7 @@ SPOILT: dict[str, tuple[Spoil, str]] = {
     "not a choice": (of_one(lambda answer: {**answer, "choice": "blue"}), "'blue' was not asked"),
     "a choice that is a list": (of_one(lambda answer: {**answer, "choice": ["warm"]}), "not asked"),
     "an unlikely choice": (of_one(lambda answer: {**answer, "choice": "warm"}), "less likely"),
-    "no odds": (of_one(lambda answer: {**answer, "probabilities": None}), "probabilities is no"),
+    "no odds": (of_one(lambda answer: {**answer, "probabilities": None}), "probabilities is not"),
     "an option more": (odds_of(lambda odds: [*odds, ("blue", 0.0)]), "'blue' was not asked for"),
     "an option less": (odds_of(lambda odds: odds[:-1]), "no probability of 'rude'"),
     "an option twice": (odds_of(lambda odds: [*odds, odds[0]]), ""),
@@ -272,9 +272,9 @@ SPOILT: dict[str, tuple[Spoil, str]] = {
     "odds of less than 1": (
         odds_of(lambda odds: [(value, chance * 0.9) for value, chance in odds]), "add up to 0.9"
     ),
-    "odds below 0": (odds_of(lambda odds: [*odds[:2], ("rude", -0.1)]), "no probability from 0"),
-    "odds that are no numbers": (odds_of(lambda odds: [*odds[:2], ("rude", "0.3")]), "'0.3' is no"),
-    "odds that are true": (odds_of(lambda odds: [*odds[:2], ("rude", True)]), "True is no"),
+    "odds below 0": (odds_of(lambda odds: [*odds[:2], ("rude", -0.1)]), "not a probability from 0"),
+    "odds in texts": (odds_of(lambda odds: [*odds[:2], ("rude", "0.3")]), "'0.3' is not"),
+    "odds that are true": (odds_of(lambda odds: [*odds[:2], ("rude", True)]), "True is not"),
 }  # fmt: skip
 
 

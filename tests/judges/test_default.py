@@ -79,7 +79,7 @@ def test_a_named_judge_reads_no_settings() -> None:
     project_file().write_text("nonsense\n", encoding="utf-8")
     judge = as_judge("gpt-4o-mini")
     assert isinstance(judge, OpenAIJudge)
-    with pytest.raises(InputError, match="line 1: 'nonsense' is no setting"):
+    with pytest.raises(InputError, match="line 1: 'nonsense' is not a setting"):
         as_judge()
 
 

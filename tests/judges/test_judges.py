@@ -593,13 +593,13 @@ class NotCallable:
     "garbage", [42, 0, False, b"gpt-4o", [], {}, object(), NotCallable(), lambda prompt: ANSWER]
 )
 def test_what_is_no_judge_is_refused_by_name(garbage: Any) -> None:
-    with pytest.raises(InputError, match="is no judge"):
+    with pytest.raises(InputError, match="not a judge"):
         as_judge(garbage)
 
 
 @pytest.mark.parametrize("kind", [SyncOnly, AsSeeds, OpenAIJudge, Derived])
 def test_a_class_in_place_of_an_object_is_refused(kind: type[Any]) -> None:
-    with pytest.raises(InputError, match="is no judge"):
+    with pytest.raises(InputError, match="not a judge"):
         as_judge(kind)
 
 

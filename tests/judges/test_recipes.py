@@ -146,5 +146,5 @@ def test_without_its_key_a_recipe_says_which_variable_is_missing(
     monkeypatch.delenv(KEYS[name], raising=False)
     assert CliRunner().invoke(app, shlex.split(RECIPES[name])).exit_code == 0
     shown = CliRunner().invoke(app, ["judge", "show"])
-    assert f"its key is in {KEYS[name]}, which is NOT set" in shown.output
+    assert f"its key is read from {KEYS[name]}, which is NOT set" in shown.output
     assert not servers["https"].paths

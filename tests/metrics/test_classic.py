@@ -144,9 +144,9 @@ def test_a_pattern_matches_the_whole_answer_or_anywhere(
 
 
 def test_a_pattern_that_is_none_is_refused_at_once() -> None:
-    with pytest.raises(InputError, match="no regular expression"):
+    with pytest.raises(InputError, match="not a regular expression"):
         PatternMatchMetric("(")
-    with pytest.raises(InputError, match="no regular expression"):
+    with pytest.raises(InputError, match="not a regular expression"):
         SCORER.pattern_match_score("a", "[")
 
 

@@ -142,7 +142,7 @@ def test_a_bad_answer_is_a_typed_failure_and_no_score(
     kind: type[PrebuiltMetric], answer: Any, outcome: OutcomeKind
 ) -> None:
     if not asks(kind):
-        pytest.skip("this metric asks no judge")
+        pytest.skip("this metric makes no judge calls")
     result = result_of(make(kind), ScriptedJudge(lambda question: answer))
     assert result.score is None
     assert result.outcome == outcome
@@ -151,7 +151,7 @@ def test_a_bad_answer_is_a_typed_failure_and_no_score(
 @every_metric
 def test_a_judge_that_never_answers_is_a_timeout(kind: type[PrebuiltMetric]) -> None:
     if not asks(kind):
-        pytest.skip("this metric asks no judge")
+        pytest.skip("this metric makes no judge calls")
 
     async def answer(question: Any) -> None:
         await anyio.sleep_forever()
@@ -202,7 +202,7 @@ def test_settings_by_position_stand_in_one_order(kind: type[PrebuiltMetric]) -> 
     """After what a metric requires; G-Eval's family and classic scorers have their own."""
     parameters = list(inspect.signature(kind).parameters.values())
     if issubclass(kind, StepwiseMetric) or kind.__module__.endswith(".classic"):
-        pytest.skip("this family has an order of its own")
+        pytest.skip("this family has its own order")
     required = [ARGUMENTS[one.name] for one in parameters if one.default is one.empty
                 and one.name in ARGUMENTS]  # fmt: skip
     model, constructor = judge(0), cast(Any, kind)

@@ -119,7 +119,7 @@ def test_a_window_beyond_the_conversation_is_a_missing_field_and_no_call() -> No
 
 @pytest.mark.parametrize("window", [(3, 1), (-1, 2), (0,), (0, 1, 2), (0.5, 2), "01", (True, 2)])
 def test_a_window_that_is_none_is_refused(window: Any) -> None:
-    with pytest.raises(InputError, match="turn_window is the first and the last turn"):
+    with pytest.raises(InputError, match="turn_window takes the first and the last turn"):
         ConversationalTaskNode("Read.", "words", turn_window=window)
 
 

@@ -89,7 +89,7 @@ def test_a_name_that_is_hidden_is_hidden_in_the_row() -> None:
 
 
 def test_of_a_row_that_was_no_test_case_the_message_is_hidden() -> None:
-    failure = Failure(OutcomeKind.INVALID_CASE, "data set", f"line 7: {SECRET} is no list")
+    failure = Failure(OutcomeKind.INVALID_CASE, "data set", f"line 7: {SECRET} is not a list")
     row = CaseResult(0, "line 7", (MetricResult("m", None, None, None, failure=failure),))
     shown, _ = Hiding(("input",)).shown(row)
     assert SECRET not in json.dumps(shown.as_dict())
@@ -114,6 +114,6 @@ def test_no_literal_copy_is_left_of_any_text(hidden: str, before: str, after: st
 
 @pytest.mark.parametrize("field", ["email", "inptu", ""])
 def test_a_field_that_no_case_has_is_refused(tmp_path: Path, field: str) -> None:
-    with pytest.raises(InputError, match="a case has no such field"):
+    with pytest.raises(InputError, match="unknown field"):
         evaluate([CASE], [polite()], show=False, out=tmp_path, redact=[field])
     assert list(tmp_path.iterdir()) == []

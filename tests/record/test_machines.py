@@ -75,11 +75,11 @@ def test_a_condition_fails_a_run_exactly_where_it_holds(
 @pytest.mark.parametrize(
     ("condition", "words"),
     [
-        ("mean", "write a measure, a sign and a number"),
+        ("mean", "write a measure, a comparison sign"),
         ("Manners.mean<0.8.1", "not a number"),
         ("Maners.mean<0.8", "did you mean 'Manners'"),
-        ("Manners.cost>1", "'cost' is no measure here; measures are mean"),
-        ("mean<1", "'mean' is no measure here; measures are pass-rate"),
+        ("Manners.cost>1", "'cost' is not a measure here; measures are mean"),
+        ("mean<1", "'mean' is not a measure here; measures are pass-rate"),
         ("Manners.mean.low<1", r"only pass-rate has \.low"),
         ("p95.mean>1", "measures are cost, tokens"),
     ],

@@ -86,7 +86,7 @@ def test_every_case_belongs_to_one_shard(count: int, total: int) -> None:
 
 @pytest.mark.parametrize("text", ["0/4", "5/4", "4", "1/0", "-1/4", "a/b", "1/4/2", "²/4"])
 def test_a_part_that_there_is_not_is_refused(text: str) -> None:
-    with pytest.raises(InputError, match="part"):
+    with pytest.raises(InputError, match="shard"):
         Shard.parse(text)
 
 
@@ -136,7 +136,7 @@ def test_what_is_not_all_shards_of_one_run_is_refused_before_anything_is_written
     for folders, what in {
         (one,): "the shards 2/2 are missing",
         (one, one, two): "are both the shard 1/2",
-        (one, "whole"): "run without --shard",
+        (one, "whole"): "its run had no --shard",
         (one, "third"): "another number of shards",
         (one, "changed"): "other data",
     }.items():
@@ -145,7 +145,7 @@ def test_what_is_not_all_shards_of_one_run_is_refused_before_anything_is_written
     said = typed("merge", one, two, "--out", "merged", code=2)
     assert "is not finished: run its command again" in " ".join(said.split())
     assert not Path("merged").exists()
-    assert "give --out another one" in typed("merge", one, two, "--out", one, code=2)
+    assert "choose another folder for --out" in typed("merge", one, two, "--out", one, code=2)
 
 
 def test_a_row_that_is_missing_is_named(folder: Path) -> None:
@@ -154,7 +154,7 @@ def test_a_row_that_is_missing_is_named(folder: Path) -> None:
     lines = rows.read_bytes().splitlines(keepends=True)
     rows.write_bytes(b"".join(lines[:3] + lines[4:]))
     said = typed("merge", one, two, "--out", "merged", code=2)
-    assert "row 8 stands in the place of row 7" in " ".join(said.split())
+    assert "row 8 is in the place of row 7" in " ".join(said.split())
 
 
 def test_a_shard_is_no_part_of_a_cluster(folder: Path) -> None:

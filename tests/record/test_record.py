@@ -200,11 +200,11 @@ def _other(place: Path) -> None:
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (_no_folder, "is no folder"),
+        (_no_folder, "is not a folder"),
         (_no_manifest, "has no run.json"),
         (_newer, "install a newer one"),
         (_damaged, "not JSON"),
-        (_other, "does not describe a run"),
+        (_other, "is not the record of a run"),
     ],
 )
 def test_what_is_no_run_is_refused_in_words(
@@ -218,7 +218,7 @@ def test_what_is_no_run_is_refused_in_words(
 def test_cases_are_not_overwritten_while_they_are_read(tmp_path: Path) -> None:
     data = tmp_path / "cases.jsonl"
     data.write_text('{"input": "a", "actual_output": "b"}\n')
-    with pytest.raises(InputError, match="overwritten while it is read"):
+    with pytest.raises(InputError, match="overwritten by the"):
         evaluate(read_cases(data), [polite()], model=judge(), show=False, out=tmp_path)
     assert data.read_text() == '{"input": "a", "actual_output": "b"}\n'
 

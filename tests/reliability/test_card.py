@@ -158,7 +158,7 @@ def test_runs_without_a_score_are_left_out_and_the_effect_of_that_is_shown() -> 
     counted, note = found.metrics[0].settings[0].notes
     assert counted == "2 of 16 runs have no score: 2 unparseable."
     # Two of four runs of the first case: 4 of its 6 pairs differ.
-    assert "the flip rate is 25.0 %; counted as an outcome" in note
+    assert "the flip rate is 25.0 %; counted as their own outcome" in note
     assert f"{100 * (4 / 6 + 0.5 + 0 + 0.5) / 4:.1f} %" in note
 
 

@@ -103,7 +103,7 @@ def test_what_was_saved_is_read_back_and_not_taken_for_a_table(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("row", "says"),
     [
-        ("onne,0,good,true,1", "line 2 is no verdict or score: .*did you mean 'one'"),
+        ("onne,0,good,true,1", "line 2 is not a verdict or score: .*did you mean 'one'"),
         ("7,0,good,true,1", "no case has the name or the place '7'"),
         ("one,0,good,true,5", "score 5 is not between 0 and 1"),
         ("one,,good,true,1\none,1,good,true,1", "`run` is empty"),

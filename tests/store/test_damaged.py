@@ -99,7 +99,7 @@ def test_a_damaged_row_is_asked_anew_replaced_and_counted(path: Path, what: str)
     again, later = Counting(), Counting()
     second = run(path, again.judge)
     assert again.asked.total() == second.totals.damaged == second.totals.calls == 3
-    assert "3 damaged in the store and asked anew" in cost_line(second.totals)
+    assert "3 damaged in the store and asked again" in cost_line(second.totals)
     third = run(path, later.judge)
     assert later.asked.total() == third.totals.damaged == 0
     assert "damaged" not in cost_line(third.totals)
@@ -115,7 +115,7 @@ def test_a_replay_fails_the_cases_of_damaged_rows_only_and_says_what_to_do(
     replayed = run(Store(path, replay=True), Counting().judge)
     failed = [row.metrics[0].failure for row in replayed]
     assert [failure is None for failure in failed] == [False] * 3 + [True] * 5
-    assert "run once without replay, and it is asked for anew" in str(failed[0])
+    assert "run once without replay, and it is asked for again" in str(failed[0])
 
 
 def test_damaged_questions_do_not_end_a_replay_that_looks_for_them(path: Path) -> None:
@@ -157,6 +157,8 @@ def test_a_damaged_file_is_used_or_named_with_what_to_do(path: Path, seed: int) 
     except InputError as error:
         message = str(error)
         assert str(path) in message
-        assert any(hint in message for hint in ("another file", "begin a new one", "no store of"))
+        assert any(
+            hint in message for hint in ("another file", "start a new one", "not a store of")
+        )
     else:
         assert [row.metrics[0].score for row in found] == [row.metrics[0].score for row in first]

@@ -450,7 +450,7 @@ async def test_a_stored_answer_that_does_not_fit_any_more_gives_way(path: Path) 
     async with Store(path).open() as answers:
         await answers.get(judge, question, ask)
         parser.field = "other"
-        with pytest.raises(RecordingMissError, match="does not fit the question any more"):
+        with pytest.raises(RecordingMissError, match="no longer fits the question"):
             async with Store(path, replay=True).open() as replay:
                 await replay.get(judge, question, nobody)
         live = await answers.get(judge, question, ask)
@@ -478,14 +478,14 @@ MISSES: list[tuple[Judge, Question[Any], str]] = [
     (ScriptedJudge({}, name="new"), ask_about("a"), "answered by 'scripted x', but not by"),
     (ScriptedJudge({}, name="new"), ask_about("c"), "nothing of the judge 'scripted new' is st"),
     (ScriptedJudge({}), ask_about("c"), "nothing of the judge 'scripted "),
-    (ScriptedJudge({}, name="x"), ask_about("c"), "its evidence (the case, or what earlier"),
+    (ScriptedJudge({}, name="x"), ask_about("c"), "its evidence (the case, or the output"),
     (ScriptedJudge({}, name="x"), ask_about("a", "fine?"), "its instructions differ"),
     (ScriptedJudge({}, name="x"), ask_about("a", temperature=0.5), "asked with Options(tempera"),
     (ScriptedJudge({}, name="x"), ask_about("a", sample=7), "sample=7"),
     (
         ScriptedJudge({}, name="x"),
         Question(ask_about("a").messages, judgement_type(("yes", "no")), name="node"),
-        "another form of answer",
+        "its answer form",
     ),
     (
         ScriptedJudge({}, name="x"),
@@ -695,10 +695,10 @@ def folder(path: Path) -> None:
 
 
 BAD: list[tuple[Callable[[Path], None], str]] = [
-    (no_database, "this is no store, and no sqlite file at all"),
-    (other_database, "is an sqlite file, but no store of answers"),
+    (no_database, "this is not a store and not an sqlite file"),
+    (other_database, "is an sqlite file, but not a store of answers"),
     (later_version, "has format 99, this version of dagengine has format 1"),
-    (damaged, "it is damaged; put back a copy"),
+    (damaged, "it is damaged; restore a copy"),
 ]
 
 
@@ -741,10 +741,10 @@ def test_a_file_that_another_process_keeps_locked_ends_the_run(path: Path) -> No
 
     with closing(sqlite3.connect(path, isolation_level=None)) as lock:
         lock.execute("BEGIN IMMEDIATE")
-        with pytest.raises(InputError, match="another process keeps it locked"):
+        with pytest.raises(InputError, match="another process has locked it"):
             run(Store(path, patience=0.01), Counting().judge())
         lock.execute("ROLLBACK")
-        with pytest.raises(InputError, match="another process keeps it locked"):
+        with pytest.raises(InputError, match="another process has locked it"):
             run(Store(path, patience=0.01), ScriptedJudge(answer, name="locks"))
 
 

@@ -260,7 +260,7 @@ PYTHON: tuple[Block, ...] = (
     ),
     Block(
         where="003:234-239",
-        what="a service that judges, by a call that is no Python",
+        what="a service that judges, by a call that is not Python",
         verdict="refused",
         why="positional argument follows keyword argument",
     ),
@@ -411,7 +411,7 @@ PYTHON: tuple[Block, ...] = (
     ),
 )
 
-_NO_KEY = "does not go on the command line"
+_NO_KEY = "do not pass a key on the command line"
 _AZURE = (
     ("<endpoint>", "https://mine.openai.azure.com"),
     ("<api_key>", "secret"),

@@ -152,7 +152,7 @@ def test_objects_of_other_libraries_are_documents_by_their_shape() -> None:
     ("wrong", "message"),
     [
         (["nowhere.md"], "there is no document nowhere.md"),
-        ([7], "7 is no document"),
+        ([7], "7 is not a document"),
         ([SimpleNamespace(text="a", metadata={"source": "x"}), Path(__file__)], "not '.py'"),
     ],
 )

@@ -563,7 +563,7 @@ def multi_context_only() -> EvolutionConfig:
         (lambda: about(quotas=Quota(1)), r"quotas must be a list of Quota"),
         (lambda: about(max_goldens_per_context=0), "max_goldens_per_context .* got 0"),
         (lambda: about(include_expected_output="no"), "must be of the type bool, got 'no'"),
-        (lambda: about(num_evolutions=1), r"it stands in Synthesizer\(evolution_config="),
+        (lambda: about(num_evolutions=1), r"it is in Synthesizer\(evolution_config="),
         (lambda: about(max_golden_per_context=1), "did you mean 'max_goldens_per_context'"),
         (lambda: about(config=multi_context_only()), "multi-context takes two passages"),
         (lambda: synthesizer().generate_goldens_from_docs(NUMBER), "list of paths or objects"),
@@ -710,7 +710,7 @@ def test_the_command_says_what_is_missing_and_why(folder: Path) -> None:
     done = run_command(folder, *arguments, "9")
     assert done.returncode == 3
     assert "docs/c.docx, plain: " in done.stdout
-    assert "docs/locked.txt: it is no UTF-8 text" in done.stdout
+    assert "docs/locked.txt: it is not UTF-8 text" in done.stdout
     assert "fell at Answerable" in done.stdout
     assert (folder / "g.jsonl").read_text().count("\n") >= 2
 

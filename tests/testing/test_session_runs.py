@@ -62,7 +62,7 @@ def test_a_session_is_compared_with_an_earlier_one_case_by_case(pytester: pytest
     assert "worse by more than chance" in worse.output
     pytester.makepyfile(test_it=SUITE.replace('"bad" not in asked', '"1" not in asked'))
     rolling = run(pytester, "--evals-baseline=before", "--evals-out=before", "-k", "good")
-    assert "pass rate -55% on 20 cases" in rolling.output, "held against what it replaces"
+    assert "pass rate -55% on 20 cases" in rolling.output, "compared with what it replaces"
     pytester.makepyfile(test_other=SUITE.replace("good {n}", "fine {n}"))
     other = run(pytester, "--evals-baseline=before", "-k", "test_other and fine")
     assert "against before: none of its cases was judged" in other.output

@@ -444,22 +444,25 @@ def test_a_metric_that_contains_itself_is_still_a_finding() -> None:
     [
         (
             lambda: voted(metric(), 3, nodes=["godo"]),
-            "no node 'godo' that takes judges; it has 'good'",
+            "no node 'godo' that asks a judge; it has 'good'",
         ),
         (lambda: voted(metric(), 0), "votes must be a whole number from 1"),
-        (lambda: voted(voted(metric(), 3), 3), "has a panel already: up to 3 votes"),
+        (
+            lambda: voted(voted(metric(), 3), 3),
+            "several judges: up to 3 votes",
+        ),
         (
             lambda: voted(metric(CodeNode(lambda text: 1.0, None or (), ["input"]))),
-            "no node that takes judges",
+            "no node that asks a judge",
         ),
         (lambda: voted("metric"), "neither a metric nor a graph"),  # type: ignore[type-var]
         (lambda: voted(metric(), 3, nodes="good"), r"nodes takes a list: \['good'\]"),
-        (lambda: judged_by(metric(), ["gpt-4o"]), "two judges at least"),
+        (lambda: judged_by(metric(), ["gpt-4o"]), "at least two judges"),
         (lambda: judged_by(metric(), ["a", "b"], weights=[1.0]), "as many weights"),
         (lambda: judged_by(metric(), ["a", "b"], weights=[1.0, math.nan]), "must be positive"),
         (lambda: answered_by(metric(), None), "answered_by needs a judge"),
-        (lambda: answered_by(metric(), "b", ["godo"]), "no node 'godo' that takes judges"),
-        (lambda: escalated(metric(), "b"), "nothing says when the judge is unsure"),
+        (lambda: answered_by(metric(), "b", ["godo"]), "no node 'godo' that asks a judge"),
+        (lambda: escalated(metric(), "b"), "say when the judge is unsure"),
         (lambda: escalated(metric(), "b", below=2.0), "below must be a probability"),
         (lambda: escalated(metric(), "b", unsure="maybe"), "unsure takes a list"),
     ],

@@ -31,7 +31,7 @@ class BenchmarkOptions:
     ] = None
     data: Annotated[
         Path | None,
-        typer.Option(help="Test cases, as for `run`: JSON lines, CSV, Parquet …"),
+        typer.Option(help="Test cases in a file, as for `run`."),
         Reads(),
     ] = None
     mapped: Mapped = None
@@ -41,27 +41,30 @@ class BenchmarkOptions:
         typer.Option(
             metavar="MODEL",
             autocompletion=judge_names,
-            help="Who answers, as for `run`; several are compared.",
+            help="The judge, as for `run`. Repeatable: several judges are compared.",
         ),
         Reads(),
     ] = None
     base_url: BaseUrl = None
-    times: Annotated[int, typer.Option(min=1, help="How often every question is asked.")] = 20
+    times: Annotated[int, typer.Option(min=1, help="How many times each question is asked.")] = 20
     orders: Annotated[
-        str, typer.Option(help="Orders of presentation, with commas: given, swapped, reversed.")
+        str,
+        typer.Option(help="Orders of presentation, separated by commas: given, swapped, reversed."),
     ] = "given"
     temperatures: Annotated[
         str | None,
-        typer.Option(help="Temperatures, with commas between; by default the nodes' own."),
+        typer.Option(
+            help="Temperatures, separated by commas. Default: the temperature of each node."
+        ),
     ] = None
-    seeds: Annotated[
-        str | None, typer.Option(help="Seeds that the judge is asked with, with commas between.")
-    ] = None
+    seeds: Annotated[str | None, typer.Option(help="Seeds for the judge, separated by commas.")] = (
+        None
+    )
     paraphrases: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE.json",
-            help='Other words for nodes: {"short": {"name of a node": "other words"}, …}.',
+            help='Other criteria for nodes: {"short": {"name of a node": "other words"}, …}.',
         ),
         Reads(),
     ] = None
@@ -69,56 +72,59 @@ class BenchmarkOptions:
         str | None,
         typer.Option(
             metavar="FIRST,SECOND",
-            help="The two fields that the order `swapped` exchanges; by default two contestants.",
+            help="The two fields that the order `swapped` exchanges. Default: the two contestants.",
         ),
     ] = None
     probabilities: Annotated[
         bool,
         typer.Option(
             "--probabilities",
-            help="Ask for token probabilities, to see whether the judge knows how sure it is.",
+            help="Ask for token probabilities, to measure the judge's calibration.",
         ),
     ] = False
     second_answers: Annotated[
         bool,
-        typer.Option(help="Ask nodes that a case reached only once a second time, by themselves."),
+        typer.Option(help="If a case reached a node only once, ask that node a second time."),
     ] = True
     verdicts: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="What judges said elsewhere, which nothing is asked for again: a table with the "
-            "columns `case` and `verdict` or `score` (also `run`, `node`, `judge` …), or what "
-            "`Observations.save` wrote.",
+            help="Existing verdicts, instead of judge calls: a table with the columns `case` and "
+            "`verdict` or `score` (optional: `run`, `node`, `judge` …), or a file from "
+            "`Observations.save`.",
         ),
         Reads(),
     ] = None
     scale: Annotated[
         str | None,
-        typer.Option(metavar="LOW,HIGH", help="The ends of the scores in --verdicts; 0,1 if not."),
+        typer.Option(
+            metavar="LOW,HIGH", help="The range of the scores in --verdicts. Default: 0,1."
+        ),
     ] = None
     labels: Annotated[
         str | None,
         typer.Option(
             metavar="FIELD|FILE",
             help="Human labels: a case field such as `additional_metadata.label`, a file with the "
-            "columns `case` (name, or place from 0) and `label`, or the `labels.jsonl` that people "
-            "wrote by labelling a run in `dagengine view`.",
+            "columns `case` (name, or index from 0) and `label`, or the `labels.jsonl` of "
+            "`dagengine view`.",
         ),
     ] = None
     labels_random: Annotated[
         bool,
         typer.Option(
             "--labels-random",
-            help="State that the labelled cases are a random part of all, which lets the card "
-            "correct the judge's pass rate by them.",
+            help="State that the labelled cases are a random sample of all cases. The card then "
+            "corrects the judge's pass rate with them.",
         ),
     ] = False
     groups: Annotated[
         str | None,
         typer.Option(
             metavar="FIELD",
-            help="The case field that cases of one document or dialogue have in common.",
+            help="The case field that identifies a group of dependent cases, for instance of one "
+            "document.",
         ),
     ] = None
     out: Annotated[Path, typer.Option(help="Folder for the card."), Writes(_card_files)] = Path(
@@ -128,23 +134,26 @@ class BenchmarkOptions:
         list[str] | None,
         typer.Option(
             metavar="MEASURE>NUMBER",
-            help="Exit with 1 when this holds; repeatable. With --compare: when it holds for the "
-            "difference, and p, corrected for all that are named, is below 0.05.",
+            help="Exit with 1 if this condition holds. Repeatable. With --compare, it must hold "
+            "for the difference, with p < 0.05 after correction for all conditions.",
         ),
     ] = None
     target: Annotated[
-        float, typer.Option(min=0, max=0.5, help="The flip rate that votes are counted for.")
+        float,
+        typer.Option(
+            min=0, max=0.5, help="The flip rate to reach; the card says how many votes it takes."
+        ),
     ] = 0.05
     max_calls: Annotated[
         int | None,
-        typer.Option(min=0, help="Ask nothing if more calls may be needed; never make more."),
+        typer.Option(min=0, help="Make no calls at all if more calls than this may be needed."),
     ] = None
     max_in_flight: MaxInFlight = 64
     store: StorePath = None
     check: Annotated[
         Path | None,
         typer.Option(
-            metavar="CARD.json", help="Only say whether a card still holds; asks nothing."
+            metavar="CARD.json", help="Only say whether this card is still valid. Makes no calls."
         ),
         Reads(),
     ] = None

@@ -1,4 +1,4 @@
-"""The files of a command: none may be read and written at once, and all must be writable.
+"""The files of a command: no file is both read and written, and output files are writable.
 
 An option says what it does to its file by a mark in its annotation, `Reads` or `Writes`. The
 guard goes over the marks of a command, so that no pair of options is listed anywhere.
@@ -73,8 +73,8 @@ def guard(marks: Mapping[str, Reads | Writes], labels: Mapping[str, str], given:
 def _clash(one: _File, other: _File) -> str:
     named = f"{one.path}" if one.path == other.path else f"{one.path} and {other.path}"
     return (
-        f"{one.option} and {other.option} are the same file, {named}: what is in it would be "
-        "destroyed; name another file for one of them"
+        f"{one.option} and {other.option} are the same file, {named}: its content would be lost; "
+        f"choose another file for one of them"
     )
 
 
@@ -108,15 +108,15 @@ def require_writable(path: Path) -> None:
     """Raise InputError when a file cannot be written; leaves it, and all folders, as they are."""
     with named(path):
         if path.is_dir():
-            raise InputError(f"{path} is a folder, where a file is to be written")
+            raise InputError(f"{path} is a folder, not a file; choose the name of a file")
         if path.exists():
             with path.open("ab"):
                 return
     folder = next(above for above in path.absolute().parents if above.exists())
     if not folder.is_dir():
-        raise InputError(f"{path} cannot be written: {folder} is a file and no folder")
+        raise InputError(f"{path} cannot be written: {folder} is a file, not a folder")
     if not os.access(folder, os.W_OK | os.X_OK):
-        raise InputError(f"{path} cannot be written: nothing can be made in the folder {folder}")
+        raise InputError(f"{path} cannot be written: the folder {folder} is not writable")
 
 
 @contextmanager

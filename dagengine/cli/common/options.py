@@ -24,16 +24,16 @@ Metrics = Annotated[
     str,
     typer.Argument(
         metavar="METRICS.py[:NAME]",
-        help="A Python file that defines metrics at module level; NAME picks one of them, or a "
-        "list of metrics.",
+        help="A Python file with metrics at module level; NAME selects one metric or a list of "
+        "metrics.",
     ),
     Reads(),
 ]
 Data = Annotated[
     Path,
     typer.Option(
-        help="Test cases: JSON lines, or a .json, .csv, .tsv or .parquet file, with columns named "
-        "like the fields of a test case."
+        help="Test cases: a .jsonl, .json, .csv, .tsv or .parquet file. Columns have the names of "
+        "the fields of a test case."
     ),
     Reads(),
 ]
@@ -42,8 +42,8 @@ Mapped = Annotated[
     typer.Option(
         "--map",
         metavar="COLUMN=FIELD|TOOL",
-        help="Which field a column is; `COLUMN=` leaves it out. `ragas`, `promptfoo` and "
-        "`openai` know the columns of those tools' files. Repeatable.",
+        help="Map a column to a field; `COLUMN=` ignores the column. `ragas`, `promptfoo` and "
+        "`openai` map the columns of that tool's files. Repeatable.",
     ),
 ]
 Delimiters = Annotated[
@@ -51,7 +51,7 @@ Delimiters = Annotated[
     typer.Option(
         "--delimiter",
         metavar="COLUMN=TEXT",
-        help="What separates the items of a column of lists; without it they are JSON. Repeatable.",
+        help="The separator of the items in a column of lists; the default is JSON. Repeatable.",
     ),
 ]
 JudgeName = Annotated[
@@ -59,38 +59,39 @@ JudgeName = Annotated[
     typer.Option(
         metavar="MODEL",
         autocompletion=judge_names,
-        help="Who answers: a model's name (`gpt-4o`), another provider's model "
+        help="The judge: an OpenAI model (`gpt-4o`), another provider's model "
         "(`anthropic/claude-sonnet-4-5`), an object in a Python file (`judge.py:judge`), or "
-        "`lexical` (no model: words are compared). "
-        "By default each metric's own judge, else gpt-4o.",
+        "`lexical` (no model, compares words). Default: each metric's own judge, else gpt-4o.",
     ),
     Reads(),
 ]
 BaseUrl = Annotated[
     str | None,
-    typer.Option(help="An OpenAI-compatible server, for instance http://localhost:11434/v1."),
+    typer.Option(
+        help="URL of an OpenAI-compatible server, for instance http://localhost:11434/v1."
+    ),
 ]
 StorePath = Annotated[
     Path | None,
     typer.Option(
         "--store",
-        help="A file of answers: what it holds is not asked again, what is asked it will hold.",
+        help="A file that keeps every answer. Questions with a stored answer are not asked again.",
     ),
     Writes(opened=True),
 ]
-MaxInFlight = Annotated[
-    int, typer.Option(min=1, help="Judge calls under way at the same time, at most.")
-]
-MaxCalls = Annotated[int | None, typer.Option(min=0, help="Stop asking after so many judge calls.")]
+MaxInFlight = Annotated[int, typer.Option(min=1, help="Maximum number of concurrent judge calls.")]
+MaxCalls = Annotated[int | None, typer.Option(min=0, help="Stop after this number of judge calls.")]
 MoneyLimit = Annotated[
-    float | None, typer.Option(help="Stop asking before more US dollars than this are spent.")
+    float | None,
+    typer.Option(help="Stop before the judge calls cost more than this, in US dollars."),
 ]
 PriceOf = Annotated[
     str | None,
     typer.Option(
         "--price",
         metavar="IN,OUT",
-        help="US dollars for a million tokens in and out, instead of the public list.",
+        help="Price in US dollars per million input and output tokens; replaces the public price "
+        "list.",
     ),
 ]
 
@@ -102,7 +103,7 @@ def cases_of(
     *,
     goldens: bool = False,
 ) -> Cases:
-    """The cases of `--data`, as `--map` and `--delimiter` have them."""
+    """The cases of `--data`, read with `--map` and `--delimiter`."""
     from dagengine.data.cases import read_cases
     from dagengine.data.presets import PRESETS
 
@@ -121,20 +122,20 @@ def cases_of(
 
 
 def columns_in(mapped: Sequence[str] | None) -> list[str]:
-    """What `--map` says of single columns, without the name of a tool."""
+    """The `COLUMN=FIELD` values of `--map`, without the name of a tool."""
     return [text for text in mapped or () if "=" in text]
 
 
 def command_line() -> str:
-    """The command as it was typed, without secrets, to be typed again."""
+    """The command as it was typed, without secrets."""
     return public_text(shlex.join(["dagengine", *sys.argv[1:]]))
 
 
 def go_on(store: Path | None) -> str:
-    """The message of an interrupted command: how to go on."""
+    """The message of an interrupted command: how to continue."""
     if store is None:
-        return "with --store FILE the next run would not ask again what was answered"
-    return f"run the same command to go on: what was answered is in {store}"
+        return "use --store FILE, so that the next run does not ask answered questions again"
+    return f"run the same command to continue: the answers so far are in {store}"
 
 
 def pairs(option: str, given: Sequence[str] | None) -> dict[str, str]:

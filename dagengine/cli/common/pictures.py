@@ -47,7 +47,7 @@ def draw_views(specs: Sequence[MetricSpec], tally: Tally, folder: Path) -> None:
                 missing = error
                 save(picture, path.with_suffix(".mmd"))
     if missing is not None:
-        say(f"the pictures are Mermaid text: {missing}")
+        say(f"the pictures are written as Mermaid text: {missing}")
 
 
 def _views(spec: MetricSpec, tally: Tally) -> Iterator[tuple[str, Picture]]:

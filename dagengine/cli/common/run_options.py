@@ -1,4 +1,4 @@
-"""What `dagengine run` can be told."""
+"""The options of `dagengine run`."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _BATCH = 50_000
 
 
 def _files_in(out: Path, given: Given) -> Iterable[Path]:
-    """What a run writes into its folder: pictures are named after metrics not known yet."""
+    """The files that a run writes into its folder; the names of the metrics are not known yet."""
     if given.get("results") is None:
         yield out / "results.jsonl"
         yield out / "results.jsonl.early"
@@ -53,17 +53,17 @@ class RunOptions:
 
     metrics: Metrics
     data: Data
-    out: Annotated[
-        Path, typer.Option(help="Folder for the record and the pictures."), Writes(_files_in)
-    ] = Path("out")
+    out: Annotated[Path, typer.Option(help="Output folder of the run."), Writes(_files_in)] = Path(
+        "out"
+    )
     results: Annotated[
         Path | None,
-        typer.Option(help="File for the rows, .jsonl or .parquet; by default OUT/results.jsonl."),
+        typer.Option(help="File for the rows, .jsonl or .parquet. Default: OUT/results.jsonl."),
         Writes(),
     ] = None
     texts: Annotated[
         bool,
-        typer.Option("--texts/--no-texts", help="Keep the cases' texts in OUT/cases.jsonl."),
+        typer.Option("--texts/--no-texts", help="Keep the texts of the cases in OUT/cases.jsonl."),
     ] = True
     page: Annotated[
         bool,
@@ -73,8 +73,8 @@ class RunOptions:
         list[str] | None,
         typer.Option(
             metavar="FIELD",
-            help="Hide this field of the cases in everything that is written, also where it is "
-            "quoted (additional_metadata.email for a key of an object). Repeatable.",
+            help="Hide this field of the cases in all output, also where other texts quote it. A "
+            "key of an object: additional_metadata.email. Repeatable.",
         ),
     ] = None
     mapped: Mapped = None
@@ -83,12 +83,12 @@ class RunOptions:
         str | None,
         typer.Option(
             metavar="APP.py[:FUNCTION]",
-            help="Read the data as goldens and have this function make the outputs.",
+            help="Read the data as goldens and call this function to produce the actual outputs.",
         ),
         Reads(),
     ] = None
     app_in_flight: Annotated[
-        int, typer.Option(min=1, help="Calls to the app under way at the same time.")
+        int, typer.Option(min=1, help="Maximum number of concurrent calls of --app.")
     ] = 16
     judge: JudgeName = None
     base_url: BaseUrl = None
@@ -96,79 +96,86 @@ class RunOptions:
         bool,
         typer.Option(
             "--batch",
-            help="Ask OpenAI or Anthropic in batches: half the price, within a day.",
+            help="Use the batch API of OpenAI or Anthropic: half the price, results within a day.",
         ),
     ] = False
     max_in_flight: MaxInFlight = 64
     requests_per_minute: Annotated[
-        float | None, typer.Option(help="Judge calls per minute; no limit by default.")
+        float | None, typer.Option(help="Rate limit: judge calls per minute. Default: no limit.")
     ] = None
     tokens_per_minute: Annotated[
-        float | None, typer.Option(help="Tokens per minute; no limit by default.")
+        float | None, typer.Option(help="Rate limit: tokens per minute. Default: no limit.")
     ] = None
-    call_timeout: Annotated[float, typer.Option(help="Seconds for one judge call.")] = 120.0
+    call_timeout: Annotated[float, typer.Option(help="Timeout of one judge call, in seconds.")] = (
+        120.0
+    )
     case_timeout: Annotated[
-        float | None, typer.Option(help="Seconds for one case; none by default.")
+        float | None, typer.Option(help="Timeout of one case, in seconds. Default: none.")
     ] = None
     max_calls: MaxCalls = None
     budget: MoneyLimit = None
     price: PriceOf = None
     case: Annotated[
         int | None,
-        typer.Option(help="Index of the case whose path is drawn; by default the longest path."),
+        typer.Option(
+            help="Draw the path of the case with this index. Default: the case with the "
+            "longest path."
+        ),
     ] = None
     fail_if: Annotated[
         list[str] | None,
         typer.Option(
             metavar="MEASURE>X",
-            help="Exit with 1 when a figure is beyond this: Faithfulness.mean<0.8, pass-rate<0.9, "
+            help="Exit with 1 if this condition holds: Faithfulness.mean<0.8, pass-rate<0.9, "
             "p95.cost>0.02. Repeatable.",
         ),
     ] = None
     junit: Annotated[
         Path | None,
-        typer.Option(help="Also write the results as JUnit XML, for a build server."),
+        typer.Option(help="Also write the results as JUnit XML, for a CI server."),
         Writes(),
     ] = None
     assert_pass: Annotated[
-        bool, typer.Option("--assert", help="Exit with 1 when a case is below its threshold.")
+        bool,
+        typer.Option("--assert", help="Exit with 1 if a case is below the threshold of a metric."),
     ] = False
     store: StorePath = None
     replay: Annotated[
-        bool, typer.Option("--replay", help="Take every answer from --store and call no judge.")
+        bool, typer.Option("--replay", help="Read every answer from --store; make no judge calls.")
     ] = False
     trace: Annotated[
-        bool, typer.Option("--trace", help="Make OpenTelemetry spans of cases, nodes and calls.")
+        bool, typer.Option("--trace", help="Send OpenTelemetry spans for cases, nodes and calls.")
     ] = False
     shard: Annotated[
         str | None,
         typer.Option(
             metavar="I/N",
-            help="Judge every N-th case, from the I-th on (1/4, 2/4, …); `merge` joins the parts.",
+            help="Judge only every N-th case, starting with the I-th (1/4, 2/4, …). `merge` "
+            "combines the shards.",
         ),
     ] = None
     processes: Annotated[
         int | None,
-        typer.Option(min=1, help="Judge in so many processes of this machine."),
+        typer.Option(min=1, help="Number of processes on this machine."),
     ] = None
     cluster: Annotated[
         str | None,
         typer.Option(
             metavar="local|ADDRESS",
-            help="Run on the workers of a Dask scheduler; `local` starts processes here.",
+            help="Run on the workers of a Dask scheduler; `local` starts workers on this machine.",
         ),
     ] = None
     workers: Annotated[
         int | None,
         typer.Option(
             min=1,
-            help="With --cluster: processes to start (by default one per processor), or workers "
-            "of the scheduler to wait for.",
+            help="With --cluster local: the number of processes (default: one per processor). "
+            "With an address: wait for this number of workers.",
         ),
     ] = None
 
     def settings(self) -> dict[str, Any]:
-        """What the record says of the run beside its data and its limits."""
+        """The settings that the record keeps, beside the data and the limits."""
         names = (
             "metrics", "app", "judge", "base_url", "batch", "replay",
             "shard", "processes", "cluster", "workers",
@@ -177,7 +184,7 @@ class RunOptions:
 
     @property
     def journal(self) -> Path | None:
-        """Where batches under way are written down, for the same command after a kill."""
+        """The journal of unfinished batches; the same command continues from it after a kill."""
         if not self.batch:
             return None
         beside = self.out / "results" if self.store is None else self.store
@@ -185,17 +192,17 @@ class RunOptions:
 
     @property
     def address(self) -> str | None:
-        """Where other processes judge; None when this one does."""
+        """The address of the cluster; None if this process judges."""
         return "local" if self.processes is not None else self.cluster
 
     def part(self) -> Shard:
-        """The part of the data set that is judged; raises InputError where there is no such one."""
+        """The shard to judge; raises InputError if it is not valid."""
         from dagengine.data.shard import Shard
 
         return Shard() if self.shard is None else Shard.parse(self.shard)
 
     def limits(self) -> Limits:
-        """The limits of the whole run; raises InputError for values that make no sense."""
+        """The limits of the whole run; raises InputError for invalid values."""
         from dagengine.gateway.limits import Limits
 
         return Limits(

@@ -22,7 +22,7 @@ def open_streams() -> None:
     if 2 in missing:
         sys.stderr = sys.stdout
     elif 1 in missing:
-        print("standard output is closed: what is printed is lost", file=sys.stderr)
+        print("standard output is closed: the output is lost", file=sys.stderr)
 
 
 def flushed() -> OSError | None:

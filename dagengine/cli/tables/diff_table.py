@@ -12,7 +12,7 @@ _CAUSES = {
     "definition": "definition changed",
     "evidence": "evidence changed",
     "judge": "judge changed",
-    "same": "same question, another answer",
+    "same": "same question, different answer",
 }
 _SIGNS = {"passed": "✓", "failed": "✕", "none": "⊘", "scored": "·"}
 _KINDS = ("worse", "better", "lost", "gained", "score", "path")
@@ -43,25 +43,25 @@ def _on_runs(report: Mapping[str, Any]) -> Iterator[str]:
         yield f"The two runs agree on all {report['cases']['common']:,} cases"
     for side in ("old", "new"):
         if not report[side]["finished"]:
-            yield f"the {side} run is not finished: only the cases that it has are compared"
+            yield f"the {side} run is not finished: only its finished cases are compared"
     for name in report["added_metrics"]:
         yield f"new metric: {name}"
     for name in report["removed_metrics"]:
-        yield f"metric that is gone: {name}"
+        yield f"removed metric: {name}"
     yield from _on_cases(report)
 
 
 def _on_cases(report: Mapping[str, Any]) -> Iterator[str]:
     cases = report["cases"]
-    for kind, what in (("new", "new cases"), ("missing", "cases that are gone")):
+    for kind, what in (("new", "new cases"), ("missing", "removed cases")):
         if cases[kind]:
             names = ", ".join(report[f"{kind}_cases"][:5])
             more = ", …" if cases[kind] > 5 else ""
             yield f"{cases[kind]:,} {what}, not compared: {names}{more}"
     if cases["renamed"]:
-        yield f"{cases['renamed']:,} cases have another name"
+        yield f"{cases['renamed']:,} cases have a different name"
     if cases["changed"]:
-        yield f"{cases['changed']:,} cases have another content, and the same name or input"
+        yield f"{cases['changed']:,} cases have the same name or input, but different content"
 
 
 def _spent(report: Mapping[str, Any]) -> str:
@@ -70,7 +70,7 @@ def _spent(report: Mapping[str, Any]) -> str:
         old, new = (report[side][name] for side in ("old", "new"))
         if old is not None and new is not None and old != new:
             parts.append(f"{form.format(old)} → {form.format(new)}")
-    return f"differs: time and money only: {', '.join(parts)}" if parts else "nothing differs"
+    return f"differs: only time and cost: {', '.join(parts)}" if parts else "nothing differs"
 
 
 def _print_metric(out: Any, metric: Mapping[str, Any], limit: int, *, several: bool) -> None:
@@ -107,9 +107,9 @@ def headline(metric: Mapping[str, Any]) -> str:
         return f"{flips:,} of {cases:,} cases flipped: {split}"
     moved = metric["lost"] + metric["gained"] + metric["other_score"]
     if moved:
-        return f"No case of {cases:,} flipped, {moved:,} have another score"
+        return f"No case of {cases:,} flipped; {moved:,} have a different score"
     if metric["other_path"]:
-        return f"All {cases:,} scores are the same, {metric['other_path']:,} by another path"
+        return f"All {cases:,} scores are the same; {metric['other_path']:,} by a different path"
     return f"All {cases:,} cases: the same answer at every node, the same score"
 
 
@@ -125,7 +125,7 @@ def _lines(metric: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     if metric["noise"]:
         yield "noise", noise_said(metric)
     elif metric["noise_missing"]:
-        yield "noise", f"not known: {metric['noise_missing']}"
+        yield "noise", f"unknown: {metric['noise_missing']}"
 
 
 def _result(metric: Mapping[str, Any]) -> str:
@@ -154,9 +154,9 @@ def _where(metric: Mapping[str, Any]) -> Iterator[str]:
 def _rest(metric: Mapping[str, Any]) -> list[str]:
     words = {
         "lost": "lost their score",
-        "gained": "have a score now",
-        "other_score": "have another score on the same side",
-        "other_path": "took another path to the same result",
+        "gained": "now have a score",
+        "other_score": "have a different score, but the same result",
+        "other_path": "took a different path to the same result",
     }
     return [f"{metric[name]:,} {what}" for name, what in words.items() if metric[name]]
 
@@ -168,11 +168,10 @@ def noise_said(metric: Mapping[str, Any]) -> str:
     rate = f"the card: {100 * found['rate']:.1f} % of cases flip, {bounds}"
     stale = f"; {found['stale']}" if found["stale"] else ""
     if flips > found["high"]:
-        many = f"{flips:,} flips are more than asking again alone would give"
+        many = f"{flips:,} flips are more than the noise of the judge explains"
         return f"{many} ({rate}{stale})"
     return (
-        f"{found['of_flips']:,} of {flips:,} flips are what asking again alone would give "
-        f"({rate}{stale})"
+        f"the noise of the judge explains {found['of_flips']:,} of {flips:,} flips ({rate}{stale})"
     )
 
 

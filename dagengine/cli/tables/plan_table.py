@@ -31,7 +31,7 @@ _ROUNDED, _ROUGH, _SHOWN = 100_000, 10_000, 8
 
 @dataclass(frozen=True, slots=True)
 class Assumptions:
-    """What an estimate is held against.
+    """What an estimate is compared with.
 
     `names` are the names of the judges, in the order of the estimate's; `prices` US
     dollars per million tokens (in, out) by these names, before the public list; `latency`
@@ -64,19 +64,19 @@ def judge_costs(
 def sampling_note(estimate: Estimate) -> str:
     """That only some of the cases were looked at, and how far that carries."""
     return (
-        f"{estimate.looked_at:,} of {estimate.cases:,} cases, drawn at random, were looked at: "
-        "least, likely and most are theirs, scaled up, and hold about so. The likely questions "
-        f"lie within ±{estimate.margin:.1%} in 95 of 100 samples; questions that are equal to "
-        "those of other cases may be more than the sample shows, and calls fewer."
+        f"Estimated from a random sample of {estimate.looked_at:,} of {estimate.cases:,} cases: "
+        f"least, likely and most are scaled up, so they are approximate. The 95 % margin of the "
+        f"likely questions is ±{estimate.margin:.1%}. There may be more equal questions than the "
+        f"sample shows, and so fewer calls."
     )
 
 
 def assumptions(estimate: Estimate, budget: Assumptions) -> list[str]:
     """What an estimate rests on, in words."""
-    verdicts = "as often as in the earlier run" if budget.learnt else "equally likely"
-    hold = "Least and most hold for every run in which each metric gets its score; "
+    verdicts = "as frequent as in the earlier run" if budget.learnt else "equally likely"
+    hold = "Least and most hold if every metric gets a score; "
     return [
-        "Repeated calls come on top." if estimate.sampled else f"{hold}repeated calls come on top.",
+        "Retries come on top." if estimate.sampled else f"{hold}retries come on top.",
         f"Likely: verdicts are {verdicts}. {ASSUMED.format(items=budget.items)}",
         f"A call takes {budget.latency:g} s.",
         *([] if budget.answered is None else [_answered(budget.answered)]),
@@ -227,27 +227,27 @@ def _notes(estimate: Estimate) -> Iterator[str]:
     if estimate.sampled:
         yield sampling_note(estimate)
     if any(node.equal for metric in estimate.metrics for node in metric.nodes):
-        yield "Equal: likely questions that an equal one answers; they cost no call."
+        yield "Equal: likely questions with the same text as another one; they cost no extra call."
     if any(len(node.metrics) > 1 for metric in estimate.metrics for node in metric.nodes):
-        yield "Nodes that metrics share run once; they stand with each, and count once in all."
+        yield "Nodes that metrics share run once; each metric lists them, the total counts once."
     if estimate.travel.questions:
         yield _travel(estimate.travel)
     for name in estimate.uncounted:
-        yield f"{name} runs code of its own, which may ask: its questions are not counted here."
+        yield f"{name} runs its own code, which may ask questions; they are not counted here."
     bounds = (node.asked for metric in estimate.metrics for node in metric.nodes)
     if any(span.most is None and span.likely for span in bounds):
-        yield "?: no upper bound is known, since it depends on how long a list a judge writes."
+        yield "?: no upper bound, because it depends on the length of a list that a judge writes."
     for metric in estimate.metrics:
         if not metric.exact:
-            yield f"{metric.metric} has too many paths to follow all: likely is from a sample."
+            yield f"{metric.metric} has too many paths: likely is estimated from a sample of them."
 
 
 def _travel(travel: Travel) -> str:
     """How decisions travel, in words."""
-    ahead = f"; {_number(travel.unneeded)} more are asked ahead in vain" if travel.unneeded else ""
+    ahead = f"; {_number(travel.unneeded)} more asked ahead, not used" if travel.unneeded else ""
     return (
-        f"About {_number(travel.questions)} decisions travel in {_number(travel.requests)} "
-        f"requests{ahead}. The texts of the cases go with every request, {_tokens_of(travel)}."
+        f"About {_number(travel.questions)} decisions are sent in {_number(travel.requests)} "
+        f"requests{ahead}. Every request contains the texts of its case: {_tokens_of(travel)}."
     )
 
 

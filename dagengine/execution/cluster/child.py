@@ -49,7 +49,7 @@ async def _serve(requests: BinaryIO, out: BinaryIO) -> None:
         task = asyncio.create_task(_answer(data, out))
         tasks.add(task)
         task.add_done_callback(tasks.discard)
-    os._exit(0)  # nobody is there any more; what is under way is stopped at once
+    os._exit(0)  # nobody is there any more; what is in progress is stopped at once
 
 
 def _next(requests: BinaryIO) -> bytes | None:

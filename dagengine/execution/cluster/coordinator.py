@@ -75,18 +75,18 @@ LOCAL = "local"
 _CHUNK = 64
 # Chunks that a worker process of our own judges at the same time.
 _PLACES = 4
-# Chunks under way, and chunks begun whose rows may wait for an earlier one, per place.
+# Chunks in progress, and chunks begun whose rows may wait for an earlier one, per place.
 _UNDER_WAY, _AHEAD = 2, 16
 # Seconds between two looks at what the workers ask.
 _LOOK = 0.5
 # Seconds that the workers get to end what is under way; the code of a metric may be stuck.
 _FAREWELL = 5
 # What holds for one process, and why a cluster cannot keep it.
-_ONE_COUNT = "the workers would need one count, which only processes of one machine have"
-_ELSEWHERE = "judges are called by the workers, which the coordinator does not see"
+_ONE_COUNT = "the workers have no common count"
+_ELSEWHERE = "the workers call the judges, and the coordinator does not see these calls"
 _ONE_MACHINE = {"max_calls": _ONE_COUNT, "budget": _ONE_COUNT}
 _ONE_PROCESS = {
-    "batch": "a batch holds the questions of all cases, and workers get the cases in chunks",
+    "batch": "a batch needs the questions of all cases, but workers get the cases in chunks",
     "trace": _ELSEWHERE,
     "tracer": _ELSEWHERE,
     "on_attempt": _ELSEWHERE,
@@ -124,8 +124,8 @@ def require_shareable(given: Mapping[str, object], address: str = LOCAL) -> None
         reason = refused.get(name.rpartition(".")[2].strip("-").replace("-", "_"))
         if reason is not None and value is not None and value is not False:
             raise InputError(
-                f"{name} holds for one process: on a cluster {reason}; leave it out, or run "
-                "without a cluster"
+                f"{name} works in one process only: on a cluster, {reason}; leave it out, or run "
+                f"without a cluster"
             )
 
 
@@ -135,7 +135,9 @@ def cluster_of(metrics: Sequence[Metric], settings: Settings, cluster: Workers |
     Raises InputError for what cannot be sent, and for settings that hold for one process.
     """
     if current_host() is not None:
-        raise InputError("code inside a node joins the run of its node: leave out cluster= here")
+        raise InputError(
+            "code inside a node is part of the run of its node: leave out cluster= here"
+        )
     workers = cluster if isinstance(cluster, Workers) else Workers(cluster)
     kept = {name: value for name, value in settings.items() if name != "limits"}
     limits, store = settings.get("limits") or DEFAULT_LIMITS, settings.get("store")
@@ -228,7 +230,7 @@ class Cluster:
         the address, or no worker, or no answer to a question that is the same for all cases.
         """
         if sniffio.current_async_library() != "asyncio":
-            raise InputError("a cluster works on asyncio alone; run it from an asyncio program")
+            raise InputError("a cluster works only with asyncio; run it from an asyncio program")
         async with self._connected() as self._client:
             count = len(await self._client.nthreads())
             limits = shared(self._job.limits, count)
@@ -358,7 +360,7 @@ class Cluster:
                 part: Part = await self._client.submit(judge_chunk, self._job, first, data)
         except WorkersDiedError:
             raise InputError(
-                f"workers died again and again while the cases from {first} on were under way, "
+                f"workers died again and again while the cases from {first} on were in progress, "
                 "among others; look into the workers' logs (memory, or a crash in the code of a "
                 "metric or a judge)"
             ) from None
@@ -375,8 +377,8 @@ class Cluster:
 def _pullable(cases: Cases | AsyncCases) -> Cases:
     if isinstance(cases, AsyncCases):
         raise InputError(
-            "a cluster takes its cases from a file, a list or an iterator, and not from an async "
-            "iterator; collect them first, or run without a cluster"
+            "a cluster cannot read cases from an async iterator; collect them in a list first, or "
+            "run without a cluster"
         )
     return cases
 
@@ -410,7 +412,9 @@ def _connection_explained() -> Iterator[None]:
     try:
         yield
     except (CancelledError, OSError) as error:
-        raise InputError(f"the connection to the cluster's scheduler broke off: {error}") from None
+        raise InputError(
+            f"the connection to the scheduler of the cluster was lost: {error}"
+        ) from None
 
 
 def _results(tasks: Collection[asyncio.Task[Part]]) -> list[Part]:

@@ -24,7 +24,7 @@ _PATIENCE = 5
 
 
 class WorkersDiedError(Exception):
-    """Processes died again and again while one request was under way."""
+    """Processes died again and again while one request was in progress."""
 
 
 class _DiedError(Exception):
@@ -34,7 +34,7 @@ class _DiedError(Exception):
 class Pool:
     """So many processes, each of which works on `places` requests at the same time.
 
-    One that dies is replaced, and what it had under way is done by others.
+    One that dies is replaced, and what it had in progress is done by others.
     """
 
     def __init__(self, count: int, places: int) -> None:
@@ -92,7 +92,7 @@ class Pool:
 
 
 class _Process:
-    """One process, and the requests that it has under way."""
+    """One process, and the requests that it has in progress."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
@@ -115,7 +115,7 @@ class _Process:
 
     @property
     def busy(self) -> int:
-        """The requests under way."""
+        """The requests in progress."""
         return len(self._waiting)
 
     async def call(self, function: Callable[..., Awaitable[Any]], *arguments: Any) -> Any:

@@ -15,9 +15,9 @@ _SUMS = struct.Struct("<Qdd")
 
 
 class SharedPurse(Purse):
-    """A purse whose sums stand in a file; they are read and changed under a lock.
+    """A purse whose sums are in a file; they are read and changed under a lock.
 
-    What a process had reserved when it was killed stays reserved: the calls were under way, and
+    What a process had reserved when it was killed stays reserved: the calls were in progress, and
     are likely to be paid.
     """
 

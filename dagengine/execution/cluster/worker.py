@@ -95,8 +95,8 @@ class Objects:
             packed(what, value)
         except InputError as error:
             raise InputError(
-                f"{error}; have it made where it is needed: "
-                'cluster=Workers(make=function), a function that returns {"model": …}'
+                f"{error}; create it on the worker: "
+                'cluster=Workers(make=function), where the function returns {"model": …}'
             ) from None
 
 
@@ -106,7 +106,7 @@ class Job:
 
     `build` is a pickled `Build`; `limits` and `app_in_flight` are the worker's own share.
     `constants` are what no case reaches (see `Engine.constants`), pickled apart: their classes
-    may stand in a file that `build` loads. `folder` is where the processes of one machine have
+    may be in a file that `build` loads. `folder` is where the processes of one machine have
     their purse and their answers.
     """
 
@@ -136,8 +136,8 @@ def _unpacked(data: bytes) -> Any:
         raise
     except Exception as error:  # noqa: BLE001 - it imports the caller's modules
         raise InputError(
-            f"what the run sends cannot be loaded: {type(error).__name__}: {error}; every worker "
-            "needs the modules of metrics, judges and cases"
+            f"the worker cannot load the run: {type(error).__name__}: {error}; every worker needs "
+            f"the modules of metrics, judges and cases"
         ) from None
 
 
@@ -165,7 +165,7 @@ class Part:
 
 
 class _Host:
-    """An engine at work in a task of its own: what `open` enters, it must leave there."""
+    """An engine at work in its own task: what `open` enters, it must leave there."""
 
     def __init__(self, job: Job) -> None:
         self._engine = job.engine()

@@ -53,7 +53,7 @@ class Carrier:
     """What the packs of one judge need of the gateway.
 
     `packs` says how much a request may hold. `in_time` ends what takes too long; `knows` says
-    whether the answer to a question is there, or under way.
+    whether the answer to a question is there, or in progress.
     """
 
     judge: PackingJudge

@@ -54,7 +54,7 @@ class Hold:
             self.packing.rested()
 
     def resume(self) -> None:
-        """A strand goes on."""
+        """A strand continues."""
         self._strands += 1
         if self._strands == 1:
             self.packing.resumed()
@@ -140,7 +140,7 @@ class Packing:
         self.gone()
 
     def resumed(self) -> None:
-        """A node goes on."""
+        """A node continues."""
         self._parked(-1)
         self._busy += 1
 
@@ -280,7 +280,7 @@ class Pack:
         return outcome
 
     def drop(self, seat: Seat) -> None:
-        """Go on without a question; what is under way already stays so."""
+        """Go on without a question; what is in progress already stays so."""
         for seats in (self.seats, self._aboard):
             if seat in seats:
                 seats.remove(seat)

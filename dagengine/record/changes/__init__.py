@@ -1,4 +1,4 @@
-"""Two runs held against each other: which case is which, where they part, and why."""
+"""Two runs compared: which case is which, where they part, and why."""
 
 from dagengine.record.changes.diff import compare_runs
 from dagengine.record.changes.run_comparison import MetricComparison, RunComparison

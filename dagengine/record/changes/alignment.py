@@ -9,7 +9,7 @@ from typing import Literal
 Side = Literal[0, 1]
 """The old run and the new one."""
 Place = int
-"""Where a case stands in its run, from 0 on."""
+"""Where a case is in its run, from 0 on."""
 
 
 class Alignment:

@@ -26,9 +26,9 @@ def compare_runs(
     metric: str | None = None,
     advance: Callable[[], None] | None = None,
 ) -> RunComparison:
-    """What changed from one run to another; asks nobody.
+    """What changed from one run to another; makes no judge calls.
 
-    Cases are paired by content; what is left, by content but for the name, then by name, then by
+    Cases are paired by content; what is left, by content except for the name, then by name, then by
     input, where those are alone in both runs. `metric` is the only one to look at; `advance`
     is called for every row of the longer run. Nothing but the changes is held in memory.
     Raises InputError for a metric that neither run has, and for damaged files.
@@ -116,7 +116,7 @@ class _Reader:
 
 
 def _key(row: CaseResult) -> Hashable:
-    """The content of a case; a row of the data that was no test case is known by its place."""
+    """The content of a case; a row of the data that was not a test case is known by its place."""
     return row.hash or (row.index, row.case)
 
 

@@ -135,7 +135,7 @@ class MetricComparison:
 class RunComparison:
     """Two runs: metrics that both have, and which cases are whose.
 
-    `same_cases` are equal in content, `renamed` but for the name, `changed` are known by name
+    `same_cases` are equal in content, `renamed` except for the name, `changed` are known by name
     or input and have another content. `added` and `removed` are the names of metrics, `new`
     and `missing` the first 10,000 names of cases that only one run has; `counts` holds their
     numbers.

@@ -71,7 +71,7 @@ def _of_pairs(
 
 
 def _options(replay: Counterfactual) -> dict[str, Names]:
-    """The first and the last option of every decision whose options stand in an order."""
+    """The first and the last option of every decision whose options are in an order."""
     found: dict[str, Names] = {}
     for unit in replay.plan.units:
         verdicts = [branch.verdict for branch in unit.node.branches()]
@@ -133,7 +133,7 @@ def bias_by_place(runs: Runs, replay: Counterfactual) -> Iterator[Figure]:
 def bias_by_length(
     runs: Runs, cases: Sequence[TestCase], labels: Mapping[int, Any]
 ) -> Iterator[Figure]:
-    """Whether longer answers get higher scores, or win, people's labels held constant."""
+    """Whether longer answers get higher scores, or win, the human labels held constant."""
     known = labels.items()
     numbers = {case: float(one) for case, one in known if isinstance(one, bool | int | float)}
     answers = dict(_answers(runs, cases, numbers))

@@ -151,7 +151,7 @@ def _of_metrics(seen: Sequence[Observation], names: Sequence[str]) -> Sequence[O
 def check_labels(
     metrics: Sequence[Metric], cases: Sequence[TestCase], labels: str | Path | Mapping[int, Any]
 ) -> list[str]:
-    """Raise what `make_card` would raise about labels, before anything is asked.
+    """Raise what `make_card` would raise about labels, before the first call.
 
     Returns what is to be said about them, one line each: which are left out.
     """
@@ -344,7 +344,7 @@ class _Maker:
             yield from corrected_figures(runs, self.threshold, self.labels, self.random)
 
     def _more(self, runs: Runs, labels: Labels | None) -> Iterator[Figure]:
-        """The measures that stand behind the four questions."""
+        """The measures that are behind the four questions."""
         yield from agreement_of_runs(runs, self.threshold)
         yield from bias_by_place(runs, self.replay)
         yield from bias_by_length(runs, self.cases, {} if labels is None else labels.by_case)

@@ -40,7 +40,7 @@ class Stated:
 
 
 def stated(runs: Runs, threshold: float | None, labels: Labels | None) -> Iterator[Stated]:
-    """Everything that stated probabilities can be held against."""
+    """Everything that stated probabilities can be compared with."""
     found = [_against_repetition(runs)]
     found += [] if labels is None else [_against_labels(runs, threshold, labels)]
     yield from (one for one in found if one.answers)

@@ -130,7 +130,7 @@ RATIOS: Mapping[str, Callable[[Side, Sequence[int]], Sums]] = {
     "kappa": lambda side, numbers: label_kappa.sums([_pair(side, one) for one in numbers]),
     "test-retest": lambda side, numbers: icc.sums([side.scores(one) for one in numbers]),
 }
-"""Measures that are no means over cases: functions of what the cases given add up to."""
+"""Measures that are not means over cases: functions of what the cases given add up to."""
 
 COMPARED = (*MEASURES, *RATIOS, "variance-share", "corrected-pass-rate", "corrected-mean-score")
 """Everything that can be compared."""
@@ -231,7 +231,7 @@ def share_of(parts: Sequence[str]) -> Sums:
 def _corrected(
     one: Side, other: Side, both: Common, measures: Collection[str]
 ) -> Iterator[Contrast]:
-    """The difference by people's standard, where labels are on a random part of both."""
+    """The difference by the human standard, if labels are on a random sample of both."""
     sides = one, other
     if not all(side.random and any(side.outcomes.labels) for side in sides):
         return
@@ -267,7 +267,7 @@ def _corrected_name(side: Side) -> str:
 def _by_people(
     side: Side, places: Sequence[int], low: float, high: float
 ) -> tuple[list[float | None], list[float | None]]:
-    """The judge's score and people's label of each case, from 0 to 1; labels go `low` to `high`."""
+    """The judge's score and human label of each case, from 0 to 1; labels go `low` to `high`."""
     labels = [_number(side.outcomes.labels[place]) for place in places]
     shares = [None if label is None else (label - low) / (high - low) for label in labels]
     if side.outcomes.said:

@@ -1,4 +1,4 @@
-"""Conditions on a judge card, as `--fail-if` takes them, and as held against two of them."""
+"""Conditions on a judge card, as `--fail-if` takes them, and as compared with two of them."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class FailIf(Condition):
         return best is not None and self.holds(best)
 
     def fails(self, contrast: Contrast, level: float = 0.05) -> bool:
-        """Whether a difference of two cards holds the condition, and is no chance.
+        """Whether a difference of two cards holds the condition, and is not chance.
 
         Its p, corrected for all differences that stand together, must lie below `level`.
         """

@@ -55,7 +55,7 @@ _REASONS = {
     "one item varies": "without one of the cases the runs, or the cases, would not differ",
     "no variation": "nothing varies",
     "too few labels": "too few labels",
-    "labels are not random": "the labelled cases are no random part of all",
+    "labels are not random": "the labelled cases are not a random sample",
 }
 
 

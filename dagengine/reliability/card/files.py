@@ -46,7 +46,7 @@ def write_card(card: JudgeCard, path: str | Path) -> None:
 
 
 def read_card(path: str | Path) -> JudgeCard:
-    """A card from its JSON; raises InputError when it is none, or of another format."""
+    """A card from its JSON; raises InputError if it is not valid, or of another format."""
     path = Path(path)
     if not path.is_file():
         raise InputError(f"there is no judge card {path}")
@@ -69,7 +69,7 @@ def _require_format(text: bytes, path: Path) -> None:
     if given == 1:
         raise InputError(
             f"{path} has format 1, whose figures pooled all judges and temperatures and which "
-            f"kept no outcomes by case: make the card again (with --store it asks nothing anew)"
+            f"kept no outcomes by case: make the card again (with --store it asks nothing again)"
         )
     if given != FORMAT:
         raise InputError(f"{path} has format {given}; this version reads {FORMAT}")
@@ -117,7 +117,7 @@ def card_page(card: JudgeCard) -> str:
 
 
 def _at(value: float | None, measure: Figure | None = None) -> str:
-    """Where a value stands on its axis, in per cent of the width, with a margin of 2."""
+    """Where a value is on its axis, in per cent of the width, with a margin of 2."""
     low = -1.0 if measure is not None and measure.name in card_words.SIGNED else 0.0
     share = ((value or 0.0) - low) / (1 - low)
     return f"{2 + 96 * min(max(share, 0.0), 1.0):.2f}%"

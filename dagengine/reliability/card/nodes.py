@@ -179,7 +179,7 @@ def _pairs(
 
 
 def _reading(replay: Counterfactual, node: str) -> Callable[[Reply], Vote | None]:
-    """What of a reply is held against a person's answer."""
+    """What of a reply is compared with a person's answer."""
     points = _points(replay, node)
     if not points:
         return lambda reply: reply.verdict

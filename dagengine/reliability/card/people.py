@@ -1,4 +1,4 @@
-"""A metric against people's labels: accuracy never without kappa and the trivial baseline."""
+"""A metric against human labels: accuracy never without kappa and the trivial baseline."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ Labelled = Sequence[Pair]
 def compare_with_labels(
     runs: Runs, threshold: float | None, labels: Labels, grouped: bool = False
 ) -> Iterator[Figure]:
-    """Agreement of a metric with people's labels.
+    """Agreement of a metric with human labels.
 
-    Verdicts are held against the last verdict of the path, yes or no against pass or fail, each
+    Verdicts are compared with the last verdict of the path, yes or no against pass or fail, each
     by the majority of a case's runs; numbers against its mean score. Cases without a label are
     left out; one without a majority counts as a miss. `grouped` cases belong to documents or
     dialogues, within which numbers are correlated, too.
@@ -64,7 +64,7 @@ def compare_with_labels(
 
 
 def reading(kind: Kind, threshold: float | None) -> Callable[[Run], Vote] | None:
-    """What of a run is held against labels; None where that is its score, or nothing."""
+    """What of a run is compared with labels; None where that is its score, or nothing."""
     if kind == "verdict":
         return _last_verdict
     if kind == "pass" and threshold is not None:
@@ -242,7 +242,7 @@ def _within_groups(runs: Runs, labels: Mapping[int, Vote]) -> Iterator[Figure]:
 def corrected_figures(
     runs: Runs, threshold: float | None, labels: Labels, random: bool
 ) -> Iterator[CorrectedFigure]:
-    """The pass rate, or the mean score on the scale of the labels, by people's standard.
+    """The pass rate, or the mean score on the scale of the labels, by the human standard.
 
     `random` says that the labelled cases are a random part of all. Nothing where all have one.
     """
@@ -297,7 +297,7 @@ def _refusal(found: Unknown, random: bool) -> str:
     if found.reason != "labels are not random":
         return ""
     if random:
-        return "the judge sees cases with a label differently: they are no random part of all"
+        return "the judge sees cases with a label differently: they are not a random sample"
     return "it takes labels on a random part of the cases; --labels-random states that they are"
 
 

@@ -67,7 +67,7 @@ class VoteCost:
 class NodeCard:
     """One node: how often it flips, what a flip moves, its share of the noise, votes.
 
-    `reads` names what code that is not computed anew works on: its noise is theirs. `parts` has
+    `reads` names what code that is not computed again works on: its noise is theirs. `parts` has
     one line per case of the card: the node's part of the variance within the case, and all of it
     (`"0.04 0.1"`), for comparisons with another card. `people` is how often it answers as people
     do; None without an answer of both.
@@ -117,7 +117,7 @@ class ConfusionTable:
 
 @dataclass(frozen=True, slots=True)
 class CorrectedFigure:
-    """A figure of all cases by people's standard, from labels of a random part of them.
+    """A figure of all cases by the human standard, from labels of a random part of them.
 
     `estimate` is what to report, `judge` what the judge alone says, `alone` what the labels say
     without it. `labelled` of `judged` cases have a label; `worth` is the number of labels that

@@ -64,9 +64,9 @@ TITLES = {
     "ac1": "Gwet's AC1 (beyond chance)",
     "sensitivity": "sensitivity: met of a label's cases",
     "specificity": "specificity: met of all other cases",
-    "corrected-pass-rate": "cases that pass by people's standard",
-    "corrected-mean-score": "mean score by people's standard",
-    "ceiling": "ceiling that people's own disagreement sets",
+    "corrected-pass-rate": "cases that pass by the human standard",
+    "corrected-mean-score": "mean score by the human standard",
+    "ceiling": "ceiling that human disagreement sets",
     "people-agreement": "a person agrees with the other people",
     "balanced-accuracy": "balanced accuracy",
     "baseline": "baseline: always the commonest label",
@@ -79,7 +79,7 @@ TITLES = {
     "node-accuracy": "accuracy of a node's answers",
 }
 PER_LABEL = {"sensitivity", "specificity"}
-"""Measures that stand on the card once for every label."""
+"""Measures that are on the card once for every label."""
 
 # Not shares of something, so not written as percentages.
 SIGNED = {"kappa", "pearson", "spearman", "kendall", "test-retest", "length-bias", "list-bias"}
@@ -167,7 +167,7 @@ def corrected_said(one: CorrectedFigure) -> str:
     passing = one.estimate.name == "corrected-pass-rate"
     if one.estimate.value is None or one.alone is None or one.judge is None:
         what = "How many of all cases pass" if passing else "The mean score of all cases"
-        return f"{what} by people's standard is not known: {one.estimate.note}."
+        return f"{what} by the human standard is not known: {one.estimate.note}."
     judge = number(replace(one.estimate, value=one.judge))
     worth = (
         f"the judge makes {one.labelled} labels worth {one.worth or 0:.0f}"
@@ -176,7 +176,7 @@ def corrected_said(one: CorrectedFigure) -> str:
     )
     rate = "of all cases pass" if passing else "is the mean score of all cases"
     return (
-        f"{bounded(one.estimate)} {rate} by people's standard, where the judge alone says {judge} "
+        f"{bounded(one.estimate)} {rate} by the human standard, where the judge alone says {judge} "
         f"and the labels alone {bounded(one.alone)}; {worth}."
     )
 

@@ -83,7 +83,7 @@ def list_bias(lists: Sequence[Sequence[float | None]]) -> Sums:
     """Correlation of the place in a list with the score it got, from -1 to 1.
 
     Each row holds the scores (or 0 and 1) of one list in the order they were shown. Places and
-    scores are taken relative to the means of their own list, so better lists count for
+    scores are taken relative to the mean of their own list, so better lists count for
     nothing: Σ ΔplaceΔscore / sqrt(Σ Δplace² Σ Δscore²). Above 0 later places get more. What
     is shown late must not be better by itself: shuffle.
     """
@@ -125,7 +125,7 @@ def longer_wins(comparisons: Sequence[Compared]) -> Sums:
     """The share of decided comparisons won by the longer answer, from 0 to 1.
 
     0.5 is no association; answers of equal length and ties are left out. Longer answers may
-    be better: compare with the same share of people's verdicts.
+    be better: compare with the same share of human verdicts.
     """
     return mean(
         None
@@ -137,7 +137,7 @@ def longer_wins(comparisons: Sequence[Compared]) -> Sums:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """One judged answer: its score, its length, and people's label when there is one."""
+    """One judged answer: its score, its length, and the human label when there is one."""
 
     score: float
     length: float
@@ -146,7 +146,7 @@ class Measured:
 
 @measure
 def length_bias(answers: Sequence[Measured]) -> Sums:
-    """Correlation of score with length, from -1 to 1, with people's label held constant.
+    """Correlation of score with length, from -1 to 1, with the human label held constant.
 
     Pearson's r where no answer has a label; where all have one the partial correlation
     (r_sl - r_sy r_ly) / sqrt((1 - r_sy²)(1 - r_ly²)), so that length counts only as far as

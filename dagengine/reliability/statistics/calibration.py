@@ -147,8 +147,8 @@ def _bins_of(all_: Totals) -> list[tuple[int, float]]:
 class ReliabilityBin:
     """The answers whose probability lies above `low` up to `high`.
 
-    `stated` is their mean probability and `observed` the share that happened, None when there
-    is no answer.
+    `stated` is their mean probability and `observed` the share that happened, None when there is no
+    answer.
     """
 
     low: float

@@ -125,7 +125,7 @@ def compare_means(
 def compare_measures(
     first: Sums, second: Sums, *, groups: Sequence[Hashable] | None = None, level: float = 0.95
 ) -> Comparison | Unknown:
-    """Two measures that are no means, as kappa or ICC, over the same items.
+    """Two measures that are not means, as kappa or ICC, over the same items.
 
     `first` and `second` are the sums of one measure over both judges' items (`icc.sums(table)`),
     row by row of the same cases. The jackknife of the difference, with t. Unknown where either is

@@ -1,10 +1,10 @@
 """Which label is taken for which, and intervals of what tables of labels and verdicts say.
 
-All take pairs of people's label and the judge's verdict, one per case or per run, and treat
+All take pairs of a human label and the judge's verdict, one per case or per run, and treat
 missing ones as `labels` does. `groups` names what does not depend on each other, one per pair:
 the case where pairs are runs, or the document where cases share one.
 
-Balanced accuracy, kappa and AC1 are no means of items, and few cases of a rare label make their
+Balanced accuracy, kappa and AC1 are not means of items, and few cases of a rare label make their
 bootstrap far too short. Their intervals are those of posteriors: plausible tables are drawn
 given the one that was seen, and widened so that they hold the measure itself. The lower end for a
 perfect judge, `kappa_interval([(label, label) for label in labels])`, says what these labels could
@@ -145,7 +145,7 @@ def baseline_interval(
 
 
 def _too_few(groups: int, items: int) -> Unknown:
-    """Why items have no interval: they are too few, or stand in too few groups."""
+    """Why items have no interval: they are too few, or are in too few groups."""
     if groups < items:
         return Unknown("too few groups", groups, LEAST_GROUPS)
     return Unknown("too few items", items, 2)
@@ -327,7 +327,7 @@ def _beyond_chance(shares: Any, chance: Any) -> Any:
 
 @measure
 def people_agreement(labels: Table) -> Sums:
-    """The share of people's labels that the other people's majority on the case equals.
+    """The share of human labels that the other people's majority on the case equals.
 
     One row per case, one column per person. Of several leading labels each counts in part.
     Cases with fewer than two labels are left out; from 0 to 1.

@@ -6,7 +6,7 @@ enough answers. Those marked *depends on N* change with the number of repetition
 and the same judge: compare them at equal N only.
 
 Missing answers are dropped by default, so that a measure says how verdicts vary; how often
-there is none is another question. Total agreement counts them as a verdict of their own, as
+there is none is another question. Total agreement counts them as their own verdict, as
 its authors do. `effect_of_missing` shows what the rule changes.
 """
 
@@ -148,7 +148,7 @@ def missing_rate(table: Table) -> Sums:
 
 @measure
 def missing_effect(table: Table) -> Sums:
-    """How much higher the flip rate is when a missing answer counts as a verdict of its own."""
+    """How much higher the flip rate is when a missing answer counts as its own verdict."""
     return difference(flip_rate.sums(table, missing="own category"), flip_rate.sums(table))
 
 

@@ -1,4 +1,4 @@
-"""What people would say of all cases, from a judge of all and people's labels on a part.
+"""What people would say of all cases, from a judge of all and human labels on a part.
 
 A judge's pass rate is not the pass rate: it errs, and in one direction. Labels on a random part
 of the cases show how it errs, and the judge tells about the cases without one. Nothing in
@@ -35,19 +35,19 @@ LEAST_LABELS = 10
 _DRAWS = 4000
 # A judge that is worth fewer labels than this, in times of those there are, tells nothing.
 _TELLING = 1.1
-# Labels whose cases the judge sees this differently are no random part.
+# Labels whose cases the judge sees this differently are not a random sample.
 _CHANCE = 0.001
 
 
 @dataclass(frozen=True, slots=True)
 class Corrected:
-    """A figure of all cases by people's standard, and what the judge contributed to it.
+    """A figure of all cases by the human standard, and what the judge contributed to it.
 
     `estimate` is what to report: with the judge's help, or the labels' own figure where the
     judge is not `telling`. `judge` is what the judge alone says of all cases, and
     `labels_alone` what the labels say without it. `worth` is the number of labels that would
     be as exact by themselves as the `labelled` ones are with the judge. `p` is, of a difference,
-    the probability of so large a one were there none; None for what is no difference.
+    the probability of so large a one were there none; None for something that is not a difference.
     """
 
     estimate: Interval
@@ -73,7 +73,7 @@ def corrected_rate(
     level: float = 0.95,
     seed: int = 0,
 ) -> Corrected | Unknown:
-    """The share of cases that pass by people's standard, from 0 to 1.
+    """The share of cases that pass by the human standard, from 0 to 1.
 
     One verdict and one label per case, None for a case without; `passed` are the verdicts that
     the judge's own rate counts. `random` says that the labelled cases are a random part.
@@ -146,9 +146,9 @@ def corrected_difference(
     random: bool,
     level: float = 0.95,
 ) -> Corrected | Unknown:
-    """How much better the second of two systems is by people's standard, from -1 to 1.
+    """How much better the second of two systems is by the human standard, from -1 to 1.
 
-    Each system has the judge's scores (or 0 and 1) and people's labels of its answers, case by
+    Each system has the judge's scores (or 0 and 1) and human labels of its answers, case by
     case; cases are those of both. The difference of every case is corrected as a mean is, with
     two more labels, +1 and -1, at cases where the judge sees no difference: without them the
     interval is far too short near 0 and 1. Unknown as in `corrected_rate`.

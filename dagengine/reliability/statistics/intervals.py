@@ -95,10 +95,10 @@ def bootstrap(
     """The interval of a statistic of items; None when it has none.
 
     `statistic` is a measure (`flip_rate`), its sums with a choice made
-    (`partial(flip_rate.sums, missing="own category")`), or any function of a list of items,
-    which is called once per resample. Items of equal `groups` (the nodes of one case) are drawn
-    together. There is no interval when the statistic is undefined, with fewer than two items, or
-    fewer than eight groups or items of what is no share, or when resamples do not vary.
+    (`partial(flip_rate.sums, missing="own category")`), or any function of a list of items, which
+    is called once per resample. Items of equal `groups` (the nodes of one case) are drawn together.
+    There is no interval when the statistic is undefined, with fewer than two items, or fewer
+    than eight groups or items of something that is not a share, or when resamples do not vary.
 
     Bias-corrected and accelerated (Efron 1987, https://doi.org/10.1080/01621459.1987.10478410),
     with the level widened from normal to t quantiles, without which intervals of few items are

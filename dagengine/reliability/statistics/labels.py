@@ -40,7 +40,7 @@ __all__ = [
 ]
 
 Labelled = Sequence[tuple[Vote | None, Vote | None]]
-"""Pairs of people's label and the judge's verdict."""
+"""Pairs of a human label and the judge's verdict."""
 
 Level = Literal["item", "answer", "system"]
 

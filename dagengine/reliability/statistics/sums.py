@@ -93,7 +93,7 @@ def mean(
 ) -> Sums:
     """The mean of one value per item; items without one (None) are left out.
 
-    `most` is the highest value that an item can have, None where it is no share; `limit` is what
+    `most` is the highest value that an item can have, None where it is not a share; `limit` is what
     its expectation cannot exceed.
     """
     items = [{} if value is None else {"items": 1.0, "value": value} for value in values]

@@ -82,7 +82,7 @@ def steady_votes(
 
     With two verdicts the ends are those of all distributions of noise over cases that explain
     the runs (see `mixture`). With more, nothing is said beyond half the runs, and ties are an
-    outcome of their own. The flip rate is never contradicted: a single vote is too few where its
+    their own outcome. The flip rate is never contradicted: a single vote is too few where its
     interval begins above the target, and surely enough only where it ends below. Raises InputError
     for a target outside (0, 1) or lists that do not belong together, MissingExtraError without
     scipy.

@@ -26,7 +26,7 @@ class Stub:
 def top_nodes(graph: PageGraph) -> list[int]:
     """The nodes of the metric itself that ask or decide.
 
-    Those of nested metrics stand behind one of these; what only hands on a field of the case is
+    Those of nested metrics are behind one of these; what only hands on a field of the case is
     in no picture.
     """
     own = [number for number, node in enumerate(graph.nodes) if node.inside is None]

@@ -56,7 +56,7 @@ class PageGraph:
     def _add_node(self, record: NodeRecord, inside: int | None) -> None:
         shown, nested = record, record.metric
         if nested is not None and len(nested.nodes) == 1 and not nested.nodes[0].metric:
-            shown, nested = nested.nodes[0], None  # one node stands in the place of its metric
+            shown, nested = nested.nodes[0], None  # one node is in the place of its metric
         number = self._node[record.name] = len(self.nodes)
         self.nodes.append(
             Node(

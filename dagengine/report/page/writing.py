@@ -60,7 +60,7 @@ def write_run_page(run: Run) -> Path | None:
 
 
 def page_of(head: str, body: str, *, title: str, connect: str = "'none'") -> Iterator[str]:
-    """The page around data blocks: `head` is JSON text, `body` what stands behind it.
+    """The page around data blocks: `head` is JSON text, `body` what is behind it.
 
     The content security policy allows this script and this style, by their hashes, and no
     connection but to `connect`.
@@ -133,7 +133,7 @@ def _named(name: str, blocks: list[str]) -> Iterator[tuple[str, str]]:
 
 
 def _with_cases(run: Run) -> Iterator[tuple[CaseResult, dict[str, Any] | None]]:
-    """Rows with their cases, which stand in the same order; a case may be missing."""
+    """Rows with their cases, which are in the same order; a case may be missing."""
     cases = run.cases()
     case = next(cases, None)
     for row in run.timed_rows():

@@ -25,7 +25,7 @@ T = TypeVar("T", bound=BaseModel)
 JudgeFailure = RefusedError | UnparseableError
 Mode = Literal["live", "record", "refresh", "replay"]
 """`live` asks the judge and records nothing; `record` asks what is not recorded yet; `refresh`
-asks everything anew; `replay` asks nobody."""
+asks everything again; `replay` makes no judge calls."""
 
 
 class _Before:
@@ -187,7 +187,7 @@ class Recorder(_Before):
 
 
 def _forms(secret: str) -> set[str]:
-    """How a secret may stand in JSON, and in JSON within JSON."""
+    """How a secret may be in JSON, and in JSON within JSON."""
     forms = {secret}
     for _ in range(2):
         forms |= {

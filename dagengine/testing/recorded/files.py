@@ -44,7 +44,7 @@ class TestFiles:
     def asking(
         self, gateway: Gateway, item: pytest.Item | None, attempt: int = 0
     ) -> tuple[Asks, Recorder | None]:
-        """What a test asks through, and the recorder in it; attempts after the first ask anew."""
+        """What a test asks through, and the recorder in it; attempts after the first ask again."""
         path = None if item is None else recording_of(item.path)
         key = (gateway, path, attempt)
         if key not in self._asks:

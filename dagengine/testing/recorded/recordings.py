@@ -69,7 +69,7 @@ class Recorded:
 
     @classmethod
     def read(cls, row: Mapping[str, Any], judges: Mapping[str, str]) -> Recorded:
-        """From a line of the file; raises KeyError or TypeError for what is none."""
+        """From a line of the file; raises KeyError or TypeError for anything else."""
         known = {name: row[name] for name in ("node", "key", "sample", "prompt", "parts")}
         fields = {name: row[name] for name in _ANSWER if name in row}
         if not isinstance(fields["raw"], str) or not isinstance(fields["mode"], str):
@@ -106,7 +106,7 @@ class Recording:
                     answers[answer.key] = answer
             except (KeyError, TypeError, ValueError) as error:
                 raise InputError(
-                    f"line {number} of the recording {path} is no recorded answer ({error}): "
+                    f"line {number} of the recording {path} is not a recorded answer ({error}): "
                     "repair it, or delete the file and run --evals=record"
                 ) from None
         return cls(path, answers)

@@ -126,7 +126,7 @@ def test_a_store_that_is_gone_is_named(tmp_path: Path) -> None:
     run = run_with(tmp_path)
     (tmp_path / "answers.db").rename(tmp_path / "elsewhere.db")
     head = json.loads(unpacked(write_page(run, tmp_path / "page.html"))["head"])
-    assert head["run"]["noPrompts"] == "the store answers.db is not where it was"
+    assert head["run"]["noPrompts"] == "the store answers.db was moved or deleted"
 
 
 @needs_chromium

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import re
@@ -191,6 +192,28 @@ def test_the_example_scripts_run(script: str, tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert "score" in done.stdout.lower()
+
+
+def test_the_notebook_runs_and_every_cell_shows_something() -> None:
+    notebook = json.loads((ROOT / "examples" / "notebook.ipynb").read_text(encoding="utf-8"))
+    names: dict[str, Any] = {}
+    shown = []
+    for cell in notebook["cells"]:
+        if cell["cell_type"] == "code":
+            *first, last = ast.parse("".join(cell["source"])).body
+            assert isinstance(last, ast.Expr)
+            exec(compile(ast.Module(first, []), "notebook", "exec"), names)
+            value = eval(compile(ast.Expression(last.value), "notebook", "eval"), names)
+            shown.append(getattr(value, "_repr_html_", lambda: "")() or value._repr_mimebundle_())
+    tree, result, row, path, card = map(str, shown)
+    assert "binary judgement" in tree
+    assert "4 cases, 2 passed" in result
+    assert "should" not in row
+    assert "rude" in row
+    assert "✓ rude" in path
+    assert "How far can this judge be trusted?" in card
+    assert repr(names["seen"]).startswith("<Observations: 4 cases, 1 metric, 10 runs; ")
+    assert len(repr(names["seen"])) < 100
 
 
 def test_the_main_job_leaves_results_a_table_and_three_pictures(tmp_path: Path) -> None:

@@ -6,10 +6,12 @@ import importlib
 import importlib.util
 import os
 import re
+import runpy
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
@@ -161,6 +163,16 @@ def test_the_reference_has_every_public_name_once() -> None:
         if id(getattr(importlib.import_module(package), name)) not in listed
     ]
     assert missing == [], "add them to a page in docs/api"
+
+
+@needs_mkdocs
+def test_readers_choose_a_version_only_where_mike_builds_several(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    hooks = runpy.run_path(str(ROOT / "docs" / "site" / "hooks.py"))
+    for version, offered in (("", {}), ('{"version": "0.1"}', {"version": {"provider": "mike"}})):
+        monkeypatch.setenv("MIKE_DOCS_VERSION", version)
+        assert hooks["on_config"](SimpleNamespace(extra={})).extra == offered
 
 
 def test_every_page_stands_in_the_navigation() -> None:

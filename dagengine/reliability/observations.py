@@ -16,6 +16,7 @@ from dagengine.data.places import Places
 from dagengine.data.records import Record, table_of
 from dagengine.errors import InputError
 from dagengine.results import OutcomeKind, Totals, Verdict
+from dagengine.terminal import counted
 from dagengine.test_case import TestCase
 
 Vote = str | bool | int | float
@@ -98,6 +99,12 @@ class Observations(Sequence[Observation]):
 
     rows: tuple[Observation, ...]
     totals: Totals = field(default_factory=Totals, compare=False)
+
+    def __repr__(self) -> str:
+        """How much was seen: a prompt and a notebook have no room for all of it."""
+        seen = ((self.cases, "case"), (self.metrics, "metric"), (self.conditions, "run"))
+        counts = ", ".join(counted(len(some), noun) for some, noun in seen)
+        return f"<Observations: {counts}; {counted(self.totals.calls, 'judge call')}>"
 
     def __len__(self) -> int:
         return len(self.rows)

@@ -27,6 +27,10 @@ def text(value: str) -> str:
 
 def table(heads: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
     """A table of cells that are HTML already."""
-    head = "".join(f"<th>{name}</th>" for name in heads)
-    body = "".join(f"<tr>{''.join(f'<td>{one}</td>' for one in line)}</tr>" for line in lines)
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+    def row(kind: str, cells: Iterable[str]) -> str:
+        # Notebooks put cells to the right unless each of them says otherwise.
+        return "".join(f'<{kind} style="text-align: left">{one}</{kind}>' for one in cells)
+
+    body = "".join(f"<tr>{row('td', line)}</tr>" for line in lines)
+    return f"<table><thead><tr>{row('th', heads)}</tr></thead><tbody>{body}</tbody></table>"

@@ -1,7 +1,8 @@
-"""Where the site differs from the pages that code hosts show: tables, and runs to look at."""
+"""Where the site differs from the pages that code hosts show: tables, runs, versions."""
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 import tempfile
@@ -15,6 +16,13 @@ DOCS = Path(__file__).resolve().parents[1]
 _CODE = re.compile(r"`[^`]*`")
 _LEFT = re.compile(r"^`out/(\S+\.html)` is \[(.+?)\].*$", re.MULTILINE)
 """Where a page of the gallery says what a command leaves."""
+
+
+def on_config(config: Any) -> Any:
+    """Let readers choose a version where there are several: `mike` builds them one by one."""
+    if os.environ.get("MIKE_DOCS_VERSION"):
+        config.extra["version"] = {"provider": "mike"}
+    return config
 
 
 def on_files(files: Files, config: Any) -> Files:

@@ -10,11 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from html import escape
 
 from dagengine.reliability.fingerprint import Binding
 from dagengine.reliability.observations import Condition
 from dagengine.reliability.statistics.calibration import ReliabilityBin
 from dagengine.reliability.statistics.votes import Kind as VotesKind
+from dagengine.terminal import counted, one_line
 
 FORMAT = 2
 
@@ -281,6 +283,18 @@ class JudgeCard:
     rules: tuple[str, ...] = ()
     labels_random: bool = False
     format: int = FORMAT
+
+    def __repr__(self) -> str:
+        """What it is a card of: a prompt has no room for all of it."""
+        names = ", ".join(one_line(metric.metric, 80) for metric in self.metrics)
+        return f"<JudgeCard of {names}: {counted(len(self.cases), 'case')}, {self.times} runs each>"
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the page of the card, in a frame, since its styles are its own."""
+        from dagengine.reliability.card.files import card_page
+
+        page = escape(card_page(self))
+        return f'<iframe title="Judge card" srcdoc="{page}" width="100%" height="600"></iframe>'
 
     @property
     def sha256(self) -> str:

@@ -54,6 +54,11 @@ class Problem:
         return f"{self.code} {self.where}: {self.message}\n    hint: {self.hint}"
 
 
+def more_on(codes: Iterable[str]) -> str:
+    """Where the book says what codes of `check`, or kinds of outcomes, mean and what to do."""
+    return "more: docs/troubleshooting.md#" + " #".join(sorted(set(codes)))
+
+
 class GraphError(DagengineError, ValueError):
     """Raised when a metric's graph does not compile; `problems` holds every finding."""
 
@@ -61,7 +66,8 @@ class GraphError(DagengineError, ValueError):
         self.problems = tuple(problems)
         errors = [p for p in self.problems if p.severity == "error"]
         count = f"{len(errors)} problem{'s' if len(errors) != 1 else ''} in the graph"
-        super().__init__("\n".join([f"{count}:", *(f"  {p}" for p in errors)]))
+        place = f"  {more_on(p.code for p in errors)}"
+        super().__init__("\n".join([f"{count}:", *(f"  {p}" for p in errors), place]))
 
 
 class InputError(DagengineError, ValueError):

@@ -12,7 +12,6 @@ calls Default_Ignorable_Code_Point (The Unicode Standard, sections 5.21, 9.2, 23
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 
 _SELECTORS = r"\ufe00-\ufe0f\U000e0100-\U000e01ef"
 _HIDDEN = (
@@ -60,11 +59,6 @@ def one_line(text: str, width: int) -> str:
 def counted(number: int, noun: str) -> str:
     """How many there are of something, in words: `1 case`, `2,000 cases`."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
-
-
-def more_on(codes: Iterable[str]) -> str:
-    """Where the book says what codes of `check`, or kinds of outcomes, mean and what to do."""
-    return "more: docs/troubleshooting.md#" + " #".join(sorted(set(codes)))
 
 
 def _escaped(found: re.Match[str]) -> str:

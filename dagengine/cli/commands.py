@@ -38,8 +38,8 @@ from dagengine.cli.store import app as store_app
 from dagengine.cli.synthesize import synthesize
 from dagengine.cli.test import app as test_app
 from dagengine.cli.view import view
-from dagengine.errors import DagengineError, Problem
-from dagengine.terminal import counted, more_on
+from dagengine.errors import DagengineError, Problem, more_on
+from dagengine.terminal import counted
 
 app = Commands(
     name="dagengine",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal
 
+from dagengine.errors import more_on
 from dagengine.prompts.evidence import as_text
 from dagengine.report.tally import Tally
 from dagengine.results.ends import SIGNS, End
@@ -13,7 +14,7 @@ from dagengine.results.rows import CaseResult, MetricResult
 from dagengine.results.summary import MetricSummary, Summary
 from dagengine.results.totals import Totals
 from dagengine.results.worst import Places, worst_result
-from dagengine.terminal import counted, more_on, one_line, plain
+from dagengine.terminal import counted, one_line, plain
 
 _PLACES = 8  # ends that are printed
 _NAME = 200  # characters of a name or a cell

@@ -10,6 +10,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from dagengine import metrics as _metrics
 from dagengine.data.cases import read_cases, strict
 from dagengine.errors import DagengineError, InputError
 from dagengine.execution.app import App
@@ -39,13 +40,12 @@ def load_module(path: Path) -> ModuleType:
     sys.modules[module.__name__] = module
     try:
         spec.loader.exec_module(module)
-    except DagengineError:
-        raise
     except (Exception, SystemExit) as error:  # noqa: BLE001 - the file may do anything
         own = spec.origin
         lines = [f for f in traceback.extract_tb(error.__traceback__) if f.filename == own]
         place = f" line {lines[-1].lineno}" if lines else ""
-        raise InputError(f"{path}{place}: {type(error).__name__}: {error}") from None
+        kind = "" if isinstance(error, DagengineError) else f"{type(error).__name__}: "
+        raise InputError(f"{path}{place}: {kind}{error}") from None
     return module
 
 
@@ -150,7 +150,7 @@ def _classes_of(module: ModuleType) -> str:
     names = [  # an import alone is not a mistake
         name
         for name, value in classes.items()
-        if value.__module__ == module.__name__ or name != str(value.__name__)
+        if value.__module__ == module.__name__ or name not in (value.__name__, *_metrics.__all__)
     ]
     return f"; {names[0]} is a class, of which `{names[0]}(…)` makes a metric" if names else ""
 

@@ -15,6 +15,7 @@ from dagengine.errors import InputError, JudgeSetupError, did_you_mean
 MODEL, BASE_URL, KEY_FROM = "DAGENGINE_JUDGE", "DAGENGINE_BASE_URL", "DAGENGINE_API_KEY_FROM"
 _NAMES = (MODEL, BASE_URL, KEY_FROM)
 _KEY = "DAGENGINE_API_KEY"
+_OURS = "DAGENGINE_"
 BUILT_IN = "gpt-4o"
 
 
@@ -53,13 +54,27 @@ def user_file() -> Path:
 def default_judge() -> DefaultJudge:
     """The first of environment, project and user that names a judge or a server, else gpt-4o.
 
-    Raises InputError, with the line, for a file of settings that cannot be read.
+    Raises InputError for a variable whose name is probably misspelt, and, with the line, for a
+    file of settings that cannot be read.
     """
+    _require_known(os.environ)
     for source, found in _places():
         if found.get(MODEL) or found.get(BASE_URL):
             model = found.get(MODEL) or BUILT_IN
             return DefaultJudge(model, found.get(BASE_URL), found.get(KEY_FROM), source)
     return DefaultJudge()
+
+
+def _require_known(environment: Mapping[str, str]) -> None:
+    """Raise InputError for a variable that nothing reads, but that looks like one of ours."""
+    known = {name.removeprefix(_OURS): name for name in (*_NAMES, _KEY)}
+    for name in sorted(environment):
+        rest = name.removeprefix(_OURS)
+        if name.startswith(_OURS) and rest not in known:
+            near = did_you_mean(rest, known, cutoff=0.75)
+            if near:
+                meant = next(full for part, full in known.items() if repr(part) in near)
+                raise InputError(f"nothing reads the variable {name}; did you mean {meant}?")
 
 
 def _places() -> Iterator[tuple[str, Mapping[str, str]]]:

@@ -42,10 +42,11 @@ _DENIAL = re.compile(r"\b(?:not|no|never|nothing|none|without|false\w*|wrong\w*|
 _PLACE = re.compile(r" \(\d+ of \d+(?:, \w+)?\)$| \(empty list\)$")
 _ENDING = " .!?…؟।。！？"  # noqa: RUF001
 _CANNOT = (
-    "a lexical judge splits texts into statements, truths, claims and questions, and tells for "
-    "numbered items by their words whether they are supported, relevant or useful, where the "
-    "criterion explains `yes` so (`yes: the facts support it`, `yes: it answers it`, `yes: it "
-    "holds some of what the ...`) or `meanings` does; use a model for this question"
+    "use a model for this question: a lexical judge compares words, as a baseline for metrics "
+    "such as faithfulness and answer relevancy. It splits texts into statements, truths, claims "
+    "and questions, and says of numbered items whether they are supported, relevant or useful, "
+    "where the criterion explains `yes` so (`yes: the facts support it`, `yes: it answers it`, "
+    "`yes: it holds some of what the ...`) or `meanings` does"
 )
 
 

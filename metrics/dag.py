@@ -21,6 +21,7 @@ from dagengine.graph.nodes import (
     TaskNode,
     VerdictNode,
 )
+from dagengine.graph.settings import takes
 from dagengine.metrics.common.base import DrawnMetric
 from dagengine.report.render import Picture, draw
 
@@ -52,6 +53,7 @@ class DAG(Graph):
     Everything else (scores, names of fields) is found by `check` and before a run.
     """
 
+    @takes()
     def __init__(
         self,
         root_node: BaseNode | Sequence[BaseNode] | None = None,

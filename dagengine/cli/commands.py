@@ -174,7 +174,7 @@ def check(
     Exit codes: 0 no errors; 1 errors (with --strict also warnings); 2 invalid input.
     """
     from dagengine.compiler.checks import check as find_problems
-    from dagengine.compiler.lowering import compile_metrics
+    from dagengine.compiler.lowering import compile_metrics, name_problems
     from dagengine.data.cases import strict as valid
     from dagengine.execution.engine import check_cases
     from dagengine.execution.evaluation import missing_fields
@@ -182,7 +182,8 @@ def check(
 
     loaded = load_metrics(metrics)
     found = [problem for metric in loaded for problem in find_problems(metric.spec())[0]]
-    problems = list(dict.fromkeys(found))
+    named = name_problems([metric.spec().name for metric in loaded])
+    problems = list(dict.fromkeys([*named, *found]))
     failing = any(strict or problem.severity == "error" for problem in problems)
     if data is not None and not failing:
         compiled = compile_metrics(loaded)

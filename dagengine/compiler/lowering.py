@@ -32,7 +32,7 @@ def compile_metrics(metrics: Sequence[Metric] | Metric) -> Plan:
     problems: list[Problem] = []
     wirings: list[Wiring] = []
     specs = [metric.spec() for metric in as_metrics(metrics)]
-    problems += _name_problems([spec.name for spec in specs])
+    problems += name_problems([spec.name for spec in specs])
     for spec in specs:
         found, wiring = check(spec)
         problems += found
@@ -43,14 +43,21 @@ def compile_metrics(metrics: Sequence[Metric] | Metric) -> Plan:
     return _Compiler(wirings).plan(tuple(dict.fromkeys(problems)))
 
 
-def _name_problems(names: Sequence[str]) -> list[Problem]:
+def name_problems(names: Sequence[str]) -> list[Problem]:
     """Names that are empty or shared: results are told apart by the names of the metrics."""
     hint = "give every metric its own name"
-    repeated = [name for name, count in Counter(names).items() if count > 1 or not name.strip()]
     return [
-        Problem("metric-name", f"metric {name!r}", "the name is empty or taken twice", hint)
-        for name in repeated
+        Problem("metric-name", f"metric {name!r}", what, hint)
+        for name, count in Counter(names).items()
+        for what in (_name_problem(name, count),)
+        if what
     ]
+
+
+def _name_problem(name: str, count: int) -> str:
+    if not name.strip():
+        return "the name is empty"
+    return f"{count} metrics are called so" if count > 1 else ""
 
 
 class _Compiler:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -82,7 +82,8 @@ class Converter:
         except _CellError as error:
             return InvalidCase(place, str(error))
         except ValidationError as error:
-            return InvalidCase(place, _explain(error))
+            empty = {self.map.get(key, key) for key, value in row.items() if value is None}
+            return InvalidCase(place, _explain(error, empty))
 
     def _fields(self, row: Mapping[str, Any]) -> dict[str, Any]:
         fields: dict[str, Any] = {}
@@ -217,10 +218,12 @@ def _like(name: str, known: Sequence[str]) -> str:
     return f" ({near})" if near else ""
 
 
-def _explain(error: ValidationError) -> str:
-    """What is wrong with one row, field by field."""
+def _explain(error: ValidationError, empty: Collection[str | None]) -> str:
+    """What is wrong with one row, field by field; `empty` are the fields without a value."""
     model = next(k for k in (*CASE_TYPES, *GOLDEN_TYPES) if k.__name__ == error.title)
-    return "; ".join(sentences(error, model, _unknown))
+    absent = {f"the field {field!r} is missing" for field in empty}
+    found = sentences(error, model, _unknown)
+    return "; ".join(f"{one}: its cell is empty" if one in absent else one for one in found)
 
 
 def _unknown(column: str, model: type[BaseModel]) -> str:

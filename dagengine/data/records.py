@@ -20,6 +20,16 @@ from dagengine.errors import InputError
 
 # Rows of a file that are looked at before a run starts.
 CHECKED = 1000
+_UTF_8 = "save the file as UTF-8"
+_ENCODING = f"is {{}}, not UTF-8: {_UTF_8}"
+# How files begin that are none of these, or have the wrong name; and what to do about them.
+_OTHERS = {
+    b"\x1f\x8b": "is compressed: unpack it, or hand it on through a pipe (<(zcat FILE))",
+    b"PK\x03\x04": "is an archive or a spreadsheet: save its table as CSV",
+    b"\xff\xfe": _ENCODING.format("UTF-16"),
+    b"\xfe\xff": _ENCODING.format("UTF-16"),
+    b"PAR1": "is a Parquet file: call it .parquet",
+}
 _HINT = "write one JSON object per line (JSON lines); one JSON array belongs in a .json file"
 
 
@@ -77,7 +87,8 @@ def _numbered(rows: Iterable[Any], word: str = "row") -> Iterator[Record]:
 
 def _file(path: Path) -> Table:
     if not path.exists():
-        raise InputError(f"there is no file {path}")
+        hint = "; of a pipe the name is /dev/stdin" if str(path) == "-" else ""
+        raise InputError(f"there is no file {path}{hint}")
     if path.is_dir():
         raise InputError(f"{path} is a folder; choose a file in it")
     readers: dict[str, tuple[Callable[[], Iterator[Record]], Callable[[], int | None]]] = {
@@ -90,7 +101,17 @@ def _file(path: Path) -> Table:
     read, count = readers.get(path.suffix.lower(), lines)
     if not path.is_file():  # a pipe can be read only once
         return Table(read, 0, lambda: None, str(path))
+    _require_known(path)
     return Table(read, CHECKED, count, str(path))
+
+
+def _require_known(path: Path) -> None:
+    """Raise InputError for a file that is known by its first bytes to be of another kind."""
+    with path.open("rb") as file:
+        start = file.read(4)
+    for begins, what in _OTHERS.items():
+        if start.startswith(begins) and (begins != b"PAR1" or path.suffix.lower() != ".parquet"):
+            raise InputError(f"{path} {what}")
 
 
 def _parquet(path: Path) -> Iterator[Record]:
@@ -118,7 +139,7 @@ def _lines(path: Path) -> Iterator[Record]:
         try:
             yield Record(place, read_json(line.decode("utf-8-sig")))
         except UnicodeDecodeError as error:
-            yield Record(place, problem=f"not UTF-8 (byte {error.start + 1} of the line)")
+            yield Record(place, problem=f"not UTF-8 (byte {error.start + 1} of the line); {_UTF_8}")
         except FlawError as error:
             yield Record(place, problem=_advised(str(error)))
 
@@ -145,6 +166,11 @@ def _cells(path: Path, delimiter: str) -> Iterator[Record]:
         header = next(reader, [])
         if len(set(header)) != len(header):
             raise InputError(f"{path} line 1: two columns have the same name")
+        if len(header) == 1 and (other := next((c for c in ",;\t|" if c in header[0]), "")):
+            raise InputError(
+                f"{path} line 1: one column, {header[0]!r:.80}; {delimiter!r} separates cells of "
+                f"{path.suffix}, not {other!r}"
+            )
         while True:
             place = f"{path} line {reader.line_num + 1}"
             try:
@@ -163,7 +189,7 @@ def _row(place: str, header: list[str], row: list[str]) -> Record:
         problem = f"{len(row)} cells, but the header names {len(header)} columns"
         return Record(place, problem=problem)
     if any("\udc80" <= char <= "\udcff" for cell in row if not cell.isascii() for char in cell):
-        return Record(place, problem="not UTF-8")
+        return Record(place, problem=f"not UTF-8; {_UTF_8}")
     return Record(place, {key: cell or None for key, cell in zip(header, row, strict=True)})
 
 

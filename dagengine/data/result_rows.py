@@ -59,10 +59,13 @@ class RowWriter:
     """
 
     def __init__(self, path: str | Path) -> None:
-        """Raises InputError for a suffix other than .jsonl and .parquet."""
+        """Raises InputError for a suffix other than .jsonl and .parquet, and for a file that holds
+        something else than results.
+        """
         self.path = Path(path)
         if self.path.suffix not in _WRITERS:
             raise InputError(f"results go to a .jsonl or a .parquet file, not to {self.path.name}")
+        _require_results(self.path)
         self.count = 0
         self._writer: _Writer | None = None
         self._early: EarlyRows | None = None
@@ -123,6 +126,18 @@ class RowWriter:
                 f"cannot write to the results {self.path}: {error.strerror or error}; "
                 f"{self.count} rows were written before"
             ) from error
+
+
+def _require_results(path: Path) -> None:
+    """Raise InputError for a file that is not of results: it would be lost."""
+    try:
+        if path.is_file() and path.stat().st_size:
+            next(read_rows(path, whole=False), None)
+    except InputError as error:
+        raise InputError(
+            f"{path} holds no results, and would be overwritten: move it away, or name another "
+            f"file ({error})"
+        ) from None
 
 
 class _Flat:

@@ -87,14 +87,14 @@ class Budget:
         most, limit = self._limits.max_calls, self._limits.budget
         if most is not None and purse.calls >= most:
             raise OverBudgetError(
-                f"not asked: the run has used its {most} calls; increase Limits.max_calls to "
-                f"continue"
+                f"not asked: the run has used its {most} calls; increase --max-calls "
+                "(Limits.max_calls) to continue"
             )
         if limit is not None and purse.spent + purse.reserved + amount > limit:
             raise OverBudgetError(
                 f"not asked: ${purse.spent:.4f} of the budget of ${limit:g} are spent, "
                 f"${purse.reserved:.4f} are reserved for calls in progress, and this one would "
-                f"cost about ${amount:.4f}; raise Limits.budget to continue"
+                f"cost about ${amount:.4f}; increase --budget (Limits.budget) to continue"
             )
 
     def settle(self, reserved: float, cost: float | None) -> None:

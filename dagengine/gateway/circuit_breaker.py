@@ -108,11 +108,12 @@ class CircuitBreaker:
             self._next_probe = min(now + self._wait, end)
             return
         self._give_up(
-            f"{self._failures} calls in a row failed in {now - self._since:.0f} s (patience: "
-            f"{self._patience:g} s), the last one with {why!r}; see that it runs, or raise "
-            "Limits.patience, and run again"
+            f"{self._failures} calls in a row failed in {now - self._since:.0f} s, the last one "
+            f"with {why!r}; see that it runs, or raise Limits.patience ({self._patience:g} s), and "
+            "run again"
         )
 
     def _give_up(self, why: str) -> None:
         if self.given_up is None:
-            self.given_up = f"the judge {self._name!r} is given up: {why}"
+            # The name is long: what happened goes first.
+            self.given_up = f"the judge is given up: {why} (judge: {self._name!r})"

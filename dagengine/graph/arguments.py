@@ -2,11 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar
 
 from dagengine.errors import InputError
 from dagengine.test_case import LLMTestCaseParams, MultiTurnParams, field_name
+
+T = TypeVar("T")
+
+
+def of_kind(role: str, given: T, kind: Any, words: str) -> T:
+    """What is given, if it is of that kind; else raises InputError, in which `words` say what."""
+    if isinstance(given, kind):
+        return given
+    raise InputError(f"{role}= takes {words}; got {given!r:.80}")
+
+
+def called(role: str, given: T) -> T:
+    """What is given, if it can be called or is None; else raises InputError."""
+    return of_kind(role, given, Callable | None, "a function")
+
+
+def text(role: str, given: T) -> T:
+    """What is given, if it is a text; else raises InputError."""
+    return of_kind(role, given, str, "a text")
+
+
+def text_or_none(role: str, given: T) -> T:
+    """What is given, if it is a text or None; else raises InputError."""
+    return of_kind(role, given, str | None, "a text")
+
+
+def answer_kind(role: str, given: T, more: str = "") -> T:
+    """What is given; raises InputError for a value where a type (or `more`) belongs."""
+    if given is None or isinstance(given, str | int | float | list | dict | set):
+        raise InputError(f"{role}= takes a type, such as str or list[str]{more}; got {given!r:.80}")
+    return given
 
 
 def listed(role: str, given: Any) -> list[Any]:
@@ -24,9 +55,7 @@ def field_paths(given: Any, window: Any = None) -> tuple[str, ...]:
     What belongs to turns (`role`, `content`, and any `MultiTurnParams` that turns have) is read
     from the turns of `window`: the first and the last one, counted from 0, both included.
     """
-    if isinstance(given, str):
-        raise InputError(f"evaluation_params takes a list: [{str(given)!r}]")
-    found = list(given) if isinstance(given, Iterable) else [given]
+    found = fields_listed(given)
     for one in found:
         if not isinstance(one, str | LLMTestCaseParams):
             what = "takes names of test case fields, for instance ['actual_output']"
@@ -38,6 +67,13 @@ def field_paths(given: Any, window: Any = None) -> tuple[str, ...]:
     if window is not None and not any(path.startswith(turns) for path in paths):
         paths.append(turns)
     return tuple(dict.fromkeys(paths))
+
+
+def fields_listed(given: Any) -> list[Any]:
+    """What is given as `evaluation_params`; raises InputError for a single text."""
+    if isinstance(given, str):
+        raise InputError(f"evaluation_params takes a list: [{str(given)!r}]")
+    return list(given) if isinstance(given, Iterable) else [given]
 
 
 def _turns(window: Any) -> str:

@@ -8,6 +8,7 @@ from dagengine.errors import InputError
 from dagengine.graph.arguments import verdict_target
 from dagengine.graph.graph import Metric
 from dagengine.graph.node import BaseNode, Branch
+from dagengine.graph.settings import takes
 from dagengine.results import Verdict
 
 _KINDS = {bool: "True or False", str: "a text"}
@@ -22,6 +23,7 @@ class VerdictNode(BaseNode):
 
     kind = "verdict"
 
+    @takes()
     def __init__(
         self,
         verdict: Verdict,

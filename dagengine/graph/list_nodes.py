@@ -11,6 +11,7 @@ from pydantic import BaseModel
 
 from dagengine.decision import Odds
 from dagengine.errors import InputError
+from dagengine.graph.arguments import answer_kind, fields_listed, listed, of_kind, text
 from dagengine.graph.node import AskingNode, BaseNode
 from dagengine.graph.nodes import verdict_of
 from dagengine.graph.settings import AskingSettings, NodeSettings, takes
@@ -50,7 +51,8 @@ class _OverNode(AskingNode):
         inputs: Iterable[BaseNode] = (),
         **common: Any,
     ) -> None:
-        fields, nodes = list(evaluation_params or ()), list(inputs)
+        of_kind("over", over, BaseNode | str, "a field of the case or a node")
+        fields, nodes = fields_listed(evaluation_params or ()), listed("inputs", inputs)
         if isinstance(over, BaseNode):
             nodes.insert(0, over)
         else:
@@ -120,9 +122,9 @@ class MapNode(_OverNode):
             wording=wording,
             **settings,
         )
-        self.instructions = instructions
-        self.answer = answer
-        self.item_label = item_label
+        self.instructions = text("instructions", instructions)
+        self.answer = answer_kind("answer", answer, ", or a tuple of verdicts")
+        self.item_label = text("item_label", item_label)
 
     @property
     def text(self) -> str:
@@ -219,12 +221,12 @@ class VerdictListNode(_OverNode):
             wording=wording,
             **settings,
         )
-        if per_call is not None and per_call < 1:
-            raise InputError(f"per_call must be at least 1, got {per_call}")
-        self.criteria = criteria
+        if per_call is not None and (not isinstance(per_call, int) or per_call < 1):
+            raise InputError(f"per_call must be a whole number from 1 on, got {per_call!r:.80}")
+        self.criteria = text("criteria", criteria)
         self.per_call = per_call
-        self.verdicts = verdicts
-        self.item_label = item_label
+        self.verdicts = tuple(of_kind("verdicts", verdicts, tuple | list, "a tuple of texts"))
+        self.item_label = text("item_label", item_label)
 
     @property
     def text(self) -> str:

@@ -10,7 +10,14 @@ from pydantic import BaseModel
 
 from dagengine.decision import Decision
 from dagengine.errors import InputError
-from dagengine.graph.arguments import field_paths, listed, verdict_targets
+from dagengine.graph.arguments import (
+    called,
+    field_paths,
+    listed,
+    of_kind,
+    text_or_none,
+    verdict_targets,
+)
 from dagengine.graph.panel import Panel
 from dagengine.graph.values import Ask, Given, NodeValue, QuestionCount, Work
 from dagengine.prompts.decisions import PROMPTED
@@ -86,8 +93,8 @@ class BaseNode:
     ) -> None:
         if None not in (name, label) and name != label:
             raise InputError(f"name= and label= are the same setting: give {name!r} or {label!r}")
-        self.name = name if label is None else label
-        self.output_label = output_label
+        self.name = text_or_none("name", name) if label is None else text_or_none("label", label)
+        self.output_label = text_or_none("output_label", output_label)
         self.children: list[BaseNode] = listed("children", children)
         self.evaluation_params: tuple[str, ...] = field_paths(evaluation_params or (), turn_window)
         self.inputs: tuple[BaseNode, ...] = tuple(listed("inputs", inputs))
@@ -210,10 +217,11 @@ class AskingNode(BaseNode):
         **common: Any,
     ) -> None:
         super().__init__(**common)
-        self.wording = wording
-        self.prompt = prompt
-        self.parser = parser
-        self.options = options
+        written = 'a template: PromptTemplate("…")'
+        self.wording = called("wording", wording)
+        self.prompt = of_kind("prompt", prompt, PromptTemplate | None, written)
+        self.parser = called("parser", parser)
+        self.options = of_kind("options", options, Options, "Options(temperature=…)")
 
     @property
     def template(self) -> PromptTemplate | None:

@@ -17,6 +17,7 @@ from pydantic import BaseModel
 
 from dagengine.decision import YES_NO, Decision, Option
 from dagengine.errors import UnparseableError
+from dagengine.graph.arguments import answer_kind, of_kind, text
 from dagengine.graph.decision import DecisionNode, VerdictNode
 from dagengine.graph.node import AskingNode, BaseNode, Branch
 from dagengine.graph.settings import AskingSettings, NodeSettings, takes
@@ -81,8 +82,8 @@ class TaskNode(AskingNode):
             wording=wording,
             **settings,
         )
-        self.instructions = instructions
-        self.output_type = output_type
+        self.instructions = text("instructions", instructions)
+        self.output_type = answer_kind("output_type", output_type)
 
     @property
     def text(self) -> str:
@@ -118,7 +119,7 @@ class _JudgementNode(AskingNode, DecisionNode):
             options=options,
             **settings,
         )
-        self.criteria = criteria
+        self.criteria = text("criteria", criteria)
 
     @property
     def text(self) -> str:
@@ -240,7 +241,7 @@ class RatingNode(AskingNode):
             wording=wording,
             **settings,
         )
-        self.criteria = criteria
+        self.criteria = text("criteria", criteria)
         self.scale = scale
         self.points = scale_of(scale)
 
@@ -364,6 +365,7 @@ class FieldNode(BaseNode):
 
     kind = "field"
 
+    @takes()
     def __init__(
         self,
         path: str | LLMTestCaseParams,
@@ -373,6 +375,7 @@ class FieldNode(BaseNode):
         name: str | None = None,
         label: str | None = None,
     ) -> None:
+        of_kind("path", path, str, "a field of the case")
         super().__init__(
             name=name,
             label=label,

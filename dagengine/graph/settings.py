@@ -31,21 +31,26 @@ class AskingSettings(NodeSettings, total=False):
     parser: Parser | None
 
 
-def takes(settings: type[Any]) -> Callable[[F], F]:
-    """Limit a constructor's `**settings` to the keys of the TypedDict `settings`.
+def takes(settings: type[Any] | None = None) -> Callable[[F], F]:
+    """Limit a constructor's `**settings` to the keys of the TypedDict `settings`, if any.
 
     The signature then shows every key, with the default that the base classes give it. Any
-    other name raises TypeError, which names the nearest argument that the constructor has.
+    other name raises TypeError, which names the nearest argument that the constructor has; so
+    does an argument that is missing.
     """
 
     def decorated(constructor: F) -> F:
         shown = _signature(constructor, settings)
 
         @wraps(constructor)
-        def checked(self: BaseNode, *given: Any, **named: Any) -> None:
+        def checked(self: object, *given: Any, **named: Any) -> None:
             for name in named:
                 if name not in shown.parameters:
                     raise TypeError(_unknown(type(self).__name__, name, shown))
+            try:
+                shown.bind(self, *given, **named)
+            except TypeError as error:
+                raise TypeError(f"{type(self).__name__}: {error}") from None
             constructor(self, *given, **named)
 
         made: Any = checked
@@ -55,7 +60,7 @@ def takes(settings: type[Any]) -> Callable[[F], F]:
     return decorated
 
 
-def _signature(constructor: Callable[..., None], settings: type[Any]) -> inspect.Signature:
+def _signature(constructor: Callable[..., None], settings: type[Any] | None) -> inspect.Signature:
     """The constructor's signature with the keys of `settings` in the place of `**settings`."""
     own = inspect.signature(constructor)
     named = [one for one in own.parameters.values() if one.kind is not one.VAR_KEYWORD]
@@ -65,7 +70,7 @@ def _signature(constructor: Callable[..., None], settings: type[Any]) -> inspect
         inspect.Parameter(
             name, inspect.Parameter.KEYWORD_ONLY, default=defaults[name], annotation=hint
         )
-        for name, hint in get_type_hints(settings).items()
+        for name, hint in (get_type_hints(settings) if settings else {}).items()
     ]
     return own.replace(parameters=[*named, *more])
 

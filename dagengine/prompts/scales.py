@@ -166,7 +166,12 @@ def _is_number(value: Any) -> bool:
 
 
 def scale_of(given: GivenScale) -> Scale:
-    """The scale that people mean; raises InputError for labels that make none."""
+    """The scale that people mean; raises InputError for what makes none."""
     if isinstance(given, Mapping):
         return Labels(dict(given))
+    if not isinstance(given, tuple | list) or len(given) != 2:
+        raise InputError(
+            "scale= takes the worst and the best whole number, such as (1, 5), or a mapping of "
+            f"labels to numbers; got {given!r:.80}"
+        )
     return WholeNumbers(*given)

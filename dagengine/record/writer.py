@@ -47,12 +47,14 @@ class RunWriter:
         spent: Callable[[], tuple[Totals, Sequence[Spent]]],
         results: Path | None = None,
     ) -> None:
-        """Raises InputError for rows that go to a file of an unknown kind, and for a field to
-        hide (the manifest's `redacted`) that no case has.
+        """Raises InputError for rows that go to a file of an unknown kind, for a field to
+        hide (the manifest's `redacted`) that no case has, and where files would be lost that no
+        run has written.
 
         `spent` is asked in the end for what the run asked and used.
         """
         self.folder = Path(folder)
+        _require_own(self.folder)
         self.manifest = manifest.model_copy(update={"results": _seen_from(self.folder, results)})
         self.rows = RowWriter(results or self.folder / ROWS)
         self._spent = spent
@@ -163,6 +165,16 @@ class RunWriter:
         path = self.folder / MANIFEST
         with _named(path):
             write_whole(path, manifest.model_dump_json(by_alias=True, indent=1) + "\n")
+
+
+def _require_own(folder: Path) -> None:
+    """Raise InputError for a folder with files that are called like those of a run, but no run."""
+    names = [name for name in (CASES, TIMES, *_MADE) if (folder / name).exists()]
+    if names and not (folder / MANIFEST).exists():
+        raise InputError(
+            f"{folder} is no folder of a run (it has no {MANIFEST}), and its {names[0]} would be "
+            "lost: a run writes one there; choose another folder, or move the file away"
+        )
 
 
 def write_whole(path: Path, text: str) -> None:

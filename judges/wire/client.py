@@ -67,6 +67,16 @@ class Provider(NamedTuple):
 OPENAI = Provider("openai", "OPENAI_BASE_URL", "OPENAI_API_KEY", "https://api.openai.com/v1")
 
 
+def _with_scheme(url: str | None) -> str | None:
+    """An address; raises JudgeSetupError for one that is not of the web."""
+    if url is None or not url or url.startswith(("http://", "https://")):
+        return url
+    raise JudgeSetupError(
+        f"base_url {public_text(url)!r:.200} begins neither with http:// nor with https://; write "
+        "the whole address, such as http://localhost:8000/v1"
+    )
+
+
 class EndpointJudge(SharedJudge, Generic[C]):
     """A model behind one address, reached by a client of the `openai` package.
 
@@ -87,7 +97,7 @@ class EndpointJudge(SharedJudge, Generic[C]):
     ) -> None:
         self.model = model
         self.max_bytes = valid_limit(max_bytes)
-        self._address = base_url
+        self._address = _with_scheme(base_url)
         self._api_key = api_key
         self._given = client
         self._parameters = dict(parameters or {})

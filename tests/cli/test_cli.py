@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ import pytest
 from typer.testing import CliRunner
 
 from dagengine.cli import app
+from dagengine.cli.commands import main
 from dagengine.data import read_rows
 from dagengine.errors import MissingExtraError
 
@@ -410,6 +410,26 @@ BAD: dict[str, Bad] = {
         ("cycle", "one -> two -> one"), {"metrics.py": CYCLE}, ("render", "metrics.py")
     ),
     "case without results": Bad(("--results",), arguments=("render", "metrics.py", "--case", "0")),
+    "a mistake in a node": Bad(
+        ("metrics.py line 9", "prompt= takes a template"),
+        {"metrics.py": METRICS + 'BinaryJudgementNode("x", prompt="x")\n'},
+        ("check", "metrics.py"),
+    ),
+    "a file of imports alone": Bad(
+        ("defines no metric",),
+        {"metrics.py": "from dagengine.metrics import *\n"},
+        ("check", "metrics.py"),
+    ),
+    "results over cases": Bad(
+        ("more.jsonl holds no results, and would be overwritten",),
+        {"more.jsonl": '{"input": "a"}\n'},
+        (*RUN, "--results", "more.jsonl"),
+    ),
+    "a folder with cases of its own": Bad(
+        ("its cases.jsonl would be lost",),
+        {"more.jsonl": '{"input": "a", "actual_output": "b"}\n'},
+        ("run", "metrics.py", "--data", "more.jsonl", "--judge", "judge.py:judge", "--out", "."),
+    ),
     "results that are none": Bad(
         ("cases.jsonl line 1",), arguments=("render", "metrics.py", "--results", "cases.jsonl")
     ),
@@ -424,33 +444,37 @@ BAD: dict[str, Bad] = {
 }
 
 
-@pytest.fixture(scope="module")
-def refusals(
-    tmp_path_factory: pytest.TempPathFactory,
-) -> dict[str, subprocess.CompletedProcess[str]]:
-    """Every bad input through a process of its own, several at a time."""
-
-    def one(item: tuple[int, Bad]) -> subprocess.CompletedProcess[str]:
-        folder = tmp_path_factory.getbasetemp() / f"bad-{item[0]}"
-        return dagengine(write(folder, {**FILES, **item[1].files}), *item[1].arguments)
-
-    with ThreadPoolExecutor(4) as pool:
-        return dict(zip(BAD, pool.map(one, enumerate(BAD.values())), strict=True))
+def test_check_finds_two_metrics_of_one_name(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.py"
+    path.write_text(METRICS + 'other = DAGMetric("Good manners", DAG(words))\n')
+    done = CliRunner().invoke(app, ["check", str(path)])
+    assert done.exit_code == 1
+    assert "metric-name metric 'Good manners': 2 metrics are called so" in done.stdout
 
 
 @pytest.mark.parametrize("name", BAD)
 def test_bad_input_is_one_clear_message_and_an_exit_code(
-    name: str, refusals: dict[str, subprocess.CompletedProcess[str]]
+    name: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    bad, done = BAD[name], refusals[name]
-    shown = " ".join(done.stderr.replace("│", " ").split())
-    assert "Traceback" not in done.stderr
-    assert done.returncode == bad.code, shown
+    bad = BAD[name]
+    monkeypatch.chdir(write(tmp_path, {**FILES, **bad.files}))
+    monkeypatch.setattr(sys, "argv", ["dagengine", *bad.arguments])
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    with pytest.raises(SystemExit) as end:
+        main()
+    stderr = capsys.readouterr().err
+    shown = " ".join(stderr.replace("│", " ").split())
+    assert "Traceback" not in stderr
+    assert end.value.code == bad.code, shown
     for words in bad.says:
         assert words in shown
     assert shown.lower().count("error") >= 1
     # One line, the lines of a graph's problems, or the box that typer draws.
-    assert len(done.stderr.strip().splitlines()) <= 8
+    assert len(stderr.strip().splitlines()) <= 8
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import random
 import sys
@@ -226,3 +227,29 @@ def test_what_is_no_case_is_told_what_it_is(given: Any, words: str) -> None:
     if type(given) is not object:
         with pytest.raises(InputError, match=words):
             read_cases(given)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        ("a.jsonl", gzip.compress(GOOD, mtime=0), "is compressed: unpack it"),
+        ("a.csv", gzip.compress(GOOD, mtime=0), "is compressed: unpack it"),
+        ("a.xlsx", b"PK\x03\x04...", "save its table as CSV"),
+        ("a.csv", "input\na\n".encode("utf-16"), "is UTF-16, not UTF-8: save the file as UTF-8"),
+        ("a.jsonl", b"PAR1...", "call it .parquet"),
+        ("a.csv", b"name;input\na;b\n", "one column, 'name;input'; ',' separates .*, not ';'"),
+        (
+            "a.csv",
+            b"name,input\na,\n",
+            "line 2: the field 'input' is missing: its cell is empty",
+        ),
+        ("a.csv", "input\nGr\xfc\xdfe\n".encode("latin-1"), "not UTF-8; save the file as UTF-8"),
+    ],
+)
+def test_a_file_of_another_kind_is_told_what_to_do(
+    tmp_path: Path, name: str, content: bytes, words: str
+) -> None:
+    path = tmp_path / name
+    path.write_bytes(content)
+    with pytest.raises(InputError, match=words):
+        read_cases(path).check()

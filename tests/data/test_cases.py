@@ -327,7 +327,7 @@ def test_long_cells_and_bytes_that_are_no_text_cost_their_row_only(tmp_path: Pat
     path.write_bytes(b"\xef\xbb\xbfinput\n" + long.encode() + b"\nGr\xfc\xdfe\nlast\n")
     first, second, third = read_cases(path)
     assert first == LLMTestCase(input=long)
-    assert str(second) == f"{path} line 3: not UTF-8"
+    assert str(second) == f"{path} line 3: not UTF-8; save the file as UTF-8"
     assert third == LLMTestCase(input="last")
 
 

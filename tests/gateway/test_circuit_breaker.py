@@ -77,7 +77,7 @@ def test_giving_up_says_what_happened_for_how_long_and_what_to_do() -> None:
     breaker.started(6)
     breaker.failed(6, 31.0, "connection refused")
     assert breaker.given_up is not None
-    for part in ("'judge'", "6 calls", "31 s", "'connection refused'", "Limits.patience"):
+    for part in ("'judge'", "6 calls", "31 s", "'connection refused'", "Limits.patience (30 s)"):
         assert part in breaker.given_up
 
 

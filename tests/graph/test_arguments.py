@@ -15,6 +15,7 @@ from dagengine.metrics.dag import (
     DAG,
     BinaryJudgementNode,
     CodeNode,
+    FieldNode,
     MapNode,
     NonBinaryJudgementNode,
     RatingNode,
@@ -66,6 +67,60 @@ MISTAKES: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "a node as the children": (lambda: task(children=node()), r"write children=\[…\] around"),
     "a node as the inputs": (lambda: task(inputs=node()), r"write inputs=\[…\] around <Binary"),
+    "fields of a map as one text": (
+        lambda: MapNode("Good?", "context", "m", evaluation_params="input"),
+        r"evaluation_params takes a list: \['input'\]",
+    ),
+    "a number as the list of a map": (
+        lambda: MapNode("Good?", 3, "m"),  # type: ignore[arg-type]
+        "over= takes a field of the case or a node; got 3",
+    ),
+    "a number as a field": (
+        lambda: FieldNode(3),  # type: ignore[arg-type]
+        "path= takes a field of the case; got 3",
+    ),
+    "a text as the prompt": (
+        lambda: node(prompt="Good?"),
+        r'prompt= takes a template: PromptTemplate\("…"\); got \'Good',
+    ),
+    "a mapping as the options": (
+        lambda: node(options={"temperature": 0}),
+        r"options= takes Options\(temperature=…\); got {'temp",
+    ),
+    "a text as the parser": (lambda: node(parser="yes"), "parser= takes a function; got 'yes'"),
+    "a text as the wording": (
+        lambda: task(wording="List."),
+        r"wording= takes a function; got 'List\.'",
+    ),
+    "a list as a label": (
+        lambda: TaskNode("List.", ["words"]),  # type: ignore[arg-type]
+        r"output_label= takes a text; got \['words'\]",
+    ),
+    "a number as a name": (lambda: CodeNode(len, name=3), "name= takes a text; got 3"),  # type: ignore[arg-type]
+    "a list as the criterion": (
+        lambda: BinaryJudgementNode(["Good?"]),  # type: ignore[arg-type]
+        r"criteria= takes a text; got \['Good",
+    ),
+    "nothing as the instructions": (
+        lambda: TaskNode(None, "words"),  # type: ignore[arg-type]
+        "instructions= takes a text; got None",
+    ),
+    "a list of a type": (
+        lambda: task(output_type=[str]),
+        r"output_type= takes a type, such as str or list\[str\]; got \[<class",
+    ),
+    "a type in quotes": (
+        lambda: MapNode("Good?", "context", "m", answer="bool"),
+        "answer= takes a type, .* or a tuple of verdicts; got 'bool'",
+    ),
+    "one end of a scale": (
+        lambda: RatingNode("How good?", scale=5),  # type: ignore[arg-type]
+        r"scale= takes the worst and the best whole number, such as \(1, 5\), .*; got 5",
+    ),
+    "a text as how many verdicts": (
+        lambda: VerdictListNode("?", "context", "v", verdicts=("a", "b"), per_call="3"),  # type: ignore[arg-type]
+        "per_call must be a whole number from 1 on, got '3'",
+    ),
     "a list in then": (
         lambda: node(then=[node()]),
         "then= maps verdicts to targets",
@@ -108,3 +163,19 @@ def test_an_unknown_argument_of_a_node_is_told_with_the_nearest_known_one() -> N
         build = more
         with pytest.raises(TypeError, match=rf"^{more.__name__} has no argument '{one}'; .*it has"):
             build(str, **{one: None})
+
+
+@pytest.mark.parametrize(
+    ("make", "given", "message"),
+    [
+        (DAG, {"root": 1}, r"^DAG has no argument 'root'; did you mean 'root_node'\?"),
+        (FieldNode, {"field": "input"}, "^FieldNode has no argument 'field'; it has path"),
+        (VerdictNode, {"verdict": True, "scor": 1}, r"^VerdictNode .* did you mean 'score'\?"),
+        (BinaryJudgementNode, {}, "^BinaryJudgementNode: missing .* argument: 'criteria'"),
+    ],
+)
+def test_an_argument_that_is_unknown_or_missing_is_told_with_the_name_of_the_class(
+    make: Any, given: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(TypeError, match=message):
+        make(**given)

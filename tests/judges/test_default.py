@@ -90,3 +90,23 @@ def test_a_misspelt_setting_is_refused_with_its_line() -> None:
         read_settings(path)
     with pytest.raises(InputError, match="one line of text"):
         write_settings(path, DefaultJudge("a\nDAGENGINE_BASE_URL=http://evil"))
+
+
+def test_a_misspelt_variable_is_refused_before_another_model_is_asked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("DAGENGINE_SEEDS", "of-somebody-else")
+    assert default_judge().model == "gpt-4o"
+    monkeypatch.setenv("DAGENGINE_JUGDE", "llama3.1")
+    with pytest.raises(InputError, match=r"DAGENGINE_JUGDE; did you mean DAGENGINE_JUDGE\?"):
+        default_judge()
+    monkeypatch.delenv("DAGENGINE_JUGDE")
+    monkeypatch.setenv("DAGENGINE_BASEURL", "http://localhost:11434/v1")
+    with pytest.raises(InputError, match=r"DAGENGINE_BASEURL; did you mean DAGENGINE_BASE_URL\?"):
+        as_judge()
+
+
+@pytest.mark.parametrize("address", ["localhost:8000/v1", "htp://localhost/v1"])
+def test_an_address_needs_its_scheme(address: str) -> None:
+    with pytest.raises(JudgeSetupError, match="begins neither with http:// nor with https://"):
+        OpenAIJudge("m", base_url=address)

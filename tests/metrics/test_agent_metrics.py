@@ -232,12 +232,12 @@ FREE = ToolCorrectnessMetric(evaluation_params=PARAMS)
 ORDERED = ToolCorrectnessMetric(evaluation_params=PARAMS, should_consider_ordering=True)
 EXACT = ToolCorrectnessMetric(evaluation_params=PARAMS, should_exact_match=True)
 PRECISE = ToolCorrectnessMetric(evaluation_params=PARAMS, precision=True)
+FREE.name, ORDERED.name, EXACT.name, PRECISE.name = "free", "ordered", "exact", "precise"
 
 
 def scores(called: list[ToolCall], expected: list[ToolCall], *metrics: Any) -> list[Any]:
-    case = tools(called, expected)
-    results = [evaluate([case], [metric], show=False).rows[0].metrics[0] for metric in metrics]
-    return [result.score for result in results]
+    (row,) = evaluate([tools(called, expected)], metrics, show=False).rows
+    return [result.score for result in row.metrics]
 
 
 @settings(max_examples=60, deadline=None)

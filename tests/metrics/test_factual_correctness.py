@@ -20,6 +20,7 @@ CASE = LLMTestCase(
     actual_output="The tower stands in Paris. It opened in 1890.",
     expected_output="The tower stands in Paris. Eiffel's firm built it of iron.",
 )
+MODES: tuple[Literal["f1", "precision", "recall"], ...] = ("f1", "precision", "recall")
 SIDES = st.lists(st.booleans(), max_size=4)
 
 
@@ -68,9 +69,11 @@ def test_f1_lies_between_its_parts_and_is_none_without_a_reference(
     answer: list[bool], reference: list[bool]
 ) -> None:
     model = ScriptedJudge(script(answer, reference))
-    f1 = judged(FactualCorrectness(), model)
-    precision = judged(FactualCorrectness(mode="precision"), model)
-    recall = judged(FactualCorrectness(mode="recall"), model)
+    metrics = [FactualCorrectness(mode=mode) for mode in MODES]
+    for metric, mode in zip(metrics, MODES, strict=True):
+        metric.name = mode
+    (row,) = evaluate([CASE], metrics, model=model, show=False).rows
+    f1, precision, recall = row.metrics
     assert precision.score == (sum(answer) / len(answer) if answer else 0)
     if not reference:
         assert {f1.outcome, recall.outcome} == {OutcomeKind.SKIPPED}

@@ -288,7 +288,7 @@ def test_cases_that_kill_every_worker_end_the_run(folder: Path, address: str) ->
 def test_an_address_where_nobody_answers_is_named(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dask_workers, "_PATIENCE", 0.2)
+    monkeypatch.setattr(dask_workers, "_PATIENCE", 0)  # an attempt cut off leaves its socket open
     with pytest.raises(InputError, match=r"no Dask scheduler .* tcp://127\.0\.0\.1:9: .*dask sch"):
         run(folder, "--cluster", "tcp://127.0.0.1:9")
     assert not (folder / "asked.txt").exists()

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import math
 import statistics
-from bisect import bisect_left, bisect_right, insort
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from dagengine.errors import InputError
+from dagengine.reliability.statistics.intervals import needs
 from dagengine.reliability.statistics.sums import Sums, mean, measure
 
 H = TypeVar("H", bound=Hashable)
@@ -44,37 +44,35 @@ def rmse(first: Sequence[float], second: Sequence[float]) -> float | None:
 
 
 def pearson(first: Sequence[float], second: Sequence[float]) -> float | None:
-    """Pearson's correlation r; None when either side is constant."""
+    """Pearson's correlation r; None when either side is constant.
+
+    Raises MissingExtraError without numpy, `spearman` and `kendall` without scipy.
+    """
     _check_pairs(first, second)
     if _is_constant(first) or _is_constant(second):
         return None
-    found = statistics.correlation(_scaled(first), _scaled(second))
-    return min(max(found, -1.0), 1.0)
+    one, other = _deviations(first), _deviations(second)
+    squares = float(one @ one) * float(other @ other)
+    return min(max(float(one @ other) / math.sqrt(squares), -1.0), 1.0)
 
 
 def spearman(first: Sequence[float], second: Sequence[float]) -> float | None:
     """Spearman's rho: the correlation of the ranks; equal values share their mean rank."""
     _check_pairs(first, second)
-    return pearson(_ranks(first), _ranks(second))
+    ranks = needs("scipy.stats").rankdata
+    return pearson(ranks(first), ranks(second)) if first else None
 
 
 def kendall(first: Sequence[float], second: Sequence[float]) -> float | None:
     """Kendall's tau-b (Kendall 1945, https://doi.org/10.1093/biomet/33.3.239).
 
     tau-b = (concordant - discordant) / sqrt((pairs - tied in first) · (pairs - tied in second)).
-    Discordant pairs are counted as inversions (Knight 1966,
-    https://doi.org/10.1080/01621459.1966.10480879). None when either side is constant.
+    None when either side is constant.
     """
     _check_pairs(first, second)
-    both = sorted(zip(first, second, strict=True))
-    pairs = math.comb(len(both), 2)
-    untied_first, untied_second = pairs - _tied(first), pairs - _tied(second)
-    if not untied_first or not untied_second:
+    if _is_constant(first) or _is_constant(second):
         return None
-    # Pairs tied on both sides were taken away twice.
-    ordered = untied_first + untied_second - pairs + _tied(both)
-    surplus = ordered - 2 * _inversions(value for _, value in both)
-    return surplus / math.sqrt(untied_first * untied_second)
+    return float(needs("scipy.stats").kendalltau(first, second)[0])
 
 
 @measure
@@ -119,31 +117,13 @@ def _is_constant(values: Sequence[float]) -> bool:
     return len(set(values)) < 2
 
 
-def _scaled(values: Sequence[float]) -> list[float]:
-    """Values times a power of two: exact, and their squares neither vanish nor overflow."""
+def _deviations(values: Sequence[float]) -> Any:
+    """What each value is off the mean, in units in which squares neither vanish nor overflow."""
+    numpy = needs("numpy")
     _, exponent = math.frexp(max(map(abs, values)))
-    return [math.ldexp(value, -exponent) for value in values]
-
-
-def _ranks(values: Sequence[float]) -> list[float]:
-    """Ranks from 1; equal values share the mean of their places."""
-    ordered = sorted(values)
-    return [(bisect_left(ordered, v) + bisect_right(ordered, v) + 1) / 2 for v in values]
-
-
-def _tied(values: Iterable[Hashable]) -> int:
-    """Pairs of equal values."""
-    return sum(math.comb(count, 2) for count in Counter(values).values())
-
-
-def _inversions(values: Iterable[float]) -> int:
-    """Pairs in which the earlier value is the greater one."""
-    earlier: list[float] = []
-    found = 0
-    for value in values:
-        found += len(earlier) - bisect_right(earlier, value)
-        insort(earlier, value)
-    return found
+    scaled = numpy.ldexp(numpy.asarray(values, dtype=float), -exponent)
+    off = scaled - scaled.mean()
+    return off / numpy.abs(off).max()
 
 
 # Wins.

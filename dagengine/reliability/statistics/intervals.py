@@ -57,6 +57,8 @@ LEAST_GROUPS = 8
 _SMALL = 3
 # Numbers held at once while resampling.
 _CELLS = 4_000_000
+# How often a statistic that is no sum is computed without a part of its items.
+_PARTS = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,10 +151,10 @@ def jackknife(
     sample = _sample(items, function, range(len(items)) if groups is None else groups)
     if sample.value is None or sample.size < 2:
         return None
-    left_out = _values(sample, _all_but_one(sample.size))
-    if len(left_out) < sample.size:
+    left_out = [value for value in sample.left_out() if value is not None]
+    if len(left_out) < sample.parts:
         return None
-    size, centre = sample.size, statistics.fmean(left_out)
+    size, centre = sample.parts, statistics.fmean(left_out)
     variance = (size - 1) / size * math.fsum((one - centre) ** 2 for one in left_out)
     half = quantile_of_t(level, min(telling or size, size)) * math.sqrt(variance + own)
     middle = size * sample.value - (size - 1) * centre
@@ -207,7 +209,7 @@ def design_effect(values: Sequence[float], groups: Sequence[Hashable]) -> float 
 
 
 def _interval(sample: _Sample, value: float, level: float, draws: Iterator[Any]) -> Interval | None:
-    left_out = _values(sample, _all_but_one(sample.size))
+    left_out = [value for value in sample.left_out() if value is not None]
     if len(left_out) < 2:
         return None
     t = quantile_of_t(level, len(left_out))
@@ -230,11 +232,18 @@ def _interval(sample: _Sample, value: float, level: float, draws: Iterator[Any])
 
 @dataclass(frozen=True)
 class _Sample:
-    """`of` is the statistic of every row of a matrix that says how often each item is there."""
+    """`of` is the statistic of every row of a matrix that says how often each item is there.
+
+    `left_out` is the statistic without the first of `parts`, without the second, and so on. A part
+    is one item; of many items whose statistic takes long it is several (grouped jackknife; Efron &
+    Narasimhan 2020, https://doi.org/10.1080/10618600.2020.1714633).
+    """
 
     size: int
     value: float | None
     of: Callable[[Any], Iterable[float | None]]
+    left_out: Callable[[], Iterable[float | None]]
+    parts: int
     most: float | None = None
     limit: float | None = None
 
@@ -253,7 +262,13 @@ def _sample(items: Sequence[T], statistic: Statistic[T], groups: Sequence[Hashab
         for row in counts:
             yield _number(statistic([x for n, c in zip(row, clusters, strict=True) for x in n * c]))
 
-    return _Sample(len(clusters), whole, of)
+    def left_out() -> Iterator[float | None]:
+        for out in range(parts):
+            kept = (c for place, c in enumerate(clusters) if place % parts != out)
+            yield _number(statistic([x for c in kept for x in c]))
+
+    parts = min(len(clusters), _PARTS)
+    return _Sample(len(clusters), whole, of, left_out, parts)
 
 
 def _of_sums(sums: Sums, clusters: Sequence[Totals]) -> _Sample:
@@ -261,8 +276,7 @@ def _of_sums(sums: Sums, clusters: Sequence[Totals]) -> _Sample:
     keys = list(dict.fromkeys(key for one in clusters for key in one))
     matrix = numpy.array([[one.get(key, 0.0) for key in keys] for one in clusters])
 
-    def of(counts: Any) -> Iterator[float | None]:
-        totals = counts @ matrix
+    def each(totals: Any) -> Iterator[float | None]:
         if sums.arrays is not None:
             found = sums.arrays(dict(zip(keys, totals.T, strict=True))).tolist()
             yield from (None if math.isnan(value) else value for value in found)
@@ -270,7 +284,18 @@ def _of_sums(sums: Sums, clusters: Sequence[Totals]) -> _Sample:
         for row in totals.tolist():
             yield sums.of(defaultdict(float, zip(keys, row, strict=True)))
 
-    return _Sample(len(clusters), sums.value(), of, sums.most, sums.limit)
+    def left_out() -> Iterator[float | None]:
+        # What stands before and what stands after: less an item, a total of zero would be one of
+        # rounding.
+        before = numpy.cumsum(matrix, axis=0)[:-1]
+        after = numpy.cumsum(matrix[::-1], axis=0)[-2::-1]
+        none = numpy.zeros((1, len(keys)))
+        return each(numpy.vstack([none, before]) + numpy.vstack([after, none]))
+
+    return _Sample(
+        len(clusters), sums.value(), lambda counts: each(counts @ matrix), left_out,
+        len(clusters), sums.most, sums.limit,
+    )  # fmt: skip
 
 
 def _number(found: Sums | float | None) -> float | None:
@@ -291,14 +316,6 @@ def _draws(size: int, resamples: int, seed: int) -> Iterator[Any]:
         drawn = random.integers(size, size=(many, size))
         places = drawn + size * numpy.arange(many)[:, None]
         yield numpy.bincount(places.ravel(), minlength=many * size).reshape(many, size)
-
-
-def _all_but_one(size: int) -> Iterator[Any]:
-    numpy = needs("numpy")
-    rows = max(_CELLS // size, 1)
-    for start in range(0, size, rows):
-        many = min(rows, size - start)
-        yield 1 - numpy.eye(many, size, start, dtype=int)
 
 
 # Intervals of what was found.

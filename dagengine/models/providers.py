@@ -21,7 +21,17 @@ def _million(per_token: float | None) -> str:
     return f"{(per_token or 0.0) * 1e6:.10g}"
 
 
-class OpenAIModel(OpenAIJudge):
+class _Named:
+    """What such a class tells of itself."""
+
+    model: str
+
+    def get_model_name(self) -> str:
+        """The model that is asked, as the server or the provider calls it."""
+        return self.model
+
+
+class OpenAIModel(_Named, OpenAIJudge):
     """`OpenAIJudge` for a model of OpenAI, or of a compatible server."""
 
     def __init__(
@@ -81,7 +91,7 @@ class AzureOpenAIModel(OpenAIModel):
         super().__init__(deployment_name or model, base_url=address, **settings)
 
 
-class _Provided(ProviderJudge):
+class _Provided(_Named, ProviderJudge):
     provider = ""
 
     def __init__(

@@ -25,6 +25,7 @@ _DECLARED = re.compile(r"^    (\w+): Annotated\[", re.MULTILINE)
 FOREIGN = {
     *("--durations", "--lf", "--maxfail", "--pdb", "--reruns", "--sw"),  # pytest
     "--nthreads",  # Dask
+    *("--cache-sim", "--tool"),  # valgrind
 }
 
 

@@ -117,11 +117,11 @@ def _pdf(path: Path) -> Read:
     except DependencyError as error:
         return Unreadable(name, "encrypted", f"it is encrypted ({error})")
     except Exception as error:  # noqa: BLE001 - the parser meets any bytes
-        return Unreadable(name, "broken", f"it is not a PDF that can be read ({error})")
+        return Unreadable(name, "broken", f"it is not a readable PDF ({error})")
     blank = sum(not text.strip() for text, _ in pages)
     if blank == len(pages):
-        return Unreadable(name, "scanned", f"its {blank} pages hold no text, only pictures")
-    remark = f"{blank} of its {len(pages)} pages hold no text" if blank else ""
+        return Unreadable(name, "scanned", f"its {blank} pages have no text, only pictures")
+    remark = f"{blank} of its {len(pages)} pages have no text" if blank else ""
     return _document(name, _in_a_row(pages), remark)
 
 
@@ -186,7 +186,7 @@ def _in_a_row(pages: Iterable[tuple[str, int | None]]) -> list[Section]:
 
 def _document(name: str, sections: Iterable[Section], remark: str = "") -> Read:
     kept = tuple(section for section in sections if section.text.strip())
-    return Document(name, kept, remark) if kept else Unreadable(name, "empty", "it holds no text")
+    return Document(name, kept, remark) if kept else Unreadable(name, "empty", "it has no text")
 
 
 def _page(source: Any, number: int) -> tuple[str, str, int | None]:
@@ -197,7 +197,7 @@ def _page(source: Any, number: int) -> tuple[str, str, int | None]:
         content = get() if callable(get) else getattr(source, "text", None)
     if not isinstance(content, str):
         raise InputError(
-            f"{source!r:.60} is not a document: give paths, or objects with `page_content` or "
+            f"{source!r:.60} is not a document: give a path, or an object with `page_content` or "
             f"`text`"
         )
     metadata = getattr(source, "metadata", None)

@@ -98,7 +98,7 @@ def contexts_of(contexts: Iterable[Sequence[str]], source_files: Sequence[str] |
         raise InputError(f"contexts must be lists of texts, got {contexts!r:.60}")
     given = list(contexts)
     if not given:
-        raise InputError("contexts must hold at least one list of texts")
+        raise InputError("contexts must have at least one list of texts")
     names = list(source_files or [])
     if names and len(names) != len(given):
         raise InputError(f"{len(given)} contexts need as many source_files, got {len(names)}")

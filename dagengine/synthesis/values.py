@@ -60,7 +60,7 @@ class EvolutionConfig:
             raise InputError(f"evolutions are weights, {{'reasoning': 2}}, got {given!r:.60}")
         weights = {_evolution(name): _weight(name, weight) for name, weight in given.items()}
         if not any(weights.values()):
-            raise InputError("evolutions: one weight at least must be above 0")
+            raise InputError("evolutions: at least one weight must be above 0")
         object.__setattr__(self, "evolutions", weights)
 
 

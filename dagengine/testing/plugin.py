@@ -29,27 +29,28 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--evals",
         choices=["live", "record", "refresh", "replay"],
-        help="answers recorded beside each test file: record those that are missing, refresh all, "
-        "or replay them and ask nobody (the default where CI is set and there is a recording)",
+        help="answers recorded next to each test file: record missing ones, refresh all, or "
+        "replay them without judge calls (the default if CI is set and a recording exists)",
     )
     group.addoption(
         "--evals-store",
         metavar="FILE",
-        help="keep answers in this file, and ask nothing twice",
+        help="keep answers in this file, and never ask a question twice",
     )
     group.addoption(
         "--evals-min",
         action="append",
         metavar="METRIC>=SHARE",
-        help="fail unless this share of the cases passes; METRIC[tag]>=SHARE for those with a tag",
+        help="fail unless this share of the cases passes; METRIC[tag]>=SHARE for the cases with a "
+        "tag",
     )
     group.addoption(
-        "--evals-out", metavar="DIR", help="write the folder of a run: rows, cases, what it was"
+        "--evals-out", metavar="DIR", help="write the folder of a run: rows, cases, settings"
     )
     group.addoption(
         "--evals-baseline",
         metavar="DIR",
-        help="compare with the run in this folder, and fail where a metric is worse than it",
+        help="compare with the run in this folder, and fail if a metric is worse",
     )
     group.addoption(
         "--evals-card",
@@ -59,7 +60,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--evals-immediate",
         action="store_true",
-        help="wait for each verdict in its test, instead of running other tests meanwhile",
+        help="wait for each verdict in its test, instead of running other tests in the meantime",
     )
     group.addoption(
         "--evals-repeat",
@@ -71,7 +72,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--evals-ignore-errors",
         action="store_true",
-        help="skip a test whose metric got no score, instead of failing it",
+        help="skip a test without a score, instead of failing it",
     )
 
 

@@ -81,7 +81,7 @@ def _checked(item: pytest.Item, given: dict[str, Any]) -> dict[str, Any]:
     if "pass_rule" in given and votes == 1:
         raise _wrong(item, "pass_rule says when votes decide: give votes=, too")
     if votes > 1 and isinstance(rule, Sprt) and votes < rule.lead:
-        raise _wrong(item, f"votes={votes} can decide nothing by {rule}, which wants a lead of "
+        raise _wrong(item, f"votes={votes} cannot decide by {rule}, which needs a lead of "
                      f"{rule.lead}: give more votes, or a larger error")  # fmt: skip
     return {**given, "pass_rule": rule}
 

@@ -62,12 +62,12 @@ class Access:
             return "this server answers to 127.0.0.1 only"
         origin = headers.get("origin")
         if origin is not None and origin not in {f"http://{host}" for host in self._hosts}:
-            return "requests of other sites are not answered"
+            return "requests from other sites are rejected"
         if headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
-            return "requests of other sites are not answered"
+            return "requests from other sites are rejected"
         if scope["method"] not in ("GET", "HEAD") and origin is None:
-            return "a request that writes has to say where it comes from"
+            return "a request that writes needs an Origin header"
         given = scope["path"][: len(self._prefix)].encode()
         if not secrets.compare_digest(given, self._prefix.encode()):
-            return "open the address that `dagengine view` printed: it holds a token"
+            return "open the address that `dagengine view` printed: it contains a token"
         return None

@@ -125,7 +125,7 @@ async def _refused(request: Request, error: Exception) -> Response:
 
 
 async def _moved(request: Request, error: Exception) -> Response:
-    return JSONResponse({"error": "this question was answered in another tab"}, 409)
+    return JSONResponse({"error": "this question was already answered in another tab"}, 409)
 
 
 class _Pages:

@@ -197,9 +197,9 @@ class Walk:
         """What code said in the run; raises StuckError where that is not for this walk."""
         step = self._steps.get(node.name)
         if step is None or step.outcome != OutcomeKind.OK:
-            raise StuckError(f"{node.name} is code, and the run did not come to it")
+            raise StuckError(f"{node.name} is code that the run did not reach")
         if not all(map(self._as_in_run, node.inputs)):
-            raise StuckError(f"{node.name} is code, and works on other answers than the person's")
+            raise StuckError(f"{node.name} is code, and ran on other answers than yours")
         return _said(step)
 
     def _as_in_run(self, name: str) -> bool:
@@ -221,7 +221,7 @@ class Walk:
     def _question(self, node: NodeRecord) -> Asked:
         choices = self._choices(node)
         if not choices:
-            raise StuckError(f"{node.name} judges the items of a list, which no walk asks about")
+            raise StuckError(f"{node.name} judges the items of a list, which a walk does not ask")
         evidence = tuple(
             (name, None if step is None else step.output)
             for name in node.inputs
@@ -255,7 +255,7 @@ class Walk:
             elif node.name in self._values:
                 reached += self._scores_of(node, metric)
         if not reached:
-            raise StuckError("no answer that was given leads to a score")
+            raise StuckError("no answer leads to a score")
         score = _combined(reached, metric.combine)
         return (1.0 if score >= 1 else 0.0) if metric.strict else score
 

@@ -100,7 +100,7 @@ def test_a_reason_that_is_to_be_written_needs_a_writer_too() -> None:
         said = result_of(metric, model).reason
         assert said is not None
         assert "the judge gives probabilities and no reason" in said
-        with pytest.raises(GraphError, match=r"metric 'Tone'.*its reason"):
+        with pytest.raises(GraphError, match=r"metric 'Tone'.*a written reason"):
             result_of(written, model)
         writer = ScriptedJudge(lambda question: "It is warm.")
         model = DecisionJudge(base_url=server.base_url, writer=writer)

@@ -536,7 +536,7 @@ def test_the_figures_in_the_docstring_are_those_of_the_benchmark() -> None:
     if not all((directory / name / "items.jsonl").is_file() for name in benchmark.SOURCES):
         pytest.skip("no recorded data")
     llama, even, odd, people, contradictions = benchmark.agreements(directory).values()
-    text = LexicalJudge.__doc__ or ""
+    text = " ".join((LexicalJudge.__doc__ or "").split())
     for found in (llama, people):
         assert f"{found.items} " in text
         for figure in (found.accuracy, found.baseline, found.balanced_accuracy, found.kappa):

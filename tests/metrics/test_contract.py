@@ -372,7 +372,7 @@ def test_a_template_sees_the_items_of_its_question_only() -> None:
 def test_a_chunk_has_one_item_at_least() -> None:
     with pytest.raises(InputError, match="verdicts_per_call must be at least 1, got 0"):
         HallucinationMetric(verdicts_per_call=0)
-    with pytest.raises(InputError, match="per_call must be at least 1, got 0"):
+    with pytest.raises(InputError, match="per_call must be a whole number from 1 on, got 0"):
         VerdictListNode("?", "context", "agreement", verdicts=("yes", "no"), per_call=0)
 
 

@@ -80,7 +80,9 @@ def metric_classes() -> list[type[PrebuiltMetric]]:
                 inspect.isclass(value)
                 and issubclass(value, PrebuiltMetric)
                 and value is not PrebuiltMetric
-                and not value.__subclasses__()  # then it is a base of others
+                and not any(  # then it is a base of others
+                    one.__module__.startswith("dagengine.") for one in value.__subclasses__()
+                )
             ):
                 found[str(value.__qualname__)] = value
     return [found[name] for name in sorted(found)]

@@ -109,7 +109,7 @@ def test_documents_that_give_no_text_say_why(tmp_path: Path) -> None:
 def test_pages_without_a_text_are_told(tmp_path: Path) -> None:
     path = write_pdf(tmp_path / "a.pdf", ["Refunds take 14 days.", "", ""])
     report = sources_of([path], None).report
-    assert report.lines()[1:] == [f"{path}: 2 of its 3 pages hold no text"]
+    assert report.lines()[1:] == [f"{path}: 2 of its 3 pages have no text"]
 
 
 def test_a_parser_that_is_missing_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -528,7 +528,7 @@ def multi_context_only() -> EvolutionConfig:
         (lambda: EvolutionConfig(evolutions={"resoning": 1}), "did you mean 'reasoning'"),
         (lambda: EvolutionConfig(evolutions={"reasoning": -1}), "a number from 0 on, got -1"),
         (lambda: EvolutionConfig(evolutions={"reasoning": math.nan}), "from 0 on, got nan"),
-        (lambda: EvolutionConfig(evolutions={"reasoning": 0}), "one weight at least"),
+        (lambda: EvolutionConfig(evolutions={"reasoning": 0}), "at least one weight"),
         (lambda: EvolutionConfig(evolutions=TEXT), "evolutions are weights"),
         (lambda: ContextConstructionConfig(chunk_size=8), "chunk_size must be a whole number"),
         (lambda: Quota(0), "count of a quota must be a whole number from 1"),
@@ -729,7 +729,7 @@ def test_documents_without_a_text_end_with_the_cause_of_each(
     said = capsys.readouterr().out
     assert ended.value.exit_code == 3
     assert "empty.txt: the file is empty" in said
-    assert "scan.pdf: its 1 pages hold no text" in said
+    assert "scan.pdf: its 1 pages have no text" in said
     assert not (tmp_path / "g.jsonl").exists()
 
 

@@ -121,7 +121,7 @@ def test_without_a_score():
         ("vote=3", r"has no argument 'vote'; did you mean 'votes'\?"),
         ("3", "takes names, such as votes=7, and no 3"),
         ("votes=0", "votes must be a whole number from 1 on, got 0"),
-        ("votes=3", r"votes=3 can decide nothing by Sprt\(noise=0.2, error=0.01\), which wants a "
+        ("votes=3", r"votes=3 cannot decide by Sprt\(noise=0.2, error=0.01\), which needs a "
          "lead of 4"),
         ("votes=7, pass_rule='most'", "pass_rule must be 'sprt', 'majority' or a rule"),
         ("votes=7, pass_rule=3", "pass_rule must be a rule of dagengine.voting, got 3"),

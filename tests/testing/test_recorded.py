@@ -86,8 +86,8 @@ def test_a_recording_is_sorted_readable_and_holds_no_judged_text(
          "nothing is recorded for this node; did you mean 'Good'?"),
         ({'name="toy"': 'name="other"'},
          "it was recorded with the judge 'scripted toy', and is asked of 'scripted other': a "
-         "recording speaks for one judge"),
-        ({', name="toy"': ""}, "has no durable identity, so nothing of it is recorded"),
+         "recording is for one judge"),
+        ({', name="toy"': ""}, "has no durable identity, so its answers are not recorded"),
     ],
     ids=["criterion", "evidence", "node", "judge", "judge without a name"],
 )  # fmt: skip

@@ -210,7 +210,7 @@ def test_a_gate_that_makes_no_sense_is_refused_in_a_sentence(
     pytester.makepyfile("def test_nothing(): pass")
     left = run(pytester, f"--evals-min={text}")
     assert left.code == pytest.ExitCode.USAGE_ERROR
-    assert "names no share from 0 to 1 of a metric; it takes" in left.output
+    assert "needs a metric and a share from 0 to 1, for instance" in left.output
 
 
 def test_a_card_that_is_not_there_is_refused_before_anything_runs(

@@ -73,7 +73,7 @@ def test_without_the_token_nothing_is_answered(server: Viewing) -> None:
     for root in ("/", "/wrong/", server.root[:-2] + "/", "/docs/../"):
         reply = server.ask("api/runs", root=root)
         assert reply.status == 403
-        assert "holds a token" in reply.text
+        assert "contains a token" in reply.text
     assert server.ask("api/label/answer", AT, Origin="").status == 403
 
 
@@ -98,8 +98,8 @@ def test_replies_cannot_be_framed_kept_or_sent_on(server: Viewing) -> None:
         ("run/1/api/label/answer", {**AT, "extra": 1}, "extra"),
         ("run/1/api/label/answer", {**AT, "who": ""}, "who"),
         ("run/1/api/label/answer", b"{" * 70_000, "at most 64,000 bytes"),
-        ("run/1/api/label/answer", b"[" * 60_000, "no JSON"),
-        ("run/1/api/label/answer", b"{", "no JSON"),
+        ("run/1/api/label/answer", b"[" * 60_000, "not JSON"),
+        ("run/1/api/label/answer", b"{", "not JSON"),
     ],
 )
 def test_what_makes_no_sense_is_refused_in_words(

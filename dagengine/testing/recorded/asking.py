@@ -149,11 +149,11 @@ class Recorder(_Before):
         name = durable_identity(judge)
         if name is None:
             why = (
-                f"the judge {judge.identity!r} has no durable identity, so nothing of it is "
-                "recorded; give it a name"
+                f"the judge {judge.identity!r} has no durable identity, so its answers are not "
+                f"recorded; give it a name"
             )
         elif self.recording.find(name, question) is not None:
-            why = "the recorded answer does not fit the question any more; run --evals=record"
+            why = "the recorded answer no longer fits the question; run --evals=record"
         else:
             why = self.recording.why_missing(name, question)
         error = RecordingMissError(f"no recorded answer; {why}")
@@ -167,7 +167,7 @@ class Recorder(_Before):
         """Record an answer or a failure, unless it cannot or must not be written down."""
         name = durable_identity(judge)
         if name is None:
-            self.unrecorded[f"the judge {judge.identity!r} has no name that lasts"] = None
+            self.unrecorded[f"the judge {judge.identity!r} has no stable name"] = None
             return
         key = key_of(name, question)
         if isinstance(found, Answer):

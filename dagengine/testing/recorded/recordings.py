@@ -169,7 +169,7 @@ class Recording:
             if answer.prompt == prompt and answer.parts == parts and answer.judge != judge:
                 return (
                     f"it was recorded with the judge {answer.judge!r}, and is asked of {judge!r}: "
-                    "a recording speaks for one judge. Run --evals=record with the new one"
+                    "a recording is for one judge. Run --evals=record with the new judge"
                 )
         same = [one for one in self.answers.values() if one.node == question.name]
         if not same:

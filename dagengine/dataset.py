@@ -113,9 +113,9 @@ class EvaluationDataset(Sequence[Any]):
     ) -> None:
         """Append a test case per object of a file's JSON array.
 
-        `<field>_key_name=` says which key holds a field (`context_key_name="facts"`); fields
-        that are not named are read from keys of their own names, other keys are left out.
-        Raises InputError for a row that is not a test case and for a key that no row has,
+        `<field>_key_name=` says which key contains a field (`context_key_name="facts"`). Fields
+        that are not named are read from keys of their own names. Other keys are ignored.
+        Raises InputError for a row that is not a test case and for a key that no row has. Raises
         TypeError for an argument that names no field.
         """
         given = {"input_key_name": input_key_name, **names}
@@ -163,8 +163,8 @@ class EvaluationDataset(Sequence[Any]):
         """Append a test case per row of a CSV file.
 
         As `add_test_cases_from_json_file`, with `<field>_col_name=`. A cell of a list is JSON, or
-        is split at `<field>_col_delimiter=` (where not given, contexts at `|` and tools at `;`);
-        an empty one is an empty list. Tools are given by their names, or as JSON.
+        is split at `<field>_col_delimiter=` (by default contexts at `|` and tools at `;`). An empty
+        cell is an empty list. Tools are given by their names, or as JSON.
         """
         given = {"input_col_name": input_col_name, **names}
         given["actual_output_col_name"] = actual_output_col_name

@@ -28,10 +28,10 @@ class Decision:
     """A question whose answer is one of some options, as its node describes it.
 
     `predicate` is true or false, `choice` one of the options, `score` one of ordered levels, the
-    worst first. `instructions` say what is to be decided. `case` is the test case, None where
-    there is none; `fields` are what the question is about, as (path, value), and `material` what
-    it reads besides: (label, value) of earlier nodes, or an item of a list. With a `text` this
-    is all that is shown, in the place of the case.
+    worst first. `instructions` say what is to be decided. `case` is the test case, or None if there
+    is none. `fields` are what the question is about, as (path, value). `material` is what it reads
+    besides: (label, value) of earlier nodes, or an item of a list. With a `text` this is all that
+    is shown, in the place of the case.
     """
 
     kind: Kind

@@ -35,9 +35,9 @@ REPETITIONS = 1 << 20
 class Options:
     """How a question is to be sampled.
 
-    `sample` tells apart repetitions of one question, which must never share an answer; its
-    remainder by `REPETITIONS` is the repetition of a whole evaluation that it belongs to.
-    `top_logprobs` asks for that many alternatives per token (0: none).
+    `sample` tells apart repetitions of one question, which must never share an answer. Its
+    remainder by `REPETITIONS` is the repetition of the whole evaluation. `top_logprobs` asks for
+    that many alternatives per token (0: none).
     """
 
     temperature: float | None = 0.0
@@ -71,8 +71,8 @@ Span = tuple[int, int]
 class Parser(Protocol):
     """Reads an answer's fields out of plain text; raises UnparseableError when it cannot.
 
-    Its `repr` enters the question's key, so it must say everything that matters, and the same
-    in every process for stored answers to be found again.
+    Its `repr` is part of the question's key, so it must contain everything that matters. It must be
+    the same in every process, so that stored answers are found again.
     """
 
     def __call__(self, text: str, /) -> Mapping[str, Any]: ...
@@ -140,9 +140,9 @@ class Question(Generic[T]):
 
     `messages` is the whole prompt, `answer_type` the pydantic model of a valid answer.
     With a `parser` the answer is plain text that the parser turns into that model;
-    without one it is JSON that follows the model's schema. `name` says who asks (for
-    messages and ledgers), `asker` which metric and node of the run it is asked for; `decision`
-    describes it to judges that give no text. They are not part of the question's identity.
+    without one it is JSON that follows the model's schema. `name` says who asks (for messages and
+    ledgers), `asker` for which metric and node of the run. `decision` describes it to judges that
+    give no text. They are not part of the question's identity.
     """
 
     messages: tuple[Message, ...]
@@ -289,15 +289,14 @@ class Capabilities:
 
     `schema`: structured answers; `text`: plain answers for a parser; `repeatable`: whether
     asking again may bring another answer. `logprobs`: whether it may give token probabilities
-    where they are asked for. That is never a condition: a question that asks for them in vain
-    is answered all the same, and a rating then counts as it stands (its mode is `raw`).
-    `caches_prefixes`: whether it pays to let one of many prompts with a long common beginning
-    go ahead of the others. `elastic`: it takes any number of questions at once, so that there
-    is nothing to find out carefully. `batched`: questions are collected and answered together,
-    hours later perhaps, so that there is no deadline for one of them. `decides`: it answers
-    decisions and nothing else, in the form of `prompts.decisions`; it then has a `writer`, the
-    judge for all that is not a decision (or None), and says by `shows` what it is shown. `packs`:
-    how its questions may travel together; None: each alone.
+    where they are asked for. That is never a condition: without them the question is answered all
+    the same, and a rating then counts as it stands (its mode is `raw`). `caches_prefixes`: whether
+    it pays to let one of many prompts with a long common beginning go ahead of the others.
+    `elastic`: it takes any number of questions at once, so that there is nothing to find out
+    carefully. `batched`: questions are collected and answered together, hours later perhaps, so
+    that there is no deadline for one of them. `decides`: it answers only decisions, in the form of
+    `prompts.decisions`. It then has a `writer`, the judge for all that is not a decision (or None).
+    `shows` says what it is shown. `packs`: how its questions may travel together; None: each alone.
     """
 
     schema: bool = True
@@ -318,9 +317,9 @@ class Judge(Protocol):
     limits and deadlines belong to the gateway. `identity` tells apart judges that may
     answer differently (model, endpoint, parameters); it has to hold in this process only.
 
-    A judge whose answers may be stored has one more attribute, `durable_identity`: the same
-    for processes to come, without a secret, since it is written down. Without it, or where
-    it is None, answers are not stored (see `durable_identity`).
+    A judge whose answers may be stored has one more attribute, `durable_identity`. It is the same
+    in later processes, and contains no secret, since it is written down. Without it, or where it is
+    None, answers are not stored (see `durable_identity`).
     """
 
     @property

@@ -39,7 +39,7 @@ class OpenAIBatchJudge(OpenAIJudge):
     """Answers through OpenAI's batch API: half the price, answers within a day.
 
     Questions are collected until no new one has come for `quiet` seconds, there are `size` of them,
-    or their file would exceed `file_bytes` (the limits of the provider are 50,000 and 200 MB).
+    or their file would exceed `file_bytes`. The provider's limits are 50,000 questions and 200 MB.
     Later questions go into another batch. Every batch is checked every `poll` seconds. Questions
     that expired or came back damaged are asked again in another batch.
 

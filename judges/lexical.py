@@ -57,7 +57,7 @@ class LexicalJudge:
     field. For numbered items with the verdicts yes and no (and idk) `yes` needs a share of
     letters in common, words of one or two letters left out:
 
-    - supported: of the item, in the evidence; the mean of the share in all of it and that in
+    - supported: of the item, in the evidence. It is the mean of the share in all of it and that in
       its best sentence, 0 if a number of the item is missing. `support` is the threshold.
     - relevant: of the item and the evidence, in terms of the shorter one. `relevance`.
     - useful: of the best sentence of the evidence, in the item. `usefulness`.
@@ -65,21 +65,21 @@ class LexicalJudge:
     The evidence is all that is not an item; the field `input` only where there is no other or for
     relevance. From `doubt` times the threshold on the verdict is idk where that is allowed. Words
     are equal that begin with the same `stem` letters; scripts without spaces are compared by pairs
-    of characters. Which of the three is meant is read off what the criterion says of `yes`, or
-    given by the caller: `meanings={"requirement": "supported"}` by what items are called.
-    Everything else is an UnsupportedError, if possible before the run (`refuses`): other criteria,
-    judgements, ratings, opinions, contradictions, bias, toxicity.
+    of characters. What the criterion says of `yes` tells which of the three is meant. The caller
+    may also give it by the name of the items: `meanings={"requirement": "supported"}`. Everything
+    else is an UnsupportedError, if possible before the run (`refuses`): other criteria, judgements,
+    ratings, opinions, contradictions, bias, toxicity.
 
     Words have neither meaning nor negation. `no` means that words are missing, not that the
     evidence contradicts the item. A negated sentence passes.
 
     Agreement of "supported", by `python benchmarks/recorded/lexical.py`: with Llama-3-8B-Instruct
     on 889 claims of WikiEval accuracy 0.683 (always yes: 0.705), balanced accuracy 0.720 and
-    Cohen's kappa 0.365; with people on 19 summaries 0.474 (always yes: 0.632), 0.583 and 0.128. Of
-    125 sentences of factCC that contradict their source it passes 108 as supported. Weights and
-    `support` were tuned on WikiEval, so it is not held-out data (kappa of its two halves: 0.406 and
-    0.326). The other thresholds are not measured. Use it to try out graphs and for cheap first
-    checks, not for grading.
+    Cohen's kappa 0.365. With people on 19 summaries these are 0.474 (always yes: 0.632), 0.583 and
+    0.128. Of 125 sentences of factCC that contradict their source it passes 108 as supported.
+    Weights and `support` were tuned on WikiEval, so it is not held-out data (kappa of its two
+    halves: 0.406 and 0.326). The other thresholds are not measured. Use it to try out graphs and
+    for cheap first checks, not for grading.
     """
 
     capabilities = Capabilities(text=False, repeatable=False, elastic=True)

@@ -45,10 +45,10 @@ class Noise:
     probability `first`, independent of the truth. Otherwise it is wrong with probability
     `flip + drift · repetition` (equal for each wrong option), and otherwise true.
 
-    `repetitions` is the correlation of a question's draws between repetitions, `nodes` that
-    of draws for different questions about one item within a repetition: of every draw a
-    share of √repetitions is one that all repetitions have in common, and a share of √nodes
-    one that all questions about the item have in common. The shares add up to 1 at most.
+    `repetitions` is the correlation of a question's draws between repetitions. `nodes` is that of
+    draws for different questions about one item within a repetition. A share of √repetitions of
+    every draw is common to all repetitions, and a share of √nodes to all questions about the item.
+    The shares add up to 1 at most.
     """
 
     flip: float = 0.0
@@ -104,9 +104,9 @@ class Noise:
     def flip_rate(self, truth: Any, options: Sequence[Any], times: int = 2) -> float:
         """The chance that two of `times` repetitions differ; unreadable is an answer, too.
 
-        Two repetitions agree by the chance r · c + (1 - r) · a: r is the correlation of
-        their draws, c the chance that one draw in common stands for the same answer in both
-        (1 without drift), a = Σ p · q over all answers the one that two draws do.
+        Two repetitions agree with the probability r · c + (1 - r) · a, where r is the correlation
+        of their draws. c is the probability that one common draw stands for the same answer in both
+        (1 without drift). a = Σ p · q over all answers is the probability that two draws do.
         """
         if times < 2:
             raise InputError(f"a flip needs two repetitions, got {times}")

@@ -100,8 +100,8 @@ class OrderVote(_Value):
 class ArenaOutcome(_Value):
     """How a contest ended; no winner is a tie.
 
-    `votes` are the orders won by each contestant, `ties` those won by none; `margins` say
-    by what share of the orders each is ahead of (or behind) the best of the others.
+    `votes` are the orders won by each contestant, `ties` those won by none. `margins` say by what
+    share of the orders each is ahead of (or behind) the best of the others.
     """
 
     winner: str | None = None

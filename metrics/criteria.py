@@ -153,10 +153,10 @@ class CriteriaMetric(PrebuiltMetric):
     criterion or `prompt`.
 
     Reads `input` and `actual_output`; with `reference=True` also `expected_output`, which is never
-    shown otherwise. `prompt` replaces the built-in prompt: a `PromptTemplate` or a format string
-    with {criteria}, {output} and, as needed, {input} and {reference}, that asks for a text ending
-    in Y or N. Prompt templates of LangChain work, too. With a `parser` (`LastLine()`) the built-in
-    prompt asks for such a text, which suits models that write prose.
+    shown otherwise. `prompt` replaces the built-in prompt. It is a `PromptTemplate` or a format
+    string with {criteria}, {output} and, as needed, {input} and {reference}. It asks for a text
+    that ends in Y or N. Prompt templates of LangChain work, too. With a `parser` (`LastLine()`) the
+    built-in prompt asks for such a text, which suits models that write prose.
     """
 
     def __init__(

@@ -48,7 +48,7 @@ class DAG(Graph):
 
     Several may be given as a list in the first place, too.
 
-    Raises GraphError, with every problem, for what no child added later would mend: a circle,
+    Raises GraphError, with every problem, for what no child added later would fix: a circle,
     something that is not a node, verdicts that are missing, doubled or of the wrong kind.
     Everything else (scores, names of fields) is found by `check` and before a run.
     """
@@ -90,7 +90,7 @@ DeepAcyclicGraph = DAG
 class DAGMetric(DrawnMetric):
     """A metric that scores a test case with a decision tree.
 
-    `threshold` is the lowest score from 0 to 1 that passes (None: no pass or fail); `strict_mode`
+    `threshold` is the lowest score from 0 to 1 that passes (None: no pass or fail). `strict_mode`
     turns every score below 1 into 0 and the threshold into 1. `model` is the tree's judge (a name,
     a judge, or a custom model; the run's judge or gpt-4o by default). `combine` says which score
     counts if a case reaches several. With `judged_reason` the judge writes the reason in one last

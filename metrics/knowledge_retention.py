@@ -70,12 +70,11 @@ class KnowledgeRetentionTemplate:
 class KnowledgeRetentionMetric(PrebuiltMetric):
     """The share of the assistant's turns that are consistent with what the user said before.
 
-    The judge extracts facts from the user's turns in order, since a turn may correct an
-    earlier one; it judges the replies before a user turn while it reads that turn. Replies
-    before the first fact are not judged. Reads `turns`; 1 call per user turn that says
-    something and that a reply follows, and 1 per judged reply. Score: retained / judged
-    replies, from 0 to 1, and 1 when no reply follows a fact. A case without any reply is
-    `skipped`.
+    The judge extracts facts from the user's turns in order, since a turn may correct an earlier
+    one. It judges the replies before a user turn while it reads that turn. Replies before the first
+    fact are not judged. Reads `turns`; 1 call per user turn that says something and that a reply
+    follows, and 1 per judged reply. Score: retained / judged replies, from 0 to 1, and 1 when no
+    reply follows a fact. A case without any reply is `skipped`.
     """
 
     title = "Knowledge Retention"

@@ -79,7 +79,7 @@ class SummarizationMetric(PrebuiltMetric):
     given `assessment_questions`. Alignment: claims of the summary that the source supports /
     claims. Coverage: questions that source and summary answer with yes / questions that the source
     answers with yes; the judge writes at most `n` questions. Score: the minimum of the two, from 0
-    to 1; a part with nothing to judge does not count, and without both the case is skipped. Raises
+    to 1. A part with nothing to judge does not count. Without both, the case is skipped. Raises
     TypeError when `assessment_questions` is one text, InputError when `n` or
     `truths_extraction_limit` is below 1.
     """

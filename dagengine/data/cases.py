@@ -1,8 +1,8 @@
 """Test cases and goldens from any source: `read_cases`.
 
-A row that is not a test case becomes an `InvalidCase` in its place, so one bad line near the
-end of a long file costs one row of the results and not the run. The first rows are checked
-before the first call (`Cases.check`).
+A row that is not a test case becomes an `InvalidCase` in its place. So one invalid line near the
+end of a long file costs one row of the results and not the run. The first rows are checked before
+the first call (`Cases.check`).
 """
 
 from __future__ import annotations
@@ -110,14 +110,15 @@ def read_cases(
 ) -> Cases | AsyncCases:
     """Read test cases from a JSONL, JSON, CSV, TSV or Parquet file, or from an object in memory.
 
-    `source` is a path, a pandas DataFrame, one split of a Hugging Face data set, or an iterable
-    (also an async one) of test cases or dicts. Rows with `turns` are conversations, and rows with
-    `contestants` are arena cases. Columns have the names of the fields of a test case, or are
-    mapped by `map={"question": "input"}` (`{"label": "additional_metadata.label"}` for a key of an
-    object); `map={"notes": None}` ignores a column. A list in a text cell is JSON, or is split at
-    the delimiter of the column (`delimiters={"context": ";"}`). With `goldens`, rows are read as
-    goldens. Without `others`, only the columns in `map` are read. A `preset` (`"ragas"`,
-    `"promptfoo"`, `"openai"`) maps the columns of that tool's files.
+    `source` is a path, a pandas DataFrame or one split of a Hugging Face data set. It may also be
+    an iterable (also an async one) of test cases or dicts. Rows with `turns` are conversations, and
+    rows with `contestants` are arena cases. Columns have the names of the fields of a test case.
+    Other columns are mapped: `map={"question": "input"}`, or `{"label":
+    "additional_metadata.label"}` for a key of an object. `map={"notes": None}` ignores a column. A
+    list in a text cell is JSON, or is split at the delimiter of the column (`delimiters={"context":
+    ";"}`). With `goldens`, rows are read as goldens. Without `others`, only the columns in `map`
+    are read. A `preset` (`"ragas"`, `"promptfoo"`, `"openai"`) maps the columns of that tool's
+    files.
 
     Raises InputError for a source that cannot be read, an unknown field in `map`, and an unknown
     preset.

@@ -65,10 +65,10 @@ def load_named(
 ) -> list[Any]:
     """Every row of a source as a case, or as a golden.
 
-    `columns` says which column is which field; fields that it does not name are read from the
-    columns with their names, where there are any, and other columns are left out.
-    `delimiters` are by field. Raises InputError for a row that is not a case, and for a column of
-    `columns` that no row has.
+    `columns` says which column is which field. Fields that it does not name are read from the
+    columns with their names, if there are any. Other columns are ignored. `delimiters` are by
+    field. Raises InputError for a row that is not a case, and for a column of `columns` that no row
+    has.
     """
     found = _columns_of(source)
     kinds = GOLDEN_TYPES if goldens else (LLMTestCase, ConversationalTestCase)

@@ -50,8 +50,8 @@ class RowWriter:
     """Writes rows during a run; the suffix of the file selects the format.
 
     An existing file is kept until the first row. Use it as a context manager: on exit, also after
-    an exception, the file is closed and readable. JSON lines are complete after every row, even
-    when the process is killed; Parquet is written 2048 results at a time, and readable only once it
+    an exception, the file is closed and readable. JSON lines are complete after every row, even if
+    the process is killed. Parquet is written 2048 results at a time, and is readable only once it
     is closed.
 
     Rows are added in the order of the data. Pass a row that is finished before an earlier one to

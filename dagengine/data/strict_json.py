@@ -1,8 +1,8 @@
 """JSON of a data set, read without guessing: what would be lost or changed is a flaw.
 
-Python's own reader takes the last of two equal keys, turns `NaN` into a number, and stops at an
-integer of more than 4,300 digits (`sys.set_int_max_str_digits`). In a data set these are
-mistakes of one row, so they are named and cost that row alone.
+Python's own reader takes the last of two equal keys and turns `NaN` into a number. It stops at an
+integer of more than 4,300 digits (`sys.set_int_max_str_digits`). In a data set these are mistakes
+of one row, so they are named and cost that row alone.
 """
 
 from __future__ import annotations

@@ -43,9 +43,8 @@ NO_QUESTIONS = Bounds()
 class NodeEstimate:
     """One node over all cases: its questions, and about how many tokens they take.
 
-    Equal questions answer `equal` of the likely ones. `metrics` are all that share it; a
-    `constant` node is asked once per run; `panel` names its other judges, or says how often
-    it is asked.
+    Equal questions answer `equal` of the likely ones. `metrics` are all that share it. A `constant`
+    node is asked once per run. `panel` names its other judges, or says how often it is asked.
     """
 
     node: str
@@ -140,10 +139,10 @@ class Estimate:
     `asked` counts questions (`Totals.asked`), `calls` those of them that no equal question
     answers. `depth` is the longest row of questions that wait for one another.
 
-    Where only `looked_at` cases of more were looked at, the numbers of these are scaled up:
-    `least` and `most` are then no bounds but what the sample has (`calls.least` holds all the
-    same), and `likely` questions lie within `margin` of the truth, as a share of them, in 95 of
-    100 samples. `travel` says how the questions to decision models travel.
+    If only `looked_at` of the cases were looked at, their numbers are scaled up. `least` and `most`
+    are then not bounds but what the sample has; only `calls.least` is still a bound. In 95 of 100
+    samples, `likely` questions lie within `margin` of the truth, as a share of them. `travel` says
+    how the questions to decision models travel.
     """
 
     cases: int

@@ -42,12 +42,11 @@ async def completed(app: App | None, golden: Golden | ConversationalGolden) -> T
 class App:
     """The application under test, as a run calls it.
 
-    `function` gets a golden's `input` as text, or the golden itself when its first
-    parameter is called `golden` or annotated with a golden's type (always for a
-    conversation). It returns the output as text (for a conversation: the turns), a mapping
-    of test case fields (`{"actual_output": …, "retrieval_context": […]}`), or a whole test
-    case. It may be a coroutine function; a plain one runs in threads, up to `max_in_flight`
-    calls at a time.
+    `function` gets a golden's `input` as text. It gets the golden itself if its first parameter is
+    called `golden` or annotated with a golden's type, and always for a conversation. It returns the
+    output as text (for a conversation: the turns), a mapping of test case fields
+    (`{"actual_output": …, "retrieval_context": […]}`), or a whole test case. It may be a coroutine
+    function; a plain one runs in threads, up to `max_in_flight` calls at a time.
     """
 
     def __init__(self, function: Callable[[Any], Any], max_in_flight: int = 16) -> None:

@@ -56,9 +56,9 @@ class Settings(TypedDict, total=False):
 
     `model` is the judge of every metric that names none (see `as_judge`). `app` completes
     goldens (see `App`). `limits` is a `Limits`. `store` is a file of answers (a path or a
-    `Store`): what it holds is not asked again, what is asked it will hold. `on_attempt` gets
-    every call to a judge, failed ones included; what it raises is raised once, after the last
-    row, and has what `evaluate` would have returned in its attribute `result`. `tracer` is an
+    `Store`): what it holds is not asked again, what is asked it will hold. `on_attempt` gets every
+    call to a judge, failed ones included. What it raises is raised once, after the last row. The
+    attribute `result` of the exception is what `evaluate` would have returned. `tracer` is an
     OpenTelemetry tracer: there is a span for every case, node and call.
     """
 
@@ -317,8 +317,8 @@ class Engine:
         """Judge every case; rows come in the order of the cases, numbered from `first` on
         in steps of `step`.
 
-        `after` is called with every case that was judged, before its row is handed out;
-        `finished` takes every row at once, also one that has to wait for an earlier one.
+        `after` is called with every case that was judged, before its row is handed out. `finished`
+        takes every row immediately, also one that has to wait for an earlier one.
         Raises InputError when the cases cannot have what is read, or when their source breaks
         off: what came before is handed out first.
         """

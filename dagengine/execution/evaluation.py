@@ -44,8 +44,8 @@ def sync(make: Callable[[], Awaitable[R]]) -> R:
     A running loop is left as it is: the work gets a thread and its own loop. Inside a
     node's own code the work joins the node's run (see `gateway.host`).
 
-    An interrupt (Ctrl-C) cancels the work, lets it put its things away, and comes out as
-    KeyboardInterrupt; another one a second later ends the process at once.
+    An interrupt (Ctrl-C) cancels the work, lets it clean up, and is raised as KeyboardInterrupt.
+    Another one a second later ends the process immediately.
     """
 
     async def main() -> R:

@@ -46,8 +46,8 @@ class Limits:
     **Cost.** `max_calls` (None: no limit) is the maximum number of calls of the run, including
     retries. `budget` (None: no limit) is in US dollars. No call starts beyond them, and the
     remaining questions end as `over_budget`. `prices` maps a model's name to US dollars per million
-    tokens, `(input, output)` or `(input, output, cached input)`, and overrides the public list
-    (`genai-prices`), which may be outdated; `"*"` is for all other models.
+    tokens, `(input, output)` or `(input, output, cached input)`; `"*"` is for all other models. It
+    overrides the public list (`genai-prices`), which may be outdated.
 
     **Memory.** `remembered` (100,000) answers are kept for equal questions later in the run. An
     answer counts once per kB: a long text counts several times, token probabilities of a long

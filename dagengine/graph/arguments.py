@@ -53,7 +53,7 @@ def field_paths(given: Any, window: Any = None) -> tuple[str, ...]:
     """The case fields given as `evaluation_params`; raises InputError for anything else.
 
     What belongs to turns (`role`, `content`, and any `MultiTurnParams` that turns have) is read
-    from the turns of `window`: the first and the last one, counted from 0, both included.
+    from the turns of `window`. It names the first and the last turn, counted from 0, both included.
     """
     found = fields_listed(given)
     for one in found:

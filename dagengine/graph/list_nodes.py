@@ -89,9 +89,9 @@ class MapNode(_OverNode):
     """Asks one question per item of a list, in parallel.
 
     `over` is the list: a node whose output is a list, or the name of a case field. `answer` is the
-    type of each answer: `bool` or a tuple of strings for a verdict with its reason (readers get a
-    list of `Judgement`), or any other type for an output of that type (readers get a list of
-    these). A `prompt` or `wording` refers to the item by `item_label`, and to everything else that
+    type of each answer. `bool` or a tuple of strings is for a verdict with its reason; readers get
+    a list of `Judgement`. Any other type is for an output of that type; readers get a list of
+    these. A `prompt` or `wording` refers to the item by `item_label`, and to everything else that
     the node reads by its name. The whole list is not shown. Raises InputError if `over` is not a
     list in a run.
     """

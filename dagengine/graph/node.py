@@ -58,7 +58,7 @@ class BaseNode:
     `evaluation_params` are the case fields that the node reads. `inputs` are the nodes that it
     reads; each of them runs when this node runs. `children` are the nodes that get its output.
     `name` (or `label`) is its name in messages and pictures. In a conversation, `evaluation_params`
-    name fields of turns such as `content`, and `turn_window` limits them to some turns: the first
+    name fields of turns, for instance `content`. `turn_window` limits them to some turns: the first
     and the last one, counted from 0, both included.
     """
 
@@ -201,8 +201,8 @@ class AskingNode(BaseNode):
     """A node that asks its judge.
 
     `prompt` replaces the built-in prompt, `parser` reads the answer out of plain text, and
-    `options` say how the judge samples. `wording` is a function from what the node reads to
-    the whole prompt: it also replaces the built-in prompt, and has to fence the text itself.
+    `options` say how the judge samples. `wording` is a function from what the node reads to the
+    whole prompt. It also replaces the built-in prompt, and has to fence the text itself.
     """
 
     asks = True

@@ -205,9 +205,9 @@ class NonBinaryJudgementNode(_JudgementNode):
 class RatingNode(AskingNode):
     """A rating on a scale; its score is (value - lowest) / (highest - lowest).
 
-    `scale` is the worst and the best whole number, or a mapping of labels to the numbers that they
-    stand for, such as {"poor": 1, "fair": 2, "good": 3}. Readers see the number. Raises InputError
-    if all labels have the same number.
+    `scale` is the worst and the best whole number, or a mapping of labels to their numbers, for
+    instance {"poor": 1, "fair": 2, "good": 3}. Readers see the number. Raises InputError if all
+    labels have the same number.
 
     If the judge gives token probabilities, the score is their expectation over the scale (Liu et
     al. 2023, G-Eval, https://arxiv.org/abs/2303.16634), otherwise the stated rating; the step's

@@ -39,12 +39,12 @@ class Judgement(BaseModel):
 class NodeValue:
     """What a node produced: the value its readers see, and what decides or scores.
 
-    `score` lies in [0, 1]; `mode` says how a rating was read; `success` is set by metrics
-    that decide themselves whether they passed; `usage` and `answers` (the judge's words) are
-    noted by the runner, as is `asked`. `confidence` is the probability that the judge gave the
-    verdict, where it is known, and `odds` those of all verdicts, of all ratings by their
-    number, or of all scores (0 to 1) of code; `votes` and `voters` are what a panel said. See
-    `Step`. `question` is a digest of what was asked, where somebody notes it.
+    `score` is in [0, 1]. `mode` says how a rating was read. `success` is set by metrics that decide
+    themselves whether they passed. The runner notes `usage`, `answers` (the judge's words) and
+    `asked`. `confidence` is the probability that the judge gave the verdict, if it is known. `odds`
+    are those of all verdicts, of all ratings by their number, or of all scores (0 to 1) of code.
+    `votes` and `voters` are what a panel said. See `Step`. `question` is a digest of what was
+    asked, where somebody notes it.
     """
 
     value: Any
@@ -142,8 +142,8 @@ class Ask(Protocol):
     async def each(self, questions: Iterable[Question[T]], /) -> list[Answer[T]]:
         """Ask all questions at once; returns the answers in the order of the questions.
 
-        Of many questions each is taken as soon as a call may be in progress for it: give a
-        generator, so that those of a long list are never all in memory.
+        Each question is taken as soon as a call may be in progress for it. Give a generator, so
+        that those of a long list are never all in memory.
 
         Raises the JudgeError of the first question that has no valid answer.
         """

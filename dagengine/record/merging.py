@@ -24,8 +24,8 @@ _EXITS: tuple[Exit, ...] = ("ok", "failed", "no_score")  # from the best to the 
 def merge(runs: Sequence[Run], out: Path) -> Manifest:
     """Write the folder of the whole run; returns what its `run.json` holds.
 
-    Raises InputError, before anything is written, when the runs are not all the shards of one
-    run; later, when a row is missing or there twice.
+    Raises InputError, before anything is written, if the runs are not all the shards of one run.
+    Raises it later if a row is missing or there twice.
     """
     ordered = _shards(runs)
     manifest = _merged([run.manifest for run in ordered])

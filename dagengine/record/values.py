@@ -44,9 +44,9 @@ class NodeRecord(_Value):
 class EdgeRecord(_Value):
     """Where one node leads.
 
-    An edge with a verdict is taken when the node says so; it leads to a node, to a score (0 to
-    1), or to nothing. An edge without one hands on what the node gave; with `starts` its target
-    also runs because of it.
+    An edge with a verdict is taken when the node gives that verdict. It leads to a node, to a score
+    (0 to 1), or to nothing. An edge without one hands on what the node gave; with `starts` its
+    target also runs because of it.
     """
 
     source: str = Field(validation_alias="from", serialization_alias="from")

@@ -47,8 +47,8 @@ class RunWriter:
         spent: Callable[[], tuple[Totals, Sequence[Spent]]],
         results: Path | None = None,
     ) -> None:
-        """Raises InputError for rows that go to a file of an unknown kind, for a field to
-        hide (the manifest's `redacted`) that no case has, and where files would be lost that no
+        """Raises InputError for rows that go to a file of an unknown kind, and for a field to hide
+        (the manifest's `redacted`) that no case has. Raises it too if files would be lost that no
         run has written.
 
         `spent` is asked in the end for what the run asked and used.

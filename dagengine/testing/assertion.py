@@ -36,7 +36,7 @@ def assert_test(
     passes.
 
     In pytest, the case is judged while other tests run, and the test fails later, when its verdict
-    is known: code after this call must not rely on the verdict. If your code could catch the
+    is known. Code after this call must not rely on the verdict. If your code could catch the
     exception (`pytest.raises`, `try`, `with`), the call waits for the verdict; see docs/testing.md.
 
     Without `run_async` one node runs at a time and asks one question at a time. `settings` are

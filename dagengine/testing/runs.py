@@ -1,7 +1,7 @@
 """The run folder of a session, written by all of its processes, and an earlier one to compare with.
 
-Every process writes a folder for its own cases; with pytest-xdist those of the workers stand
-inside the folder until the controller has put them together.
+Every process writes a folder for its own cases. With pytest-xdist, those of the workers are inside
+the folder until the controller has put them together.
 """
 
 from __future__ import annotations
@@ -161,10 +161,10 @@ def require_run(folder: Path) -> None:
 def against(folder: Path, outcomes: Sequence[Outcome]) -> Iterator[tuple[bool, str]]:
     """Each metric against an earlier run, pair by pair: whether it holds, and what to say.
 
-    A metric does not hold when its pass rate is worse on the same cases by more than chance: the
-    whole 95 % interval of the difference lies below 0. Cases are paired by their tests, or by
-    their names; where none of them was judged before, nothing holds. Raises InputError for what
-    is not a run folder.
+    A metric does not hold if its pass rate is worse on the same cases by more than chance, so that
+    the whole 95 % interval of the difference is below 0. Cases are paired by their tests, or by
+    their names; where none of them was judged before, nothing holds. Raises InputError for what is
+    not a run folder.
     """
     before: dict[tuple[str, str], bool | None] = {}
     for row in load_run(folder).rows():

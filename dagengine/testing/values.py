@@ -18,8 +18,8 @@ Said = Literal["failed", "passed", "unsure"]
 class Votes:
     """Further evaluations of a case that failed, the first one included.
 
-    `p` is the probability that what they say is right, by the assumption on noise of the rule
-    that stopped them; None where the rule makes none.
+    `p` is the probability that the votes are right, by the assumption on noise of the rule that
+    stopped them. It is None if the rule makes no such assumption.
     """
 
     failed: int

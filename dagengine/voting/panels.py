@@ -132,9 +132,9 @@ class Jury:
 class Escalation:
     """A second judge where the metric's judge is unsure; then the second one decides alone.
 
-    The first is unsure when its `votes` differ, when it gives one of the verdicts `unsure`, when
-    its answer cannot be read, or when the probability of its verdict is less than `below` (or
-    not known, since the judge gives no token probabilities).
+    The first is unsure if its `votes` differ, if it gives one of the verdicts `unsure`, or if its
+    answer is unparseable. It is also unsure if the probability of its verdict is less than `below`,
+    or unknown because the judge gives no token probabilities.
     """
 
     to: Any

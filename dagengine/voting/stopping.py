@@ -1,8 +1,8 @@
 """When enough votes are cast: sequential stopping rules.
 
 A rule looks at the votes so far and says how many more could settle the outcome at the very
-least. All of these are asked at once, so that a rule costs no more calls than one vote after
-the other would, in the fewest rounds.
+least. All of these are asked in parallel. So a rule costs no more calls than one vote after the
+other would, in the fewest rounds.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ class Curtailed:
 class Sprt:
     """Wald's sequential probability ratio test between the two leading verdicts.
 
-    It stops when the leading verdict is ahead by `lead` votes, or cannot be overtaken. Where
-    a single vote is wrong with probability `noise`, the verdict at that lead is wrong with
-    probability `error` at most; both lie in (0, 0.5). Where all votes were cast, the majority
-    decides. (Wald 1945, https://doi.org/10.1214/aoms/1177731118.)
+    It stops when the leading verdict is ahead by `lead` votes, or cannot be overtaken. If a single
+    vote is wrong with probability `noise`, the verdict at that lead is wrong with probability
+    `error` at most. Both are in (0, 0.5). Where all votes were cast, the majority decides. (Wald
+    1945, https://doi.org/10.1214/aoms/1177731118.)
     """
 
     noise: float = 0.2

@@ -1,8 +1,8 @@
 """Better verdicts from the judges there are: votes, juries, escalation, another judge for a node.
 
-Each of them takes a metric (or a graph) and returns a copy that asks more where that can
-change the score; the original stays as it is. What they cost is in the plan, what was voted
-in the steps of the results.
+Each of them takes a metric (or a graph) and returns a copy that asks more if that can change the
+score. The original stays as it is. What they cost is in the plan, what was voted in the steps of
+the results.
 
     sure = voted(GEval(…), votes=15)
     sure = judged_by(metric, ["gpt-4o", "claude-4", "gemini-3"])
@@ -70,9 +70,9 @@ def voted(
     same score is asked once.
 
     Votes do not help if the judge always gives the same answer: set a `temperature` (for instance
-    0.7) unless the nodes have one. With the defaults, a judgement that is wrong with a probability
-    of up to 0.2 gets at least the accuracy of 11 votes, with 4 to 7 votes on average. Raises
-    InputError if there is nothing to vote on.
+    0.7) unless the nodes have one. Take a judgement that is wrong with a probability of up to 0.2.
+    With the defaults, it gets at least the accuracy of 11 votes, with 4 to 7 votes on average.
+    Raises InputError if there is nothing to vote on.
     """
 
     def choose(node: BaseNode) -> Panel | None:
@@ -115,9 +115,10 @@ def escalated(
     """A copy of the metric in which the judge `to` answers if the metric's judge is unsure.
 
     `to` is a value for `model=`. The metric's judge is unsure if the probability of its verdict is
-    unknown or less than `below` (above 0, up to 1), if its `votes` differ, if it gives one of the
-    verdicts in `unsure`, or if its answer is unparseable. Give at least one of `below`, `votes` and
-    `unsure`. Only judgements escalate: raises InputError if the target has none.
+    unknown or less than `below` (above 0, up to 1), or if its `votes` differ. It is also unsure if
+    it gives one of the verdicts in `unsure`, or if its answer is unparseable. Give at least one of
+    `below`, `votes` and `unsure`. Only judgements escalate: raises InputError if the target has
+    none.
     """
     if isinstance(unsure, str):
         raise InputError(f"unsure takes a list of verdicts: [{unsure!r}]")

@@ -65,16 +65,16 @@ class DecisionConnection(Connection):
 class DecisionJudge(EndpointJudge[DecisionConnection]):
     """Decides with a decision model: gives the probability of every verdict, and no text.
 
-    `form` is the protocol: `decisions` (OpenAI's `POST /v1/decisions`; the key is OPENAI_API_KEY)
-    or `systemone` (`POST /v1/systemone` of TypeSafe, whose key is TYPESAFE_API_KEY, and of
-    local servers, which `base_url` names). See `judges.deciding.forms` for both and their
-    sources. `base_url`, `api_key`, `client`, `parameters` and `max_bytes` as for `OpenAIJudge`.
+    `form` is the protocol. `decisions` is OpenAI's `POST /v1/decisions`; the key is OPENAI_API_KEY.
+    `systemone` is `POST /v1/systemone` of TypeSafe, whose key is TYPESAFE_API_KEY, and of local
+    servers, which `base_url` names. See `judges.deciding.forms` for both and their sources.
+    `base_url`, `api_key`, `client`, `parameters` and `max_bytes` as for `OpenAIJudge`.
 
-    It sees the texts of the case (`shows="case"`, including fields that a node does not read, for
-    instance the expected output), or only what the node reads (`shows="reads"`). It never sees the
-    name, tags, comments or metadata of the case. Tasks, extractions and written reasons go to the
-    `writer`, any other judge (see `model=`). Without a writer they are an error before the first
-    call.
+    With `shows="case"`, it sees the texts of the case, including fields that a node does not read,
+    for instance the expected output. With `shows="reads"`, it sees only what the node reads. It
+    never sees the name, tags, comments or metadata of the case. Tasks, extractions and written
+    reasons go to the `writer`, any other judge (see `model=`). Without a writer they are an error
+    before the first call.
 
     The most likely verdict counts (true from 0.5 on). Verdicts have odds instead of reasons. There
     is no temperature, seed or token limit; a repetition asks the same again. `model` may be an

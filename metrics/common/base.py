@@ -50,7 +50,8 @@ class BaseMetric:
     pool jobs that the code starts, until the case is judged.
 
     `score`, `reason`, `success`, `error` and `result` show the last `measure` only, as do
-    `verbose_logs` and `evaluation_cost`: US dollars, None where the judge has no known price.
+    `verbose_logs` and `evaluation_cost`. The cost is in US dollars, or None if the judge has no
+    known price.
     """
 
     # A number, or None for no pass or fail; a caller's metric may compare with it as it likes.
@@ -287,8 +288,8 @@ class MeasureNode(BaseNode):
     async def _awaited(self, case: Any) -> tuple[BaseMetric, float | None]:
         """The metric after its own `a_measure`, and what that returned.
 
-        Where it waits for another metric without `await`, it would keep the run's event loop
-        from answering: then it begins again in a thread, on a loop that it may block.
+        If it waits for another metric without `await`, it would keep the run's event loop from
+        answering. Then it begins again in a thread, on a loop that it may block.
         """
         host, metric = current_host(), self._fresh()
         returned: float | None = None

@@ -80,9 +80,9 @@ class StepwiseMetric(PrebuiltMetric):
     """What metrics by evaluation steps share: criterion or steps, and what they look at.
 
     `criteria` or `evaluation_steps` is given; of both the steps are used, and a warning says
-    so. From a criterion the judge writes the steps once per run, before the first case;
-    `generate_steps` gives them back as a list to pass as `evaluation_steps`, which saves the
-    question and makes runs comparable. Raises InputError when the settings do not fit together.
+    so. From a criterion the judge writes the steps once per run, before the first case.
+    `generate_steps` returns them as a list to pass as `evaluation_steps`. That saves the question
+    and makes runs comparable. Raises InputError when the settings do not fit together.
     """
 
     template: ClassVar[type[GEvalTemplate]] = GEvalTemplate

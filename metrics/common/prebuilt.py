@@ -23,14 +23,13 @@ class PrebuiltMetric(DrawnMetric):
     `threshold` is the lowest score from 0 to 1 that passes (None: no pass or fail).
     `strict_mode` turns every score below 1 into 0 and the threshold into 1. `model` is the
     metric's judge (the run's judge or gpt-4o by default). `evaluation_template` is a class
-    whose methods replace prompts of the metric. With `judged_reason` the judge writes the
-    reason in one last call (by the template's `generate_reason(score, path)`, if it has one);
-    by default the reason is composed from the reasons of the verdicts without a call.
-    `verdicts_per_call` is the largest number of items that one question is about (None: all
-    items; 1: every item by itself); InputError is raised when it is below 1. With `expected`
-    the score is the expectation over the judge's odds where all of them are known; else it is
-    that of the most likely verdicts, and the result's `mode` says so. `name` tells apart two
-    metrics of one kind in one run.
+    whose methods replace prompts of the metric. With `judged_reason` the judge writes the reason in
+    one last call (by the template's `generate_reason(score, path)`, if it has one). By default, the
+    reason is composed from the reasons of the verdicts without a call. `verdicts_per_call` is the
+    largest number of items that one question is about (None: all items; 1: every item by itself).
+    InputError is raised if it is below 1. With `expected` the score is the expectation over the
+    judge's odds if all of them are known. Otherwise it is the score of the most likely verdicts,
+    and the result's `mode` says so. `name` tells apart two metrics of one kind in one run.
     """
 
     title: ClassVar[str] = ""
@@ -134,9 +133,9 @@ def share(
 ) -> NodeValue:
     """The share of items with a good verdict as a score, with the count and the failing items.
 
-    `what` names the items ("statements"), `passed` what the good ones are ("relevant");
-    `empty` is the score from 0 to 1 when there is nothing to judge. Where the judge gave odds,
-    the value has those of every share, items taken to be independent.
+    `what` names the items ("statements"), `passed` what the good ones are ("relevant"). `empty` is
+    the score from 0 to 1 if there is nothing to judge. Where the judge gave odds, the value has
+    those of every share, items taken to be independent.
     """
     count = len(judgements)
     if not count:

@@ -1,9 +1,9 @@
 """A run on several processes of this machine, or on the workers of a Dask cluster.
 
-The coordinator reads the cases, hands them out in chunks and puts the rows in order; each
-worker process judges its chunks with one engine (`execution.cluster_worker`). One function
-builds the engines of all processes, the coordinator's included. A chunk whose worker dies is
-judged by another one, so it may be asked for twice and counts once.
+The coordinator reads the cases, hands them out in chunks and puts the rows in order. Each worker
+process judges its chunks with one engine (`execution.cluster_worker`). One function builds the
+engines of all processes, the coordinator's included. A chunk whose worker dies is judged by another
+one, so it may be asked for twice and counts once.
 """
 
 from __future__ import annotations
@@ -99,8 +99,8 @@ class Workers:
 
     Locally `count` processes are started (one per processor by default); elsewhere so many
     are waited for (1 by default). `make` is for a judge or an app that cannot be sent to another
-    process, such as a loaded model: a function without arguments that returns these settings
-    (`{"model": judge}`), and which every process calls once.
+    process, for instance a loaded model. It is a function without arguments that returns these
+    settings (`{"model": judge}`). Every process calls it once.
     """
 
     address: str = LOCAL
@@ -226,8 +226,8 @@ class Cluster:
     async def open(self) -> AsyncIterator[None]:
         """Connect to the workers, and ask here what no case reaches.
 
-        So all workers go by the same steps. Raises InputError when there is no scheduler at
-        the address, or no worker, or no answer to a question that is the same for all cases.
+        So all workers go by the same steps. Raises InputError if there is no scheduler at the
+        address, no worker, or no answer to a question that is the same for all cases.
         """
         if sniffio.current_async_library() != "asyncio":
             raise InputError("a cluster works only with asyncio; run it from an asyncio program")
@@ -320,8 +320,8 @@ class Cluster:
         """Have every case judged; rows come in the order of the cases.
 
         `finished` takes every row as soon as it is here.
-        Raises InputError when a source breaks off (what came before is handed out first),
-        when a worker cannot load the files, and when workers keep dying over the same cases.
+        Raises InputError if a source breaks off (what came before is handed out first), if a worker
+        cannot load the files, or if workers keep dying over the same cases.
         """
         cases, places = _pullable(cases), await self._places()
         source: PulledSource[Item] = PulledSource(cases)

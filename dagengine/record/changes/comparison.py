@@ -23,8 +23,8 @@ Cause = Literal["definition", "evidence", "judge", "same"]
 CAUSES: tuple[Cause, ...] = ("definition", "evidence", "judge", "same")
 State = Literal["passed", "failed", "scored", "none"]
 Kind = Literal["worse", "better", "lost", "gained", "score", "path"]
-"""Flips from pass to fail and back, scores that are gone and come, other scores on the same side
-of the threshold, and another way to the same result."""
+"""Flips from pass to fail and back, lost and gained scores, other scores on the same side of the
+threshold, and another path to the same result."""
 FLIPS: tuple[Kind, Kind] = ("worse", "better")
 
 _LONGEST = 80  # characters of an answer in words

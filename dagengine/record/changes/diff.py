@@ -28,8 +28,8 @@ def compare_runs(
 ) -> RunComparison:
     """What changed from one run to another; makes no judge calls.
 
-    Cases are paired by content; what is left, by content except for the name, then by name, then by
-    input, where those are alone in both runs. `metric` is the only one to look at; `advance`
+    Cases are paired by content. The rest is paired by content except for the name, then by name,
+    then by input, if these are unique in both runs. `metric` is the only one to look at; `advance`
     is called for every row of the longer run. Nothing but the changes is held in memory.
     Raises InputError for a metric that neither run has, and for damaged files.
     """

@@ -31,10 +31,10 @@ _MISSING = float("nan")
 class MetricComparison:
     """One metric in two runs.
 
-    `states` count the cases by how they ended before and now; `first` counts flips by the first
+    `states` count the cases by how they ended before and now. `first` counts flips by the first
     node that differs (empty: the metric's own settings) and by cause. `changes` hold every flip,
-    every score that was lost or gained, and the first 10,000 of all else, in the order of the
-    new run.
+    every score that was lost or gained, and the first 10,000 of all else, in the order of the new
+    run.
     """
 
     trees: Trees
@@ -136,8 +136,8 @@ class RunComparison:
     """Two runs: metrics that both have, and which cases are whose.
 
     `same_cases` are equal in content, `renamed` except for the name, `changed` are known by name
-    or input and have another content. `added` and `removed` are the names of metrics, `new`
-    and `missing` the first 10,000 names of cases that only one run has; `counts` holds their
+    or input and have another content. `added` and `removed` are the names of metrics. `new` and
+    `missing` are the first 10,000 names of cases that only one run has; `counts` contains their
     numbers.
     """
 

@@ -1,9 +1,9 @@
 """Where the noise of a case comes from: flips, what a flip moves, parts of the variance.
 
-The unit is a case, repeated. Its score is a function of what the nodes said (`Counterfactual`);
-the answers of a node are taken as independent draws of what it says about the case. The
-variance of the score within the case then splits into Shapley effects (`shapley_effects`),
-unbiased where each node that the case reached has two answers at least.
+The unit is a case, repeated. Its score is a function of what the nodes said (`Counterfactual`). The
+answers of a node are taken as independent draws of what it says about the case. The variance of the
+score within the case then splits into Shapley effects (`shapley_effects`). They are unbiased if
+each node that the case reached has two answers at least.
 """
 
 from __future__ import annotations
@@ -51,15 +51,14 @@ class Repetition:
 class CaseNoise:
     """Where the noise of one case comes from.
 
-    `variance` of the score is that over the repetitions, `modelled` that of independent
-    answers, which `parts` divide by node; all are unbiased, so those of a single case may be
-    negative. `flips` are, per node with two answers or more, the shares of its pairs of answers
-    that differ; `moves` sum |Δscore| over pairs of repetitions whose first difference is at
-    the node, and count them. `reached` counts the repetitions that asked a node, `answers` its
-    answers in these and alone. `fixed` nodes vary, but were held at their commonest answer,
-    since there were too many combinations. `weight` is how many cases it counts for: where a
-    random part of the cases that lacked an answer got one, these count for the others, which
-    count nothing.
+    `variance` of the score is that over the repetitions. `modelled` is that of independent answers,
+    which `parts` divide by node. All are unbiased, so those of a single case may be negative.
+    `flips` are, per node with two answers or more, the shares of its pairs of answers that differ.
+    `moves` sum |Δscore| over pairs of repetitions whose first difference is at the node, and count
+    them. `reached` counts the repetitions that asked a node, `answers` its answers in these and
+    alone. `fixed` nodes vary, but were held at their commonest answer, since there were too many
+    combinations. `weight` is how many cases it counts for. If only a random sample of the cases
+    that lacked an answer got one, these count for the others, which count nothing.
     """
 
     case: int

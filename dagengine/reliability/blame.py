@@ -44,13 +44,13 @@ class Unknown(StrEnum):
 class Blame:
     """The share of the noise that one node causes.
 
-    `share` lies from 0 to 1 and `low` to `high` holds it in 95 % of samples; all three are None
-    where the share is not known, and `unknown` then says why. `varied` is False where the node
-    moved no score in any case: its share is 0 and `high` a bound from above. `reached` of
-    `cases` cases (groups, where there are any) reached the node, in `runs` runs each. `needed`
-    is how many runs of each case would tell, None where more runs are not what is missing.
-    `once` is the largest share of cases with one answer only of a node among those that
-    reached that node. Cases that count nothing (`CaseNoise.weight`) are not among the reached.
+    `share` is from 0 to 1, and between `low` and `high` in 95 % of samples. All three are None if
+    the share is not known, and `unknown` then says why. `varied` is False where the node moved no
+    score in any case: its share is 0 and `high` a bound from above. `reached` of `cases` cases
+    (groups, where there are any) reached the node, in `runs` runs each. `needed` is how many runs
+    of each case would tell, None where more runs are not what is missing. `once` is the largest
+    share of cases with one answer only of a node among those that reached that node. Cases that
+    count nothing (`CaseNoise.weight`) are not among the reached.
     """
 
     node: str
@@ -92,7 +92,7 @@ def blame(
     """The share of the noise that a node causes, over all cases of `noise`.
 
     `noise` is what `attribute` found, under one setting or several. Cases of equal `groups` (by
-    case number), such as those made of one dialogue, are left out together; without an entry a
+    case number), for instance those made of one dialogue, are left out together. Without an entry a
     case is its own group. Raises MissingExtraError without scipy.
     """
     units = _units(noise, node, groups or {})

@@ -16,10 +16,10 @@ def clusters(
 ) -> dict[int, Hashable]:
     """The group of every case that has company, by the number of the case.
 
-    Cases with an equal value at `field` (a dotted path) are together, and so are cases on which a
-    node asked one and the same question, as it was then asked once for all of them. What is asked
-    once for all cases there are (the steps of G-Eval) ties none together. Raises InputError for a
-    field that no case has.
+    Cases with an equal value at `field` (a dotted path) are together. So are cases on which a node
+    asked one and the same question, as it was then asked once for all of them. What is asked once
+    for all cases there are (the steps of G-Eval) ties none together. Raises InputError for a field
+    that no case has.
     """
     ties: nx.Graph[Hashable] = nx.Graph()
     ties.add_edges_from(_by_field(cases, field) if field is not None else ())

@@ -17,9 +17,9 @@ from dagengine.test_case import TestCase
 class Binding:
     """What a card speaks about.
 
-    `metrics` hold, by metric and node, the SHA-256 of everything that the node says, reads
-    and leads to (the node "" stands for the metric's own settings). `judges` are their
-    identities, `data` the SHA-256 of all cases in order.
+    `metrics` contain, by metric and node, the SHA-256 of everything that the node says, reads and
+    leads to. The node "" stands for the metric's own settings. `judges` are their identities,
+    `data` the SHA-256 of all cases in order.
     """
 
     version: str

@@ -18,8 +18,8 @@ Table = Sequence[Sequence[Vote | None]]
 class JuryReport:
     """One jury over all items that it voted on; each item of a list counts.
 
-    `agreement` holds, by judge, the share (0 to 1) of its votes that are those of the majority;
-    it is None for ratings and without votes. `correlation` (up to 1) is that between the judges'
+    `agreement` contains, by judge, the share (0 to 1) of its votes that are those of the majority.
+    It is None for ratings and without votes. `correlation` (up to 1) is that between the judges'
     votes, or between their mistakes where the truth was given. `effective` is the number of
     independent judges that would be worth as much. Both are None where they are undefined: with
     fewer than two votes on every item, or where all votes are equal.
@@ -65,7 +65,7 @@ def jury_report(
     """Report how useful the jury of one node was over a run.
 
     Good judges agree because they are right. With `truth` (the correct verdict per row of
-    `vote_table`, None if unknown), the correlation is that of their errors, and only common errors
+    `vote_table`, None if unknown), the correlation is that of their errors. Only common errors
     limit a jury. Raises InputError if there are no votes, or if the number of truths differs from
     the number of rows.
     """

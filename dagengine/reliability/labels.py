@@ -61,9 +61,9 @@ def labels_of(cases: Sequence[TestCase], source: str | Path | Mapping[int, Any])
     """The labels of a case field (a dotted path), of a file, or by the number of the case.
 
     A list is one label per person. A file (CSV, TSV, JSON, JSON lines, Parquet) has the columns
-    `case` (the name of a case, or its place counted from 0) and `label`; several rows for a case
-    are labels of several people. Raises InputError when no case has a label, and for rows
-    of no case.
+    `case` (the name of a case, or its place counted from 0) and `label`. Several rows for a case
+    are labels of several people. Raises InputError when no case has a label, and for rows of no
+    case.
     """
     if isinstance(source, Mapping):
         given: Mapping[int, Any] = source

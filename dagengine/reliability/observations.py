@@ -47,12 +47,12 @@ class Observation:
     `verdict` and `score` (0 to 1) are those of the step or the metric. `raw` stands for what
     the judge wrote: a digest of it, or the text itself; None where no judge wrote anything.
     `path` lists the (node, verdict) turns that a metric took, in topological order.
-    `confidence` is the probability that the judge's tokens gave the verdict of a node, where it
-    is known; `weighted` says that the metric's score is an expectation over such probabilities.
+    `confidence` is the probability that the judge's tokens gave the verdict of a node, if it is
+    known. `weighted` says that the metric's score is an expectation over such probabilities.
     `items` are the verdicts about the items of a list, in the order in which they were shown.
-    `alone` nodes were asked by themselves, on what an earlier run showed them: such answers
-    belong to no run, and tables leave them out. `question` tells the questions asked apart:
-    equal ones are one question, of whatever case.
+    `alone` nodes were asked by themselves, on what an earlier run showed them: such answers belong
+    to no run, and tables leave them out. `question` tells the questions asked apart: equal ones are
+    one question, of whatever case.
     """
 
     case: int
@@ -146,10 +146,9 @@ class Observations(Sequence[Observation]):
     ) -> list[list[Any]]:
         """One row per case, one column per condition that `where` takes.
 
-        An entry is what `of` reads off the observation, the vote by default. It is None where
-        there was no answer that could be read, and where a node was not asked because the
-        path went elsewhere; `votes` leaves the latter out. Raises InputError for names that
-        do not occur.
+        An entry is what `of` reads off the observation, the vote by default. It is None for an
+        unparseable answer, and if a node was not asked because the path went elsewhere. `votes`
+        leaves the latter out. Raises InputError for names that do not occur.
         """
         found = self._of(metric, node)
         columns = [condition for condition in self.conditions if where(condition)]
@@ -200,14 +199,13 @@ class Observations(Sequence[Observation]):
         """Read what `save` wrote, or a table of verdicts and scores from elsewhere.
 
         `source` is a file (CSV, TSV, JSON, JSON lines, Parquet), a data frame or a list of
-        dicts. A row of a table is what one node (`node`) or, without it, the metric did on one
-        case (`case`: the name of one of `cases`, or its place from 0) in one run (`run`, from 0;
-        without the column, rows of one case are its runs in their order). `verdict` is true,
-        false or the verdict's name, `score` a number on `scale`; a row with neither is an answer
-        that could not be read. Where a run has no row of the metric, its last node's row stands
-        for it, and a score that is not there follows from the verdicts. `metric` names the metric
-        where there is no such column; `judge`, `order`, `temperature` and `seed` make settings.
-        Other columns are not read.
+        dicts. A row of a table is what one node (`node`) or, without it, the metric did on one case
+        in one run. `case` is the name of one of `cases`, or its place from 0. `run` counts from 0;
+        without the column, rows of one case are its runs in their order. `verdict` is true, false
+        or the verdict's name, `score` a number on `scale`. A row with neither is an unparseable
+        answer. If a run has no row of the metric, its last node's row is used. A score that is not
+        there follows from the verdicts. `metric` names the metric where there is no such column;
+        `judge`, `order`, `temperature` and `seed` make settings. Other columns are not read.
 
         Raises InputError naming the row that is none of this, or is there twice.
         """

@@ -51,12 +51,12 @@ class Symmetry:
     """Two inputs that a metric can get in either order.
 
     `first` and `second` are paths of fields (`contestants.A` and `contestants.B`, `context.0` and
-    `context.1`, `context` and `retrieval_context`); without them they are the two contestants of
-    each case. When swapped, each takes the place and the name of the other. `verdicts` maps a
-    verdict about the swapped pair to the verdict about the original pair:
-    `{"first": "second", "second": "first"}`, by default the last parts of both paths. It holds for
-    `nodes`, the titles of the decisions that compare the two; None for all. Only verdicts are
-    translated back: a score that Python code makes of a comparison is that of the swapped case.
+    `context.1`, `context` and `retrieval_context`). By default they are the two contestants of each
+    case. When swapped, each takes the place and the name of the other. `verdicts` maps a verdict
+    about the swapped pair to the verdict about the original pair: `{"first": "second", "second":
+    "first"}`, by default the last parts of both paths. It holds for `nodes`, the titles of the
+    decisions that compare the two; None for all. Only verdicts are translated back: a score that
+    Python code makes of a comparison is that of the swapped case.
     """
 
     first: str = ""

@@ -1,7 +1,7 @@
 """Nodes that ask under a condition: their own samples, another temperature or seed.
 
-The samples of repetition r of the metric as given are r where a node asks for sample 0, so
-repetition 0 asks what a plain evaluation asks. No sample is shared by two conditions.
+In repetition r of the metric as given, a node that asks for sample 0 gets sample r. So repetition 0
+asks what a plain evaluation asks. No sample is shared by two conditions.
 """
 
 from __future__ import annotations

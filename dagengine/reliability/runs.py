@@ -26,10 +26,10 @@ Path = tuple[tuple[str, Verdict], ...]
 class Run:
     """One metric on one case under one condition.
 
-    `outcome` is what became of it, None where no row says so. `sure` holds the probability of
-    each verdict that a judge gave, None where it is not known; `weighted` says that the score
-    is an expectation over such probabilities. `lists` holds the verdicts about the items of
-    lists, by node.
+    `outcome` is what became of it, None where no row says so. `sure` contains the probability of
+    each verdict that a judge gave, None if it is not known. `weighted` says that the score is an
+    expectation over such probabilities. `lists` holds the verdicts about the items of lists, by
+    node.
     """
 
     condition: Condition

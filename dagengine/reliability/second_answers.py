@@ -1,10 +1,10 @@
 """Second answers: what a case reached only once is asked again, by itself.
 
-How much a node flips on a case cannot be told from one answer. A node behind a decision may
-have run once in all runs of a case; whole runs would have to be many to reach it again. So it
-is asked by itself, on what it read in the run that reached it: the recorded answers of the
-nodes before it are not asked again. An answer that leads to a node that no run reached has
-that node asked twice, and so on, until every node that the answers lead to has two.
+How much a node flips on a case cannot be told from one answer. A node behind a decision may have
+run once in all runs of a case. It would take many whole runs to reach it again. So it is asked by
+itself, on what it read in the run that reached it. The nodes before it are not asked again; their
+answers are recorded. If an answer leads to a node that no run reached, that node is asked twice.
+This goes on until every node that the answers lead to has two answers.
 """
 
 from __future__ import annotations
@@ -69,10 +69,10 @@ class Lack:
 def chosen_cases(lacks: Mapping[int, Lack], answers: int) -> list[int]:
     """Which of the cases that lack an answer are asked, so that it takes `MOST_MORE` calls.
 
-    `answers` is how many answers the runs have. All where that is enough. Otherwise each case
-    has the same chance, whatever it said: a systematic sample, every so many cases from a
-    random start, in the order of what they lack, so that no kind of case is left out. Equal
-    cases are chosen again, whatever was answered first.
+    `answers` is how many answers the runs have. All where that is enough. Otherwise each case has
+    the same chance, whatever it said. It is a systematic sample, every so many cases from a random
+    start, in the order of what they lack, so that no kind of case is left out. Equal cases are
+    chosen again, whatever was answered first.
     """
     calls = sum(lack.calls for lack in lacks.values())
     many = len(lacks)

@@ -1,12 +1,12 @@
 """Shapley effects from answers that were drawn: unbiased, also from two answers of a node.
 
-The Shapley effect of a node is the part of a variance that is put down to it: what it
-explains beside a set of other nodes, averaged over all orders in which nodes can be fixed
-(Owen 2014, https://doi.org/10.1137/130936233; Song, Nelson and Staum 2016,
-https://doi.org/10.1137/15M1048070). It is built from the variance of E[score | nodes in S], an
-expectation over two runs that share the answers of S. So pairs of answers are weighed, not
-odds: two runs that share a node see one answer, others two different draws of it. The effects
-of the odds that were seen would put the noise of a node with few answers down to its parents.
+The Shapley effect of a node is the part of a variance that is attributed to it. It is what the node
+explains beside a set of other nodes, averaged over all orders in which nodes can be fixed. (Owen
+2014, https://doi.org/10.1137/130936233; Song, Nelson and Staum 2016,
+https://doi.org/10.1137/15M1048070.) It is built from the variance of E[score | nodes in S], an
+expectation over two runs that share the answers of S. So pairs of answers are weighed, not odds:
+two runs that share a node see one answer, others two different draws of it. The effects of the odds
+that were seen would put the noise of a node with few answers down to its parents.
 """
 
 from __future__ import annotations
@@ -21,10 +21,9 @@ def shapley_effects(
 ) -> tuple[float, list[float]]:
     """The variance of a function of independent answers, and each variable's Shapley effect.
 
-    `counts` say per variable how often each answer was drawn, at least two draws in all;
-    `scores` are the function on the product of the answers, the last variable fastest. Both
-    results are unbiased over draws, so single ones may be negative; the effects add up to
-    the variance.
+    `counts` say per variable how often each answer was drawn, at least two draws in all. `scores`
+    are the function on the product of the answers, the last variable fastest. Both results are
+    unbiased over draws, so single ones may be negative; the effects add up to the variance.
     """
     squares = _squares(scores, counts)
     for axis, drawn in enumerate(counts):

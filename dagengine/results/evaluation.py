@@ -108,8 +108,8 @@ class EvaluationResult(Sequence[CaseResult]):
         """A data frame with one row per case and metric; raises MissingExtraError without pandas.
 
         Columns: index, case, metric, score, success, outcome, reason, threshold, node and answer
-        (where the result came about), input and output tokens, seconds (of its nodes, added up),
-        then the fields of the test case.
+        (where the result came about), input and output tokens. Then seconds (of its nodes, added
+        up) and the fields of the test case.
         """
         from dagengine.results.frame import COLUMNS, frame_rows
 

@@ -29,9 +29,9 @@ class PathChance:
 class ResultOdds:
     """The odds of all paths of one metric on one case, the most likely first.
 
-    `unknown` is the probability (0 to 1) of paths that cannot be computed: paths to nodes that were
-    not asked, and other verdicts of lists that are read by code without odds. So the expected score
-    and the probability to pass have bounds.
+    `unknown` is the probability (0 to 1) of paths that cannot be computed. These are paths to nodes
+    that were not asked, and other verdicts of lists that code without odds reads. So the expected
+    score and the probability to pass have bounds.
     """
 
     paths: tuple[PathChance, ...]

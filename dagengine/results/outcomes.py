@@ -98,15 +98,16 @@ class Failure:
 class Step:
     """The result of one node on one case.
 
-    `output` is the data that other nodes read from it (text, numbers, lists, dicts); `verdict` is
+    `output` is the data that other nodes read from it (text, numbers, lists, dicts). `verdict` is
     set for decisions, `score` (0 to 1) for ratings and scoring code. `mode` says how a rating was
-    read (`weighted` or `raw`, and why), `confidence` the probability (0 to 1) that the judge gave
-    the verdict, where it is known. `odds` are the probabilities of all verdicts, of all ratings by
-    their number, or of all scores (0 to 1) of code over a list, from judges that give them,
-    `item_odds` those of each item of a list. `usage` counts the tokens of the answers that the node
-    rests on, shared and stored answers included. `answers` are the texts of the judge, in the order
-    of the questions; result files do not have them. `asked` has the keys of these questions in a
-    store: the first 16 hexadecimal digits of each; empty for judges without a durable identity.
+    read (`weighted` or `raw`, and why). `confidence` is the probability (0 to 1) that the judge
+    gave the verdict, if it is known. `odds` are the probabilities, from judges that give them: of
+    all verdicts, of all ratings by their number, or of all scores (0 to 1) of code over a list.
+    `item_odds` are those of each item of a list. `usage` counts the tokens of the answers that the
+    node used, shared and stored answers included. `answers` are the texts of the judge, in the
+    order of the questions; result files do not have them. `asked` has the keys of these questions
+    in a store: the first 16 hexadecimal digits of each; empty for judges without a durable
+    identity.
 
     `votes` are the votes of the node, in the order of asking: verdicts, ratings, or a list of
     verdicts per vote. None is an unparseable answer (in a list also an item that was settled

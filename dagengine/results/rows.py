@@ -101,8 +101,8 @@ class MetricResult:
     def end(self) -> End:
         """Where the path ended.
 
-        A path ends with the decision that gave the score, a failure at its node; where no decision
-        gave it there is only the side of the threshold on which it lies.
+        A path ends with the decision that gave the score, a failure at its node. If no decision
+        gave the score, there is only its side of the threshold.
         """
         if self.failure is not None:
             return End(self.metric, self.failure.node, str(self.failure.kind), self.state)

@@ -1,7 +1,7 @@
 """Many results in a few numbers: means, spreads, distributions, pass rates; by metric and tag.
 
-Rows are added one by one and not kept, so that a summary of a million rows takes no more memory
-than one of a hundred.
+Rows are added one by one and not kept. So a summary of a million rows takes no more memory than one
+of a hundred.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class MetricSummary:
     """One metric over many cases.
 
     Figures of scores cover only cases with a score; `no_score` counts the others. `spread` is the
-    sample standard deviation (None for less than two scores), `median` is exact to four decimals,
+    sample standard deviation (None for less than two scores). `median` is exact to four decimals.
     `distribution` counts scores in eleven bins centred at 0, 0.1, … 1. `pass_rate` is the share of
     cases that passed among those that have a score and a threshold.
     """

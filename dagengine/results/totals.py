@@ -33,7 +33,7 @@ class Attempt:
 class Spent:
     """The questions and the usage of one node of one metric at one judge.
 
-    `asked` counts questions, `calls` the attempts made and `failed` those without an answer;
+    `asked` counts questions, `calls` the attempts made and `failed` those without an answer.
     `seconds` is the sum of the durations of the calls, including parallel ones. `cost` is in US
     dollars, None without a known price.
     """

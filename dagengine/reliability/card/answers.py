@@ -196,9 +196,9 @@ def could_be_seen(
     """What difference of two judges' pass rates so many cases and runs would show.
 
     In 80 of 100 benchmarks on the same cases. `flips` is how often two runs of a case differ, 10 %
-    where that is not known; a mean of runs carries its share of these flips. How many cases two
-    judges see differently is not known beforehand: 15 % is assumed, and said. What is needed is
-    given for one run and for `more`, which are `times` by default.
+    if that is not known. A mean of runs carries its share of these flips. How many cases two judges
+    see differently is not known beforehand: 15 % is assumed, and said. What is needed is given for
+    one run and for `more`, which are `times` by default.
     """
     often = times if more is None else more
     flipping = _FLIPPING if flips is None else flips

@@ -45,8 +45,8 @@ Row = Sequence[float | None]
 class Side:
     """One metric under one setting of one card, as it is compared.
 
-    `nodes` are the parts of the variance by node and case, of nodes whose share is known; `random`
-    says that labels are on a random part of the cases.
+    `nodes` are the parts of the variance by node and case, of nodes whose share is known. `random`
+    says that labels are on a random sample of the cases.
     """
 
     name: str

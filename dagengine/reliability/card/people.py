@@ -41,9 +41,9 @@ def compare_with_labels(
 ) -> Iterator[Figure]:
     """Agreement of a metric with human labels.
 
-    Verdicts are compared with the last verdict of the path, yes or no against pass or fail, each
-    by the majority of a case's runs; numbers against its mean score. Cases without a label are
-    left out; one without a majority counts as a miss. `grouped` cases belong to documents or
+    Verdicts are compared with the last verdict of the path, yes or no with pass or fail, each by
+    the majority of a case's runs. Numbers are compared with its mean score. Cases without a label
+    are left out; one without a majority counts as a miss. `grouped` cases belong to documents or
     dialogues, within which numbers are correlated, too.
     """
     read = reading(labels.kind, threshold)

@@ -1,9 +1,9 @@
 """The judge card: what was measured about metrics under a judge, as plain data.
 
-A card answers four questions: would I get this score again, which node is to blame, what
-would it cost to be sure, and does the judge agree with people? Each is answered for every
-*setting* by itself: one judge at one temperature, in one order and wording. It is bound to what
-was measured, so that a card about something else says so.
+A card answers four questions. Would I get this score again? Which node is to blame? What would it
+cost to be sure? Does the judge agree with people? Each is answered for every *setting* by itself:
+one judge at one temperature, in one order and wording. It is bound to what was measured, so that a
+card about something else says so.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ class VoteCost:
     """What steady answers of one node cost.
 
     Two majorities of that many votes on one question are to differ with the probability `target`
-    at most. `kind` says what is known (see `SteadyVotes`): `least` is the lowest number of votes
-    that may be enough and `most` the lowest that surely is, by `runs` runs of each case.
-    `seen_flips` is how often majorities of `seen` votes differ, the most that these runs show
-    by themselves; `runs_to_tell` runs would show the number that is looked for. `calls` are
-    questions for all cases once, asked singly.
+    at most. `kind` says what is known (see `SteadyVotes`). By `runs` runs of each case, `least` is
+    the lowest number of votes that may be enough, and `most` the lowest that surely is.
+    `seen_flips` is how often majorities of `seen` votes differ, the most that these runs show by
+    themselves. `runs_to_tell` runs would show the number that is looked for. `calls` are questions
+    for all cases once, asked singly.
     """
 
     target: float
@@ -70,9 +70,9 @@ class NodeCard:
     """One node: how often it flips, what a flip moves, its share of the noise, votes.
 
     `reads` names what code that is not computed again works on: its noise is theirs. `parts` has
-    one line per case of the card: the node's part of the variance within the case, and all of it
-    (`"0.04 0.1"`), for comparisons with another card. `people` is how often it answers as people
-    do; None without an answer of both.
+    one line per case of the card, for comparisons with another card: the node's part of the
+    variance within the case, and all of it (`"0.04 0.1"`). `people` is how often it answers as
+    people do; None without an answer of both.
     """
 
     node: str
@@ -140,13 +140,12 @@ class Outcomes:
     """What became of every case, for comparisons by case with another card; no texts.
 
     `scores` has one line per case of the card, in its order: the scores of the runs, in the order
-    of the samples, with blanks between; `-` is a run without a score (`"1 0.6 -"`).
-    `right` has, in the same places, `1` where the run agrees with people, `0` where it does not
-    and `-` for a run without a score; it is empty without labels, and a line is empty for a case
-    without a label. `hits` is one character per case: the same for the majority of its runs, `-`
-    for a case without a label.
-    `labels` are what people say of each case, empty without a label, and `said` is what the
-    majority of its runs says in the same words; labels that are numbers have no `said`.
+    of the samples, with blanks between. `-` is a run without a score (`"1 0.6 -"`). `right` has, in
+    the same places, `1` if the run agrees with people, `0` if it does not and `-` for a run without
+    a score. It is empty without labels; a line is empty for a case without a label. `hits` is one
+    character per case: the same for the majority of its runs, `-` for a case without a label.
+    `labels` are what people say of each case, empty without a label. `said` is what the majority of
+    its runs says in the same words; labels that are numbers have no `said`.
     """
 
     scores: tuple[str, ...]
@@ -160,8 +159,8 @@ class Outcomes:
 class Setting:
     """Under what all runs were made that are pooled; its runs are exchangeable repeats.
 
-    `name` says in words how it differs from the other settings, `condition` says it as data
-    (its sample is 0), and `times` is the number of runs of each case.
+    `name` says in words how it differs from the other settings. `condition` says it as data (its
+    sample is 0). `times` is the number of runs of each case.
     """
 
     name: str
@@ -258,8 +257,8 @@ class MetricCard:
 class CaseKey:
     """One case of a card: its name, the start of its SHA-256, and the group that it is in.
 
-    `about` is the start of the SHA-256 of its input alone, which the answers of two systems to
-    one input have in common; empty where a case has no input.
+    `about` is the start of the SHA-256 of its input alone, which is the same for the answers of two
+    systems to one input. It is empty if a case has no input.
     """
 
     name: str

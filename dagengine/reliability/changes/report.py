@@ -17,8 +17,8 @@ from dagengine.reliability.changes.chance import Noise, noise, paired_test
 def change_report(found: RunComparison, card: JudgeCard | None = None) -> dict[str, Any]:
     """All of a comparison in a JSON-ready form; `card` is the judge card of the newer run.
 
-    Pairs are old and new. `nodes` holds every node that made a flip, with its flips by cause;
-    `changes` every flip, lost and gained score, then other changes (the first 10,000).
+    Pairs are old and new. `nodes` contains every node that made a flip, with its flips by cause.
+    `changes` contains every flip, lost and gained score, then other changes (the first 10,000).
     """
     return {
         "old": _run(found.old),

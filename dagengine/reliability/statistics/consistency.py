@@ -1,9 +1,9 @@
 """Would the judge say it again? Measures of repeated answers to the same questions.
 
-All take a table (one row per item, one column per repetition) and are computed within the
-item and averaged over items, every item weighing the same. They are None when no item has
-enough answers. Those marked *depends on N* change with the number of repetitions even for one
-and the same judge: compare them at equal N only.
+All take a table (one row per item, one column per repetition). They are computed within the item
+and averaged over items; every item has the same weight. They are None when no item has enough
+answers. Those marked *depends on N* change with the number of repetitions even for one and the same
+judge: compare them at equal N only.
 
 Missing answers are dropped by default, so that a measure says how verdicts vary; how often
 there is none is another question. Total agreement counts them as their own verdict, as
@@ -58,9 +58,8 @@ def flip_rate(table: Table, *, missing: Missing = "drop") -> Sums:
     """The probability that two independent answers to one question differ, from 0 to 1.
 
     1 - Σ nₖ(nₖ - 1) / n(n - 1) per item with at least two answers: unbiased, whatever n
-    (Simpson 1949, https://doi.org/10.1038/163688a0). Of K different answers it is expected to
-    be (K - 1)/K at most, though a single item of few answers may show more: 2/3 where two of
-    three are alike.
+    (Simpson 1949, https://doi.org/10.1038/163688a0). With K different answers it is expected to be
+    (K - 1)/K at most. A single item with few answers may show more: 2/3 if two of three are equal.
     """
     rows = [counted(row, missing) for row in table]
     kinds = max(len({vote for row in rows for vote in row}), 2)
@@ -81,10 +80,10 @@ def unanimity(table: Table, *, missing: Missing = "drop") -> Sums:
 def total_agreement(table: Table) -> Sums:
     """Total agreement rate over N answers, from 0 to 1; depends on N.
 
-    The share of items all N of whose answers are equal: TARr@N on a table of raw texts,
+    The share of items whose N answers are all equal. It is TARr@N on a table of raw texts, and
     TARa@N on one of parsed answers (Atil et al. 2024, https://arxiv.org/abs/2408.04667), path
-    agreement on one of paths. A missing answer equals only another one. Raises InputError
-    when rows differ in length.
+    agreement on one of paths. A missing answer equals only another one. Raises InputError when rows
+    differ in length.
     """
     rectangular(table)
     return unanimity.sums(table, missing="own category")
@@ -105,10 +104,10 @@ def entropy(table: Table, *, missing: Missing = "drop") -> Sums:
     """Entropy of the judge's answer to a question, in bits: 0 says always the same.
 
     Σ nₖ/n (h(n - 1) - h(nₖ - 1)) / ln 2 per item with at least two answers, h(m) = 1 + 1/2 +
-    … + 1/m (Zhang 2012, https://doi.org/10.1162/NECO_a_00266). Its bias falls exponentially
-    in n, where that of the plug-in falls as 1/n; no estimator is without, and verdicts rarer
-    than 1/n go unseen (`entropy_interval` reaches as far). With few answers a single item may lie
-    above log₂ of the number of verdicts.
+    … + 1/m (Zhang 2012, https://doi.org/10.1162/NECO_a_00266). Its bias falls exponentially in n,
+    that of the plug-in as 1/n. No estimator is without bias, and verdicts rarer than 1/n go unseen
+    (`entropy_interval` reaches as far). With few answers a single item may lie above log₂ of the
+    number of verdicts.
     """
     return mean((_entropy(counted(row, missing)) for row in table), most=None)
 
@@ -116,9 +115,9 @@ def entropy(table: Table, *, missing: Missing = "drop") -> Sums:
 def entropy_interval(table: Table, *, groups: Sequence[Hashable] | None = None) -> Interval | None:
     """Entropy of the judge's answers, in bits, with an interval that reaches over its bias.
 
-    The estimate is unbiased for the first n - 1 terms of Σ p Σ (1 - p)ᵛ/v, which is the entropy;
-    the upper end is raised by the most that the other terms can add for as many verdicts as
-    occur. None where nothing varies.
+    The estimate is unbiased for the first n - 1 terms of Σ p Σ (1 - p)ᵛ/v, which is the entropy.
+    The upper end is raised by the most that the other terms can add for as many verdicts as occur.
+    None where nothing varies.
     """
     found = bootstrap(table, entropy, groups=groups)
     if found is None:

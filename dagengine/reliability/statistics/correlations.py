@@ -83,11 +83,11 @@ def group_correlation(
 ) -> Sums:
     """The correlation within groups, averaged over them, from -1 to 1.
 
-    A group (a document, a dialogue) holds pairs of score and label of what was judged in it, as
-    SummEval and Topical-Chat publish: it asks whether the judge puts answers to one input in
-    the right order, and not whether it knows easy inputs from hard ones (Fabbri et al. 2021,
-    https://doi.org/10.1162/tacl_a_00373). Groups where a side is constant have none and are
-    left out. `of` is `spearman`, `kendall` or `pearson`.
+    A group (a document, a dialogue) contains pairs of score and label of what was judged in it, as
+    SummEval and Topical-Chat publish. The figure says whether the judge puts answers to one input
+    in the right order. It does not say whether the judge knows easy inputs from hard ones (Fabbri
+    et al. 2021, https://doi.org/10.1162/tacl_a_00373). Groups where a side is constant have none
+    and are left out. `of` is `spearman`, `kendall` or `pearson`.
     """
     return mean((_within(group, of) for group in groups), most=None)
 

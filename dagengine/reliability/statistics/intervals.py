@@ -1,8 +1,8 @@
 """Intervals of measures, over items.
 
 Repetitions of one item depend on each other and items do not, so items are what is drawn. The
-interval is for the judge on items *like these*, of which the given ones are a sample; it is too
-wide a statement about exactly these.
+interval is for the judge on items *like these*: the given ones are a sample of them. For exactly
+these items it is too wide.
 
 `numpy` and `scipy` compute it (`pip install dagengine[benchmark]`) and are loaded when used.
 """
@@ -96,23 +96,23 @@ def bootstrap(
 ) -> Interval | None:
     """The interval of a statistic of items; None when it has none.
 
-    `statistic` is a measure (`flip_rate`), its sums with a choice made
-    (`partial(flip_rate.sums, missing="own category")`), or any function of a list of items, which
-    is called once per resample. Items of equal `groups` (the nodes of one case) are drawn together.
-    There is no interval when the statistic is undefined, with fewer than two items, or fewer
-    than eight groups or items of something that is not a share, or when resamples do not vary.
+    `statistic` is a measure (`flip_rate`), or its sums with a choice made (`partial(flip_rate.sums,
+    missing="own category")`). It may also be any function of a list of items, which is called once
+    per resample. Items of equal `groups` (the nodes of one case) are drawn together. There is no
+    interval if the statistic is undefined, if there are fewer than two items, or if resamples do
+    not vary. For something that is not a share, there is none with fewer than eight groups or
+    items.
 
-    Bias-corrected and accelerated (Efron 1987, https://doi.org/10.1080/01621459.1987.10478410),
-    with the level widened from normal to t quantiles, without which intervals of few items are
-    too short (Hesterberg 2015, https://doi.org/10.1080/00031305.2015.1089789). A share is not
-    resampled: with few items its resamples are too coarse, and where no item differs they
-    claim certainty. It gets Wilson's interval (1927,
-    https://doi.org/10.1080/01621459.1927.10502953) for the effective number of items, t again
-    in place of the normal quantile (after Korn & Graubard 1998, Survey Methodology 24); the
-    error comes from leaving out one item at a time. Few items may hold none of a rare kind that
-    lies far from the others: so it reaches what three more items at either end would make of it
-    (at 95 %; the rule of three, Hanley & Lippman-Hand 1983,
-    https://doi.org/10.1001/jama.1983.03330370053031).
+    Bias-corrected and accelerated (Efron 1987, https://doi.org/10.1080/01621459.1987.10478410). The
+    level is widened from normal to t quantiles: intervals of few items are too short otherwise
+    (Hesterberg 2015, https://doi.org/10.1080/00031305.2015.1089789). A share is not resampled: with
+    few items its resamples are too coarse, and where no item differs they claim certainty. It gets
+    Wilson's interval (1927, https://doi.org/10.1080/01621459.1927.10502953) for the effective
+    number of items, with t again in place of the normal quantile (after Korn & Graubard 1998,
+    Survey Methodology 24). The error comes from leaving out one item at a time. Few items may
+    contain none of a rare kind that lies far from the others. So the interval reaches what three
+    more items at either end would make of it at 95 % (the rule of three, Hanley & Lippman-Hand
+    1983, https://doi.org/10.1001/jama.1983.03330370053031).
 
     Equal seeds give equal intervals. Raises InputError for a level outside (0, 1) or lists
     that do not belong together, MissingExtraError without numpy and scipy.
@@ -354,9 +354,9 @@ def _wilson(
 ) -> tuple[float, float]:
     """Wilson's interval of as many items as would have this error if each said 0 or `most`.
 
-    `most` is what an item can have, not what it is expected to: a mean above the latter would
+    `most` is what an item can have, not what it is expected to have. A mean above the latter would
     seem to have no error at all. Next to 0 or `most` the end on that side is that of a Poisson
-    count: Wilson's would hold in as little as 84 % (Brown, Cai & DasGupta 2001,
+    count. Wilson's would hold in as little as 84 % (Brown, Cai & DasGupta 2001,
     https://doi.org/10.1214/ss/1009213286, section 4.1.1).
     """
     size = len(left_out)

@@ -127,11 +127,11 @@ def icc_interval(
 
     It holds for scores that are not normal, too, where that of F does not (after Arvesen 1969,
     https://doi.org/10.1214/aoms/1177697287). Few cases may hold none of a rare kind that
-    carries the figure. So the ends reach what one more case would make of it: a steady one at
-    the far end of the `scale` (without one: of the scores given), or one torn between both ends
-    of the scores; of two scores, as of pass or fail, they reach the ends with that case.
-    `groups`, one per row, are left out together. Unknown where scores never vary within items or
-    between them, where only a single item makes them vary, and with fewer than three.
+    carries the figure. So the ends reach what one more case would make of it. That case is
+    consistent at the far end of the `scale` (without one: of the scores given), or varies between
+    both ends of the scores. With two scores, as for pass or fail, they reach the ends with that
+    case. `groups`, one per row, are left out together. Unknown where scores never vary within items
+    or between them, where only a single item makes them vary, and with fewer than three.
     """
     value = icc(table)
     size = len(table) if groups is None else len(set(groups))
@@ -198,10 +198,10 @@ def drift(
 ) -> Interval | Unknown:
     """How much later runs score above earlier ones, in points of the score from first to last.
 
-    The slope of a case's scores (or 0 and 1) on the place of their run, from -1/2 to 1/2, by
-    least squares; the mean over cases with two scores or more. A row holds the runs in the
-    order in which they were asked. The interval is that of t over cases, or over the means of
-    `groups`. Unknown with fewer than two such cases, or where scores never vary.
+    The slope of a case's scores (or 0 and 1) on the place of their run, from -1/2 to 1/2, by least
+    squares. It is the mean over cases with two scores or more. A row holds the runs in the order in
+    which they were asked. The interval is that of t over cases, or over the means of `groups`.
+    Unknown with fewer than two such cases, or where scores never vary.
     """
     return mean_of([_slope(row) for row in table], level=level, groups=groups)
 

@@ -1,12 +1,12 @@
 """Foreign text on a terminal: every character that hides or gives orders is made visible.
 
-Data, names, paths and the words of a judge may hold characters that a terminal obeys (escape
-sequences move the cursor and rewrite earlier lines), that turn the order of a text around, or
-that stay invisible. What is printed goes through `plain` first. Letters, marks and emoji of every
-script stay as they are, with the invisible joiners that their spelling needs.
+Data, names, paths and the words of a judge may contain characters that a terminal obeys: escape
+sequences move the cursor and rewrite earlier lines. Other characters reverse the order of a text or
+stay invisible. What is printed goes through `plain` first. Letters, marks and emoji of every script
+stay as they are, with the invisible joiners that their spelling needs.
 
-The hidden characters are the controls C0 and C1, the bidirectional controls, and what Unicode
-calls Default_Ignorable_Code_Point (The Unicode Standard, sections 5.21, 9.2, 23.1 to 23.9).
+The hidden characters are the controls C0 and C1, the bidirectional controls, and
+Default_Ignorable_Code_Point of Unicode (The Unicode Standard, sections 5.21, 9.2, 23.1 to 23.9).
 """
 
 from __future__ import annotations

@@ -288,8 +288,8 @@ def read_field(case: TestCase, path: str) -> Any:
     """The value at a dotted `path` of the case, or None when any part is absent.
 
     A segment may name a field, a key of a mapping or an index of a list:
-    `contestants.A.actual_output`, `turns.0.content`, `additional_metadata.labels.topic`. Of a
-    list, `0:3` is the items from 0 to 3, both included, if they are all there; a name is read of
+    `contestants.A.actual_output`, `turns.0.content`, `additional_metadata.labels.topic`. For a
+    list, `0:3` is the items from 0 to 3, both included, if they are all there. A name is read from
     every item that has it, each with its place: `turns.0:3.tools_called`.
     """
     value: Any = case

@@ -34,9 +34,9 @@ def read_documents(sources: Iterable[Any]) -> list[Read]:
 
     Objects are taken by their shape: `page_content` and `metadata` (LangChain), `text` or
     `get_content()` and `metadata` (LlamaIndex). Several pages of one source are one document. A
-    document without text is `Unreadable`, with the cause. Raises InputError, before any is
-    read, for a file that is not there or of an unknown kind, and MissingExtraError when a package
-    for its kind is missing.
+    document without text is `Unreadable`, with the cause. Raises InputError, before any is read,
+    for a file that is not there or of an unknown kind. Raises MissingExtraError if a package for
+    its kind is missing.
     """
     given = _listed(sources)
     files = [_files(one) if isinstance(one, str | Path) else one for one in given]
@@ -134,8 +134,8 @@ def _converted(path: Path) -> Read:
     suffix = path.suffix.lower()
     if suffix in _CONVERTERS and not zipfile.is_zipfile(path):
         return Unreadable(str(path), "broken", f"it is no {suffix} file: no zip archive")
-    # One converter, and not the whole of `MarkItDown`: that takes a broken file, or one whose
-    # parser is not installed, for a plain archive, whose listing would pass as the text.
+    # One converter, and not the whole of `MarkItDown`. That takes a broken file, or one whose
+    # parser is not installed, for a plain archive, and the listing would pass as the text.
     convert: Any = vars(converters)[_CONVERTERS.get(suffix, "HtmlConverter")]()
     try:
         with path.open("rb") as file:

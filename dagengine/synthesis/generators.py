@@ -1,9 +1,9 @@
 """The generators: metrics whose graphs write a golden, and turn it down where it is no good.
 
-A generator is a metric like any other. It reads a case that holds the passages and what is to
-be made of them; its tasks write, its judgements are the filters (a verdict that turns a draft
-down leads to 0), and its last node is a code node called "Golden" whose value is the golden.
-So it is checked, drawn, planned, stored, resumed and replayed as metrics are.
+A generator is a metric like any other. It reads a case that contains the passages and what is to be
+made of them. Its tasks write. Its judgements are the filters: a verdict that rejects a draft leads
+to 0. Its last node is a code node called "Golden" whose value is the golden. So it is checked,
+drawn, planned, stored, resumed and replayed as metrics are.
 """
 
 from __future__ import annotations

@@ -29,9 +29,9 @@ _Sort = tuple[str | None, str | None]  # a document and a kind, None for any
 class Filling:
     """Fills quotas from contexts, of which each gives `drafts` drafts.
 
-    At most `tries` drafts are tried for each golden that a quota wants, and at most
-    `per_context` goldens of one context are kept (None: any number). Raises InputError for
-    quotas that nothing can meet.
+    At most `tries` drafts are tried for each golden that a quota wants. At most `per_context`
+    goldens of one context are kept (None: any number). Raises InputError for quotas that nothing
+    can meet.
     """
 
     def __init__(

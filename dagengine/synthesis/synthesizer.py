@@ -54,7 +54,7 @@ class Synthesizer:
     `model` is the judge that writes and checks (see `as_judge`). `second_model` (default: `model`)
     answers from the contexts without seeing the expected output, and must agree with it.
     `difficulty_models` are cheap judges that answer without the contexts: difficulty is the share
-    of them that fail. `embedder` is an `EmbeddingJudge`, or the name of an embedding model: two
+    of them that fail. `embedder` is an `EmbeddingJudge`, or the name of an embedding model. Two
     goldens are near duplicates if the cosine of their inputs is at least `alike`. Without an
     embedder, only words are compared. `generator` is your own metric instead of the built-in graph
     (see `synthesis.generators` for its inputs and outputs). Each golden gets at most `max_tries`

@@ -171,9 +171,9 @@ class Passage:
 class Quota:
     """The number of goldens of one kind; None allows any value.
 
-    `document` is a document's name, or a topic where goldens are made from scratch; `kind` is
-    an `Evolution` or "plain"; `difficulty` needs judges to measure it with. Raises InputError
-    for a count below 1 and for an unknown kind or difficulty.
+    `document` is a document's name, or a topic if goldens are made from scratch. `kind` is an
+    `Evolution` or "plain". `difficulty` needs judges that measure it. Raises InputError for a count
+    below 1 and for an unknown kind or difficulty.
     """
 
     count: int
@@ -224,12 +224,12 @@ class QuotaYield:
 class Report:
     """What happened to every draft and every document.
 
-    `fell` counts, per node, the drafts that it turned down ("near duplicate" and "not needed"
-    are ours: the second were good and beyond what a quota wanted). `unwritten` are drafts that
-    the judge did not write, because its list was shorter. `failed` counts those that got no
-    answer, by kind of outcome and node, and `messages` have the first message of each.
-    `passages` are those that were cut, of which the `poor` ones were left out, by their flaw.
-    `unreadable` are documents without a text, `partial` says of others what is missing.
+    `fell` counts, per node, the drafts that it rejected. The keys "near duplicate" and "not needed"
+    are not nodes; the latter were good, but more than a quota wanted. `unwritten` are drafts that
+    the judge did not write, because its list was shorter. `failed` counts those that got no answer,
+    by kind of outcome and node, and `messages` have the first message of each. `passages` are those
+    that were cut, of which the `poor` ones were left out, by their flaw. `unreadable` are documents
+    without a text, `partial` says of others what is missing.
     """
 
     tried: int = 0

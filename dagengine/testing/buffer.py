@@ -74,9 +74,9 @@ class Buffer:
     `verdicts` knows what they mean; `window` is how many tests may wait at most.
 
     pytest-rerunfailures owns the protocol of its tests and decides by their reports. So the first
-    attempt is speculation: passed, it is reported like any other; failed, it is forgotten, and
-    when all bodies have run the test goes through that plugin, with the verdicts that are
-    `known` for its first attempt.
+    attempt is speculation. If it passed, it is reported like any other. If it failed, it is
+    forgotten. When all bodies have run, the test goes through that plugin, with the verdicts that
+    are `known` for its first attempt.
 
     `raised` is the last verdict that made a test fail which had run to its end before.
     """

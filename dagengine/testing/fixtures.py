@@ -39,8 +39,8 @@ class FixtureGuard:
     """Has the teardown of fixtures wait for verdicts.
 
     A fixture wider than one test always waits: the judge or the server behind it cannot be told
-    from others. A function's fixture waits where its value is the judge, the app or a metric of
-    the case; otherwise `monkeypatch` or `capsys` would have the tests run one by one.
+    from others. A function's fixture waits if its value is the judge, the app or a metric of the
+    case. Otherwise `monkeypatch` or `capsys` would make the tests run one by one.
 
     `running` gives the test that runs.
     """

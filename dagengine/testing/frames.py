@@ -1,9 +1,9 @@
 """Whether an exception raised now would come out of a test: then it may be raised later as well.
 
-A verdict may be deferred only where nobody could catch it. Between the call and the test
-function no frame may stand that has a handler for the instruction it is at: no `try`, no `with`
-(`pytest.raises` is one), no event loop of a library. The compiler has written that down: every
-code object has a table of the instructions that a handler covers.
+A verdict may be deferred only where nobody could catch it. Between the call and the test function,
+no frame may have a handler for the instruction it is at. Such frames have a `try` or a `with`
+(`pytest.raises` is one), or are the event loop of a library. The compiler has written that down:
+every code object has a table of the instructions that a handler covers.
 (https://github.com/python/cpython/blob/main/InternalDocs/exception_handling.md)
 """
 

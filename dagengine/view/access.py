@@ -1,9 +1,9 @@
 """Who may talk to the server: only the page that it gave out itself, to the person who started it.
 
 A page of another site must not read a run, or write a label, through the browser of somebody who
-looks at one. So the address holds a token that no other page knows; the host must be this one
-(another name that leads here is an attack by DNS); and a request that says where it comes from must
-come from here.
+looks at one. So the address contains a token that no other page knows. The host must be this one:
+another name that leads here is an attack by DNS. A request that says where it comes from must come
+from here.
 """
 
 from __future__ import annotations

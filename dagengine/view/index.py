@@ -1,8 +1,8 @@
 """The index of a large run: one sqlite file beside it, made of its rows and made again at need.
 
 A *way* is what rows share that went alike through a metric's graph (see `report.page.columns`).
-Most figures are sums over ways, scores and states, so they stand summed up in `tallies`: a filter
-by the tree reads some hundred lines, whatever the number of rows. Texts are found by words (FTS5).
+Most figures are sums over ways, scores and states, so `tallies` contains the sums. A filter by the
+tree reads some hundred lines, whatever the number of rows. Texts are found by words (FTS5).
 """
 
 from __future__ import annotations

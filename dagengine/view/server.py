@@ -45,8 +45,8 @@ class Served:
     """What the server shows: runs, the newest last, and a card of their judge if there is one.
 
     `who` is the name under which labels are saved until the person gives another. A run of more
-    than `rows` rows gets an index, from which its page asks for what it shows; `said` is told
-    of it while it is made.
+    than `rows` rows gets an index, and its page asks the index for what it shows. `said` is told of
+    it while it is made.
     """
 
     runs: Sequence[OpenRun]

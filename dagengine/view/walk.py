@@ -1,8 +1,7 @@
 """A person's way through the tree of a metric: which question is next, and where the walk ends.
 
-The person's answers choose the branches. Code is filled in with what the run computed, as long
-as the person gave the answers that it read, and the same ones; what a task wrote is shown as
-evidence.
+The person's answers choose the branches. Code is filled in with what the run computed, as long as
+the person gave the same answers that it read. What a task wrote is shown as evidence.
 """
 
 from __future__ import annotations
@@ -100,8 +99,8 @@ class Walk:
     def position(self) -> Position:
         """Go as far as the answers lead.
 
-        Where the tree has no question for a person, or leads to code that the run did not
-        compute, the person is asked about the case as a whole.
+        If the tree has no question for a person, or leads to code that the run did not compute, the
+        person is asked about the case as a whole.
         """
         found = self._through_tree()
         told = any(step.by == "person" for step in found.steps)

@@ -58,9 +58,9 @@ def position_preference(pairs: Orders, *, first: Vote = "A", second: Vote = "B")
 def first_wins(pairs: Orders, *, first: Vote = "A", second: Vote = "B") -> Sums:
     """The share of decided comparisons won by what was shown first; 0.5 is no bias.
 
-    Every pair is asked in both orders and weighs the same, so how good the answers are cancels
-    out; unlike `position_preference` it does not depend on how often verdicts flip by chance.
-    Pairs with a missing answer or a tie are left out.
+    Every pair is asked in both orders and weighs the same, so how good the answers are cancels out.
+    Unlike `position_preference`, it does not depend on how often verdicts flip by chance. Pairs
+    with a missing answer or a tie are left out.
     """
     both = {first, second}
     return mean(
@@ -148,9 +148,9 @@ class Measured:
 def length_bias(answers: Sequence[Measured]) -> Sums:
     """Correlation of score with length, from -1 to 1, with the human label held constant.
 
-    Pearson's r where no answer has a label; where all have one the partial correlation
-    (r_sl - r_sy r_ly) / sqrt((1 - r_sy²)(1 - r_ly²)), so that length counts only as far as
-    people did not reward it too. Raises InputError when only some have a label.
+    Pearson's r if no answer has a label. If all have one, the partial correlation (r_sl - r_sy
+    r_ly) / sqrt((1 - r_sy²)(1 - r_ly²)), so that length counts only as far as people did not reward
+    it too. Raises InputError when only some have a label.
     """
     labelled = {one.label is not None for one in answers}
     if len(labelled) > 1:

@@ -1,8 +1,8 @@
 """Are stated probabilities what they say? Brier score, log loss, calibration error.
 
-All take stated answers, (probability, happened): the probability that was given to an event,
-and whether it happened, as the probability of the verdict and whether it was right. They are
-computed over the pooled answers and are None without any. Drop what has no probability.
+All take stated answers, (probability, happened): the probability that was given to an event, and
+whether it happened. For instance, the event is that the verdict is right. The measures are computed
+over the pooled answers and are None without any. Drop what has no probability.
 """
 
 from __future__ import annotations
@@ -53,10 +53,10 @@ def log_loss(stated: Stated) -> Sums:
 def calibration_error(stated: Stated, *, bins: int = 10) -> Sums:
     """Expected calibration error, from 0 (best) to 1.
 
-    Σ nᵦ/n · |mean probability - share that happened| over `bins` bins of equal width, the upper
-    end belonging to the bin and 0 to the first (Naeini et al. 2015,
-    https://doi.org/10.1609/aaai.v29i1.9602). Noise within bins makes it too high with few
-    answers per bin: compare at equal numbers and bins only. Its interval has the same fault;
+    Σ nᵦ/n · |mean probability - share that happened| over `bins` bins of equal width. The upper end
+    belongs to the bin, and 0 to the first (Naeini et al. 2015,
+    https://doi.org/10.1609/aaai.v29i1.9602). Noise within bins makes it too high with few answers
+    per bin: compare at equal numbers and bins only. Its interval has the same fault;
     `debiased_calibration_error` has not.
     """
     return Sums(_binned(stated, bins), _expected_error)
@@ -71,13 +71,13 @@ def debiased_calibration_error(
 ) -> Interval | Unknown:
     """The root of the mean squared calibration error, from 0 (best) to 1, without its bias.
 
-    √ Σ mᵦ/m · (S² - Σ d²)/(mᵦ(mᵦ - 1)) over bins: d is the mean of stated - happened over one
-    case's answers in the bin, S the sum of d over its mᵦ cases. Products of different cases do
-    not count noise as error (Kumar, Liang & Ma 2019, https://arxiv.org/abs/1909.10155); below 0
-    the square is 0. `cases` says what answers belong together; without it each is its own. The
-    interval of the square is the jackknife's over cases, its variance increased by that of a
-    calibrated judge, so that it begins at 0 when nothing is found. Unknown without a bin of two
-    cases, or with fewer than three cases.
+    √ Σ mᵦ/m · (S² - Σ d²)/(mᵦ(mᵦ - 1)) over bins. d is the mean of stated - happened over one
+    case's answers in the bin, S the sum of d over its mᵦ cases. Products of different cases do not
+    count noise as error (Kumar, Liang & Ma 2019, https://arxiv.org/abs/1909.10155); below 0 the
+    square is 0. `cases` says what answers belong together; without it each is its own. The interval
+    of the square is the jackknife's over cases. Its variance is increased by that of a calibrated
+    judge, so that it begins at 0 if nothing is found. Unknown without a bin of two cases, or with
+    fewer than three cases.
     """
     names = list(range(len(stated)) if cases is None else cases)
     if len(names) != len(stated):

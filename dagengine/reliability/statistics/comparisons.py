@@ -101,9 +101,9 @@ def compare_means(
     """Two means of the same cases, as of scores or flip rates: one pair per case.
 
     The paired t test, over cases or means of `groups`, with its interval. Below 20 cases the p is
-    the mid-p of all changes of sign (Fisher 1935, The Design of Experiments, 21): that of t is
-    too low there, and half of the outcomes as far keep what Wilcoxon's test finds. Unknown
-    with fewer than two pairs, or fewer than eight groups.
+    the mid-p of all changes of sign (Fisher 1935, The Design of Experiments, 21). The p of t is too
+    low there. To count half of the outcomes that are as far keeps what Wilcoxon's test finds.
+    Unknown with fewer than two pairs, or fewer than eight groups.
     """
     changes = _changes(pairs)
     found = mean_of(changes, level=level, groups=groups)
@@ -199,9 +199,9 @@ def visible_difference(
     """The smallest difference that this many cases show with the probability `power`.
 
     `square` is the mean squared difference of a case: the share of cases that differ, or the
-    variance of the differences of scores. Two means of T runs on one case, of a judge with the
-    flip rate F, differ by chance with a variance of F/T. √(z²·square/(cases + z²)), z² = 7.85 for
-    80 % at 95 % (Connor 1987, https://doi.org/10.2307/2531961).
+    variance of the differences of scores. Two means of T runs on one case, of a judge with the flip
+    rate F, differ by chance with a variance of F/T. The result is √(z²·square/(cases + z²)), z² =
+    7.85 for 80 % at 95 % (Connor 1987, https://doi.org/10.2307/2531961).
     """
     z = _needed(power, level)
     return math.sqrt(z * square / (cases + z)) if cases else math.inf

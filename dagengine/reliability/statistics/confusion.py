@@ -125,10 +125,10 @@ def baseline_interval(
 ) -> Interval | None:
     """The accuracy of always giving the commonest label, from 0 to 1, by Wilson's intervals.
 
-    Which label is the commonest is not known where two are near each other, and resamples of the
-    largest share never lie below it. So the ends are the largest of the lower, and of the upper
-    ends of the shares of all labels; of K possible `kinds` one has 1/K at least. None where a
-    share has no interval.
+    If two labels are near each other, it is not known which is the commonest, and resamples of the
+    largest share are never below it. So the lower end is the largest lower end of the shares of all
+    labels, and the upper end the largest upper end. Of K possible `kinds` one has 1/K at least.
+    None where a share has no interval.
     """
     used, names = _with_groups(pairs, missing, groups)
     counts = Counter(label for label, _ in used)
@@ -185,9 +185,9 @@ def kappa_interval(
 ) -> Interval | Unknown:
     """Cohen's kappa with the labels, from -1 to 1; of two raters, or runs, as well.
 
-    The interval is that of a Dirichlet posterior of the whole table whose prior weighs as much
-    as one case or two, whatever the number of kinds; with half a case per cell it would be far
-    off for five of them.
+    The interval is that of a Dirichlet posterior of the whole table. Its prior weighs as much as
+    one case or two, whatever the number of kinds. With half a case per cell it would be far off for
+    five kinds.
     """
     table = confusion_table(pairs, kinds=kinds, missing=missing)
     effect = _effect(pairs, missing, groups)
@@ -205,10 +205,10 @@ def ac1_interval(
 ) -> Interval | Unknown:
     """Gwet's AC1 with the labels, from -1 to 1, with the interval of `kappa_interval`.
 
-    Chance is Σ π(1 - π)/(K - 1), π the mean share of a kind among labels and verdicts, so that
-    a rare kind does not make it collapse as it does kappa (Gwet 2008,
-    https://doi.org/10.1348/000711006X126600). `kinds` are the K possible ones; without them
-    K are those that occur.
+    Chance is Σ π(1 - π)/(K - 1), π the mean share of a kind among labels and verdicts. So a rare
+    kind does not make AC1 collapse, as it does kappa (Gwet 2008,
+    https://doi.org/10.1348/000711006X126600). `kinds` are the K possible ones; without them K are
+    those that occur.
     """
     table = confusion_table(pairs, kinds=kinds, missing=missing)
     effect = _effect(pairs, missing, groups)
@@ -280,9 +280,9 @@ def _balanced_draws(random: Any, table: Any) -> tuple[Any, Any]:
 def _drawn(of: Callable[[Any], Any]) -> Draw:
     """A measure of tables drawn by Dirichlet, with a prior for each end.
 
-    Both priors know of one case on which people and judge agree; that of the lower end of one more
-    on which they do not, that of the upper end of half of one. With a single prior one of the ends
-    is too near where few cases or few of a label are there.
+    Both priors contain one case on which people and judge agree. The prior of the lower end
+    contains one more on which they do not, that of the upper end half of one. With a single prior
+    one of the ends is too near where few cases or few of a label are there.
     """
 
     def draw(random: Any, table: Any) -> tuple[Any, Any]:
@@ -358,10 +358,10 @@ def label_ceiling(labels: Table, *, groups: Groups | None = None) -> Ceiling | U
     """How accurate a judge can be at most, since people differ; from 0 to 1.
 
     One row per case, one column per person. Who knew what most people say would meet the
-    label of one more person with the probability of the commonest one, p. What the others say
-    meets it no more often (`people_agreement`), and p ≤ (1 + √(2A - 1))/2 where two people of
-    two labels agree with the probability A, p ≤ √A where there are more; both bounds hold for
-    the mean over cases by concavity. Unknown without two cases that several people labelled.
+    label of one more person with the probability of the commonest one, p. What the others say meets
+    it no more often (`people_agreement`). If two people agree with the probability A, p ≤ (1 + √(2A
+    - 1))/2 with two labels, and p ≤ √A with more. Both bounds hold for the mean over cases by
+    concavity. Unknown without two cases that several people labelled.
     """
     low = bootstrap(labels, people_agreement, groups=groups)
     differ = bootstrap(labels, flip_rate, groups=groups)

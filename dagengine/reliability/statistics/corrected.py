@@ -79,11 +79,11 @@ def corrected_rate(
     the judge's own rate counts. `random` says that the labelled cases are a random part.
 
     Every verdict is a stratum: its share of all cases times the share of its labelled cases that
-    passed, from posteriors with Jeffreys' prior (the chain rule estimate of Hofer et al. 2024,
-    https://arxiv.org/abs/2405.06034). It lies within 0 and 1 and is never of width 0, which
-    prediction-powered intervals are near the ends. Unknown for labels that are not random, or
-    that the judge's verdicts show not to be (p < 0.001), and with fewer than ten. Raises InputError
-    for labels that are not yes or no.
+    passed. These are from posteriors with Jeffreys' prior (the chain rule estimate of Hofer et al.
+    2024, https://arxiv.org/abs/2405.06034). The interval is within 0 and 1 and never of width 0, as
+    prediction-powered intervals are near the ends. Unknown for labels that are not random, or that
+    the judge's verdicts show not to be (p < 0.001), and with fewer than ten. Raises InputError for
+    labels that are not yes or no.
     """
     _check(verdicts, labels)
     if stray := [label for label in labels if label not in (None, 0, 1)]:
@@ -118,10 +118,11 @@ def corrected_mean(
     """The mean of people's scores over all cases, within `limits`.
 
     Prediction-powered inference with the weight that shortens the interval (PPI++; Angelopoulos,
-    Duchi & Zrnic 2023, https://arxiv.org/abs/2311.01453): mean label + λ · (mean score of the
-    cases without a label - mean score of those with one), λ = cov/(var · (1 + n/N)) within 0
-    and 1, with quantiles of t. For scores, not for shares near 0 or 1 (`corrected_rate`). A
-    case without a score is left out. Unknown as there, and where no label differs.
+    Duchi & Zrnic 2023, https://arxiv.org/abs/2311.01453). The estimate is mean label + λ · (mean
+    score of the cases without a label - mean score of those with one). λ = cov/(var · (1 + n/N))
+    within 0 and 1. The interval has quantiles of t. For scores, not for shares near 0 or 1
+    (`corrected_rate`). A case without a score is left out. Unknown as there, and where no label
+    differs.
     """
     _check(scores, labels)
     known, others = _parts(scores, labels)
@@ -149,7 +150,7 @@ def corrected_difference(
     """How much better the second of two systems is by the human standard, from -1 to 1.
 
     Each system has the judge's scores (or 0 and 1) and human labels of its answers, case by
-    case; cases are those of both. The difference of every case is corrected as a mean is, with
+    case; cases are those of both. The difference of every case is corrected as a mean is. There are
     two more labels, +1 and -1, at cases where the judge sees no difference: without them the
     interval is far too short near 0 and 1. Unknown as in `corrected_rate`.
     """

@@ -1,8 +1,8 @@
 """Agreement between raters beyond chance: kappas, Gwet's AC1, Krippendorff's alpha.
 
-All are 1 for perfect agreement, 0 for chance, below 0 for less, and are computed over the
-pooled table: what chance would give is known only from all items together. They are None when
-chance alone would agree always, as when only one verdict occurs: a constant judge is not a
+All are 1 for perfect agreement, 0 for chance and below 0 for less. They are computed over the
+pooled table: what chance would give is known only from all items together. They are None if chance
+alone would always agree, for instance if only one verdict occurs: a constant judge is not a
 reliable one.
 """
 
@@ -46,12 +46,12 @@ def cohen_kappa(
 ) -> Sums:
     """Cohen's kappa of two raters, from -1 to 1, over rows of two answers.
 
-    1 - Σ w·observed / Σ w·expected, where w is 0 for equal verdicts and otherwise 1 or, for
-    ordered verdicts, the distance of their places or its square (Cohen 1960,
-    https://doi.org/10.1177/001316446002000104; 1968, https://doi.org/10.1037/h0026256).
-    `order` lists the verdicts from low to high; without it those that occur are sorted. An
-    item that one of the two did not answer is dropped by default. Raises InputError when a
-    weight has no place for an answer, and for rows that are not pairs.
+    1 - Σ w·observed / Σ w·expected, where w is 0 for equal verdicts and otherwise 1. For ordered
+    verdicts, w is the distance of their places or its square. (Cohen 1960,
+    https://doi.org/10.1177/001316446002000104; 1968, https://doi.org/10.1037/h0026256.) `order`
+    lists the verdicts from low to high; without it those that occur are sorted. An item that one of
+    the two did not answer is dropped by default. Raises InputError when a weight has no place for
+    an answer, and for rows that are not pairs.
     """
     rectangular(pairs, 2)
     if weights not in _POWERS:
@@ -66,11 +66,10 @@ def cohen_kappa(
 def fleiss_kappa(table: Table, *, missing: Missing = "drop") -> Sums:
     """Fleiss' kappa of any raters, from -1/(raters - 1) to 1.
 
-    (agreement - chance) / (1 - chance): agreement is the mean, over items with two answers or
-    more, of the share of equal pairs; chance is Σ of the squared mean shares of the verdicts
-    (Fleiss 1971, https://doi.org/10.1037/h0031619). Where items have unequal numbers of
-    answers every answered item weighs the same (Gwet 2014, Handbook of Inter-Rater
-    Reliability, chapter 2).
+    (agreement - chance) / (1 - chance). Agreement is the mean, over items with two answers or more,
+    of the share of equal pairs. Chance is Σ of the squared mean shares of the verdicts (Fleiss
+    1971, https://doi.org/10.1037/h0031619). Where items have unequal numbers of answers every
+    answered item weighs the same (Gwet 2014, Handbook of Inter-Rater Reliability, chapter 2).
     """
     return Sums([_shares(counted(row, missing)) for row in table], _fleiss)
 
@@ -96,11 +95,11 @@ def krippendorff_alpha(
 ) -> Sums:
     """Krippendorff's alpha of any raters with any answers missing, at most 1.
 
-    1 - (n - 1) · observed / expected, the squared distances of pairs of answers within items
-    and over all n answers of items that have two or more (Krippendorff 2011, "Computing
-    Krippendorff's Alpha-Reliability"). `level` is the distance: "nominal" equal or not,
-    "ordinal" by the number of answers in between, "interval" the difference of the numbers.
-    Ordered answers are numbers; a missing one can be a category only at the nominal level.
+    1 - (n - 1) · observed / expected (Krippendorff 2011, "Computing Krippendorff's
+    Alpha-Reliability"). These are the squared distances of pairs of answers within items, and over
+    all n answers of items that have two or more. `level` is the distance: "nominal" equal or not,
+    "ordinal" by the number of answers in between, "interval" the difference of the numbers. Ordered
+    answers are numbers; a missing one can be a category only at the nominal level.
     """
     if level not in _LEVELS:
         raise InputError(f"level={level!r}: choose one of {', '.join(_LEVELS)}")

@@ -1,8 +1,8 @@
 """Does the judge agree with people? Verdicts and scores against labels.
 
-An item without a label is left out. An item with a label that the judge gave no parseable
-answer counts as a miss by default ("own category"): what was not answered was not right, and
-dropping it would make a judge better by failing on hard items.
+An item without a label is left out. A labelled item without a parseable answer counts as a miss by
+default ("own category"). What was not answered was not right, and dropping it would make a judge
+better by failing on hard items.
 """
 
 from __future__ import annotations
@@ -179,10 +179,10 @@ def scored_pairs(
     """The (score, label) points that correlations are taken over.
 
     "item": the mean score of an item with its label. "answer": every score with the label of
-    its item, which shows what a single call is worth. "system": mean scores and mean labels of
-    the items of one system each, named row by row in `systems`; it averages most noise away
-    and is usually the highest. Missing scores and labels are dropped. Raises InputError for
-    lists that do not belong together.
+    its item, which shows what a single call is worth. "system": mean scores and mean labels of the
+    items of one system each, named row by row in `systems`. It averages most noise away and is
+    usually the highest. Missing scores and labels are dropped. Raises InputError for lists that do
+    not belong together.
     """
     if level not in ("item", "answer", "system"):
         raise InputError(f"level={level!r}: choose 'item', 'answer' or 'system'")

@@ -3,9 +3,9 @@
 A case has odds: the probability of its rarer verdict, from 0 to 1/2. The distribution of the odds
 over cases is fitted without assuming its shape (Kiefer & Wolfowitz 1956,
 https://doi.org/10.1214/aoms/1177728066): weights on a grid of odds. Few runs tell its first
-moments only, so what depends on others has an interval that more cases do not shorten. Such
-intervals hold all values that some distribution has which explains the runs nearly as well as
-the best one (profile likelihood; after Ignatiadis & Wager 2022,
+moments only, so what depends on others has an interval that more cases do not shorten. Such an
+interval contains the values of all distributions that explain the runs nearly as well as the best
+one (profile likelihood; after Ignatiadis & Wager 2022,
 https://doi.org/10.1080/01621459.2021.2008403).
 
 `numpy` and `scipy` compute it (`pip install dagengine[benchmark]`) and are loaded when used.

@@ -2,7 +2,7 @@
 
 An item says what it adds (`{"pairs": 1, "differ": 0.4}`), and the measure is computed from the
 totals. So a measure of the whole sample, of a resample and of the sample without one item is the
-same formula on other totals, which is what makes bootstrap intervals cheap.
+same formula on other totals. This makes bootstrap intervals cheap.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ class Sums:
     `formula` returns None where the measure is not defined; a quotient of zero by zero is
     undefined by itself. `most` says that the measure is a mean over items of shares that lie
     between 0 and this; None, that it is something else. `limit` is what such a mean is expected
-    to be at most, where that is less. `arrays` is the formula of many totals at once, each an
-    array of numpy, not a number where it is undefined; it is given where the formula would take
-    long for every resample.
+    to be at most, where that is less. `arrays` is the formula of many totals together, each a numpy
+    array. It gives not a number where the measure is undefined. It is there if the formula would
+    take long for every resample.
     """
 
     items: Sequence[Totals]

@@ -1,8 +1,8 @@
 """How many votes make a verdict steady: what the runs show, and what they leave open.
 
-T runs of a case show how often majorities of up to T/2 votes differ, without any model. Beyond
-that the distribution of the noise over cases has to be known, of which T runs tell T moments:
-the answer is an interval of votes, and often has no upper end.
+T runs of a case show how often majorities of up to T/2 votes differ, without any model. Beyond that
+the distribution of the noise over cases has to be known. T runs tell T moments of it. So the answer
+is an interval of votes, and often has no upper end.
 """
 
 from __future__ import annotations
@@ -52,10 +52,10 @@ class SteadyVotes:
 
     `least` is the lowest number that may be enough, `most` the lowest that surely is; each is
     right in 95 of 100 benchmarks. `runs` is how often a case was run (the lower median) and
-    `cases` how many were run twice at least. `one` is the flip rate of a single vote, and `floor`
+    `cases` how many were run twice at least. `one` is the flip rate of a single vote. `floor` is
     that of `seen` votes, the greatest number that the runs show without a model: half of them.
-    `likely` is the best guess of the number, and `runs_to_tell` are the runs that would show it;
-    None where there is no best guess or the runs do show it.
+    `likely` is the best guess of the number, and `runs_to_tell` are the runs that would show it.
+    They are None if there is no best guess or the runs do show it.
     """
 
     target: float
@@ -82,10 +82,9 @@ def steady_votes(
 
     With two verdicts the ends are those of all distributions of noise over cases that explain
     the runs (see `mixture`). With more, nothing is said beyond half the runs, and ties are an
-    their own outcome. The flip rate is never contradicted: a single vote is too few where its
-    interval begins above the target, and surely enough only where it ends below. Raises InputError
-    for a target outside (0, 1) or lists that do not belong together, MissingExtraError without
-    scipy.
+    their own outcome. The flip rate is never contradicted. A single vote is too few if its interval
+    begins above the target, and surely enough only if it ends below. Raises InputError for a target
+    outside (0, 1) or lists that do not belong together, MissingExtraError without scipy.
     """
     if not 0 < target < 1:
         raise InputError(f"target={target}: the share of flips lies between 0 and 1")

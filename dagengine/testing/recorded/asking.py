@@ -97,9 +97,9 @@ class Resampled(_Before):
 class Recorder(_Before):
     """Takes answers from a recording, and puts into it what it asks.
 
-    `missed` are the messages of questions that a replay has no answer to, `replayed` counts the
-    answers that it gave, `lacking` the questions that it had none for; `unrecorded` says what
-    could not be recorded, and why.
+    `missed` are the messages of questions that a replay has no answer to. `replayed` counts the
+    answers that it gave, `lacking` the questions without an answer. `unrecorded` says what could
+    not be recorded, and why.
     """
 
     def __init__(self, asks: Asks, recording: Recording, mode: Mode) -> None:

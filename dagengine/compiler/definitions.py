@@ -1,6 +1,6 @@
 """What a metric is made of, as hashes: equal in every process as long as it is the same.
 
-A judge card is bound to them, and the record of a run keeps them: they tell whether a node that
+A judge card is bound to them, and the record of a run keeps them. They tell whether a node that
 answered differently was also asked something else.
 """
 

@@ -48,9 +48,9 @@ def circular_waits(slots: Iterable[Slot]) -> list[Slot]:
     """Slots that would wait for ever, each to learn what only the others can decide.
 
     In the graph, (slot, False) stands for knowing whether a slot is live, (slot, True) for its
-    value. Only readers of a slot that may be dead wait for the former. Every metric is checked
-    by itself: nothing outside waits for a part of a nested metric, and its parts wait for
-    nothing outside once it is live.
+    value. Only readers of a slot that may be dead wait for the former. Every metric is checked by
+    itself. Nothing outside waits for a part of a nested metric, and its parts wait for nothing
+    outside once it is live.
     """
     graph: nx.DiGraph[tuple[Slot, bool]] = nx.DiGraph()
     for slot in slots:

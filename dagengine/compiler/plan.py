@@ -29,11 +29,10 @@ class Unit:
     """One node as it runs: what it reads, and which judge it asks.
 
     `metric` is the first metric that it belongs to. `judges` are those that it asks: the metric's
-    own, or its panel's. `sources` are
-    (label, unit, slot) of what it reads; where a source may be dead its slot says whether it
-    is there (`ALWAYS`: it always is). `constant` units are equal for every case; `foreign`
-    ones run code that is not this library's. Of a case's units that are ready the one with
-    the least `urgency` starts first: those that ask nothing, then by place.
+    own, or its panel's. `sources` are (label, unit, slot) of what it reads. If a source may be
+    dead, its slot says whether it is there (`ALWAYS`: it always is). `constant` units are equal for
+    every case; `foreign` ones run code that is not this library's. Of a case's units that are ready
+    the one with the least `urgency` starts first: those that ask nothing, then by place.
     """
 
     index: int
@@ -171,16 +170,16 @@ def unsupported(
 ) -> list[int]:
     """Slots of a tangle that nothing can make live any more but each other.
 
-    A node runs when what hands on to it runs, and also when something that runs reads it, so
-    two nodes may make each other run:
+    A node runs when what hands on to it runs, and also when something that runs reads it. So two
+    nodes may make each other run:
 
         gate ── yes ──> words ── hands on to ──> last
                           ^──────── reads ────────┘
 
-    Each of the two is a cause of the other, so neither ever loses its last cause: when the
-    gate says no, counting causes would wait for ever. What counts is a cause from
-    outside of the tangle that is still open. Whatever such a cause supports, directly or in
-    turn, stays; the rest is dead.
+    Each of the two is a cause of the other, so neither ever loses its last cause. When the gate
+    says no, counting causes would wait for ever. What counts is a cause from outside of the tangle
+    that is still open. Whatever such a cause supports, directly or in turn, stays; the rest is
+    dead.
 
     `is_open` says whether a slot is neither dead nor has a value, `is_live` whether it is
     live. (In logic programming: the unfounded set; Van Gelder et al. 1991,

@@ -1,9 +1,9 @@
 """What a run will ask before it asks anything: a plan and cases in, bounds and likelihoods out.
 
-The bounds hold for the questions of every run in which each metric gets its score: a
-failure that cannot be foreseen ends a metric early. Attempts after transient failures and
-answers asked for again, as a whole or item by item, come on top. Cases are looked at one by
-one; of more than some thousands a sample is (see `sampling`), and what it has is scaled up.
+The bounds hold for the questions of every run in which each metric gets its score. A failure that
+cannot be foreseen ends a metric early. Attempts after transient failures and answers asked for
+again, as a whole or item by item, come on top. Cases are looked at one by one; of more than some
+thousands a sample is (see `sampling`), and what it has is scaled up.
 """
 
 from __future__ import annotations
@@ -64,8 +64,8 @@ def estimate(
     `judges` identify the judges in the order of `plan.models`. `items` is the assumed length
     of lists that only a judge's answer brings. `odds` weigh verdicts (see `verdicts_of`);
     without them all verdicts of a decision are equally likely. `asked` are the judges themselves,
-    with their writers behind them (`with_writers`): of those that decide it tells how their
-    questions travel, at most `max_in_flight` in one request.
+    with their writers behind them (`with_writers`). For those that decide, the estimate tells how
+    their questions travel, at most `max_in_flight` in one request.
     """
     names = judges or [str(model or "default") for model in plan.models]
     classes = CaseClasses(plan, Walker(plan, odds), Lookahead(plan, names, items, asked))

@@ -11,8 +11,8 @@ calls different things::
                └─────────── certain to come, certain to be answered: lowers `most` (`_again`)
 
 With ○ ● ● the first ● is the certain call, and nothing lowers `most` but the second: what may
-never be asked cannot answer another. `_repeats` counts every question that came to a known key
-(or found no room here): without them the known ones still need a call each, the other bound
+never be asked cannot answer another. `_repeats` counts every question that came to a known key (or
+found no room here). Without them the known ones still need a call each: that is the other bound
 below `least`. What is known only to be like another (`resemble`) moves `likely` alone.
 """
 

@@ -1,7 +1,7 @@
 """What can be told of a case before a judge is asked: questions, failures, decisions of code.
 
-Nodes whose inputs are all known are run up to their first question: code on the case's
-fields gives its value, a node that asks gives its whole prompt. Nothing is sent.
+Nodes whose inputs are all known are run up to their first question. Code on the case's fields gives
+its value, and a node that asks gives its whole prompt. Nothing is sent.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """In how many requests the decisions of a case will travel, found by driving the scheduler.
 
-The laws are those of runs: a pack leaves when no node that is at work may bring another question
-(`speculation.bringing`), and what verdicts to come may want rides along (`speculation.ahead`).
+The rules are those of runs. A pack leaves when no node at work may bring another question
+(`speculation.bringing`). What later verdicts may want is sent with it (`speculation.ahead`).
 """
 
 from __future__ import annotations

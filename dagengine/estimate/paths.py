@@ -213,8 +213,8 @@ class _Drive:
         forecast = self.forecasts[unit]
         if forecast.fails:
             self.fails = True
-            # Once something was asked, what else starts before the failure depends on timing:
-            # then it is left open, and everything that does not read the unit continues.
+            # Once something was asked, what else starts before the failure depends on timing. Then
+            # it is left open, and everything that does not read the unit continues.
             if not self.units:
                 self.state.fail(unit, FORECAST)
         elif forecast.rounds:

@@ -60,8 +60,8 @@ class Spread:
     def margin(self, total: int) -> float:
         """Half the 95 % interval of the sum over all `total` cases, as a share of this sum.
 
-        One case in `count / 3` may be of a kind that the sample lacks (the rule of three): so
-        many are counted as if they asked for as much as two usual ones, or for nothing.
+        One case in `count / 3` may be of a kind that the sample lacks (the rule of three). So many
+        are counted as if they asked for as much as two usual ones, or for nothing.
         """
         if self.count >= total or not self._sum:
             return 0.0

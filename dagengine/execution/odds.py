@@ -3,9 +3,9 @@
 Every decision and rating whose judge gave odds takes each of its values in turn; what else was
 said stays as it is. The scheduler's state machine says where that leads. Where it leads to a node
 that was not asked, or that read something else, the probability is `unknown`: nothing is guessed.
-Code that scores a list may give the odds of its scores; a list that anything else reads is known
-as it stands, and unknown otherwise. Verdicts of one case, items of a list included, are taken
-to be independent given the case, which decision models claim. Pure functions of values.
+Code that scores a list may give the odds of its scores. A list that anything else reads is known as
+it is, and unknown otherwise. Verdicts of one case, items of a list included, are taken to be
+independent given the case, which decision models claim. Pure functions of values.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Which failure counts when several things fail, whatever finished first. Pure.
 
-Everything that happened to a slot gets a *precedence*: its own place in the topological
-order, or that of the latest thing it depends on followed by its own. What depends on
-something always comes after it, so precedences do not depend on timing. The failure with
-the lowest one ends the metric; only what comes before it counts.
+Everything that happened to a slot gets a *precedence*. That is its own place in the topological
+order, or that of the latest thing it depends on followed by its own. What depends on something
+always comes after it, so precedences do not depend on timing. The failure with the lowest one ends
+the metric; only what comes before it counts.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ _LIVE, _LOST, _DEAD, _VALUE = 0, 1, 2, 3
 class Ruling:
     """What a failing metric still needs.
 
-    `failed` is the slot whose failure is reported, `counted` the slots that come before it
-    and have a value, `pending` those that come before it and have yet to run.
+    `failed` is the slot whose failure is reported. `counted` are the slots that come before it and
+    have a value, `pending` those that come before it and have yet to run.
     """
 
     failed: int
@@ -51,23 +51,21 @@ def rule(
 class _Walk:
     """A walk over everything known, lowest precedence first.
 
-    It goes through the case as if nodes ran one by one in the order of the plan, and stops at
-    the first failure that it meets. Whatever the real order was, it meets the same one. In this
-    graph (slots numbered in topological order) both 1 and 3 have failed::
+    It goes through the case as if nodes ran one by one in the order of the plan. It stops at the
+    first failure that it meets. Whatever the real order was, it meets the same one. In this graph
+    (slots numbered in topological order) both 1 and 3 have failed::
 
         0 ──▶ 1 ✗           1 has the precedence (1,): it is met first, and reported
         └───▶ 2 ──▶ 3 ✗     3 has the precedence (3,): it is never met, so 2 need not run
 
     A slot may depend on one with a *greater* number: a reader makes live what it reads. Its own
-    number alone would then put it before what it waits for, so its precedence is that of the
-    latest thing it depends on, followed by its own number: `(5, 2)` comes after `(5,)` and
-    before `(6,)`.
+    number alone would then put it before what it waits for. So its precedence is that of the latest
+    thing it depends on, followed by its own number: `(5, 2)` comes after `(5,)` and before `(6,)`.
 
-    The heap holds what becomes known at a precedence: that a slot is live, that a cause of it is
-    lost, that it is dead, that it has its value. At one precedence they come in this order, since
-    what becomes live may still support a tangle that has lost a cause. A slot that is met
-    without a value or failure is `pending`: it comes before the failure, so it has to run
-    before the ruling can be final.
+    The heap contains what becomes known at a precedence: a slot is live, it has lost a cause, it is
+    dead, or it has its value. At one precedence they come in this order, since what becomes live
+    may still support a tangle that has lost a cause. A slot that is met without a value or failure
+    is `pending`. It comes before the failure, so it has to run before the ruling can be final.
     """
 
     plan: Plan

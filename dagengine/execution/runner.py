@@ -1,8 +1,8 @@
 """Runs a plan over cases: says what is done next, and takes the consequences.
 
-Workers take ready units from one heap (earlier cases first, and of a case what asks nothing
-first) and admit the next case when nothing is ready, so memory is bounded by what is in
-flight and not by the data set. Rows leave in data set order.
+Workers take ready units from one heap: earlier cases first, and within a case what asks nothing
+first. They admit the next case when nothing is ready. So what is in flight bounds the memory, not
+the data set. Rows leave in data set order.
 """
 
 from __future__ import annotations

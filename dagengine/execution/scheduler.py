@@ -2,9 +2,8 @@
 
 Feed it what finished, take from it what may start. Liveness spreads along causes, values
 along sources; a slot is ready when it is live and everything it reads is settled.
-Results do not depend on the order in which things finish: when a node fails, only what
-takes precedence over it still runs, and the failure with the highest precedence is the
-one reported.
+Results do not depend on the order in which things finish. When a node fails, only what takes
+precedence over it still runs. The failure with the highest precedence is reported.
 
 A slot is one place of one metric; a unit is what runs, once, for all slots that share it::
 
@@ -18,8 +17,8 @@ A slot is one place of one metric; a unit is what runs, once, for all slots that
             ▲                │  └────fail()──────▶ failed
             └──cancelled()───┘   no metric wants it any longer
 
-A settled slot tells its readers (`feeds`), takes a cause from each target of a verdict that was
-not chosen, and brings its metric one step nearer to its result.
+A settled slot tells its readers (`feeds`) and takes a cause from each target of a verdict that was
+not chosen. It brings its metric one step nearer to its result.
 """
 
 from __future__ import annotations
@@ -40,8 +39,8 @@ class CaseState:
     """The state of one case under one plan.
 
     `finished` says whether every metric has its result.
-    After construction and after every `complete` or `fail`, `ready` lists units to start
-    and `cancel` units to stop; the owner takes both lists and empties them.
+    After construction and after every `complete` or `fail`, `ready` lists units to start and
+    `cancel` units to stop. The owner takes both lists and empties them.
     """
 
     def __init__(

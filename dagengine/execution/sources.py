@@ -1,8 +1,8 @@
 """Where a run takes its cases from, and the order in which its rows leave.
 
-Cases are pulled from an iterable, or fed by an async one; a cluster takes them in chunks. No
-source ever ends a run by raising: what went wrong is kept in `error`, the source counts as
-ended, and what came before is finished first.
+Cases are pulled from an iterable, or fed by an async one; a cluster takes them in chunks. No source
+ever ends a run by raising. The failure is kept in `error`, the source counts as ended, and what
+came before is finished first.
 """
 
 from __future__ import annotations

@@ -19,8 +19,8 @@ _TURNS = 64
 class Seat:
     """Where a worker runs nodes, one after another, under one cancel scope.
 
-    A scope for every node would be a sixth of what the engine does about it, and hardly one is
-    ever cancelled: one that was, or that has a deadline, serves no other node.
+    A scope for every node would be a sixth of the engine's work for it, and hardly one is ever
+    cancelled. One that was cancelled, or that has a deadline, serves no other node.
     """
 
     __slots__ = ("_scope",)

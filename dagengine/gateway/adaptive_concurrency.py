@@ -2,10 +2,10 @@
 
 A control law without clock or I/O. It counts in *rounds*: as many finished calls as may
 be in progress, which is about one round trip. It grows by one per success until the first
-rejections (slow start), then steps back, creeps towards the number that was too much,
-waits below it for a while, and tries beyond it in growing steps (the idea of binary
-increase: Xu, Harfoush, Rhee, "Binary increase congestion control", INFOCOM 2004). What was
-too much is read off the last rejection of a burst: so many calls were still in progress.
+rejections (slow start), then steps back. It creeps towards the number that was too much, and waits
+below it for a while. Then it tries beyond it in growing steps (the idea of binary increase: Xu,
+Harfoush, Rhee, "Binary increase congestion control", INFOCOM 2004). What was too much is read off
+the last rejection of a burst: so many calls were still in progress.
 
 Some servers reject calls whatever the load. Stepping back does not help there, so it is
 undone when the calls that started after it fare as badly as those before.

@@ -257,9 +257,9 @@ def join_threads() -> None:
     """Have threads and pools work for the node whose code starts a thread or submits a job.
 
     It holds for the whole process from the first node on that runs a caller's code; outside
-    of nodes nothing changes. `Thread.start` and `ThreadPoolExecutor.submit` are wrapped, as
-    tracers do it: Python 3.11 has no event for a thread that starts, and no version has one
-    for a job of a pool.
+    of nodes nothing changes. `Thread.start` and `ThreadPoolExecutor.submit` are wrapped, as tracers
+    do it. Python 3.11 has no event for a thread that starts, and no version has one for a job of a
+    pool.
     """
     for kind, name, joined in (
         (threading.Thread, "start", _joined_start),

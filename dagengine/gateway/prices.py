@@ -1,8 +1,8 @@
 """What models cost: the public list of the `genai-prices` package, and the caller's prices.
 
 US dollars per million tokens of input, output and cached input; standard (not batch or
-priority) processing, short prompts. Where a provider is cheaper at some hours the highest price
-of the day counts, so that a budget holds and an estimate is the same at every hour.
+priority) processing, short prompts. If a provider is cheaper at some hours, the highest price of
+the day counts. So a budget holds, and an estimate is the same at every hour.
 
 **Providers change their prices without notice.** The list is as old as the installed package;
 give `Limits.prices` when it matters.

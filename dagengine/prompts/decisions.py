@@ -1,9 +1,9 @@
 """Questions in the form of decision models: a state, and one typed question about it.
 
-The two messages of such a question are the canonical wire form of the two servers that there are
-(`judges.deciding.forms`): the state as JSON, then the question as JSON. So key, store and
+The two messages of such a question are the state as JSON, then the question as JSON. They are the
+canonical wire form of the two servers that there are (`judges.deciding.forms`). So key, store and
 replay know them as any other question. The state is a function of the case alone, so that all
-questions about one case may travel in one request: whatever else a question reads is in the
+questions about one case may travel in one request. Whatever else a question reads is in the
 question itself.
 
     [{"role": "user", "content": '{"input":"…","actual_output":"…"}'},

@@ -13,8 +13,8 @@ _WORD: Final = re.compile(r"\S+")
 def without_echo(prompt: str, text: str) -> str:
     """What a model added to the prompt, where its text begins with the prompt.
 
-    A causal model returns the prompt with its answer behind; a decoded prompt may have a first
-    token in front and other blanks than the written one. Any other text stays as it is.
+    A causal model returns the prompt and its answer after it. A decoded prompt may have an extra
+    first token and other blanks than the written one. Any other text stays as it is.
     """
     if not prompt.strip():
         return text

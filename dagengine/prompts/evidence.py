@@ -1,7 +1,7 @@
 """Judged text as evidence blocks, between fences that it cannot close.
 
-Judged text is untrusted. It goes between fences that it cannot contain, in the user
-message, filled in by a single pass so that nothing inside it is ever expanded.
+Judged text is untrusted. It goes between fences that it cannot contain, in the user message. A
+single pass fills it in, so that nothing inside it is ever expanded.
 """
 
 from __future__ import annotations

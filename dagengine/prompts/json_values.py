@@ -1,9 +1,9 @@
 """JSON values in a text that a model wrote, found in time that grows with its length only.
 
 A model puts prose, code fences and remarks around its answer, and may end in the middle of it.
-Every bracket might begin the answer, so the obvious search reads the rest of the text once for
-every bracket: minutes for a megabyte of them. What does not parse is therefore first looked at
-through a short window, and only so many failures may read on to the end of the text.
+Every bracket might begin the answer. So the obvious search reads the rest of the text once for
+every bracket: minutes for a megabyte of them. Text that does not parse is therefore first looked at
+through a short window. Only so many failures may read on to the end of the text.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Reading a rating out of token probabilities.
 
 The expectation over the score token's alternatives (Liu et al. 2023, G-Eval,
-https://arxiv.org/abs/2303.16634). The token is found by the position of the value in the
-answer (in its JSON, or where a parser found it), never by looking for an equal digit.
+https://arxiv.org/abs/2303.16634). The token is found by the position of the value in the answer: in
+its JSON, or where a parser found it. It is never found by looking for an equal digit.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ def expected_score(
 ) -> tuple[float | None, str]:
     """The rating and its mode: `weighted`, or `raw (why)`.
 
-    `stated` is the rating that the answer states (None: none of the scale), `place` where in
-    `answer.raw` it does so; the start and the end of it are counted in characters.
+    `stated` is the rating that the answer states (None: none of the scale). `place` is its start
+    and end in `answer.raw`, counted in characters.
     """
     if answer.tokens is None:
         return stated, "raw (the judge gave no token probabilities)"

@@ -49,9 +49,8 @@ def read_answer(question: Question[T], text: str) -> T:
     """The answer that `text` holds; raises UnparseableError with the text when it holds none.
 
     A question with a parser is read by it. Otherwise the text is JSON, possibly after a
-    think-block, in a code fence, or with prose around it; where a list is asked for it may
-    also stand alone, without the object around it. A text of more than `LONGEST` characters
-    is not read.
+    think-block, in a code fence, or with prose around it. If a list is asked for, it may also come
+    without the object around it. A text of more than `LONGEST` characters is not read.
     """
     require_readable(text)
     if question.parser is not None:

@@ -1,9 +1,9 @@
 """Cases as a record may show them: fields are hidden where they stand, and where they are quoted.
 
-A judge quotes what it reads: a field that is hidden in the case may stand again in reasons,
-outputs of nodes, other fields and messages of failures. There every run of four words that a
-hidden text has is hidden, too (all of it, when it has fewer words), whatever the case of the
-letters and whatever stands between the words. What a judge says in its own words stays.
+A judge quotes what it reads. So a field that is hidden in the case may occur again in reasons,
+outputs of nodes, other fields and messages of failures. There every run of four words of a hidden
+text is hidden, too (all of it, if it has fewer words). The case of the letters and what is between
+the words do not matter. What a judge says in its own words stays.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """What people said about a run, in `labels.jsonl` beside it: lines are only ever added.
 
-Every line is one answer of one person to one node on one case, the end of a walk (node "", with
-the outcome), or the retraction of an earlier line. A line is on the disk before it counts, and is
-written in one piece, so that several processes may add to one file and a kill loses nothing.
+Every line is one answer of one person to one node on one case. It may also be the end of a walk
+(node "", with the outcome), or the retraction of an earlier line. A line is on the disk before it
+counts, and is written in one piece. So several processes may add to one file, and a kill loses
+nothing.
 """
 
 from __future__ import annotations

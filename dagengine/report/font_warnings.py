@@ -1,8 +1,8 @@
 """Graphviz without the warnings of its font library.
 
-The library inside the pygraphviz package reads the machine's font settings, finds in them what
-is newer than itself, and writes so to the process's standard error, past Python. Nothing turns
-that off: an own settings file would, and would also choose other fonts.
+The library inside the pygraphviz package reads the machine's font settings and finds in them what
+is newer than itself. It writes so to the process's standard error, past Python. Nothing turns that
+off: an own settings file would, and would also choose other fonts.
 """
 
 from __future__ import annotations

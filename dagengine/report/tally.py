@@ -15,7 +15,7 @@ from dagengine.results.worst import Places, Worst
 class MetricTally:
     """One metric over a data set: scores, outcomes, and how often each edge was taken.
 
-    `shown` is the result to draw, with the name of its case: that with most steps (the
+    `shown` is the result to draw, with the name of its case. It is the one with most steps (the
     first of those) or that of the chosen case.
     """
 

@@ -1,8 +1,8 @@
 """One file of questions and answers: cache, journal to resume from, and replay.
 
-An answer is handed on only after it is in the file, so whatever shows in a result survives
-the end of the process, however it ends (a power cut may cost the last moments). Equal
-questions to equal judges find it again: in this run, in a later one, in another process.
+An answer is handed on only after it is in the file. So whatever shows in a result survives the end
+of the process, however it ends (a power cut may cost the last moments). Equal questions to equal
+judges find it again: in this run, in a later one, in another process.
 """
 
 from __future__ import annotations
@@ -77,8 +77,8 @@ class Store:
     async def open(self) -> AsyncIterator[OpenStore]:
         """The store in use by one run; raises InputError for a file that cannot be used.
 
-        When the file fails later (a full disk), everything inside is cancelled and then
-        InputError raised: answers that are not kept would be paid for again.
+        If the file fails later (a full disk), everything inside is cancelled and then InputError is
+        raised. Answers that are not kept would be paid for again.
         """
         path, writer = Path(self.path), None
         if not self.replay:

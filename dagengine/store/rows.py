@@ -20,8 +20,8 @@ from dagengine.store.file import printable, transaction, unpack
 T = TypeVar("T", bound=BaseModel)
 
 _JSON = json.JSONEncoder(ensure_ascii=False)
-# What reading a row raises when its cells are not what they were: of sqlite any cell may hold
-# any type of value, and of a damaged disk any bytes.
+# What reading a row raises if its cells are not what they were. Any cell of sqlite may contain any
+# type of value, and after a damage of the disk any bytes.
 UNREADABLE = (zlib.error, OverflowError, RecursionError, TypeError, ValueError)
 _INSERT = """INSERT OR IGNORE INTO answers (key, judge, node, created, answer, question)
     VALUES (?, (SELECT id FROM judges WHERE name = ?), (SELECT id FROM nodes WHERE name = ?),

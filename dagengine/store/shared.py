@@ -4,8 +4,8 @@ A folder holds a table of all questions, which every process maps into its memor
 of each process in its own file. A place in the table says who asks a question, or where its
 answer stands. Nothing of it outlives the run, so nothing is made safe, which keeps it cheap.
 
-The table has a fixed size. In its buckets new questions take the places of old ones, so that of
-very many questions only the latest are known; an old one is then asked again.
+The table has a fixed size. In its buckets new questions take the places of old ones. So of very
+many questions only the latest are known, and an old one is asked again.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Python's garbage collector in a command: what is imported stays, and is not looked through.
 
-Its looks at modules and classes, of which nothing can go, were a quarter of the time it takes
-until the first question is asked, and its last one came when all was done.
+Its looks at modules and classes, which never become garbage, were a quarter of the time until the
+first question. Its last look came when all was done.
 """
 
 from __future__ import annotations

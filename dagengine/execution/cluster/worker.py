@@ -1,7 +1,7 @@
 """A worker's part of a run on a cluster: one engine, and the chunks of cases it judges.
 
-The worker knows nothing of files or of the command line: the engine comes from a function that
-the coordinator sends, and by which the coordinator has built its own engine.
+The worker knows nothing of files or of the command line. The engine comes from a function that the
+coordinator sends. The coordinator has built its own engine with the same function.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Questions about one case that travel in one request, and when they leave. No clock.
 
-Every question keeps its own key, place, budget, entry in the ledger and answer: a pack is made
-after all of these and right before the judge. It leaves when nothing else of its case can
-bring another question for it::
+Every question keeps its own key, place, budget, entry in the ledger and answer. A pack is made
+after all of these and right before the judge. It leaves when nothing else of its case can bring
+another question for it::
 
     node at work ──asks a chat model──▶ holds the packs of its case until it has its answer
          │

@@ -1,9 +1,9 @@
 """Order for prompt caches of providers: the first of many prompts with one beginning goes ahead.
 
-Providers keep the beginning of a prompt (1,024 tokens and more) for some minutes and charge a
-fraction for it when another prompt begins alike, but only once the first call is through
-(https://platform.openai.com/docs/guides/prompt-caching). Followers therefore wait for it; once
-it has landed they all go at once.
+Providers keep the beginning of a prompt (1,024 tokens and more) for some minutes. They charge a
+fraction for it if another prompt begins alike, but only once the first call has ended
+(https://platform.openai.com/docs/guides/prompt-caching). Followers therefore wait for it; once it
+has landed they all go at once.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ import anyio
 from dagengine.gateway.urgency import Urgency
 from dagengine.question import Message
 
-# Providers cache from 1,024 tokens on; English text has about four characters per token, other
-# text fewer, so that a prefix of this length is long enough everywhere.
+# Providers cache from 1,024 tokens on. English text has about four characters per token, other text
+# fewer. So a prefix of this length is long enough everywhere.
 PREFIX_CHARACTERS = 4_500
 # A prefix that no question used for so long may be gone at the provider.
 WARM_SECONDS = 240.0

@@ -16,8 +16,8 @@ class Alignment:
     """Pairs equal keys of two runs that are read side by side.
 
     Cases with one key are paired in their order: the second copy of a case with the second
-    copy. Only what still waits for its partner is held, so that two runs over one data set
-    need no memory, and a shuffled data set needs a number for each case.
+    copy. Only what still waits for its partner is kept. So two runs over one data set need no
+    memory, and a shuffled data set needs a number for each case.
     """
 
     def __init__(self) -> None:

@@ -24,8 +24,8 @@ class PromptBlocks:
     def close(self, slots: Sequence[int], room: int) -> tuple[list[str], list[int]]:
         """Blocks of at most `room` characters, and the slots they start at.
 
-        `slots` are those of the rows among the texts; the first of them have their prompts, and
-        the line of a slot lists prompts by metric and step.
+        `slots` are those of the rows among the texts. The first of them have their prompts. The
+        line of a slot lists prompts by metric and step.
         """
         found = Blocks()
         asked = any(key for row in self._keys for steps in row for key in steps)

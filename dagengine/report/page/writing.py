@@ -41,8 +41,9 @@ LONGEST = 100_000
 def write_page(run: Run, path: str | Path, *, rows: int = ROWS, room: int = ROOM) -> Path:
     """Write the page of a run as one file that needs no other and no network.
 
-    Of more than `rows` rows, or where the texts would take more than `room` characters, it holds
-    every score and path, and the texts of the cases that failed first; the page says so.
+    If there are more than `rows` rows, or if the texts would take more than `room` characters, it
+    contains every score and path, but not all texts: those of failed cases come first. The page
+    says so.
     """
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)

@@ -245,7 +245,7 @@ class TokenChoice:
 
 Origin = Literal["live", "cached", "replayed"]
 PART = "part"
-"""The mode of an answer that does not fit as a whole, and of which a part is used."""
+"""The mode of an answer that does not fit as a whole, but a part of it is used."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,12 +289,12 @@ class Capabilities:
 
     `schema`: structured answers; `text`: plain answers for a parser; `repeatable`: whether
     asking again may bring another answer. `logprobs`: whether it may give token probabilities
-    where they are asked for. That is never a condition: without them the question is answered all
-    the same, and a rating then counts as it stands (its mode is `raw`). `caches_prefixes`: whether
-    it pays to let one of many prompts with a long common beginning go ahead of the others.
-    `elastic`: it takes any number of questions at once, so that there is nothing to find out
-    carefully. `batched`: questions are collected and answered together, hours later perhaps, so
-    that there is no deadline for one of them. `decides`: it answers only decisions, in the form of
+    where they are asked for. That is never a condition. Without them the question is answered all
+    the same, and a rating then counts as it is (its mode is `raw`). `caches_prefixes`: whether it
+    pays to let one of many prompts with a long common beginning go ahead of the others. `elastic`:
+    it takes any number of questions at once, so that there is nothing to find out carefully.
+    `batched`: questions are collected and answered together, hours later perhaps, so that there is
+    no deadline for one of them. `decides`: it answers only decisions, in the form of
     `prompts.decisions`. It then has a `writer`, the judge for all that is not a decision (or None).
     `shows` says what it is shown. `packs`: how its questions may travel together; None: each alone.
     """

@@ -1,7 +1,8 @@
 """Batches in progress, written down: a run after a kill takes them up and pays nothing twice.
 
-A file of JSON lines: a batch that is about to be sent, with the names of its questions; its id,
-once the provider has given it; its end, once a run has come to its own end with the answers.
+It is a file of JSON lines. One line is for a batch that is about to be sent, with the names of its
+questions. One is for its id, once the provider has given it. One is for its end, once a run has
+ended with the answers.
 """
 
 from __future__ import annotations

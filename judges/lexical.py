@@ -57,8 +57,9 @@ class LexicalJudge:
     field. For numbered items with the verdicts yes and no (and idk) `yes` needs a share of
     letters in common, words of one or two letters left out:
 
-    - supported: of the item, in the evidence. It is the mean of the share in all of it and that in
-      its best sentence, 0 if a number of the item is missing. `support` is the threshold.
+    - supported: of the item, in the evidence. It is the mean of the share in all of it and the
+      share in its best sentence. It is 0 if a number of the item is missing. `support` is the
+      threshold.
     - relevant: of the item and the evidence, in terms of the shorter one. `relevance`.
     - useful: of the best sentence of the evidence, in the item. `usefulness`.
 

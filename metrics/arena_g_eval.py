@@ -1,9 +1,9 @@
 """Arena G-Eval: which of several contestants did better, by evaluation steps.
 
-The contestants are masked and shown in every rotation, so that each of them stands once in
-every place: judges prefer a place (Zheng et al. 2023, "Judging LLM-as-a-Judge with MT-Bench
-and Chatbot Arena", https://arxiv.org/abs/2306.05685, whose rule for two orders this is: a
-win counts if both agree, anything else is a tie).
+The contestants are masked and shown in every rotation, so that each of them is once in every place:
+judges prefer a place. The rule for two orders is that of Zheng et al. (2023, "Judging
+LLM-as-a-Judge with MT-Bench and Chatbot Arena", https://arxiv.org/abs/2306.05685): a win counts if
+both agree, anything else is a tie.
 """
 
 from __future__ import annotations

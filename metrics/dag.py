@@ -48,9 +48,9 @@ class DAG(Graph):
 
     Several may be given as a list in the first place, too.
 
-    Raises GraphError, with every problem, for what no child added later would fix: a circle,
-    something that is not a node, verdicts that are missing, doubled or of the wrong kind.
-    Everything else (scores, names of fields) is found by `check` and before a run.
+    Raises GraphError, with every problem, for what no child added later would fix. This is a
+    circle, something that is not a node, or verdicts that are missing, doubled or of the wrong
+    kind. Everything else (scores, names of fields) is found by `check` and before a run.
     """
 
     @takes()

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from dagengine.reliability.repetition import Observations
     from dagengine.test_case import TestCase
 
-# Alternatives per token, of which a verdict's probability is read.
+# Alternatives per token; a verdict's probability is read from them.
 _ALTERNATIVES = 20
 
 

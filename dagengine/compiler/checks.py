@@ -80,7 +80,7 @@ def _reads(slot: Slot, report: Reporter) -> Iterator[Problem]:
     if not slot.fields and not slot.sources and node.branches():
         yield reads_nothing(node, report)
     for label, count in Counter(source.label for source in slot.sources).items():
-        # Uncertain ones may be alternatives, of which one arrives.
+        # Uncertain ones may be alternatives: one of them arrives.
         if count > 1 and any(s.certain for s in slot.sources if s.label == label):
             hint = "give each of them its own output_label"
             yield report("label-clash", node, f"{count} inputs are called {label!r}", hint)

@@ -40,7 +40,7 @@ class Cases:
         return self._table.count()
 
     def check(self) -> list[Item]:
-        """The first 1000 rows (of a list: all), none of which is invalid.
+        """The first 1000 rows (of a list: all); none is invalid.
 
         A source that can be read only once is left alone. Raises InputError for the first
         invalid row, for an empty file and for a mapped column that no row has.

@@ -78,7 +78,7 @@ def estimate(
 
 
 class _Counting:
-    """Sums over the cases seen so far, each of which stands for `factor` cases."""
+    """Sums over the cases seen so far; each counts for `factor` cases."""
 
     def __init__(
         self,

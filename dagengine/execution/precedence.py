@@ -62,10 +62,10 @@ class _Walk:
     number alone would then put it before what it waits for. So its precedence is that of the latest
     thing it depends on, followed by its own number: `(5, 2)` comes after `(5,)` and before `(6,)`.
 
-    The heap contains what becomes known at a precedence: a slot is live, it has lost a cause, it is
-    dead, or it has its value. At one precedence they come in this order, since what becomes live
-    may still support a tangle that has lost a cause. A slot that is met without a value or failure
-    is `pending`. It comes before the failure, so it has to run before the ruling can be final.
+    The heap contains what becomes known at a precedence: a slot is live, has lost a cause, is dead,
+    or has its value. At one precedence they come in this order, since what becomes live may still
+    support a tangle that has lost a cause. A slot that is met without a value or failure is
+    `pending`. It comes before the failure, so it has to run before the ruling can be final.
     """
 
     plan: Plan

@@ -41,9 +41,9 @@ class _Trial:
 class AdaptiveConcurrency:
     """The number of calls that one judge may have in progress: `limit`, from 1 to `ceiling`.
 
-    `start` gives every call a serial number; `succeeded` and `rejected` take it back, so
-    that calls started before the last step back are not compared with it a second time.
-    Calls that end in any other way need not be told.
+    `start` gives every call a serial number, and `succeeded` and `rejected` take it back. So calls
+    started before the last step back are not compared with it a second time. Calls that end in any
+    other way need not be told.
     """
 
     def __init__(self, ceiling: int, start: int | None = None) -> None:
@@ -79,8 +79,8 @@ class AdaptiveConcurrency:
     def rejected(self, serial: int, in_flight: int) -> bool:
         """The judge rejected a call for overload; returns whether that holds for all its calls.
 
-        That is so unless trying out a greater number explains it, or rejections are being
-        found to be, or known to be, independent of the load.
+        That is so unless trying out a greater number explains it. It is also not so if rejections
+        prove, or are known, to be independent of the load.
         """
         if serial <= self._epoch:
             self._refine(in_flight)

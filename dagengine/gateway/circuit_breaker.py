@@ -69,8 +69,8 @@ class CircuitBreaker:
     ) -> None:
         """The endpoint gave no answer, or an error that may pass.
 
-        `in_flight` counts the calls in progress, this one included: failures are often faster
-        than answers, so a few of them among many calls do not open the circuit.
+        `in_flight` counts the calls in progress, this one included. Failures are often faster than
+        answers, so a few of them among many calls do not open the circuit.
         """
         if not self._failures:
             self._since = now

@@ -221,8 +221,8 @@ class Gateway:
     async def _find(self, desk: _Desk, question: Question[T], errand: _Errand) -> Answer[T]:
         """The stored answer if there is one, else the judge's.
 
-        A call holds its place until its answer is in the store: what a killed run has to ask
-        again is then never more than the calls in progress.
+        A call keeps its place until its answer is in the store. So a killed run never has to ask
+        more again than the calls in progress.
         """
         judge, stored = desk.judge, self._stored
         try:

@@ -8,9 +8,9 @@ run that the code is part of, under its limits, its budget and its store::
      └────────────── Host: same gateway, same loop ◀──────────┘
 
 The host is found by a context variable. Tasks inherit it; `in_daemon_thread` and
-`asyncio.to_thread` hand it on. A plain thread and a job of a pool get it from `join_threads`:
-whoever starts them decides, so a thread of a web server, or a pool that nodes and other code
-share, keeps its other work to itself.
+`asyncio.to_thread` hand it on. A plain thread and a job of a pool get it from `join_threads`.
+Whoever starts them decides. So a thread of a web server, or a pool that nodes and other code share,
+keeps its other work to itself.
 """
 
 from __future__ import annotations

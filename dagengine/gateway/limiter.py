@@ -29,8 +29,8 @@ _TELLING = (RefusedError, UnparseableError, JudgeTimeoutError, ProviderError)
 class Call:
     """One call, from waiting for its turn to its end; `serial` is 0 until it may start.
 
-    It takes a place for each of its questions, `left` of which have not ended; `told` says
-    whether its end was taken note of.
+    It takes a place for each of its questions; `left` of them have not ended; `told` says whether
+    its end was taken note of.
     """
 
     tokens: int

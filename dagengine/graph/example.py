@@ -1,4 +1,4 @@
-"""A question such as a node asks, made before there is a case: a judge may refuse it then."""
+"""A question like those of a node, made before there is a case: a judge may reject it then."""
 
 from __future__ import annotations
 

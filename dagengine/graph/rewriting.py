@@ -68,7 +68,7 @@ class Rewriting:
         return replace(spec, graph=self._copy(spec.graph, spec.strict), model=model)
 
     def change(self, graph: Graph, new: Sequence[BaseNode], strict: bool) -> None:
-        """Change the copies of a graph's nodes, of which those of `new` were just made."""
+        """Change the copies of a graph's nodes; those of `new` were just made."""
         for node in new:
             for change in self._changes:
                 change(self.copies[node])

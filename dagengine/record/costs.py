@@ -70,7 +70,7 @@ class Costs:
 
 
 class Quantiles:
-    """Quantiles of numbers from 0 on, of which only how many are about as large is kept."""
+    """Quantiles of numbers from 0 on. Only how many are about as large is kept."""
 
     def __init__(self, values: Iterable[float] = ()) -> None:
         self._counts: Counter[float] = Counter()

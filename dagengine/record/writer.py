@@ -47,9 +47,9 @@ class RunWriter:
         spent: Callable[[], tuple[Totals, Sequence[Spent]]],
         results: Path | None = None,
     ) -> None:
-        """Raises InputError for rows that go to a file of an unknown kind, and for a field to hide
-        (the manifest's `redacted`) that no case has. Raises it too if files would be lost that no
-        run has written.
+        """Raises InputError for a results file of an unknown kind, and for a field to hide (the
+        manifest's `redacted`) that no case has. Raises it too if files would be lost that no run
+        has written.
 
         `spent` is asked in the end for what the run asked and used.
         """

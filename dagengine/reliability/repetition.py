@@ -3,8 +3,8 @@
 A condition is a repetition in one order, at one temperature and so on. Under each condition
 every metric is rewritten, and all rewritten metrics run as one evaluation. Every question is
 repeated. One that does not depend on the case, for instance that for the steps of G-Eval, is asked
-once per condition (pass `evaluation_steps` to keep the steps fixed). A judge writes no reasons
-about results here, since reasons come after the score.
+once per condition. Pass `evaluation_steps` to keep the steps fixed. A judge writes no reasons about
+results here, since reasons come after the score.
 """
 
 from __future__ import annotations

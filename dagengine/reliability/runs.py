@@ -199,7 +199,7 @@ class _Collected:
                 run.score = self._passed(run)
 
     def _passed(self, run: Run) -> float:
-        """The score of a metric of several nodes of which only pass (1) or fail (0) is known."""
+        """The score of a metric of several nodes if only pass (1) or fail (0) is known."""
         said = run.path[0][1]
         passed = said if isinstance(said, bool) else verdict_named(said, (True, False))
         if passed is None:
@@ -263,7 +263,7 @@ def _pooled(under: Condition, setting: Condition) -> bool:
 
 
 def _seeds_as_repeats(settings: Mapping[Condition, list[Run]]) -> Mapping[Condition, list[Run]]:
-    """Seeds under each of which a case ran once are repeats: together they are one setting."""
+    """If a case ran once under each seed, the seeds are repeats: together they are one setting."""
     if any(len(runs) > 1 for runs in settings.values()):
         return settings
     merged: dict[Condition, list[Run]] = {}

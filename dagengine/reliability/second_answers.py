@@ -70,9 +70,9 @@ def chosen_cases(lacks: Mapping[int, Lack], answers: int) -> list[int]:
     """Which of the cases that lack an answer are asked, so that it takes `MOST_MORE` calls.
 
     `answers` is how many answers the runs have. All where that is enough. Otherwise each case has
-    the same chance, whatever it said. It is a systematic sample, every so many cases from a random
-    start, in the order of what they lack, so that no kind of case is left out. Equal cases are
-    chosen again, whatever was answered first.
+    the same chance, whatever it said. It is a systematic sample: every so many cases from a random
+    start, in the order of what they lack. So no kind of case is left out. Equal cases are chosen
+    again, whatever was answered first.
     """
     calls = sum(lack.calls for lack in lacks.values())
     many = len(lacks)

@@ -49,7 +49,7 @@ class Remaining:
     """
 
     def __init__(self, total: int | None, per_case: float) -> None:
-        """`total` cases (None: not known), each of which is likely to ask `per_case` questions."""
+        """`total` cases (None: not known); each is likely to ask `per_case` questions."""
         self._total = total
         self._asked = per_case
         self._rows = 1

@@ -101,8 +101,8 @@ class Step:
     `output` is the data that other nodes read from it (text, numbers, lists, dicts). `verdict` is
     set for decisions, `score` (0 to 1) for ratings and scoring code. `mode` says how a rating was
     read (`weighted` or `raw`, and why). `confidence` is the probability (0 to 1) that the judge
-    gave the verdict, if it is known. `odds` are the probabilities, from judges that give them: of
-    all verdicts, of all ratings by their number, or of all scores (0 to 1) of code over a list.
+    gave the verdict, if it is known. `odds` are the probabilities of all verdicts, of all ratings
+    by their number, or of all scores (0 to 1) of code over a list. Some judges do not give them.
     `item_odds` are those of each item of a list. `usage` counts the tokens of the answers that the
     node used, shared and stored answers included. `answers` are the texts of the judge, in the
     order of the questions; result files do not have them. `asked` has the keys of these questions

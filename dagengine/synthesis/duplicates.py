@@ -46,7 +46,7 @@ class NearDuplicates:
     def is_known(self, text: str) -> bool:
         """Whether a text before was nearly the same; this one counts for nothing."""
         pieces, found = self._hashed(text)
-        # The buckets also bring texts of which half is alike; counting tells them apart.
+        # The buckets also bring texts that are alike in half; counting tells them apart.
         mine = set(pieces)
         near = (set(self._kept[place]) for place in self._seen.query(found))
         return any(len(mine & one) >= self._alike * len(mine | one) for one in near)

@@ -21,13 +21,13 @@ from dagengine.synthesis.values import (
     Seed,
 )
 
-# A quota of which little was kept is not asked for more than so many times what is missing.
+# If little of a quota was kept, it is not asked for more than so many times what is missing.
 _MOST_AT_ONCE = 4
 _Sort = tuple[str | None, str | None]  # a document and a kind, None for any
 
 
 class Filling:
-    """Fills quotas from contexts, of which each gives `drafts` drafts.
+    """Fills quotas from contexts; each context gives `drafts` drafts.
 
     At most `tries` drafts are tried for each golden that a quota wants. At most `per_context`
     goldens of one context are kept (None: any number). Raises InputError for quotas that nothing

@@ -228,8 +228,8 @@ class Report:
     are not nodes; the latter were good, but more than a quota wanted. `unwritten` are drafts that
     the judge did not write, because its list was shorter. `failed` counts those that got no answer,
     by kind of outcome and node, and `messages` have the first message of each. `passages` are those
-    that were cut, of which the `poor` ones were left out, by their flaw. `unreadable` are documents
-    without a text, `partial` says of others what is missing.
+    that were cut. The `poor` ones were left out, by their flaw. `unreadable` are documents without
+    a text, `partial` says of others what is missing.
     """
 
     tried: int = 0

@@ -1,4 +1,4 @@
-"""How many goldens there are to be, of which sort, and what topics give in place of passages."""
+"""How many goldens are wanted and of what sort, and what topics give in place of passages."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SPARE = 2  # drafts for each golden that is wanted
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """How many goldens, of which sort, and how many of one context at most.
+    """How many goldens, of what sort, and how many of one context at most.
 
     A question asks for `drafts` at once.
     """

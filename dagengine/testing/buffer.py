@@ -1,7 +1,7 @@
 """Reports leave in the order of the tests, whenever their verdicts come.
 
 A processor starts instructions early, finishes them in any order and *retires* them in order.
-So here: bodies run in order and never wait, verdicts arrive when they like, and a report that is
+So bodies run in order and never wait here. Verdicts arrive in any order, and a report that is
 finished waits for the one before it::
 
     main thread   [setup body teardown] [setup body teardown] [ … ] [ … ]       waits

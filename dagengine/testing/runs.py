@@ -161,8 +161,8 @@ def require_run(folder: Path) -> None:
 def against(folder: Path, outcomes: Sequence[Outcome]) -> Iterator[tuple[bool, str]]:
     """Each metric against an earlier run, pair by pair: whether it holds, and what to say.
 
-    A metric does not hold if its pass rate is worse on the same cases by more than chance, so that
-    the whole 95 % interval of the difference is below 0. Cases are paired by their tests, or by
+    A metric does not hold if its pass rate is worse on the same cases by more than chance. The
+    whole 95 % interval of the difference is then below 0. Cases are paired by their tests, or by
     their names; where none of them was judged before, nothing holds. Raises InputError for what is
     not a run folder.
     """

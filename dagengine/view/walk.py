@@ -99,8 +99,8 @@ class Walk:
     def position(self) -> Position:
         """Go as far as the answers lead.
 
-        If the tree has no question for a person, or leads to code that the run did not compute, the
-        person is asked about the case as a whole.
+        The tree may have no question for a person, or lead to code that the run did not compute.
+        Then the person is asked about the case as a whole.
         """
         found = self._through_tree()
         told = any(step.by == "person" for step in found.steps)

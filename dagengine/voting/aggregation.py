@@ -56,7 +56,7 @@ def aggregated(
     voters: Iterable[int],
     weights: Sequence[float] = (),
 ) -> NodeValue:
-    """One value of several, at least one of which is a value, with all the votes.
+    """One value from several (at least one is a value), with all the votes.
 
     The majority (by item), with the reason of the first vote for it; or the mean rating.
     `columns` hold the votes that count, by item; `weights` are those of the outcomes.

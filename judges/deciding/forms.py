@@ -5,10 +5,10 @@
 follow it; types of `typesafe-sdk` from 0.7 on: `_schemas/models.py`). Both carry a state and many
 questions, and answer each with probabilities.
 
-What is read is read strictly, question by question: what is missing, doubled, not asked for
-or does not add up is a failure of that question alone. Where the types are silent: they bound
-neither the levels of a score, so that more than ten are sent as a choice, nor how exactly
-probabilities add up, so that a hundredth, or what rounding each to two decimals may make, passes.
+Answers are read strictly, question by question. What is missing, doubled, not asked for or does not
+add up is a failure of that question alone. The types are silent about two things. They do not bound
+the levels of a score, so more than ten are sent as a choice. They do not say how exactly
+probabilities add up, so a hundredth, or what rounding each to two decimals may make, passes.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from dagengine.question import NO_USAGE, Usage
 MOST_LEVELS: Final = 10
 """How many levels a score may have; a rating of more becomes a choice of one of them."""
 MOST_CHARACTERS: Final = 128_000
-"""Of a request of several questions: half of the 64 k tokens that one form documents, at four
-characters each, since other languages than English have fewer."""
+"""For a request of several questions: half of the 64 k tokens that one form documents, at four
+characters each. Languages other than English have fewer."""
 _TIE = 1e-6  # by how much another option may be likelier than the one that was chosen
 _PLACE = re.compile(r"questions[\[.](\d+)")
 
@@ -145,8 +145,8 @@ class Decisions:
 class SystemOne:
     """`POST /v1/systemone`: a mapping of names to questions, and one of names to answers.
 
-    The hosted server documents 64 k tokens for a request and 32 k for a state; the number of
-    questions is not bounded by its types.
+    The hosted server documents 64 k tokens for a request and 32 k for a state. Its types do not
+    bound the number of questions.
     """
 
     name = "systemone"

@@ -1,13 +1,13 @@
 """Decisions of ordinary chat models: one token, and the probabilities of what it might have been.
 
-The options get the labels A to Z, and the model is to answer with a label. Its probabilities of
-the labels, made to add up to 1, are the odds; how much of all probability fell on labels is on
-record (`mass`), since a model that would rather say something else has decided nothing. Hendrycks
-et al. 2021 (https://arxiv.org/abs/2009.03300) read answers to questions with options this way.
+The options get the labels A to Z, and the model is to answer with a label. Its probabilities of the
+labels, made to add up to 1, are the odds. `mass` records how much of all probability fell on
+labels: a model that would rather say something else has decided nothing. Hendrycks et al. 2021
+(https://arxiv.org/abs/2009.03300) read answers to questions with options this way.
 
-What a server tells is what counts: OpenAI's protocol gives at most 20 alternatives (an option
-that is not among them has no probability), and llama.cpp's probabilities are those from before
-its grammar and its sampling.
+What a server tells is what counts. OpenAI's protocol gives at most 20 alternatives; an option that
+is not among them has no probability. llama.cpp's probabilities are those from before its grammar
+and its sampling.
 """
 
 from __future__ import annotations

@@ -37,8 +37,8 @@ def valid_limit(max_bytes: Any) -> int:
 class BodyReader:
     """Reads the bodies of one judge's responses.
 
-    The memory of all calls in flight is bounded, too: beyond `SMALL` bytes each and `_STOCK` bytes
-    together, one body is read at a time, and the others wait in the connection's own buffers. So a
+    The memory of all calls in flight is bounded, too. Beyond `SMALL` bytes each and `_STOCK` bytes
+    together, one body is read at a time. The others wait in the connection's own buffers. So a
     server that stops in the middle of one body does not stop those of others, but for huge ones.
     """
 

@@ -18,8 +18,8 @@ _NO_PARTS: Final = (type, FunctionType, ModuleType)
 def bound(client: Any, reader: BodyReader, given: Iterable[Any] = ()) -> list[Any]:
     """Have every HTTP client inside of `client` read its bodies through a reader; returns them.
 
-    Those of httpx and httpx2 are found, which most providers' packages use; others read on as
-    they do, and so do those that the caller has `given`.
+    Those of httpx and httpx2 are found, which most providers' packages use. Others read on as they
+    do, and so do those that the caller has `given`.
     """
     found = list(_http_clients(client, {id(one) for one in given}))
     for http in found:

@@ -1,8 +1,8 @@
-"""Token probabilities of an answer, of which only what tells something becomes objects.
+"""Token probabilities of an answer; only what tells something becomes objects.
 
-A short answer with twenty alternatives for every token is a body of 60 kB, and as objects a
-third of the processor time of its call. The completion is read without them (`completions`);
-here those of the few tokens that count are found in its bytes.
+A short answer with twenty alternatives for every token is a body of 60 kB. As objects, it takes a
+third of the processor time of its call. The completion is read without them (`completions`); here
+those of the few tokens that count are found in its bytes.
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ def tokens_of(
 ) -> tuple[TokenChoice, ...] | None:
     """The tokens of the answer `raw`, when the provider sent them in OpenAI's form.
 
-    Alternatives are kept where they tell something: those of a reason take a hundred times
-    the room of the answer, in memory and in a store.
+    Alternatives are kept where they tell something. Those of a reason take a hundred times the room
+    of the answer, in memory and in a store.
     """
     texts = completion.token_texts
     if not texts:

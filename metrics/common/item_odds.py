@@ -1,8 +1,8 @@
 """How likely each score of a list is, from the odds of its items' verdicts.
 
-The verdicts of items are taken to be independent of each other given the case, as decision
-models claim: where one misreading spoils several items, the true spread is wider. An item
-without odds counts as it stands. Pure functions of values.
+The verdicts of items are taken to be independent of each other given the case, as decision models
+claim. If one misreading affects several items, the true spread is wider. An item without odds
+counts as it stands. Pure functions of values.
 """
 
 from __future__ import annotations

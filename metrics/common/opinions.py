@@ -26,7 +26,7 @@ class OpinionTemplate:
 
 
 class OpinionMetric(PrebuiltMetric):
-    """The share of the answer's opinions of which `question` is not true.
+    """The share of the answer's opinions for which `question` is not true.
 
     `label` is what the verdicts are called, `passed` what the good opinions are.
     """

@@ -46,7 +46,7 @@ def _plain_errors() -> Iterator[None]:
 
 
 class Commands(typer.Typer):
-    """A group of commands, each of which has its files checked before it starts."""
+    """A group of commands; the files of each are checked before it starts."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(cls=_PlainGroup, **settings)

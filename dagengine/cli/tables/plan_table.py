@@ -33,10 +33,9 @@ _ROUNDED, _ROUGH, _SHOWN = 100_000, 10_000, 8
 class Assumptions:
     """What an estimate is compared with.
 
-    `names` are the names of the judges, in the order of the estimate's; `prices` US
-    dollars per million tokens (in, out) by these names, before the public list; `latency`
-    seconds per call.
-    `learnt` says that the odds of verdicts come from an earlier run, `answered` how many
+    `names` are the names of the judges, in the order of the estimate's. `prices` are US dollars per
+    million tokens (in, out) by these names, before the public list. `latency` is in seconds per
+    call. `learnt` says that the odds of verdicts come from an earlier run, `answered` how many
     questions a store answers.
     """
 

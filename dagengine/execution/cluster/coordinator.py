@@ -320,8 +320,8 @@ class Cluster:
         """Have every case judged; rows come in the order of the cases.
 
         `finished` takes every row as soon as it is here.
-        Raises InputError if a source breaks off (what came before is handed out first), if a worker
-        cannot load the files, or if workers keep dying over the same cases.
+        Raises InputError if a source breaks off (what came before is handed out first). Raises it
+        too if a worker cannot load the files, or if workers keep dying over the same cases.
         """
         cases, places = _pullable(cases), await self._places()
         source: PulledSource[Item] = PulledSource(cases)

@@ -32,7 +32,7 @@ class _DiedError(Exception):
 
 
 class Pool:
-    """So many processes, each of which works on `places` requests at the same time.
+    """So many processes; each works on `places` requests at the same time.
 
     One that dies is replaced, and what it had in progress is done by others.
     """

@@ -185,7 +185,7 @@ class _Host:
                 self._group.cancel_scope.cancel()
 
     async def part(self, first: int, cases: Sequence[Item]) -> Part | None:
-        """Judge a chunk; raises what ends the engine, such as a store that fails.
+        """Judge a chunk; raises what ends the engine, for instance the failure of a store.
 
         None when the run was ended meanwhile: its rows are not wanted any more.
         """
@@ -236,7 +236,7 @@ _over: set[str] = set()
 
 
 async def judge_chunk(job: Job, first: int, cases: bytes) -> Part | None:
-    """The task that a worker gets: pickled cases, of which the first has the index `first`.
+    """The task that a worker gets: pickled cases; the first has the index `first`.
 
     None when the run is over. Raises InputError: exceptions have to travel, and not all of
     ours can be pickled.

@@ -79,7 +79,7 @@ class Carrier:
         self.limiter.leave(self.lane, call, _UNSAID)
 
     async def send(self, questions: Sequence[Question[Any]], ahead: int) -> list[Outcome]:
-        """What became of each question, the last `ahead` of which nobody wants yet."""
+        """What became of each question; nobody wants the last `ahead` of them yet."""
         asked = len(questions) - ahead
         outcomes = await self._request(questions, ahead)
         if all(map(_is_too_much, outcomes)) and len(questions) > 1:

@@ -23,8 +23,8 @@ Cause = Literal["definition", "evidence", "judge", "same"]
 CAUSES: tuple[Cause, ...] = ("definition", "evidence", "judge", "same")
 State = Literal["passed", "failed", "scored", "none"]
 Kind = Literal["worse", "better", "lost", "gained", "score", "path"]
-"""Flips from pass to fail and back, lost and gained scores, other scores on the same side of the
-threshold, and another path to the same result."""
+"""Flips from pass to fail and back, and lost and gained scores. Then other scores on the same side
+of the threshold, and another path to the same result."""
 FLIPS: tuple[Kind, Kind] = ("worse", "better")
 
 _LONGEST = 80  # characters of an answer in words
@@ -243,7 +243,7 @@ class _Walk:
         return Difference(name, old, new, "definition", self._trees.redefined[name])
 
     def _failed(self, name: str) -> Difference:
-        """A failure that no step tells of, such as a field that is missing."""
+        """A failure that no step shows, for instance a missing field."""
         found = self._difference(name)
         return Difference(name, _ended(self._old), _ended(self._new), found.cause, found.detail)
 

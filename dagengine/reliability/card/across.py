@@ -32,7 +32,7 @@ CIRCUMSTANCES = {
 
 
 def changed(runs: Runs) -> Iterator[Figure]:
-    """How often the score differs between runs of which one circumstance was changed."""
+    """How often the score differs between runs that differ in one circumstance."""
     for name, field in CIRCUMSTANCES.items():
         if len({getattr(setting, field) for setting in runs.settings}) < 2:
             continue

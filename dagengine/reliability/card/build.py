@@ -82,13 +82,13 @@ def make_card(
 ) -> JudgeCard:
     """The card of a benchmark.
 
-    `judges` are the identities of those who answered. `labels` is what people say: the path of a
-    case field, a file (also the `labels.jsonl` of `dagengine view`), or labels by the number of the
-    case (see `labels_of`). `labels_random` states that the labelled cases are a random sample of
+    `judges` are the identities of those who answered. `labels` is what people say (see
+    `labels_of`): the path of a case field, a file (also the `labels.jsonl` of `dagengine view`), or
+    labels by case number. `labels_random` states that the labelled cases are a random sample of
     all. `groups` is the path of a field that cases of one document or dialogue have in common.
     `target` is the flip rate that votes are counted for, `symmetry` what was swapped. Raises
-    InputError if no case has a label, if no label is an outcome of a metric, or if no case has the
-    field of groups. Raises it too if the observations are about other metrics or nodes.
+    InputError if no case has a label, no label is an outcome of a metric, or no case has the field
+    of groups. Raises it too if the observations are about other metrics or nodes.
     """
     replays = [Counterfactual(metric) for metric in metrics]
     seen = _about_these(list(observations), replays)

@@ -69,8 +69,8 @@ class VoteCost:
 class NodeCard:
     """One node: how often it flips, what a flip moves, its share of the noise, votes.
 
-    `reads` names what code that is not computed again works on: its noise is theirs. `parts` has
-    one line per case of the card, for comparisons with another card: the node's part of the
+    `reads` names what code that is not computed again works on: its noise is theirs. `parts` is for
+    comparisons with another card. It has one line per case of the card: the node's part of the
     variance within the case, and all of it (`"0.04 0.1"`). `people` is how often it answers as
     people do; None without an answer of both.
     """
@@ -139,13 +139,13 @@ class CorrectedFigure:
 class Outcomes:
     """What became of every case, for comparisons by case with another card; no texts.
 
-    `scores` has one line per case of the card, in its order: the scores of the runs, in the order
-    of the samples, with blanks between. `-` is a run without a score (`"1 0.6 -"`). `right` has, in
-    the same places, `1` if the run agrees with people, `0` if it does not and `-` for a run without
-    a score. It is empty without labels; a line is empty for a case without a label. `hits` is one
-    character per case: the same for the majority of its runs, `-` for a case without a label.
-    `labels` are what people say of each case, empty without a label. `said` is what the majority of
-    its runs says in the same words; labels that are numbers have no `said`.
+    `scores` has one line per case of the card, in its order. The line has the scores of the runs,
+    in the order of the samples, with blanks between. `-` is a run without a score (`"1 0.6 -"`).
+    `right` has, in the same places, `1` if the run agrees with people, `0` if not and `-` for a run
+    without a score. It is empty without labels; a line is empty for a case without a label. `hits`
+    is one character per case: the same for the majority of its runs, `-` for a case without a
+    label. `labels` are what people say of each case, empty without a label. `said` is what the
+    majority of its runs says in the same words; labels that are numbers have no `said`.
     """
 
     scores: tuple[str, ...]

@@ -149,8 +149,8 @@ def length_bias(answers: Sequence[Measured]) -> Sums:
     """Correlation of score with length, from -1 to 1, with the human label held constant.
 
     Pearson's r if no answer has a label. If all have one, the partial correlation (r_sl - r_sy
-    r_ly) / sqrt((1 - r_sy²)(1 - r_ly²)), so that length counts only as far as people did not reward
-    it too. Raises InputError when only some have a label.
+    r_ly) / sqrt((1 - r_sy²)(1 - r_ly²)). Then length counts only as far as people did not reward it
+    too. Raises InputError when only some have a label.
     """
     labelled = {one.label is not None for one in answers}
     if len(labelled) > 1:

@@ -98,7 +98,7 @@ def compare_shares(
 def compare_means(
     pairs: Pairs, *, groups: Sequence[Hashable] | None = None, level: float = 0.95
 ) -> Comparison | Unknown:
-    """Two means of the same cases, as of scores or flip rates: one pair per case.
+    """Two means of the same cases, for instance of scores or flip rates: one pair per case.
 
     The paired t test, over cases or means of `groups`, with its interval. Below 20 cases the p is
     the mid-p of all changes of sign (Fisher 1935, The Design of Experiments, 21). The p of t is too

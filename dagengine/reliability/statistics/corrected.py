@@ -151,7 +151,7 @@ def corrected_difference(
 
     Each system has the judge's scores (or 0 and 1) and human labels of its answers, case by
     case; cases are those of both. The difference of every case is corrected as a mean is. There are
-    two more labels, +1 and -1, at cases where the judge sees no difference: without them the
+    two more labels, +1 and -1, at cases where the judge sees no difference. Without them the
     interval is far too short near 0 and 1. Unknown as in `corrected_rate`.
     """
     scores, labels = (_less(one, other) for one, other in zip(first, second, strict=True))

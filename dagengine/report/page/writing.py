@@ -41,8 +41,8 @@ LONGEST = 100_000
 def write_page(run: Run, path: str | Path, *, rows: int = ROWS, room: int = ROOM) -> Path:
     """Write the page of a run as one file that needs no other and no network.
 
-    If there are more than `rows` rows, or if the texts would take more than `room` characters, it
-    contains every score and path, but not all texts: those of failed cases come first. The page
+    If there are more than `rows` rows, or if the texts would take more than `room` characters, not
+    all texts are in it. Every score and path is, and the texts of failed cases come first. The page
     says so.
     """
     target = Path(path)

@@ -1,7 +1,7 @@
 """Recorded answers of one test file: a text file to review and to merge, asked like a judge.
 
-The first line names the format and the judges; every other line is one answer, sorted by node
-and key, so that what belongs to one criterion stands together::
+The first line names the format and the judges. Every other line is one answer. Lines are sorted by
+node and key, so that the answers to one criterion are together::
 
     {"format": 1, "judges": {"9c1f2b": "gpt-4o …"}}
     {"node": "Tone is rude", "key": "…", "judge": "9c1f2b", "sample": 0, "prompt": "…", …}

@@ -119,7 +119,7 @@ class JudgeError(DagengineError):
 
 
 class JudgeSetupError(JudgeError):
-    """Raised before the first case when a judge cannot work at all."""
+    """Raised before the first case if a judge cannot work at all."""
 
 
 class UnsupportedError(JudgeError):

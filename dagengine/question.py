@@ -33,7 +33,7 @@ REPETITIONS = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How a question is to be sampled.
+    """How a question is sampled.
 
     `sample` tells apart repetitions of one question, which must never share an answer. Its
     remainder by `REPETITIONS` is the repetition of the whole evaluation. `top_logprobs` asks for

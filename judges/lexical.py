@@ -21,7 +21,7 @@ Meaning = Literal["supported", "relevant", "useful"]
 Fields = dict[str, Any]
 
 EXTRACTED = ("statements", "truths", "claims", "questions")
-"""The only field of an answer type says what is to be taken out of the evidence."""
+"""The only field of an answer type says what to take out of the evidence."""
 
 # A criterion that explains its verdicts says what `yes` is; these are the ways of saying it
 # that words can decide. Evidence that bears an item out is no `it`: `it` is the item.

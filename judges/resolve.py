@@ -34,7 +34,7 @@ PROVIDERS = frozenset(
 def as_judge(
     model: Any = None, *, base_url: str | None = None, api_key: str | None = None
 ) -> Judge:
-    """The judge that `model` stands for.
+    """The judge that `model` names.
 
     None is the default judge (see `judges.default`; gpt-4o where none is set). A string is a
     model's name, or `provider/model` for another provider; with `base_url` it always names a

@@ -1,8 +1,8 @@
 """G-Eval: a judge rates a case by evaluation steps, which it may write itself first.
 
-After Liu et al. 2023, "G-Eval: NLG Evaluation using GPT-4 with Better Human Alignment"
-(https://arxiv.org/abs/2303.16634): steps from the criterion, a form to fill in, and the
-expectation over the score token's probabilities where the judge gives them.
+It follows Liu et al. (2023, "G-Eval: NLG Evaluation using GPT-4 with Better Human Alignment",
+https://arxiv.org/abs/2303.16634). There are steps from the criterion, a form to fill in, and the
+expectation over the score token's probabilities if the judge gives them.
 """
 
 from __future__ import annotations

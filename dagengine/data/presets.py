@@ -143,7 +143,7 @@ def text_of(messages: list[Any]) -> Any:
 
 
 def _content(message: Any) -> str | None:
-    """The text of a message, which may stand in parts; None where not all of it is text."""
+    """The text of a message, which may be in parts; None if not all of it is text."""
     content = message.get("content") if isinstance(message, Mapping) else None
     if isinstance(content, list) and content:
         parts = [part.get("text") if isinstance(part, Mapping) else None for part in content]

@@ -153,7 +153,7 @@ class _NoRecord:
 def _recorded(
     out: str | Path | None, engine: Engine | Cluster, manifest: Manifest, page: bool
 ) -> Iterator[RunWriter | _NoRecord]:
-    """What takes the rows for the record, if there is to be one."""
+    """What takes the rows for the record, if a record is written."""
     if out is None:
         yield _NoRecord()
         return

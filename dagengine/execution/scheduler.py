@@ -49,7 +49,7 @@ class CaseState:
         missing: Mapping[int, Failure] | None = None,
         empty: Mapping[int, Failure] | None = None,
     ) -> None:
-        """`missing` holds metrics that cannot run on this case at all, and why.
+        """`missing` contains metrics that cannot run on this case at all, and why.
 
         `empty` holds scopes that find nothing to judge in it: they fail once they are live.
         """

@@ -77,7 +77,7 @@ class Desk(Protocol):
         ...
 
     def next(self) -> Work | None:
-        """What is to be done next; None when there is nothing (now)."""
+        """What to do next; None if there is nothing (now)."""
         ...
 
 

@@ -47,7 +47,7 @@ def expected_score(
 
 
 def _token_at(place: Span, raw: str, tokens: tuple[TokenChoice, ...]) -> TokenChoice | None:
-    """The token that states what stands at a place, if that is one token and nothing more."""
+    """The token that states the value at a place, if that is exactly one token."""
     choice = token_over(place[0], raw, tokens)
     whole = choice is not None and choice.token.strip().strip('"') == raw[slice(*place)]
     return choice if whole else None

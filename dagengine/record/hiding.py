@@ -144,7 +144,7 @@ def _replaced(text: str, spans: Sequence[tuple[int, int, str]]) -> str:
 
 
 def _found(value: Any, path: Sequence[str]) -> Iterator[Any]:
-    """What stands at a path, in every item of the lists on the way."""
+    """The value at a path, in every item of the lists on the way."""
     if isinstance(value, list):
         for item in value:
             yield from _found(item, path)
@@ -157,7 +157,7 @@ def _found(value: Any, path: Sequence[str]) -> Iterator[Any]:
 
 
 def _covered(value: Any, path: Sequence[str], mark: str) -> Any:
-    """The value with a mark in the place of what stands at a path."""
+    """The value with a mark in the place of what is at a path."""
     if not path:
         return mark
     if isinstance(value, list):

@@ -210,7 +210,7 @@ class _Collected:
         return float(passed)
 
     def _speak(self, run: Run) -> None:
-        """What the metric said stands for what its only node did; a score decides nothing."""
+        """The metric's result stands for that of its only node; a score decides nothing."""
         (node,) = self._speakers
         decides = bool(self._replay.verdicts_of(node))
         if run.path or (run.score is not None and not decides):

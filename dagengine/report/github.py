@@ -45,5 +45,5 @@ def step_summary(tally: Tally, totals: Totals) -> str:
 
 
 def _code(text: str) -> str:
-    """Text that is shown as it stands: no link, no mention, no mark-up."""
+    """Text that is shown as it is: no link, no mention, no mark-up."""
     return f"<code>{cell(text)}</code>"

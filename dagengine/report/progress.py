@@ -45,7 +45,7 @@ class Progress:
         self._remaining = Remaining(total, likely_questions(run.plan))
 
     def add(self, row: CaseResult) -> None:
-        """Take a finished case, whether its row can be handed out yet or not."""
+        """Take a finished case, even if its row cannot be handed out yet."""
         self.finished += 1
         self._failures.update(str(m.failure.kind) for m in row.metrics if m.failure is not None)
         self._remaining.add(row)

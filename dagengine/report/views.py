@@ -122,7 +122,7 @@ def _chances(step: Step) -> dict[tuple[type, Any], float]:
 
 
 def _percent(chance: float) -> str:
-    """A probability in whole percents; 0 % and 100 % stand for nothing else."""
+    """A probability in whole percents; 0 % and 100 % are shown for exactly 0 and 1 only."""
     if 0 < chance < 0.005:
         return "<1%"
     return ">99%" if 0.995 <= chance < 1 else f"{chance:.0%}"

@@ -117,7 +117,7 @@ class Generation:
 
     @contextmanager
     def _record(self, engine: Engine, out: str | Path | None) -> Iterator[Folder]:
-        """What takes every row for the record, if there is to be one."""
+        """What takes every row for the record, if a record is written."""
         if out is None:
             yield Folder(None)
             return

@@ -1,4 +1,4 @@
-"""Whether an exception raised now would come out of a test: then it may be raised later as well.
+"""Whether an exception raised now would reach the end of a test: then it may be raised later, too.
 
 A verdict may be deferred only where nobody could catch it. Between the call and the test function,
 no frame may have a handler for the instruction it is at. Such frames have a `try` or a `with`

@@ -243,7 +243,7 @@ class Evaluations:
         return self._shared.start(desk, work, ahead=ahead)
 
     def _say_of_card(self, metrics: Sequence[Metric], judges: Sequence[str]) -> None:
-        """Note, once, what is to be said of the judge card of these metrics."""
+        """Keep, once, the note on the judge card of these metrics."""
         names = (*(metric.spec().name for metric in metrics), *judges)
         if names not in self._cards:
             self._cards.add(names)

@@ -1,4 +1,4 @@
-"""What goes from test to test: a case handed over, and what came of it."""
+"""What goes from test to test: a case handed over, and its result."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Verdict:
 
 @dataclass(slots=True, eq=False)
 class Pending:
-    """A case handed over by a test: its verdict to come, and where the test then stood."""
+    """A case handed over by a test: its future verdict, and where the test was then."""
 
     future: Future[Verdict]
     case: Any

@@ -128,7 +128,7 @@ def decided(ballots: Sequence[bool | None], rule: Rule) -> Votes:
 
 
 def card_notes(path: str | None, metrics: Sequence[Metric], judges: Sequence[str]) -> list[str]:
-    """What is to be said of the judge card that a rule's assumption on noise should come from."""
+    """The note on the judge card that a rule's assumption on noise should come from."""
     names = [metric.spec().name for metric in metrics]
     if path is None:
         return [

@@ -40,7 +40,7 @@ class Asked(BaseModel):
 
 
 class LargeRun:
-    """A run that is too large to be handed out whole: a page without data, and answers to it.
+    """A run that is too large to send whole: a page without data, and answers to it.
 
     All methods are safe to call from several threads.
     """

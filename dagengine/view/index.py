@@ -1,4 +1,4 @@
-"""The index of a large run: one sqlite file beside it, made of its rows and made again at need.
+"""The index of a large run: one sqlite file beside it, made of its rows, and made again if needed.
 
 A *way* is what rows share that went alike through a metric's graph (see `report.page.columns`).
 Most figures are sums over ways, scores and states, so `tallies` contains the sums. A filter by the

@@ -98,7 +98,7 @@ class OpenRun:
             return None if stored is None else stored.of(keys_of(row, names))
 
     def people(self) -> People:
-        """What people said of the cases, as it stands now."""
+        """What people have said of the cases so far."""
         return People.of_run(self._run)
 
     def page(self, server: Mapping[str, Any]) -> str:

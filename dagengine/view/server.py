@@ -58,7 +58,7 @@ class Served:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def large(self, number: int) -> LargeRun | None:
-        """A run as its index has it; None as long as it is small enough to be handed out whole.
+        """A run as its index has it; None if it is small enough to send whole.
 
         The index is made when the run has grown so large.
         """

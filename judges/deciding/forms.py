@@ -221,7 +221,7 @@ def _level(option: Mapping[str, Any]) -> str:
 
 
 def _with_meanings(instructions: Any, one: Asked) -> Any:
-    """Instructions with what true and false stand for, which a predicate has no other place for."""
+    """Instructions with the meaning of true and false, which a predicate has no other place for."""
     said = " ".join(
         f"{word} means: {text}"
         for word, value in (("True", True), ("False", False))

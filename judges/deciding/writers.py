@@ -9,7 +9,7 @@ from dagengine.question import Judge
 
 
 def writer_judge(given: Any) -> Judge:
-    """The judge for texts that `writer=` stands for; raises InputError for one that gives none."""
+    """The judge for texts that `writer=` names; raises InputError for one that writes none."""
     from dagengine.judges.resolve import as_judge  # which knows the judges that have writers
 
     writer = as_judge(given)

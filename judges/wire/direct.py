@@ -57,7 +57,7 @@ class DirectSend:
         self._head: Head | None = None
 
     async def __call__(self, body: Body) -> bytes:
-        """What comes back for a body that is to be written as JSON."""
+        """What comes back for a body that is sent as JSON."""
         return await self.sent(encoded(body))
 
     async def sent(self, content: bytes) -> bytes:

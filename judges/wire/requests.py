@@ -66,7 +66,7 @@ def _around(write: Write) -> tuple[str, str] | None:
 
 
 def _plain(value: Any) -> Any:
-    """What stands for a value that JSON does not know, as in the openai client."""
+    """The substitute for a value that JSON does not know, as in the openai client."""
     if isinstance(value, datetime):
         return value.isoformat()
     if isinstance(value, BaseModel):

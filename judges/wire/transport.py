@@ -181,7 +181,7 @@ def http_client(
 
 
 def of_this_loop(given: AsyncOpenAI, reader: BodyReader) -> tuple[AsyncOpenAI, bool]:
-    """A caller's client for the event loop that runs, and whether it is to be closed.
+    """A caller's client for the event loop that runs, and whether to close it.
 
     Connections belong to one loop, and each `measure` may run on another one. An HTTP client
     that the caller gave has to stay: only its caller knows how it reaches the provider.

@@ -105,7 +105,7 @@ def supported_default_criteria() -> dict[Criteria, str]:
 
 
 def criteria_of(given: GivenCriteria | None) -> tuple[Criterion, ...]:
-    """Every criterion that `given` stands for, helpfulness where nothing is named.
+    """Every criterion that `given` means; helpfulness if nothing is named.
 
     Principles of other libraries are known by what they have, a name and a critique. Raises
     InputError when there is no criterion.

@@ -276,7 +276,7 @@ class _Walk:
         return f"{' and '.join(wrote)} gave something else" if wrote else ""
 
     def _wrote(self, name: str) -> bool:
-        """Whether a node handed something else on, be it only another reason."""
+        """Whether a node handed on something else, even if only another reason."""
         before, after = self._before.get(name), self._after.get(name)
         if before is None or after is None:
             return before is not after

@@ -88,7 +88,7 @@ def _share(found: Blame) -> Figure:
 
 
 def _votes(node: str, runs: Runs, target: float) -> VoteCost | None:
-    """Votes for a steady verdict; ratings and code have none, nor has what ran once."""
+    """Votes for a consistent verdict; ratings, code and nodes that ran once have none."""
     asking = [
         [run for run in found if node in run.replies]
         for settings in runs.cases.values()

@@ -44,7 +44,7 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class VoteCost:
-    """What steady answers of one node cost.
+    """What consistent answers of one node cost.
 
     Two majorities of that many votes on one question are to differ with the probability `target`
     at most. `kind` says what is known (see `SteadyVotes`). By `runs` runs of each case, `least` is

@@ -184,7 +184,8 @@ def _no_ends(table: ScoreTable, names: Sequence[Hashable]) -> Unknown:
 def _unseen(
     table: ScoreTable, scale: tuple[float, float] | None
 ) -> tuple[list[float], list[float]]:
-    """A steady case where the others seldom are, and one torn between the ends of the scores."""
+    """A consistent case if the others seldom are, and one that varies between the ends of the
+    scores."""
     rows = [found for row in table if (found := numbers(row))]
     scores = [score for row in rows for score in row]
     low, high, times = min(scores), max(scores), statistics.median_high(map(len, rows))

@@ -1,4 +1,4 @@
-"""How many votes make a verdict steady: what the runs show, and what they leave open.
+"""How many votes make a verdict consistent: what the runs show, and what they leave open.
 
 T runs of a case show how often majorities of up to T/2 votes differ, without any model. Beyond that
 the distribution of the noise over cases has to be known. T runs tell T moments of it. So the answer
@@ -74,7 +74,7 @@ class SteadyVotes:
 def steady_votes(
     table: Table, target: float = 0.05, *, groups: Sequence[Hashable] | None = None
 ) -> SteadyVotes | None:
-    """How many votes make majorities of a table's verdicts steady; None without repeated ones.
+    """How many votes make majorities of a table's verdicts consistent; None without repetitions.
 
     `table` has a row per case and a column per run; None, a run without a verdict, is dropped.
     Rows of fewer than two verdicts tell nothing. `target` lies between 0 and 1. Rows of common

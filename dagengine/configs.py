@@ -261,7 +261,7 @@ def check_names(what: str, given: Iterable[str], known: Iterable[str]) -> None:
 
 
 def _meant(name: str, known: list[str]) -> str:
-    """What was probably meant, in a sentence; empty where nothing is like it."""
+    """What was probably meant, in a sentence; empty if nothing is like it."""
     if _RENAMED.get(name) in known:
         return f"`{name}` is called `{_RENAMED[name]}` here. "
     limits = [field.name for field in fields(Limits)]

@@ -208,7 +208,7 @@ class EvaluationDataset(Sequence[Any]):
 
         The loaders above read the file again. With `include_test_cases` the test cases are
         written, too, as goldens; without a name the file is called by date and time. Raises
-        InputError where there is nothing to write.
+        InputError if there is nothing to write.
         """
         cases = self.test_cases if include_test_cases else ()
         return str(save_rows(self.goldens, cases, file_type, directory, file_name))

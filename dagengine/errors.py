@@ -192,7 +192,7 @@ class RecordingMissError(JudgeError):
 
 
 def did_you_mean(word: str, known: Iterable[str], *, cutoff: float = 0.6) -> str:
-    """`did you mean 'x'?` for the known name nearest to `word`; empty where none is near.
+    """`did you mean 'x'?` for the known name nearest to `word`; empty if none is near.
 
     `cutoff` (0 to 1) is how alike both have to be, as `difflib` counts it.
     """

@@ -79,7 +79,7 @@ class Scorer:
 
         `score_type` is rouge1 to rouge9, rougeL or rougeLsum; `use_stemmer` compares English
         words by their stems. The package's tokenizer knows ASCII letters and digits only;
-        for other languages give a `tokenizer`. Raises InputError where nothing of
+        for other languages give a `tokenizer`. Raises InputError if nothing of
         the target would be left to compare.
         """
         _texts(prediction=prediction, target=target)

@@ -32,7 +32,7 @@ class Begun:
 
 
 class BatchJournal:
-    """The batches of one judge in a file that others may use, too; in none where it is None."""
+    """The batches of one judge in a file that others may use, too; in none if it is None."""
 
     def __init__(self, path: str | os.PathLike[str] | None, judge: str) -> None:
         self._path = None if path is None else Path(path)

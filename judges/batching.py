@@ -38,7 +38,7 @@ class BatchApi(Protocol):
         ...
 
     async def find(self, begun: Begun, others: Collection[str]) -> str | None:
-        """The id of a batch that was begun by a process that died; None where it is not there.
+        """The id of a batch that was begun by a process that died; None if it is not there.
 
         It is none of the `others`, which belong to batches that are known.
         """

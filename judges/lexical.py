@@ -63,7 +63,7 @@ class LexicalJudge:
     - relevant: of the item and the evidence, in terms of the shorter one. `relevance`.
     - useful: of the best sentence of the evidence, in the item. `usefulness`.
 
-    The evidence is all that is not an item; the field `input` only where there is no other or for
+    The evidence is all that is not an item; the field `input` only if there is no other or for
     relevance. From `doubt` times the threshold on the verdict is idk where that is allowed. Words
     are equal that begin with the same `stem` letters; scripts without spaces are compared by pairs
     of characters. What the criterion says of `yes` tells which of the three is meant. The caller
@@ -109,7 +109,7 @@ class LexicalJudge:
         self.identity = self.durable_identity = f"lexical 2 {settings!r}"
 
     def refuses(self, question: Question[Any]) -> str | None:
-        """Why words do not answer a question, or None where they do."""
+        """Why words do not answer a question, or None if they do."""
         try:
             self._fields(question)
         except UnsupportedError as error:
@@ -301,7 +301,7 @@ def _texts_for(meaning: Meaning, around: Sequence[Evidence]) -> list[str]:
 
 
 def _extracted(name: str, shape: Fields, schema: Fields, evidence: Sequence[Evidence]) -> list[Any]:
-    """The different sentences of all evidence, the first ones where there is a limit."""
+    """The different sentences of all evidence, the first ones if there is a limit."""
     found = [one for piece in evidence for one in sentences(piece.text)]
     kept = list(dict.fromkeys(found))[: shape.get("maxItems")]
     if name == "questions":

@@ -215,14 +215,14 @@ class OpenAIJudge(EndpointJudge[ChatConnection]):
     def _told(
         self, openai: ModuleType, error: Any, demands: tuple[int, bool, bool]
     ) -> JudgeError | None:
-        """A provider's error as a JudgeError; None where the judge asks for less from now on."""
+        """A provider's error as a JudgeError; None if the judge asks for less from now on."""
         rejected = isinstance(error, openai.APIStatusError) and error.status_code in _REJECTED
         lowered = rejected and self._lower_demands(error, demands)
         return None if lowered else self._failure(openai, error)
 
 
 def _parsed(handlers: Any, shape: Any, completion: Completion) -> Any:
-    """The answer in a completion; None where it does not parse as it is, or is read aside."""
+    """The answer in a completion; None if it does not parse as it is, or is read aside."""
     from instructor.core.exceptions import IncompleteOutputException, ResponseParsingError
 
     if is_long(answer_text(completion.choices[0].message)):

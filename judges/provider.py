@@ -154,7 +154,7 @@ class ProviderJudge(SharedJudge):
         raise failure  # outside of the handler: what is raised inside keeps the other error with it
 
     def _failure(self, error: BaseException) -> JudgeError:
-        """Providers' error classes differ; the HTTP status, where there is one, does not."""
+        """Providers' error classes differ; the HTTP status, if there is one, does not."""
         own = _own_error(error)
         if own is not None:
             return own

@@ -48,7 +48,7 @@ _STRICT_MODE = "raw (strict mode asks for 0 or 1)"
 class RatingForm:
     """What a rating is based on: steps, scale and prompt.
 
-    `steps` are None where a node brings them; `own` replaces the built-in prompt.
+    `steps` are None if a node brings them; `own` replaces the built-in prompt.
     """
 
     work: str

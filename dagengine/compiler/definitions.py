@@ -84,7 +84,7 @@ def _object(value: Any, around: tuple[int, ...]) -> Any:
 
 
 def _source(function: Any) -> str:
-    """The text of a function, or its name where there is no text."""
+    """The text of a function, or its name if there is no text."""
     try:
         return inspect.getsource(function)
     except (OSError, TypeError, SyntaxError):

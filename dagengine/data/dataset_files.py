@@ -121,7 +121,7 @@ def save_rows(
 ) -> Path:
     """Write goldens, and cases as goldens, into a new file of a folder; returns its path.
 
-    Raises InputError for another type of file, and where there is nothing to write.
+    Raises InputError for another type of file, and if there is nothing to write.
     """
     if file_type not in _WRITERS:
         raise InputError(f"a data set is saved as {', '.join(_WRITERS)}, not as {file_type!r:.40}")

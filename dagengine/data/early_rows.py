@@ -78,7 +78,7 @@ def early_lines(results: Path, last: int) -> Iterator[tuple[str, bytes]]:
 
 
 def index_of(line: bytes) -> int | None:
-    """The index of the row in a line; None where that is not a whole row."""
+    """The index of the row in a line; None if that is not a whole row."""
     if not line.endswith(b"\n"):
         return None
     try:

@@ -217,7 +217,7 @@ def _decided(unit: Unit, judge: Judge | None) -> Unit:
 
 
 def _addressed(judge: Judge, question: Question[Any]) -> Question[Any]:
-    """A question as it is sent; its own words where there is nobody to send it to."""
+    """A question as it is sent; its own words if there is nobody to send it to."""
     try:
         return addressed(judge, question)[1]
     except UnsupportedError:

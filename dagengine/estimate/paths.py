@@ -29,7 +29,7 @@ class UnitForecast:
     """What a unit will do when it runs: fail, decide, or keep its readers waiting.
 
     `rounds` counts the questions put one after the other (0: it asks nothing);
-    `verdict` is None where it is not known beforehand.
+    `verdict` is None if it is not known beforehand.
     """
 
     rounds: int = 0

@@ -17,7 +17,7 @@ _NINETY_FIVE = 1.96  # standard errors to both sides
 
 @dataclass(frozen=True, slots=True)
 class Sample(Generic[T]):
-    """What was drawn of `total` things, all of them where there are few."""
+    """What was drawn of `total` things, all of them if there are few."""
 
     drawn: list[T]
     total: int

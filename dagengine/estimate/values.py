@@ -175,7 +175,7 @@ class Estimate:
 
 
 def cost(model: str, input_tokens: float, output_tokens: float, prices: Prices) -> float | None:
-    """US dollars; None where the model has no price.
+    """US dollars; None if the model has no price.
 
     `prices` of the caller, in US dollars per million tokens, go before the public ones.
     """

@@ -335,7 +335,7 @@ class Engine:
             raise only(group) from None
 
     def cases(self, source: Source) -> Cases | AsyncCases:
-        """The cases of a source; raises InputError where they cannot be judged."""
+        """The cases of a source; raises InputError if they cannot be judged."""
         cases = cases_of(source, with_goldens=self._app is not None)
         if isinstance(cases, Cases):
             items = cases.check()

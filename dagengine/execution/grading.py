@@ -110,7 +110,7 @@ def ended_at(
     """The node that gave the score, and its verdict (None: it graded).
 
     Of several scores it is the last, but where the lowest or the highest counts, the last that
-    has it. None where no node can be told.
+    has it. None if no node can be told.
     """
     reached = list(done.reached)
     if plan.scopes[scope].spec.combine in ("min", "max"):

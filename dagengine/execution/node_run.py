@@ -244,7 +244,7 @@ def addressed(judge: Judge, question: Question[T]) -> tuple[Judge, Question[T]]:
     """Who answers a question that is put to `judge`, and the words in which it is asked.
 
     A judge that only decides gets decisions in its own form; what is none goes to its writer.
-    Raises UnsupportedError where there is no writer.
+    Raises UnsupportedError if there is no writer.
     """
     if not judge.capabilities.decides:
         return judge, question

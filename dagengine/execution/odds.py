@@ -58,7 +58,7 @@ def _expected(result: MetricResult, odds: ResultOdds) -> MetricResult:
 
 
 def odds_of(plan: Plan, metric: int, values: Values) -> ResultOdds | None:
-    """The odds of a metric's paths; None where no judge gave any."""
+    """The odds of a metric's paths; None if no judge gave any."""
     known = {
         plan.slots[number].unit: values[number]
         for number in plan.metrics[metric].slots

@@ -329,7 +329,7 @@ class Runner:
         return Hold(run.packing) if run.packing is not None and counted else None
 
     def _riders(self, run: _Run, most: int) -> Iterator[Ahead]:
-        """What nodes of a case may ask later; nothing where it would take from what is needed."""
+        """What nodes of a case may ask later; nothing if it would take from what is needed."""
         limits = self._gateway.limits
         if limits.max_calls is not None or limits.budget is not None:
             return

@@ -134,7 +134,7 @@ class Estimates:
         return Usage(round(_length(question) * self._per_character), round(output))
 
     def learn(self, question: Question[Any], usage: Usage) -> None:
-        """Take over what the server counted; nothing where it does not count."""
+        """Take over what the server counted; nothing if it does not count."""
         if usage.input_tokens:
             self._seen += 1
             weight = max(_WEIGHT, 1 / self._seen)

@@ -61,7 +61,7 @@ _ALTERNATIVE = 150  # bytes that one alternative of a token takes in memory
 class _Desk:
     """What the gateway keeps of one judge; judges of one identity share all but themselves.
 
-    `name` is what the ledger calls it: the same in every process, where there is such a name.
+    `name` is what the ledger calls it: the same in every process, if there is such a name.
     """
 
     judge: Judge
@@ -467,7 +467,7 @@ def _complaint(error: UnparseableError) -> str:
 
 
 def _cost(price: Price | None, answer: Answer[Any] | None, usage: Usage) -> float | None:
-    """US dollars of one call: as the model says, else by its price; None where neither tells."""
+    """US dollars of one call: as the model says, else by its price; None if neither tells."""
     if answer is not None and answer.cost is not None:
         return answer.cost
     silent = answer is not None and usage == NO_USAGE

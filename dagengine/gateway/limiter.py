@@ -244,7 +244,7 @@ class Limiter:
     def _next_lane(self) -> Lane | None:
         """The lane with the most urgent call, of those with room.
 
-        None where this call needs more places than are free: all others wait behind it.
+        None if this call needs more places than are free: all others wait behind it.
         """
         ready = [
             (first[0], lane, first[1])
@@ -257,7 +257,7 @@ class Limiter:
         return lane if call.places <= self._free else None
 
     def _remind(self, lane: Lane) -> None:
-        """Have the first call that waits mind the time; wake all where there is no hope."""
+        """Have the first call that waits mind the time; wake all if there is no hope."""
         if lane.breaker.given_up is not None:
             while lane.waiting:
                 call = lane.waiting.take()

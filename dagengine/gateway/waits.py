@@ -39,7 +39,7 @@ def one_waits(why: str, until: float, count: int = 1) -> Waiting:
 
 
 def reason(error: Exception) -> str:
-    """An error in one word: the HTTP status where there is one."""
+    """An error in one word: the HTTP status if there is one."""
     if isinstance(error, ProviderError) and error.status is not None:
         return str(error.status)
     return "timeout" if isinstance(error, JudgeTimeoutError) else "no answer"

@@ -23,7 +23,7 @@ _TEXT = "Some text."
 
 
 def example_question(node: AskingNode) -> Question[Any] | None:
-    """A question of a node about made-up material, or None where only a case can tell.
+    """A question of a node about made-up material, or None if only a case can tell.
 
     Words and answer type are the node's own; the node does not run. A prompt of the caller's
     is not filled in: the node's text is in its place, as the only message.

@@ -239,7 +239,7 @@ class AskingNode(BaseNode):
     def question(
         self, given: Given, instructions: str, shape: type[T], decision: Decision | None = None
     ) -> Question[T]:
-        """The question for one case; `decision` describes it where it is one."""
+        """The question for one case; `decision` describes it if it is one."""
         messages = self.messages(given, instructions, given.evidence())
         return self.put(messages, shape, decision, self.parser)
 

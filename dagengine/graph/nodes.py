@@ -299,7 +299,7 @@ class RatingNode(AskingNode):
         return NodeValue(rating, reason=reason, score=score, mode=mode, odds=odds)
 
     def _place(self, raw: str) -> Span | None:
-        """Where an answer states the rating; None where that is not known."""
+        """Where an answer states the rating; None if that is not known."""
         if self.parser is None:
             return value_span(raw, "score")
         return self.parser.span(raw) if isinstance(self.parser, LocatingParser) else None

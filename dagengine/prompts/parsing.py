@@ -119,7 +119,7 @@ def _asks_for_list(answer_type: type[BaseModel]) -> bool:
 
 
 def read_part(question: Question[T], text: str) -> T | None:
-    """What can be used of an answer that does not fit as a whole; None where that is nothing.
+    """What can be used of an answer that does not fit as a whole; None if that is nothing.
 
     Only a list of verdicts (`list_type`) has parts. The result is of the question's type with
     fewer verdicts than it asks for: whoever reads it asks for the missing numbers one by one.

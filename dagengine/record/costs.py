@@ -30,7 +30,7 @@ class StepCosts:
         }
 
     def of(self, metric: str, step: Step) -> float | None:
-        """US dollars; 0 where nothing was used, None where the price is not known."""
+        """US dollars; 0 if nothing was used, None if the price is not known."""
         used = step.usage
         if not used.input_tokens and not used.output_tokens:
             return 0.0

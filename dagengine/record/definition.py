@@ -41,7 +41,7 @@ def _judge(judge: Judge, prices: Mapping[str, Any]) -> JudgeRecord:
 
 
 def identity_of(judge: Judge) -> str:
-    """What a record calls a judge: the name it has in every process, where it has one."""
+    """What a record calls a judge: the name it has in every process, if it has one."""
     return public_text(durable_identity(judge) or judge.identity)
 
 

@@ -138,7 +138,7 @@ def _usage(parts: Sequence[Manifest]) -> tuple[SpentRecord, ...]:
 
 
 def _sum(kind: type[Any], records: Sequence[BaseModel | None], whose: Sequence[Any] = ()) -> Any:
-    """The sums of all numbers; None where one of them is not known."""
+    """The sums of all numbers; None if one of them is not known."""
     named: Mapping[str, Any] = dict(zip(("metric", "node", "judge"), whose, strict=False))
     sums: dict[str, Any] = {}
     for name in kind.model_fields:

@@ -66,7 +66,7 @@ class RunFiles:
         return timed(self.row(place), self._beside(self._times, place))
 
     def fields(self, place: int) -> Mapping[str, Any] | None:
-        """The fields of a case; None where no texts were kept."""
+        """The fields of a case; None if no texts were kept."""
         found = self._beside(self._texts, place)
         if found is None:
             return None

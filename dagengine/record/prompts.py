@@ -61,7 +61,7 @@ def _message(given: dict[str, str]) -> Message:
 
 @contextmanager
 def open_prompts(run: Run) -> Iterator[Prompts | None]:
-    """The store of a run, to be read; None where its prompts must not or cannot be shown."""
+    """The store of a run, to be read; None if its prompts must not or cannot be shown."""
     path = None if why_without(run) else store_of(run)
     if path is None:
         yield None
@@ -74,7 +74,7 @@ def open_prompts(run: Run) -> Iterator[Prompts | None]:
 
 
 def why_without(run: Run) -> str | None:
-    """Why no prompt of a run can be shown, in words; None where they can.
+    """Why no prompt of a run can be shown, in words; None if they can.
 
     A prompt has the texts of its case in it: what the record hides or leaves out must not come
     back through the store.
@@ -97,7 +97,7 @@ def why_without(run: Run) -> str | None:
 
 
 def store_of(run: Run) -> Path | None:
-    """The file of the store: where the run had it, or in the folder; None where there is none."""
+    """The file of the store: where the run had it, or in the folder; None if there is none."""
     store = run.manifest.store
     if store is None:
         return None

@@ -116,7 +116,7 @@ class Recording:
         return cls(over, run.totals, run.spent)
 
     def save(self, folder: str | Path, rows: Iterable[CaseResult], /) -> None:
-        """Write the folder of the run; raises InputError where it cannot be written."""
+        """Write the folder of the run; raises InputError if it cannot be written."""
         with RunWriter(folder, self.manifest, lambda: (self.totals, self.spent)) as writer:
             for row in rows:
                 writer.add(row)

@@ -44,7 +44,7 @@ class Run:
         return self.folder / self.manifest.results
 
     def rows(self, holding: Holds | None = None) -> Iterator[CaseResult]:
-        """The rows in data set order, lazily; none where the run ended before the first.
+        """The rows in data set order, lazily; none if the run ended before the first.
 
         Of JSON lines those for which `holding` is false are passed over unread.
 

@@ -22,7 +22,7 @@ class NodeRecord(_Value):
 
     `question` is the criteria, instructions or function that it was written with, `reads` are
     field paths, `inputs` the nodes that it reads. `judges` are places in the run's `judges`
-    (none where it asks nothing), `panel` says how several votes are cast. A node of the kind
+    (none if it asks nothing), `panel` says how several votes are cast. A node of the kind
     `metric` is a metric nested under a verdict: `metric` is that metric with its own graph. `hash`
     is the SHA-256 of everything that the node says, reads and leads to. A node that `grades` gives
     a score itself. `scale` is that of a rating: what may be answered, and its number.
@@ -72,7 +72,7 @@ class JudgeRecord(_Value):
     """Who answered: the name that tells the judge apart, without a secret, and its model.
 
     `price` is US dollars per million tokens: of input, of output, and of input that the provider
-    had cached (None: as other input). None where it is not known.
+    had cached (None: as other input). None if it is not known.
     """
 
     identity: str
@@ -113,7 +113,7 @@ class SpentRecord(_Value):
 
 
 class TotalsRecord(_Value):
-    """The sums of a run (see `dagengine.results.Totals`); None where an older version wrote it."""
+    """The sums of a run (see `dagengine.results.Totals`); None if an older version wrote it."""
 
     asked: int
     shared: int

@@ -237,7 +237,7 @@ class _Case:
         return moves
 
     def _parting(self, one: Sequence[Reply | None], other: Sequence[Reply | None]) -> str | None:
-        """The first node that answered otherwise; None where one of the two has no answer."""
+        """The first node that answered otherwise; None if one of the two has no answer."""
         for node, first, second in zip(self._nodes, one, other, strict=True):
             if first != second:
                 return None if first is None or second is None else node

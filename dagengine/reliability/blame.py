@@ -47,8 +47,8 @@ class Blame:
     `share` is from 0 to 1, and between `low` and `high` in 95 % of samples. All three are None if
     the share is not known, and `unknown` then says why. `varied` is False where the node moved no
     score in any case: its share is 0 and `high` a bound from above. `reached` of `cases` cases
-    (groups, where there are any) reached the node, in `runs` runs each. `needed` is how many runs
-    of each case would tell, None where more runs are not what is missing. `once` is the largest
+    (groups, if there are any) reached the node, in `runs` runs each. `needed` is how many runs
+    of each case would tell, None if more runs are not what is missing. `once` is the largest
     share of cases with one answer only of a node among those that reached that node. Cases that
     count nothing (`CaseNoise.weight`) are not among the reached.
     """
@@ -67,7 +67,7 @@ class Blame:
 
     @property
     def why(self) -> str:
-        """A sentence that says why the share is not known; empty where it is."""
+        """A sentence that says why the share is not known; empty if it is."""
         if self.unknown is Unknown.REACHED_IN_FEW:
             return (
                 f"reached in {self.reached} of {self.cases} cases in {self.runs} runs: its share "

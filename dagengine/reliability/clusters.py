@@ -33,7 +33,7 @@ def clusters(
 
 
 def shared_by_all(observations: Iterable[Observation]) -> tuple[str, ...]:
-    """The nodes that asked one and the same question for all cases, where there are several.
+    """The nodes that asked one and the same question for all cases, if there are several.
 
     Such an answer (the steps of G-Eval) moves all scores of a run alike. That makes no two cases
     more dependent than any others, and no interval over cases shows it.

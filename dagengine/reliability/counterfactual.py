@@ -148,12 +148,12 @@ class Counterfactual:
         return step
 
     def verdicts_of(self, node: str) -> tuple[Verdict, ...]:
-        """The verdicts that a node may give; empty where they depend on the case."""
+        """The verdicts that a node may give; empty if they depend on the case."""
         found = (slot.branches for slot in self.plan.slots if slot.name == node)
         return tuple(dict.fromkeys(verdict for branches in found for verdict in branches))
 
     def score(self, replies: Mapping[str, Reply], case: TestCase | None = None) -> float | None:
-        """The score (0 to 1) of these replies, by node; None where they lead to no score.
+        """The score (0 to 1) of these replies, by node; None if they lead to no score.
 
         `case` is needed where code reads fields of it. Raises NoReplyError where the replies
         lead to a node that has none.

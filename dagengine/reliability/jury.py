@@ -21,7 +21,7 @@ class JuryReport:
     `agreement` contains, by judge, the share (0 to 1) of its votes that are those of the majority.
     It is None for ratings and without votes. `correlation` (up to 1) is that between the judges'
     votes, or between their mistakes where the truth was given. `effective` is the number of
-    independent judges that would be worth as much. Both are None where they are undefined: with
+    independent judges that would be worth as much. Both are None if they are undefined: with
     fewer than two votes on every item, or where all votes are equal.
     """
 
@@ -100,7 +100,7 @@ def correlation(table: Table) -> float | None:
     """The intraclass correlation of votes on one item: Krippendorff's alpha.
 
     Verdicts differ by 0 or 1, ratings by the square of their distance. Items with fewer than
-    two votes do not count. None where no two votes differ: then alpha is undefined.
+    two votes do not count. None if no two votes differ: then alpha is undefined.
     """
     verdicts = any(isinstance(vote, str | bool) for row in table for vote in row)
     return krippendorff_alpha(table, level="nominal" if verdicts else "interval")

@@ -29,7 +29,7 @@ class Condition:
 
     `sample` counts repetitions from 0 among conditions that are otherwise equal. `order`,
     `paraphrase` and `judge` are names; "given" and the empty ones stand for the metric as it
-    is. `temperature` and `seed` are those asked for, None where nodes keep their own.
+    is. `temperature` and `seed` are those asked for, None if nodes keep their own.
     """
 
     sample: int = 0
@@ -45,7 +45,7 @@ class Observation:
     """What one node, or the metric itself (`node` is empty), did on one case.
 
     `verdict` and `score` (0 to 1) are those of the step or the metric. `raw` stands for what
-    the judge wrote: a digest of it, or the text itself; None where no judge wrote anything.
+    the judge wrote: a digest of it, or the text itself; None if no judge wrote anything.
     `path` lists the (node, verdict) turns that a metric took, in topological order.
     `confidence` is the probability that the judge's tokens gave the verdict of a node, if it is
     known. `weighted` says that the metric's score is an expectation over such probabilities.
@@ -72,7 +72,7 @@ class Observation:
 
     @property
     def vote(self) -> Vote | None:
-        """The verdict, else the score; None where there is no answer that could be read."""
+        """The verdict, else the score; None if there is no answer that could be read."""
         return self.score if self.verdict is None else self.verdict
 
 
@@ -204,7 +204,7 @@ class Observations(Sequence[Observation]):
         without the column, rows of one case are its runs in their order. `verdict` is true, false
         or the verdict's name, `score` a number on `scale`. A row with neither is an unparseable
         answer. If a run has no row of the metric, its last node's row is used. A score that is not
-        there follows from the verdicts. `metric` names the metric where there is no such column;
+        there follows from the verdicts. `metric` names the metric if there is no such column;
         `judge`, `order`, `temperature` and `seed` make settings. Other columns are not read.
 
         Raises InputError naming the row that is none of this, or is there twice.
@@ -276,7 +276,7 @@ def _is_saved(path: Path) -> bool:
 
 
 def _columns(records: Sequence[Record]) -> set[str]:
-    """The columns that some row fills; raises InputError where none is a verdict or a score."""
+    """The columns that some row fills; raises InputError if none is a verdict or a score."""
     found = {str(name) for one in records if isinstance(one.value, Mapping) for name in one.value}
     if found and not found & {"verdict", "score"}:
         raise InputError(

@@ -326,7 +326,7 @@ class _Repeated:
             self._lacking[case.index] = lack, case
 
     async def ask(self, timeout: float | None) -> list[tuple[int, list[SecondAnswer]]]:
-        """What the chosen cases answered, in their order; nothing where that takes too long."""
+        """What the chosen cases answered, in their order; nothing if that takes too long."""
 
         async def one(_: int, case: int) -> tuple[int, list[SecondAnswer]]:
             with anyio.move_on_after(timeout):

@@ -26,7 +26,7 @@ Path = tuple[tuple[str, Verdict], ...]
 class Run:
     """One metric on one case under one condition.
 
-    `outcome` is what became of it, None where no row says so. `sure` contains the probability of
+    `outcome` is what became of it, None if no row says so. `sure` contains the probability of
     each verdict that a judge gave, None if it is not known. `weighted` says that the score is an
     expectation over such probabilities. `lists` holds the verdicts about the items of lists, by
     node.

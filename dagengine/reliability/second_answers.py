@@ -112,7 +112,7 @@ class SecondAnswers:
         return await _Asking(self, case).answers()
 
     def lack(self, case: JudgedCase) -> Lack | None:
-        """What a case lacks; None where nothing."""
+        """What a case lacks; None if nothing."""
         units = _Asking(self, case).lacking
         if not units:
             return None

@@ -89,7 +89,7 @@ class Picture:
         raise InputError(f"cannot draw {target.name!r}: the suffix must be one of {known}")
 
     def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, str]:
-        """What a notebook shows: SVG, or the Mermaid text where there is no Graphviz."""
+        """What a notebook shows: SVG, or the Mermaid text if there is no Graphviz."""
         try:
             return {"image/svg+xml": self.layout("svg").decode(), "text/plain": self.dot}
         except MissingExtraError as error:

@@ -172,7 +172,7 @@ def _place_lines(places: Places, several: bool) -> list[str]:
 
 
 def _place(end: End, several: bool) -> str:
-    """Where it was; the metric is named where there are several, and the end does not name it."""
+    """Where it was; the metric is named if there are several, and the end does not name it."""
     metric = f" of {end.metric}" if several and end.answer else ""
     return one_line(f"{end}{metric}", _PLACE)
 

@@ -115,7 +115,7 @@ class OnePath(Design):
 
 
 def _chances(step: Step) -> dict[tuple[type, Any], float]:
-    """The odds of a decision's verdicts; none where a panel voted on it."""
+    """The odds of a decision's verdicts; none if a panel voted on it."""
     if step.verdict is None or step.votes:
         return {}
     return {(type(verdict), verdict): chance for verdict, chance in step.odds or ()}

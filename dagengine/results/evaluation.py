@@ -94,7 +94,7 @@ class EvaluationResult(Sequence[CaseResult]):
         return [row for row in self.rows if any(one.state == state for one in row.metrics)]
 
     def scores(self, metric: str) -> list[float | None]:
-        """The scores of one metric in data set order; None where there is none.
+        """The scores of one metric in data set order; None if there is none.
 
         Raises InputError when the run had no metric of that name.
         """
@@ -123,7 +123,7 @@ class EvaluationResult(Sequence[CaseResult]):
     def save(self, folder: str | Path, *, page: bool = True) -> None:
         """Write the folder of the run, as `evaluate(…, out=folder)` does while the run continues.
 
-        Without `page` it has no `report.html`. Raises InputError where it cannot be written, and
+        Without `page` it has no `report.html`. Raises InputError if it cannot be written, and
         for a result that no run has made.
         """
         if self.record is None:

@@ -45,7 +45,7 @@ class ResultOdds:
 
     @property
     def expected(self) -> float | None:
-        """The expected score (0 to 1); None where something is unknown."""
+        """The expected score (0 to 1); None if something is unknown."""
         known = self.expected_bounds[0]
         return None if self.unknown > _ROUNDING else min(1.0, known)
 

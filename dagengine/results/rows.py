@@ -70,7 +70,7 @@ class MetricResult:
 
     @property
     def error(self) -> str | None:
-        """Why there is no score; None where there is one."""
+        """Why there is no score; None if there is one."""
         return None if self.failure is None else self.failure.message
 
     def _said(self) -> str:
@@ -249,7 +249,7 @@ class CaseResult:
 
     @property
     def hash(self) -> str | None:
-        """SHA-256 (hex) of the case's content, equal in every run; None where there is none."""
+        """SHA-256 (hex) of the case's content, equal in every run; None if there is none."""
         if self.recorded_hash is None and isinstance(self.test_case, CASE_TYPES):
             with suppress(TypeError, ValueError, RecursionError):  # metadata without a JSON form
                 # It is wanted in several places, and takes longer than all else in a row.

@@ -2,7 +2,7 @@
 
 A claim is a lock on one byte of an empty file beside the store, at a place that the question's
 key decides. The system gives it back when the process ends, however it ends, so no claim
-outlives its owner. Where there are no such locks (Windows, a folder that cannot be written) every
+outlives its owner. If there are no such locks (Windows, a folder that cannot be written) every
 process asks for itself, and the store keeps the first answer.
 """
 

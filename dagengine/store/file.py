@@ -57,7 +57,7 @@ def explained(path: Path) -> Iterator[None]:
 
 
 def connect(path: Path, patience: float) -> sqlite3.Connection:
-    """Open a store for reading and writing, making it where there is none.
+    """Open a store for reading and writing, making it if there is none.
 
     `patience` is how many seconds to wait for other processes. Raises InputError for a file
     that is something else, or that another version of dagengine has written.

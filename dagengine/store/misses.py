@@ -87,6 +87,6 @@ def _changed(asked: Parts, kept: Sequence[Parts]) -> str:
 
 
 def _only(word: str, found: Sequence[str]) -> str:
-    """What there is instead; empty where there is nothing."""
+    """What there is instead; empty if there is nothing."""
     more = f" and {len(found) - _LISTED} more" if len(found) > _LISTED else ""
     return f", only {word} {', '.join(map(repr, found[:_LISTED]))}{more}" if found else ""

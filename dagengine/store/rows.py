@@ -184,7 +184,7 @@ def _fields(answer: Answer[Any]) -> dict[str, Any]:
 
 
 def revive(question: Question[T], fields: Mapping[str, Any], origin: Origin) -> Answer[T] | None:
-    """The answer as the judge gave it, or None where the question does not take it any more."""
+    """The answer as the judge gave it, or None if the question does not take it any more."""
     if fields.get("failure") is not None:
         return None
     raw, tokens = fields["raw"], fields.get("tokens")

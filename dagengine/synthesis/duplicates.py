@@ -102,6 +102,6 @@ class SameMeaning:
             self._seen.setdefault(len(one), []).append(one)
 
     def _direction(self, vector: Sequence[float] | None) -> Any:
-        """The vector with the length 1; None where it has no direction."""
+        """The vector with the length 1; None if it has no direction."""
         length = math.hypot(*vector) if vector else 0.0
         return None if not vector or not length else self._numpy.asarray(vector) / length

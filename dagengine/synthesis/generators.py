@@ -140,7 +140,7 @@ def _metric(root: BaseNode) -> Any:
 
 
 def _embedded(text: BaseNode, embedder: Any) -> list[BaseNode]:
-    """The node that asks for the vector of a text, where there is somebody to ask."""
+    """The node that asks for the vector of a text, if there is somebody to ask."""
     if embedder is None:
         return []
     asks = TaskNode(

@@ -305,7 +305,7 @@ class Synthesizer:
     ) -> str:
         """Write `synthetic_goldens` into `directory/file_name.file_type`; returns the path.
 
-        Raises InputError where there is nothing to write.
+        Raises InputError if there is nothing to write.
         """
         return str(save_rows(self.synthetic_goldens, (), file_type, directory, file_name))
 

@@ -150,7 +150,7 @@ def _details(verdict: Verdict, result: MetricResult) -> Iterable[tuple[str, str]
 
 
 def unit_of(plan: Plan, metric: str, node: str | None) -> Unit | None:
-    """The unit of a node of a metric; None where the node's name is not known there."""
+    """The unit of a node of a metric; None if the node's name is not known there."""
     found: PlanMetric | None = next((m for m in plan.metrics if m.spec.name == metric), None)
     for place in found.slots if found else ():
         slot = plan.slots[place]

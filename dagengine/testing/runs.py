@@ -68,7 +68,7 @@ class SessionRun:
             self.metrics.setdefault(metric.name, _renumbered(metric, places))
 
     def save(self, folder: Path, totals: Totals) -> None:
-        """Write the folder and its page; raises InputError where it cannot be written."""
+        """Write the folder and its page; raises InputError if it cannot be written."""
         self._write(folder, totals)
         write_run_page(load_run(folder))
 
@@ -146,7 +146,7 @@ def _spent(run: Run) -> Iterator[Spent]:
 
 
 def _case(line: Mapping[str, Any]) -> Any:
-    """The case of a line of `cases.jsonl`; None where it was none."""
+    """The case of a line of `cases.jsonl`; None if it was none."""
     kind = _CASES.get(line["type"])
     fields = {name: value for name, value in line.items() if name not in ("index", "hash", "type")}
     return None if kind is None else kind.model_validate(fields)

@@ -175,7 +175,7 @@ class Evaluations:
             )
 
     def _deferrable(self, caller: FrameType, metrics: Sequence[Metric]) -> list[FrameType] | None:
-        """The frames from the test to the caller; None where the verdict is needed at once."""
+        """The frames from the test to the caller; None if the verdict is needed at once."""
         held = self.buffer.current
         if held is None:
             return None

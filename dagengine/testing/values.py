@@ -30,7 +30,7 @@ class Votes:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The row of one case, the plan and the judges that made it, and votes where there were any.
+    """The row of one case, the plan and the judges that made it, and votes if there were any.
 
     `missed` are the messages of failures that tell nothing about the case: a recording lacks an
     answer. `recorded` says whether answers came out of a recording.

@@ -107,7 +107,7 @@ def _varies(plan: Plan, judges: Sequence[Judge], metric: int) -> bool:
 async def vote(again: Callable[[int], Awaitable[bool | None]], mark: Mark) -> Votes:
     """Judge a case that failed again, until the rule is content or all votes are cast.
 
-    `again` gives whether it passes as that sample; None where a metric got no score.
+    `again` gives whether it passes as that sample; None if a metric got no score.
     """
     ballots: list[bool | None] = [False]
     while more := mark.pass_rule.more(ballots, mark.votes - len(ballots)):

@@ -70,7 +70,7 @@ class OpenRun:
             return self._files.timed_row(place)
 
     def fields(self, place: int) -> Mapping[str, Any] | None:
-        """The fields of a case; None where no texts were kept."""
+        """The fields of a case; None if no texts were kept."""
         with self._lock:
             return self._files.fields(place)
 

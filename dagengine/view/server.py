@@ -72,7 +72,7 @@ class Served:
         self.said(f"{name}: {done:,} rows indexed")
 
     def places(self, number: int, metric: str, kind: Queue) -> Sequence[int] | None:
-        """Where cases to label are in a run (see `LargeRun`); None where no index knows."""
+        """Where cases to label are in a run (see `LargeRun`); None if no index knows."""
         large = self.large(number)
         return None if large is None else large.places(metric, kind)
 

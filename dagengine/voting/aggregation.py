@@ -44,7 +44,7 @@ def _votes_in(value: NodeValue) -> list[Vote | None]:
 
 
 def columns_of(outcomes: Outcomes) -> list[Column]:
-    """All votes on each item; None where an answer could not be read."""
+    """All votes on each item; None if an answer could not be read."""
     rows = [_votes_in(one) if isinstance(one, NodeValue) else None for one in outcomes]
     width = max((len(row) for row in rows if row is not None), default=0)
     return [[None if row is None else row[item] for row in rows] for item in range(width)]

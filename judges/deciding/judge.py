@@ -170,7 +170,7 @@ class DecisionJudge(EndpointJudge[DecisionConnection]):
 
         A question that the server refuses as it stands fails alone: the others are sent again
         without it; `on_request` is called for each request. The last `ahead` questions, which
-        nobody wants yet, are not put to a chat. Raises JudgeError where the request as a whole
+        nobody wants yet, are not put to a chat. Raises JudgeError if the request as a whole
         failed.
         """
         require_one_state(questions, self.form.most)
@@ -196,7 +196,7 @@ class DecisionJudge(EndpointJudge[DecisionConnection]):
     ) -> list[Answer[T] | JudgeError] | dict[int, JudgeError] | None:
         """The outcome of each question, or what is wrong with those that the server rejects.
 
-        None where the server has no decision model, which is said when it is first found out.
+        None if the server has no decision model, which is said when it is first found out.
         """
         import openai
 

@@ -224,7 +224,7 @@ class LabelJudge(EndpointJudge[LabelConnection]):
 def sending(
     openai: ModuleType, api: AsyncOpenAI, direct: AiohttpTransport | None, path: str
 ) -> Send:
-    """What sends bodies to a path: past the client's HTTP layer where there is a way."""
+    """What sends bodies to a path: past the client's HTTP layer if there is a way."""
     if direct is None:
         return sender(openai, api, path)
     from dagengine.judges.wire.direct import DirectSend  # it needs the client's libraries

@@ -190,7 +190,7 @@ class EndpointJudge(SharedJudge, Generic[C]):
         *,
         owned: bool,
     ) -> C:
-        """A connection by a client, with a `direct` way past its HTTP layer where there is one."""
+        """A connection by a client, with a `direct` way past its HTTP layer if there is one."""
         raise NotImplementedError
 
     def _new_client(self, openai: ModuleType, http: httpx2.AsyncClient) -> AsyncOpenAI:

@@ -59,7 +59,7 @@ def encoded(body: Body) -> bytes:
 
 
 def _around(write: Write) -> tuple[str, str] | None:
-    """The text before and after the messages; None where they are changed."""
+    """The text before and after the messages; None if they are changed."""
     body = write(list(_PROBE))
     parts = _JSON.encode(body).split(_JSON.encode(_PROBE))
     return (parts[0], parts[1]) if body.get("messages") == _PROBE and len(parts) == 2 else None

@@ -170,7 +170,7 @@ def _response(
 def http_client(
     reader: BodyReader, *, connect_timeout: float
 ) -> tuple[httpx2.AsyncClient, AiohttpTransport | None]:
-    """An HTTP client for the event loop that runs, and aiohttp's way below it where there is one.
+    """An HTTP client for the event loop that runs, and aiohttp's way below it if there is one.
 
     `connect_timeout` is in seconds.
     """

@@ -306,7 +306,7 @@ class MeasureNode(BaseNode):
 
 
 def _decided(metric: BaseMetric) -> bool | None:
-    """Whether a measured metric passed by its own code; None where that decided nothing."""
+    """Whether a measured metric passed by its own code; None if that decided nothing."""
     own = type(metric).is_successful is not BaseMetric.is_successful
     if metric.success is None and not own:
         return None

@@ -147,7 +147,7 @@ class StepwiseMetric(PrebuiltMetric):
         return None if same else own
 
     def steps_nodes(self) -> list[StepsNode]:
-        """The node that brings the steps, or nothing where they are given."""
+        """The node that brings the steps, or nothing if they are given."""
         if self.evaluation_steps is not None:
             return []
         return [self._steps_node()]

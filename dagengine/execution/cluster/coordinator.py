@@ -194,7 +194,7 @@ class Cluster:
         return self._engine.asked_judges
 
     def cases(self, source: Source) -> Cases:
-        """The cases of a source; raises InputError where they cannot be judged."""
+        """The cases of a source; raises InputError if they cannot be judged."""
         return _pullable(self._engine.cases(source))
 
     @property

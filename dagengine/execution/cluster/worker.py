@@ -129,7 +129,7 @@ class Job:
 
 
 def _unpacked(data: bytes) -> Any:
-    """What was pickled; raises InputError where this process lacks a module of it."""
+    """What was pickled; raises InputError if this process lacks a module of it."""
     try:
         return pickle.loads(data)
     except DagengineError:
@@ -252,13 +252,13 @@ async def judge_chunk(job: Job, first: int, cases: bytes) -> Part | None:
 
 
 async def count_of(run: str) -> Count | None:
-    """What the engine of a run asked so far; None where there is none."""
+    """What the engine of a run asked so far; None if there is none."""
     host = _hosts.get(run)
     return None if host is None else host.count()
 
 
 async def end_run(run: str) -> Count | None:
-    """Close the engine of a run; None where there is none."""
+    """Close the engine of a run; None if there is none."""
     _over.add(run)
     host = _hosts.pop(run, None)
     return None if host is None else await host.end()

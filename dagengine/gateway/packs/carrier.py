@@ -25,7 +25,7 @@ class PackingJudge(Judge, Protocol):
     async def answer_all(
         self, questions: Sequence[Question[Any]], *, on_request: Callable[[], None], ahead: int
     ) -> list[Outcome]:
-        """What became of each question; raises JudgeError where all failed alike.
+        """What became of each question; raises JudgeError if all failed alike.
 
         `on_request` is called for every request that is made. Nobody wants the last `ahead`
         questions yet: where they would cost requests of their own they are UnsupportedErrors.

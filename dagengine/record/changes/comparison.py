@@ -61,7 +61,7 @@ class CaseChange:
 
 @dataclass(frozen=True, slots=True)
 class CaseFields:
-    """What two runs judged on one case: the fields of both; None where no texts were kept.
+    """What two runs judged on one case: the fields of both; None if no texts were kept.
 
     `same` says that the content is equal, whatever is kept of it.
     """
@@ -93,7 +93,7 @@ def state_of(result: MetricResult) -> State:
 
 
 def answer_of(step: Step | None) -> Any:
-    """What a node decided or scored, as data to compare; None where it only prepared something.
+    """What a node decided or scored, as data to compare; None if it only prepared something.
 
     The verdicts of a list are its answer; a step that failed answers with its kind of failure.
     """

@@ -91,7 +91,7 @@ class MetricComparison:
         return _mean(old), _mean(new)
 
     def pairs(self) -> list[tuple[float | None, float | None]]:
-        """The scores of every case before and now; None where there is none."""
+        """The scores of every case before and now; None if there is none."""
         return [(_known(old), _known(new)) for old, new in zip(*self._scores, strict=True)]
 
     def by_cause(self) -> dict[Cause, int]:

@@ -201,7 +201,7 @@ def _said(node: NodeRecord) -> tuple[Any, ...]:
 
 
 def _asked(node: NodeRecord, judges: Sequence[str]) -> str:
-    """The judges of a node; empty where it asks nothing."""
+    """The judges of a node; empty if it asks nothing."""
     return " and ".join(judges[place] for place in node.judges)
 
 

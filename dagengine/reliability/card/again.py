@@ -33,7 +33,7 @@ Outcome = Callable[[Run], Hashable]
 
 
 def outcome(threshold: float | None) -> Outcome:
-    """What is compared of two runs: pass or fail, or the score where there is no threshold."""
+    """What is compared of two runs: pass or fail, or the score if there is no threshold."""
     return (lambda run: run.score) if threshold is None else (lambda run: run.passed(threshold))
 
 

@@ -41,7 +41,7 @@ class Answer:
 
 
 def weakness(measure: Figure) -> str:
-    """Why a value says little; empty where it says something, or is undefined."""
+    """Why a value says little; empty if it says something, or is undefined."""
     if measure.value is None:
         return ""
     if measure.low is None and measure.high is None:
@@ -221,7 +221,7 @@ def could_be_seen(
 
 
 def seen_from(under: SettingCard) -> str:
-    """The same from what the card itself shows; nothing where no two runs of a case can differ.
+    """The same from what the card itself shows; nothing if no two runs of a case can differ.
 
     Where cases ran more or less often, their harmonic mean counts: a mean of runs carries its
     share of the flips.

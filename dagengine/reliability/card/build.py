@@ -186,7 +186,7 @@ def _told(
 def _meant(
     given: Sequence[Given], replays: Sequence[Counterfactual], cases: Sequence[TestCase]
 ) -> list[Labels | None]:
-    """What labels mean to each metric: None where none is an outcome, which must not be all."""
+    """What labels mean to each metric: None if none is an outcome, which must not be all."""
     found: list[Labels | None] = []
     refused: list[InputError] = []
     for labels, replay in zip(given, replays, strict=True):

@@ -152,7 +152,7 @@ class Common:
 
 
 def common(one: Side, other: Side) -> Common:
-    """Equal cases; where there are none, cases with equal inputs, as two systems answer them.
+    """Equal cases; if there are none, cases with equal inputs, as two systems answer them.
 
     Inputs that a side has several times tell no cases apart.
     """
@@ -258,7 +258,7 @@ def _corrected(
 
 
 def _corrected_name(side: Side) -> str:
-    """What labels and judge say can be corrected to; nothing where labels are other verdicts."""
+    """What labels and judge say can be corrected to; nothing if labels are other verdicts."""
     if not side.outcomes.said:
         return "corrected-mean-score"
     return "corrected-pass-rate" if {*side.outcomes.labels} <= {"pass", "fail", ""} else ""

@@ -64,7 +64,7 @@ def compare_with_labels(
 
 
 def reading(kind: Kind, threshold: float | None) -> Callable[[Run], Vote] | None:
-    """What of a run is compared with labels; None where that is its score, or nothing."""
+    """What of a run is compared with labels; None if that is its score, or nothing."""
     if kind == "verdict":
         return _last_verdict
     if kind == "pass" and threshold is not None:
@@ -99,7 +99,7 @@ class _Judged:
 
     @property
     def clusters(self) -> Sequence[Hashable] | None:
-        """The groups where some hold several cases; None where cases are independent."""
+        """The groups where some hold several cases; None if cases are independent."""
         return self.groups if len(set(self.groups)) < len(self.groups) else None
 
     def counted(self, one: Figure) -> Figure:

@@ -25,7 +25,7 @@ FORMAT = 2
 class Figure:
     """One number, with what it takes to read it.
 
-    `value` is None where the measure is undefined; `note` then says why. `low` and `high`
+    `value` is None if the measure is undefined; `note` then says why. `low` and `high`
     bound it with the stated `confidence`; one of them alone is a one-sided bound, neither that
     no interval is known. `items` is how many of what `level` names the value rests on. `best` is
     the `low` that a judge without an error would have on these cases, where that was computed.

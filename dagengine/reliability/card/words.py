@@ -120,7 +120,7 @@ def _unit(measure: Figure) -> str:
 
 
 def number(measure: Figure) -> str:
-    """The value, in per cent where it is a share; a dash where it is undefined."""
+    """The value, in per cent where it is a share; a dash if it is undefined."""
     if measure.value is None:
         return "–"  # noqa: RUF001 - a dash for nothing
     return formatted(measure, measure.value) + _unit(measure)
@@ -138,7 +138,7 @@ def interval(measure: Figure) -> str:
 
 
 def bounded(measure: Figure) -> str:
-    """The value with its interval, where there is one."""
+    """The value with its interval, if there is one."""
     bounds = interval(measure)
     return f"{number(measure)} ({bounds})" if bounds else number(measure)
 
@@ -247,5 +247,5 @@ def votes_of(votes: VoteCost) -> str:
 
 
 def node_votes(node: NodeCard) -> str:
-    """How many votes a node needs; a dash where it has none."""
+    """How many votes a node needs; a dash if it has none."""
     return "–" if node.votes is None else votes_of(node.votes)  # noqa: RUF001 - a dash for nothing

@@ -65,7 +65,7 @@ class Noise:
 
 
 def paired_test(found: MetricComparison) -> PairedTest | None:
-    """The test for the cases that both runs scored; None where there is nothing to test.
+    """The test for the cases that both runs scored; None if there is nothing to test.
 
     McNemar's mid-p for pass or fail, the paired t test (or changes of sign) for scores of a
     metric without a threshold. Raises MissingExtraError without the extra `benchmark`.
@@ -90,7 +90,7 @@ def _told(what: str, found: Comparison) -> PairedTest:
 
 
 def noise(card: JudgeCard, found: MetricComparison) -> Noise:
-    """What a card foretells for a metric; raises InputError where it says nothing of it."""
+    """What a card foretells for a metric; raises InputError if it says nothing of it."""
     metric = next((one for one in card.metrics if one.metric == found.name), None)
     if metric is None:
         names = ", ".join(one.metric for one in card.metrics)

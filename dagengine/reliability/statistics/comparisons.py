@@ -51,7 +51,7 @@ class Comparison:
     `p` is two-sided, and not corrected for other comparisons (`holm`). `differing` of `cases`
     differ at all: with fewer than five, all in one direction, no test finds anything.
     `visible` is the smallest difference that these cases would have shown in 80 of 100 such
-    benchmarks; None where it is not known.
+    benchmarks; None if it is not known.
     """
 
     value: float
@@ -128,7 +128,7 @@ def compare_measures(
     """Two measures that are not means, as kappa or ICC, over the same items.
 
     `first` and `second` are the sums of one measure over both judges' items (`icc.sums(table)`),
-    row by row of the same cases. The jackknife of the difference, with t. Unknown where either is
+    row by row of the same cases. The jackknife of the difference, with t. Unknown if either is
     undefined for all cases, or with one of them left out.
     """
     both = difference(second, first)

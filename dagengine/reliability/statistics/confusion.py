@@ -128,7 +128,7 @@ def baseline_interval(
     If two labels are near each other, it is not known which is the commonest, and resamples of the
     largest share are never below it. So the lower end is the largest lower end of the shares of all
     labels, and the upper end the largest upper end. Of K possible `kinds` one has 1/K at least.
-    None where a share has no interval.
+    None if a share has no interval.
     """
     used, names = _with_groups(pairs, missing, groups)
     counts = Counter(label for label, _ in used)
@@ -163,7 +163,7 @@ def balanced_accuracy_interval(
     """Balanced accuracy, from 0 to 1, with the interval of independent Beta posteriors.
 
     The mean over labels of Beta(met + 1/2, missed + 1/2) (Brodersen et al. 2010,
-    https://doi.org/10.1109/ICPR.2010.764, with Jeffreys' prior). Unknown where a label of
+    https://doi.org/10.1109/ICPR.2010.764, with Jeffreys' prior). Unknown if a label of
     `kinds` has no case, or fewer than two labels occur.
     """
     table = confusion_table(pairs, kinds=kinds, missing=missing)

@@ -117,7 +117,7 @@ def entropy_interval(table: Table, *, groups: Sequence[Hashable] | None = None) 
 
     The estimate is unbiased for the first n - 1 terms of Σ p Σ (1 - p)ᵛ/v, which is the entropy.
     The upper end is raised by the most that the other terms can add for as many verdicts as occur.
-    None where nothing varies.
+    None if nothing varies.
     """
     found = bootstrap(table, entropy, groups=groups)
     if found is None:

@@ -145,7 +145,7 @@ def jackknife(
     Corrected for bias, n·value - (n - 1)·mean of those with one left out (Quenouille 1956,
     https://doi.org/10.1093/biomet/43.3-4.353), with quantiles of t (Tukey 1958). `own` is
     variance that is added, `telling` how many groups the variance rests on where those are fewer
-    than all. None where the statistic is undefined, of all or with one left out.
+    than all. None if the statistic is undefined, of all or with one left out.
     """
     function = statistic.sums if isinstance(statistic, Measure) else statistic
     sample = _sample(items, function, range(len(items)) if groups is None else groups)

@@ -1,6 +1,6 @@
 """Would the judge give the same score again? Measures of repeated scores.
 
-All take a table of scores: one row per item, one column per repetition, None where there is no
+All take a table of scores: one row per item, one column per repetition, None if there is no
 score. A missing score has no number and is always dropped. They are None when undefined.
 """
 
@@ -130,7 +130,7 @@ def icc_interval(
     carries the figure. So the ends reach what one more case would make of it. That case is
     consistent at the far end of the `scale` (without one: of the scores given), or varies between
     both ends of the scores. With two scores, as for pass or fail, they reach the ends with that
-    case. `groups`, one per row, are left out together. Unknown where scores never vary within items
+    case. `groups`, one per row, are left out together. Unknown if scores never vary within items
     or between them, where only a single item makes them vary, and with fewer than three.
     """
     value = icc(table)
@@ -156,7 +156,7 @@ def icc_interval(
 def _icc_ends(
     table: ScoreTable, groups: Sequence[Hashable], level: float
 ) -> tuple[float, float] | None:
-    """The ends by the jackknife alone; None where scores vary in too few groups."""
+    """The ends by the jackknife alone; None if scores vary in too few groups."""
     sums = _anova(table)
     varying = {name for name, one in zip(groups, sums, strict=True) if one and one["within"]}
     found = jackknife(range(len(table)), lambda _: Sums(sums, _log_ratio), level=level,

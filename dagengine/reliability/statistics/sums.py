@@ -37,7 +37,7 @@ P = ParamSpec("P")
 class Sums:
     """What every item adds, and the formula of the totals.
 
-    `formula` returns None where the measure is not defined; a quotient of zero by zero is
+    `formula` returns None if the measure is not defined; a quotient of zero by zero is
     undefined by itself. `most` says that the measure is a mean over items of shares that lie
     between 0 and this; None, that it is something else. `limit` is what such a mean is expected
     to be at most, where that is less. `arrays` is the formula of many totals together, each a numpy
@@ -93,7 +93,7 @@ def mean(
 ) -> Sums:
     """The mean of one value per item; items without one (None) are left out.
 
-    `most` is the highest value that an item can have, None where it is not a share; `limit` is what
+    `most` is the highest value that an item can have, None if it is not a share; `limit` is what
     its expectation cannot exceed.
     """
     items = [{} if value is None else {"items": 1.0, "value": value} for value in values]

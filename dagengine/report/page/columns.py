@@ -56,7 +56,7 @@ class MetricColumns:
         return state
 
     def cost_of(self, result: MetricResult) -> float | None:
-        """US dollars of one result; None where a price is not known, or nothing was used."""
+        """US dollars of one result; None if a price is not known, or nothing was used."""
         money = 0.0
         for step in result.steps:
             cost = self.costs.of(result.metric, step)

@@ -27,7 +27,7 @@ def layouts(
 ) -> list[dict[str, Any]]:
     """The whole graph; a large one also folded, and folded with each one of its stubs open.
 
-    Empty where there is no Graphviz, and for a graph that Graphviz cannot lay out.
+    Empty if there is no Graphviz, and for a graph that Graphviz cannot lay out.
     """
     whole = set(top_nodes(graph))
     chosen = [(whole, list[Stub]())]

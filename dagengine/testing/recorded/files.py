@@ -57,7 +57,7 @@ class TestFiles:
         return self._asks[key]
 
     def _recorder(self, gateway: Gateway, path: Path) -> Recorder | None:
-        """None where nothing is recorded: an ordinary run."""
+        """None if nothing is recorded: an ordinary run."""
         mode = self._mode or ("replay" if os.environ.get("CI") and path.exists() else "live")
         if mode == "live":
             return None

@@ -248,7 +248,7 @@ def _difference(nearest: Recorded, judge: str, parts: Mapping[str, Any]) -> str:
 
 
 def _changed(name: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
-    """What changed in one part, in a few words; empty where nothing did."""
+    """What changed in one part, in a few words; empty if nothing did."""
     if old[name] == new[name]:
         return ""
     if name == "options":

@@ -78,9 +78,9 @@ class LexicalJudge:
     on 889 claims of WikiEval accuracy 0.683 (always yes: 0.705), balanced accuracy 0.720 and
     Cohen's kappa 0.365. With people on 19 summaries these are 0.474 (always yes: 0.632), 0.583 and
     0.128. Of 125 sentences of factCC that contradict their source it passes 108 as supported.
-    Weights and `support` were tuned on WikiEval, so it is not held-out data (kappa of its two
-    halves: 0.406 and 0.326). The other thresholds are not measured. Use it to try out graphs and
-    for cheap first checks, not for grading.
+    Weights and `support` were tuned on WikiEval, so it is not held-out data (kappa
+    of its two halves: 0.406 and 0.326). The other thresholds are not measured. Use it to try out
+    graphs and for cheap first checks, not for grading.
     """
 
     capabilities = Capabilities(text=False, repeatable=False, elastic=True)

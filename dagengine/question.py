@@ -290,9 +290,9 @@ class Capabilities:
     `schema`: structured answers; `text`: plain answers for a parser; `repeatable`: whether
     asking again may bring another answer. `logprobs`: whether it may give token probabilities
     where they are asked for. That is never a condition. Without them the question is answered all
-    the same, and a rating then counts as it is (its mode is `raw`). `caches_prefixes`: whether it
-    pays to let one of many prompts with a long common beginning go ahead of the others. `elastic`:
-    it takes any number of questions at once, so that there is nothing to find out carefully.
+    the same. A rating then counts as it is (its mode is `raw`). `caches_prefixes`: whether it pays
+    to let one of many prompts with a long common beginning go ahead of the others. `elastic`: it
+    takes any number of questions at once, so that there is nothing to find out carefully.
     `batched`: questions are collected and answered together, hours later perhaps, so that there is
     no deadline for one of them. `decides`: it answers only decisions, in the form of
     `prompts.decisions`. It then has a `writer`, the judge for all that is not a decision (or None).

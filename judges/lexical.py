@@ -54,8 +54,8 @@ class LexicalJudge:
     """Answers simple questions by comparing words: offline, deterministic, without a model.
 
     A text becomes its sentences, where an answer type has one of `EXTRACTED` as its only
-    field. For numbered items with the verdicts yes and no (and idk) `yes` needs a share of
-    letters in common, words of one or two letters left out:
+    field. It answers for numbered items with the verdicts yes and no (and idk). `yes` needs a share
+    of letters in common; words of one or two letters are left out:
 
     - supported: of the item, in the evidence. It is the mean of the share in all of it and the
       share in its best sentence. It is 0 if a number of the item is missing. `support` is the

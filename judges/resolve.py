@@ -69,7 +69,7 @@ def as_judge(
         raise InputError(f"{model!r} is a class, not a judge: pass an object of it")
     if callable(getattr(model, "answer", None)) and hasattr(model, "identity"):
         return cast(Judge, model)
-    # Asked before `generate`, of which chat models have another kind.
+    # Asked before `generate`: chat models have another kind of it.
     if looks_like_chat_model(model) and not hasattr(model, "a_generate"):
         return CustomJudge(ChatModel(model))
     if looks_like_llm(model):

@@ -47,7 +47,7 @@ def given_of(unit: Unit, case: TestCase, state: CaseState) -> Given:
         for label, source, slot in unit.sources
         if slot == ALWAYS or state.is_live(slot)
     ]
-    # What is the same for all cases is shown none of them.
+    # What is the same for all cases is not shown any case.
     return Given(tuple(fields), tuple(inputs), None if unit.constant else case)
 
 

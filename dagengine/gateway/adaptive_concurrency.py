@@ -15,9 +15,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-# Calls at the beginning: so many, or an eighth of the most where that is more.
+# Calls at the beginning: so many, or an eighth of the most if that is more.
 _START, _SHARE = 16, 8
-_BACK = 0.8  # of what was under way at the rejection
+_BACK = 0.8  # of the calls in progress at the rejection
 _FAR_BACK = 0.5  # when that was not enough
 _SLACK = 20  # one rejection in so many calls is no reason to step back
 _HOLD = 12  # clean rounds just below the number that was too much, at first

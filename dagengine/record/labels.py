@@ -31,8 +31,8 @@ class Label:
     `case` is the hash of the case's content and `index` its place in the run. `definition` is the
     hash of the node. The node "" stands for the case as a whole; its `definition` is the hash of
     the metric. `answer` is a verdict, a rating from 0 to 1, or None for "cannot tell". The result
-    of the answers is the `outcome` of the node "": "pass", "fail", or a score from 0 to 1 if there
-    is no threshold. Its `answer` is None, unless the person was asked about the whole case.
+    of the answers is the `outcome` of the node "". It is "pass", "fail", or a score from 0 to 1 if
+    there is no threshold. Its `answer` is None, unless the person was asked about the whole case.
     """
 
     id: str

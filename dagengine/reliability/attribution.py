@@ -270,7 +270,7 @@ def _axes(counts: Mapping[str, Counts]) -> tuple[list[str], tuple[str, ...]]:
     noisy.sort(key=lambda node: (_steadiness(counts[node]), node))
     kept: list[str] = []
     size = 1
-    for node in noisy:  # the least steady first
+    for node in noisy:  # the least consistent first
         if size * len(counts[node]) <= _COMBINATIONS:
             kept.append(node)
             size *= len(counts[node])

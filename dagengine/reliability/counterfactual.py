@@ -64,9 +64,9 @@ class Speaker:
 class Counterfactual:
     """One metric as a function from replies to its score.
 
-    A code node is computed again if everything that it reads is known: verdicts, ratings, fields of
-    the case, and other code that is computed again. All other code, and every coroutine function
-    (it may wait for something), keeps the reply that was recorded.
+    A code node is computed again if everything that it reads is known. It may read verdicts,
+    ratings, fields of the case, and other code that is computed again. All other code, and every
+    coroutine function (it may wait for something), keeps the reply that was recorded.
     """
 
     def __init__(self, metric: Metric) -> None:

@@ -250,7 +250,7 @@ def _even(text: str) -> str:
     return " ".join(text.split()).lower()
 
 
-# A vector, where there is one, is for the near duplicates and no part of a golden.
+# A vector, if there is one, is for the near duplicates and no part of a golden.
 
 
 def golden(text: str, *_: list[float]) -> NodeValue:

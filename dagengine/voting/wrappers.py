@@ -115,8 +115,8 @@ def escalated(
     """A copy of the metric in which the judge `to` answers if the metric's judge is unsure.
 
     `to` is a value for `model=`. The metric's judge is unsure if the probability of its verdict is
-    unknown or less than `below` (above 0, up to 1), or if its `votes` differ. It is also unsure if
-    it gives one of the verdicts in `unsure`, or if its answer is unparseable. Give at least one of
+    unknown or less than `below` (above 0, up to 1). It is also unsure if its `votes` differ, if it
+    gives one of the verdicts in `unsure`, or if its answer is unparseable. Give at least one of
     `below`, `votes` and `unsure`. Only judgements escalate: raises InputError if the target has
     none.
     """

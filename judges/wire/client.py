@@ -211,7 +211,7 @@ class EndpointJudge(SharedJudge, Generic[C]):
                 f"(--base-url) for a server that needs none{lost}"
             )
         api = openai.AsyncOpenAI(api_key=key, http_client=http, **options)
-        if self.provider is not OPENAI:  # who that is, is none of another provider's business
+        if self.provider is not OPENAI:  # other providers need not know who that is
             api.organization = api.project = None
         return cast("AsyncOpenAI", api)
 

@@ -10,7 +10,7 @@ from typing import Any
 from dagengine.errors import UnparseableError
 from dagengine.metrics.common.principles import Letter
 
-# What may stand around a letter, and what ends the words before it.
+# What may be around a letter, and what ends the words before it.
 _AROUND = " \t\"'`*_.,!:;()[]{}<>#-"
 _STOPS = ".:;!?"
 _WORDS: Mapping[str, Letter] = {"Y": "Y", "YES": "Y", "N": "N", "NO": "N"}

@@ -79,7 +79,7 @@ _PLACES = 4
 _UNDER_WAY, _AHEAD = 2, 16
 # Seconds between two looks at what the workers ask.
 _LOOK = 0.5
-# Seconds that the workers get to end what is under way; the code of a metric may be stuck.
+# Seconds that the workers get to end what is in progress; the code of a metric may be stuck.
 _FAREWELL = 5
 # What holds for one process, and why a cluster cannot keep it.
 _ONE_COUNT = "the workers have no common count"

@@ -83,7 +83,7 @@ def make_card(
     """The card of a benchmark.
 
     `judges` are the identities of those who answered. `labels` is what people say (see
-    `labels_of`): the path of a case field, a file (also the `labels.jsonl` of `dagengine view`), or
+    `labels_of`): a case field's path, a file (also the `labels.jsonl` of `dagengine view`), or
     labels by case number. `labels_random` states that the labelled cases are a random sample of
     all. `groups` is the path of a field that cases of one document or dialogue have in common.
     `target` is the flip rate that votes are counted for, `symmetry` what was swapped. Raises

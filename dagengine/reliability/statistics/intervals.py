@@ -108,11 +108,11 @@ def bootstrap(
     (Hesterberg 2015, https://doi.org/10.1080/00031305.2015.1089789). A share is not resampled: with
     few items its resamples are too coarse, and where no item differs they claim certainty. It gets
     Wilson's interval (1927, https://doi.org/10.1080/01621459.1927.10502953) for the effective
-    number of items, with t again in place of the normal quantile (after Korn & Graubard 1998,
-    Survey Methodology 24). The error comes from leaving out one item at a time. Few items may
-    contain none of a rare kind that lies far from the others. So the interval reaches what three
-    more items at either end would make of it at 95 % (the rule of three, Hanley & Lippman-Hand
-    1983, https://doi.org/10.1001/jama.1983.03330370053031).
+    number of items. The quantile is again t, not normal (after Korn & Graubard 1998, Survey
+    Methodology 24). The error comes from leaving out one item at a time. Few items may contain none
+    of a rare kind that lies far from the others. So the interval reaches what three more items at
+    either end would make of it at 95 % (the rule of three, Hanley & Lippman-Hand 1983,
+    https://doi.org/10.1001/jama.1983.03330370053031).
 
     Equal seeds give equal intervals. Raises InputError for a level outside (0, 1) or lists
     that do not belong together, MissingExtraError without numpy and scipy.

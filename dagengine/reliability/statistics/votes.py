@@ -154,7 +154,7 @@ class _Curve:
         found, value = bootstrap(long, lambda _: sums, groups=names), sums.value()
         if value is None or len(long) < 2 or self.verdicts > 2 or (found and votes == 1):
             return found
-        low, high = self.mixture.limits(votes)  # of few groups as well, each of which is a case
+        low, high = self.mixture.limits(votes)  # of few groups as well; each is a case
         low, high = min(low, value), max(high, value)
         return Interval(value, low, high, 0.95, "profile likelihood", len(set(names)))
 

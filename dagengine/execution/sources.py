@@ -67,29 +67,22 @@ class PulledSource(Generic[T]):
 
 
 class Chunks(Generic[T]):
-    """The items of a source in chunks, each with the index of its first item.
+    """The items of a source, `size` at a time, each chunk with the index of its first item.
 
-    `begun` counts the chunks that were taken. They grow small towards the end, so that all who take
-    them end at about the same time.
+    `begun` counts the chunks that were taken.
     """
 
-    def __init__(self, source: PulledSource[T], most: int, total: int | None, parts: int) -> None:
-        """A chunk holds one of so many `parts` of what is left of `total`, and `most` at most."""
+    def __init__(self, source: PulledSource[T], size: int) -> None:
         self._items: Iterator[T] = iter(source.take, None)
-        self._most, self._total, self._parts = most, total, parts
+        self._size = size
         self._first = 0
         self.begun = 0
-
-    def _size(self) -> int:
-        if self._total is None:
-            return self._most
-        return max(1, min(self._most, (self._total - self._first) // self._parts))
 
     def __iter__(self) -> Chunks[T]:
         return self
 
     def __next__(self) -> tuple[int, list[T]]:
-        items = list(itertools.islice(self._items, self._size()))
+        items = list(itertools.islice(self._items, self._size))
         if not items:
             raise StopIteration
         first, self._first = self._first, self._first + len(items)

@@ -26,7 +26,7 @@ from dagengine.errors import InputError, MissingExtraError, ProviderError
 from dagengine.execution import Workers, a_evaluate, evaluate, stream, sync
 from dagengine.execution.cluster import coordinator as cluster
 from dagengine.execution.cluster import dask_workers, processes
-from dagengine.execution.sources import Chunks, PulledSource, RowsInOrder
+from dagengine.execution.sources import RowsInOrder
 from dagengine.gateway import Limits
 from dagengine.judges import OpenAIBatchJudge, ScriptedJudge
 from dagengine.metrics import DAGMetric
@@ -593,20 +593,6 @@ def test_totals_add_up_and_one_without_a_price_leaves_none() -> None:
     two = Totals(asked=4, cached=2, failed=1, retried=1, calls=3, usage=Usage(1, 1), cost=0.25)
     assert one + two == Totals(7, 1, 5, 1, 1, Usage(11, 6), 2, 0.75)
     assert (one + Totals()).cost is None
-
-
-def test_chunks_grow_small_towards_the_end_and_keep_every_case() -> None:
-    chunks = list(Chunks(PulledSource(range(300)), 64, 300, 4))
-    assert [item for _, items in chunks for item in items] == list(range(300))
-    assert [first for first, _ in chunks] == [items[0] for _, items in chunks]
-    sizes = [len(items) for _, items in chunks]
-    assert (sizes[0], sizes[-1]) == (64, 1)
-    assert sizes == sorted(sizes, reverse=True)
-
-
-def test_chunks_of_a_source_of_unknown_length_are_full() -> None:
-    sizes = [len(items) for _, items in Chunks(PulledSource(range(150)), 64, None, 4)]
-    assert sizes == [64, 64, 22]
 
 
 def test_parts_come_out_in_order_and_the_rest_is_kept_after_an_interrupt() -> None:

@@ -71,8 +71,8 @@ from dagengine.store.locks import available
 
 LOCAL = "local"
 
-# Cases of one chunk, at most.
-_CHUNK = 64
+# Cases of one chunk, at most; a small data set is cut into so many chunks per place.
+_CHUNK, _CHUNKS = 64, 4
 # Chunks that a worker process of our own judges at the same time.
 _PLACES = 4
 # Chunks in progress, and chunks begun whose rows may wait for an earlier one, per place.
@@ -325,8 +325,8 @@ class Cluster:
         """
         cases, places = _pullable(cases), await self._places()
         source: PulledSource[Item] = PulledSource(cases)
-        chunks = Chunks(source, _CHUNK, cases.count(), places * _UNDER_WAY)
-        rows = RowsInOrder(on_row, finished=finished)
+        size = max(1, min(_CHUNK, (cases.count() or 1 << 30) // (_CHUNKS * places)))
+        chunks, rows = Chunks(source, size), RowsInOrder(on_row, finished=finished)
         waiting: set[asyncio.Task[Part]] = set()
         watching = asyncio.create_task(self._watch())
         try:

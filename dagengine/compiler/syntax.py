@@ -129,6 +129,8 @@ def roots_below(graph: Graph, report: Reporter) -> Iterator[Problem]:
     roots, edges = set(graph.root_nodes), as_digraph(graph.nodes())
     for root in graph.root_nodes:
         parents = [p for p in edges.predecessors(root) if p not in root.inputs]
+        # A root that leads to its own parent is on a cycle, which has a message of its own.
+        parents = [p for p in parents if not nx.has_path(edges, root, p)]
         if parents:
             hint = f"start from {parents[0].title!r} alone, or remove that edge"
             what = "another root" if parents[0] in roots else repr(parents[0].title)

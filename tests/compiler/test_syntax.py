@@ -29,6 +29,7 @@ from dagengine.errors import GraphError
 from dagengine.graph import Graph
 from dagengine.metrics import DAGMetric
 from dagengine.metrics.dag import (
+    DAG,
     BaseNode,
     BinaryJudgementNode,
     CodeNode,
@@ -409,6 +410,14 @@ def circle() -> DAGMetric:
 def test_a_cycle_is_drawn_in_the_message() -> None:
     (problem,) = [p for p in problems_of(circle()) if p.code == "cycle"]
     assert "first -> second -> third -> first" in problem.message
+
+
+def test_a_root_on_a_cycle_is_one_problem() -> None:
+    first, second = yes_no("first"), yes_no("second")
+    first.then[True], second.then[True] = second, first
+    with pytest.raises(GraphError) as raised:
+        DAG(first)
+    assert [problem.code for problem in raised.value.problems] == ["cycle"]
 
 
 def five_mistakes() -> DAGMetric:

@@ -365,7 +365,7 @@ class Runner:
     def _close(self, row: CaseResult) -> None:
         """Hand out the row, and those that waited for it."""
         self._open -= 1
-        self._rows.add(row.index, (row,))
+        self._rows.add(row)
         self._workers.news()
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections import deque
-from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Iterator
 from typing import Any, Generic, Protocol, TypeVar
 
 import anyio
@@ -69,24 +69,22 @@ class PulledSource(Generic[T]):
 class Chunks(Generic[T]):
     """The items of a source, `size` at a time, each chunk with the index of its first item.
 
-    `begun` counts the chunks that were taken.
+    The last one may be smaller. `taken` counts the items that were taken.
     """
 
     def __init__(self, source: PulledSource[T], size: int) -> None:
         self._items: Iterator[T] = iter(source.take, None)
-        self._size = size
-        self._first = 0
-        self.begun = 0
+        self.size = size
+        self.taken = 0
 
     def __iter__(self) -> Chunks[T]:
         return self
 
     def __next__(self) -> tuple[int, list[T]]:
-        items = list(itertools.islice(self._items, self._size))
+        items = list(itertools.islice(self._items, self.size))
         if not items:
             raise StopIteration
-        first, self._first = self._first, self._first + len(items)
-        self.begun += 1
+        first, self.taken = self.taken, self.taken + len(items)
         return first, items
 
 
@@ -153,8 +151,7 @@ class RowsInOrder:
     """Hands on rows in order, each once; `finished` gets them as they come, after `on_row` where
     nothing earlier is missing.
 
-    Rows come in parts: a single row, or the rows of a chunk of neighbouring cases. `next` is
-    the index of the first row that is not handed on yet, `parts` counts those handed on.
+    `next` is the index of the first row that is not handed on yet.
     """
 
     def __init__(
@@ -168,32 +165,27 @@ class RowsInOrder:
         self._step = step
         self._on_row = on_row
         self._finished = finished
-        self._waiting: dict[int, Sequence[CaseResult]] = {}
+        self._waiting: dict[int, CaseResult] = {}
         self.next = first
-        self.parts = 0
 
     @property
     def waiting(self) -> int:
-        """The number of parts that wait for an earlier one."""
+        """The number of rows that wait for an earlier one."""
         return len(self._waiting)
 
-    def add(self, first: int, rows: Sequence[CaseResult]) -> None:
-        """Take a part, whose first row has the index `first`."""
-        self._waiting[first] = rows
+    def add(self, row: CaseResult) -> None:
+        """Take a row; one that is there already counts once."""
+        if row.index < self.next or row.index in self._waiting:
+            return
+        self._waiting[row.index] = row
         while self.next in self._waiting:
             ready = self._waiting.pop(self.next)
-            self.next += len(ready) * self._step
-            self.parts += 1
-            self._hand_on(ready)
+            self.next += self._step
+            self._on_row(ready)
         if self._finished is not None:
-            for row in rows:
-                self._finished(row)
+            self._finished(row)
 
     def rest(self) -> None:
         """After an interrupt: rows that wait for earlier ones are kept, too."""
-        for first in sorted(self._waiting):
-            self._hand_on(self._waiting.pop(first))
-
-    def _hand_on(self, rows: Iterable[CaseResult]) -> None:
-        for row in rows:
-            self._on_row(row)
+        for index in sorted(self._waiting):
+            self._on_row(self._waiting.pop(index))

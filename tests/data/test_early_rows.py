@@ -35,7 +35,7 @@ def test_at_any_moment_every_finished_row_can_be_read_and_in_the_end_all_are_in_
     with RowWriter(path) as writer:
         rows = RowsInOrder(writer.add, finished=writer.keep)
         for number, index in enumerate(order, 1):
-            rows.add(index, [row(index)])
+            rows.add(row(index))
             if number == killed:  # what a process would leave that ended here
                 assert list(read_rows(path)) == [row(one) for one in sorted(order[:number])]
                 assert lines(path) == list(range(rows.next))

@@ -12,6 +12,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,9 @@ from openai_server import OpenAIServer
 from typer.testing import CliRunner
 
 from dagengine.cli import app
+from dagengine.data.early_rows import beside
+from dagengine.data.golden import Golden
+from dagengine.data.result_rows import read_rows
 from dagengine.errors import InputError, MissingExtraError, ProviderError
 from dagengine.execution import Workers, a_evaluate, evaluate, stream, sync
 from dagengine.execution.cluster import coordinator as cluster
@@ -32,6 +36,7 @@ from dagengine.judges import OpenAIBatchJudge, ScriptedJudge
 from dagengine.metrics import DAGMetric
 from dagengine.metrics.dag import DAG, BinaryJudgementNode
 from dagengine.question import Question, Usage
+from dagengine.record.run import load_run
 from dagengine.results import CaseResult, Totals, Waiting
 from dagengine.test_case import LLMTestCase
 
@@ -513,6 +518,16 @@ def test_a_case_that_cannot_be_sent_is_named(address: str) -> None:
         evaluate([case], [manners()], model=pupil(), cluster=address, show=False)
 
 
+def test_rows_that_cannot_be_sent_end_the_run(address: str) -> None:
+    async def app(text: str) -> LLMTestCase:
+        return LLMTestCase(input=text, additional_metadata={"lock": threading.Lock()})
+
+    node = BinaryJudgementNode("?", evaluation_params=["input"], then={True: 10, False: 0})
+    given: Any = {"app": app, "model": pupil(), "cluster": address, "show": False}
+    with pytest.raises(TypeError, match="cannot pickle"):
+        evaluate([Golden(input="a")] * 9, [DAGMetric("m", DAG(node))], **given)
+
+
 WAITS = """
 import anyio
 
@@ -552,6 +567,68 @@ def test_an_interrupt_leaves_the_rows_and_no_process(folder: Path) -> None:
             break
         time.sleep(0.05)
     assert not alive(process.pid)
+
+
+# Its first worker to see the fatal case ends when the file `waited` is there.
+WAITS_AND_DIES = """
+import anyio
+import signal
+
+async def waits(question):
+    LOG.with_name(f"{os.getpid()}.process").touch()
+    if "fatal" in question.messages[-1]["content"] and not LOG.with_name("died").exists():
+        while not LOG.with_name("waited").exists():
+            await anyio.sleep(0.01)
+        LOG.with_name("died").touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    verdict = answer(question)
+    return verdict if type(verdict) is dict else {"reason": str(os.getpid()), "verdict": verdict}
+
+judge = ScriptedJudge(waits)
+"""
+# Eight places of two processes and four chunks each make chunks of eight cases.
+CASES = 256
+
+
+def started_until(folder: Path, rows: int) -> subprocess.Popen[bytes]:
+    """A run in two processes that has so many rows, of which those after case 0 wait for it."""
+    (folder / "judge.py").write_text(JUDGE + WAITS_AND_DIES)
+    command = "run metrics.py --data cases.jsonl --judge judge.py:judge --out out --processes 2"
+    process = subprocess.Popen([sys.executable, "-m", "dagengine", *command.split()], cwd=folder)
+    early = beside(folder / "out" / "results.jsonl")
+    while not (early.exists() and early.read_bytes().count(b"\n") == rows):
+        assert process.poll() is None
+        time.sleep(0.02)
+    return process
+
+
+@pytest.mark.skipif(os.name == "nt", reason="there is no SIGKILL")
+def test_killed_processes_lose_no_finished_row_of_a_chunk_in_progress(folder: Path) -> None:
+    write_cases(folder, CASES, fatal=0)
+    process = started_until(folder, CASES - 1)
+    process.kill()
+    process.wait()
+    for name in folder.glob("*.process"):
+        with suppress(ProcessLookupError):  # the workers end with it
+            os.kill(int(name.stem), signal.SIGKILL)
+    found = load_run(folder / "out")
+    assert [row.index for row in found.rows()] == list(range(1, CASES))
+    assert [case["index"] for case in found.cases()] == list(range(1, CASES))
+    assert all(row.seconds is not None for row in found.timed_rows())
+
+
+@pytest.mark.skipif(os.name == "nt", reason="there is no SIGKILL")
+def test_rows_that_a_killed_worker_had_finished_are_not_taken_from_another(folder: Path) -> None:
+    write_cases(folder, CASES, fatal=0)
+    process = started_until(folder, CASES - 1)
+    kept = list(read_rows(folder / "out" / "results.jsonl"))
+    (folder / "waited").touch()
+    assert process.wait() == 0
+    rows = list(read_rows(folder / "out" / "results.jsonl"))
+    assert [row.index for row in rows] == list(range(CASES))
+    assert rows[1:] == kept
+    processes = {step.reason for row in rows for step in row.metrics[0].steps if step.reason}
+    assert len(processes) == 3  # two, and one that judged case 0 again
 
 
 def alive(session: int) -> list[int]:
@@ -595,14 +672,21 @@ def test_totals_add_up_and_one_without_a_price_leaves_none() -> None:
     assert (one + Totals()).cost is None
 
 
-def test_parts_come_out_in_order_and_the_rest_is_kept_after_an_interrupt() -> None:
-    out: list[int] = []
-    rows = RowsInOrder(lambda row: out.append(row.index))
-    made = [CaseResult(index, "", ()) for index in range(8)]
-    rows.add(2, made[2:4])
+def test_rows_come_out_in_order_once_and_the_rest_is_kept_after_an_interrupt() -> None:
+    out: list[str] = []
+    done: list[str] = []
+    rows = RowsInOrder(lambda row: out.append(row.case), finished=lambda row: done.append(row.case))
+
+    def add(text: str, said: str) -> None:
+        for index in text:
+            rows.add(CaseResult(int(index), index + said, ()))
+
+    add("23", "a")
     assert out == []
-    rows.add(0, made[:2])
-    assert (out, rows.parts) == ([0, 1, 2, 3], 2)
-    rows.add(6, made[6:])
+    add("2013", "b")  # 2 and 3 were there
+    assert (out, done) == (["0b", "1b", "2a", "3a"], ["2a", "3a", "0b", "1b"])
+    add("067", "c")
+    add("6", "d")
     rows.rest()
-    assert out == [0, 1, 2, 3, 6, 7]
+    assert out == ["0b", "1b", "2a", "3a", "6c", "7c"]
+    assert done == ["2a", "3a", "0b", "1b", "6c", "7c"]

@@ -54,7 +54,7 @@ def test_what_is_finished_can_be_read_with_its_case_at_any_moment(
 
         rows = RowsInOrder(take, finished=written.keep)
         for number, index in enumerate(order, 1):
-            rows.add(index, [row(index)])
+            rows.add(row(index))
             if number == killed:  # what a process would leave that ended here
                 run, done = load_run(folder), sorted(order[:number])
                 assert not run.finished

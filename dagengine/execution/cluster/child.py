@@ -1,8 +1,8 @@
 """What a worker process of a `processes.Pool` does: call what it is sent, and send the result.
 
 Both directions are frames: eight bytes of length, then a pickle. A request is (number, function,
-arguments), a reply (number, whether it worked, result or exception). The process ends when its
-standard input does, so it never outlives whoever started it.
+arguments), a reply (number, kind, value). Before its result a call may send news (see `telling`).
+The process ends when its standard input does, so it never outlives whoever started it.
 """
 
 from __future__ import annotations
@@ -14,9 +14,16 @@ import signal
 import sys
 import threading
 import traceback
+from collections.abc import Callable
+from contextvars import ContextVar
 from typing import Any, BinaryIO
 
 LENGTH = 8
+# The kinds of replies: something before the result, the result, and an exception in its place.
+NEWS, RESULT, FAILURE = range(3)
+
+telling: ContextVar[Callable[[object], None]] = ContextVar("telling")
+"""What sends something before the result of the call that is at work; not set elsewhere."""
 
 
 def frame(value: object) -> bytes:
@@ -62,8 +69,9 @@ def _next(requests: BinaryIO) -> bytes | None:
 
 async def _answer(data: bytes, out: BinaryIO) -> None:
     number, function, arguments = pickle.loads(data)
+    telling.set(lambda news: _write(out, frame((number, NEWS, news))))
     try:
-        reply = frame((number, True, await function(*arguments)))
+        reply = frame((number, RESULT, await function(*arguments)))
     except Exception as error:  # noqa: BLE001 - whatever it is, the other side is told
         reply = _failure(number, error)
     _write(out, reply)
@@ -72,10 +80,10 @@ async def _answer(data: bytes, out: BinaryIO) -> None:
 def _failure(number: int, error: Exception) -> bytes:
     """An exception as it is sent; as its text where it cannot be pickled."""
     try:
-        return frame((number, False, error))
+        return frame((number, FAILURE, error))
     except Exception:  # noqa: BLE001 - the pickling of the caller's objects may raise anything
         text = "".join(traceback.format_exception(error))
-        return frame((number, False, RuntimeError(text)))
+        return frame((number, FAILURE, RuntimeError(text)))
 
 
 def _write(out: BinaryIO, data: Any) -> None:

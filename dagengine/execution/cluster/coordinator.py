@@ -1,7 +1,7 @@
 """A run on several processes of this machine, or on the workers of a Dask cluster.
 
 The coordinator reads the cases, hands them out in chunks and puts the rows in order. Each worker
-process judges its chunks with one engine (`execution.cluster_worker`). One function builds the
+process judges its chunks with one engine (`cluster.worker`). One function builds the
 engines of all processes, the coordinator's included. A chunk whose worker dies is judged by another
 one, so it may be asked for twice and counts once.
 """
@@ -31,6 +31,7 @@ from contextlib import (
     suppress,
 )
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -319,7 +320,8 @@ class Cluster:
     ) -> None:
         """Have every case judged; rows come in the order of the cases.
 
-        `finished` takes every row as soon as it is here.
+        `finished` takes every row as soon as it is here: from a process of this machine a moment
+        after it is finished, from Dask's workers with the rest of its chunk.
         Raises InputError if a source breaks off (what came before is handed out first). Raises it
         too if a worker cannot load the files, or if workers keep dying over the same cases.
         """
@@ -333,7 +335,7 @@ class Cluster:
             while waiting := waiting | self._begun(chunks, rows, places, len(waiting)):
                 done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
                 for part in _results(done):
-                    rows.add(part.first, part.rows)
+                    _add(rows, part.rows)
                 places = await self._places()
         finally:
             with anyio.CancelScope(shield=True):
@@ -346,18 +348,22 @@ class Cluster:
         self, chunks: Chunks[Item], rows: RowsInOrder, places: int, waiting: int
     ) -> set[asyncio.Task[Part]]:
         """Hand out as many chunks more as there is room for."""
-        behind = chunks.begun - rows.parts
+        behind = (chunks.taken - rows.next) // chunks.size
         room = min(places * _UNDER_WAY - waiting, places * _AHEAD - behind)
         return {
-            asyncio.create_task(self._judged(first, packed(f"the chunk of case {first}", items)))
+            asyncio.create_task(
+                self._judged(first, packed(f"the chunk of case {first}", items), rows)
+            )
             for first, items in itertools.islice(chunks, max(0, room))
         }
 
-    async def _judged(self, first: int, data: bytes) -> Part:
+    async def _judged(self, first: int, data: bytes, rows: RowsInOrder) -> Part:
         """One chunk; raises InputError when it cannot be judged."""
         try:
             with _connection_explained():
-                part: Part = await self._client.submit(judge_chunk, self._job, first, data)
+                part: Part = await self._client.submit(
+                    judge_chunk, self._job, first, data, heard=partial(_add, rows)
+                )
         except WorkersDiedError:
             raise InputError(
                 f"workers died again and again while the cases from {first} on were in progress, "
@@ -415,6 +421,11 @@ def _connection_explained() -> Iterator[None]:
         raise InputError(
             f"the connection to the scheduler of the cluster was lost: {error}"
         ) from None
+
+
+def _add(rows: RowsInOrder, news: Sequence[CaseResult]) -> None:
+    for row in news:
+        rows.add(row)
 
 
 def _results(tasks: Collection[asyncio.Task[Part]]) -> list[Part]:

@@ -11,7 +11,7 @@ from typing import Any
 import anyio
 
 from dagengine.errors import InputError, MissingExtraError
-from dagengine.execution.cluster.processes import WorkersDiedError
+from dagengine.execution.cluster.processes import Heard, WorkersDiedError
 
 # Seconds in which a scheduler has to answer, and the workers have to be there.
 _PATIENCE = 15
@@ -58,8 +58,13 @@ class DaskWorkers:
         found: dict[str, int] = await self._client.nthreads()
         return found
 
-    async def submit(self, function: Callable[..., Awaitable[Any]], *arguments: Any) -> Any:
-        """What a coroutine function gives on some worker; raises WorkersDiedError."""
+    async def submit(
+        self, function: Callable[..., Awaitable[Any]], *arguments: Any, heard: Heard
+    ) -> Any:
+        """What a coroutine function gives on some worker; raises WorkersDiedError.
+
+        Workers of Dask say nothing before the result.
+        """
         key = f"dagengine-{uuid.uuid4().hex}"
         try:
             return await self._client.submit(function, *arguments, key=key, pure=False)

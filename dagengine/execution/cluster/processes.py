@@ -14,13 +14,16 @@ from typing import Any
 
 import anyio
 
-from dagengine.execution.cluster.child import LENGTH, frame
+from dagengine.execution.cluster.child import FAILURE, LENGTH, NEWS, frame
 
 _START = "from dagengine.execution.cluster.child import main; main()"
 # Processes that may die over one request before it is given up.
 _DEATHS = 4
 # Seconds that a process gets to end.
 _PATIENCE = 5
+
+Heard = Callable[[Any], None]
+"""Takes what a call says before its result; what it raises ends the call."""
 
 
 class WorkersDiedError(Exception):
@@ -59,15 +62,18 @@ class Pool:
         """Requests that each process works on at the same time."""
         return {str(number): self._places for number in range(self._count)}
 
-    async def submit(self, function: Callable[..., Awaitable[Any]], *arguments: Any) -> Any:
+    async def submit(
+        self, function: Callable[..., Awaitable[Any]], *arguments: Any, heard: Heard
+    ) -> Any:
         """What a coroutine function of a module gives, called in the least busy process.
 
-        Raises what it raises, and WorkersDiedError.
+        If that process dies, another one says everything again. Raises what the function or
+        `heard` raises, and WorkersDiedError.
         """
         for _ in range(_DEATHS):
             process = min(self._processes, key=lambda one: one.busy)
             try:
-                return await process.call(function, *arguments)
+                return await process.call(function, *arguments, heard=heard)
             except _DiedError:
                 await self._replace(process)
         raise WorkersDiedError
@@ -91,13 +97,17 @@ class Pool:
                 await dead.end()
 
 
+def _unheard(news: Any) -> None:
+    """For calls that say nothing before their result."""
+
+
 class _Process:
     """One process, and the requests that it has in progress."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
         self._numbers = itertools.count()
-        self._waiting: dict[int, asyncio.Future[Any]] = {}
+        self._waiting: dict[int, tuple[asyncio.Future[Any], Heard]] = {}
         self._dead = False
         self._reading = asyncio.create_task(self._read())
 
@@ -118,12 +128,15 @@ class _Process:
         """The requests in progress."""
         return len(self._waiting)
 
-    async def call(self, function: Callable[..., Awaitable[Any]], *arguments: Any) -> Any:
-        """The result of a call there; raises what it raised, or _DiedError."""
+    async def call(
+        self, function: Callable[..., Awaitable[Any]], *arguments: Any, heard: Heard = _unheard
+    ) -> Any:
+        """The result of a call there; raises what it or `heard` raised, or _DiedError."""
         if self._dead:
             raise _DiedError
         number = next(self._numbers)
-        found = self._waiting[number] = asyncio.get_running_loop().create_future()
+        found: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._waiting[number] = found, heard
         assert self._process.stdin is not None
         try:
             self._process.stdin.write(frame((number, function, arguments)))
@@ -139,19 +152,27 @@ class _Process:
         try:
             while True:
                 length = int.from_bytes(await replies.readexactly(LENGTH), "big")
-                number, worked, found = pickle.loads(await replies.readexactly(length))
-                future = self._waiting.get(number)
-                if future is None or future.done():
-                    continue
-                if worked:
-                    future.set_result(found)
-                else:
-                    future.set_exception(found)
+                self._take(*pickle.loads(await replies.readexactly(length)))
         except (asyncio.IncompleteReadError, OSError):
             self._dead = True
-            for future in self._waiting.values():
+            for future, _ in self._waiting.values():
                 if not future.done():
                     future.set_exception(_DiedError())
+
+    def _take(self, number: int, kind: int, value: Any) -> None:
+        """One reply; nobody waits any more for one to a call that was cancelled."""
+        future, heard = self._waiting.get(number, (None, _unheard))
+        if future is None or future.done():
+            return
+        try:
+            if kind == NEWS:
+                heard(value)
+            elif kind == FAILURE:
+                raise value
+            else:
+                future.set_result(value)
+        except Exception as error:  # noqa: BLE001 - the call ends with it
+            future.set_exception(error)
 
     async def end(self) -> None:
         """End the process and wait until it is gone, also while a run is being cancelled."""

@@ -10,6 +10,7 @@ import asyncio
 import pickle
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
@@ -20,6 +21,7 @@ import anyio
 from dagengine.data.converter import Item
 from dagengine.errors import DagengineError, InputError
 from dagengine.execution.app import App, as_app
+from dagengine.execution.cluster.child import telling
 from dagengine.execution.cluster.purse import SharedPurse
 from dagengine.execution.engine import Engine, Settings
 from dagengine.gateway.limits import Limits
@@ -33,6 +35,9 @@ Build = Callable[[Limits, int], Engine]
 
 PURSE = "purse"
 """The file of the purse in the folder that processes share."""
+
+# Seconds that a finished row may wait for others that are sent with it.
+_MOMENT = 0.05
 
 
 def packed(what: str, value: object) -> bytes:
@@ -153,15 +158,43 @@ class Count:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """The rows of one chunk, and what the engine that made them had asked by then.
+    """The rows of one chunk that were not sent before, and what their engine had asked by then.
 
     The latest count of an engine holds: a chunk that is judged again adds what was really asked
     again.
     """
 
-    first: int
     rows: Sequence[CaseResult]
     count: Count
+
+
+class _Finished:
+    """The finished rows of a chunk that were not sent yet.
+
+    A process of a `Pool` sends them a moment later, so that a run that is killed loses none but
+    those of the last moment. A worker of Dask has them until the chunk is done.
+    """
+
+    def __init__(self) -> None:
+        self._tell = telling.get(None)
+        self._rows: list[CaseResult] = []
+
+    def add(self, row: CaseResult) -> None:
+        """Take a row."""
+        self._rows.append(row)
+        if self._tell is not None and len(self._rows) == 1:
+            asyncio.get_running_loop().call_later(_MOMENT, self._send, self._tell)
+
+    def _send(self, tell: Callable[[object], None]) -> None:
+        if self._rows:
+            with suppress(Exception):  # the chunk, which cannot be sent either, says why
+                tell(self._rows)
+                self._rows = []
+
+    def rest(self) -> list[CaseResult]:
+        """What was not sent, and is not sent any more."""
+        rows, self._rows = self._rows, []
+        return rows
 
 
 class _Host:
@@ -192,12 +225,12 @@ class _Host:
         while not self._opened.is_set():
             if not await self._comes(asyncio.create_task(self._opened.wait())):
                 return None
-        rows: list[CaseResult] = []
+        finished = _Finished()
         over = asyncio.get_running_loop().create_future()
 
         async def judge() -> None:
             try:
-                await self._engine.run(cases, rows.append, first)
+                await self._engine.run(cases, _in_order, first, finished=finished.add)
             except DagengineError as error:
                 over.set_exception(error)
             else:
@@ -206,7 +239,7 @@ class _Host:
         self._group.start_soon(judge)
         if not await self._comes(over):
             return None
-        return Part(first, rows, self.count())
+        return Part(finished.rest(), self.count())
 
     async def _comes(self, waited: asyncio.Future[Any]) -> bool:
         """Wait for something, unless the run is ended first; raises what ends the engine."""
@@ -228,6 +261,10 @@ class _Host:
         """What was asked so far."""
         engine = self._engine
         return Count(self._name, engine.totals, engine.spent, engine.waiting)
+
+
+def _in_order(row: CaseResult) -> None:
+    """Nothing: the coordinator puts the rows of all workers in order."""
 
 
 # The engines of this process, by the run they belong to, and the runs that are over.

@@ -108,11 +108,7 @@ def _words(kind: Any) -> str:
         return f"a `{kind.__name__}`"
     if get_origin(kind) in (Union, UnionType):
         others = [_words(one) for one in get_args(kind) if one is not NoneType]
-        if not all(others) or len(others) != 1:
-            return ""
-        # A list is the longer part, so it stands last.
-        listed = others[0].startswith(("a list", "a mapping"))
-        return f"None or {others[0]}" if listed else f"{others[0]} or None"
+        return f"None or {others[0]}" if len(others) == 1 and others[0] else ""
     if get_origin(kind) is Literal:
         return " or ".join(repr(one) for one in get_args(kind))
     if get_origin(kind) in (list, dict) and (of := _items(get_args(kind)[-1])):

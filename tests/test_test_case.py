@@ -127,12 +127,12 @@ def test_a_constructor_says_what_every_field_must_be() -> None:
     assert str(caught.value) == (
         "LLMTestCase: 'metadata' must be None or a mapping, got 7; "
         "'input' must be a string, got 7; "
-        "'actual_output' must be a string or None, got ['a']; "
+        "'actual_output' must be None or a string, got ['a']; "
         "'context' must be None or a list of strings, got 'a'; "
         "'retrieval_context' must be None or a list of strings; retrieval_context.1 is 7; "
         "'tools_called' must be None or a list of `ToolCall`; tools_called.0 is 'search'; "
         "the field 'expected_tools.0.name' is missing; unknown field 'expected_tools.0.nam'; "
-        "'token_cost' must be a number or None, got 'much'; "
+        "'token_cost' must be None or a number, got 'much'; "
         "unknown field 'actual_ouput' (did you mean 'actual_output'?)"
     )
 

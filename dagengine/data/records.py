@@ -101,16 +101,17 @@ def _file(path: Path) -> Table:
     read, count = readers.get(path.suffix.lower(), lines)
     if not path.is_file():  # a pipe can be read only once
         return Table(read, 0, lambda: None, str(path))
-    _require_known(path)
+    if path.suffix.lower() != ".parquet":  # its reader says what is wrong
+        _require_text(path)
     return Table(read, CHECKED, count, str(path))
 
 
-def _require_known(path: Path) -> None:
-    """Raise InputError for a file that is known by its first bytes to be of another kind."""
+def _require_text(path: Path) -> None:
+    """Raise InputError for a file that is known by its first bytes to be no text in UTF-8."""
     with path.open("rb") as file:
         start = file.read(4)
     for begins, what in _OTHERS.items():
-        if start.startswith(begins) and (begins != b"PAR1" or path.suffix.lower() != ".parquet"):
+        if start.startswith(begins):
             raise InputError(f"{path} {what}")
 
 
@@ -166,7 +167,8 @@ def _cells(path: Path, delimiter: str) -> Iterator[Record]:
         header = next(reader, [])
         if len(set(header)) != len(header):
             raise InputError(f"{path} line 1: two columns have the same name")
-        if len(header) == 1 and (other := next((c for c in ",;\t|" if c in header[0]), "")):
+        others = ",;\t|".replace(delimiter, "")  # a quoted name may contain the file's own
+        if len(header) == 1 and (other := next((c for c in others if c in header[0]), "")):
             raise InputError(
                 f"{path} line 1: one column, {header[0]!r:.80}; {delimiter!r} separates cells of "
                 f"{path.suffix}, not {other!r}"

@@ -253,3 +253,12 @@ def test_a_file_of_another_kind_is_told_what_to_do(
     path.write_bytes(content)
     with pytest.raises(InputError, match=words):
         read_cases(path).check()
+
+
+@pytest.mark.parametrize(("suffix", "name"), [(".csv", "what, then?"), (".tsv", "what\tthen?")])
+def test_the_quoted_name_of_the_only_column_may_contain_the_delimiter(
+    tmp_path: Path, suffix: str, name: str
+) -> None:
+    path = (tmp_path / "a").with_suffix(suffix)
+    path.write_text(f'"{name}"\nHi\n')
+    assert list(read_cases(path, map={name: "input"})) == [LLMTestCase(input="Hi")]

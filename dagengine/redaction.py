@@ -31,6 +31,8 @@ _PAIR: Final = re.compile(
     re.IGNORECASE,
 )
 _BEARER: Final = re.compile(r"\b(Bearer|Basic)\s+[\w.~+/=-]{6,}")
+# Keys of providers, known by how they begin; one without a digit is a name, as sk-learn is.
+_TOKEN: Final = re.compile(r"(?<![\w-])(sk-|gsk_|xai-|hf_|AIza)(?=[\w-]*\d)[\w-]{16,}", re.ASCII)
 # Shorter ones are part of ordinary words.
 _SHORTEST: Final = 4
 _KEY: Final = 8  # of a key in the environment
@@ -89,13 +91,17 @@ def _items(given: Mapping[Any, Any]) -> Iterator[tuple[Any, Any, bool]]:
 
 
 def public_text(text: str, secrets: Iterable[str] = ()) -> str:
-    """A text without these secrets, and without those in addresses and headers in it."""
+    """A text without these secrets, and without what is one by its form.
+
+    That is what addresses and headers in it contain, and keys of the usual forms (`sk-…`).
+    """
     for secret in sorted(set(secrets), key=len, reverse=True):
         if len(secret) >= _SHORTEST:
             text = text.replace(secret, HIDDEN)
     if "://" in text:
         text = _ADDRESS.sub(_public_match, text)
-    return _BEARER.sub(rf"\1 {HIDDEN}", _PAIR.sub(rf"\1{HIDDEN}", text))
+    text = _BEARER.sub(rf"\1 {HIDDEN}", _PAIR.sub(rf"\1{HIDDEN}", text))
+    return _TOKEN.sub(rf"\1{HIDDEN}", text)
 
 
 def shortened(text: str, most: int = 1_000) -> str:

@@ -67,16 +67,6 @@ class Provider(NamedTuple):
 OPENAI = Provider("openai", "OPENAI_BASE_URL", "OPENAI_API_KEY", "https://api.openai.com/v1")
 
 
-def _with_scheme(url: str | None) -> str | None:
-    """An address; raises JudgeSetupError for one that is not of the web."""
-    if url is None or not url or url.startswith(("http://", "https://")):
-        return url
-    raise JudgeSetupError(
-        f"base_url {public_text(url)!r:.200} begins neither with http:// nor with https://; write "
-        "the whole address, such as http://localhost:8000/v1"
-    )
-
-
 class EndpointJudge(SharedJudge, Generic[C]):
     """A model behind one address, reached by a client of the `openai` package.
 
@@ -97,7 +87,9 @@ class EndpointJudge(SharedJudge, Generic[C]):
     ) -> None:
         self.model = model
         self.max_bytes = valid_limit(max_bytes)
-        self._address = _with_scheme(base_url)
+        if base_url:
+            endpoint_of(base_url)  # the caller hears of a wrong address at once
+        self._address = base_url
         self._api_key = api_key
         self._given = client
         self._parameters = dict(parameters or {})
@@ -197,7 +189,8 @@ class EndpointJudge(SharedJudge, Generic[C]):
         own = None if self.provider is OPENAI else self.provider.url
         address = self._address or self._of_environment() or own
         options: dict[str, Any] = {"timeout": openai.Timeout(None, connect=_CONNECT_TIMEOUT)}
-        endpoint = endpoint_of(address) if address else None
+        source = "base_url" if self._address else self.provider.address
+        endpoint = endpoint_of(address, source) if address else None
         if endpoint is not None:
             options["base_url"] = endpoint.url
             options["default_headers"] = endpoint.headers

@@ -23,17 +23,26 @@ class Endpoint(NamedTuple):
     secrets: list[str]
 
 
-def endpoint_of(address: str) -> Endpoint:
-    """The parts of an address; raises JudgeSetupError for anything else."""
+def endpoint_of(address: str, source: str = "base_url") -> Endpoint:
+    """The parts of an address; raises JudgeSetupError, which names its source, for anything else.
+
+    The message shows no user, no password and no query.
+    """
     try:
         parts = urlsplit(address)
         _ = parts.port
     except ValueError:
         raise JudgeSetupError(
-            "base_url is not an address: it is http:// or https://, a host, perhaps a port (a "
-            "whole "
-            "number), and a path; signs like @ : / in a password are written as %40 %3A %2F"
+            f"{source} is not an address: it is http:// or https://, a host, perhaps a port (a "
+            "whole number), and a path; signs like @ : / in a password are written as "
+            "%40 %3A %2F"
         ) from None
+    if parts.scheme not in ("http", "https"):
+        shown = address.rpartition("@")[2].partition("?")[0]
+        raise JudgeSetupError(
+            f"{source} {shown!r:.200} begins neither with http:// nor with https://; write the "
+            "whole address, such as http://localhost:8000/v1"
+        )
     user, at, host = parts.netloc.rpartition("@")
     headers = {}
     if at:

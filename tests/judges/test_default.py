@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from dagengine import evaluate
 from dagengine.errors import InputError, JudgeSetupError
 from dagengine.judges import OpenAIJudge, ProviderJudge, as_judge
 from dagengine.judges.default import (
@@ -16,6 +17,9 @@ from dagengine.judges.default import (
     user_file,
     write_settings,
 )
+from dagengine.metrics import GEval
+from dagengine.results import CaseResult
+from dagengine.test_case import LLMTestCase
 
 
 @pytest.fixture(autouse=True)
@@ -108,5 +112,18 @@ def test_a_misspelt_variable_is_refused_before_another_model_is_asked(
 
 @pytest.mark.parametrize("address", ["localhost:8000/v1", "htp://localhost/v1"])
 def test_an_address_needs_its_scheme(address: str) -> None:
-    with pytest.raises(JudgeSetupError, match="begins neither with http:// nor with https://"):
+    with pytest.raises(JudgeSetupError, match=r"base_url .* begins neither with http:// nor with"):
         OpenAIJudge("m", base_url=address)
+
+
+@pytest.mark.parametrize("variable", ["OPENAI_BASE_URL", "DAGENGINE_BASE_URL"])
+def test_an_address_of_the_environment_needs_its_scheme(
+    variable: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "any")
+    monkeypatch.setenv(variable, "localhost:8000/v1")
+    metric = GEval("m", criteria="Good?", evaluation_params=["input"])
+    rows: list[CaseResult] = []
+    with pytest.raises(JudgeSetupError, match="'localhost:8000/v1' begins neither with http://"):
+        evaluate([LLMTestCase(input="i")], [metric], show=False, on_row=rows.append)
+    assert rows == []

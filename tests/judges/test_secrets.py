@@ -15,7 +15,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from dagengine import a_evaluate
-from dagengine.errors import DagengineError, JudgeSetupError
+from dagengine.errors import DagengineError, JudgeSetupError, ProviderError
 from dagengine.gateway import Limits
 from dagengine.judges import CustomJudge, OpenAIBatchJudge, OpenAIJudge, ProviderJudge, as_judge
 from dagengine.metrics.dag import DAG, BinaryJudgementNode, DAGMetric
@@ -188,11 +188,13 @@ async def test_a_user_and_a_query_in_the_address_are_sent_as_they_are_meant(
     assert server.queries == ["key=a b&api-version=1"]
 
 
-@pytest.mark.parametrize("address", [f"http://[{SECRET}", f"http://h:{SECRET}/v1"])
-async def test_what_is_no_address_is_a_setup_error_without_it(address: str) -> None:
-    judge = OpenAIJudge("m", base_url=address)
+@pytest.mark.parametrize(
+    "address",
+    [f"http://[{SECRET}", f"http://h:{SECRET}/v1", f"u:{SECRET}@h/v1", f"h:8000/v1?key={SECRET}"],
+)
+def test_what_is_no_address_is_a_setup_error_without_it(address: str) -> None:
     with pytest.raises(JudgeSetupError) as caught:
-        await judge.answer(asked())
+        OpenAIJudge("m", base_url=address)
     assert SECRET not in str(caught.value)
 
 
@@ -247,8 +249,54 @@ def test_judges_without_secrets_are_called_as_before() -> None:
     assert other.durable_identity == 'anthropic/m with {"max_tokens": 5, "stop": ["a", "b"]}'
 
 
-def test_ordinary_texts_and_data_stay_as_they_are() -> None:
-    for text in ("Tokens: 5", "see https://h.example/a-b_c/d, or ask", "a://", "5 > 3? yes", ""):
-        assert public_text(text) == text
+KEYS = (
+    "sk-proj-Ab3_dEf-GhIjKlMnOpQr",
+    "sk-ant-api03-AbCdEfGhIjKlMn",
+    "sk-0123456789abcdef0123",
+    "gsk_AbCdEfGhIjKlMnOp12",
+    "hf_AbCdEfGhIjKlMnOpQr7tUv",
+    "xai-AbCdEfGhIjKlMnOp12",
+    "AIzaSyA-1bCdEfGhIjKlMnOpQr",
+)
+
+
+@pytest.mark.parametrize("key", KEYS)
+@pytest.mark.parametrize("told", ["Incorrect API key provided: {}.", "key='{}'", '{{"k":"{}"}}'])
+def test_a_key_that_no_variable_holds_is_known_by_its_form(key: str, told: str) -> None:
+    shown = public_text(told.format(key))
+    assert key[6:] not in shown
+    assert shown == public_text(shown)
+    assert shown.startswith(told[:5].replace("{{", "{"))
+
+
+@pytest.mark.parametrize("text", [f"wrong key {KEYS[0]}", "sent: Bearer AbCdEfGhIjKl"])
+async def test_a_server_s_message_shows_no_key_of_somebody_else(text: str) -> None:
+    with (
+        OpenAIServer(lambda body: Reply(text, status=401)) as server,
+        pytest.raises(ProviderError) as caught,
+    ):
+        await OpenAIJudge("m", base_url=server.base_url).answer(asked())
+    assert "HTTP 401: " in str(caught.value)
+    assert text.split()[-1] not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Tokens: 5",
+        "see https://h.example/a-b_c/d, or ask",
+        "a://",
+        "5 > 3? yes",
+        "",
+        "sk-learn-contrib-imbalanced",
+        "sk-1234, or risk-0123456789abcdef01, or a task-2026-11-22-of-many",
+        "hf_hub_download_of_models",
+    ],
+)
+def test_ordinary_texts_stay_as_they_are(text: str) -> None:
+    assert public_text(text) == text
+
+
+def test_ordinary_data_stay_as_they_are() -> None:
     data = {"max_tokens": 5, "prompt_cache_key": "k", "stop": ("a",), "n": [1, None, 2.5, True]}
     assert public_value(data) == data

@@ -97,10 +97,22 @@ class ToolCall(_Wire):
     function: Function
 
 
+def _in_one(value: Any) -> Any:
+    """A content in parts, as some servers send it, as one text: of thoughts and images nothing."""
+    if not isinstance(value, list):
+        return value
+    texts = [part.get("text") for part in map(_part, value) if part.get("type") == "text"]
+    return "".join(texts) if all(isinstance(text, str) for text in texts) else value
+
+
+def _part(value: Any) -> Any:
+    return value if isinstance(value, dict) else {}
+
+
 class ReplyMessage(_Wire):
     """What the model said."""
 
-    content: str | None = None
+    content: Annotated[str | None, BeforeValidator(_in_one)] = None
     refusal: str | None = None
     tool_calls: list[ToolCall] | None = None
 
@@ -131,10 +143,6 @@ def _count(value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return 0
     return int(value) if 0 < value <= _MOST_TOKENS else 0  # NaN is not
-
-
-def _part(value: Any) -> Any:
-    return value if isinstance(value, dict) else {}
 
 
 Count = Annotated[int, BeforeValidator(_count)]

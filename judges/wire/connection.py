@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from codecs import BOM_UTF8
 from collections.abc import Awaitable, Callable, Hashable
 from functools import cache
 from types import ModuleType
@@ -107,7 +108,7 @@ def sender(openai: ModuleType, api: AsyncOpenAI, path: str) -> Send:
                     raise
                 place = moved
             else:
-                return bytes(response.content)
+                return response.content.removeprefix(BOM_UTF8)
         raise ProviderError(f"the endpoint sends on {REDIRECTS} times", transient=False)
 
     async def send(body: Body) -> bytes:

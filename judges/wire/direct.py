@@ -7,6 +7,7 @@ travel through aiohttp.
 
 from __future__ import annotations
 
+from codecs import BOM_UTF8
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import aiohttp
@@ -68,7 +69,7 @@ class DirectSend:
         for _ in range(REDIRECTS):
             received = await self._sent(head, content)
             if 200 <= received.status < 300:
-                return received.body
+                return received.body.removeprefix(BOM_UTF8)
             place = moved_to(received.response(head.url))
             if place is None:
                 raise self._api._make_status_error_from_response(received.response(head.url))

@@ -914,6 +914,35 @@ async def test_a_number_of_five_thousand_digits_beside_an_answer_is_passed_over(
     assert asked.value["verdict"] == "Yes"
 
 
+def in_parts(*parts: Any) -> str:
+    completion = completion_of({"messages": []}, Reply(OK))
+    completion["choices"][0]["message"]["content"] = list(parts)
+    return json.dumps(completion)
+
+
+_HABITS = {
+    "a mark before the text": "\ufeff" + json.dumps(completion_of({"messages": []}, Reply(OK))),
+    "a text in one part": in_parts({"type": "text", "text": OK}),
+    "a text in two parts": in_parts(*({"type": "text", "text": half} for half in (OK[:9], OK[9:]))),
+    "thoughts before the text": in_parts(
+        {"type": "thinking", "thinking": [{"type": "text", "text": "Hm."}]},
+        {"type": "text", "text": OK},
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", _HABITS)
+async def test_a_completion_in_another_servers_form_is_read(kind: str) -> None:
+    asked = await ask(Reply(body=_HABITS[kind]))
+    assert asked.value["verdict"] == "Yes"
+    assert asked.gateway.totals.calls == 1
+
+
+async def test_parts_without_a_text_are_asked_for_again() -> None:
+    asked = await ask(Reply(body=in_parts({"type": "image"})))
+    assert isinstance(asked.error, UnparseableError)
+
+
 async def test_an_answer_does_not_keep_the_completion_it_was_read_from() -> None:
     with OpenAIServer(lambda body: Reply(OK)) as server:
         answer = await OpenAIJudge("m", base_url=server.base_url).answer(question())

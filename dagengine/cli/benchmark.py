@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import typer
 
 from dagengine.cli.benchmark_job import BenchmarkJob, symmetry_of, ways_of
-from dagengine.cli.common.benchmark_options import BenchmarkOptions
+from dagengine.cli.common.benchmark_options import TIMES, BenchmarkOptions
 from dagengine.cli.common.files import named
 from dagengine.cli.common.options import EXIT_FAILED, cases_of
 from dagengine.cli.common.streams import say
@@ -39,6 +40,7 @@ def benchmark(options: BenchmarkOptions) -> None:
     from dagengine.reliability.card.conditions import parse
     from dagengine.reliability.fingerprint import bind
 
+    _require_no_asking(options)
     if options.compare is not None:
         _compare(*options.compare, [parse(text) for text in options.fail_if or ()])
         return
@@ -52,6 +54,34 @@ def benchmark(options: BenchmarkOptions) -> None:
     card = _card(job, options, seen, judges)
     _write(card, options.out)
     _exit_as(card, failing)
+
+
+_ASKING = {
+    "judge": "--judge",
+    "base_url": "--base-url",
+    "times": "--times",
+    "orders": "--orders",
+    "temperatures": "--temperatures",
+    "seeds": "--seeds",
+    "paraphrases": "--paraphrases",
+    "probabilities": "--probabilities",
+    "second_answers": "--no-second-answers",
+    "max_calls": "--max-calls",
+    "max_in_flight": "--max-in-flight",
+    "store": "--store",
+}
+"""Options about judge calls, by their fields."""
+
+
+def _require_no_asking(options: BenchmarkOptions) -> None:
+    """Raise BadParameter for options about judge calls where none is made."""
+    without = {"--compare": options.compare, "--verdicts": options.verdicts}
+    mode = next((name for name, value in without.items() if value is not None), None)
+    for field in fields(options) if mode else ():
+        if field.name in _ASKING and getattr(options, field.name) != field.default:
+            raise typer.BadParameter(
+                f"{mode} makes no judge calls: leave out {_ASKING[field.name]}"
+            )
 
 
 def _build(options: BenchmarkOptions) -> BenchmarkJob:
@@ -72,7 +102,7 @@ def _build(options: BenchmarkOptions) -> BenchmarkJob:
         ),
         _judges(options.judge or (), options.base_url),
         ways_of(
-            options.times,
+            TIMES if options.times is None else options.times,
             options.orders,
             options.temperatures,
             options.seeds,
@@ -103,15 +133,11 @@ def _ask(job: BenchmarkJob, options: BenchmarkOptions) -> tuple[Observations, li
         raise typer.BadParameter("--scale describes the scores in --verdicts: give both")
     _check_before(job, options)
     most = job.print_plan(options.max_in_flight)
-    say(could_be_seen(len(job.cases), options.times))
+    say(could_be_seen(len(job.cases), job.ways["times"]))
     if options.max_calls is not None:
         job.require_calls(most, options.max_calls, options.store)
     limits = Limits(max_in_flight=options.max_in_flight, max_calls=options.max_calls)
     return job.all(options.store, limits=limits), _identities(job)
-
-
-_ASKING = ("judge", "temperatures", "seeds", "paraphrases", "store", "max_calls", "probabilities")
-"""Options about judge calls; they cannot be combined with --verdicts."""
 
 
 def _collected(job: BenchmarkJob, options: BenchmarkOptions) -> tuple[Observations, list[str]]:
@@ -119,10 +145,6 @@ def _collected(job: BenchmarkJob, options: BenchmarkOptions) -> tuple[Observatio
     from dagengine.reliability.observations import Observations
 
     assert options.verdicts is not None
-    if given := [name for name in _ASKING if getattr(options, name)]:
-        raise typer.BadParameter(
-            f"--verdicts makes no judge calls: leave out --{given[0].replace('_', '-')}"
-        )
     _check_before(job, options)
     seen = Observations.load(options.verdicts, job.cases, scale=_ends(options.scale))
     named = dict.fromkeys(one.judge for one in seen.conditions if one.judge)
@@ -236,6 +258,12 @@ def _check(path: Path, now: Binding, conditions: Sequence[FailIf]) -> None:
     _exit_as(card, conditions)
 
 
+def _called(path: Path) -> str:
+    """The file of a card in a few words: its folder, if a benchmark wrote it there."""
+    alone = path.name != "card.json" or path.parent == Path()
+    return str(path if alone else path.parent)
+
+
 def _compare(old: Path, new: Path, conditions: Sequence[FailIf]) -> None:
     """Print how two cards differ, case by case; conditions name the measures to compare."""
     from dagengine.reliability.card.comparison import COMPARED, between_cards
@@ -245,7 +273,8 @@ def _compare(old: Path, new: Path, conditions: Sequence[FailIf]) -> None:
     from dagengine.reliability.fingerprint import changes
 
     before, after = read_card(old), read_card(new)
-    found = between_cards(before, after, [one.measure for one in conditions] or COMPARED)
+    measures = [one.measure for one in conditions] or COMPARED
+    found = between_cards(before, after, measures, (_called(old), _called(new)))
     print_contrasts(found)
     lines = changes(before.binding, after.binding)
     say("made from the same metrics, prompts, judges and cases" if not lines else "what differs:")

@@ -168,8 +168,12 @@ def test_two_cards_are_compared_and_what_differs_is_named(folder: Path) -> None:
     output = " ".join(done.output.split())
     assert "33.3 %" in output
     assert "judge: wavering → sure" in output
-    same = benchmark("--compare", "one/card.json", "one/card.json")
+    assert "flips (wavering)" in output  # the cell below "manners"
+    assert "pass or fail manners manners (sure) -33.3 %" in output
+    benchmark(*MINE, "--times", "4", "--out", "again")
+    same = benchmark("--compare", "one/card.json", "again/card.json")
     assert "made from the same" in same.output
+    assert "manners (one)  manners" in same.output
 
 
 def test_several_judges_are_measured_apart_and_against_each_other(folder: Path) -> None:
@@ -207,11 +211,25 @@ def test_verdicts_from_elsewhere_give_a_card_and_nothing_is_asked(folder: Path) 
     assert "x and y: 8 cases, 3 runs of each under each of 2 settings" in done.output
     assert not (folder / "asked").exists()
     assert benchmark(*mine, "--check", "benchmark/card.json").exit_code == 0
-    refused = benchmark(*mine, "--judge", "judge.py:judge")
-    assert refused.exit_code == 2
-    assert "leave out --judge" in " ".join(refused.output.split())
     assert benchmark(*MINE, "--scale", "1,5").exit_code == 2
     assert isinstance(benchmark(*mine, "--scale", "1-5").exception, InputError)
+
+
+@pytest.mark.parametrize("instead", ["--verdicts seen.csv", "--compare one.json two.json"])
+@pytest.mark.parametrize(
+    "option",
+    ["--judge judge.py:judge", "--times 20", "--orders given,swapped", "--no-second-answers"],
+)
+def test_options_about_calls_are_refused_where_none_is_made(
+    folder: Path, instead: str, option: str
+) -> None:
+    for name in ("seen.csv", "one.json", "two.json"):
+        (folder / name).touch()
+    refused = benchmark(*MINE[:-2], *instead.split(), *option.split())
+    assert refused.exit_code == 2
+    said = " ".join(word for word in refused.output.split() if word != "│")
+    mode, name = instead.split()[0], option.split()[0]
+    assert f"{mode} makes no judge calls: leave out {name}" in said
 
 
 def test_every_temperature_is_a_setting_of_its_own(folder: Path) -> None:
@@ -370,7 +388,9 @@ def test_a_worse_card_fails_a_comparison_when_it_is_no_chance(folder: Path) -> N
     cards = ("one/card.json", "two/card.json")
     done = benchmark("--compare", *cards, "--fail-if", "accuracy<0")
     assert done.exit_code == 1, done.output
-    assert "fails: accuracy<0: manners: accuracy of the majority of runs -100.0 %" in done.output
+    assert (
+        "fails: accuracy<0: manners (no): accuracy of the majority of runs -100.0 %" in done.output
+    )
     assert benchmark("--compare", *cards[::-1], "--fail-if", "accuracy<0").exit_code == 0
 
 

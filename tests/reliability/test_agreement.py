@@ -248,7 +248,8 @@ def test_kappa_reliability_and_shares_are_compared_on_the_same_cases() -> None:
         assert one.p is not None
         assert one.difference.low is not None
     share = named(found, "variance-share")
-    assert (share.one, share.other) == ("worth, node good", "worth, node good")
+    assert share.one == "worth (old card), node good"
+    assert share.other == "worth (new card), node good"
     assert share.difference.value == 0  # the only node has all of the noise on both
     with pytest.raises(InputError, match="entropy cannot be compared; flip-rate, "):
         between_cards(old, new, ["entropy"])

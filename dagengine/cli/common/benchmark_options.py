@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
 from dagengine.cli.common.completion import judge_names
 from dagengine.cli.common.files import Given, Reads, Writes
 from dagengine.cli.common.options import BaseUrl, Delimiters, Mapped, MaxInFlight, StorePath
+
+TIMES: Final = 20
+"""How many times each question is asked, if nothing else is said."""
 
 
 def _card_files(out: Path, given: Given) -> Iterable[Path]:
@@ -46,7 +49,10 @@ class BenchmarkOptions:
         Reads(),
     ] = None
     base_url: BaseUrl = None
-    times: Annotated[int, typer.Option(min=1, help="How many times each question is asked.")] = 20
+    times: Annotated[
+        int | None,
+        typer.Option(min=1, help=f"How many times each question is asked. Default: {TIMES}."),
+    ] = None
     orders: Annotated[
         str,
         typer.Option(help="Orders of presentation, separated by commas: given, swapped, reversed."),
@@ -123,8 +129,8 @@ class BenchmarkOptions:
         str | None,
         typer.Option(
             metavar="FIELD",
-            help="The case field that identifies a group of dependent cases, for instance of one "
-            "document.",
+            help="The case field that identifies a group of dependent cases, "
+            "for instance of one document.",
         ),
     ] = None
     out: Annotated[Path, typer.Option(help="Folder for the card."), Writes(_card_files)] = Path(

@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, S
 from dataclasses import dataclass, field, fields, replace
 
 from dagengine.errors import InputError
+from dagengine.question import judge_name
 from dagengine.reliability.card.figures import shown
 from dagengine.reliability.card.people import scale_of
 from dagengine.reliability.card.values import (
@@ -364,17 +365,21 @@ def _apart(one: Condition, other: Condition) -> int:
 
 
 def between_cards(
-    old: JudgeCard, new: JudgeCard, measures: Collection[str] = COMPARED
+    old: JudgeCard,
+    new: JudgeCard,
+    measures: Collection[str] = COMPARED,
+    names: tuple[str, str] = ("old card", "new card"),
 ) -> tuple[Contrast, ...]:
     """Differences of two cards, the newer less the older, metric by metric.
 
     Settings of equal names are compared; where a metric has one setting on each card, these
-    are, whatever their names. Raises InputError when the cards have nothing in common, and for
+    are, whatever their names. The lines tell the cards apart by their judges if each has one of
+    its own, otherwise by `names`. Raises InputError when the cards have nothing in common, and for
     a measure that cannot be compared.
     """
     if stray := sorted(set(measures) - set(COMPARED)):
         raise InputError(f"{stray[0]} cannot be compared; {', '.join(COMPARED)} can")
-    pairs = list(_pairs(old, new))
+    pairs = list(_pairs(old, new, _apart_by(old, new) or names))
     if not pairs:
         raise InputError(
             "the cards have no metric under a setting of one name: the first has "
@@ -383,23 +388,33 @@ def between_cards(
     return corrected([one for a, b in pairs for one in contrasts(a, b, measures)])
 
 
-def _pairs(old: JudgeCard, new: JudgeCard) -> Iterator[tuple[Side, Side]]:
+def _apart_by(old: JudgeCard, new: JudgeCard) -> tuple[str, str] | None:
+    """The names of the judges of two cards, if they tell the cards apart."""
+    judges = [card.binding.judges for card in (old, new)]
+    if any(len(one) != 1 for one in judges):
+        return None
+    before, after = (judge_name(one[0]) for one in judges)
+    return None if before == after else (before, after)
+
+
+def _pairs(old: JudgeCard, new: JudgeCard, names: tuple[str, str]) -> Iterator[tuple[Side, Side]]:
     before = {metric.metric: metric for metric in old.metrics}
     for metric in new.metrics:
         if metric.metric not in before:
             continue
-        sides = _sides(before[metric.metric], old), _sides(metric, new)
+        first, second = names
+        sides = _sides(before[metric.metric], old, first), _sides(metric, new, second)
         if all(len(one) == 1 for one in sides):
             yield next(iter(sides[0].values())), next(iter(sides[1].values()))
         else:
             yield from ((sides[0][name], sides[1][name]) for name in sides[1] if name in sides[0])
 
 
-def _sides(metric: MetricCard, card: JudgeCard) -> dict[str, Side]:
+def _sides(metric: MetricCard, card: JudgeCard, called: str) -> dict[str, Side]:
     single = len(metric.settings) == 1
     return {
         under.setting: Side(
-            metric.metric if single else f"{metric.metric}: {under.setting}",
+            f"{metric.metric if single else f'{metric.metric}: {under.setting}'} ({called})",
             metric.threshold, card.cases, under.outcomes, _parts(under), card.labels_random,
         )
         for under in metric.settings

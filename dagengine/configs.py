@@ -240,8 +240,8 @@ def _store(said: Mapping[str, Any], settings: dict[str, Any]) -> None:
         return
     if not reads or writes is False:
         raise InputError(
-            "use_cache=True reads and writes a store; to read only, use store=Store(path, "
-            "replay=True)"
+            "use_cache=True reads and writes a store; to read only, "
+            "use store=Store(path, replay=True)"
         )
     if settings.get("store") is None:
         settings["store"] = STORE

@@ -329,8 +329,8 @@ class CriteriaEvalChain:
         needed = {"prediction": prediction, "input": input}
         if self.metric.reference and reference is None:
             raise InputError(
-                f"{type(self).__name__} requires a reference string: {self.metric.name} needs "
-                "reference="
+                f"{type(self).__name__} requires a reference string: "
+                f"{self.metric.name} needs reference="
             )
         if reference is not None and not self.metric.reference:
             warnings.warn(self._skip_reference_warning, UserWarning, stacklevel=3)

@@ -123,7 +123,7 @@ class BenchmarkJob:
             raise InputError(
                 f"up to {_number(needed)} calls may be needed{known}, but --max-calls allows "
                 f"{allowed:,}: lower --times, use fewer cases, or allow more calls; no call was "
-                f"made"
+                "made"
             )
 
     def _left(self, path: Path | None) -> tuple[bool, int]:

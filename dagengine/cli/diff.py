@@ -62,7 +62,7 @@ def diff(
         typer.Option(
             metavar="[METRIC.]MEASURE>NUMBER",
             help=f"Exit with 1 if this condition holds; measures are {', '.join(MEASURES)}. "
-            f"Repeatable.",
+            "Repeatable.",
         ),
     ] = None,
 ) -> None:

@@ -148,7 +148,7 @@ def _bypassed_gates(scope: Scope, report: Reporter) -> Iterator[Problem]:
             message = f"it runs after {' or '.join(chosen)}, and also whenever {names} runs"
             hint = (
                 f"if only the verdicts should decide, remove it from the children of {names}; to "
-                f"read their output, name them in inputs="
+                "read their output, name them in inputs="
             )
             yield report("gate-bypassed", slot.node, message, hint, "warning")
 

@@ -88,7 +88,7 @@ def _decoder(flawed: Callable[[str], Any]) -> json.JSONDecoder:
         except ValueError:
             return flawed(
                 f"an integer of {len(digits.lstrip('-'))} digits is too long; write it as text, "
-                f"in quotes"
+                "in quotes"
             )
 
     def constant(name: str) -> Any:

@@ -405,7 +405,7 @@ def check_judges(plan: Plan, judges: Sequence[Judge]) -> None:
             "judge-capability",
             f"metric {metric.spec.name!r}",
             f"judged_reason=True needs a written reason, but {judge_name(judge.identity)} gives "
-            f"no text",
+            "no text",
             _hint(judge),
         )
         for metric in plan.metrics

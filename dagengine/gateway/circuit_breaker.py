@@ -98,7 +98,7 @@ class CircuitBreaker:
             if self._refusals >= _HOPELESS:
                 self._give_up(
                     f"its first {self._refusals} calls all ended with {why!r}, which a retry does "
-                    f"not fix; fix the cause and run again"
+                    "not fix; fix the cause and run again"
                 )
 
     def _schedule(self, now: float, why: str) -> None:

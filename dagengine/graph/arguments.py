@@ -84,8 +84,7 @@ def _turns(window: Any) -> str:
     if not pair or len(window) != 2 or len(pair) != 2 or not 0 <= pair[0] <= pair[1]:
         raise InputError(
             "turn_window takes the first and the last turn, counted from 0, for instance (0, 3); "
-            "got "
-            f"{window!r:.80}"
+            f"got {window!r:.80}"
         )
     return f"turns.{pair[0]}:{pair[1]}"
 

@@ -126,11 +126,11 @@ class BaseNode:
         """Raise TypeError for something that is not a node, InputError for a verdict of nothing."""
         node = self._require_node(child)
         if node.kind == "verdict":
-            what = (
-                f"{self.name or type(self).__name__} does not decide, so it cannot have "
-                f"{node.title}"
+            name = self.name or type(self).__name__
+            raise InputError(
+                f"{name} does not decide, so it cannot have {node.title}: put the verdict under "
+                "the judgement that decides it"
             )
-            raise InputError(f"{what}: put the verdict under the judgement that decides it")
 
     @property
     def title(self) -> str:

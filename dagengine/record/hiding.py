@@ -68,7 +68,7 @@ class Hiding:
             if not is_known_field(field):
                 raise InputError(
                     f"redact {field!r}: unknown field; fields are input, actual_output, …, and a "
-                    f"key of an object is additional_metadata.KEY"
+                    "key of an object is additional_metadata.KEY"
                 )
 
     def shown(self, row: CaseResult) -> tuple[CaseResult, dict[str, Any]]:

@@ -197,8 +197,8 @@ def _page(source: Any, number: int) -> tuple[str, str, int | None]:
         content = get() if callable(get) else getattr(source, "text", None)
     if not isinstance(content, str):
         raise InputError(
-            f"{source!r:.60} is not a document: give a path, or an object with `page_content` or "
-            f"`text`"
+            f"{source!r:.60} is not a document: give a path, or an object with `page_content` "
+            "or `text`"
         )
     metadata = getattr(source, "metadata", None)
     known = metadata if isinstance(metadata, dict) else {}

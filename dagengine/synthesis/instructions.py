@@ -28,9 +28,9 @@ def drafts_from_context(count: int, style: StylingConfig) -> str:
     """Asks for a list of inputs about passages."""
     return _joined(
         f"Write {count} different inputs that somebody could send to an application which knows "
-        f"what `context` says. Each asks about one thing, can be understood without seeing "
+        "what `context` says. Each asks about one thing, can be understood without seeing "
         f"`context`, does not mention it, and does not repeat its sentences. {_GROUNDED} Give "
-        f"fewer when `context` does not hold enough.",
+        "fewer when `context` does not hold enough.",
         _style(style),
     )
 

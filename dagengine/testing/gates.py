@@ -34,8 +34,8 @@ class Gate:
             least = -1.0
         if found is None or not 0 <= least <= 1:
             raise InputError(
-                f"--evals-min {text!r} needs a metric and a share from 0 to 1, for instance "
-                f"{_EXAMPLES}"
+                f"--evals-min {text!r} needs a metric and a share from 0 to 1, "
+                f"for instance {_EXAMPLES}"
             )
         return cls(text, found["metric"].strip(), found["tag"], least)
 

@@ -73,8 +73,8 @@ def _checked(item: pytest.Item, given: dict[str, Any]) -> dict[str, Any]:
     if not isinstance(given.get("immediate", False), bool):
         raise _wrong(item, f"immediate must be True or False, got {given['immediate']!r}")
     if isinstance(rule, str) and rule not in _RULES:
-        raise _wrong(item, f"pass_rule must be 'sprt', 'majority' or a rule of dagengine.voting, "
-                     f"got {rule!r}")  # fmt: skip
+        known = ", ".join(map(repr, _RULES))
+        raise _wrong(item, f"pass_rule must be {known} or a rule of dagengine.voting, got {rule!r}")
     rule = _RULES[rule] if isinstance(rule, str) else rule
     if not callable(getattr(rule, "more", None)):
         raise _wrong(item, f"pass_rule must be a rule of dagengine.voting, got {rule!r:.80}")

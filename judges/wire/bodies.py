@@ -62,9 +62,9 @@ class BodyReader:
                 # In small steps: of a long body there is never a second copy in memory.
                 found = decoder.decode(chunk, _STEP)
                 while found:
-                    length = body.tell() + len(found)
-                    self._require_short(length, body)
-                    await share.hold(length - SMALL)
+                    size = body.tell() + len(found)
+                    self._require_short(size, body)
+                    await share.hold(size - SMALL)
                     body.write(found)
                     found = decoder.decode(b"", _STEP)
             return body.getvalue()

@@ -74,7 +74,7 @@ def _clash(one: _File, other: _File) -> str:
     named = f"{one.path}" if one.path == other.path else f"{one.path} and {other.path}"
     return (
         f"{one.option} and {other.option} are the same file, {named}: its content would be lost; "
-        f"choose another file for one of them"
+        "choose another file for one of them"
     )
 
 

@@ -64,9 +64,9 @@ def sampling_note(estimate: Estimate) -> str:
     """That only some of the cases were looked at, and how far that carries."""
     return (
         f"Estimated from a random sample of {estimate.looked_at:,} of {estimate.cases:,} cases: "
-        f"least, likely and most are scaled up, so they are approximate. The 95 % margin of the "
+        "least, likely and most are scaled up, so they are approximate. The 95 % margin of the "
         f"likely questions is ±{estimate.margin:.1%}. There may be more equal questions than the "
-        f"sample shows, and so fewer calls."
+        "sample shows, and so fewer calls."
     )
 
 

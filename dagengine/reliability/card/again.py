@@ -164,8 +164,7 @@ def rule_effect(runs: Runs, threshold: float | None) -> Iterator[str]:
     if found.missing and found.dropped is not None and found.own_category is not None:
         yield (
             f"Runs without a score are left out: the flip rate is {100 * found.dropped:.1f} %; "
-            f"counted as their own outcome they would make it "
-            f"{100 * found.own_category:.1f} %."
+            f"counted as their own outcome they would make it {100 * found.own_category:.1f} %."
         )
 
 

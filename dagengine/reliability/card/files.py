@@ -69,7 +69,7 @@ def _require_format(text: bytes, path: Path) -> None:
     if given == 1:
         raise InputError(
             f"{path} has format 1, whose figures pooled all judges and temperatures and which "
-            f"kept no outcomes by case: make the card again (with --store it asks nothing again)"
+            "kept no outcomes by case: make the card again (with --store it asks nothing again)"
         )
     if given != FORMAT:
         raise InputError(f"{path} has format {given}; this version reads {FORMAT}")

@@ -150,7 +150,7 @@ class Recorder(_Before):
         if name is None:
             why = (
                 f"the judge {judge.identity!r} has no durable identity, so its answers are not "
-                f"recorded; give it a name"
+                "recorded; give it a name"
             )
         elif self.recording.find(name, question) is not None:
             why = "the recorded answer no longer fits the question; run --evals=record"

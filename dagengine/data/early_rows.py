@@ -30,6 +30,9 @@ class EarlyRows:
         self._places: dict[int, tuple[int, int]] = {}
         self._end = 0
 
+    def __len__(self) -> int:
+        return len(self._places)
+
     def keep(self, index: int, line: bytes) -> None:
         """Let the line of the row with this index wait; raises OSError."""
         rest = memoryview(line)

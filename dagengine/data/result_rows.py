@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
 import json
 from collections.abc import Callable, Iterator
@@ -38,6 +39,10 @@ _COLUMNS = (
     ("steps", _TEXT),
 )
 _NESTED = ("failure", "path", "ended", "steps")  # JSON text in their cells
+_FULL = (
+    "; make room and start the run again: it begins at the first case, but what a store (store=, "
+    "--store) has is not asked again"
+)
 
 
 class _Writer(Protocol):
@@ -75,7 +80,7 @@ class RowWriter:
         return self
 
     def __exit__(self, *_: object) -> None:
-        with self._named():
+        with self.naming(self.path):
             if self._writer is not None:
                 self._writer.close()
             if self._early is not None:
@@ -83,7 +88,7 @@ class RowWriter:
 
     def add(self, row: CaseResult) -> None:
         """Write one row; raises InputError naming the file when it cannot be written."""
-        with self._named():
+        with self.naming(self.path):
             writer = self._opened()
             line = None if self._early is None else self._early.take(row.index)
             if line is not None and isinstance(writer, JsonLines):
@@ -102,7 +107,7 @@ class RowWriter:
         """
         if row.index <= self._last:
             return
-        with self._named():
+        with self.naming(self.path):
             if isinstance(self._opened(), JsonLines):
                 if self._early is None:
                     self._early = EarlyRows(self.path)
@@ -117,15 +122,24 @@ class RowWriter:
         return self._writer
 
     @contextmanager
-    def _named(self) -> Iterator[None]:
-        """The system's errors with the name of the file, which they lack for a full disk."""
+    def naming(self, path: Path) -> Iterator[None]:
+        """Raise the system's errors as InputErrors that say what is left of the run.
+
+        `path` is the file that is written; for a full disk the system does not name it.
+        """
         try:
             yield
         except OSError as error:
+            hint = _FULL if error.errno in (errno.ENOSPC, errno.EDQUOT) else ""
             raise InputError(
-                f"cannot write to the results {self.path}: {error.strerror or error}; "
-                f"{self.count} rows were written before"
+                f"cannot write {path}: {error.strerror or error}; {self._left()}{hint}"
             ) from error
+
+    def _left(self) -> str:
+        if self.path.suffix != ".jsonl":
+            return f"{self.path} may be unreadable (a .jsonl file keeps every row)"
+        rows = self.count + (0 if self._early is None else len(self._early))
+        return f"rows of this run in {self.path}: {rows}"
 
 
 def _require_results(path: Path) -> None:

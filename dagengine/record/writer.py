@@ -6,7 +6,6 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
@@ -80,7 +79,7 @@ class RunWriter:
             self._begin()
         shown, line = self._hiding.shown(row)
         for lines, value in self._beside(shown, line):
-            with _named(lines.path):
+            with self.rows.naming(lines.path):
                 lines.write(row.index, value)
         self.rows.add(shown)
         self._summing.add(shown)
@@ -96,7 +95,7 @@ class RunWriter:
             self._begin()
         shown, line = self._hiding.shown(row)
         for lines, value in self._beside(shown, line):
-            with _named(lines.path):
+            with self.rows.naming(lines.path):
                 lines.keep(row.index, value)
         self.rows.keep(shown)
 
@@ -115,16 +114,20 @@ class RunWriter:
             return  # nothing came, and what an earlier run left is as it was
         if not self._begun:
             self._begin()
-        with self.rows:
-            pass
-        self._cases.close()
-        self._times.close()
-        self._end(error)
+        try:
+            with self.rows:
+                pass
+            self._cases.close()
+            self._times.close()
+            self._end(error)
+        except InputError:
+            if error is None:
+                raise  # otherwise the first error says more
 
     def _begin(self) -> None:
         """Make the folder this run's own."""
         self._begun = True
-        with _named(self.folder):
+        with self.rows.naming(self.folder):
             self.folder.mkdir(parents=True, exist_ok=True)
             for name in _MADE:
                 (self.folder / name).unlink(missing_ok=True)
@@ -158,12 +161,12 @@ class RunWriter:
 
     def _write_json(self, name: str, value: dict[str, Any]) -> None:
         path = self.folder / name
-        with _named(path):
+        with self.rows.naming(path):
             write_whole(path, json.dumps(value, ensure_ascii=False, indent=1) + "\n")
 
     def _replace(self, manifest: Manifest) -> None:
         path = self.folder / MANIFEST
-        with _named(path):
+        with self.rows.naming(path):
             write_whole(path, manifest.model_dump_json(by_alias=True, indent=1) + "\n")
 
 
@@ -209,12 +212,3 @@ def _exit(error: BaseException | None, counts: CountsRecord) -> Exit:
     if counts.no_score:
         return "no_score"
     return "failed" if counts.failed else "ok"
-
-
-@contextmanager
-def _named(path: Path) -> Iterator[None]:
-    """The system's errors with the name of the file."""
-    try:
-        yield
-    except OSError as error:
-        raise InputError(f"cannot write {path}: {error.strerror or error}") from error

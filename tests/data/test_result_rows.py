@@ -243,11 +243,30 @@ def test_a_full_disk_names_the_file_and_keeps_whole_rows(tmp_path: Path) -> None
             for index in range(1000):
                 rows.add(row(index))
 
-    with pytest.raises(InputError, match=r"cannot write to the results .*rows\.jsonl: .*rows were"):
+    with pytest.raises(InputError) as caught:
         write()
     kept = list(read_rows(path))
+    said = str(caught.value)
+    assert said.startswith(f"cannot write {path}: ")
+    assert said.endswith(f"; rows of this run in {path}: {len(kept)}")
     assert kept == [row(index) for index in range(len(kept))]
     assert 4000 < path.stat().st_size <= 5000
+
+
+def test_rows_that_wait_for_an_earlier_one_are_counted_as_kept(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+
+    def write() -> None:
+        with files_of_at_most(5000), RowWriter(path) as rows:
+            rows.add(row(0))
+            for index in range(2, 1000):
+                rows.keep(row(index))
+
+    with pytest.raises(InputError) as caught:
+        write()
+    kept = [one.index for one in read_rows(path, whole=False)]
+    assert kept == [0, *range(2, len(kept) + 1)]
+    assert str(caught.value).endswith(f": {len(kept)}")
 
 
 @pytest.mark.parametrize("suffix", [".jsonl", ".parquet"])
@@ -256,7 +275,7 @@ def test_a_full_disk_at_the_first_row_names_the_file(tmp_path: Path, suffix: str
         with files_of_at_most(3), RowWriter(tmp_path / f"rows{suffix}") as rows:
             rows.add(row(0))
 
-    with pytest.raises(InputError, match="cannot write to the results"):
+    with pytest.raises(InputError, match="cannot write "):
         write()
 
 

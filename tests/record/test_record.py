@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -234,3 +235,19 @@ def test_metadata_without_a_json_form_does_not_end_a_run(tmp_path: Path) -> None
     cases = [LLMTestCase(input="a", actual_output="b", additional_metadata=one) for one in odd]
     evaluate(cases, [polite()], model=judge(), show=False, out=tmp_path)
     assert [case["input"] for case in load_run(tmp_path).cases()] == ["a"] * 3
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="a full disk is played by /dev/full")
+def test_a_full_disk_is_told_with_the_rows_that_are_kept_and_what_to_do(tmp_path: Path) -> None:
+    # Neither the results nor what is written at the end finds room: the first error counts.
+    for name in ("results.jsonl", f".summary.json.{os.getpid()}"):
+        (tmp_path / name).symlink_to("/dev/full")
+    with pytest.raises(InputError) as caught:
+        evaluate(CASES[:1], [polite()], model=judge(), show=False, out=tmp_path)
+    rows = tmp_path / "results.jsonl"
+    assert str(caught.value) == (
+        f"cannot write {rows}: No space left on device; rows of this run in {rows}: 0; make room "
+        "and start the run again: it begins at the first case, but what a store (store=, --store) "
+        "has is not asked again"
+    )
+    assert (tmp_path / "run.json").exists()

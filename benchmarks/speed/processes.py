@@ -8,6 +8,9 @@ processes together, start-up taken off (that of a run of one case). The judge wo
 processes themselves: a server in a process of its own would take its part of the same cores. With
 `--judge URL` a server is asked instead. The last column is what the processor times allow on
 enough free cores: so many processes, divided by how much more they work than one.
+
+The last line are so many runs of one process each, of all cases and at the same time: what the
+machine allows to processes that have nothing to do with each other.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -47,26 +51,67 @@ judge = ScriptedJudge(answer, name="busy")
 """
 
 
-def run(folder: Path, data: str, judge: list[str], processes: int) -> tuple[float, float]:
-    """Seconds by the clock, and of all processors."""
+Found = tuple[float, float]
+"""Seconds by the clock, and of all processors."""
+
+
+@dataclass(frozen=True)
+class Way:
+    """How all cases are run: in so many processes each, by so many runs at the same time."""
+
+    name: str
+    processes: int = 1
+    runs: int = 1
+
+    def out(self, number: int = 0) -> str:
+        """The folder of a run."""
+        return f"out-{self.processes}-{self.runs}-{number}"
+
+
+def start(
+    folder: Path, data: str, judge: list[str], way: Way, number: int
+) -> subprocess.Popen[str]:
+    """One run."""
+    processes = ["--processes", str(way.processes)] if way.processes > 1 else []
     command = [
         sys.executable, "-m", "dagengine", "run", "metrics.py", "--data", data, *judge,
-        "--out", f"out-{processes}", *(["--processes", str(processes)] if processes > 1 else []),
+        "--out", way.out(number), *processes,
     ]  # fmt: skip
-    before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
     env = {**os.environ, "OPENAI_API_KEY": "none"}
-    subprocess.run(command, cwd=folder, env=env, check=True, stdout=subprocess.DEVNULL)
+    return subprocess.Popen(command, cwd=folder, env=env, stdout=subprocess.DEVNULL, text=True)
+
+
+def run(folder: Path, data: str, judge: list[str], way: Way) -> Found:
+    """Run all cases."""
+    before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+    started = [start(folder, data, judge, way, number) for number in range(way.runs)]
+    codes = [process.wait() for process in started]
+    if any(codes):
+        raise SystemExit("a run failed")
     wall, after = time.perf_counter() - began, resource.getrusage(resource.RUSAGE_CHILDREN)
     used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     return wall, used
 
 
-def measured(folder: Path, judge: list[str], processes: int) -> tuple[float, float]:
+def measured(folder: Path, judge: list[str], way: Way) -> Found:
     """The same without what it takes to start."""
-    (wall, used), (start, idle) = (
-        run(folder, data, judge, processes) for data in ("cases.jsonl", "one.jsonl")
+    (wall, used), (begin, idle) = (
+        run(folder, data, judge, way) for data in ("cases.jsonl", "one.jsonl")
     )
-    return wall - start, used - idle
+    return wall - begin, used - idle
+
+
+def table_of(found: dict[Way, list[Found]]) -> Table:
+    """One line for every way, beside the first."""
+    table = Table("processes", "wall", "processor", "times one", "allowed by processor time")
+    one, *_ = found.values()
+    for way, turns in found.items():
+        pairs, width = list(zip(one, turns, strict=True)), way.processes * way.runs
+        gain = statistics.median(way.runs * a[0] / b[0] for a, b in pairs)
+        allowed = statistics.median(width * way.runs * a[1] / b[1] for a, b in pairs)
+        wall, used = (statistics.median(turn[place] for turn in turns) for place in (0, 1))
+        table.add_row(way.name, f"{wall:.2f} s", f"{used:.2f} s", f"{gain:.2f}", f"{allowed:.2f}")
+    return table
 
 
 def main(
@@ -85,22 +130,14 @@ def main(
         lines = [json.dumps({"input": f"case {number}"}) + "\n" for number in range(cases)]
         (folder / "cases.jsonl").write_text("".join(lines), encoding="utf-8")
         (folder / "one.jsonl").write_text(lines[0], encoding="utf-8")
-        turns = [
-            [measured(folder, asked, count) for count in (1, processes)] for _ in range(repeats)
-        ]
-        same = (folder / "out-1/results.jsonl").read_bytes() == (
-            folder / f"out-{processes}/results.jsonl"
-        ).read_bytes()
-    one, many = ([turn[place] for turn in turns] for place in (0, 1))
-    gain = statistics.median(a[0] / b[0] for a, b in zip(one, many, strict=True))
-    allowed = statistics.median(processes * a[1] / b[1] for a, b in zip(one, many, strict=True))
-    table = Table("processes", "wall", "processor", "times one", "allowed by processor time")
-    for count, found, shown in ((1, one, "1"), (processes, many, f"{gain:.2f}")):
-        wall, used = (statistics.median(each[place] for each in found) for place in (0, 1))
-        limit = "" if count == 1 else f"{allowed:.2f}"
-        table.add_row(str(count), f"{wall:.2f} s", f"{used:.2f} s", shown, limit)
-    Console().print(table)
-    print(f"the rows are {'the same' if same else 'DIFFERENT'}")
+        ways = [Way("1"), Way(str(processes), processes), Way(f"{processes} runs", 1, processes)]
+        found: dict[Way, list[Found]] = {way: [] for way in ways}
+        for _ in range(repeats):
+            for way, turns in found.items():
+                turns.append(measured(folder, asked, way))
+        rows = {(folder / way.out() / "results.jsonl").read_bytes() for way in ways}
+    Console().print(table_of(found))
+    print(f"the rows are {'the same' if len(rows) == 1 else 'DIFFERENT'}")
 
 
 if __name__ == "__main__":

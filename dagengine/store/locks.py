@@ -42,10 +42,10 @@ def lock_whole(file: int) -> None:
 
 
 @contextmanager
-def locked(file: int) -> Iterator[None]:
-    """Hold the first byte of a file, waiting for it; for moments only."""
-    lock(file, 0, wait=True)
+def locked(file: int, place: int) -> Iterator[None]:
+    """Hold one byte of a file, waiting for it; for moments only."""
+    lock(file, place, wait=True)
     try:
         yield
     finally:
-        unlock(file, 0)
+        unlock(file, place)

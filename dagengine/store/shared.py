@@ -15,8 +15,7 @@ import json
 import mmap
 import os
 import struct
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
@@ -31,7 +30,7 @@ from dagengine.store.rows import entry_of, key_of, revive
 T = TypeVar("T", bound=BaseModel)
 
 _PLACE = struct.Struct("<16sIIQ")  # the key's beginning, process, bytes of the answer, from where
-_WIDTH = 8  # places of a bucket
+_BUCKET = 8 * _PLACE.size  # bytes
 _BUCKETS = 1 << 17
 _EMPTY = bytes(_PLACE.size)
 # Seconds that a question waits for the process that asks it: that one may have been stopped.
@@ -67,7 +66,7 @@ class SharedAnswers:
         # Every process holds the byte of its number as long as it lives.
         self._alive = _opened(folder / "alive")
         lock(self._alive, self._process)
-        os.truncate(self._table_file, _BUCKETS * _WIDTH * _PLACE.size)
+        os.truncate(self._table_file, _BUCKETS * _BUCKET)
         self._table = mmap.mmap(self._table_file, 0)
         self._own = _opened(self._answers_of(self._process))
         self._end = os.fstat(self._own).st_size
@@ -79,8 +78,7 @@ class SharedAnswers:
         name = self._name(judge)
         if name is None:
             return await ask()
-        key = key_of(name, question)
-        until = anyio.current_time() + _PATIENCE
+        key, waited = key_of(name, question), 0.0
         for wait in itertools.chain(LOOKS, itertools.repeat(LOOKS[-1])):
             place, mine = self._claimed(key)
             if mine:
@@ -88,9 +86,10 @@ class SharedAnswers:
             answer = self._read(place, question) if place.length else None
             if answer is not None:
                 return answer
-            if place.length or anyio.current_time() >= until:
+            if place.length or waited >= _PATIENCE:
                 return await ask()
             await anyio.sleep(wait)
+            waited += wait
         raise AssertionError("unreachable")
 
     async def _asked(
@@ -111,22 +110,16 @@ class SharedAnswers:
             data = b"" if entry is None else entry.answer.encode(errors="surrogatepass")
             begin, self._end = self._end, self._end + os.pwrite(self._own, data, self._end)
             said = _PLACE.pack(place.key, self._process, len(data), begin) if data else _EMPTY
-            with self._changing(place) as same:
-                if same:
+            with locked(self._table_file, place.at // _BUCKET * _BUCKET):
+                now = _PLACE.unpack_from(self._table, place.at)
+                if now[:2] == (place.key, self._process):  # no other question took the place
                     self._table[place.at : place.at + _PLACE.size] = said
-
-    @contextmanager
-    def _changing(self, place: _Place) -> Iterator[bool]:
-        """Hold the table; gives whether the place is still this process's own."""
-        with locked(self._table_file):
-            now = _PLACE.unpack_from(self._table, place.at)
-            yield now[:2] == (place.key, self._process)
 
     def _claimed(self, key: bytes) -> tuple[_Place, bool]:
         """The place of a question, and whether it is for this process to ask it."""
         short = key[:16]
-        bucket = int.from_bytes(key[16:20], "big") % _BUCKETS * _WIDTH * _PLACE.size
-        with locked(self._table_file):
+        bucket = int.from_bytes(key[16:20], "big") % _BUCKETS * _BUCKET
+        with locked(self._table_file, bucket):
             place = self._place(bucket, short)
             if place.key == short and (place.length or not self._is_gone(place.process)):
                 return place, False
@@ -136,14 +129,14 @@ class SharedAnswers:
 
     def _place(self, bucket: int, key: bytes) -> _Place:
         """Where a question is in its bucket, or may be put."""
-        places = self._table[bucket : bucket + _WIDTH * _PLACE.size]
+        places = self._table[bucket : bucket + _BUCKET]
         at = places.find(key)
         while at % _PLACE.size and at > 0:  # by chance, in the middle of other places
             at = places.find(key, at + 1)
         if at < 0:
             begins = range(0, len(places), _PLACE.size)
             empty = (at for at in begins if places.startswith(_EMPTY, at))
-            at = next(empty, key[0] % _WIDTH * _PLACE.size)
+            at = next(empty, key[0] * _PLACE.size % _BUCKET)
         return _Place(bucket + at, *_PLACE.unpack_from(places, at))
 
     def _name(self, judge: Judge) -> str | None:

@@ -42,6 +42,7 @@ class Settings:
     """How the server behaves; shares lie in 0..1, times are seconds."""
 
     latency: float = _option(0.05, "seconds each call takes")
+    spread: float = _option(0.0, "share of the latency by which a call takes longer or shorter")
     port: int = _option(0, "0 takes any free port")
     per_minute: int = _option(0, "calls answered in any minute; more get a 429 (0: no limit)")
     capacity: int = _option(0, "calls in flight beyond which a call gets a 429 (0: no limit)")
@@ -122,6 +123,7 @@ class Service:
         self._settings = settings
         self._window = Window(settings.per_minute)
         self._faults = Faults(settings)
+        self._random = random.Random(1)
         self._outcomes: Counter[str] = Counter()
         self._answered: Counter[str] = Counter()
         self._calls = self._embeddings = 0
@@ -185,10 +187,15 @@ class Service:
             return _error(429, "too many requests", wait or self._settings.retry_after)
         if outcome == "hanging":
             await asyncio.Event().wait()
-        await asyncio.sleep(self._settings.latency)
+        await asyncio.sleep(self._latency())
         if outcome == "answered":
             self._answered[digest(json.loads(raw)["messages"])] += 1
         return _outcomes[outcome](request, raw)
+
+    def _latency(self) -> float:
+        """Seconds that the next call takes, around the latency."""
+        spread = self._settings.spread
+        return self._settings.latency * self._random.uniform(1 - spread, 1 + spread)
 
     def _refusal(self) -> float:
         """Seconds to wait for room; 0 when there is room."""

@@ -1,8 +1,9 @@
 """Runs a plan over cases: says what is done next, and takes the consequences.
 
-Workers take ready units from one heap: earlier cases first, and within a case what asks nothing
-first. They admit the next case when nothing is ready. So what is in flight bounds the memory, not
-the data set. Rows leave in data set order.
+Workers take ready units: earlier cases first, and within a case what asks nothing first. So many
+of them ask as calls may be in progress, and more while questions wait for something else. Workers
+admit the next case when nothing is ready. So what is in flight bounds the memory, not the data set.
+Rows leave in data set order.
 """
 
 from __future__ import annotations
@@ -79,6 +80,9 @@ class _Run:
         self.began = time.perf_counter()
 
 
+_Ready = tuple[int, tuple[bool, int], int, _Run]
+
+
 class Runner:
     """Runs one plan over one source of cases; use an instance once."""
 
@@ -114,12 +118,16 @@ class Runner:
         self._judges = judges
         self._constants = constants or RunOnce(plan)
         self._source: Source[Item] = PulledSource(())
-        self._heap: list[tuple[int, tuple[bool, int], int, _Run]] = []
+        # Ready units that ask nothing, and those that ask.
+        self._plain: list[_Ready] = []
+        self._asking: list[_Ready] = []
+        self._at_judges = 0  # units at work that ask, without those that wait in packs
+        self._most_at_judges = gateway.limits.max_in_flight
         self._goldens: deque[tuple[int, Golden | ConversationalGolden]] = deque()
         self._completing = 0
         self._open = 0
         self._admitted, self._every = first, step
-        # Workers also wait between retries and for shared answers, which hold no call slot.
+        # Workers also run units that ask nothing, and wait between retries and for shared answers.
         self._workers = Workers(self, 4 * gateway.limits.max_in_flight + 32 if at_once else 1)
         self._rows = RowsInOrder(emit, first, finished, step)
         # Units that may bring a question for a pack.
@@ -133,13 +141,14 @@ class Runner:
         Raises InputError, after that, when the source broke off.
         """
         try:
-            async with anyio.create_task_group() as group:
-                if isinstance(cases, AsyncIterable):
-                    self._source = fed = FedSource(cases)
-                    group.start_soon(fed.feed, self._workers.news)
-                else:
-                    self._source = PulledSource(cases)
-                self._workers.start(group)
+            with self._gateway.resting.telling(self._workers.wake):
+                async with anyio.create_task_group() as group:
+                    if isinstance(cases, AsyncIterable):
+                        self._source = fed = FedSource(cases)
+                        group.start_soon(fed.feed, self._workers.news)
+                    else:
+                        self._source = PulledSource(cases)
+                    self._workers.start(group)
         except (anyio.get_cancelled_exc_class(), KeyboardInterrupt):
             self._rows.rest()
             raise
@@ -157,17 +166,36 @@ class Runner:
     @property
     def busy(self) -> bool:
         """Whether there is a unit to run, or may be a case to admit."""
-        return bool(self._heap) or self._source.ready
+        if self._plain:
+            return True
+        return self._may_ask if self._asking else self._source.ready
+
+    @property
+    def _may_ask(self) -> bool:
+        return self._at_judges - self._gateway.resting.count < self._most_at_judges
 
     def next(self) -> Work | None:
         """The most urgent work, admitting cases as long as there is none."""
-        while not self._heap and not self._goldens:
+        while not (self._plain or self._asking or self._goldens):
             if self._rows.waiting >= _REORDER or self._app_is_busy() or not self._admit():
                 return None
-        self._workers.wake()
         if self._goldens:
-            return partial(self._complete, *self._goldens.popleft())
-        _, _, unit, run = heapq.heappop(self._heap)
+            golden = self._goldens.popleft()
+            self._workers.wake()
+            return partial(self._complete, *golden)
+        if (
+            self._asking
+            and self._may_ask
+            and not (self._plain and self._plain[0] < self._asking[0])
+        ):
+            _, _, unit, run = heapq.heappop(self._asking)
+            self._at_judges += 1
+            self._workers.wake()
+            return partial(self._asking_step, run, self._plan.units[unit])
+        if not self._plain:
+            return None
+        _, _, unit, run = heapq.heappop(self._plain)
+        self._workers.wake()
         return partial(self._step, run, self._plan.units[unit])
 
     def _app_is_busy(self) -> bool:
@@ -201,7 +229,7 @@ class Runner:
         state = CaseState(self._plan, self._missing(case), self._nothing_to_judge(case))
         run = _Run(index, case, state, deadline, self._spans.case(index, case))
         if self._bringing:
-            run.packing = Packing(partial(self._riders, run), self._workers.park)
+            run.packing = Packing(partial(self._riders, run), self._park)
         self._queue(run)
         if state.finished:
             self._finish(run, run.state.results())
@@ -256,8 +284,9 @@ class Runner:
             if unit in run.scopes:
                 run.scopes[unit].cancel()
             else:  # queued, but not started
-                self._heap = [e for e in self._heap if e[3] is not run or e[2] != unit]
-                heapq.heapify(self._heap)
+                ready = self._ready(unit)
+                ready[:] = [e for e in ready if e[3] is not run or e[2] != unit]
+                heapq.heapify(ready)
                 run.state.cancelled(unit)
                 if run.packing is not None and unit in self._bringing:
                     run.packing.gone()
@@ -265,10 +294,26 @@ class Runner:
         # Last: a unit that is wanted again after all is ready once more.
         for unit in run.state.ready:
             urgency = self._plan.units[unit].urgency
-            heapq.heappush(self._heap, (run.index, urgency, unit, run))
+            heapq.heappush(self._ready(unit), (run.index, urgency, unit, run))
             if run.packing is not None and unit in self._bringing:
                 run.packing.ready()
         run.state.ready.clear()
+
+    def _ready(self, unit: int) -> list[_Ready]:
+        """Where a unit waits for a worker."""
+        return self._asking if self._plan.units[unit].node.asks else self._plain
+
+    def _park(self, change: int) -> None:
+        """A node begins (1) or ends (-1) to wait for a pack: another one may ask, and be run."""
+        self._at_judges -= change
+        self._workers.park(change)
+
+    async def _asking_step(self, run: _Run, unit: Unit, seat: Seat) -> None:
+        """The same as `_step` for a unit that asks."""
+        try:
+            await self._step(run, unit, seat)
+        finally:
+            self._at_judges -= 1
 
     async def _step(self, run: _Run, unit: Unit, seat: Seat) -> None:
         """Run one unit and take the consequences."""

@@ -101,6 +101,13 @@ class Workers:
         self._group.start_soon(self._work)
 
     async def _work(self) -> None:
+        try:
+            await self._work_on()
+        except BaseException:
+            self._most = 0  # the group is about to end: nobody may join it any more
+            raise
+
+    async def _work_on(self) -> None:
         desk = self._desk
         with Seat() as seat:
             for turn in itertools.count(1):

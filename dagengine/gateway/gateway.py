@@ -30,7 +30,7 @@ from dagengine.gateway.prices import Price
 from dagengine.gateway.single_flight import SingleFlight
 from dagengine.gateway.tracing import NO_SPANS, NoSpans
 from dagengine.gateway.urgency import Urgency
-from dagengine.gateway.waits import Waits, merged
+from dagengine.gateway.waits import Resting, Waits, merged
 from dagengine.prompts.parsing import read_part
 from dagengine.question import (
     NO_USAGE,
@@ -104,14 +104,19 @@ class Gateway:
         self.spans = spans
         self._home: Home | None = None
         self._cached = 0
-        self._flights: SingleFlight[Answer[Any]] = SingleFlight(limits.remembered, _weight)
+        self.resting = Resting()
+        self._flights: SingleFlight[Answer[Any]] = SingleFlight(
+            limits.remembered, _weight, self.resting
+        )
         # What a store holds it finds again: only the latest answers are worth their memory.
         recent = min(limits.remembered, _RECENT)
-        self._stored_flights: SingleFlight[Answer[Any]] = SingleFlight(recent, _weight)
-        self._limiter = Limiter(limits.max_in_flight)
+        self._stored_flights: SingleFlight[Answer[Any]] = SingleFlight(
+            recent, _weight, self.resting
+        )
+        self._limiter = Limiter(limits.max_in_flight, self.resting)
         self._budget = Budget(limits, purse)
         self._desks: dict[str, _Desk] = {}
-        self._prefixes = PromptCacheOrder()
+        self._prefixes = PromptCacheOrder(self.resting)
         self._waits = Waits()
         self._estimating = limits.budget is not None or limits.tokens_per_minute is not None
         self._ledger = Ledger()
@@ -228,7 +233,9 @@ class Gateway:
         try:
             if stored is None:
                 return await self._settle(desk, question, errand)
-            answer = await stored.get(judge, question, lambda: self._settle(desk, question, errand))
+            answer = await stored.get(
+                judge, question, lambda: self._settle(desk, question, errand), self.resting
+            )
         finally:
             if errand.held is not None:
                 self._limiter.leave(desk.lane, errand.held, None)
@@ -276,7 +283,7 @@ class Gateway:
                 desk.lane.require_hope()
                 wait = 0.0 if out_of_order.is_open else self._wait(failures, error)
                 why = error
-            with self._waits.during(why, wait):
+            with self._waits.during(why, wait), self.resting:
                 await anyio.sleep(wait)
 
     def _wait(self, failures: int, error: JudgeError) -> float:

@@ -29,6 +29,7 @@ from dagengine.errors import InputError
 from dagengine.gateway.limits import Limits
 from dagengine.gateway.packs.packing import Hold
 from dagengine.gateway.tracing import NoSpans
+from dagengine.gateway.waits import Resting
 from dagengine.question import NO_USAGE, Answer, Judge, Question
 from dagengine.results import Spent, Totals, Waiting
 from dagengine.threads import Home, LoopCall
@@ -55,6 +56,9 @@ class Asks(Protocol):
 
     @property
     def spent(self) -> tuple[Spent, ...]: ...
+
+    @property
+    def resting(self) -> Resting: ...
 
     @property
     def replays(self) -> bool: ...
@@ -126,6 +130,11 @@ class Host:
     def spent(self) -> tuple[Spent, ...]:
         """The same by metric, node and judge."""
         return self._gateway.spent
+
+    @property
+    def resting(self) -> Resting:
+        """The questions of the whole run that hold no place."""
+        return self._gateway.resting
 
     @property
     def replays(self) -> bool:

@@ -17,7 +17,7 @@ from dagengine.gateway.circuit_breaker import CircuitBreaker
 from dagengine.gateway.limits import Limits
 from dagengine.gateway.rate_limit import RateLimit
 from dagengine.gateway.urgency import Queue, Urgency
-from dagengine.gateway.waits import one_waits, reason
+from dagengine.gateway.waits import Resting, one_waits, reason
 from dagengine.results import Waiting
 
 _OVERLOAD = frozenset({429, 502, 503, 504, 529})
@@ -150,8 +150,12 @@ class Lane:
 class Limiter:
     """Lets calls start: urgent ones first, within each lane's limits and one ceiling."""
 
-    def __init__(self, ceiling: int) -> None:
-        """At most `ceiling` calls are in progress in all lanes together."""
+    def __init__(self, ceiling: int, resting: Resting | None = None) -> None:
+        """At most `ceiling` calls are in progress in all lanes together.
+
+        Where there are several lanes, calls that wait for their turn count as `resting`.
+        """
+        self._resting = resting or Resting()
         self._ceiling = self._free = ceiling
         self._wide = 0  # calls of several places that wait
         self._lanes: list[Lane] = []
@@ -184,8 +188,11 @@ class Limiter:
         if self._free >= places and not self._wide and not lane.waiting and lane.has_room():
             await anyio.lowlevel.checkpoint_if_cancelled()  # never suspends
             self._start(lane, call)
-        else:
+        elif len(self._lanes) == 1:
             await self._wait(lane, call, urgency)
+        else:
+            with self._resting:  # another lane may have room
+                await self._wait(lane, call, urgency)
         return call
 
     def leave(self, lane: Lane, call: Call, error: BaseException | None) -> None:

@@ -10,6 +10,7 @@ import anyio
 
 from dagengine.errors import DagengineError
 from dagengine.gateway.urgency import Urgency
+from dagengine.gateway.waits import Resting
 
 V = TypeVar("V")
 
@@ -35,10 +36,16 @@ class SingleFlight(Generic[V]):
 
     Every result weighs 1 unless `weigh` says otherwise; one that alone is too heavy is not
     kept. Errors are handed to those who waited and then forgotten. When the one who computes
-    is cancelled, one of those who wait takes over.
+    is cancelled, one of those who wait takes over. They count as `resting`.
     """
 
-    def __init__(self, size: int, weigh: Callable[[V], int] = _one) -> None:
+    def __init__(
+        self,
+        size: int,
+        weigh: Callable[[V], int] = _one,
+        resting: Resting | None = None,
+    ) -> None:
+        self._resting = resting or Resting()
         self._size = self._room = size
         self._weigh = weigh
         self._open: dict[Hashable, _Flight[V]] = {}
@@ -64,7 +71,8 @@ class SingleFlight(Generic[V]):
                 flight.landed = anyio.Event()
             if flight.urgency is not None and urgency is not None:
                 flight.urgency.lend(urgency.place)
-            await flight.landed.wait()
+            with self._resting:
+                await flight.landed.wait()
             if flight.error is not None:
                 self.shared += 1
                 raise flight.error

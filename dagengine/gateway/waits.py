@@ -1,14 +1,43 @@
-"""Who waits for another attempt, and why: for people who look at a run."""
+"""Who waits, and for what: for the run, which asks others meanwhile, and for people."""
 
 from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
 from dagengine.errors import JudgeError, JudgeTimeoutError, ProviderError
 from dagengine.results import Waiting
+
+
+class Resting:
+    """The questions that hold no place because they wait for something else: `count` of them.
+
+    They wait for a retry, for the answer to an equal question, or for one judge of several. Others
+    may be asked meanwhile, so whoever may have some is told that one begins to wait.
+    """
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._told: list[Callable[[], None]] = []
+
+    def __enter__(self) -> None:
+        self.count += 1
+        for tell in self._told:
+            tell()
+
+    def __exit__(self, *_: object) -> None:
+        self.count -= 1
+
+    @contextmanager
+    def telling(self, tell: Callable[[], None]) -> Iterator[None]:
+        """Call a function whenever a question begins to wait."""
+        self._told.append(tell)
+        try:
+            yield
+        finally:
+            self._told.remove(tell)
 
 
 class Waits:

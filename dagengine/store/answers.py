@@ -12,7 +12,7 @@ import logging
 import os
 import sqlite3
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, closing, suppress
+from contextlib import AbstractContextManager, asynccontextmanager, closing, nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -109,7 +109,11 @@ class Answers(Protocol):
     def damaged(self) -> int: ...
 
     async def get(
-        self, judge: Judge, question: Question[T], ask: Callable[[], Awaitable[Answer[T]]]
+        self,
+        judge: Judge,
+        question: Question[T],
+        ask: Callable[[], Awaitable[Answer[T]]],
+        waiting: AbstractContextManager[None] | None = None,
     ) -> Answer[T]: ...
 
 
@@ -153,13 +157,19 @@ class OpenStore:
         return self._journal is None
 
     async def get(
-        self, judge: Judge, question: Question[T], ask: Callable[[], Awaitable[Answer[T]]]
+        self,
+        judge: Judge,
+        question: Question[T],
+        ask: Callable[[], Awaitable[Answer[T]]],
+        waiting: AbstractContextManager[None] | None = None,
     ) -> Answer[T]:
         """The stored answer, or the one that `ask` gets, which is then stored.
 
         A stored answer that cannot be read counts as none: the new one takes its place. That the
         judge refused, or answered what cannot be used, is kept for replays: every other run asks
         again. Other failures of `ask` are not stored. Raises RecordingMissError in a replay.
+
+        It waits inside `waiting` for another process that asks the same.
         """
         name = self._name(judge)
         key = key_of(name or "", question)
@@ -176,7 +186,7 @@ class OpenStore:
             if self._claims is None or judge.capabilities.batched:  # a batch may take a day
                 answer = await asked()
             else:
-                answer = await self._claimed(self._claims, key, question, asked)
+                answer = await self._claimed(self._claims, key, question, asked, waiting)
         except InputError as error:
             self.failure = error
             self.scope.cancel()
@@ -190,6 +200,7 @@ class OpenStore:
         key: bytes,
         question: Question[T],
         ask: Callable[[], Awaitable[Answer[T]]],
+        waiting: AbstractContextManager[None] | None,
     ) -> Answer[T]:
         """What `ask` gets, unless another process that asks the same question is faster.
 
@@ -205,7 +216,8 @@ class OpenStore:
                     return answer
                 if mine or anyio.current_time() >= until:
                     return await ask()
-            await anyio.sleep(wait)
+            with waiting or nullcontext():
+                await anyio.sleep(wait)
         raise AssertionError("unreachable")
 
     def close(self) -> None:

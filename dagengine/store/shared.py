@@ -16,6 +16,7 @@ import mmap
 import os
 import struct
 from collections.abc import Awaitable, Callable
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
@@ -72,9 +73,16 @@ class SharedAnswers:
         self._end = os.fstat(self._own).st_size
 
     async def get(
-        self, judge: Judge, question: Question[T], ask: Callable[[], Awaitable[Answer[T]]]
+        self,
+        judge: Judge,
+        question: Question[T],
+        ask: Callable[[], Awaitable[Answer[T]]],
+        waiting: AbstractContextManager[None] | None = None,
     ) -> Answer[T]:
-        """The answer that a process of this run has, or the one that `ask` gets."""
+        """The answer that a process of this run has, or the one that `ask` gets.
+
+        It waits inside `waiting` for a process that asks the same.
+        """
         name = self._name(judge)
         if name is None:
             return await ask()
@@ -88,7 +96,8 @@ class SharedAnswers:
                 return answer
             if place.length or waited >= _PATIENCE:
                 return await ask()
-            await anyio.sleep(wait)
+            with waiting or nullcontext():
+                await anyio.sleep(wait)
             waited += wait
         raise AssertionError("unreachable")
 

@@ -16,6 +16,7 @@ from contextlib import asynccontextmanager
 import anyio
 
 from dagengine.gateway.urgency import Urgency
+from dagengine.gateway.waits import Resting
 from dagengine.question import Message
 
 # Providers cache from 1,024 tokens on. English text has about four characters per token, other text
@@ -43,7 +44,9 @@ def prefix_of(messages: Sequence[Message]) -> bytes | None:
 class PromptCacheOrder:
     """Which beginnings of prompts are warm, and which are being warmed by a first call."""
 
-    def __init__(self) -> None:
+    def __init__(self, resting: Resting | None = None) -> None:
+        """Calls that wait count as `resting`."""
+        self._resting = resting or Resting()
         self._warm: OrderedDict[tuple[str, bytes], float] = OrderedDict()
         self._leading: dict[tuple[str, bytes], tuple[anyio.Event, Urgency]] = {}
 
@@ -58,7 +61,8 @@ class PromptCacheOrder:
         while not self._is_warm(key) and key in self._leading:
             landed, leader = self._leading[key]
             leader.lend(urgency.place)
-            await landed.wait()
+            with self._resting:
+                await landed.wait()
         if self._is_warm(key):
             yield
             self._keep(key)

@@ -14,6 +14,7 @@ from dagengine.gateway.host import Asks
 from dagengine.gateway.limits import Limits
 from dagengine.gateway.packs.packing import Hold
 from dagengine.gateway.tracing import NoSpans
+from dagengine.gateway.waits import Resting
 from dagengine.question import Answer, Judge, Question, durable_identity
 from dagengine.redaction import secrets_of_environment
 from dagengine.results import Spent, Totals, Waiting
@@ -53,6 +54,10 @@ class _Before:
     @property
     def waiting(self) -> list[Waiting]:
         return self._asks.waiting
+
+    @property
+    def resting(self) -> Resting:
+        return self._asks.resting
 
     @property
     def replays(self) -> bool:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from dagengine.frozen import quick_init
+
 Kind = Literal["predicate", "choice", "score"]
 Odds = tuple[tuple[Any, float], ...]
 """What an answer may be, each with its probability (0 to 1); together they are 1."""
@@ -23,6 +25,7 @@ MOST_OPTIONS = 255
 """How many options a question may have for any decision model."""
 
 
+@quick_init
 @dataclass(frozen=True, slots=True, eq=False)
 class Decision:
     """A question whose answer is one of some options, as its node describes it.

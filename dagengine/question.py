@@ -15,6 +15,7 @@ from pydantic import BaseModel
 
 from dagengine.decision import Decision, Odds
 from dagengine.errors import UnparseableError
+from dagengine.frozen import quick_init
 
 T = TypeVar("T", bound=BaseModel, covariant=True)
 _JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
@@ -158,7 +159,7 @@ class Question(Generic[T]):
         """The messages as JSON."""
         return f"[{','.join(map(_message_json, self.messages))}]"
 
-    @cached_property
+    @property
     def canonical(self) -> bytes:
         """The bytes that say everything about the question; equal ones are one question."""
         shape = f"{schema_json(self.answer_type)}{self.parser or ''!r}"
@@ -248,6 +249,7 @@ PART = "part"
 """The mode of an answer that does not fit as a whole, but a part of it is used."""
 
 
+@quick_init
 @dataclass(frozen=True, slots=True)
 class Answer(Generic[T]):
     """A valid answer, or the valid part of one (`mode` is then `PART`).

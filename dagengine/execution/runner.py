@@ -191,7 +191,7 @@ class Runner:
             _, _, unit, run = heapq.heappop(self._asking)
             self._at_judges += 1
             self._workers.wake()
-            return partial(self._asking_step, run, self._plan.units[unit])
+            return partial(self._step, run, self._plan.units[unit])
         if not self._plain:
             return None
         _, _, unit, run = heapq.heappop(self._plain)
@@ -308,23 +308,19 @@ class Runner:
         self._at_judges -= change
         self._workers.park(change)
 
-    async def _asking_step(self, run: _Run, unit: Unit, seat: Seat) -> None:
-        """The same as `_step` for a unit that asks."""
-        try:
-            await self._step(run, unit, seat)
-        finally:
-            self._at_judges -= 1
-
     async def _step(self, run: _Run, unit: Unit, seat: Seat) -> None:
         """Run one unit and take the consequences."""
         state, number = run.state, unit.index
         if state.finished:
+            self._at_judges -= unit.node.asks
             return
-        hold, began = self._hold(run, unit), time.perf_counter()
-        run.scopes[number] = seat.scope(run.deadline)
+        hold = None if run.packing is None else self._hold(run.packing, unit)
+        began = time.perf_counter()
+        scope = run.scopes[number] = seat.scope(run.deadline)
         outcome = None
         try:
-            outcome = await self._work(run, unit, hold)
+            if not scope.cancel_called:  # its time was not over before it began
+                outcome = await self._work(run, unit, hold)
         except BaseException as error:
             if not seat.stopped(error):
                 raise
@@ -332,6 +328,7 @@ class Runner:
             seat.left()
         del run.scopes[number]
         state.seconds[number] = time.perf_counter() - began
+        self._at_judges -= unit.node.asks
         if state.finished:
             _end(hold)
             return
@@ -368,10 +365,9 @@ class Runner:
     ) -> Awaitable[NodeValue | Failure]:
         return judged(unit, self._gateway, self._judges, given, place, hold)
 
-    def _hold(self, run: _Run, unit: Unit) -> Hold | None:
+    def _hold(self, packing: Packing, unit: Unit) -> Hold | None:
         """What keeps the packs of a case while a unit is at work that may bring a question."""
-        counted = run.packing is not None and unit.index in self._bringing
-        return Hold(run.packing) if run.packing is not None and counted else None
+        return Hold(packing) if unit.index in self._bringing else None
 
     def _riders(self, run: _Run, most: int) -> Iterator[Ahead]:
         """What nodes of a case may ask later; nothing if it would take from what is needed."""

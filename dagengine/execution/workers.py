@@ -101,29 +101,26 @@ class Workers:
         self._group.start_soon(self._work)
 
     async def _work(self) -> None:
+        desk = self._desk
         try:
-            await self._work_on()
+            with Seat() as seat:
+                for turn in itertools.count(1):
+                    work = desk.next()
+                    if work is None:
+                        if desk.over:
+                            self.wake_all()
+                            return
+                        await self._rest()
+                        continue
+                    await work(seat)
+                    if self._count - self._parked > self._most:  # others took over meanwhile
+                        self._count -= 1
+                        return
+                    if not turn % _TURNS:
+                        await anyio.lowlevel.checkpoint()
         except BaseException:
             self._most = 0  # the group is about to end: nobody may join it any more
             raise
-
-    async def _work_on(self) -> None:
-        desk = self._desk
-        with Seat() as seat:
-            for turn in itertools.count(1):
-                work = desk.next()
-                if work is None:
-                    if desk.over:
-                        self.wake_all()
-                        return
-                    await self._rest()
-                    continue
-                await work(seat)
-                if self._count - self._parked > self._most:  # others took over meanwhile
-                    self._count -= 1
-                    return
-                if not turn % _TURNS:
-                    await anyio.lowlevel.checkpoint()
 
     async def _rest(self) -> None:
         event = anyio.Event()

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from operator import itemgetter
 
 import anyio
-import anyio.lowlevel
 
 from dagengine.errors import JudgeTimeoutError, ProviderError, RefusedError, UnparseableError
 from dagengine.gateway.adaptive_concurrency import AdaptiveConcurrency
@@ -186,7 +185,6 @@ class Limiter:
         if urgency.turn is None:
             urgency.turn = next(self._turns)
         if self._free >= places and not self._wide and not lane.waiting and lane.has_room():
-            await anyio.lowlevel.checkpoint_if_cancelled()  # never suspends
             self._start(lane, call)
         elif len(self._lanes) == 1:
             await self._wait(lane, call, urgency)

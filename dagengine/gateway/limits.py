@@ -26,7 +26,8 @@ class Limits:
     and local servers.
 
     **Concurrency.** `max_in_flight` (64) is the maximum number of concurrent judge calls in the
-    whole run; cases are not limited. The actual number per judge adapts during the run, so you need
+    whole run. As many nodes ask, and more while questions wait for a retry or for the answer to an
+    equal question. The actual number per judge adapts during the run, so you need
     not tune the maximum: only raise it for a fast server.
 
     **Rates**, per judge: `requests_per_minute` and `tokens_per_minute` (None: no limit) spread the

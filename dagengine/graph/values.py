@@ -10,6 +10,7 @@ from typing import Any, Protocol, TypeVar
 from pydantic import BaseModel, ConfigDict, Field
 
 from dagengine.decision import Decision, Kind, Odds, Option
+from dagengine.frozen import quick_init
 from dagengine.prompts.evidence import Evidence, as_text, evidence_of
 from dagengine.question import (
     NO_USAGE,
@@ -35,6 +36,7 @@ class Judgement(BaseModel):
     odds: Odds | None = Field(default=None, exclude=True, repr=False)
 
 
+@quick_init
 @dataclass(frozen=True, slots=True)
 class NodeValue:
     """What a node produced: the value its readers see, and what decides or scores.
@@ -80,6 +82,7 @@ class NodeValue:
         )  # fmt: skip
 
 
+@quick_init
 @dataclass(frozen=True, slots=True)
 class Given:
     """What a node reads of one case: fields by path, outputs of other nodes by label."""

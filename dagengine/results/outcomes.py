@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from dagengine.decision import Odds
+from dagengine.frozen import quick_init
 from dagengine.prompts.evidence import as_data
 from dagengine.question import NO_USAGE, Usage
 
@@ -94,6 +95,7 @@ class Failure:
         return row if self.raw is None else {**row, "raw": self.raw}
 
 
+@quick_init
 @dataclass(frozen=True, slots=True)
 class Step:
     """The result of one node on one case.

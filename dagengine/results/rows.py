@@ -6,6 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from dagengine.frozen import quick_init
 from dagengine.question import NO_USAGE, Usage
 from dagengine.results.ends import SIGNS, End, State
 from dagengine.results.html import cell, number, table, text
@@ -33,6 +34,7 @@ def _absent(self: object, name: str) -> Any:
     raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{hint}")
 
 
+@quick_init
 @dataclass(frozen=True, slots=True)
 class MetricResult:
     """The result of one metric on one case.
@@ -175,6 +177,7 @@ class MetricResult:
         return row if self.odds is None else {**row, "odds": self.odds.as_dict()}
 
 
+@quick_init
 @dataclass(frozen=True, slots=True)
 class CaseResult:
     """One row: the results of all metrics on one test case.

@@ -7,6 +7,7 @@ from typing import Any
 
 import anyio
 import pytest
+from trio.testing import MockClock
 
 from dagengine import Limits, stream
 from dagengine.errors import ProviderError
@@ -18,7 +19,27 @@ from dagengine.results import CaseResult
 from dagengine.test_case import LLMTestCase
 
 MOST = 4
-pytestmark = pytest.mark.anyio
+
+
+def test_a_case_whose_time_is_over_asks_nothing_more() -> None:
+    asked: list[str] = []
+
+    async def answer(question: Question[Any]) -> bool:
+        asked.append(question.name)
+        await anyio.sleep(0.6)
+        return True
+
+    metrics = [DAGMetric(name, DAG(judgement(name))) for name in ("first", "second", "third")]
+    limits = Limits(max_in_flight=1, case_timeout=1)
+    rows: list[CaseResult] = []
+
+    async def work() -> None:
+        cases = [LLMTestCase(input="a case")]
+        await stream(cases, metrics, rows.append, model=ScriptedJudge(answer), limits=limits)
+
+    anyio.run(work, backend="trio", backend_options={"clock": MockClock(autojump_threshold=0)})
+    assert asked == ["first", "second"]
+    assert [result.outcome for result in rows[0].metrics] == ["ok", "timeout", "timeout"]
 
 
 class Careful(ScriptedJudge):
@@ -29,7 +50,7 @@ class Careful(ScriptedJudge):
 
 def judgement(name: str = "good") -> BinaryJudgementNode:
     return BinaryJudgementNode(
-        "Is it good?", evaluation_params=["input"], then={True: 10, False: 0}, name=name
+        f"Is it {name}?", evaluation_params=["input"], then={True: 10, False: 0}, name=name
     )
 
 
@@ -45,6 +66,7 @@ async def rows_of(
     return len(rows)
 
 
+@pytest.mark.anyio
 async def test_no_more_cases_are_begun_than_can_be_asked_about() -> None:
     begun, full, seen = 0, anyio.Event(), list[int]()
 
@@ -71,6 +93,7 @@ async def test_no_more_cases_are_begun_than_can_be_asked_about() -> None:
     assert all(count <= place + MOST + 1 for place, count in enumerate(seen))
 
 
+@pytest.mark.anyio
 async def test_code_goes_on_while_as_many_nodes_ask_as_may() -> None:
     asked, counted = 0, 0
     far = anyio.Event()
@@ -98,6 +121,7 @@ async def test_code_goes_on_while_as_many_nodes_ask_as_may() -> None:
     assert (asked, counted) == (30, 30)
 
 
+@pytest.mark.anyio
 async def test_others_are_asked_while_questions_wait_for_the_answer_to_an_equal_one() -> None:
     other = anyio.Event()
 
@@ -113,6 +137,7 @@ async def test_others_are_asked_while_questions_wait_for_the_answer_to_an_equal_
     assert await rows_of(inputs, [DAGMetric("m", DAG(judgement()))], limits, model=judge) == 9
 
 
+@pytest.mark.anyio
 async def test_others_are_asked_while_questions_wait_for_a_retry() -> None:
     other, failed = anyio.Event(), set[str]()
 
@@ -133,6 +158,7 @@ async def test_others_are_asked_while_questions_wait_for_a_retry() -> None:
     assert len(failed) == MOST
 
 
+@pytest.mark.anyio
 async def test_one_judge_is_asked_while_another_one_takes_no_more_calls() -> None:
     second = anyio.Event()
     at_first = 16  # calls that a judge gets at once before it has answered any

@@ -1,0 +1,36 @@
+"""Immutable values that are made very often."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from types import new_class
+from typing import Any, TypeVar
+
+C = TypeVar("C", bound=type)
+
+
+def quick_init(cls: C) -> C:
+    """Make instances of a frozen dataclass with slots in a third of the time; a class decorator.
+
+    The `__init__` of a frozen dataclass calls a function for each field: for 17 fields as long as
+    two turns of the event loop. Here an instance belongs to an open class with the same slots while
+    its fields are set. A subclass has to be decorated, too. Fields have no default factories.
+    """
+    names, slow = [part.name for part in fields(cls)], cls.__dict__["__init__"]
+    bases = cls.__dict__.get("__orig_bases__", cls.__bases__)
+    slots = {"__slots__": cls.__dict__["__slots__"], "__module__": cls.__module__}
+    opened = new_class(cls.__name__, bases, exec_body=lambda space: space.update(slots))
+    lines = [
+        f"def __init__(self, {', '.join(names)}):",
+        "    set_slowly(self, '__class__', opened)",
+        *(f"    self.{name} = {name}" for name in names),
+        "    self.__class__ = cls",
+        *(["    self.__post_init__()"] if hasattr(cls, "__post_init__") else []),
+    ]
+    space: dict[str, Any] = {"set_slowly": object.__setattr__, "opened": opened, "cls": cls}
+    exec("\n".join(lines), space)
+    quick = space["__init__"]
+    quick.__defaults__, quick.__annotations__ = slow.__defaults__, slow.__annotations__
+    quick.__qualname__, quick.__module__ = slow.__qualname__, cls.__module__
+    setattr(cls, slow.__name__, quick)
+    return cls

@@ -68,20 +68,23 @@ def connect(path: Path, patience: float) -> sqlite3.Connection:
 
 
 def connect_to_read(path: Path, patience: float) -> sqlite3.Connection:
-    """Open a store that has to be there, and never write to it."""
+    """Open a store that has to be there, and never write an answer into it."""
     if not path.is_file():
         raise InputError(f"there is no store {path}")
-    address = f"{path.resolve().as_uri()}?mode=ro"
+    # A connection that may not write leaves sqlite's own files behind (`-wal`, `-shm`).
+    address = path.resolve().as_uri()
     with explained(path):
-        db = sqlite3.connect(address, timeout=patience, uri=True, **_PLAIN)
+        db = sqlite3.connect(f"{address}?mode=rw", timeout=patience, uri=True, **_PLAIN)
         try:
+            db.execute("PRAGMA query_only = ON")
             db.execute("SELECT count(*) FROM sqlite_master").fetchall()
         except sqlite3.Error as error:
             db.close()
             if _code(error) not in _NO_PLACE:
                 raise
             # Where nothing can be written sqlite has no place for its own files, nor the need.
-            db = sqlite3.connect(f"{address}&immutable=1", timeout=patience, uri=True, **_PLAIN)
+            address = f"{address}?mode=ro&immutable=1"
+            db = sqlite3.connect(address, timeout=patience, uri=True, **_PLAIN)
         return _checked(db, path, None)
 
 

@@ -43,7 +43,7 @@ from dagengine.report.tables import cost_line
 from dagengine.results import Attempt, EvaluationResult, OutcomeKind
 from dagengine.store.answers import Journal
 from dagengine.store.file import connect
-from dagengine.store.maintenance import Selection, count
+from dagengine.store.maintenance import Selection, count, reading
 from dagengine.store.rows import entry_of, find, insert, key_of
 from dagengine.test_case import LLMTestCase
 from dagengine.voting import voted
@@ -773,6 +773,19 @@ def test_a_full_disk_ends_the_run_and_keeps_what_was_stored(path: Path) -> None:
     assert numbers
     again = replayed(path, numbers[-1] + 1)
     assert [again[number] for number in numbers] == seen
+
+
+def test_reading_a_store_writes_no_answer_and_leaves_no_other_file(path: Path) -> None:
+    run(path, Counting().judge())
+    run(Store(path, replay=True), Counting().judge())
+    before = path.read_bytes()
+    with (
+        reading(path) as db,
+        pytest.raises(sqlite3.OperationalError, match="readonly"),
+    ):
+        db.execute("DELETE FROM answers")
+    assert path.read_bytes() == before
+    assert os.listdir(path.parent) == [path.name]
 
 
 @pytest.mark.skipif(getattr(os, "geteuid", int)() == 0, reason="root may write anywhere")

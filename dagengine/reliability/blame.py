@@ -18,7 +18,7 @@ from dagengine.reliability.attribution import CaseNoise
 from dagengine.reliability.statistics.intervals import quantile_of_t
 
 LEAST_REACHED = 10
-"""Cases that must have reached a node before its share is told."""
+"""Cases that must have reached a node before its share is stated."""
 
 MOST_ONCE = 0.2
 """The most cases, as a share, that may have only one answer of a node they reached."""
@@ -33,10 +33,10 @@ class Unknown(StrEnum):
     """Why the share of a node is not known."""
 
     UNSEEN = "no answer of a node is known"
-    STEADY = "no answer of a node moved the score by more than rounding does"
+    STEADY = "no answer of a node changed the score by more than rounding does"
     NOT_REPEATED = "no case has two runs with a score"
     REACHED_IN_FEW = "too few cases reached the node"
-    ONE_CASE = "one case has all of the noise"
+    ONE_CASE = "all of the noise is in one case"
     ASKED_ONCE = "too many cases have only one answer of a node that they reached"
 
 
@@ -70,20 +70,20 @@ class Blame:
         """A sentence that says why the share is not known; empty if it is."""
         if self.unknown is Unknown.REACHED_IN_FEW:
             return (
-                f"reached in {self.reached} of {self.cases} cases in {self.runs} runs: its share "
-                f"is not known; {self._needed()}"
+                f"{self.reached} of {self.cases} cases reached it in {self.runs} runs; "
+                f"{self._needed()}"
             )
         if self.unknown is Unknown.ASKED_ONCE:
             return (
-                f"{100 * self.once:.0f} % of the cases that reached a node have one answer of it "
-                "only: shares are not known without second answers"
+                f"{100 * self.once:.0f} % of the cases that reached a node have only one answer of "
+                "it; shares need second answers"
             )
         return "" if self.unknown is None else str(self.unknown)
 
     def _needed(self) -> str:
         if self.needed is None:
-            return f"it takes {LEAST_REACHED} cases that reach it"
-        return f"about {self.needed} runs would reach it in {LEAST_REACHED}"
+            return f"its share needs {LEAST_REACHED} cases that reach it"
+        return f"its share needs {LEAST_REACHED}, which takes about {self.needed} runs"
 
 
 def blame(

@@ -130,7 +130,7 @@ def test_cards_of_other_cases_are_compared_unpaired_and_say_so() -> None:
     flips = named(between_cards(old, replace(old, cases=tuple(other))), "flip-rate")
     assert not flips.paired
     assert flips.difference.level == "unpaired: no case is on both sides"
-    with pytest.raises(InputError, match="no metric under a setting of one name"):
+    with pytest.raises(InputError, match="no metric and setting in common"):
         between_cards(old, replace(old, metrics=()))
 
 
@@ -138,16 +138,16 @@ def test_a_bound_that_no_judge_could_reach_is_no_failure_but_cannot_be_told() ->
     perfect = card(observed(right, Condition()))
     assert failures(perfect, [parse("kappa.low<0.95")]) == []
     (line,) = undecided(perfect, [parse("kappa.low<0.95")])
-    assert "n too small (40): a judge without an error would have kappa.low 0." in line
+    assert "too few cases (n = 40): even a judge without errors would have kappa.low 0." in line
     assert undecided(perfect, [parse("kappa.low<0.6")]) == []
 
 
 def test_the_plan_says_what_so_many_cases_and_runs_could_show() -> None:
     said = could_be_seen(100, 5)
     # √(7.85 · 0.17 / 107.85); 7.85 · (0.17 - 0.05²) / 0.05².
-    least = "100 cases in 5 runs can show a difference of two judges from about 11.1 points on"
+    least = "100 cases with 5 runs each can detect a difference of about 11.1 points"
     assert least in said
-    assert "5 points: 778 cases run once or 526 run 5 times" in said
+    assert "5 points: 778 cases run once, or 526 run 5 times" in said
 
 
 # Cases that depend on each other.
@@ -207,7 +207,7 @@ def test_the_pass_rate_is_corrected_by_labels_only_where_they_are_said_to_be_ran
     seen = list(observed(right, Condition()))
     (refused,) = card(iter(seen), labels=labels).metrics[0].settings[0].corrected
     assert refused.estimate.value is None
-    assert "--labels-random states that they are" in refused.estimate.note
+    assert "if they are, state --labels-random" in refused.estimate.note
     (found,) = card(iter(seen), labels=labels, labels_random=True).metrics[0].settings[0].corrected
     assert found.judge == 0.5
     assert found.estimate.value == pytest.approx(0.75)
@@ -251,7 +251,7 @@ def test_kappa_reliability_and_shares_are_compared_on_the_same_cases() -> None:
     assert share.one == "worth (old card), node good"
     assert share.other == "worth (new card), node good"
     assert share.difference.value == 0  # the only node has all of the noise on both
-    with pytest.raises(InputError, match="entropy cannot be compared; flip-rate, "):
+    with pytest.raises(InputError, match="entropy cannot be compared; use one of flip-rate, "):
         between_cards(old, new, ["entropy"])
 
 

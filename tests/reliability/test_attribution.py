@@ -380,12 +380,11 @@ def test_a_node_that_few_cases_reached_says_how_many_runs_would_tell() -> None:
     found = blame([*seldom, *(noise_of(n, answers={"a": 6}) for n in range(4, 40))], "b")
     assert (found.share, found.unknown, found.needed) == (None, Unknown.REACHED_IN_FEW, 15)
     assert found.why == (
-        "reached in 4 of 40 cases in 6 runs: its share is not known; "
-        "about 15 runs would reach it in 10"
+        "4 of 40 cases reached it in 6 runs; its share needs 10, which takes about 15 runs"
     )
     few = blame(seldom, "a")
     assert (few.unknown, few.needed) == (Unknown.REACHED_IN_FEW, None)
-    assert few.why.endswith("it takes 10 cases that reach it")
+    assert few.why.endswith("its share needs 10 cases that reach it")
 
 
 def test_without_second_answers_no_share_is_known() -> None:

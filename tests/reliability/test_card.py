@@ -112,7 +112,7 @@ def test_every_measure_of_repetition_is_that_of_the_runs(card: JudgeCard) -> Non
 def test_the_noise_is_put_to_the_node_that_flips(card: JudgeCard) -> None:
     kind, short = card.metrics[0].settings[0].nodes
     assert (kind.node, kind.share.value, kind.flip_rate.value) == ("kind", None, 0.25)
-    assert "it takes 10 cases" in kind.share.note
+    assert "its share needs 10 cases" in kind.share.note
     assert kind.effect.value == 1.0
     assert (short.node, short.share.value, short.flip_rate.value) == ("short", None, 0.0)
 
@@ -158,7 +158,7 @@ def test_runs_without_a_score_are_left_out_and_the_effect_of_that_is_shown() -> 
     counted, note = found.metrics[0].settings[0].notes
     assert counted == "2 of 16 runs have no score: 2 unparseable."
     # Two of four runs of the first case: 4 of its 6 pairs differ.
-    assert "the flip rate is 25.0 %; counted as their own outcome" in note
+    assert "the flip rate is 25.0 %. With “no score” as an outcome" in note
     assert f"{100 * (4 / 6 + 0.5 + 0 + 0.5) / 4:.1f} %" in note
 
 
@@ -610,8 +610,10 @@ def test_the_summary_says_what_the_page_says(card: JudgeCard) -> None:
 def test_a_judge_that_never_differs_is_told_so() -> None:
     steady = make_card(runs([[True] * 3] * 3), [tree()], CASES, ["judge"])
     again, blame, price, people = map(str, answers(steady.metrics[0].settings[0]))
-    assert again.startswith("Yes: no two runs of one case differed (3 cases); at most ")
+    assert again.startswith(
+        "Yes: no two runs of a case differed (3 cases); the flip rate is at most "
+    )
     assert blame == "None: the score did not vary within any case."
-    assert price.startswith("For 5 % flips: “kind” not known from 3 runs; 1 more node")
+    assert price.startswith("Not known: 3 runs do not show how many votes “kind” needs")
     assert people == "Not known: no labels were given."
     assert "undefined" in card_page(steady)

@@ -122,23 +122,25 @@ def test_what_is_undefined_says_why_and_the_page_can_be_made(name: str) -> None:
 
 def test_a_constant_judge_is_sure_up_to_a_bound() -> None:
     again, blame, _, people = map(str, answers(under("constant")))
-    assert re.match(r"Yes: no two runs of one case differed \(12 cases\); at most \d", again)
+    assert re.match(
+        r"Yes: no two runs of a case differed \(12 cases\); the flip rate is at most \d", again
+    )
     assert blame == "None: the score did not vary within any case."
     assert people.startswith("In 50.0 % (")
-    assert "kappa 0.000" in people
+    assert "Kappa is 0.000" in people
 
 
 def test_a_perfect_and_an_always_wrong_judge_are_told_apart() -> None:
     assert str(answers(under("perfect"))[3]).startswith("In 100.0 % (")
     assert str(answers(under("always wrong"))[3]).startswith("In 0.0 % (")
-    assert "kappa -1.000" in str(answers(under("always wrong"))[3])
+    assert "Kappa is -1.000" in str(answers(under("always wrong"))[3])
 
 
 def test_a_judge_whom_nobody_can_read_is_known_to_nobody() -> None:
     again, blame, price, people = map(str, answers(under("nothing parses")))
     for said in (again, blame, people):
         assert said == "Not known: no run has a score."
-    assert price == "Not known in votes: no run has a score."
+    assert price == "Not known: no run has a score."
     assert under("nothing parses").notes == ("48 of 48 runs have no score: 48 unparseable.",)
     names = {one.name for one in under("nothing parses").measures}
     for one in under("nothing parses").people:
@@ -155,20 +157,20 @@ def test_one_run_of_each_case_tells_about_people_and_not_about_noise() -> None:
 
 def test_ties_flip_and_agree_with_nobody() -> None:
     again, _, price, people = map(str, answers(under("all ties")))
-    assert "differ in pass or fail 66.7 %" in again  # 4 of 6 pairs of 2 and 2
+    assert "a different result (pass or fail) 66.7 %" in again  # 4 of 6 pairs of 2 and 2
     assert "“good”" in price
     assert people.startswith("In 0.0 % (")
 
 
 def test_one_run_is_shown_beside_the_majority_where_it_reaches_less() -> None:
     people = str(answers(under("mostly right"))[3])
-    assert re.match(r"In 100.0 % \([^)]*\) of cases, one run 75.0 %; commonest label", people)
+    assert re.match(r"In 100.0 % \([^)]*\) of cases; a single run in 75.0 %\. The baseline", people)
     assert "one run" not in str(answers(under("perfect"))[3])
 
 
 def test_one_case_has_no_interval_and_says_so() -> None:
     again = answers(under("one case"))[0]
-    assert "Two runs of a case differ" in again.text
+    assert "Two runs of a case give a different result" in again.text
     assert "no interval, n = 1" in again.weak
 
 

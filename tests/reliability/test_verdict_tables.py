@@ -133,7 +133,9 @@ def test_an_empty_table_is_refused() -> None:
 
 def test_a_node_that_the_metric_does_not_have_is_refused() -> None:
     rows = [{"case": "one", "node": node, "verdict": True} for node in ("good", "goood")]
-    with pytest.raises(InputError, match=r"a node 'goood', and 'worth' has .*did you mean 'good'"):
+    with pytest.raises(
+        InputError, match=r"a node 'goood', but .*'worth' has .*did you mean 'good'"
+    ):
         flips(Observations.load(rows, CASES, metric="worth"))
 
 
@@ -145,7 +147,7 @@ def test_cases_may_have_run_more_or_less_often() -> None:
     assert flips(seen) == pytest.approx((2 / 3 + 1 / 2) / 2)
     agreement = card.metrics[0].figure("total-agreement")
     assert agreement is not None
-    assert agreement.note == "cases have 3 to 4 runs, and it takes equal numbers"
+    assert agreement.note == "cases have 3 to 4 runs; equal numbers are needed"
 
 
 def test_a_table_without_verdicts_names_its_columns() -> None:
@@ -169,7 +171,7 @@ def test_a_verdict_that_no_node_has_is_refused() -> None:
 
 def test_observations_of_another_metric_are_refused() -> None:
     seen = Observations.load(ROWS, CASES, metric="wroth")
-    with pytest.raises(InputError, match="is about 'wroth', and the metrics are called 'worth'"):
+    with pytest.raises(InputError, match="are about 'wroth', but the metrics are called 'worth'"):
         flips(seen)
 
 
@@ -223,7 +225,7 @@ def test_verdicts_that_lead_to_no_score_say_so_and_count_in_no_votes() -> None:
     seen = Observations.load(rows, cases, metric="worth")
     card = make_card(seen, [two_questions()], cases, ["it"])
     under = card.metrics[0].settings[0]
-    assert "30 of 48 runs have no score: 30 with verdicts that lead to none." in under.notes
+    assert "30 of 48 runs have no score: 30 with verdicts that lead to no score." in under.notes
     good = next(node for node in under.nodes if node.node == "good")
     assert good.flip_rate.value == 0
     assert good.votes is not None
@@ -248,7 +250,7 @@ def test_cases_that_all_change_alike_have_no_drift_but_one_that_is_told() -> Non
     card = make_card(Observations.load(rows, cases), [metric()], cases, ["it"])
     drift = card.metrics[0].figure("drift")
     assert drift is not None
-    assert drift.note == "all cases change alike from the first run to the last"
+    assert drift.note == "all cases change equally from the first run to the last"
 
 
 def value_of(card: MetricCard, name: str) -> float:
@@ -297,7 +299,9 @@ def test_mean_scores_by_people_are_on_the_scale_of_their_labels() -> None:
     """Also where the labels of one card do not reach the end of the scale."""
     old, new = rated({k: 2 + k % 3 for k in range(30)}, 1), rated(dict.fromkeys(range(30), 5), 2)
     (found,) = old.metrics[0].settings[0].corrected
-    assert corrected_said(found).startswith("3.000 (")
+    assert corrected_said(found).startswith(
+        "By the human standard, the mean score of all cases is 3.000 ("
+    )
     (change,) = between_cards(old, new, ["corrected-mean-score"])
     assert change.difference.value == pytest.approx(2, abs=0.2)
     assert change.difference.high is not None
@@ -313,7 +317,7 @@ def test_labels_that_name_verdicts_correct_no_pass_rate_and_the_card_says_so() -
         seen, [DAGMetric("kind", DAG(node))], CASES, ["it"], labels={0: "bad"}, labels_random=True
     )
     (found,) = card.metrics[0].settings[0].corrected
-    assert corrected_said(found).endswith("labels name verdicts, and not whether a case passes.")
+    assert corrected_said(found).endswith("labels name verdicts, not pass or fail.")
 
 
 def test_the_deviations_of_cases_are_what_their_mean_on_the_card_is_of() -> None:

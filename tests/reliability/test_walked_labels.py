@@ -68,11 +68,11 @@ def test_each_node_is_held_against_the_answers_of_people(labels: Path) -> None:
     found = {name: (one.value, one.items) for name, one in nodes.items() if one is not None}
     assert found == {"Kind": (1.0, 4), "Next step": (1.0, 4), "Tone": (0.5, 2)}
     page, text = card_page(card), markdown(card)
-    assert "How often a node answers as people do" in page
+    assert "Accuracy of each node against people" in page
     assert "| Tone | 50.0 %" in text
     with (console := Console(width=120)).capture() as printed:
         print_card(card, console)
-    assert "answers as people do" in printed.get()
+    assert "accuracy against people" in printed.get()
     (line,) = failures(card, [parse("node-accuracy<0.6")])
     assert "node 'Tone': 50.0 %" in line
 
@@ -117,5 +117,5 @@ def test_nodes_that_stayed_are_held_against_people_where_the_tree_is_another(lab
     under = make_card(seen, [changed], cases(4), ["it"], labels=labels).metrics[0].settings[0]
     assert {one.node for one in under.nodes if one.people is not None} == {"Kind", "Tone"}
     assert str(answers(under)[3]) == (
-        "Not known: no finished walk is one through the metric as it is defined now."
+        "Not known: no finished walk fits the current definition of the metric."
     )

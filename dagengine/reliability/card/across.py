@@ -1,4 +1,4 @@
-"""What several settings show together: what changes a score, and how far judges agree."""
+"""What several settings show together: what changes a score, and how well judges agree."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ CIRCUMSTANCES = {
 
 
 def changed(runs: Runs) -> Iterator[Figure]:
-    """How often the score differs between runs that differ in one circumstance."""
+    """The flip rate of the score between runs that differ in one circumstance."""
     for name, field in CIRCUMSTANCES.items():
         if len({getattr(setting, field) for setting in runs.settings}) < 2:
             continue
@@ -61,11 +61,11 @@ def _scores(runs: Sequence[Run]) -> list[float]:
 
 
 def agreement_of_judges(runs: Runs, threshold: float | None) -> Iterator[Figure]:
-    """How far several judges agree beyond chance, single run against single run."""
+    """How well several judges agree beyond chance, single run against single run."""
     judges = list(dict.fromkeys(setting.judge for setting in runs.settings))
     if len(judges) < 2:
         return
-    why = "chance alone would agree always: only one outcome occurs"
+    why = "only one outcome occurs, so chance alone always agrees"
 
     def over(name: str, of: Callable[..., Sums], read: Outcome, level: str) -> Figure:
         table, cases = _by_judge(runs, judges, read)

@@ -48,7 +48,7 @@ def why_not_twice(runs: Runs) -> str:
     if not any(scored):
         return "no run has a score"
     if max(len(row) for row in runs.table(score)) < 2:
-        return "every case ran once; --times 2 or more would tell"
+        return "every case ran once; use --times 2 or more"
     return "no case has two runs with a score"
 
 
@@ -73,7 +73,12 @@ def again(runs: Runs, threshold: float | None) -> Iterator[Figure]:
     yield over("score-spread", spread_of, "runs of one case, averaged over cases")
     clusters = groups if len(set(groups)) < len(groups) else None
     reliability = icc_interval(scores, groups=clusters, scale=_SCALE)
-    yield shown("test-retest", reliability, "one score's share of the variance", _no_icc(runs, why))
+    yield shown(
+        "test-retest",
+        reliability,
+        "single scores: share of the variance that is between cases",
+        _no_icc(runs, why),
+    )
     moved = drift(scores, groups=clusters)
     yield shown(
         "drift", moved, "points of the score, from the first run to the last",
@@ -96,23 +101,23 @@ def _no_icc(runs: Runs, why: str) -> str:
     rows = [[one for one in row if one is not None] for row in runs.table(score)]
     known = [row for row in rows if row]
     if len(known) == 1:
-        return "one case has scores, and it takes two to tell cases apart"
+        return "only one case has scores; two are needed"
     if max(map(len, known), default=0) > 1 and len({one for row in known for one in row}) == 1:
-        return "all scores are equal, so nothing tells cases apart"
+        return "all scores are equal"
     if any(len(set(row)) > 1 for row in known):
         return ""
     return "" if max(map(len, known), default=0) > 1 else why
 
 
 def _no_drift(runs: Runs, found: Interval | Unknown) -> str:
-    """Why no drift is known, where that is not the number of cases."""
+    """Why no drift is known, if the reason is not the number of cases."""
     rows = [[one for one in row if one is not None] for row in runs.table(score)]
     if max(map(len, rows), default=0) < 2:
         return why_not_twice(runs)
     if not any(len(set(row)) > 1 for row in rows):
         return "no case has two different scores"
     alike = isinstance(found, Unknown) and found.reason == "no variation"
-    return "all cases change alike from the first run to the last" if alike else ""
+    return "all cases change equally from the first run to the last" if alike else ""
 
 
 def agreement_of_runs(runs: Runs, threshold: float | None) -> Iterator[Figure]:
@@ -125,9 +130,7 @@ def agreement_of_runs(runs: Runs, threshold: float | None) -> Iterator[Figure]:
     def in_all(name: str, read: Outcome, what: str) -> Figure:
         level = f"cases: all runs, {what}"
         if len(runs.sizes) > 1:
-            note = (
-                f"cases have {runs.sizes[0]} to {runs.sizes[-1]} runs, and it takes equal numbers"
-            )
+            note = f"cases have {runs.sizes[0]} to {runs.sizes[-1]} runs; equal numbers are needed"
             return Figure(name, None, level=level, note=note)
         return over(name, total_agreement.sums, read, level)
 
@@ -135,18 +138,20 @@ def agreement_of_runs(runs: Runs, threshold: float | None) -> Iterator[Figure]:
         return lambda run: None if run.score is None else read(run)
 
     if any(run.score is not None for run in runs.every()):
-        yield in_all("total-agreement", score, "one score")
+        yield in_all("total-agreement", score, "the same score")
     if any(run.raw is not None for run in runs.every()):
-        yield in_all("raw-agreement", lambda run: run.raw, "one text")
+        yield in_all("raw-agreement", lambda run: run.raw, "the same text")
     path = scored(lambda run: run.path)
     if any(path(run) is not None for run in runs.every()):
-        yield in_all("path-agreement", path, "one path")
+        yield in_all("path-agreement", path, "the same path")
     yield over("path-flip-rate", flip_rate.sums, path, "paths, pairs of runs of one case")
     yield over("majority-share", majority_share.sums, score, "scores, runs of one case")
     yield _entropy(runs, why)
     table = runs.table(outcome(threshold))
     if missing_rate(table):
-        level = "flip rate with runs without a score as an outcome, less that without them"
+        level = (
+            "flip rate with runs without a score as an outcome, minus the flip rate without them"
+        )
         yield figure("unscored-effect", table, missing_effect.sums, level, why, groups)
 
 
@@ -159,17 +164,17 @@ def _entropy(runs: Runs, why: str) -> Figure:
 
 
 def rule_effect(runs: Runs, threshold: float | None) -> Iterator[str]:
-    """What the rule for runs without a score does to the flip rate, when there are any."""
+    """How the rule for runs without a score changes the flip rate, if there are any."""
     found = effect_of_missing(runs.table(outcome(threshold)), flip_rate)
     if found.missing and found.dropped is not None and found.own_category is not None:
         yield (
-            f"Runs without a score are left out: the flip rate is {100 * found.dropped:.1f} %; "
-            f"counted as their own outcome they would make it {100 * found.own_category:.1f} %."
+            f"Without the runs that have no score, the flip rate is {100 * found.dropped:.1f} %. "
+            f"With “no score” as an outcome, it is {100 * found.own_category:.1f} %."
         )
 
 
 def without_score(runs: Runs) -> Iterator[str]:
-    """Why runs have no score, where some have none."""
+    """Why runs have no score, if some have none."""
     every = list(runs.every())
     missing = Counter(_missing(run.outcome) for run in every if run.score is None)
     if missing:
@@ -179,12 +184,12 @@ def without_score(runs: Runs) -> Iterator[str]:
 
 def _missing(outcome: OutcomeKind | None) -> str:
     if outcome is OutcomeKind.OK:  # a table left out a node that its verdicts lead to
-        return "with verdicts that lead to none"
-    return str(outcome or "not seen").replace("_", " ")
+        return "with verdicts that lead to no score"
+    return str(outcome or "not observed").replace("_", " ")
 
 
 def spread(runs: Runs, cases: Sequence[TestCase]) -> Iterator[CaseSpread]:
-    """Scores by case, the most spread first."""
+    """Scores by case, the largest deviation first."""
     found: list[CaseSpread] = []
     for number, settings in runs.cases.items():
         scores = [one.score for row in settings.values() for one in row if one.score is not None]

@@ -1,4 +1,4 @@
-"""The four answers of a judge card: one sentence each, made of figures that are on the card."""
+"""The four answers of a judge card, in sentences made of figures that are on the card."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _WIDE, _WIDE_SIGNED = 0.2, 0.4
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """One sentence for one of the four questions; `weak` says why it is worth little, if it is."""
+    """The answer to one of the four questions; `weak` says why it says little, or is empty."""
 
     text: str
     weak: str = ""
@@ -53,24 +53,24 @@ def weakness(measure: Figure) -> str:
 
 
 def answers(under: SettingCard) -> tuple[Answer, Answer, Answer, Answer]:
-    """One sentence for each of the four questions, about one metric under one setting."""
+    """An answer to each of the four questions, about one metric under one setting."""
     return _again(under), _blame(under), _price(under), _people(under)
 
 
 def _again(under: SettingCard) -> Answer:
     flips, scores = under.figure("flip-rate"), under.figure("score-flip-rate")
-    what = "pass or fail"
+    what = "result (pass or fail)"
     if flips is None or flips.value is None:
         flips, what = scores, "score"
     if flips is None or flips.value is None:
         return Answer(f"Not known: {flips.note if flips else 'nothing ran'}.")
     lost = _unscored(under)
     if flips.value:
-        how = f"Two runs of a case differ in {what} {bounded(flips)} of the time{lost}."
+        how = f"Two runs of a case give a different {what} {bounded(flips)} of the time{lost}."
         return Answer(how, weakness(flips))
-    bound = f"; at most {formatted(flips, flips.high)} % of pairs would" if flips.high else ""
+    bound = f"; the flip rate is at most {formatted(flips, flips.high)} %" if flips.high else ""
     cases = "1 case" if flips.items == 1 else f"{flips.items} cases"
-    return Answer(f"Yes: no two runs of one case differed ({cases}){bound}{lost}.", weakness(flips))
+    return Answer(f"Yes: no two runs of a case differed ({cases}){bound}{lost}.", weakness(flips))
 
 
 def _unscored(under: SettingCard) -> str:
@@ -95,10 +95,12 @@ def _blame(under: SettingCard) -> Answer:
             return Answer("Not known: no node of this metric decides or rates.")
         first, *others = under.nodes
         more = f" and {len(others)} more" if others else ""
-        return Answer(f"Not known of “{first.node}”{more}: {first.share.note}.")
+        return Answer(f"Not known for “{first.node}”{more}: {first.share.note}.")
     whose = f" (it works on {', '.join(worst.reads)})" if worst.reads else ""
     if worst.share.value == worst.share.low == 1:
-        return Answer(f"“{worst.node}”{whose} causes all of it: no other node moves the score.")
+        return Answer(
+            f"“{worst.node}”{whose} causes all of the noise: no other node changes the score."
+        )
     said = f"“{worst.node}”{whose} causes {bounded(worst.share)} of the noise."
     return Answer(said, weakness(worst.share))
 
@@ -106,23 +108,36 @@ def _blame(under: SettingCard) -> Answer:
 def _price(under: SettingCard) -> Answer:
     voting = [(node, node.votes) for node in under.nodes if node.votes is not None]
     if not voting:
-        return Answer(f"Not known in votes: {_why_no_votes(under)}.")
+        return Answer(f"Not known: {_why_no_votes(under)}.")
     target = f"{100 * voting[0][1].target:g} %"
     needing = [(node, votes) for node, votes in voting if votes.most != 1]
     if not needing:
-        return Answer(f"Nothing more: every verdict flips at most {target} of the time as it is.")
+        return Answer(f"Nothing: every verdict already flips at most {target} of the time.")
     unsure = [votes for _, votes in needing if votes.kind in ("not known", "more than")]
-    tell = next((f", {votes.runs_to_tell} may tell" for votes in unsure if votes.runs_to_tell), "")
-    weak = f"no upper end from {unsure[0].runs} runs{tell}" if unsure else ""
+    tell = next(
+        (f"; {votes.runs_to_tell} runs may be enough" for votes in unsure if votes.runs_to_tell), ""
+    )
+    weak = f"no upper limit from {unsure[0].runs} runs{tell}" if unsure else ""
     node, worst = max(needing, key=_costly)
     count = len(needing) - 1
-    others = f"; {count} more {'node needs' if count == 1 else 'nodes need'} votes" if count else ""
-    said = f"“{node.node}” {votes_of(worst)}{_left(worst)}{others}"
-    return Answer(f"For {target} flips: {said}{_calls(voting)}.", weak)
+    others = f" {count} more {'node needs' if count == 1 else 'nodes need'} votes." if count else ""
+    said = f"{_needed(node, worst, target)}{_left(worst)}.{others}{_calls(voting)}"
+    return Answer(said, weak)
+
+
+def _needed(node: NodeCard, votes: VoteCost, target: str) -> str:
+    if votes.kind == "none":
+        return f"No number of votes up to 99 brings “{node.node}” to a flip rate of {target}"
+    if votes.kind == "not known":
+        return (
+            f"Not known: {votes.runs} runs do not show how many votes “{node.node}” needs for a "
+            f"flip rate of {target}"
+        )
+    return f"For a flip rate of {target}, “{node.node}” needs {votes_of(votes)}"
 
 
 def _costly(one: tuple[NodeCard, VoteCost]) -> tuple[bool, bool, int, float]:
-    """What needs the most votes comes last: none is enough, no upper end, the number, flips."""
+    """What needs the most votes comes last: none is enough, no upper limit, the number, flips."""
     node, votes = one
     many = votes.most or votes.least or 0
     return votes.kind == "none", votes.most is None, many, node.flip_rate.value or 0.0
@@ -135,23 +150,23 @@ def _why_no_votes(under: SettingCard) -> str:
     few = [node.flip_rate for node in under.nodes if node.flip_rate.value is not None]
     if few and all(one.low is None for one in few):
         return f"too few independent cases or groups (n = {few[0].items})"
-    return "no node of this metric decides by a verdict that two runs of a case gave"
+    return "no node of this metric gave a verdict in two runs of a case"
 
 
 def _calls(voting: Sequence[tuple[NodeCard, VoteCost]]) -> str:
-    """The questions of all voting nodes, where every number of votes has an upper end."""
+    """The questions of all voting nodes, if every number of votes has an upper limit."""
     most = [votes.most * votes.calls for _, votes in voting if votes.most is not None]
     if len(most) < len(voting):
         return ""
     once = sum(votes.calls for _, votes in voting)
-    return f": at most {sum(most):,.0f} instead of {once:,.0f} questions for all cases"
+    return f" This takes at most {sum(most):,.0f} instead of {once:,.0f} questions for all cases."
 
 
 def _left(votes: VoteCost) -> str:
-    """What many votes still leave, where that was seen and is above the target."""
+    """The flip rate of many votes, if it was seen and is above the target."""
     if votes.seen < 2 or (votes.seen_flips.value or 0.0) <= votes.target:
         return ""
-    return f" ({votes.seen} still flip {bounded(votes.seen_flips)})"
+    return f" (majorities of {votes.seen} votes still flip {bounded(votes.seen_flips)} of the time)"
 
 
 def _people(under: SettingCard) -> Answer:
@@ -163,42 +178,42 @@ def _people(under: SettingCard) -> Answer:
         return Answer(f"Not known: {scores.note if scores else 'nothing ran'}.")
     accuracy, kappa, base = (found.get(name) for name in ("accuracy", "kappa", "baseline"))
     if accuracy and base and kappa and accuracy.value is not None:
-        beyond = bounded(kappa) if kappa.value is not None else f"undefined, as {kappa.note}"
+        beyond = bounded(kappa) if kappa.value is not None else f"undefined: {kappa.note}"
         return Answer(
-            f"In {bounded(accuracy)} of cases{_singly(accuracy, found)}; commonest label "
-            f"{number(base)}; kappa {beyond}.",
+            f"In {bounded(accuracy)} of cases{_singly(accuracy, found)}. The baseline, always the "
+            f"most common label, is {number(base)}. Kappa is {beyond}.",
             weakness(kappa) or weakness(accuracy),
         )
     spearman = found.get("spearman")
     if spearman and spearman.value is not None:
-        said = f"Spearman's rank correlation with people is {full(spearman)}."
+        said = f"Spearman's rank correlation with human labels is {full(spearman)}."
         return Answer(said, weakness(spearman))
     return Answer(f"Not known: {next(iter(found.values())).note}.")
 
 
 def _singly(accuracy: Figure, found: Mapping[str, Figure]) -> str:
-    """What one run reaches, where the majority of several reaches something else."""
+    """The accuracy of one run, if that of the majority of several differs."""
     once = found.get("single-run-accuracy")
     if once is None or once.value is None or number(once) == number(accuracy):
         return ""
-    return f", one run {number(once)}"
+    return f"; a single run in {number(once)}"
 
 
-# What could be seen.
+# What can be detected.
 
-# How many cases two judges judge otherwise, and how often a judge flips, where nothing is known.
+# On how many cases two judges differ, and how often a judge flips, if nothing is known.
 _OTHERWISE, _FLIPPING = 0.15, 0.1
 
 
 def could_be_seen(
     cases: int, times: int, flips: float | None = None, *, more: int | None = None
 ) -> str:
-    """What difference of two judges' pass rates so many cases and runs would show.
+    """The smallest difference of two judges' pass rates that so many cases and runs can show.
 
     In 80 of 100 benchmarks on the same cases. `flips` is how often two runs of a case differ, 10 %
-    if that is not known. A mean of runs carries its share of these flips. How many cases two judges
-    see differently is not known beforehand: 15 % is assumed, and said. What is needed is given for
-    one run and for `more`, which are `times` by default.
+    if that is not known. A mean of runs contains its share of these flips. The share of cases on
+    which two judges differ is not known beforehand: 15 % is assumed, and the text says so. The
+    cases needed are given for one run and for `more` runs, which are `times` by default.
     """
     often = times if more is None else more
     flipping = _FLIPPING if flips is None else flips
@@ -209,21 +224,22 @@ def could_be_seen(
     }
     said = "; ".join(
         f"{points} points: {once:,} cases run once"
-        + (f" or {several:,} run {often} times" if often > 1 else "")
+        + (f", or {several:,} run {often} times" if often > 1 else "")
         for points, (once, several) in needed.items()
     )
     return (
-        f"{cases:,} {'case' if cases == 1 else 'cases'} in {times} "
-        f"{'run' if times == 1 else 'runs'} can show a difference of two judges from about "
-        f"{100 * least:.1f} points on, if they see {100 * _OTHERWISE:.0f} % of "
-        f"the cases differently and {100 * flipping:.1f} % of two runs differ. To see {said}."
+        f"{cases:,} {'case' if cases == 1 else 'cases'} with {times} "
+        f"{'run' if times == 1 else 'runs'} each can detect a difference of about "
+        f"{100 * least:.1f} points between two judges. This assumes that the judges differ on "
+        f"{100 * _OTHERWISE:.0f} % of the cases and that the flip rate is {100 * flipping:.1f} %. "
+        f"To detect {said}."
     )
 
 
 def seen_from(under: SettingCard) -> str:
-    """The same from what the card itself shows; nothing if no two runs of a case can differ.
+    """The same from the flip rate on the card; nothing if the card has none.
 
-    Where cases ran more or less often, their harmonic mean counts: a mean of runs carries its
+    If cases ran differently often, the harmonic mean counts: a mean of runs contains its
     share of the flips.
     """
     found = next(

@@ -1,4 +1,4 @@
-"""What should not move a metric and does: place in a pair or in a list, and length."""
+"""What should not change a score but may: place in a pair or in a list, and length."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def _of_pairs(
     measures: tuple[tuple[str, Callable[..., Sums], str], ...] = (
         ("position-consistency", position_consistency.sums, "no pair has a verdict in both orders"),
         ("position-preference", position_preference.sums, "the orders never disagree"),
-        ("first-wins", first_wins.sums, "no pair was decided in both orders"),
+        ("first-wins", first_wins.sums, "no pair has a winner in both orders"),
     )
     for name, of, why in measures:
         yield figure(f"{name}{suffix}", pairs, of, what, why, groups)
@@ -112,7 +112,7 @@ def _placed(run: Run, names: Names) -> str:
 
 
 def bias_by_place(runs: Runs, replay: Counterfactual) -> Iterator[Figure]:
-    """Whether the place of an item in a list goes with its verdict, where lists are judged."""
+    """Whether verdicts correlate with the place in a list, for nodes that judge lists."""
     named = {
         unit.name: unit.node.verdicts[0]
         for unit in replay.plan.units
@@ -133,21 +133,21 @@ def bias_by_place(runs: Runs, replay: Counterfactual) -> Iterator[Figure]:
 def bias_by_length(
     runs: Runs, cases: Sequence[TestCase], labels: Mapping[int, Any]
 ) -> Iterator[Figure]:
-    """Whether longer answers get higher scores, or win, the human labels held constant."""
+    """Whether longer answers get higher scores or win, with human labels held constant."""
     known = labels.items()
     numbers = {case: float(one) for case, one in known if isinstance(one, bool | int | float)}
     answers = dict(_answers(runs, cases, numbers))
     if answers:
         held = ", labels held constant" if numbers else ""
-        level = f"mean scores of cases and characters of `actual_output`{held}"
-        why = "all answers are equally long, or all scores or labels equal"
+        level = f"mean scores of cases and lengths of `actual_output` in characters{held}"
+        why = "all answers have the same length, or all scores or labels are equal"
         by_case: list[Hashable] = [runs.group(case) for case in answers]
         measured = list(answers.values())
         yield figure("length-bias", measured, length_bias.sums, level, why, by_case)
     compared, groups = _comparisons(runs, cases)
     if compared:
-        level = "decided comparisons of two contestants"
-        why = "nothing was decided between answers of different length"
+        level = "comparisons of two contestants that have a winner"
+        why = "no comparison of answers of different length has a winner"
         yield figure("longer-wins", compared, longer_wins.sums, level, why, groups)
 
 

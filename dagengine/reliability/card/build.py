@@ -61,10 +61,10 @@ from dagengine.reliability.runs import Runs, runs_of
 from dagengine.test_case import LLMTestCase, TestCase, case_label
 
 RULES = (
-    "A run without a score counts in `unscored` and nowhere else.",
-    "Repetitions are compared within one case and one setting; then cases are averaged.",
+    "Runs without a score count only in `unscored`.",
+    "Runs are compared within one case and one setting; then cases are averaged.",
     "Runs under different settings are never pooled.",
-    "Shares of the variance take the nodes of a case to answer independently of each other.",
+    "Shares of the noise assume that the nodes of a case answer independently of each other.",
 )
 
 
@@ -82,7 +82,7 @@ def make_card(
 ) -> JudgeCard:
     """The card of a benchmark.
 
-    `judges` are the identities of those who answered. `labels` is what people say (see
+    `judges` are the identities of the judges that answered. `labels` is what people say (see
     `labels_of`): a case field's path, a file (also the `labels.jsonl` of `dagengine view`), or
     labels by case number. `labels_random` states that the labelled cases are a random sample of
     all. `groups` is the path of a field that cases of one document or dialogue have in common.
@@ -129,8 +129,8 @@ def _about_these(
                 hint = f" (did you mean {near[0]!r}?)" if near else ""
                 speaking = ", ".join(repr(speaker.node) for speaker in replay.speakers)
                 raise InputError(
-                    f"what was observed names a node {node!r}, and {metric!r} has none of that "
-                    f"name{hint}; its nodes that decide or rate are {speaking or 'none'}"
+                    f"the observations name a node {node!r}, but the metric {metric!r} has no such "
+                    f"node{hint}; its nodes that decide or rate are {speaking or 'none'}"
                 )
     return found
 
@@ -142,7 +142,7 @@ def _of_metrics(seen: Sequence[Observation], names: Sequence[str]) -> Sequence[O
         return [replace(one, metric=names[0]) for one in seen]
     if observed and not set(observed) & set(names):
         raise InputError(
-            f"what was observed is about {', '.join(map(repr, observed))}, and the metrics are "
+            f"the observations are about {', '.join(map(repr, observed))}, but the metrics are "
             f"called {', '.join(map(repr, names))}"
         )
     return seen
@@ -219,8 +219,8 @@ def _on_groups(together: Mapping[int, Hashable], cases: int) -> Iterator[str]:
     if together:
         independent = cases - len(together) + len(set(together.values()))
         yield (
-            f"{len(together)} of {cases} cases share a question or a group with others: "
-            f"intervals are over {independent} independent cases and groups, which n counts."
+            f"{len(together)} of {cases} cases share a question or a group with other cases. "
+            f"So intervals and n count {independent} independent cases and groups."
         )
 
 
@@ -229,8 +229,8 @@ def _on_common(nodes: Sequence[str]) -> Iterator[str]:
     if nodes:
         named = ", ".join(f"“{node}”" for node in nodes)
         yield (
-            f"All cases share one question of {named}: what its answer does to all scores of a "
-            "run alike is in no interval, as more cases would not tell."
+            f"All cases share one question of {named}. Its answer affects all scores of a run in "
+            "the same way; no interval contains this effect, because more cases cannot show it."
         )
 
 
@@ -358,7 +358,7 @@ class _Maker:
 def _no_labels(told: NodeAnswers) -> str:
     """Why there are none; people may have walked a tree of which some nodes are as they were."""
     if any(told.values()):
-        return "no finished walk is one through the metric as it is defined now"
+        return "no finished walk fits the current definition of the metric"
     return "no label is a possible outcome of this metric"
 
 

@@ -1,4 +1,4 @@
-"""Are the probabilities that a judge's tokens state what they say? Only where it gives them."""
+"""Calibration: do events happen as often as token probabilities state? If a judge gives them."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ def stated(runs: Runs, threshold: float | None, labels: Labels | None) -> Iterat
 
 
 def _against_repetition(runs: Runs) -> Stated:
-    """Whether the next run takes the same path, as often as the tokens of this one say.
+    """Whether the next run takes the same path as often as the tokens of this one state.
 
-    Every run has one next, the last the first, so that no pair of runs counts twice.
+    Every run has one next run, and the last has the first, so no pair counts twice.
     """
     answers: list[tuple[float, bool]] = []
     groups: list[Hashable] = []
@@ -65,7 +65,7 @@ def _against_repetition(runs: Runs) -> Stated:
 
 
 def _against_labels(runs: Runs, threshold: float | None, labels: Labels) -> Stated:
-    """Whether people agree, as often as a path's probability, or a weighted score, says."""
+    """Whether people agree as often as a path's probability, or a weighted score, states."""
     answers: list[tuple[float, bool]] = []
     groups: list[Hashable] = []
     read = reading(labels.kind, threshold)
@@ -80,4 +80,4 @@ def _against_labels(runs: Runs, threshold: float | None, labels: Labels) -> Stat
         else:
             continue
         groups.append(runs.group(case))
-    return Stated("label", "people say so, too", answers, groups)
+    return Stated("label", "the human label agrees", answers, groups)

@@ -248,7 +248,7 @@ def _corrected(
         for side, places in zip(sides, zip(*both.pairs, strict=True), strict=True)
     )
     found = corrected_difference(first, second, random=True)
-    level = f"{_level(both.by, len(both.pairs))}, by labels of a random part of them"
+    level = f"{_level(both.by, len(both.pairs))}, from labels of a random sample"
     if isinstance(found, Unknown):
         yield Contrast("", "", shown(name, found, level))
         return
@@ -370,20 +370,22 @@ def between_cards(
     measures: Collection[str] = COMPARED,
     names: tuple[str, str] = ("old card", "new card"),
 ) -> tuple[Contrast, ...]:
-    """Differences of two cards, the newer less the older, metric by metric.
+    """Differences of two cards, the newer minus the older, metric by metric.
 
-    Settings of equal names are compared; where a metric has one setting on each card, these
-    are, whatever their names. The lines tell the cards apart by their judges if each has one of
-    its own, otherwise by `names`. Raises InputError when the cards have nothing in common, and for
-    a measure that cannot be compared.
+    Settings with equal names are compared. If a metric has one setting on each card, these two
+    are compared, whatever their names. The lines name the cards by their judges if these differ,
+    otherwise by `names`. Raises InputError if the cards have nothing in common, and for a measure
+    that cannot be compared.
     """
     if stray := sorted(set(measures) - set(COMPARED)):
-        raise InputError(f"{stray[0]} cannot be compared; {', '.join(COMPARED)} can")
+        raise InputError(
+            f"the measure {stray[0]} cannot be compared; use one of {', '.join(COMPARED)}"
+        )
     pairs = list(_pairs(old, new, _apart_by(old, new) or names))
     if not pairs:
         raise InputError(
-            "the cards have no metric under a setting of one name: the first has "
-            f"{_shown(old)}, the second {_shown(new)}"
+            "the cards have no metric and setting in common: the first has "
+            f"{_shown(old)}; the second has {_shown(new)}"
         )
     return corrected([one for a, b in pairs for one in contrasts(a, b, measures)])
 

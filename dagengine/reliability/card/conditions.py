@@ -15,7 +15,7 @@ from dagengine.results.conditions import Condition, parse_condition
 class FailIf(Condition):
     """One condition under which a benchmark fails, for instance `flip-rate>0.05`.
 
-    It holds the value, or with `.low` or `.high` a bound of the interval, against a number.
+    It compares the value with a number; with `.low` or `.high`, a bound of the interval.
     Shares are numbers from 0 to 1.
     """
 
@@ -28,15 +28,15 @@ class FailIf(Condition):
             (where, measure) for where, measure in _named(card) if measure.name == self.measure
         ]
         if not found:
-            return [f"{self.text}: nothing on the card is called {self.measure}"]
+            return [f"{self.text}: the card has no measure {self.measure}"]
         lines = [self._line(f"{self.text}: {where}", measure) for where, measure in found]
         return [line for line in lines if line]
 
     def undecided(self, card: JudgeCard) -> list[str]:
-        """One line for every measure whose bound even a judge without an error would fail."""
+        """One line for every measure whose bound even a judge without errors would fail."""
         return [
-            f"{self.text}: {where}: n too small ({measure.items}): a judge without an error would "
-            f"have {self.measure}.low {measure.best:.2f} here"
+            f"{self.text}: {where}: too few cases (n = {measure.items}): even a judge without "
+            f"errors would have {self.measure}.low {measure.best:.2f}"
             for where, measure in _named(card)
             if measure.name == self.measure and self._out_of_reach(measure)
         ]
@@ -46,9 +46,9 @@ class FailIf(Condition):
         return best is not None and self.holds(best)
 
     def fails(self, contrast: Contrast, level: float = 0.05) -> bool:
-        """Whether a difference of two cards holds the condition, and is not chance.
+        """Whether a difference of two cards meets the condition, and is not chance.
 
-        Its p, corrected for all differences that stand together, must lie below `level`.
+        Its p, corrected for all differences compared together, must be below `level`.
         """
         value, p = getattr(contrast.difference, self.bound), contrast.corrected
         if value is None or p is None or p >= level:
@@ -66,11 +66,11 @@ class FailIf(Condition):
 
 
 def parse(text: str) -> FailIf:
-    """The condition that a text states; raises InputError when it states none."""
+    """The condition that a text states; raises InputError if it states none."""
     found = parse_condition(text, "flip-rate>0.05")
     if found.of or found.measure not in TITLES:
         name = f"{found.of}.{found.measure}" if found.of else found.measure
-        raise InputError(f"--fail-if {text!r}: no measure is called {name!r}; {_known()} are")
+        raise InputError(f"--fail-if {text!r}: there is no measure {name!r}; use one of {_known()}")
     return FailIf(**asdict(found))
 
 

@@ -51,16 +51,16 @@ _REASONS = {
     "too few items": "too few cases",
     "too few groups": "too few groups of cases",
     "no variation within items": "the runs of a case never differ",
-    "no variation between items": "all cases have one mean score",
-    "one item varies": "without one of the cases the runs, or the cases, would not differ",
-    "no variation": "nothing varies",
+    "no variation between items": "all cases have the same mean score",
+    "one item varies": "only one case makes the runs, or the cases, differ",
+    "no variation": "all values are equal",
     "too few labels": "too few labels",
     "labels are not random": "the labelled cases are not a random sample",
 }
 
 
 def shown(name: str, found: Interval | Unknown | None, level: str, note: str = "") -> Figure:
-    """An interval as a figure; one that is not known says why (`note` where that says more)."""
+    """An interval as a figure; if it is not known, the figure says why (by `note`, if given)."""
     if isinstance(found, Interval):
         bounds = found.low, found.high, found.level
         return Figure(name, found.value, *bounds, items=found.items, level=level)
@@ -71,6 +71,6 @@ def shown(name: str, found: Interval | Unknown | None, level: str, note: str = "
 
 
 def reason(found: Unknown) -> str:
-    """Why something is not known, in words, and what would do."""
-    needed = "" if found.needed is None else f"; {found.needed} would do"
+    """Why something is not known, in words, and how many cases are needed."""
+    needed = "" if found.needed is None else f"; {found.needed} are needed"
     return f"{_REASONS[found.reason]} (n = {found.items}{needed})"

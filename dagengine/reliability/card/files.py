@@ -68,11 +68,11 @@ def _require_format(text: bytes, path: Path) -> None:
     given = found.get("format", FORMAT) if isinstance(found, dict) else FORMAT
     if given == 1:
         raise InputError(
-            f"{path} has format 1, whose figures pooled all judges and temperatures and which "
-            "kept no outcomes by case: make the card again (with --store it asks nothing again)"
+            f"{path} has format 1, which pooled all judges and temperatures and had no outcomes "
+            "by case: make the card again (with --store this makes no new calls)"
         )
     if given != FORMAT:
-        raise InputError(f"{path} has format {given}; this version reads {FORMAT}")
+        raise InputError(f"{path} has format {given}, but this version reads format {FORMAT}")
 
 
 # The page.
@@ -147,7 +147,7 @@ def _lines(card: JudgeCard) -> Iterator[str]:
         if seen := seen_from(under):
             yield f"- {seen}"
         yield from _measures(under.measures)
-        yield "\n| node | share of the noise | flips | a flip moves | votes |"
+        yield "\n| node | share of the noise | flip rate | score change per flip | votes |"
         yield "|---|---|---|---|---|"
         for node in under.nodes:
             shown = (node.node, number(node.share), number(node.flip_rate), number(node.effect))
@@ -164,7 +164,7 @@ def _lines(card: JudgeCard) -> Iterator[str]:
 def _nodes_and_people(under: SettingCard) -> Iterator[str]:
     found = [(node.node, node.people) for node in under.nodes if node.people is not None]
     if found:
-        yield "| node | answers as people do |\n|---|---|"
+        yield "| node | accuracy against people |\n|---|---|"
         yield from (f"| {_cell(name)} | {_cell(full(one))} |" for name, one in found)
         yield ""
 
@@ -176,14 +176,14 @@ def _measures(measures: Sequence[Figure]) -> Iterator[str]:
 
 
 def _together(metric: MetricCard) -> Iterator[str]:
-    """What several settings show, and how labels were understood."""
+    """What several settings show, and how labels were read."""
     if metric.across:
         yield f"## {metric.metric}: settings together"
         yield from _measures(metric.across)
         yield ""
     if metric.between:
-        yield f"## {metric.metric}: settings against each other\n"
-        yield "| measure | from | to | difference | would have been seen |\n|---|---|---|---|---|"
+        yield f"## {metric.metric}: settings compared\n"
+        yield "| measure | from | to | difference | smallest detectable |\n|---|---|---|---|---|"
         for one in metric.between:
             cells = (one.difference.name, one.one, one.other, difference(one), visible(one))
             yield f"| {' | '.join(map(_cell, cells))} |"

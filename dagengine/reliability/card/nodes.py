@@ -58,13 +58,13 @@ def _node_card(speaker: Speaker, runs: Runs, noise: Sequence[CaseNoise], target:
     def over(name: str, of: Callable[..., Sums], level: str, why: str) -> Figure:
         return figure(name, noise, partial(of, node=node), level, why, groups)
 
-    asked, part = "pairs of answers to one question", "pairs of runs that part here"
+    asked, part = "pairs of answers to one question", "pairs of runs that first differ here"
     return NodeCard(
         node,
         speaker.kind,
         speaker.reads,
         over("node-flip-rate", node_flips.sums, asked, "never asked twice"),
-        over("flip-effect", flip_effect.sums, part, "no two runs part here"),
+        over("flip-effect", flip_effect.sums, part, "no two runs first differ here"),
         _share(blame(noise, node, runs.groups)),
         _votes(node, runs, target),
     )
@@ -116,26 +116,27 @@ def notes_on(noise: Sequence[CaseNoise]) -> Iterator[str]:
     ratio = independence(noise)
     answered = any(one.answers for one in noise)
     if ratio is not None and answered and not 0.8 <= ratio <= 1.25:
-        how = "together" if ratio < 1 else "against each other"
+        how = "positively" if ratio < 1 else "negatively"
         yield (
-            f"Independent answers would vary {ratio:.2f} times as much as the score did: nodes "
-            f"err {how}, and the shares of the variance do not show that."
+            f"With independent answers, the variance of the score would be {ratio:.2f} times as "
+            f"large. So the errors of nodes are {how} correlated. The shares of the noise do not "
+            "show this."
         )
     lacked = [one for one in noise if one.lacked]
     asked = sum(1 for one in lacked if one.weight)
     if asked < len(lacked):
         yield (
-            f"Of {len(lacked)} cases that reached a node once, a random part of {asked} has second "
-            "answers, and counts for all of them in flips and shares."
+            f"{len(lacked)} cases reached a node once. A random sample of {asked} of them has "
+            "second answers, and counts for all of them in flips and shares."
         )
     fixed = sorted({node for one in noise for node in one.fixed})
     if fixed:
-        yield f"On some cases too many nodes vary; held fixed there: {', '.join(fixed)}."
+        yield f"On some cases too many nodes vary. There, these are held fixed: {', '.join(fixed)}."
 
 
 # Does a node answer as people do, who walked the tree?
 
-_LEVEL = "answers by majority of a case's runs, cases that people and judge answered"
+_LEVEL = "majority of a case's runs, cases that people and judge answered"
 
 
 def beside_people(

@@ -1,4 +1,4 @@
-"""A metric against human labels: accuracy never without kappa and the trivial baseline."""
+"""A metric against human labels: accuracy always with kappa and the baseline."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def compare_with_labels(
         yield from _correlations(runs, labels.by_case)
         yield from _within_groups(runs, labels.by_case) if grouped else ()
     elif read is None:
-        why = "the metric has no threshold, so it neither passes nor fails a case"
+        why = "the metric has no threshold, so no case passes or fails"
         yield from (Figure(name, None, note=why) for name in _AGAINST_LABELS)
     else:
         what = "last verdicts" if labels.kind == "verdict" else "pass or fail"
@@ -124,9 +124,9 @@ def _verdicts(
 ) -> Iterator[Figure]:
     found = _judged(runs, labels.by_case, read)
     kinds = (True, False) if labels.kind == "pass" else ()
-    level = f"{what} by majority of a case's runs, cases with a label"
+    level = f"{what}: majority of a case's runs, cases with a label"
     yield figure("accuracy", found.pairs, accuracy.sums, level, _NONE, found.groups)
-    single = f"{what} of single runs, cases with a label"
+    single = f"{what}: single runs, cases with a label"
     yield figure("single-run-accuracy", found.singly, mean, single, _NONE, found.groups)
     yield _kappa(found, kinds, level)
     ac1 = ac1_interval(found.pairs, kinds=kinds, groups=found.clusters)
@@ -140,8 +140,8 @@ def _verdicts(
     first = sorted(every, key=lambda one: one.label is not True)
     for rates in first[:1] if len(every) == 2 else every:
         label = outcome_name(rates.label)
-        yield shown("sensitivity", rates.sensitivity, f"cases that people call “{label}”")
-        yield shown("specificity", rates.specificity, f"cases that people do not call “{label}”")
+        yield shown("sensitivity", rates.sensitivity, f"human label “{label}”")
+        yield shown("specificity", rates.specificity, f"any human label but “{label}”")
 
 
 def _kappa(found: _Judged, kinds: Sequence[Vote], level: str) -> Figure:
@@ -165,7 +165,7 @@ def _baseline(found: _Judged, kinds: Sequence[Vote], level: str) -> Figure:
 def _why_constant(found: _Judged, measured: Interval | Unknown) -> str:
     if isinstance(measured, Unknown) and measured.reason != "undefined":
         return ""
-    return "people and judge gave one and the same label only" if found.pairs else _NONE
+    return "people and judge gave only one label" if found.pairs else _NONE
 
 
 def _why_unbalanced(found: _Judged, kinds: Sequence[Vote]) -> str:
@@ -186,7 +186,7 @@ def outcome_name(outcome: object) -> str:
 
 
 def confusion(runs: Runs, threshold: float | None, labels: Labels) -> ConfusionTable | None:
-    """Which label is taken for which, by the majority of a case's runs; None for numbers."""
+    """The confusion table, by the majority of a case's runs; None for numbers."""
     read = reading(labels.kind, threshold)
     if read is None:
         return None
@@ -195,17 +195,17 @@ def confusion(runs: Runs, threshold: float | None, labels: Labels) -> ConfusionT
 
 
 def people_among_themselves(runs: Runs, labels: Labels) -> Iterator[Figure]:
-    """How far people agree, and what that lets a judge reach; nothing with one label per case."""
+    """How well people agree, and the ceiling for a judge; nothing with one label per case."""
     several = {case: row for case, row in labels.people.items() if len(row) > 1}
     if labels.kind == "number" or not several:
         return
     found = label_ceiling([*map(list, several.values())], groups=[*map(runs.group, several)])
-    level = "cases that several people labelled"
+    level = "cases with labels of several people"
     if isinstance(found, Unknown):
         yield shown("ceiling", found, level)
         return
     yield shown("people-agreement", found.low, level)
-    yield shown("ceiling", found.high, f"{level}; accuracy against one person's label")
+    yield shown("ceiling", found.high, f"{level}; accuracy against the label of one person")
 
 
 def _correlations(runs: Runs, labels: Mapping[int, Vote]) -> Iterator[Figure]:
@@ -244,7 +244,7 @@ def corrected_figures(
 ) -> Iterator[CorrectedFigure]:
     """The pass rate, or the mean score on the scale of the labels, by the human standard.
 
-    `random` says that the labelled cases are a random part of all. Nothing where all have one.
+    `random` says that the labelled cases are a random sample of all. Nothing if all have a label.
     """
     rows = [run for settings in runs.cases.values() for run in settings.values()]
     given = [labels.by_case.get(case) for case, row in runs.cases.items() for _ in row]
@@ -263,9 +263,9 @@ def corrected_figures(
         found = corrected_mean(scaled, stated, random=random, limits=limits)
         yield _corrected("corrected-mean-score", found, random)
     elif random:
-        why = "labels name verdicts, and not whether a case passes"
+        why = "labels name verdicts, not pass or fail"
         if labels.kind == "pass":
-            why = "the metric has no threshold, so it neither passes nor fails a case"
+            why = "the metric has no threshold, so no case passes or fails"
         yield CorrectedFigure(Figure("corrected-pass-rate", None, note=why))
 
 
@@ -274,7 +274,7 @@ def _mean(scores: Sequence[float]) -> float | None:
 
 
 def scale_of(labels: Sequence[float]) -> tuple[float, float]:
-    """The ends of the scale that labels most likely are on: 0 or 1, and up to 1, 3, 4, 5, 7 …"""
+    """The likely ends of the labels' scale: from 0 or 1, up to 1, 3, 4, 5, 7 …"""
     low, high = min(labels, default=0.0), max(labels, default=1.0)
     return min(low, 0.0 if low < 1 else 1.0), min(
         (end for end in _ENDS if end >= high), default=high
@@ -282,7 +282,7 @@ def scale_of(labels: Sequence[float]) -> tuple[float, float]:
 
 
 def _corrected(name: str, found: Corrected | Unknown, random: bool) -> CorrectedFigure:
-    level = "all cases, by labels of a random part of them"
+    level = "all cases, from labels of a random sample"
     if isinstance(found, Unknown):
         return CorrectedFigure(
             shown(name, found, level, _refusal(found, random)), labelled=found.items
@@ -297,12 +297,12 @@ def _refusal(found: Unknown, random: bool) -> str:
     if found.reason != "labels are not random":
         return ""
     if random:
-        return "the judge sees cases with a label differently: they are not a random sample"
-    return "it takes labels on a random part of the cases; --labels-random states that they are"
+        return "the judge's results differ on labelled cases, so these are not a random sample"
+    return "labels must be on a random sample of the cases; if they are, state --labels-random"
 
 
 def outcomes(runs: Runs, threshold: float | None, labels: Labels | None, cases: int) -> Outcomes:
-    """What became of every case under one setting, in the order of the cases."""
+    """The result of every case under one setting, in the order of the cases."""
     found = {case: row for case, settings in runs.cases.items() for row in settings.values()}
     scores = tuple(" ".join(map(_score, found.get(case, ()))) for case in range(cases))
     if labels is None:

@@ -82,21 +82,21 @@ def _together(metric: MetricCard) -> Iterator[RenderableType]:
         yield _text(f"{metric.metric}: settings together", style="bold")
         yield _measures(metric.across)
     if metric.between:
-        yield _text(f"{metric.metric}: settings against each other", style="bold")
+        yield _text(f"{metric.metric}: settings compared", style="bold")
         yield _contrasts(metric.between)
     if metric.labels:
         yield _text(understood(metric), style="dim")
 
 
 def print_contrasts(found: Sequence[Contrast], console: Console | None = None) -> None:
-    """Print differences, one a line."""
+    """Print differences, one per line."""
     from rich.console import Console
 
     (console or Console()).print(_contrasts(found))
 
 
 def _contrasts(found: Sequence[Contrast]) -> Table:
-    table = _grid("measure", "from", "to", "difference", "would be seen from")
+    table = _grid("measure", "from", "to", "difference", "smallest detectable")
     for one in found:
         name = title(one.difference)
         table.add_row(
@@ -125,7 +125,7 @@ def _measures(measures: Sequence[Figure]) -> Table:
 
 
 def _nodes_and_people(under: SettingCard) -> Table:
-    table = _grid("node", "answers as people do", "95 % interval", "n")
+    table = _grid("node", "accuracy against people", "95 % interval", "n")
     for node in under.nodes:
         if (one := node.people) is not None:
             table.add_row(_text(node.node), number(one), interval(one), str(one.items))
@@ -133,7 +133,9 @@ def _nodes_and_people(under: SettingCard) -> Table:
 
 
 def _nodes(under: SettingCard) -> Table:
-    table = _grid("node", "of the noise", "95 % interval", "flips", "a flip moves", "votes")
+    table = _grid(
+        "node", "share of the noise", "95 % interval", "flip rate", "score change per flip", "votes"
+    )
     for node in under.nodes:
         table.add_row(
             _text(node.node), number(node.share), interval(node.share), number(node.flip_rate),

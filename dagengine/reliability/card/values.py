@@ -1,9 +1,9 @@
 """The judge card: what was measured about metrics under a judge, as plain data.
 
 A card answers four questions. Would I get this score again? Which node is to blame? What would it
-cost to be sure? Does the judge agree with people? Each is answered for every *setting* by itself:
-one judge at one temperature, in one order and wording. It is bound to what was measured, so that a
-card about something else says so.
+cost to be sure? Does the judge agree with people? Each is answered separately for every *setting*:
+one judge at one temperature, in one order and wording. The card contains hashes of what was
+measured, so a card about something else can be recognized.
 """
 
 from __future__ import annotations
@@ -23,12 +23,13 @@ FORMAT = 2
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One number, with what it takes to read it.
+    """One number, with what is needed to read it.
 
-    `value` is None if the measure is undefined; `note` then says why. `low` and `high`
-    bound it with the stated `confidence`; one of them alone is a one-sided bound, neither that
-    no interval is known. `items` is how many of what `level` names the value rests on. `best` is
-    the `low` that a judge without an error would have on these cases, where that was computed.
+    `value` is None if the measure is undefined; `note` then says why. `low` and `high` bound it
+    with the stated `confidence`. One of them alone is a one-sided bound; with neither, no interval
+    is known. `items` is the number of cases, or other units, behind the value; `level` says what
+    it is computed from. `best` is the `low` that a judge without errors would have on these cases,
+    if it was computed.
     """
 
     name: str
@@ -46,11 +47,11 @@ class Figure:
 class VoteCost:
     """What consistent answers of one node cost.
 
-    Two majorities of that many votes on one question are to differ with the probability `target`
-    at most. `kind` says what is known (see `SteadyVotes`). By `runs` runs of each case, `least` is
-    the lowest number of votes that may be enough, and `most` the lowest that surely is.
+    Two majorities of that many votes on one question must differ with a probability of at most
+    `target`. `kind` says what is known (see `SteadyVotes`). By `runs` runs of each case, `least` is
+    the lowest number of votes that may be enough, and `most` the lowest that certainly is.
     `seen_flips` is how often majorities of `seen` votes differ, the most that these runs show by
-    themselves. `runs_to_tell` runs would show the number that is looked for. `calls` are questions
+    themselves. `runs_to_tell` runs would show the number of votes. `calls` are questions
     for all cases once, asked singly.
     """
 
@@ -119,11 +120,11 @@ class ConfusionTable:
 
 @dataclass(frozen=True, slots=True)
 class CorrectedFigure:
-    """A figure of all cases by the human standard, from labels of a random part of them.
+    """A figure of all cases by the human standard, from labels of a random sample.
 
-    `estimate` is what to report, `judge` what the judge alone says, `alone` what the labels say
-    without it. `labelled` of `judged` cases have a label; `worth` is the number of labels that
-    would be as exact without the judge. Where `estimate` is undefined, its note says why.
+    `estimate` is the figure to report. `judge` is what the judge alone says, `alone` what the
+    labels alone say. `labelled` of `judged` cases have a label. `worth` is the number of labels
+    that would be as precise without the judge. If `estimate` is undefined, its note says why.
     """
 
     estimate: Figure
@@ -137,7 +138,7 @@ class CorrectedFigure:
 
 @dataclass(frozen=True, slots=True)
 class Outcomes:
-    """What became of every case, for comparisons by case with another card; no texts.
+    """The results of every case, for comparisons by case with another card; no texts.
 
     `scores` has one line per case of the card, in its order. The line has the scores of the runs,
     in the order of the samples, with blanks between. `-` is a run without a score (`"1 0.6 -"`).
@@ -157,7 +158,7 @@ class Outcomes:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """Under what all runs were made that are pooled; its runs are exchangeable repeats.
+    """The conditions of runs that are pooled; these runs are exchangeable repeats.
 
     `name` says in words how it differs from the other settings. `condition` says it as data (its
     sample is 0). `times` is the number of runs of each case.
@@ -202,12 +203,12 @@ class SettingCard:
 
 @dataclass(frozen=True, slots=True)
 class Contrast:
-    """One measure under two settings, or on two cards: the second less the first, by case.
+    """One measure under two settings, or on two cards: the second minus the first, by case.
 
     `paired` says that the difference was taken case by case. `p` is the probability of so large
-    a difference were there none, `corrected` the same after Holm's correction for all lines
-    that stand together. `visible` is the smallest difference that these cases would have shown in
-    80 of 100 such benchmarks.
+    a difference if there is none; `corrected` is the same after Holm's correction for all lines
+    compared together. `visible` is the smallest detectable difference: 80 of 100 such benchmarks
+    detect it.
     """
 
     one: str
@@ -221,7 +222,7 @@ class Contrast:
 
 @dataclass(frozen=True, slots=True)
 class LabelMeaning:
-    """How a label of people was understood, and on how many cases it stands.
+    """How a human label was read, and how many cases have it.
 
     `means` is "pass", "fail", a verdict, a number, or empty: no outcome of the metric.
     """
@@ -236,8 +237,8 @@ class MetricCard:
     """One metric under every setting, and what the settings show against each other.
 
     `across` are measures of several settings together (agreement of judges, of orders);
-    `between` are differences between two settings on the same cases. `labels` say how people's
-    labels were understood.
+    `between` are differences between two settings on the same cases. `labels` say how human
+    labels were read.
     """
 
     metric: str
@@ -269,9 +270,9 @@ class CaseKey:
 
 @dataclass(frozen=True, slots=True)
 class JudgeCard:
-    """All of it. `times` is the greatest number of runs of a case under one of `settings`.
+    """A whole judge card. `times` is the highest number of runs of a case in one of `settings`.
 
-    `labels_random` says that the labelled cases were stated to be a random part of all.
+    `labels_random` says that the labelled cases were stated to be a random sample of all.
     """
 
     binding: Binding
@@ -289,7 +290,7 @@ class JudgeCard:
         return f"<JudgeCard of {names}: {counted(len(self.cases), 'case')}, {self.times} runs each>"
 
     def _repr_html_(self) -> str:
-        """What a notebook shows: the page of the card, in a frame, since its styles are its own."""
+        """What a notebook shows: the page of the card, in a frame with its own styles."""
         from dagengine.reliability.card.files import card_page
 
         page = escape(card_page(self))

@@ -19,62 +19,62 @@ from dagengine.reliability.card.values import (
 )
 
 TITLES = {
-    "flip-rate": "pass or fail flips",
-    "pass-rate": "runs that pass",
-    "score-flip-rate": "score differs",
+    "flip-rate": "flip rate (pass or fail)",
+    "pass-rate": "pass rate",
+    "score-flip-rate": "flip rate (score)",
     "mean-score": "mean score",
     "score-spread": "standard deviation of the score",
     "test-retest": "test-retest reliability, ICC(1,1)",
-    "drift": "drift: score of the last run less the first",
+    "drift": "drift: score of the last run minus the first",
     "within-group-spearman": "Spearman correlation within groups",
     "within-group-kendall": "Kendall correlation within groups",
     "unscored": "runs without a score",
-    "position-flip-rate": "score differs when the order does",
-    "judge-flip-rate": "score differs when the judge does",
-    "temperature-flip-rate": "score differs when the temperature does",
-    "seed-flip-rate": "score differs when the seed does",
-    "paraphrase-flip-rate": "score differs when the wording does",
-    "total-agreement": "all runs give one score (TARa)",
-    "raw-agreement": "all runs give one text (TARr)",
-    "path-agreement": "all runs take one path",
-    "path-flip-rate": "path differs",
-    "majority-share": "commonest score's share",
+    "position-flip-rate": "flip rate (score) between orders",
+    "judge-flip-rate": "flip rate (score) between judges",
+    "temperature-flip-rate": "flip rate (score) between temperatures",
+    "seed-flip-rate": "flip rate (score) between seeds",
+    "paraphrase-flip-rate": "flip rate (score) between wordings",
+    "total-agreement": "all runs give the same score (TARa)",
+    "raw-agreement": "all runs give the same text (TARr)",
+    "path-agreement": "all runs take the same path",
+    "path-flip-rate": "flip rate (path)",
+    "majority-share": "share of the most common score",
     "entropy": "entropy of the score",
-    "unscored-effect": "flips added by runs without a score",
+    "unscored-effect": "flip rate added by runs without a score",
     "cohen-kappa": "agreement of two judges, Cohen's kappa",
     "fleiss-kappa": "agreement of judges, Fleiss' kappa",
     "alpha": "agreement of judges, Krippendorff's alpha",
-    "score-alpha": "agreement of judges' scores, alpha",
+    "score-alpha": "agreement of judges' scores, Krippendorff's alpha",
     "position-consistency": "same verdict in both orders",
-    "position-preference": "of other verdicts: for the first place",
-    "first-wins": "what is shown first wins",
+    "position-preference": "preference for the first place, if the orders disagree",
+    "first-wins": "the input shown first wins",
     "position-consistency-of-options": "same verdict with options reversed",
-    "position-preference-of-options": "of other verdicts: for the first option",
-    "first-wins-of-options": "the option that stands first wins",
-    "length-bias": "score goes with length, correlation",
-    "list-bias": "verdict goes with place in the list, correlation",
+    "position-preference-of-options": "preference for the first option, if the orders disagree",
+    "first-wins-of-options": "the first option wins",
+    "length-bias": "correlation of score and length",
+    "list-bias": "correlation of verdict and place in the list",
     "longer-wins": "the longer answer wins",
-    "repeat-brier": "Brier score: does the judge repeat itself?",
-    "repeat-calibration-error": "calibration error: does it repeat itself?",
-    "label-brier": "Brier score: do people agree?",
-    "label-calibration-error": "calibration error: do people agree?",
+    "repeat-brier": "Brier score against the next run",
+    "repeat-calibration-error": "calibration error against the next run",
+    "label-brier": "Brier score against human labels",
+    "label-calibration-error": "calibration error against human labels",
     "accuracy": "accuracy of the majority of runs",
     "single-run-accuracy": "accuracy of a single run",
-    "kappa": "kappa (beyond chance)",
-    "ac1": "Gwet's AC1 (beyond chance)",
-    "sensitivity": "sensitivity: met of a label's cases",
-    "specificity": "specificity: met of all other cases",
-    "corrected-pass-rate": "cases that pass by the human standard",
+    "kappa": "kappa (agreement beyond chance)",
+    "ac1": "Gwet's AC1 (agreement beyond chance)",
+    "sensitivity": "sensitivity: correct among cases with the label",
+    "specificity": "specificity: correct among all other cases",
+    "corrected-pass-rate": "pass rate by the human standard",
     "corrected-mean-score": "mean score by the human standard",
-    "ceiling": "ceiling that human disagreement sets",
-    "people-agreement": "a person agrees with the other people",
+    "ceiling": "ceiling set by human disagreement",
+    "people-agreement": "agreement of a person with the other people",
     "balanced-accuracy": "balanced accuracy",
-    "baseline": "baseline: always the commonest label",
+    "baseline": "baseline: always the most common label",
     "pearson": "Pearson correlation",
     "spearman": "Spearman rank correlation",
     "kendall": "Kendall rank correlation",
-    "node-flip-rate": "answers that differ",
-    "flip-effect": "score moved by a flip",
+    "node-flip-rate": "flip rate of a node's answers",
+    "flip-effect": "score change per flip",
     "variance-share": "share of the noise",
     "node-accuracy": "accuracy of a node's answers",
 }
@@ -106,7 +106,7 @@ _PLAIN = {
 
 
 def title(measure: Figure) -> str:
-    """What people call a measure."""
+    """The name of a measure on the card."""
     return TITLES.get(measure.name, measure.name)
 
 
@@ -163,21 +163,22 @@ def judges_of(card: JudgeCard) -> str:
 
 
 def corrected_said(one: CorrectedFigure) -> str:
-    """What labels on a random part of the cases say about all of them."""
+    """What labels on a random sample of the cases say about all of them."""
     passing = one.estimate.name == "corrected-pass-rate"
     if one.estimate.value is None or one.alone is None or one.judge is None:
-        what = "How many of all cases pass" if passing else "The mean score of all cases"
-        return f"{what} by the human standard is not known: {one.estimate.note}."
+        what = "pass rate" if passing else "mean score"
+        return f"The {what} of all cases by the human standard is not known: {one.estimate.note}."
     judge = number(replace(one.estimate, value=one.judge))
     worth = (
-        f"the judge makes {one.labelled} labels worth {one.worth or 0:.0f}"
+        f"With the judge, {one.labelled} labels are worth {one.worth or 0:.0f}"
         if one.telling
-        else f"the judge adds nothing to the {one.labelled} labels"
+        else f"The judge adds nothing to the {one.labelled} labels"
     )
-    rate = "of all cases pass" if passing else "is the mean score of all cases"
+    rate = "{} of all cases pass" if passing else "the mean score of all cases is {}"
+    said = rate.format(bounded(one.estimate))
     return (
-        f"{bounded(one.estimate)} {rate} by the human standard, where the judge alone says {judge} "
-        f"and the labels alone {bounded(one.alone)}; {worth}."
+        f"By the human standard, {said}. The judge alone says {judge}. "
+        f"The labels alone say {bounded(one.alone)}. {worth}."
     )
 
 
@@ -217,7 +218,7 @@ def difference(contrast: Contrast) -> str:
 
 
 def visible(contrast: Contrast) -> str:
-    """The smallest difference that would have been seen, or nothing."""
+    """The smallest detectable difference, or nothing."""
     return (
         ""
         if contrast.visible is None
@@ -226,9 +227,9 @@ def visible(contrast: Contrast) -> str:
 
 
 def understood(metric: MetricCard) -> str:
-    """How the labels of people were understood."""
+    """How human labels were read."""
     said = (f"{one.label!r} as {one.means or 'no outcome'} ({one.cases})" for one in metric.labels)
-    return f"Labels were understood so: {', '.join(said)}."
+    return f"How labels were read: {', '.join(said)}."
 
 
 def votes_of(votes: VoteCost) -> str:

@@ -3,8 +3,9 @@
     python benchmarks/speed/million.py [--counts 100000,1000000] [--how judged] [--form jsonl]
 
 Every run is a process of its own: `dagengine run` over a generated file, `exact` with exact
-match (no judge), `judged` with one question per case to a judge that answers at once, or
-`stored` with the same and a store, and then again with the store full. Every case must have
+match (no judge), `judged` with one question per case to a judge that answers at once, `five` with
+five RAG metrics (nine questions per case) and such a judge, or `stored` with one question and a
+store, and then again with the store full. Every case must have
 its row, in order; the peak must not grow with the number of cases; and the run on the full
 store must ask nothing and leave the same bytes. The processor time tells what a case costs
 also where the processors are shared.
@@ -23,7 +24,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -47,6 +48,34 @@ judge = ScriptedJudge(answer, name="at once")
 node = BinaryJudgementNode("Good?", evaluation_params=["input"], then={True: 10, False: 0})
 metric = DAGMetric("Judged", DAG(node), model=judge)
 """
+FIVE = f"""
+import sys
+from functools import cache
+
+sys.path.insert(0, {str(Path(__file__).parent)!r})
+from answers import instance
+
+from dagengine.judges import ScriptedJudge
+from dagengine.metrics import (
+    AnswerRelevancyMetric, ContextualPrecisionMetric, ContextualRecallMetric,
+    ContextualRelevancyMetric, FaithfulnessMetric,
+)
+from dagengine.question import schema_of
+
+@cache
+def first(answer_type):
+    schema = schema_of(answer_type)
+    return instance(schema, schema)
+
+judge = ScriptedJudge(lambda question: first(question.answer_type), name="first")
+metrics = [
+    kind(model=judge) for kind in (
+        AnswerRelevancyMetric, ContextualPrecisionMetric, ContextualRecallMetric,
+        ContextualRelevancyMetric, FaithfulnessMetric,
+    )
+]
+"""
+METRICS = {"exact": EXACT, "five": FIVE}
 # Prints the process's own peak in kB and its processor seconds as the last line.
 RUN = (
     "import resource, sys\n"
@@ -115,30 +144,30 @@ def digest_of(results: Path, count: int) -> str:
     return digest.hexdigest()
 
 
-def rows(count: int) -> Iterator[dict[str, str]]:
+def rows(count: int, how: str) -> Iterator[dict[str, Any]]:
     """Distinct questions; every third answer is wrong."""
     for number in range(count):
         right = "yes" if number % 3 else "no"
-        yield {"input": f"q{number}", "actual_output": "yes", "expected_output": right}
+        row = {"input": f"q{number}", "actual_output": "yes", "expected_output": right}
+        yield {**row, "retrieval_context": [f"context {number}"]} if how == "five" else row
 
 
-def write_cases(path: Path, count: int) -> None:
+def write_cases(path: Path, count: int, how: str) -> None:
     """A data set in the form of the file's suffix."""
     with path.open("w", encoding="utf-8", newline="") as file:
         if path.suffix == ".csv":
             writer = csv.DictWriter(file, ["input", "actual_output", "expected_output"])
             writer.writeheader()
-            writer.writerows(rows(count))
+            writer.writerows(rows(count, how))
         else:
-            file.writelines(json.dumps(row) + "\n" for row in rows(count))
+            file.writelines(json.dumps(row) + "\n" for row in rows(count, how))
 
 
 def measure(folder: Path, count: int, how: str, form: str = "jsonl") -> Iterator[Figures]:
     """The runs of one kind over one data set."""
     place = Place(folder, count, folder / f"cases.{form}")
-    write_cases(place.data, count)
-    metrics = EXACT if how == "exact" else JUDGED
-    (folder / "metrics.py").write_text(metrics, encoding="utf-8")
+    write_cases(place.data, count, how)
+    (folder / "metrics.py").write_text(METRICS.get(how, JUDGED), encoding="utf-8")
     if how != "stored":
         yield place.run(how)
         return
@@ -152,7 +181,7 @@ def measure(folder: Path, count: int, how: str, form: str = "jsonl") -> Iterator
 
 def main(
     counts: Annotated[str, typer.Option(help="Numbers of cases.")] = "100000,1000000",
-    how: Annotated[str, typer.Option(help="exact, judged or stored, or several.")] = "judged",
+    how: Annotated[str, typer.Option(help="exact, judged, five or stored, or several.")] = "judged",
     form: Annotated[str, typer.Option(help="jsonl or csv.")] = "jsonl",
 ) -> None:
     """Print one line per run, as they come."""

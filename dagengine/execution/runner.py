@@ -183,18 +183,13 @@ class Runner:
             golden = self._goldens.popleft()
             self._workers.wake()
             return partial(self._complete, *golden)
-        if (
-            self._asking
-            and self._may_ask
-            and not (self._plain and self._plain[0] < self._asking[0])
-        ):
-            _, _, unit, run = heapq.heappop(self._asking)
+        ready = self._plain
+        if self._asking and self._may_ask and not (ready and ready[0] < self._asking[0]):
+            ready = self._asking
             self._at_judges += 1
-            self._workers.wake()
-            return partial(self._step, run, self._plan.units[unit])
-        if not self._plain:
+        if not ready:  # but units that may not ask yet
             return None
-        _, _, unit, run = heapq.heappop(self._plain)
+        _, _, unit, run = heapq.heappop(ready)
         self._workers.wake()
         return partial(self._step, run, self._plan.units[unit])
 

@@ -92,20 +92,20 @@ def page(folder: Path, out: Path) -> str:
 |---|---|---|---|
 {table}
 
-The stand-in for a model, plain Python in `examples/gallery/{name}/judge.py`, judges {agreed} cases
-as a person would. That says nothing about your model: judge with that.
+A stand-in for a model (plain Python in `examples/gallery/{name}/judge.py`) judges {agreed} cases as
+expected. That says nothing about your model: run the example with it.
 
 ## Run it
 
-In the checkout. Leave `--judge` out, and the model that you [set](../judges.md) is asked:
+Run this in the checkout. Without `--judge`, the model that you [set](../judges.md) is asked:
 
 ```console
 {_named(RUN, folder).strip()}
 ```
 
-How many cases took which way, as the run draws it:
+The run also draws how many cases took each path:
 
-![The tree, with the ways that the cases took]({name}-counts.svg)
+![The tree, with the number of cases on each path]({name}-counts.svg)
 
 `out/{name}/report.html` is [the page of the run](../page.md).
 
@@ -115,7 +115,7 @@ How many cases took which way, as the run draws it:
 {_named(BENCHMARK, folder).strip()}
 ```
 
-It asks every question twenty times, and answers four:
+This asks every question twenty times. The judge card answers four questions:
 
 {_answers(out / f"{name}-card" / "card.md")}
 
@@ -127,8 +127,8 @@ def _table(found: list[dict[str, Any]]) -> tuple[str, str]:
     """A line of the table per case, and how many of them came out as expected."""
     shown = []
     for row in found:
-        node, verdict = row["path"][-1] if row["path"] else ("", "")
-        end = f"{node} → {verdict}" if node else row["steps"][-1]["node"]
+        node, verdict = row.get("ended") or row["path"][-1]
+        end = node if verdict is None else f"{node} → {verdict}"
         wanted = "passes" if row["expected"] else "fails"
         shown.append(f"| {row['case']} | {wanted} | {row['score']} | {end} |")
     equal = sum(row["success"] == row["expected"] for row in found)
@@ -165,8 +165,8 @@ def index() -> str:
     return f"""# Gallery
 
 Trees for real tasks, small enough to read in a minute. Each comes with cases, a stand-in for a
-model, pictures, the page of its run and a judge card. Take one that is near to yours and change
-its questions.
+model, pictures, the page of its run and a judge card. Take the one that is closest to your task
+and change its questions.
 
 {listed}
 """

@@ -41,6 +41,11 @@ def _read(file: Path) -> str:
     return file.read_text(encoding="utf-8")
 
 
+def test_a_table_names_the_node_that_gave_the_score_not_the_last_that_ran() -> None:
+    assert "| number | fails | 0.0 | Numbers → False |" in _read(PAGES / "translation.md")
+    assert "| number | fails | 0.0 | All borne out |" in _read(PAGES / "extraction.md")
+
+
 def test_the_gallery_leads_to_ten_examples() -> None:
     assert len(FOLDERS) == 10
     assert _read(PAGES / "README.md") == index(), REDRAW

@@ -1,7 +1,8 @@
 """Agents
 
-The tools and their arguments are compared by plain code. What the agent says about them is a
-question: an agent that reports success after an error is worse than one that fails.
+Code compares the tools that the agent called, and their arguments, with the expected ones. If a
+tool failed, the judge says whether the agent admits it: reporting success after an error is worse
+than failing.
 """
 
 from dagengine.metrics import DAGMetric

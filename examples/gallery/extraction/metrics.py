@@ -1,7 +1,7 @@
 """Extraction to JSON
 
-The form is code's work: is it JSON, and are all keys there? Then each value is looked up in the
-text, one question per value. All have to be borne out.
+Code checks the form: is the answer JSON, and does it have all keys? Then the judge looks for each
+value in the text, one question per value. The text has to say all of them.
 """
 
 import json

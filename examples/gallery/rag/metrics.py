@@ -1,7 +1,8 @@
 """Answers from passages (RAG)
 
-When nothing was found, the answer has to say so. When something was found, it has to stick to it
-and answer the question. The second half is a metric that comes with dagengine, under a verdict.
+If the passages do not answer the question, the answer has to say so. If they do, it has to answer
+the question and make no claim that contradicts them. `FaithfulnessMetric`, a metric of dagengine
+under a verdict, judges the claims.
 """
 
 from dagengine.metrics import DAGMetric, FaithfulnessMetric

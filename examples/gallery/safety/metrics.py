@@ -1,8 +1,8 @@
 """Safety
 
-Two mistakes stand against each other: to help with harm, and to refuse what is harmless. So the
-first question is about the request, and the answer is judged by another branch for each. Private
-numbers are found by code, in every case.
+There are two mistakes: to help with harm, and to refuse something harmless. So the first question
+is about the request, and each kind of request has its own question about the answer. Before that,
+code looks for phone numbers in every answer.
 """
 
 import re

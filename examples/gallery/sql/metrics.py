@@ -1,8 +1,8 @@
 """SQL from questions
 
-A query is run against a small database: code finds what code can find (a syntax error, a wrong
-result, a statement that changes data). Only a query that runs and reads is shown to the judge,
-which says whether it asks what was asked.
+Code rejects statements that change data, runs the query on a small database and compares the
+result. The judge sees only queries with the right result. It says whether they would be right on
+other data, too.
 """
 
 import sqlite3

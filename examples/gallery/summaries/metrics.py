@@ -1,8 +1,7 @@
 """Summaries
 
-A summary is shorter than its text, says nothing that the text does not say, keeps what matters,
-and keeps its own opinion out. Code measures the length, so that no call is spent on a summary
-that is none.
+A summary is shorter than its text, adds nothing, keeps the important facts and contains no opinion
+of its own. Code compares the lengths first, so a text that is too long costs no call.
 """
 
 from dagengine.metrics import DAGMetric

@@ -1,7 +1,7 @@
 """Translation
 
-Numbers have to be the same, which code can tell. Then the judge looks for what was left out, for
-words that were not translated, and for the tone. The worst of the three counts.
+Four checks run in parallel, and the lowest score counts. Code compares the numbers. The judge looks
+for missing sentences, for words that were not translated, and at the tone.
 """
 
 import re

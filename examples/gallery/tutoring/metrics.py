@@ -1,7 +1,7 @@
 """Tutoring
 
-A tutor leads to the answer. When the pupil is right, say so; when not, help without telling. Two
-branches, one shared question about encouragement at the end of both.
+A tutor leads the pupil to the answer. If the pupil is right, the tutor says so. If not, the tutor
+helps without telling the result. Both branches end in one shared question about encouragement.
 """
 
 from dagengine.metrics import DAGMetric

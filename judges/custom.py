@@ -207,4 +207,4 @@ def _json(given: dict[Any, Any]) -> str:
     try:
         return json.dumps(given, ensure_ascii=False, default=str)
     except (TypeError, ValueError, RecursionError) as error:
-        raise UnparseableError(f"the model returned what has no JSON form: {error}") from None
+        raise UnparseableError(f"the output of the model has no JSON form: {error}") from None

@@ -1,4 +1,4 @@
-"""Who judges where a run names nobody: from the environment, else from a file of settings.
+"""The judge of a run that names none: from the environment, else from a file of settings.
 
 A file names the environment variable that holds a key, never the key itself.
 """
@@ -23,7 +23,7 @@ BUILT_IN = "gpt-4o"
 class DefaultJudge:
     """A model, the server that has it (None: the provider's own), and where its key is.
 
-    `key_from` is the environment variable with the key, `source` says where all this stands.
+    `key_from` is the environment variable with the key; `source` says where the settings are.
     """
 
     model: str = BUILT_IN
@@ -32,11 +32,13 @@ class DefaultJudge:
     source: str = "nothing else is set"
 
     def key(self) -> str | None:
-        """The key; raises JudgeSetupError when the variable that is to hold it is not set."""
+        """The key; raises JudgeSetupError if its environment variable is not set."""
         if self.key_from is None:
             return os.environ.get(_KEY) if self.base_url else None
         if not os.environ.get(self.key_from):
-            raise JudgeSetupError(f"{self.key_from} is not set; {self.source} says it has the key")
+            raise JudgeSetupError(
+                f"no API key: set {self.key_from} ({self.source} names this variable)"
+            )
         return os.environ[self.key_from]
 
 
@@ -74,7 +76,7 @@ def _require_known(environment: Mapping[str, str]) -> None:
             near = did_you_mean(rest, known, cutoff=0.75)
             if near:
                 meant = next(full for part, full in known.items() if repr(part) in near)
-                raise InputError(f"nothing reads the variable {name}; did you mean {meant}?")
+                raise InputError(f"unknown environment variable {name}; did you mean {meant}?")
 
 
 def _places() -> Iterator[tuple[str, Mapping[str, str]]]:
@@ -96,17 +98,19 @@ def read_settings(path: Path) -> dict[str, str]:
         if not line.strip() or line.lstrip().startswith("#"):
             continue
         if not sign or name not in _NAMES:
-            hint = did_you_mean(name, _NAMES) or f"lines are {', '.join(_NAMES)} with ="
+            hint = (
+                did_you_mean(name, _NAMES) or f"write NAME=value, where NAME is {', '.join(_NAMES)}"
+            )
             raise InputError(f"{path}, line {number}: {name!r:.60} is not a setting; {hint}")
         found[name] = value
     return found
 
 
 def write_settings(path: Path, judge: DefaultJudge) -> None:
-    """Write a file of settings; raises InputError for what would be no line of it."""
+    """Write a file of settings; raises InputError for a value of several lines."""
     values = dict(zip(_NAMES, (judge.model, judge.base_url, judge.key_from), strict=True))
     lines = [f"{name}={value}\n" for name, value in values.items() if value is not None]
     if any(len(line.splitlines()) > 1 for line in lines):
-        raise InputError("a setting is one line of text")
+        raise InputError(f"{path}: a setting must be one line of text")
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("".join(lines), encoding="utf-8")

@@ -67,7 +67,9 @@ class EmbeddingJudge(EndpointJudge[EmbeddingConnection]):
         import openai
 
         if list(question.answer_type.model_fields) != ["output"]:
-            raise UnsupportedError(f"{self._name} gives vectors; another judge has to decide")
+            raise UnsupportedError(
+                f"{self._name} only gives vectors; use another judge for this question"
+            )
         shown = next(one["content"] for one in question.messages if one["role"] == "user")
         found = _FENCED.match(shown)
         body = {"model": self.model, "input": found[1] if found else shown, **self._parameters}

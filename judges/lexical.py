@@ -42,11 +42,11 @@ _DENIAL = re.compile(r"\b(?:not|no|never|nothing|none|without|false\w*|wrong\w*|
 _PLACE = re.compile(r" \(\d+ of \d+(?:, \w+)?\)$| \(empty list\)$")
 _ENDING = " .!?…؟।。！？"  # noqa: RUF001
 _CANNOT = (
-    "use a model for this question: a lexical judge compares words, as a baseline for metrics "
-    "such as faithfulness and answer relevancy. It splits texts into statements, truths, claims "
-    "and questions, and says of numbered items whether they are supported, relevant or useful, "
-    "where the criterion explains `yes` so (`yes: the facts support it`, `yes: it answers it`, "
-    "`yes: it holds some of what the ...`) or `meanings` does"
+    "use a model for this question. A lexical judge compares words, as a baseline for metrics "
+    "such as faithfulness and answer relevancy. It extracts statements, truths, claims and "
+    "questions. It also judges whether numbered items are supported, relevant or useful. For that, "
+    "the criterion must explain `yes` (`yes: the facts support it`, `yes: it answers it`, "
+    "`yes: it holds some of what the ...`), or `meanings` must"
 )
 
 
@@ -166,7 +166,9 @@ class LexicalJudge:
         meaning = self._known_meaning(label, system)
         if meaning is None:
             glosses = _GLOSS.findall(system)
-            raise _unsupported(question, f"what `yes` says of {label!r} is not known: {glosses!r}")
+            raise _unsupported(
+                question, f"the meaning of `yes` for {label!r} is not known: {glosses!r}"
+            )
         return meaning
 
     def _known_meaning(self, label: str, system: str) -> Meaning | None:
@@ -210,7 +212,7 @@ def _known(meanings: Mapping[str, Meaning]) -> dict[str, Meaning]:
     for label, meaning in meanings.items():
         if meaning not in get_args(Meaning):
             known = ", ".join(map(repr, get_args(Meaning)))
-            raise InputError(f"the meaning of {label!r} is one of {known}, got {meaning!r}")
+            raise InputError(f"the meaning of {label!r} must be one of {known}, got {meaning!r}")
     return dict(meanings)
 
 

@@ -131,7 +131,10 @@ class ProviderJudge(SharedJudge):
         from instructor.core.exceptions import IncompleteOutputException, InstructorRetryException
 
         if question.parser is not None:
-            raise UnsupportedError(f"{self.model} answers structured questions only")
+            raise UnsupportedError(
+                f"{self.model} answers structured questions only; for text, use an "
+                "OpenAI-compatible endpoint"
+            )
         opened = self._clients.get(anyio.lowlevel.current_token())
         client = self._connect()[0] if opened is None else opened.client
         try:

@@ -65,10 +65,10 @@ class Noise:
         if not math.isfinite(self.drift):
             raise InputError(f"drift must be a number, got {self.drift!r}")
         if math.sqrt(self.repetitions) + math.sqrt(self.nodes) > 1:
-            raise InputError("the square roots of repetitions and nodes may add up to 1 at most")
+            raise InputError("the square roots of repetitions and nodes must add up to at most 1")
 
     def wrong(self, repetition: int = 0) -> float:
-        """The chance of a wrong answer where neither place nor form decided."""
+        """The probability of a wrong answer if neither position nor format decided."""
         return min(max(self.flip + self.drift * repetition, 0.0), 1.0)
 
     def spans(self, truth: Any, options: Sequence[Any], repetition: int = 0) -> list[Span]:
@@ -79,7 +79,7 @@ class Noise:
         none of the options.
         """
         if truth not in options:
-            raise InputError(f"the truth {truth!r} is none of {list(options)!r}")
+            raise InputError(f"the truth {truth!r} is not one of {list(options)!r}")
         others = [option for option in options if option != truth]
         left = 1 - self.unparseable
         wrong = left * (1 - self.first) * self.wrong(repetition) / max(len(others), 1)
@@ -166,7 +166,7 @@ class SimulatedJudge:
         self.identity = f"{self.durable_identity} {id(self):x}"
 
     def noise_of(self, node: str) -> Noise:
-        """By what chances answers to the questions of a node are not the true ones."""
+        """The noise of the answers to a node's questions."""
         return self._noise if isinstance(self._noise, Noise) else self._noise.get(node, QUIET)
 
     async def answer(self, question: Question[T]) -> Answer[T]:

@@ -36,7 +36,7 @@ class _ClassicMetric(PrebuiltMetric):
 
     def score_of(self, output: str, expected: str = "") -> float:
         """The score of one case."""
-        raise TypeError(f"{type(self).__name__} does not say how it scores")
+        raise TypeError(f"{type(self).__name__} must override score_of")
 
     def why(self, score: float) -> str:
         """The reason that goes with a score."""

@@ -63,7 +63,9 @@ class ConversationRelevancyMetric(PrebuiltMetric):
     ) -> None:
         super().__init__(threshold, model, *common, **settings)
         if window_size < 2:
-            raise InputError(f"a window needs a turn and one before it, got {window_size=}")
+            raise InputError(
+                f"window_size must be at least 2 (a turn and one before it), got {window_size}"
+            )
         self.window_size = window_size
 
     def graph(self) -> Graph:

@@ -72,7 +72,7 @@ class CriteriaResultOutputParser:
     """`LastLine` by the name and the method of LangChain."""
 
     def parse(self, text: str) -> Evaluated:
-        """What a text says; raises UnparseableError for a text without a letter."""
+        """The verdict of a text; raises UnparseableError for a text without a letter."""
         found = LastLine()(text)
         letter = found["verdict"]
         return Evaluated(reasoning=found["reason"], value=letter, score=int(letter == "Y"))
@@ -203,7 +203,7 @@ def _usable(prompt: Any, labelled: bool) -> PromptTemplate:
     """A caller's prompt as a template; raises InputError when it cannot be used."""
     template = as_template(prompt)
     if not isinstance(template, PromptTemplate):
-        raise InputError(f"the prompt is {prompt!r:.80}, neither a PromptTemplate nor a text")
+        raise InputError(f"the prompt must be a PromptTemplate or a text, got {prompt!r:.80}")
     try:
         names = template.placeholders()
     except ValueError as error:
@@ -211,10 +211,10 @@ def _usable(prompt: Any, labelled: bool) -> PromptTemplate:
     for name in names:
         if name not in ("criteria", *_PLACES):
             known = "{criteria}, {input}, {output} and {reference}"
-            raise InputError(f"the prompt refers to {{{name}}}; it may show {known}")
+            raise InputError(f"the prompt refers to {{{name}}}; use {known}")
     for name in ("criteria", "output", *(("reference",) if labelled else ())):
         if name not in names:
-            raise InputError(f"the prompt never shows {{{name}}}")
+            raise InputError(f"the prompt must contain {{{name}}}")
     if "reference" in names and not labelled:
         raise InputError(
             "the prompt shows {reference}, which these criteria do not read; use "
@@ -292,8 +292,8 @@ class CriteriaEvalChain:
     @property
     def _skip_reference_warning(self) -> str:
         return (
-            f"{self.metric.name} reads no reference, so the one that is given is left out; the "
-            "labeled_criteria evaluator reads it"
+            f"{self.metric.name} reads no reference, so the given one is ignored; to use it, "
+            "take the labeled_criteria evaluator"
         )
 
     def evaluate_strings(
@@ -301,9 +301,9 @@ class CriteriaEvalChain:
     ) -> Evaluated:
         """Judge one answer, with or without a running event loop.
 
-        Several criteria: Y only if each of them has Y. A reference that no criterion reads is
-        warned of. Raises InputError when something that is read is not given, MetricFailedError
-        when the judge gives no valid answer.
+        With several criteria, the result is Y only if each criterion has Y. A reference that no
+        criterion reads causes a warning. Raises InputError if a field that is read is missing,
+        and MetricFailedError if the judge gives no valid answer.
         """
         case = self._case(prediction, input, reference)
         return sync(lambda: self._evaluated(case))

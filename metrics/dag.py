@@ -46,11 +46,11 @@ __all__ = [
 class DAG(Graph):
     """A decision tree (any directed acyclic graph of nodes), given by its root node or nodes.
 
-    Several may be given as a list in the first place, too.
+    The first argument may be one root node or a list of them.
 
-    Raises GraphError, with every problem, for what no child added later would fix. This is a
-    circle, something that is not a node, or verdicts that are missing, doubled or of the wrong
-    kind. Everything else (scores, names of fields) is found by `check` and before a run.
+    Raises GraphError, with every problem that children added later cannot fix: a cycle, an object
+    that is not a node, or verdicts that are missing, doubled or of the wrong kind. `check`, and
+    every run before its first call, finds all other problems (scores, names of fields).
     """
 
     @takes()

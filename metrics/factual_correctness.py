@@ -63,7 +63,7 @@ class FactualCorrectness(PrebuiltMetric):
     ) -> None:
         super().__init__(threshold, model, *common, **settings)
         if mode not in MODES:
-            hint = did_you_mean(str(mode), MODES) or f"it is one of {', '.join(MODES)}"
+            hint = did_you_mean(str(mode), MODES) or f"use one of {', '.join(MODES)}"
             raise InputError(f"mode={mode!r:.40} is unknown; {hint}")
         if not 0 < beta < float("inf"):
             raise InputError(f"beta must be above 0, got {beta!r:.40}")

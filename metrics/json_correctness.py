@@ -36,7 +36,9 @@ class JsonCorrectnessMetric(PrebuiltMetric):
         **settings: Any,
     ) -> None:
         if settings.get("evaluation_template") is not None:
-            raise TypeError("JsonCorrectnessMetric asks nothing and has no evaluation_template")
+            raise TypeError(
+                "JsonCorrectnessMetric has no prompts, so it takes no evaluation_template"
+            )
         super().__init__(threshold, model, *common, **settings)
         self.expected_schema = expected_schema
 

@@ -54,7 +54,7 @@ class PromptAlignmentMetric(PrebuiltMetric):
     ) -> None:
         super().__init__(threshold, model, *common, **settings)
         if isinstance(prompt_instructions, str):
-            raise TypeError("prompt_instructions is a list of instructions, not one text")
+            raise TypeError("prompt_instructions must be a list of texts, got one text")
         self.prompt_instructions = list(prompt_instructions)
 
     def graph(self) -> Graph:

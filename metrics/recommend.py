@@ -94,7 +94,7 @@ def _for_retrieval(needs: Needs) -> list[Suggestion]:
     ]
     if needs.reference:
         found.append(Suggestion("ContextualRecallMetric", "the reference can be found in it"))
-        found.append(Suggestion("ContextualPrecisionMetric", "useful documents stand first"))
+        found.append(Suggestion("ContextualPrecisionMetric", "useful documents come first"))
     return found
 
 

@@ -98,7 +98,7 @@ class SummarizationMetric(PrebuiltMetric):
     ) -> None:
         super().__init__(threshold, model, *common, **settings)
         if isinstance(assessment_questions, str):
-            raise TypeError("assessment_questions is a list of questions, not one text")
+            raise TypeError("assessment_questions must be a list of texts, got one text")
         at_least_one("n", n)
         self.n = n
         self.assessment_questions = (

@@ -54,7 +54,9 @@ class ToolCorrectnessMetric(PrebuiltMetric):
         **settings: Any,
     ) -> None:
         if settings.get("evaluation_template") is not None:
-            raise TypeError("ToolCorrectnessMetric asks nothing and has no evaluation_template")
+            raise TypeError(
+                "ToolCorrectnessMetric has no prompts, so it takes no evaluation_template"
+            )
         super().__init__(threshold, model, *common, **settings)
         self.should_exact_match = should_exact_match
         self.should_consider_ordering = should_consider_ordering
@@ -84,7 +86,7 @@ class ToolCorrectnessMetric(PrebuiltMetric):
 def _param(name: str) -> ToolCallParams:
     if name not in tuple(ToolCallParams):
         known = ", ".join(ToolCallParams)
-        raise InputError(f"evaluation_params of tool correctness may name {known}, not {name!r}")
+        raise InputError(f"evaluation_params of tool correctness may contain {known}, not {name!r}")
     return ToolCallParams(name)
 
 

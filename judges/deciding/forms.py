@@ -356,7 +356,7 @@ def _of_pairs(
         if value not in one.values or isinstance(value, bool):
             raise _WrongError(f"{value!r:.80} was not asked for")
         if value in found:
-            raise _WrongError(f"the probability of {value!r:.80} is there twice")
+            raise _WrongError(f"{value!r:.80} has two probabilities")
         found[value] = _chance(stated)
     missing = [value for value in one.values if value not in found]
     if missing:

@@ -111,9 +111,9 @@ class DecisionJudge(EndpointJudge[DecisionConnection]):
         if form not in FORMS:
             near = did_you_mean(str(form), FORMS)
             known = " or ".join(map(repr, FORMS))
-            raise InputError(f"form is {known}, not {form!r:.80}{near and f'; {near}'}")
+            raise InputError(f"form must be {known}, got {form!r:.80}{near and f'; {near}'}")
         if shows not in ("case", "reads"):
-            raise InputError(f"shows is 'case' or 'reads', not {shows!r:.80}")
+            raise InputError(f"shows must be 'case' or 'reads', got {shows!r:.80}")
         self.capabilities = Capabilities(
             schema=False, text=False, decides=True, packs=_packs(FORMS[form], pack, speculate)
         )
@@ -233,7 +233,7 @@ class DecisionJudge(EndpointJudge[DecisionConnection]):
             # A chat is asked one question at a time, so that there is nothing to pack.
             self.capabilities = replace(self.capabilities, packs=None)
             _log.warning(
-                "%s; its chat is asked for labels instead, whose token probabilities are the odds",
+                "%s; from now on, its chat is asked for labels, with odds from token probabilities",
                 failure,
             )
 
@@ -307,11 +307,11 @@ def _packs(form: Form, pack: bool, speculate: Any) -> Packs | None:
     )
     if isinstance(ahead, bool) or not isinstance(ahead, int) or ahead < 0:
         raise InputError(
-            "speculate is 'never', 'packed', or how many questions of a case may be asked ahead "
-            f"(a whole number from 0 on), not {speculate!r:.80}"
+            "speculate must be 'never', 'packed', or how many questions of a case may be asked "
+            f"ahead (a whole number from 0 on), got {speculate!r:.80}"
         )
     if not isinstance(pack, bool):
-        raise InputError(f"pack is True or False, not {pack!r:.80}")
+        raise InputError(f"pack must be True or False, got {pack!r:.80}")
     return Packs(form.most, form.characters, ahead) if pack else None
 
 
@@ -320,11 +320,11 @@ def require_one_state(questions: Sequence[Question[Any]], most: int) -> None:
     states = {state_text(question) for question in questions}
     if not 1 <= len(questions) <= most or len(states) > 1:
         raise InputError(
-            f"a request holds 1 to {most} questions about one state, not {len(questions)} about "
-            f"{len(states)}"
+            f"a request must have 1 to {most} questions about one state, got {len(questions)} "
+            f"about {len(states)}"
         )
 
 
 def _other(wanted: str, found: str) -> ProviderError:
-    message = f"{found!r} answered, not {wanted!r}, which version= asks for"
+    message = f"the version {found!r} answered, but version= asks for {wanted!r}"
     return ProviderError(message, transient=False)

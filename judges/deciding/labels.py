@@ -135,7 +135,7 @@ def _read(completion: Completion, asked: Asked) -> tuple[str | bool, Any, float]
         found = alternatives(completion, range(len(completion.token_texts[:1])))
     except ValueError:  # pydantic's among them
         raise UnsupportedError(
-            "the server gave no token probabilities, which labels are read from"
+            "the server gave no token probabilities, but labels need them"
         ) from None
     masses = dict.fromkeys(LABELS[: len(asked.values)], 0.0)
     for token, logprob in found.get(0, ()):

@@ -14,5 +14,5 @@ def writer_judge(given: Any) -> Judge:
 
     writer = as_judge(given)
     if writer.capabilities.decides:
-        raise InputError(f"writer= is to give texts, which {writer.identity} cannot")
+        raise InputError(f"writer= must be a judge that writes texts; {writer.identity} does not")
     return writer

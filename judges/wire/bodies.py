@@ -129,7 +129,9 @@ class _Decoder:
     def __init__(self, encoding: str) -> None:
         name = encoding.strip().lower()
         if name not in ("", "identity", "gzip", "x-gzip", "deflate"):
-            raise ProviderError(f"the response is encoded as {name:.40}", transient=False)
+            raise ProviderError(
+                f"the response has the unknown encoding {name:.40}", transient=False
+            )
         self._plain = name in ("", "identity")
         self._deflate = name == "deflate"
         self._inflater = zlib.decompressobj(zlib.MAX_WBITS | (0 if self._deflate else 16))

@@ -103,7 +103,9 @@ class EndpointJudge(SharedJudge, Generic[C]):
 
     def _public_state(self) -> dict[str, Any]:
         if self._given is not None:
-            raise TypeError("a judge with a client of its caller's cannot be pickled")
+            raise TypeError(
+                "a judge with your own client= cannot be pickled; use base_url= and api_key="
+            )
         shown = {"_parameters": public_value(self._parameters), "_address": self.base_url}
         return {**shown, "_api_key": None, "_clients": {}, "_pickled": True}
 

@@ -109,7 +109,9 @@ def sender(openai: ModuleType, api: AsyncOpenAI, path: str) -> Send:
                 place = moved
             else:
                 return response.content.removeprefix(BOM_UTF8)
-        raise ProviderError(f"the endpoint sends on {REDIRECTS} times", transient=False)
+        raise ProviderError(
+            f"the endpoint redirected the request {REDIRECTS} times", transient=False
+        )
 
     async def send(body: Body) -> bytes:
         try:

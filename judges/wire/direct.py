@@ -74,7 +74,9 @@ class DirectSend:
             if place is None:
                 raise self._api._make_status_error_from_response(received.response(head.url))
             head = await self._written(place)
-        raise ProviderError(f"the endpoint sends on {REDIRECTS} times", transient=False)
+        raise ProviderError(
+            f"the endpoint redirected the request {REDIRECTS} times", transient=False
+        )
 
     async def _sent(self, head: Head, content: bytes) -> Received:
         try:

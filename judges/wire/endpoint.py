@@ -33,15 +33,14 @@ def endpoint_of(address: str, source: str = "base_url") -> Endpoint:
         _ = parts.port
     except ValueError:
         raise JudgeSetupError(
-            f"{source} is not an address: it is http:// or https://, a host, perhaps a port (a "
-            "whole number), and a path; signs like @ : / in a password are written as "
-            "%40 %3A %2F"
+            f"{source} is not an address: write http:// or https://, a host, a port if needed (a "
+            "whole number), and a path; in a password, write @ : / as %40 %3A %2F"
         ) from None
     if parts.scheme not in ("http", "https"):
         shown = address.rpartition("@")[2].partition("?")[0]
         raise JudgeSetupError(
-            f"{source} {shown!r:.200} begins neither with http:// nor with https://; write the "
-            "whole address, such as http://localhost:8000/v1"
+            f"{source} {shown!r:.200} does not begin with http:// or https://; write the "
+            "whole address, for instance http://localhost:8000/v1"
         )
     user, at, host = parts.netloc.rpartition("@")
     headers = {}
@@ -71,8 +70,8 @@ def moved_to(response: Any) -> str | None:
     except ValueError:  # it is not an address
         there = location
     raise ProviderError(
-        f"the endpoint sends requests on to {public_address(there)!r:.200}, which is another "
-        "origin: nothing was sent there; give that address as base_url if it is the right one",
+        f"the endpoint redirects to {public_address(there)!r:.200}, which is another origin; "
+        "nothing was sent there. If that address is right, use it as base_url",
         transient=False,
         status=response.status_code,
     )

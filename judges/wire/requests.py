@@ -71,7 +71,9 @@ def _plain(value: Any) -> Any:
         return value.isoformat()
     if isinstance(value, BaseModel):
         return value.model_dump(exclude_unset=True, mode="json", by_alias=True)
-    raise TypeError(f"a request holds no {type(value).__name__}, which is not JSON: {value!r:.80}")
+    raise TypeError(
+        f"a request cannot contain a {type(value).__name__}, which is not JSON: {value!r:.80}"
+    )
 
 
 _JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False, default=_plain)

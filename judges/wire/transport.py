@@ -22,7 +22,7 @@ from dagengine.judges.wire.bodies import ENCODINGS, SMALL, BodyReader, without_w
 
 ANOTHER_LOOP: Final = (
     "the http_client of the judge's client has connections of another event loop, for instance "
-    "of a notebook's: make the client without http_client=, or one client for each loop"
+    "that of a notebook. Make the client without http_client=, or make one client per event loop"
 )
 _OF_ANOTHER_LOOP = ("Event loop is closed", "different loop", "Session is closed")
 _KEEP_ALIVE = 5.0  # seconds, as in the client's own transports

@@ -95,9 +95,9 @@ class BaseMetric:
     def measure(self, test_case: Any, *args: Any, **private: Any) -> float:
         """Judge one case and return its score in [0, 1].
 
-        Works with and without a running event loop. Names that begin with an underscore, such
-        as deepeval's `_show_indicator`, mean nothing; others are a TypeError. Raises
-        MetricFailedError when the case ends without a score, GraphError when the metric does
+        Works with and without a running event loop. Keyword arguments that begin with an
+        underscore, such as deepeval's `_show_indicator`, are ignored; others raise TypeError.
+        Raises MetricFailedError if the case ends without a score, GraphError if the metric does
         not compile.
         """
         _require_private(args, private)
@@ -141,8 +141,8 @@ class BaseMetric:
     def is_successful(self) -> bool:
         """Whether the last `measure` met the threshold: 1 in strict mode.
 
-        A `success` that the metric's own code set decides instead. Where that changed only the
-        score that its graph gave, the threshold decides anew.
+        A `success` that the metric's own code set decides instead. If that code changed only the
+        score of the graph, the threshold decides again.
         """
         if self.error is not None or self.score is None:
             return False
@@ -181,9 +181,8 @@ def _require_private(args: Collection[Any], given: Iterable[str]) -> None:
 class DrawnMetric(BaseMetric):
     """Base class of metrics that have a graph to look at.
 
-    Raises TypeError for a setting that the metric does not have. Where a class of the caller's
-    overrides `measure` or `a_measure`, its code judges the case, and `super().measure(…)` asks
-    the graph.
+    Raises TypeError for a setting that the metric does not have. If your subclass overrides
+    `measure` or `a_measure`, its code judges the case, and `super().measure(…)` runs the graph.
     """
 
     __signature__: ClassVar[inspect.Signature]

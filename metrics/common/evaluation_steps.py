@@ -79,10 +79,10 @@ def one_message(prompt: str) -> tuple[Message, ...]:
 class StepwiseMetric(PrebuiltMetric):
     """What metrics by evaluation steps share: criterion or steps, and what they look at.
 
-    `criteria` or `evaluation_steps` is given; of both the steps are used, and a warning says
-    so. From a criterion the judge writes the steps once per run, before the first case.
+    `criteria` or `evaluation_steps` is given; with both, only the steps are used, and there is a
+    warning. From a criterion the judge writes the steps once per run, before the first case.
     `generate_steps` returns them as a list to pass as `evaluation_steps`. That saves the question
-    and makes runs comparable. Raises InputError when the settings do not fit together.
+    and makes runs comparable. Raises InputError if the settings cannot be combined.
     """
 
     template: ClassVar[type[GEvalTemplate]] = GEvalTemplate
@@ -100,7 +100,9 @@ class StepwiseMetric(PrebuiltMetric):
         self.name = name
         self.threshold = 1.0 if self.strict_mode else threshold
         if isinstance(evaluation_params, str):
-            raise InputError(f"{name}: evaluation_params is a list, for instance ['actual_output']")
+            raise InputError(
+                f"{name}: evaluation_params must be a list, for instance ['actual_output']"
+            )
         self.criteria = criteria
         self.evaluation_steps = self._checked_steps(evaluation_steps)
         self.evaluation_params = tuple(
@@ -110,15 +112,17 @@ class StepwiseMetric(PrebuiltMetric):
     def _checked_steps(self, steps: Sequence[str] | None) -> list[str] | None:
         if self.criteria is None and steps is None:
             raise InputError(
-                f"{self.name}: give criteria or evaluation_steps (neither given); the steps are "
-                "what is judged by, and without any they are made from the criteria"
+                f"{self.name}: give criteria or evaluation_steps (neither given); without steps, "
+                "the judge writes them from the criteria"
             )
         if isinstance(steps, str):
-            raise InputError(f"{self.name}: evaluation_steps is a list with one text per step")
+            raise InputError(f"{self.name}: evaluation_steps must be a list with one text per step")
         texts = [self.criteria or ""] if steps is None else list(steps)
         if not texts or not all(isinstance(text, str) and text.strip() for text in texts):
             which = "criteria" if steps is None else "evaluation_steps"
-            raise InputError(f"{self.name}: {which} must not be empty, and each step is a text")
+            raise InputError(
+                f"{self.name}: {which} must not be empty, and each step must be a text"
+            )
         if steps is not None and self.criteria is not None:
             message = "criteria and evaluation_steps are both given; only the steps are used"
             warnings.warn(f"{self.name}: {message}", stacklevel=_CALLER)

@@ -37,7 +37,7 @@ def _role(message: Any) -> str:
         return "system"
     if kind.startswith("human"):
         return "user"
-    raise InputError(f"the prompt has a message that is neither of system nor user: {kind}")
+    raise InputError(f"the prompt has a message of another role than system or user: {kind}")
 
 
 def _text(template: Any, known: Mapping[str, Any]) -> str:

@@ -63,8 +63,9 @@ class PrebuiltMetric(DrawnMetric):
             and (self.threshold or 0) < 0.5
         ):
             warnings.warn(
-                f"{self.name}: 1 is without faults, so threshold={threshold:g} lets most answers "
-                f"pass; what is a largest share of faults elsewhere is {1 - threshold:g} here",
+                f"{self.name}: a score of 1 means no faults, so threshold={threshold:g} lets most "
+                f"answers pass; to allow a share of faults of {threshold:g}, use "
+                f"threshold={1 - threshold:g}",
                 UserWarning,
                 stacklevel=3,
             )
@@ -80,7 +81,7 @@ class PrebuiltMetric(DrawnMetric):
 
     def graph(self) -> Graph:
         """The metric's graph, newly made at every call."""
-        raise TypeError(f"{type(self).__name__} does not say what its graph is")
+        raise TypeError(f"{type(self).__name__} must override graph")
 
     def spec(self) -> MetricSpec:
         return MetricSpec(

@@ -145,9 +145,9 @@ def _criterion(given: Any) -> Criterion:
         near = did_you_mean(given, [*Criteria])
         if len(given.split()) > 2 and not near:
             return Criterion(shorten(given, _TITLE), given)
-        hint = near or f"known are {', '.join(Criteria)}."
+        hint = near or f"use one of {', '.join(Criteria)}."
         raise InputError(
-            f"no criterion is called {given!r}; {hint} For another criterion use a sentence, or "
+            f"there is no criterion {given!r}; {hint} For another criterion, use a sentence or "
             "{'name': 'description'}"
         )
     named = Criteria(given)
@@ -156,7 +156,7 @@ def _criterion(given: Any) -> Criterion:
 
 def _no_criterion(given: object) -> InputError:
     return InputError(
-        f"{given!r:.80} is no criterion: use a name, a Criteria member, a Criterion, a "
+        f"{given!r:.80} is not a criterion: use a name, a Criteria member, a Criterion, a "
         "ConstitutionalPrinciple, a sentence, or {'name': 'description'}"
     )
 
@@ -165,7 +165,9 @@ def _described(criterion: Criterion) -> Criterion:
     for what in ("name", "description"):
         text = getattr(criterion, what)
         if not isinstance(text, str) or not text.strip():
-            raise InputError(f"the {what} of criterion {criterion.name!r} is {text!r}, not a text")
+            raise InputError(
+                f"the {what} of criterion {criterion.name!r} must be a text, got {text!r}"
+            )
     if criterion.wanted not in LETTERS:
-        raise InputError(f"criterion {criterion.name!r} wants {criterion.wanted!r}, not Y or N")
+        raise InputError(f"criterion {criterion.name!r} must want Y or N, got {criterion.wanted!r}")
     return criterion

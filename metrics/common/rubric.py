@@ -31,7 +31,7 @@ class Rubric:
                 "lower one first, for instance (0, 2)"
             )
         if not str(self.expected_outcome).strip():
-            raise InputError(f"the rubric for {low_high} does not say what it stands for")
+            raise InputError(f"the rubric for {low_high} needs a text as expected_outcome")
 
     def __str__(self) -> str:
         low, high = self.score_range
@@ -49,5 +49,5 @@ def scale_of(rubric: Sequence[Rubric]) -> tuple[int, int]:
             )
     low, high = rubric[0].score_range[0], rubric[-1].score_range[1]
     if low == high:
-        raise InputError(f"the rubric has the one score {low}: a scale needs at least two")
+        raise InputError(f"the rubric has only the score {low}: a scale needs at least two scores")
     return low, high

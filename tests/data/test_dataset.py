@@ -118,7 +118,7 @@ def test_data_sets_are_loaded_as_published(files: Path, form: str) -> None:
     ]
 
 
-@pytest.mark.filterwarnings("ignore:Hallucination. 1 is without faults:UserWarning")
+@pytest.mark.filterwarnings("ignore:Hallucination. a score of 1 means no faults:UserWarning")
 @needs_document
 def test_a_data_set_is_evaluated_as_published(monkeypatch: pytest.MonkeyPatch) -> None:
     code = snippet(
@@ -133,7 +133,7 @@ def test_a_data_set_is_evaluated_as_published(monkeypatch: pytest.MonkeyPatch) -
         assert len(server.requests) > 0
 
 
-@pytest.mark.filterwarnings("ignore:Hallucination. 1 is without faults:UserWarning")
+@pytest.mark.filterwarnings("ignore:Hallucination. a score of 1 means no faults:UserWarning")
 @needs_document
 def test_a_data_set_parametrizes_a_test_as_published(monkeypatch: pytest.MonkeyPatch) -> None:
     ends: list[Any] = []

@@ -472,7 +472,7 @@ def test_names_of_judges() -> None:
     assert isinstance(written, DecisionJudge)
     assert (written.model, written.identity) == (judge.model, judge.identity)
     assert isinstance(written.writer, ProviderJudge)
-    with pytest.raises(InputError, match="writer= is to give texts"):
+    with pytest.raises(InputError, match="writer= must be a judge that writes texts"):
         as_judge("decisions/gpt-6-luna+systemone/mine")
     local = as_judge("systemone/mine", base_url="http://127.0.0.1:9/v1")
     assert isinstance(local, DecisionJudge)
@@ -513,7 +513,7 @@ def test_settings_that_mean_nothing_are_refused() -> None:
         DecisionJudge(form="decision")
     with pytest.raises(InputError, match="'case' or 'reads'"):
         DecisionJudge(shows="all")  # type: ignore[arg-type]
-    with pytest.raises(InputError, match="is to give texts"):
+    with pytest.raises(InputError, match="must be a judge that writes texts"):
         DecisionJudge(writer=DecisionJudge())
 
 

@@ -181,7 +181,7 @@ def test_a_label_judge_writes_by_the_same_model_unless_told_otherwise() -> None:
         assert [one["model"] for one in server.requests] == ["m", "m"]
         assert "short" in server.requests[1]["messages"][1]["content"]
     assert done.rows[0].metrics[0].score == 1.0
-    with pytest.raises(InputError, match="is to give texts"):
+    with pytest.raises(InputError, match="must be a judge that writes texts"):
         LabelJudge("m", writer=LabelJudge("n"))
 
 

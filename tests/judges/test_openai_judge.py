@@ -742,7 +742,7 @@ async def test_a_server_that_has_moved_is_followed_to_its_own_origin_only() -> N
         assert not caught.value.transient
         assert (len(here.requests), there.requests, places) == (3, [], [])
         places = [own] * 10
-        with pytest.raises(ProviderError, match="sends on 5 times"):
+        with pytest.raises(ProviderError, match="redirected the request 5 times"):
             await judge.answer(question())
 
 

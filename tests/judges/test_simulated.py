@@ -163,7 +163,7 @@ def test_chances_that_are_none_are_errors(settings: dict[str, float]) -> None:
 
 
 def test_a_truth_outside_the_options_and_a_single_repetition_are_errors() -> None:
-    with pytest.raises(InputError, match="the truth 'great' is none of"):
+    with pytest.raises(InputError, match="the truth 'great' is not one of"):
         Noise().spans("great", OPTIONS)
     with pytest.raises(InputError, match="two repetitions"):
         Noise().flip_rate("fair", OPTIONS, 1)

@@ -209,7 +209,7 @@ def test_tool_lists_that_are_missing_are_a_typed_failure(absent: str) -> None:
 def test_wrong_settings_of_tool_correctness_are_found_at_once() -> None:
     with pytest.raises(InputError, match="'arguments'"):
         ToolCorrectnessMetric(evaluation_params=["arguments"])
-    with pytest.raises(TypeError, match="asks nothing"):
+    with pytest.raises(TypeError, match="has no prompts"):
         ToolCorrectnessMetric(evaluation_template=TaskCompletionTemplate)
 
 

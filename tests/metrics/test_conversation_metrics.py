@@ -397,7 +397,7 @@ def test_the_reason_of_relevancy_quotes_the_reply() -> None:
 
 @pytest.mark.parametrize("size", [1, 0, -3])
 def test_a_window_of_relevancy_holds_a_turn_and_one_before(size: int) -> None:
-    with pytest.raises(InputError, match=f"window_size={size}"):
+    with pytest.raises(InputError, match=f"window_size must be at least 2 .* got {size}"):
         ConversationRelevancyMetric(window_size=size)
 
 

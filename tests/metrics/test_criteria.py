@@ -246,18 +246,18 @@ def test_there_are_54_principles_and_they_cannot_be_changed() -> None:
     ("given", "message"),
     [
         ("concisness", "did you mean 'conciseness'"),
-        ("tasty", "known are conciseness, "),
+        ("tasty", "use one of conciseness, "),
         ("concise ness", "did you mean 'conciseness'"),
-        (" ", "known are conciseness, "),
+        (" ", "use one of conciseness, "),
         ([], "no criterion"),
         ({}, "no criterion"),
         (["relevance", "relevance"], "given twice"),
         ({"empty": " "}, "description of criterion 'empty'"),
         ({"": "Is it?"}, "name of criterion ''"),
-        ({"number": 3}, "not a text"),
-        (3, "no criterion"),
-        ([3], "no criterion"),
-        (Criterion("c", "d", wanted="yes"), "not Y or N"),  # type: ignore[arg-type]
+        ({"number": 3}, "must be a text"),
+        (3, "not a criterion"),
+        ([3], "not a criterion"),
+        (Criterion("c", "d", wanted="yes"), "must want Y or N"),  # type: ignore[arg-type]
         (ConstitutionalPrinciple("p", ""), "description of criterion 'p'"),
     ],
 )
@@ -305,13 +305,13 @@ def test_placeholders_inside_the_judged_text_are_not_filled_in() -> None:
     [
         ("{criteria} {output} {answer}", False, r"refers to \{answer\}"),
         ("{criteria} {output} {}", False, r"refers to \{\}"),
-        ("{criteria} {input}", False, r"never shows \{output\}"),
-        ("{output}", False, r"never shows \{criteria\}"),
-        ("{criteria} {output}", True, r"never shows \{reference\}"),
+        ("{criteria} {input}", False, r"must contain \{output\}"),
+        ("{output}", False, r"must contain \{criteria\}"),
+        ("{criteria} {output}", True, r"must contain \{reference\}"),
         ("{criteria} {output} {reference}", False, "labeled_criteria"),
         ('{criteria} {output} {"json": 1', False, "cannot be filled in"),
         ("{criteria} {output:>9}", False, "format or conversion"),
-        (7, False, "neither a PromptTemplate nor a text"),
+        (7, False, "must be a PromptTemplate or a text"),
     ],
 )
 def test_a_prompt_that_cannot_work_is_refused(prompt: Any, reference: bool, message: str) -> None:

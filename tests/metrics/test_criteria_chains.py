@@ -153,5 +153,5 @@ def test_templates_that_cannot_be_taken_are_refused() -> None:
     with pytest.raises(InputError, match="is a jinja2 template"):
         load_evaluator("criteria", prompt=jinja)
     chat = SimpleNamespace(messages=[AIMessagePromptTemplate(prompt=theirs("I am."))])
-    with pytest.raises(InputError, match="neither of system nor user"):
+    with pytest.raises(InputError, match="another role than system or user"):
         load_evaluator("criteria", prompt=chat)

@@ -253,7 +253,7 @@ def test_of_criteria_and_steps_the_steps_are_used_and_a_warning_says_so() -> Non
         ({"evaluation_steps": ["one", ""]}, "evaluation_steps must not be empty"),
         ({"evaluation_steps": "one step"}, "a list with one text per step"),
         ({"criteria": CRITERIA, "evaluation_params": []}, "must name the fields"),
-        ({"criteria": CRITERIA, "evaluation_params": "input"}, "is a list"),
+        ({"criteria": CRITERIA, "evaluation_params": "input"}, "must be a list"),
     ],
 )
 def test_settings_that_do_not_fit_together_are_refused(
@@ -331,7 +331,7 @@ def test_a_rubric_that_is_no_scale_is_refused(ranges: list[Any], message: str) -
 
 
 def test_a_rubric_without_words_is_refused() -> None:
-    with pytest.raises(InputError, match="does not say"):
+    with pytest.raises(InputError, match="needs a text as expected_outcome"):
         Rubric((0, 1), " ")
 
 

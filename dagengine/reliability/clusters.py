@@ -58,7 +58,7 @@ def shared_by_all(observations: Iterable[Observation]) -> tuple[str, ...]:
 def _by_field(cases: Sequence[TestCase], field: str) -> Iterator[tuple[int, Hashable]]:
     values = [read_field(case, field) for case in cases]
     if all(value is None for value in values):
-        raise InputError(f"no case has a value at `{field}`, by which cases should be grouped")
+        raise InputError(f"no case has a value at `{field}`, so cases cannot be grouped by it")
     for number, value in enumerate(values):
         if value is not None:
             yield number, ("field", str(value))

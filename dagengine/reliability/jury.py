@@ -1,4 +1,4 @@
-"""What a jury was worth: how far its judges agree, and how many independent ones they equal."""
+"""The value of a jury: how well its judges agree, and how many independent ones they equal."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class JuryReport:
     `agreement` contains, by judge, the share (0 to 1) of its votes that are those of the majority.
     It is None for ratings and without votes. `correlation` (up to 1) is that between the judges'
     votes, or between their mistakes where the truth was given. `effective` is the number of
-    independent judges that would be worth as much. Both are None if they are undefined: with
-    fewer than two votes on every item, or where all votes are equal.
+    independent judges that would be worth as much. Both are None if they are undefined: if
+    every item has fewer than two votes, or if all votes are equal.
     """
 
     judges: int
@@ -39,7 +39,9 @@ def effective_votes(votes: int, correlation: float) -> float:
     correlation outside of [-1, 1].
     """
     if votes < 1 or not -1 <= correlation <= 1:
-        raise InputError(f"{votes} votes with a correlation of {correlation} cannot be")
+        raise InputError(
+            f"use at least 1 vote and a correlation from -1 to 1, got {votes} and {correlation}"
+        )
     return votes / (1 + (votes - 1) * max(correlation, 0.0))
 
 

@@ -62,8 +62,8 @@ def labels_of(cases: Sequence[TestCase], source: str | Path | Mapping[int, Any])
 
     A list is one label per person. A file (CSV, TSV, JSON, JSON lines, Parquet) has the columns
     `case` (the name of a case, or its place counted from 0) and `label`. Several rows for a case
-    are labels of several people. Raises InputError when no case has a label, and for rows of no
-    case.
+    are labels of several people. Raises InputError if no case has a label, and for rows of an
+    unknown case.
     """
     if isinstance(source, Mapping):
         given: Mapping[int, Any] = source
@@ -114,7 +114,7 @@ def _case_of(record: Record, places: Places) -> int:
 def labels_for(
     given: Given, replay: Counterfactual, cases: Sequence[TestCase], threshold: float | None
 ) -> Labels:
-    """What labels mean to a metric; raises InputError when none is a possible outcome of it."""
+    """What labels mean to a metric; raises InputError if none is a possible outcome."""
     counts = Counter(label for labels in given.values() for label in dict.fromkeys(labels))
     kind, means = _understood(list(counts), _verdicts(replay, cases), threshold)
     if all(found is None for found in means.values()):
@@ -224,9 +224,9 @@ def _refusal(counts: Mapping[Vote, int], replay: Counterfactual, cases: Sequence
     outcomes += [", ".join(map(repr, verdicts))] if verdicts else []
     shown = ", ".join(repr(label) for label in list(counts)[:5])
     return (
-        f"no label is a possible outcome of the metric {replay.spec.name!r}: there are {shown}, "
-        f"but it ends with {' or '.join([*outcomes, 'a score'])}; write yes or no, pass or fail, "
-        "1 or 0, numbers, or the names of verdicts"
+        f"no label is a possible outcome of the metric {replay.spec.name!r}: the labels are "
+        f"{shown}, but it ends with {' or '.join([*outcomes, 'a score'])}; write yes or no, "
+        "pass or fail, 1 or 0, numbers, or the names of verdicts"
     )
 
 
@@ -245,9 +245,9 @@ def walked_labels(
 ) -> list[Given]:
     """For each metric, how its cases ended by human answers: one label per person.
 
-    Cases are known by their content, and copies of a case share its labels. Labels that were
-    given to another definition of a metric say nothing about it, and are left out
-    (`left_out`). Raises InputError when no label is left, nor an answer to a node.
+    Cases are identified by their content, and copies of a case share its labels. Labels for
+    another definition of a metric are left out (`left_out`). Raises InputError if there is then
+    no label and no answer to a node.
     """
     labels = [label for label in read_labels(path) if label.outcome is not None]
     numbers = _numbers(cases)
@@ -256,8 +256,8 @@ def walked_labels(
     if not any(found) and not any(any(one.values()) for one in nodes):
         names = ", ".join(repr(replay.spec.name) for replay in replays)
         raise InputError(
-            f"{path} has no finished walk on a case of this data set, through {names} as defined "
-            f"now{''.join(f'; {line}' for line in left_out(path, replays))}"
+            f"{path} has no finished walk on a case of this data set that fits the current "
+            f"definition of {names}{''.join(f'; {line}' for line in left_out(path, replays))}"
         )
     return found
 

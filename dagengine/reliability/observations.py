@@ -101,7 +101,7 @@ class Observations(Sequence[Observation]):
     totals: Totals = field(default_factory=Totals, compare=False)
 
     def __repr__(self) -> str:
-        """How much was seen: a prompt and a notebook have no room for all of it."""
+        """How much was observed; a prompt and a notebook have no room for everything."""
         seen = ((self.cases, "case"), (self.metrics, "metric"), (self.conditions, "run"))
         counts = ", ".join(counted(len(some), noun) for some, noun in seen)
         return f"<Observations: {counts}; {counted(self.totals.calls, 'judge call')}>"
@@ -207,14 +207,16 @@ class Observations(Sequence[Observation]):
         there follows from the verdicts. `metric` names the metric if there is no such column;
         `judge`, `order`, `temperature` and `seed` make settings. Other columns are not read.
 
-        Raises InputError naming the row that is none of this, or is there twice.
+        Raises InputError that names an invalid or a repeated row.
         """
         if isinstance(source, str | Path) and _is_saved(Path(source)):
             with Path(source).open(encoding="utf-8") as file:
                 return cls(tuple(read_lines(file, str(source))))
         records = list(table_of(source, "row").read())
         if not records:
-            raise InputError("the table has no rows: a row is what was said of a case in a run")
+            raise InputError(
+                "the table has no rows: each row must be one verdict or score on a case"
+            )
         table = _Table(Places(cases), metric, scale, _columns(records))
         for record in records:
             table.take(record)
@@ -281,7 +283,7 @@ def _columns(records: Sequence[Record]) -> set[str]:
     if found and not found & {"verdict", "score"}:
         raise InputError(
             f"the table has no column `verdict` or `score`; it has {', '.join(sorted(found))}, "
-            f"and read are {', '.join((*_NAMES, *_SETTINGS))}"
+            f"the columns that are read are {', '.join((*_NAMES, *_SETTINGS))}"
         )
     return found
 
@@ -338,7 +340,7 @@ class _Table:
         if not low <= score <= high:
             raise ValueError(
                 f"score {score:g} is not between {low:g} and {high:g}: "
-                "say with `scale` (--scale LOW,HIGH) between what scores lie"
+                "state the range of the scores with `scale` (--scale LOW,HIGH)"
             )
         return (score - low) / (high - low)
 
@@ -358,7 +360,7 @@ def _whole(given: Any, name: str) -> int:
         raise ValueError(f"`{name}` is empty")
     number = _number(given, name)
     if number < 0 or number != int(number):
-        raise ValueError(f"`{name}` is {given}, and it is a whole number from 0")
+        raise ValueError(f"`{name}` is {given}, but must be a whole number from 0 on")
     return int(number)
 
 
@@ -366,7 +368,7 @@ def _number(given: Any, name: str) -> float:
     try:
         return float(given)
     except (ValueError, TypeError):
-        raise ValueError(f"`{name}` is {given!r}; a number is needed") from None
+        raise ValueError(f"`{name}` is {given!r}, but must be a number") from None
 
 
 def _setting(given: Mapping[str, Any]) -> Condition:

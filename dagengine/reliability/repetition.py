@@ -75,9 +75,9 @@ def variants(
     judges: Mapping[str, Any] | None = None,
     top_logprobs: int = 0,
 ) -> list[Variant]:
-    """Every metric under every condition; nothing of the metrics is touched.
+    """Every metric under every condition; the metrics themselves do not change.
 
-    Raises GraphError for metrics that do not compile, InputError for names that are not known.
+    Raises GraphError for metrics that do not compile, InputError for unknown names.
     """
     plan = compile_metrics(metrics)
     specs = [replace(metric.spec, judged_reason=False) for metric in plan.metrics]
@@ -110,7 +110,7 @@ def _check_titles(specs: Iterable[Any], paraphrases: Paraphrases) -> None:
     for name, wordings in paraphrases.items():
         if unknown := [title for title in wordings if title not in titles]:
             known = ", ".join(map(repr, sorted(titles)))
-            raise InputError(f"paraphrase {name!r}: no node is called {unknown[0]!r}; {known} are")
+            raise InputError(f"paraphrase {name!r}: no node is called {unknown[0]!r}; use {known}")
 
 
 def conditions_of(
@@ -121,7 +121,7 @@ def conditions_of(
     paraphrases: Iterable[str] = (),
     judges: Iterable[str] = (),
 ) -> list[Condition]:
-    """Every combination, `times` times each; raises InputError for what makes no condition."""
+    """Every combination, `times` times each; raises InputError for invalid conditions."""
     if not isinstance(times, int) or not 1 <= times < REPETITIONS:
         raise InputError(f"times must be a whole number from 1 on, got {times!r}")
     if unknown := [order for order in orders if order not in ORDERS]:

@@ -204,8 +204,8 @@ class _Collected:
         passed = said if isinstance(said, bool) else verdict_named(said, (True, False))
         if passed is None:
             raise InputError(
-                f"run {run.condition.sample}: the metric passes or fails, or has a score; {said!r} "
-                "may be the verdict of a node: name it in a column `node`"
+                f"run {run.condition.sample}: a metric passes or fails, or has a score, but this "
+                f"is {said!r}. If it is the verdict of a node, name the node in a column `node`"
             )
         return float(passed)
 

@@ -266,7 +266,7 @@ def test_seeds_and_other_words_are_settings_of_their_own(folder: Path) -> None:
         (None, "words.json: No such file"),
         ("{", 'write JSON, for instance {"short": {"name of a node": "other words"}}'),
         ('{"plain": "Nothing rude?"}', "plain"),
-        ('{"plain": {"rude": "Nothing rude?"}}', "no node is called 'rude'; 'kind', 'short' are"),
+        ('{"plain": {"rude": "Nothing rude?"}}', "no node is called 'rude'; use 'kind', 'short'"),
     ],
 )
 def test_words_for_nobody_are_found_before_anything_is_asked(
@@ -374,7 +374,7 @@ def test_labels_come_from_a_file_and_no_question_is_asked_for_labels_that_cannot
     (folder / "asked").unlink()
     (folder / "labels.csv").write_text("case,label\n0,splendid\n")
     refused = benchmark(*MINE, "--labels", "labels.csv")
-    assert "there are 'splendid', but it ends with pass or fail" in str(refused.exception)
+    assert "the labels are 'splendid', but it ends with pass or fail" in str(refused.exception)
     assert not (folder / "asked").exists()
 
 

@@ -614,6 +614,6 @@ def test_a_judge_that_never_differs_is_told_so() -> None:
         "Yes: no two runs of a case differed (3 cases); the flip rate is at most "
     )
     assert blame == "None: the score did not vary within any case."
-    assert price.startswith("Not known: 3 runs do not show how many votes “kind” needs")
+    assert price.startswith("Not known from 3 runs: the votes that “kind” needs for 5 % flips.")
     assert people == "Not known: no labels were given."
     assert "undefined" in card_page(steady)

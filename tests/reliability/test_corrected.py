@@ -111,7 +111,7 @@ def test_labels_that_do_not_fit_are_refused() -> None:
     with pytest.raises(InputError, match="as many labels"):
         corrected_rate([True], [], random=True)
     halves: Any = [0.5]
-    with pytest.raises(InputError, match="passes"):
+    with pytest.raises(InputError, match="labels must be True or False"):
         corrected_rate([True], halves, random=True)
     with pytest.raises(InputError, match="same cases"):
         corrected_difference(([1.0], [1.0]), ([], []), random=True)

@@ -127,13 +127,13 @@ def test_a_constant_judge_is_sure_up_to_a_bound() -> None:
     )
     assert blame == "None: the score did not vary within any case."
     assert people.startswith("In 50.0 % (")
-    assert "Kappa is 0.000" in people
+    assert "Kappa: 0.000" in people
 
 
 def test_a_perfect_and_an_always_wrong_judge_are_told_apart() -> None:
     assert str(answers(under("perfect"))[3]).startswith("In 100.0 % (")
     assert str(answers(under("always wrong"))[3]).startswith("In 0.0 % (")
-    assert "Kappa is -1.000" in str(answers(under("always wrong"))[3])
+    assert "Kappa: -1.000" in str(answers(under("always wrong"))[3])
 
 
 def test_a_judge_whom_nobody_can_read_is_known_to_nobody() -> None:
@@ -164,7 +164,7 @@ def test_ties_flip_and_agree_with_nobody() -> None:
 
 def test_one_run_is_shown_beside_the_majority_where_it_reaches_less() -> None:
     people = str(answers(under("mostly right"))[3])
-    assert re.match(r"In 100.0 % \([^)]*\) of cases; a single run in 75.0 %\. The baseline", people)
+    assert re.match(r"In 100.0 % \([^)]*\) of cases \(single run: 75.0 %\)\. Baseline", people)
     assert "one run" not in str(answers(under("perfect"))[3])
 
 

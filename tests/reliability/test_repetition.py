@@ -245,7 +245,7 @@ def repeating_wrongly(**settings: Any) -> Any:
         ({"orders": ("swapped",)}, "needs two fields that may change places"),
         (
             {"paraphrases": {"p": {"bad": "Bad?"}}},
-            "no node is called 'bad'; 'facts', 'good', 'how'",
+            "no node is called 'bad'; use 'facts', 'good', 'how'",
         ),
     ],
 )

@@ -109,8 +109,8 @@ def test_what_was_saved_is_read_back_and_not_taken_for_a_table(tmp_path: Path) -
         ("one,,good,true,1\none,1,good,true,1", "`run` is empty"),
         ("one,0.5,good,true,1", "whole number"),
         (",0,good,true,1", "`case` is empty"),
-        ("one,0,good,true,high", "`score` is 'high'; a number is needed"),
-        ("one,first,good,true,1", "`run` is 'first'; a number is needed"),
+        ("one,0,good,true,high", "`score` is 'high', but must be a number"),
+        ("one,first,good,true,1", "`run` is 'first', but must be a number"),
         ("one,0,good,true,1\none,0,good,true,1", "line 3: run 0 of case 0 has node 'good' twice"),
     ],
 )
@@ -210,7 +210,7 @@ def test_a_metric_of_several_nodes_passes_or_fails_where_its_nodes_are_not_known
 
 def test_a_verdict_of_no_node_that_does_not_say_whether_the_metric_passes_is_refused() -> None:
     seen = Observations.load([{"case": "one", "verdict": "tie"}], CASES, metric="worth")
-    with pytest.raises(InputError, match="'tie' may be the verdict of a node: name it in a column"):
+    with pytest.raises(InputError, match=r"'tie'\. If it is the verdict of a node, name"):
         make_card(seen, [two_questions()], CASES, ["it"])
 
 

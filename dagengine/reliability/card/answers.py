@@ -127,13 +127,13 @@ def _price(under: SettingCard) -> Answer:
 
 def _needed(node: NodeCard, votes: VoteCost, target: str) -> str:
     if votes.kind == "none":
-        return f"No number of votes up to 99 brings “{node.node}” to a flip rate of {target}"
+        return f"No number of votes up to 99 brings “{node.node}” to {target} flips"
     if votes.kind == "not known":
         return (
-            f"Not known: {votes.runs} runs do not show how many votes “{node.node}” needs for a "
-            f"flip rate of {target}"
+            f"Not known from {votes.runs} runs: the votes that “{node.node}” needs for "
+            f"{target} flips"
         )
-    return f"For a flip rate of {target}, “{node.node}” needs {votes_of(votes)}"
+    return f"“{node.node}” needs {votes_of(votes)} for {target} flips"
 
 
 def _costly(one: tuple[NodeCard, VoteCost]) -> tuple[bool, bool, int, float]:
@@ -166,7 +166,7 @@ def _left(votes: VoteCost) -> str:
     """The flip rate of many votes, if it was seen and is above the target."""
     if votes.seen < 2 or (votes.seen_flips.value or 0.0) <= votes.target:
         return ""
-    return f" (majorities of {votes.seen} votes still flip {bounded(votes.seen_flips)} of the time)"
+    return f" (with {votes.seen}: {bounded(votes.seen_flips)})"
 
 
 def _people(under: SettingCard) -> Answer:
@@ -180,8 +180,8 @@ def _people(under: SettingCard) -> Answer:
     if accuracy and base and kappa and accuracy.value is not None:
         beyond = bounded(kappa) if kappa.value is not None else f"undefined: {kappa.note}"
         return Answer(
-            f"In {bounded(accuracy)} of cases{_singly(accuracy, found)}. The baseline, always the "
-            f"most common label, is {number(base)}. Kappa is {beyond}.",
+            f"In {bounded(accuracy)} of cases{_singly(accuracy, found)}. "
+            f"Baseline: {number(base)}. Kappa: {beyond}.",
             weakness(kappa) or weakness(accuracy),
         )
     spearman = found.get("spearman")
@@ -196,7 +196,7 @@ def _singly(accuracy: Figure, found: Mapping[str, Figure]) -> str:
     once = found.get("single-run-accuracy")
     if once is None or once.value is None or number(once) == number(accuracy):
         return ""
-    return f"; a single run in {number(once)}"
+    return f" (single run: {number(once)})"
 
 
 # What can be detected.

@@ -234,7 +234,7 @@ class LabelMeaning:
 
 @dataclass(frozen=True, slots=True)
 class MetricCard:
-    """One metric under every setting, and what the settings show against each other.
+    """One metric under every setting, and the comparisons of settings.
 
     `across` are measures of several settings together (agreement of judges, of orders);
     `between` are differences between two settings on the same cases. `labels` say how human

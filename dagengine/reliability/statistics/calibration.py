@@ -1,4 +1,4 @@
-"""Are stated probabilities what they say? Brier score, log loss, calibration error.
+"""Calibration of stated probabilities: Brier score, log loss, calibration error.
 
 All take stated answers, (probability, happened): the probability that was given to an event, and
 whether it happened. For instance, the event is that the verdict is right. The measures are computed
@@ -191,7 +191,7 @@ def _binned(stated: Stated, bins: int) -> list[Totals]:
 def _places(stated: Stated, bins: int) -> list[int]:
     """The bin of every answer; 0 belongs to the first."""
     if bins < 1:
-        raise InputError(f"bins={bins}: at least one is needed")
+        raise InputError(f"bins must be at least 1, got {bins}")
     return [max(math.ceil(p * bins) - 1, 0) for p, _ in _checked(stated)]
 
 

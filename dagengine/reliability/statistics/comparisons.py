@@ -1,7 +1,7 @@
 """Two judges, or one before and after a change: differences on the same cases.
 
 Cases differ from each other far more than two judges do on one case, so that two intervals which
-overlap say nothing about the difference. All differences are the second less the first. Values
+overlap say nothing about the difference. All differences are the second minus the first. Values
 are per case: right or wrong, a flip rate, a mean score; a case where either is missing (None) is
 left out.
 
@@ -46,12 +46,12 @@ Test = Literal["McNemar mid-p", "paired t", "sign permutation mid-p", "jackknife
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """The second less the first.
+    """The second minus the first.
 
     `p` is two-sided, and not corrected for other comparisons (`holm`). `differing` of `cases`
     differ at all: with fewer than five, all in one direction, no test finds anything.
-    `visible` is the smallest difference that these cases would have shown in 80 of 100 such
-    benchmarks; None if it is not known.
+    `visible` is the smallest detectable difference: 80 of 100 such benchmarks detect it. It is
+    None if it is not known.
     """
 
     value: float
@@ -176,7 +176,7 @@ def compare_unpaired(
 
 
 def holm(ps: Sequence[float]) -> list[float]:
-    """The p values of several comparisons, corrected so that their number does not find things.
+    """The p values of several comparisons, corrected for their number.
 
     Any that is at most 0.05 is false in at most 5 of 100 families of comparisons (Holm 1979,
     https://www.jstor.org/stable/4615733). In the order given.
@@ -212,7 +212,7 @@ def cases_needed(
 ) -> int:
     """How many cases show a difference of this size; see `visible_difference`."""
     if difference <= 0:
-        raise InputError(f"difference={difference}: it must be above 0")
+        raise InputError(f"difference must be above 0, got {difference}")
     left = max(square - difference * difference, 0.0)
     return max(math.ceil(_needed(power, level) * left / difference**2), 2)
 

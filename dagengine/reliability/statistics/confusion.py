@@ -1,4 +1,4 @@
-"""Which label is taken for which, and intervals of what tables of labels and verdicts say.
+"""Confusion tables of labels and verdicts, and intervals of the measures of such tables.
 
 All take pairs of a human label and the judge's verdict, one per case or per run, and treat
 missing ones as `labels` does. `groups` names what does not depend on each other, one per pair:
@@ -85,7 +85,7 @@ def confusion_table(
 
 @dataclass(frozen=True, slots=True)
 class LabelRates:
-    """One label: the share of its cases that was met, and of the others that was not given it."""
+    """One label: the sensitivity on its cases, and the specificity on all other cases."""
 
     label: Vote
     sensitivity: Interval | Unknown
@@ -123,9 +123,9 @@ def baseline_interval(
     missing: Missing = "own category",
     groups: Groups | None = None,
 ) -> Interval | None:
-    """The accuracy of always giving the commonest label, from 0 to 1, by Wilson's intervals.
+    """The accuracy of always giving the most common label, from 0 to 1, by Wilson's intervals.
 
-    If two labels are near each other, it is not known which is the commonest, and resamples of the
+    If two labels are near each other, it is not known which is most common, and resamples of the
     largest share are never below it. So the lower end is the largest lower end of the shares of all
     labels, and the upper end the largest upper end. Of K possible `kinds` one has 1/K at least.
     None if a share has no interval.
@@ -327,7 +327,7 @@ def _beyond_chance(shares: Any, chance: Any) -> Any:
 
 @measure
 def people_agreement(labels: Table) -> Sums:
-    """The share of human labels that the other people's majority on the case equals.
+    """The share of human labels that equal the majority of the other people on the case.
 
     One row per case, one column per person. Of several leading labels each counts in part.
     Cases with fewer than two labels are left out; from 0 to 1.
@@ -355,13 +355,13 @@ class Ceiling:
 
 
 def label_ceiling(labels: Table, *, groups: Groups | None = None) -> Ceiling | Unknown:
-    """How accurate a judge can be at most, since people differ; from 0 to 1.
+    """The highest accuracy that a judge can have, because people differ; from 0 to 1.
 
-    One row per case, one column per person. Who knew what most people say would meet the
-    label of one more person with the probability of the commonest one, p. What the others say meets
-    it no more often (`people_agreement`). If two people agree with the probability A, p ≤ (1 + √(2A
-    - 1))/2 with two labels, and p ≤ √A with more. Both bounds hold for the mean over cases by
-    concavity. Unknown without two cases that several people labelled.
+    One row per case, one column per person. A judge that always gives the majority label agrees
+    with one more person with the probability of the most common label, p. The majority of the
+    other people agrees no more often (`people_agreement`). If two people agree with the probability
+    A, p ≤ (1 + √(2A - 1))/2 with two labels, and p ≤ √A with more. Both bounds hold for the mean
+    over cases by concavity. Unknown without two cases that several people labelled.
     """
     low = bootstrap(labels, people_agreement, groups=groups)
     differ = bootstrap(labels, flip_rate, groups=groups)

@@ -91,10 +91,10 @@ def total_agreement(table: Table) -> Sums:
 
 @measure
 def majority_share(table: Table, *, missing: Missing = "drop") -> Sums:
-    """The share of the commonest answer, from 1/N to 1; depends on N.
+    """The share of the most common answer, from 1/N to 1; depends on N.
 
-    It is never below what a judge's own commonest verdict has, as the commonest is picked
-    after the answers are seen.
+    It is too high rather than too low, because the most common answer is chosen after the
+    answers are seen.
     """
     return mean(_commonest(counted(row, missing)) for row in table)
 

@@ -1,8 +1,8 @@
-"""What people would say of all cases, from a judge of all and human labels on a part.
+"""Figures by the human standard, from a judge of all cases and human labels on a sample.
 
-A judge's pass rate is not the pass rate: it errs, and in one direction. Labels on a random part
-of the cases show how it errs, and the judge tells about the cases without one. Nothing in
-the labels can show that they are a random part: the caller says so. Cases are independent.
+A judge's pass rate is biased. Labels on a random sample of the cases show the bias, and the judge
+gives information about the cases without a label. Labels cannot show that they are a random sample:
+the caller says so. Cases are independent.
 
 `numpy` and `scipy` compute it (`pip install dagengine[benchmark]`) and are loaded when used.
 """
@@ -43,11 +43,11 @@ _CHANCE = 0.001
 class Corrected:
     """A figure of all cases by the human standard, and what the judge contributed to it.
 
-    `estimate` is what to report: with the judge's help, or the labels' own figure where the
-    judge is not `telling`. `judge` is what the judge alone says of all cases, and
-    `labels_alone` what the labels say without it. `worth` is the number of labels that would
-    be as exact by themselves as the `labelled` ones are with the judge. `p` is, of a difference,
-    the probability of so large a one were there none; None for something that is not a difference.
+    `estimate` is the figure to report: with the judge, or from the labels alone if the judge is
+    not `telling`. `judge` is what the judge alone says of all cases, and `labels_alone` what the
+    labels alone say. `worth` is the number of labels that alone would be as precise as the
+    `labelled` ones with the judge. `p` is, for a difference, the probability of so large a
+    difference if there is none; None for anything else.
     """
 
     estimate: Interval
@@ -76,7 +76,7 @@ def corrected_rate(
     """The share of cases that pass by the human standard, from 0 to 1.
 
     One verdict and one label per case, None for a case without; `passed` are the verdicts that
-    the judge's own rate counts. `random` says that the labelled cases are a random part.
+    the judge's own rate counts. `random` says that the labelled cases are a random sample.
 
     Every verdict is a stratum: its share of all cases times the share of its labelled cases that
     passed. These are from posteriors with Jeffreys' prior (the chain rule estimate of Hofer et al.
@@ -87,7 +87,7 @@ def corrected_rate(
     """
     _check(verdicts, labels)
     if stray := [label for label in labels if label not in (None, 0, 1)]:
-        raise InputError(f"a label says whether a case passes, got {stray[0]!r}")
+        raise InputError(f"labels must be True or False (1 or 0), got {stray[0]!r}")
     rows = [(verdict, label) for verdict, label in zip(verdicts, labels, strict=True)
             if label is not None]  # fmt: skip
     if (refused := _refused(len(rows), random)) or (refused := _biased(verdicts, labels)):

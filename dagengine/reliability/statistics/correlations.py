@@ -110,7 +110,7 @@ def _check_pairs(first: Sequence[float], second: Sequence[float]) -> None:
 def _check_finite(values: Iterable[float]) -> None:
     for value in values:
         if not math.isfinite(value):
-            raise InputError(f"only finite numbers have statistics, got {value}")
+            raise InputError(f"numbers must be finite, got {value}")
 
 
 def _is_constant(values: Sequence[float]) -> bool:

@@ -261,7 +261,7 @@ def _interval_alpha(all_: Totals) -> float:
 def _as_numbers(rows: Sequence[Sequence[Vote | None]]) -> list[list[float]]:
     for row in rows:
         if stray := [vote for vote in row if not isinstance(vote, int | float)]:
-            raise InputError(f"answers with distances are numbers, got {stray[0]!r}")
+            raise InputError(f"this level needs numbers as answers, got {stray[0]!r}")
     return [numbers(row) for row in rows]  # type: ignore[arg-type]
 
 

@@ -49,7 +49,7 @@ Level = Literal["item", "answer", "system"]
 def accuracy(pairs: Labelled, *, missing: Missing = "own category") -> Sums:
     """The share of verdicts equal to the label, from 0 to 1, over the pooled pairs.
 
-    Never to be shown alone: `label_agreement` holds what it has to be compared with.
+    Do not show it alone: `label_agreement` contains what to compare it with.
     """
     items = [
         {"items": 1.0, "right": float(pair[0] == pair[1])} if _counts(pair, missing) else {}
@@ -60,7 +60,7 @@ def accuracy(pairs: Labelled, *, missing: Missing = "own category") -> Sums:
 
 @measure
 def majority_baseline(pairs: Labelled, *, missing: Missing = "own category") -> Sums:
-    """The accuracy of always giving the commonest label, from 0 to 1."""
+    """The accuracy of always giving the most common label, from 0 to 1."""
     items = [{pair[0]: 1.0} if _counts(pair, missing) else {} for pair in pairs]
     return Sums(items, _commonest)
 
@@ -92,11 +92,11 @@ def label_kappa(pairs: Labelled, *, missing: Missing = "own category") -> Sums:
 
 @dataclass(frozen=True, slots=True)
 class LabelAgreement:
-    """Accuracy with everything it has to be read with.
+    """Accuracy, with the figures to compare it with.
 
-    `items` have a label and count, `missing` of all labelled items got no parseable answer,
-    `baseline` is the accuracy of always giving the commonest label. `kappa` is None when
-    label and verdict are one and the same throughout.
+    `items` have a label and count, `missing` of all labelled items got no parseable answer, and
+    `baseline` is the accuracy of always giving the most common label. `kappa` is None if
+    all labels and verdicts are equal.
     """
 
     items: int
@@ -108,7 +108,7 @@ class LabelAgreement:
 
 
 def label_agreement(pairs: Labelled, *, missing: Missing = "own category") -> LabelAgreement | None:
-    """How well verdicts meet labels, over the pooled pairs; None without any to compare."""
+    """How well verdicts agree with labels, over the pooled pairs; None without a pair."""
     used = [pair for pair in pairs if _counts(pair, missing)]
     hits, baseline = accuracy(used), majority_baseline(used)
     balanced = balanced_accuracy(used)

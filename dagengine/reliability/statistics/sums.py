@@ -101,7 +101,7 @@ def mean(
 
 
 def difference(one: Sums, other: Sums) -> Sums:
-    """The first measure less the second, of the same items."""
+    """The first measure minus the second, of the same items."""
     items = [
         {**{(0, key): n for key, n in a.items()}, **{(1, key): n for key, n in b.items()}}
         for a, b in zip(one.items, other.items, strict=True)
@@ -128,7 +128,7 @@ def numbers(row: Iterable[float | None]) -> list[float]:
     """The scores of a row; raises InputError for what is not a finite number."""
     found = [float(score) for score in row if score is not None]
     if bad := [score for score in found if not math.isfinite(score)]:
-        raise InputError(f"only finite numbers have statistics, got {bad[0]}")
+        raise InputError(f"numbers must be finite, got {bad[0]}")
     return found
 
 

@@ -41,8 +41,8 @@ Kind = Literal["number", "range", "more than", "none", "not known"]
 class SteadyVotes:
     """How many votes a question needs until majorities seldom differ.
 
-    Two majorities of `votes` votes on one question are to differ with the probability `target`
-    at most, on average over cases. Numbers of votes are odd.
+    Two majorities of `votes` votes on one question must differ with a probability of at most
+    `target`, on average over cases. Numbers of votes are odd.
 
     - "number": between `least` and `most` votes, at most two odd steps apart.
     - "range": between `least` and `most` votes.
@@ -50,7 +50,7 @@ class SteadyVotes:
     - "none": no number up to 99 is enough, and `least` is None.
     - "not known": even one vote may be enough, or none.
 
-    `least` is the lowest number that may be enough, `most` the lowest that surely is; each is
+    `least` is the lowest number that may be enough, `most` the lowest that certainly is; each is
     right in 95 of 100 benchmarks. `runs` is how often a case was run (the lower median) and
     `cases` how many were run twice at least. `one` is the flip rate of a single vote. `floor` is
     that of `seen` votes, the greatest number that the runs show without a model: half of them.
@@ -81,13 +81,13 @@ def steady_votes(
     `groups`, one per row, depend on each other: settings of one case, or cases of one document.
 
     With two verdicts the ends are those of all distributions of noise over cases that explain
-    the runs (see `mixture`). With more, nothing is said beyond half the runs, and ties are an
+    the runs (see `mixture`). With more, nothing is said beyond half the runs, and ties are
     their own outcome. The flip rate is never contradicted. A single vote is too few if its interval
     begins above the target, and surely enough only if it ends below. Raises InputError for a target
     outside (0, 1) or lists that do not belong together, MissingExtraError without scipy.
     """
     if not 0 < target < 1:
-        raise InputError(f"target={target}: the share of flips lies between 0 and 1")
+        raise InputError(f"target={target}: the target flip rate must be between 0 and 1")
     curve = _Curve(table, groups)
     one = curve.interval(1)
     if one is None:
@@ -119,7 +119,7 @@ def flips_of_votes(
     more verdicts with fewer than eight groups. Raises InputError for an even number of votes.
     """
     if votes < 1 or votes % 2 == 0:
-        raise InputError(f"votes={votes}: an odd number, so that two verdicts have no tie")
+        raise InputError(f"votes={votes}: use an odd number, so that two verdicts cannot tie")
     return _Curve(table, groups).interval(votes)
 
 

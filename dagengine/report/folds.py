@@ -1,4 +1,4 @@
-"""What a picture of a large graph leaves out: branches that nothing came by."""
+"""What a picture of a large graph leaves out: branches that no case reached."""
 
 from __future__ import annotations
 

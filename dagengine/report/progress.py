@@ -1,4 +1,4 @@
-"""What is shown while a run continues: a bar on a terminal, a line now and then elsewhere."""
+"""The progress of a run: a bar on a terminal, otherwise a line every minute."""
 
 from __future__ import annotations
 
@@ -74,10 +74,9 @@ class Progress:
 def progress_bar(
     run: Watched, total: int | None, show: bool
 ) -> Iterator[Callable[[CaseResult], None]]:
-    """Show how a run continues; what is yielded takes every finished case.
+    """Show the progress of a run; yields a function that takes every finished case.
 
-    A bar on a terminal and in a notebook; where the error stream is neither (a log), a line
-    every minute.
+    A bar on a terminal and in a notebook; otherwise (a log), a line every minute.
     """
     if not show:
         yield lambda row: None
@@ -155,12 +154,12 @@ def news(
     calls, rate = totals.calls, totals.calls / max(seconds, 1e-9)
     parts = [
         f"{calls:,} call{'' if calls == 1 else 's'}, {rate:.3g}/s",
-        f"{totals.in_flight} in flight",
+        f"{totals.in_flight} in progress",
     ]
     if totals.cached:
         parts.append(f"{totals.cached / totals.asked:.0%} from the store")
     if totals.retried:
-        parts.append(f"{totals.retried:,} repeated")
+        parts.append(f"{totals.retried:,} retried")
     if totals.cost:
         parts.append(f"${totals.cost:.2f}")
     parts += [_wait(one) for one in waiting]
@@ -175,7 +174,7 @@ def _wait(waiting: Waiting) -> str:
 
 
 def duration(seconds: float) -> str:
-    """A length of time as people say it: `0.4 s`, `12 s`, `3 min 20 s`, `2 h 05 min`."""
+    """A length of time for people: `0.4 s`, `12 s`, `3 min 20 s`, `2 h 05 min`."""
     if seconds < 0.95:
         return f"{seconds:.1f} s"
     whole = round(seconds)

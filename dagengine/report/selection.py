@@ -1,4 +1,4 @@
-"""Which cases of a run a reader asks for: by state, metric, name, answer or word."""
+"""The cases of a run that a reader selects: by state, metric, name, answer or word."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _INDEX = re.compile(rb'\{"index": (\d+)')
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What the results of a case have to have in common; one of its results has to have it all.
+    """Conditions on the results of a case; one of its results has to meet all of them.
 
-    `failed` (below the threshold) and `no_score` choose states, and both of them either. `case`
-    is a name or an index. `at` are `Node`, which ran, and `Node=answer`; a kind of failure counts
-    as an answer. `text` stands somewhere in the case, in what nodes said, or in its name, whatever
-    the case of its letters.
+    `failed` (below the threshold) and `no_score` choose states; with both, either state counts.
+    `case` is a name or an index. `at` are `Node`, which ran, and `Node=answer`; a kind of failure
+    counts as an answer. `text` is somewhere in the case, in what nodes said, or in its name, in
+    upper or lower case.
     """
 
     failed: bool = False
@@ -130,7 +130,7 @@ def fields_of(run: Run, indexes: Iterable[int]) -> Iterator[dict[str, Any]]:
     Raises InputError when the run kept no texts.
     """
     if not run.manifest.texts:
-        raise InputError(f"{run.folder} holds no cases: the run was told to keep no texts")
+        raise InputError(f"{run.folder} contains no cases: the run kept no texts (--no-texts)")
     wanted = set(indexes)
     for case in run.cases(lambda line: _index(line) in wanted):
         if case["index"] in wanted and case["type"] is not None:
@@ -201,7 +201,7 @@ def _require_answer(at: str, manifest: Manifest) -> None:
     ):
         return
     node, said = told[0]
-    hint = did_you_mean(said, list(answers[node])) or f"it says {', '.join(answers[node])}"
+    hint = did_you_mean(said, list(answers[node])) or f"its answers are {', '.join(answers[node])}"
     raise InputError(f"{node!r:.80} has no answer {said!r:.80}; {hint}")
 
 

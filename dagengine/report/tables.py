@@ -1,4 +1,4 @@
-"""What a terminal shows when a run is over: a table, a summary, and what it cost."""
+"""What a terminal shows at the end of a run: a table, a summary and the cost."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _STYLES = {"failed": "red", "no_score": "magenta"}
 
 
 def print_table(tally: Tally, totals: Totals, console: Any = None) -> None:
-    """Print what a run came to: figures, the worst cases, where cases failed, and the cost.
+    """Print the results of a run: figures, the worst cases, where cases failed, and the cost.
 
-    A few dozen lines whatever the size of the run.
+    A few dozen lines for a run of any size.
     """
     from rich.console import Console
 
@@ -35,7 +35,7 @@ def print_table(tally: Tally, totals: Totals, console: Any = None) -> None:
 
 
 def print_summary(tally: Tally, console: Any = None) -> None:
-    """Print what a run came to, without the cost."""
+    """Print the results of a run, without the cost."""
     from rich.console import Console
 
     out = console or Console()
@@ -192,7 +192,7 @@ def cost_line(totals: Totals) -> str:
     if totals.shared:
         parts.append(f"{totals.shared} shared with an equal question")
     if totals.retried:
-        parts.append(f"{totals.retried} repeated")
+        parts.append(f"{totals.retried} retried")
     if totals.failed:
         parts.append(f"{totals.failed} failed")
     tokens = totals.usage.input_tokens + totals.usage.output_tokens
@@ -204,9 +204,9 @@ def cost_line(totals: Totals) -> str:
 
 
 def print_steps(result: MetricResult, console: Any = None, *, times: bool = False) -> None:
-    """Print what every node of one metric said for one case, to be audited (verbose mode).
+    """Print what every node of one metric said about one case, for an audit (verbose mode).
 
-    With `times` also how long each took, where that is known.
+    With `times`, also how long each node took, if it is known.
     """
     from rich.console import Console
     from rich.padding import Padding

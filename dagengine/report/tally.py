@@ -49,7 +49,7 @@ class Tally:
     def __init__(self, rows: Iterable[CaseResult] = (), case: str | int | None = None) -> None:
         """`case` is the case to draw, instead of the longest path: its index.
 
-        As text it is the first of this name, or, where none is called so, that with this index.
+        A text means the first case of this name or, if there is none, the case with this index.
         """
         self.metrics: dict[str, MetricTally] = {}
         self.summing = Summing()

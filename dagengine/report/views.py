@@ -70,7 +70,7 @@ class OnePath(Design):
     """The path that one case took, and what each node answered."""
 
     sign = "✓ "
-    legend: tuple[str, ...] = ("blue: the way of this case", "dotted: not taken")
+    legend: tuple[str, ...] = ("blue: the path of this case", "dotted: not taken")
 
     def __init__(self, result: MetricResult, case: str = "") -> None:
         if any(_chances(step) for step in result.steps):
@@ -183,10 +183,10 @@ class Counts(Design):
 
 
 def legend_of(slots: Sequence[Slot], dashes: str, folded: bool) -> list[str]:
-    """What arrows and stubs mean; `dashes` is how a form draws what only hands on data."""
+    """What arrows and stubs mean; `dashes` is how a form draws edges that only pass data."""
     lines = []
     if hands_on_only(slots):
-        lines += ["solid arrow: makes it run", f"{dashes} arrow: hands on data only"]
+        lines += ["solid arrow: makes it run", f"{dashes} arrow: passes data only"]
     if folded:
-        lines.append("+7 nodes: a part that nothing came by")
+        lines.append("+7 nodes: a part that no case reached")
     return lines

@@ -125,7 +125,7 @@ def test_chosen_cases_become_a_data_set_that_is_read_again(folder: Path, tmp_pat
         (["--at", "Tone of voice"], "no node 'Tone of voice'"),
         (["--at", "Tne=warm"], "did you mean 'Tone'"),
         (["--at", "Tone=warmer"], "'Tone' has no answer 'warmer'; did you mean 'warm'"),
-        (["--at", "Kind=perhaps"], "it says True, False"),
+        (["--at", "Kind=perhaps"], "its answers are True, False"),
     ],
 )
 def test_a_name_that_the_run_does_not_have_is_an_error(
@@ -149,7 +149,7 @@ def test_a_run_without_texts_has_no_cases_to_write(tmp_path: Path) -> None:
     evaluate(CASES, [polite()], model=judge(), show=False, out=tmp_path / "run", texts=False)
     command = ["show", str(tmp_path / "run"), "--as-cases", str(tmp_path / "cases.jsonl")]
     done = CliRunner().invoke(app, command)
-    assert "told to keep no texts" in str(done.exception)
+    assert "the run kept no texts" in str(done.exception)
     assert not (tmp_path / "cases.jsonl").exists()
 
 

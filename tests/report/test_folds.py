@@ -51,7 +51,7 @@ def test_branches_not_taken_are_stubs_that_say_how_many_nodes_they_hide() -> Non
         shown = {int(place) for place in re.findall(r"node (\d+)", text)}
         assert shown == {0, 1, 3, 7, 15, 31}
         assert sum(hidden) == 60 - len(shown)
-        assert "+7 nodes: a part that nothing came by" in text
+        assert "+7 nodes: a part that no case reached" in text
 
 
 def test_counts_fold_what_no_case_came_by() -> None:

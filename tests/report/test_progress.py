@@ -67,13 +67,13 @@ class Looked(Run):
 def test_the_news_has_calls_rate_cached_share_retries_cost_waits_and_failures() -> None:
     failures = Counter({"timeout": 1, "refused": 4})
     assert news(TOTALS, 10.0, failures, [REJECTED, Waiting("timeout", 1, 0.0)]) == (
-        "100 calls, 10/s, 7 in flight, 25% from the store, 3 repeated, $1.23, "
+        "100 calls, 10/s, 7 in progress, 25% from the store, 3 retried, $1.23, "
         "12 wait (429, next in 3 s), 1 waits (timeout, next now), 4 refused, 1 timeout"
     )
 
 
 def test_the_news_leaves_out_what_there_is_none_of() -> None:
-    assert news(Totals(asked=1, calls=1), 2.0, Counter()) == "1 call, 0.5/s, 0 in flight"
+    assert news(Totals(asked=1, calls=1), 2.0, Counter()) == "1 call, 0.5/s, 0 in progress"
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,7 @@ def test_a_log_gets_a_line_only_now_and_then(
         assert run.looked.wait(60)  # the first line is whole
     line = capsys.readouterr().err.splitlines()[0]
     assert re.fullmatch(
-        r"dagengine: [01]/2 cases, 0\.\d s; 100 calls, \S+/s, 7 in flight, .*", line
+        r"dagengine: [01]/2 cases, 0\.\d s; 100 calls, \S+/s, 7 in progress, .*", line
     )
 
 

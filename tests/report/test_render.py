@@ -217,7 +217,7 @@ def test_edges_that_make_a_node_run_look_unlike_those_that_hand_on_data() -> Non
     assert f"  {ends[1]} -.-> {ends[2]}" in picture.mermaid.splitlines()
     for text in (" ".join(drawn.nodes.values()), mermaid_text(picture)):
         assert "solid arrow: makes it run" in text
-        assert "arrow: hands on data only" in text
+        assert "arrow: passes data only" in text
 
 
 def test_a_picture_without_edges_that_hand_on_data_only_needs_no_legend() -> None:

@@ -115,6 +115,6 @@ export function text(bytes: Uint8Array): string {
 /** The content of a data block of the page. */
 export function element(id: string): string {
   const found = document.getElementById(id);
-  if (!found) throw new Error(`this file has no part ${id}: it is not whole`);
+  if (!found) throw new Error(`this file is incomplete: the part ${id} is missing`);
   return found.textContent ?? "";
 }

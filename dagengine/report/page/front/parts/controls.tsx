@@ -43,17 +43,17 @@ export function Parts() {
     <>
       <p class="chips parts">
         {parts.map((part) => (
-          <button key={`${part.kind}${part.key}${part.not}`} class="chip0 on" aria-label={`${named(part)}: take it out of the filter`}
+          <button key={`${part.kind}${part.key}${part.not}`} class="chip0 on" aria-label={`${named(part)}: remove from the filter`}
             onClick={() => go({ parts: parts.filter((p) => p !== part) })}>
             {named(part)} <span aria-hidden="true">✕</span>
           </button>
         ))}
-        {text && <button class="chip0 on" aria-label={`“${text}”: take it out of the filter`} onClick={() => go({ text: "" })}>“{text}” <span aria-hidden="true">✕</span></button>}
+        {text && <button class="chip0 on" aria-label={`“${text}”: remove from the filter`} onClick={() => go({ text: "" })}>“{text}” <span aria-hidden="true">✕</span></button>}
         <button class="btn quiet" onClick={() => go({ parts: [], text: "" })}>Clear all <kbd>Esc</kbd></button>
         <button class="btn quiet" onClick={copy}>Copy as command</button>
         <span class="soft sm" role="status">{said}</span>
       </p>
-      <p class="soft sm noprint k">Shift-click a second edge to narrow, Alt-click to take out</p>
+      <p class="soft sm noprint k">Shift-click another edge to add it, Alt-click to exclude it</p>
     </>
   );
 }
@@ -119,7 +119,7 @@ export function Footer({ total, chosen }: { total: number; chosen: Chosen }) {
       <span class="k"><kbd>t</kbd> tree</span>
       <button class="link-b" aria-pressed={open} onClick={columns}><kbd>c</kbd> columns</button>
       {total > 0 && source.run.texts !== "none" && (
-        <button class="link-b" onClick={() => void save()}>Take {total === 1 ? "this one" : `these ${whole(total)}`} as a data set</button>
+        <button class="link-b" onClick={() => void save()}>Save {total === 1 ? "this one" : `these ${whole(total)}`} as a data set</button>
       )}
       <span role="status">{said}</span>
     </div>

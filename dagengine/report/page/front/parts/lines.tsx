@@ -104,11 +104,11 @@ export function Texts({ run }: { run: Run }) {
     return (
       <>
         <div class="note m">
-          Texts of {whole(run.cases - run.kept)} cases are not in this file, which holds those of {many(run.kept, "case")}, the
-          failed ones first. Filters, tree and figures are of all {whole(run.cases)}.
+          This file contains the texts of {many(run.kept, "case")}, the failed ones first. Those of the other{" "}
+          {whole(run.cases - run.kept)} are not in it. Filters, tree and figures are of all {whole(run.cases)} cases.
         </div>
         <code class="cmd">dagengine view {run.folder}</code>
-        <p class="soft sm">opens the same page with all texts.</p>
+        <p class="soft sm">shows the same page with all texts.</p>
       </>
     );
   }

@@ -61,7 +61,7 @@ export function Unfinished() {
       )}
       <p class="soft">Figures are of the {whole(run.cases)}.</p>
       {run.command && <code class="cmd">{run.command}</code>}
-      {run.command?.includes("--store") && <p class="soft sm">Repeated like this, only what has no stored answer is asked.</p>}
+      {run.command?.includes("--store") && <p class="soft sm">If you repeat this command, only questions without a stored answer are asked.</p>}
     </>
   );
 }

@@ -228,7 +228,7 @@ function About({ shown, result }: { shown: Case; result: CaseMetric }) {
   const [said, setSaid] = useState("");
   const tokens = result.steps.reduce((sum, step) => sum + step.tokens, 0);
   const cost = result.steps.reduce((sum, step) => sum + (step.cost ?? 0), 0);
-  const copy = (text: string) => void navigator.clipboard.writeText(text).then(() => setSaid("copied"), () => setSaid("this browser keeps the clipboard closed"));
+  const copy = (text: string) => void navigator.clipboard.writeText(text).then(() => setSaid("copied"), () => setSaid("this browser does not allow copying"));
   const json = { case: shown.name, fields: shown.fields, metrics: shown.metrics };
   return (
     <>

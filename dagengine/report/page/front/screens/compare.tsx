@@ -305,7 +305,7 @@ function Cases({ metric }: { metric: MetricChanges }) {
             onClick={() => go({ more: { ...place.more, kind: one.id, cell: "" } })}>{one.word} {whole(one.count)}</button>
         ))}
         {cause !== null && (
-          <button class="chip0 on" aria-label={`${node || "settings"}, ${SHORT[cause]}: take it out of the filter`} onClick={() => go({ more: { ...place.more, cell: "" } })}>
+          <button class="chip0 on" aria-label={`${node || "settings"}, ${SHORT[cause]}: remove from the filter`} onClick={() => go({ more: { ...place.more, cell: "" } })}>
             {node || "settings"}, {SHORT[cause]} <span aria-hidden="true">✕</span>
           </button>
         )}

@@ -11,7 +11,7 @@ import { Code, Fold, Judged, plain } from "../parts/texts.tsx";
 import { many, range, score, whole } from "../parts/words.ts";
 
 const QUEUES: [string, string, string][] = [
-  ["random", "a random sample", "the only queue from which an agreement with the judge may be told"],
+  ["random", "a random sample", "the only queue that can measure agreement with the judge"],
   ["failed", "cases that failed or have no score", ""],
   ["unsure", "cases whose votes were split", ""],
 ];
@@ -34,11 +34,11 @@ function Start() {
     event.preventDefault();
     if (who.trim()) go({ metric: name, more: { ...place.more, who: who.trim(), queue: kind, count: String(Math.max(1, Number(count) || 1)), at: "" } });
   };
-  if (source.run.texts === "none") return <><h1>There is nothing to read</h1><p>The texts were left out of this run: record it without --no-texts to label it.</p></>;
+  if (source.run.texts === "none") return <><h1>There is nothing to label</h1><p>This run was recorded with --no-texts: run it again without --no-texts to label it.</p></>;
   return (
     <form class="start" onSubmit={start}>
       <h1>Label {source.run.name} by hand</h1>
-      <p class="soft">The small questions of the tree, one key each. Branches that you do not take are not asked; the judge's answers show when a case is done.</p>
+      <p class="soft">You answer the questions of the tree with one key each. Branches that you do not take are not asked. The judge's answers appear when a case is done.</p>
       <p><label for="who"><b>Your name</b></label><br /><input id="who" value={who} maxLength={100} required onInput={(event) => setWho(event.currentTarget.value)} /></p>
       {metrics.length > 1 && (
         <p><label for="metric"><b>Metric</b></label><br />

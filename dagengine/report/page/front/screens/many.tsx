@@ -75,7 +75,7 @@ function manyHeadline(run: Run, { any, none, passed }: Together): string {
   const start = run.finished ? "" : "Not finished: ";
   if (any) return `${start}${whole(any)} of ${of} failed at least one of ${run.metrics.length} metrics`;
   if (passed === run.cases) return `${start}All ${of} passed all ${run.metrics.length} metrics`;
-  return `${start}No case failed, ${whole(none)} of ${of} miss a score`;
+  return `${start}No case failed, ${whole(none)} of ${of} have no score`;
 }
 
 function ManyLines({ run, together }: { run: Run; together: Together }) {
@@ -87,7 +87,7 @@ function ManyLines({ run, together }: { run: Run; together: Together }) {
     <>
       <Lines lines={[
         ["result", strip.failed
-          ? <>worst: <b>{run.metrics[least!]!.name}</b>, {whole(strip.failed)} of {whole(run.cases)} failed · {whole(together.passed)} passed all {run.metrics.length}{together.none > 0 && ` · ${whole(together.none)} miss a score`}</>
+          ? <>worst: <b>{run.metrics[least!]!.name}</b>, {whole(strip.failed)} of {whole(run.cases)} failed · {whole(together.passed)} passed all {run.metrics.length}{together.none > 0 && ` · ${whole(together.none)} have no score`}</>
           : <>{whole(together.passed)} passed all {run.metrics.length}</>],
         ["where", sets.join(", ") || "nothing failed"],
         ["judge", judged(run)],

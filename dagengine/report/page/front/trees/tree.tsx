@@ -203,8 +203,8 @@ export function Legend({ filtered, cases }: { filtered: boolean; cases: number }
   return (
     <div class="legend soft sm">
       <span><i />{filtered ? `width: cases of the filter, out of all ${whole(cases)}` : "width: cases"}</span>
-      <span><i class="lf" />core: failed in the end</span>
-      <span><i class="lu" />nobody went here</span>
+      <span><i class="lf" />core: cases that failed</span>
+      <span><i class="lu" />no case went here</span>
       <span><b class="none">⊘</b> no answer</span>
     </div>
   );

@@ -36,7 +36,7 @@ BAD_LINES = {
     b'{"input": "a", "token_cost": -Infinity}': "-Infinity is not a JSON value",
     b'{"input": "a", "input": "b"}': "the key 'input' is there twice",
     b'{"input": "a", "additional_metadata": {"k": 1, "l": {"k": 1, "k": 2}}}': "the key 'k' is",
-    b'{"input": "a"': "not JSON",
+    b'{"input": "a"': "not JSON: Expecting ',' delimiter at column 14",
     b'{"input": "a"}{"input": "b"}': "not JSON: Extra data",
     b'\xff\xfe{\x00"\x00': "not UTF-8",
     b'"input"': "str is neither",

@@ -164,6 +164,10 @@ class GatewayAsk:
     travel with others of the case.
     """
 
+    __slots__ = (
+        "_asker", "_ballot", "_gateway", "_hold", "_judge", "_place", "answers", "asked", "usage",
+    )  # fmt: skip
+
     def __init__(
         self,
         gateway: Asks,

@@ -1,9 +1,9 @@
 """Runs a plan over cases: says what is done next, and takes the consequences.
 
-Workers take ready units: earlier cases first, and within a case what asks nothing first. So many
-of them ask as calls may be in progress, and more while questions wait for something else. Workers
-admit the next case when nothing is ready. So what is in flight bounds the memory, not the data set.
-Rows leave in data set order.
+Workers take ready units: earlier cases first, and within a case what asks nothing first. As many
+of them ask at a time as calls may be in progress, and more while questions wait for something else;
+and as many ask nothing. Workers admit the next case when nothing is ready. So what is in flight
+bounds the memory, not the data set. Rows leave in data set order.
 """
 
 from __future__ import annotations
@@ -80,7 +80,14 @@ class _Run:
         self.began = time.perf_counter()
 
 
-_Ready = tuple[int, tuple[bool, int], int, _Run]
+class _Units:
+    """Units of one kind: those that wait for a worker in a heap, and how many are at work."""
+
+    __slots__ = ("at_work", "ready")
+
+    def __init__(self) -> None:
+        self.ready: list[tuple[int, tuple[bool, int], int, _Run]] = []
+        self.at_work = 0
 
 
 class Runner:
@@ -118,16 +125,13 @@ class Runner:
         self._judges = judges
         self._constants = constants or RunOnce(plan)
         self._source: Source[Item] = PulledSource(())
-        # Ready units that ask nothing, and those that ask.
-        self._plain: list[_Ready] = []
-        self._asking: list[_Ready] = []
-        self._at_judges = 0  # units at work that ask, without those that wait in packs
-        self._most_at_judges = gateway.limits.max_in_flight
+        self._plain, self._asking = _Units(), _Units()
+        self._most = gateway.limits.max_in_flight
         self._goldens: deque[tuple[int, Golden | ConversationalGolden]] = deque()
         self._completing = 0
         self._open = 0
         self._admitted, self._every = first, step
-        # Workers also run units that ask nothing, and wait between retries and for shared answers.
+        # Those that ask, those that do not, and those whose questions wait.
         self._workers = Workers(self, 4 * gateway.limits.max_in_flight + 32 if at_once else 1)
         self._rows = RowsInOrder(emit, first, finished, step)
         # Units that may bring a question for a pack.
@@ -166,30 +170,33 @@ class Runner:
     @property
     def busy(self) -> bool:
         """Whether there is a unit to run, or may be a case to admit."""
-        if self._plain:
-            return True
-        return self._may_ask if self._asking else self._source.ready
+        if self._plain.ready or self._asking.ready:
+            return self._first() is not None
+        return self._source.ready
 
-    @property
-    def _may_ask(self) -> bool:
-        return self._at_judges - self._gateway.resting.count < self._most_at_judges
+    def _first(self) -> _Units | None:
+        """The units of which the first one is the most urgent that may be run."""
+        plain, asking = self._plain, self._asking
+        may_run = plain.ready and plain.at_work < self._most
+        # Whose question waits for something else leaves its place to another one.
+        if asking.ready and asking.at_work - self._gateway.resting.count < self._most:
+            return plain if may_run and plain.ready[0] < asking.ready[0] else asking
+        return plain if may_run else None
 
     def next(self) -> Work | None:
         """The most urgent work, admitting cases as long as there is none."""
-        while not (self._plain or self._asking or self._goldens):
+        while not (self._plain.ready or self._asking.ready or self._goldens):
             if self._rows.waiting >= _REORDER or self._app_is_busy() or not self._admit():
                 return None
         if self._goldens:
             golden = self._goldens.popleft()
             self._workers.wake()
             return partial(self._complete, *golden)
-        ready = self._plain
-        if self._asking and self._may_ask and not (ready and ready[0] < self._asking[0]):
-            ready = self._asking
-            self._at_judges += 1
-        if not ready:  # but units that may not ask yet
+        units = self._first()
+        if units is None:
             return None
-        _, _, unit, run = heapq.heappop(ready)
+        _, _, unit, run = heapq.heappop(units.ready)
+        units.at_work += 1
         self._workers.wake()
         return partial(self._step, run, self._plan.units[unit])
 
@@ -279,7 +286,7 @@ class Runner:
             if unit in run.scopes:
                 run.scopes[unit].cancel()
             else:  # queued, but not started
-                ready = self._ready(unit)
+                ready = self._like(unit).ready
                 ready[:] = [e for e in ready if e[3] is not run or e[2] != unit]
                 heapq.heapify(ready)
                 run.state.cancelled(unit)
@@ -289,25 +296,25 @@ class Runner:
         # Last: a unit that is wanted again after all is ready once more.
         for unit in run.state.ready:
             urgency = self._plan.units[unit].urgency
-            heapq.heappush(self._ready(unit), (run.index, urgency, unit, run))
+            heapq.heappush(self._like(unit).ready, (run.index, urgency, unit, run))
             if run.packing is not None and unit in self._bringing:
                 run.packing.ready()
         run.state.ready.clear()
 
-    def _ready(self, unit: int) -> list[_Ready]:
-        """Where a unit waits for a worker."""
+    def _like(self, unit: int) -> _Units:
+        """The units of its kind."""
         return self._asking if self._plan.units[unit].node.asks else self._plain
 
     def _park(self, change: int) -> None:
         """A node begins (1) or ends (-1) to wait for a pack: another one may ask, and be run."""
-        self._at_judges -= change
+        self._asking.at_work -= change
         self._workers.park(change)
 
     async def _step(self, run: _Run, unit: Unit, seat: Seat) -> None:
         """Run one unit and take the consequences."""
         state, number = run.state, unit.index
         if state.finished:
-            self._at_judges -= unit.node.asks
+            self._like(number).at_work -= 1
             return
         hold = None if run.packing is None else self._hold(run.packing, unit)
         began = time.perf_counter()
@@ -323,7 +330,7 @@ class Runner:
             seat.left()
         del run.scopes[number]
         state.seconds[number] = time.perf_counter() - began
-        self._at_judges -= unit.node.asks
+        self._like(number).at_work -= 1
         if state.finished:
             _end(hold)
             return

@@ -27,8 +27,8 @@ class Limits:
 
     **Concurrency.** `max_in_flight` (64) is the maximum number of concurrent judge calls in the
     whole run. As many nodes ask, and more while questions wait for a retry or for the answer to an
-    equal question. The actual number per judge adapts during the run, so you need
-    not tune the maximum: only raise it for a fast server.
+    equal question; and as many nodes of plain Python are at work. The actual number per judge
+    adapts during the run, so you need not tune the maximum: only raise it for a fast server.
 
     **Rates**, per judge: `requests_per_minute` and `tokens_per_minute` (None: no limit) spread the
     calls evenly. Tokens are estimated before a call and corrected by the counts of the server. Set

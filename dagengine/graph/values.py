@@ -123,8 +123,11 @@ class Given:
         return [_copied(value) for _, value in (*self.fields, *self.inputs)]
 
 
+_UNCHANGING = (str, int, float, type(None), Judgement)
+
+
 def _copied(value: Any) -> Any:
-    if value is None or isinstance(value, str | int | float | Judgement):
+    if isinstance(value, _UNCHANGING):
         return value
     if isinstance(value, list):
         return [_copied(item) for item in value]

@@ -21,6 +21,9 @@ from dagengine.test_case import LLMTestCase, Turn
 _SHORTEST, _RUN, _WIDEST, _DIGITS = "<<<", re.compile("<{3,}"), 32, 16
 
 
+_PLAIN = (str, int, float, type(None))  # a union is put together again for every look
+
+
 @dataclass(frozen=True, slots=True)
 class Evidence:
     """One labelled piece of text that a question is about."""
@@ -40,7 +43,7 @@ def as_text(value: Any) -> str:
 
 def as_data(value: Any) -> Any:
     """A value as plain data (text, numbers, lists and dicts), as its JSON would be read."""
-    if value is None or isinstance(value, str | int | float):
+    if isinstance(value, _PLAIN):
         return value
     return json.loads(_json(value))
 

@@ -176,11 +176,14 @@ def implied_output(step: Mapping[str, Any]) -> Any:
     return {name: step[name] for name in ("verdict", "reason") if step.get(name) is not None}
 
 
+_WRITTEN = 1000  # bits of integers that are written in any case
+
+
 def step_output(value: Any) -> Any:
     """A node's value as a step shows it; any object, and a step must not fail of it."""
     try:
         shown = as_data(value)
-        if isinstance(shown, int):
+        if isinstance(shown, int) and shown.bit_length() > _WRITTEN:
             str(shown)  # Python writes no integer of more than 4,300 digits
         return shown
     except Exception:  # noqa: BLE001 - keys that are not text, circles, a broken __str__

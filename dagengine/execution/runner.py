@@ -34,6 +34,7 @@ from dagengine.gateway.host import Asks
 from dagengine.gateway.packs.packing import Ahead, Hold, Packing
 from dagengine.gateway.tracing import NO_SPANS, NoSpans
 from dagengine.gateway.urgency import FIRST
+from dagengine.gateway.waits import Resting
 from dagengine.graph.judged import nothing_to_judge
 from dagengine.graph.values import Given, NodeValue
 from dagengine.question import Judge
@@ -83,11 +84,17 @@ class _Run:
 class _Units:
     """Units of one kind: those that wait for a worker in a heap, and how many are at work."""
 
-    __slots__ = ("at_work", "ready")
+    __slots__ = ("_most", "_resting", "at_work", "ready")
 
-    def __init__(self) -> None:
+    def __init__(self, most: int, resting: Resting) -> None:
+        """At most so many are at work, besides those whose questions are `resting`."""
         self.ready: list[tuple[int, tuple[bool, int], int, _Run]] = []
         self.at_work = 0
+        self._most, self._resting = most, resting
+
+    @property
+    def have_room(self) -> bool:
+        return self.at_work - self._resting.count < self._most
 
 
 class Runner:
@@ -125,8 +132,11 @@ class Runner:
         self._judges = judges
         self._constants = constants or RunOnce(plan)
         self._source: Source[Item] = PulledSource(())
-        self._plain, self._asking = _Units(), _Units()
-        self._most = gateway.limits.max_in_flight
+        most = gateway.limits.max_in_flight
+        self._plain, self._asking = _Units(most, Resting()), _Units(most, gateway.resting)
+        # What a case begins with.
+        kinds = {plan.units[unit].node.asks for unit in CaseState(plan).ready}
+        self._begins = [self._asking if asks else self._plain for asks in sorted(kinds)]
         self._goldens: deque[tuple[int, Golden | ConversationalGolden]] = deque()
         self._completing = 0
         self._open = 0
@@ -172,21 +182,29 @@ class Runner:
         """Whether there is a unit to run, or may be a case to admit."""
         if self._plain.ready or self._asking.ready:
             return self._first() is not None
-        return self._source.ready
+        return self._source.ready and self._may_begin
 
     def _first(self) -> _Units | None:
         """The units of which the first one is the most urgent that may be run."""
         plain, asking = self._plain, self._asking
-        may_run = plain.ready and plain.at_work < self._most
-        # Whose question waits for something else leaves its place to another one.
-        if asking.ready and asking.at_work - self._gateway.resting.count < self._most:
+        may_run = plain.ready and plain.have_room
+        if asking.ready and asking.have_room:
             return plain if may_run and plain.ready[0] < asking.ready[0] else asking
         return plain if may_run else None
+
+    @property
+    def _may_begin(self) -> bool:
+        """Whether there is room for what another case begins with."""
+        if self._app is not None or not self._begins:
+            return True
+        return any(units.have_room for units in self._begins)
 
     def next(self) -> Work | None:
         """The most urgent work, admitting cases as long as there is none."""
         while not (self._plain.ready or self._asking.ready or self._goldens):
-            if self._rows.waiting >= _REORDER or self._app_is_busy() or not self._admit():
+            if self._rows.waiting >= _REORDER or self._app_is_busy():
+                return None
+            if not self._may_begin or not self._admit():
                 return None
         if self._goldens:
             golden = self._goldens.popleft()
@@ -409,7 +427,8 @@ class Runner:
         """Hand out the row, and those that waited for it."""
         self._open -= 1
         self._rows.add(row)
-        self._workers.news()
+        if self.over:  # else the worker of this case goes on
+            self._workers.wake_all()
 
 
 def _end(hold: Hold | None) -> None:

@@ -90,6 +90,7 @@ class Workers:
         self._idle: list[anyio.Event] = []
         self._count = 0
         self._parked = 0  # those whose work waits for a pack are not at work
+        self._coming = False  # whether one was called and has not looked for work yet
 
     def start(self, group: TaskGroup) -> None:
         """Begin with one worker, in a group of tasks."""
@@ -105,6 +106,7 @@ class Workers:
         try:
             with Seat() as seat:
                 for turn in itertools.count(1):
+                    self._coming = False
                     work = desk.next()
                     if work is None:
                         if desk.over:
@@ -135,12 +137,18 @@ class Workers:
         self._idle.clear()
 
     def wake(self) -> None:
-        """Have one more worker look for work while there may be some."""
-        if self._desk.busy:
-            if self._idle:
-                self._idle.pop().set()
-            elif self._count - self._parked < self._most:
-                self._spawn()
+        """Have one more worker look for work while there may be some.
+
+        One after the other: who finds some calls the next.
+        """
+        if self._coming or not self._desk.busy:
+            return
+        if self._idle:
+            self._coming = True
+            self._idle.pop().set()
+        elif self._count - self._parked < self._most:
+            self._coming = True
+            self._spawn()
 
     def news(self) -> None:
         """There is something new to do, or the end has come."""

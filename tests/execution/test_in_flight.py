@@ -122,6 +122,25 @@ async def test_code_goes_on_while_as_many_nodes_ask_as_may() -> None:
 
 
 @pytest.mark.anyio
+async def test_as_many_nodes_of_plain_python_are_at_work_as_may_ask() -> None:
+    at_work, most = 0, 0
+
+    async def measure(text: str) -> float:
+        nonlocal at_work, most
+        at_work += 1
+        most = max(most, at_work)
+        for _ in range(3):
+            await anyio.lowlevel.checkpoint()
+        at_work -= 1
+        return 1.0
+
+    metric = DAGMetric("measures", DAG(CodeNode(measure, [], ["input"], name="measure")))
+    inputs = [f"{number}" for number in range(30)]
+    assert await rows_of(inputs, [metric], Limits(max_in_flight=MOST)) == 30
+    assert most == MOST
+
+
+@pytest.mark.anyio
 async def test_others_are_asked_while_questions_wait_for_the_answer_to_an_equal_one() -> None:
     other = anyio.Event()
 

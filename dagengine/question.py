@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from json.encoder import encode_basestring
-from typing import Any, Generic, Literal, Protocol, TypedDict, TypeVar, runtime_checkable
+from typing import Any, Generic, Literal, Protocol, TypedDict, TypeVar, cast, runtime_checkable
 
 from pydantic import BaseModel
 
@@ -331,6 +331,32 @@ class Judge(Protocol):
     def capabilities(self) -> Capabilities: ...
 
     async def answer(self, question: Question[T]) -> Answer[T]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class ServerFacts:
+    """What a judge's server says of itself before the first question; None where it does not say.
+
+    `server` is the kind of server (`llama.cpp`, `Ollama`, `vLLM`, `LM Studio`; empty: unknown).
+    `window` is the number of tokens that the prompt and the answer of one call may have together.
+    `places` is how many calls the server works on at the same time; others wait there.
+    """
+
+    server: str = ""
+    window: int | None = None
+    places: int | None = None
+
+
+NO_FACTS = ServerFacts()
+
+
+async def facts_of(judge: Judge) -> ServerFacts:
+    """What the server of an open judge says of itself; nothing for judges without a server.
+
+    Judges that know say it in a coroutine method `facts()`, which asks once and never raises.
+    """
+    facts = getattr(judge, "facts", None)
+    return NO_FACTS if facts is None else cast("ServerFacts", await facts())
 
 
 def durable_identity(judge: Judge) -> str | None:

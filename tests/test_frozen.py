@@ -63,6 +63,21 @@ def test_it_cannot_be_changed(name: str) -> None:
             setattr(value, name, object)
 
 
+def test_a_subclass_keeps_its_class_and_may_have_more() -> None:
+    class Same(Value[str]):
+        __slots__ = ()
+
+    @dataclass(frozen=True, slots=True)
+    class More(Value[str]):
+        fourth: int = 4
+
+    assert type(Same("a", third="c")) is Same
+    assert Same("a", third="c").third == "c"
+    assert More("a", fourth=5) == More("a", 2, "3", 5)
+    with pytest.raises(ValueError, match="negative"):
+        Same("a", -1)
+
+
 def test_arguments_are_checked_as_ever() -> None:
     with pytest.raises(ValueError, match="negative"):
         Value("a", -1)

@@ -158,13 +158,13 @@ class Service:
     async def _decide(self, request: web.BaseRequest) -> web.Response:
         self._calls += 1
         body = json.loads(await request.read())
-        await asyncio.sleep(self._settings.latency)
+        await asyncio.sleep(self._latency())
         return web.Response(body=decisions(body), content_type="application/json")
 
     async def _embed(self, request: web.BaseRequest) -> web.Response:
         self._embeddings += 1
         body = json.loads(await request.read())
-        await asyncio.sleep(self._settings.latency)
+        await asyncio.sleep(self._latency())
         return web.Response(body=embeddings(body), content_type="application/json")
 
     async def _chat(self, request: web.BaseRequest) -> web.Response:

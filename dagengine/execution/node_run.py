@@ -38,8 +38,8 @@ R = TypeVar("R")
 
 def given_of(unit: Unit, case: TestCase, state: CaseState) -> Given:
     """What a unit reads, all of whose sources are settled; raises MissingFieldError."""
-    fields = [(path, read_field(case, path)) for path in unit.reads] if unit.reads else ()
-    absent = [path for path, value in fields if value is None] if fields else ()
+    fields = [(path, read_field(case, path)) for path in unit.reads]
+    absent = [path for path, value in fields if value is None]
     if absent:
         raise MissingFieldError(Failure.missing_field(absent, unit.name).message)
     inputs = [

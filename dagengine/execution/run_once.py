@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from functools import partial
 
 import anyio
@@ -35,10 +36,18 @@ class RunOnce:
         for number, outcome in outcomes.items():
             self._flights.keep(number, outcome)
 
-    async def get(self, unit: Unit, make: Callable[[], Awaitable[Outcome]]) -> Outcome:
-        """The outcome of a unit, which `make` makes unless it is known."""
+    async def get(
+        self,
+        unit: Unit,
+        make: Callable[[], Awaitable[Outcome]],
+        waiting: AbstractContextManager[None] | None = None,
+    ) -> Outcome:
+        """The outcome of a unit, which `make` makes unless it is known.
+
+        It waits inside `waiting` for another one who makes it.
+        """
         try:
-            return await self._flights.get(unit.index, partial(_lasting, make))
+            return await self._flights.get(unit.index, partial(_lasting, make), waiting=waiting)
         except _PassingError as error:
             return error.failure
 

@@ -66,7 +66,7 @@ AfterCase = Callable[[JudgedCase], None]
 class _Run:
     """One case in progress."""
 
-    __slots__ = (*("began", "case", "deadline", "index", "packing", "scopes", "span", "state"),)
+    __slots__ = ("began", "case", "deadline", "index", "packing", "scopes", "span", "state")
 
     def __init__(
         self, index: int, case: TestCase, state: CaseState, deadline: float, span: Any
@@ -87,7 +87,7 @@ class _Units:
     __slots__ = ("_most", "_resting", "at_work", "ready")
 
     def __init__(self, most: int, resting: Resting) -> None:
-        """At most so many are at work, besides those whose questions are `resting`."""
+        """At most so many are at work, and one more for each question that is `resting`."""
         self.ready: list[tuple[int, tuple[bool, int], int, _Run]] = []
         self.at_work = 0
         self._most, self._resting = most, resting
@@ -141,8 +141,8 @@ class Runner:
         self._completing = 0
         self._open = 0
         self._admitted, self._every = first, step
-        # Those that ask, those that do not, and those whose questions wait.
-        self._workers = Workers(self, 4 * gateway.limits.max_in_flight + 32 if at_once else 1)
+        # Enough for units that ask, for those that do not, and for those whose questions wait.
+        self._workers = Workers(self, 4 * most + 32 if at_once else 1)
         self._rows = RowsInOrder(emit, first, finished, step)
         # Units that may bring a question for a pack.
         packs = at_once and not gateway.replays
@@ -179,7 +179,7 @@ class Runner:
 
     @property
     def busy(self) -> bool:
-        """Whether there is a unit to run, or may be a case to admit."""
+        """Whether there is a unit that may run, or may be a case to admit."""
         if self._plain.ready or self._asking.ready:
             return self._first() is not None
         return self._source.ready and self._may_begin
@@ -194,16 +194,16 @@ class Runner:
 
     @property
     def _may_begin(self) -> bool:
-        """Whether there is room for what another case begins with."""
-        if self._app is not None or not self._begins:
-            return True
-        return any(units.have_room for units in self._begins)
+        """Whether there is room for another case: its row, its output, or its first units."""
+        if self._rows.waiting >= _REORDER:
+            return False
+        if self._app is not None:
+            return self._completing < self._app.max_in_flight
+        return True
 
     def next(self) -> Work | None:
         """The most urgent work, admitting cases as long as there is none."""
         while not (self._plain.ready or self._asking.ready or self._goldens):
-            if self._rows.waiting >= _REORDER or self._app_is_busy():
-                return None
             if not self._may_begin or not self._admit():
                 return None
         if self._goldens:
@@ -218,15 +218,10 @@ class Runner:
         self._workers.wake()
         return partial(self._step, run, self._plan.units[unit])
 
-    def _app_is_busy(self) -> bool:
-        return self._app is not None and self._completing >= self._app.max_in_flight
-
     def _admit(self) -> bool:
         """Take one more case; False when there is none (now)."""
         item = self._source.take()
         if item is None:
-            if self.over:
-                self._workers.wake_all()
             return False
         index = self._admitted
         self._open += 1
@@ -331,9 +326,6 @@ class Runner:
     async def _step(self, run: _Run, unit: Unit, seat: Seat) -> None:
         """Run one unit and take the consequences."""
         state, number = run.state, unit.index
-        if state.finished:
-            self._like(number).at_work -= 1
-            return
         hold = None if run.packing is None else self._hold(run.packing, unit)
         began = time.perf_counter()
         scope = run.scopes[number] = seat.scope(run.deadline)
@@ -404,7 +396,9 @@ class Runner:
         """What a unit gave, or how it failed; the same for all cases where it is constant."""
         given = partial(given_of, unit, run.case, run.state)
         if unit.constant:  # all cases wait for it
-            return self._constants.get(unit, partial(self._judged, FIRST, unit, given))
+            return self._constants.get(
+                unit, partial(self._judged, FIRST, unit, given), self._gateway.resting
+            )
         return self._judged(run.index, unit, given, hold)
 
     async def _explained(self, run: _Run) -> tuple[MetricResult, ...]:
@@ -427,8 +421,6 @@ class Runner:
         """Hand out the row, and those that waited for it."""
         self._open -= 1
         self._rows.add(row)
-        if self.over:  # else the worker of this case goes on
-            self._workers.wake_all()
 
 
 def _end(hold: Hold | None) -> None:

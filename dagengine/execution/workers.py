@@ -117,7 +117,7 @@ class Workers:
                     await work(seat)
                     if self._count - self._parked > self._most:  # others took over meanwhile
                         self._count -= 1
-                        self.wake()  # one of them may rest, and there may be more to do now
+                        self.news()  # for one of them that rests
                         return
                     if not turn % _TURNS:
                         await anyio.lowlevel.checkpoint()

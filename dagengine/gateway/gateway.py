@@ -105,14 +105,10 @@ class Gateway:
         self._home: Home | None = None
         self._cached = 0
         self.resting = Resting()
-        self._flights: SingleFlight[Answer[Any]] = SingleFlight(
-            limits.remembered, _weight, self.resting
-        )
+        self._flights: SingleFlight[Answer[Any]] = SingleFlight(limits.remembered, _weight)
         # What a store holds it finds again: only the latest answers are worth their memory.
         recent = min(limits.remembered, _RECENT)
-        self._stored_flights: SingleFlight[Answer[Any]] = SingleFlight(
-            recent, _weight, self.resting
-        )
+        self._stored_flights: SingleFlight[Answer[Any]] = SingleFlight(recent, _weight)
         self._limiter = Limiter(limits.max_in_flight, self.resting)
         self._budget = Budget(limits, purse)
         self._desks: dict[str, _Desk] = {}
@@ -190,12 +186,16 @@ class Gateway:
         )
         if hold is None:
             errand = _Errand(urgency)
-            answer = await flights.get(key, lambda: self._find(desk, question, errand), urgency)
+            answer = await flights.get(
+                key, lambda: self._find(desk, question, errand), urgency, self.resting
+            )
             return cast(Answer[T], answer)
         errand = _Errand(urgency, passage := Passage(hold))
         passage.rest()  # also while another one asks the same, or another process
         try:
-            answer = await flights.get(key, lambda: self._find(desk, question, errand), urgency)
+            answer = await flights.get(
+                key, lambda: self._find(desk, question, errand), urgency, self.resting
+            )
         finally:
             passage.resume()
         return cast(Answer[T], answer)

@@ -16,7 +16,7 @@ keeps its other work to itself.
 from __future__ import annotations
 
 import threading
-from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar, Token
@@ -94,7 +94,6 @@ class Host:
     blocked = False
     _asking = 0
     _over = False
-    _calls: Collection[LoopCall[Any]] = ()
 
     def __init__(
         self,
@@ -110,6 +109,7 @@ class Host:
         self._gateway = gateway
         self._change = change
         self.home = gateway.home
+        self._calls: set[LoopCall[Any]] = set()
 
     @property
     def limits(self) -> Limits:
@@ -196,9 +196,8 @@ class Host:
         _host.reset(self._outer)
         with _door:
             self._over = True
-        if self._calls:
-            for call in tuple(self._calls):
-                self._end(call)
+        for call in tuple(self._calls):
+            self._end(call)
 
     def call(self, make: Callable[[], Awaitable[R]]) -> R:
         """What a coroutine function gives on the run's event loop, for code in a thread.
@@ -221,11 +220,8 @@ class Host:
         """Leave a call for the loop, which runs as long as the node does."""
         with _door:
             self.require_open()
-            if not isinstance(self._calls, set):  # most nodes have none
-                self._calls = set()
-            calls = self._calls
-            calls.add(call)
-            call.outcome.add_done_callback(lambda _: calls.discard(call))
+            self._calls.add(call)
+            call.outcome.add_done_callback(lambda _: self._calls.discard(call))
             if isinstance(self._gateway, Host):
                 self._gateway._send(call)
             else:

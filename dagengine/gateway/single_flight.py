@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Hashable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Generic, TypeVar
 
 import anyio
 
 from dagengine.errors import DagengineError
 from dagengine.gateway.urgency import Urgency
-from dagengine.gateway.waits import Resting
 
 V = TypeVar("V")
 
@@ -36,16 +36,10 @@ class SingleFlight(Generic[V]):
 
     Every result weighs 1 unless `weigh` says otherwise; one that alone is too heavy is not
     kept. Errors are handed to those who waited and then forgotten. When the one who computes
-    is cancelled, one of those who wait takes over. They count as `resting`.
+    is cancelled, one of those who wait takes over.
     """
 
-    def __init__(
-        self,
-        size: int,
-        weigh: Callable[[V], int] = _one,
-        resting: Resting | None = None,
-    ) -> None:
-        self._resting = resting or Resting()
+    def __init__(self, size: int, weigh: Callable[[V], int] = _one) -> None:
         self._size = self._room = size
         self._weigh = weigh
         self._open: dict[Hashable, _Flight[V]] = {}
@@ -53,11 +47,15 @@ class SingleFlight(Generic[V]):
         self.shared = 0
 
     async def get(
-        self, key: Hashable, make: Callable[[], Awaitable[V]], urgency: Urgency | None = None
+        self,
+        key: Hashable,
+        make: Callable[[], Awaitable[V]],
+        urgency: Urgency | None = None,
+        waiting: AbstractContextManager[None] | None = None,
     ) -> V:
         """The value for `key`, computed by `make` unless it is there or in progress.
 
-        What is in progress becomes as urgent as `urgency` says.
+        What is in progress becomes as urgent as `urgency` says, and is waited for inside `waiting`.
         """
         while True:
             if key in self._kept:
@@ -71,7 +69,7 @@ class SingleFlight(Generic[V]):
                 flight.landed = anyio.Event()
             if flight.urgency is not None and urgency is not None:
                 flight.urgency.lend(urgency.place)
-            with self._resting:
+            with waiting or nullcontext():
                 await flight.landed.wait()
             if flight.error is not None:
                 self.shared += 1

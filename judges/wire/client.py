@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import cached_property
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, cast
@@ -28,6 +28,7 @@ from dagengine.judges.wire.completions import status_error
 from dagengine.judges.wire.connection import Connection
 from dagengine.judges.wire.endpoint import endpoint_of
 from dagengine.prompts.parsing import LONGEST
+from dagengine.question import NO_FACTS, ServerFacts
 from dagengine.redaction import (
     public_address,
     public_text,
@@ -95,6 +96,7 @@ class EndpointJudge(SharedJudge, Generic[C]):
         self._parameters = dict(parameters or {})
         self._pickled = False
         self._clients: dict[Any, tuple[C, int]] = {}
+        self._facts: ServerFacts | None = None
 
     @property
     def base_url(self) -> str | None:
@@ -248,6 +250,19 @@ class EndpointJudge(SharedJudge, Generic[C]):
                     "the address right?"
                 ) from None
             await stream.aclose()
+
+    async def facts(self) -> ServerFacts:
+        """What the server says of itself; asked once, and again only if nothing answered.
+
+        Never raises: a server without facts, or a judge without a key, has none.
+        """
+        if self._facts is None:
+            from dagengine.judges.wire.servers import server_facts
+
+            with suppress(JudgeError):
+                async with self.session() as client:
+                    self._facts = await server_facts(client.api, self.model)
+        return self._facts or NO_FACTS
 
     def _failure(self, openai: ModuleType, error: Any) -> JudgeError:
         """What a client raised, as a JudgeError."""

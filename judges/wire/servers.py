@@ -1,0 +1,208 @@
+"""What a server says of itself: its kind, its window and its places, asked before any question.
+
+What comes back is read as untrusted data: a page, a string or an absurd number says nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from contextlib import suppress
+from functools import cache
+from ipaddress import ip_address
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
+from urllib.parse import urlsplit
+
+import anyio
+from pydantic import BaseModel, Field, ValidationError
+
+from dagengine.judges.wire.endpoint import REDIRECTS, moved_to
+from dagengine.question import NO_FACTS, ServerFacts
+
+if TYPE_CHECKING:
+    from openai import AsyncOpenAI
+
+M = TypeVar("M", bound=BaseModel)
+E = TypeVar("E")
+Pages = dict[str, bytes]
+_MODELS, _PROPS, _LIBRARY = "v1/models", "props", "api/v0/models"
+_VERSION, _PROCESSES = "api/version", "api/ps"
+_PAGES: Final = (_PROPS, _LIBRARY, _VERSION, _PROCESSES)
+
+SECONDS: Final = 3.0
+"""The time limit of all that is asked of one server."""
+Tokens = Annotated[int, Field(strict=True, ge=1, le=10**9)]
+Places = Annotated[int, Field(strict=True, ge=1, le=10**4)]
+
+
+class _Settings(BaseModel):
+    n_ctx: Tokens
+
+
+class _Props(BaseModel):
+    """`/props` of llama.cpp; its window is already that of one place."""
+
+    default_generation_settings: _Settings
+    total_slots: Places
+
+
+class _Model(BaseModel):
+    id: str
+    owned_by: str = ""
+    max_model_len: Tokens | None = None
+
+
+class _Models(BaseModel):
+    """`/v1/models`; vLLM says how many tokens each model reads."""
+
+    data: list[_Model]
+
+
+class _Loaded(BaseModel):
+    id: str
+    loaded_context_length: Tokens | None = None
+    max_context_length: Tokens
+
+
+class _Library(BaseModel):
+    """`/api/v0/models` of LM Studio; a model that is not loaded yet has no loaded length."""
+
+    data: list[_Loaded]
+
+
+class _Version(BaseModel):
+    """`/api/version` of Ollama."""
+
+    version: str
+
+
+class _Running(BaseModel):
+    name: str
+    context_length: Tokens | None = None
+
+
+class _Processes(BaseModel):
+    """`/api/ps` of Ollama: the models that are in memory."""
+
+    models: list[_Running]
+
+
+async def server_facts(api: AsyncOpenAI, model: str) -> ServerFacts | None:
+    """What the server behind a client says of itself, within `SECONDS`.
+
+    None when nothing answered, or not yet: it may be asked again. Providers that are known by
+    their addresses are not asked.
+    """
+    base = str(api.base_url)
+    if is_provider(base):
+        return NO_FACTS
+    pages = await _pages(api, base)
+    return None if pages is None else _facts(pages, model)
+
+
+def root_of(base_url: str) -> str:
+    """The address of a server without the path of its OpenAI protocol; it ends with a slash."""
+    plain = urlsplit(base_url)._replace(query="", fragment="").geturl()
+    return f"{plain.rstrip('/').removesuffix('/v1')}/"
+
+
+@cache
+def is_provider(base_url: str) -> bool:
+    """Whether an address is that of a provider with known models, and not somebody's own server."""
+    host = urlsplit(base_url).hostname or ""
+    if "." not in host or _is_number(host):
+        return False
+    from genai_prices import data_snapshot  # its list is kept by people who look providers up
+
+    providers = data_snapshot.get_snapshot().providers
+    return any(re.match(provider.api_pattern, base_url) for provider in providers)
+
+
+def _is_number(host: str) -> bool:
+    try:
+        ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+async def _pages(api: AsyncOpenAI, base: str) -> Pages | None:
+    """What each kind of server says where, asked at the same time; None when nothing answered."""
+    root = root_of(base)
+    places = {page: f"{root}{page}" for page in _PAGES} | {_MODELS: f"{base.rstrip('/')}/models"}
+    pages: Pages = {}
+    answered = False
+
+    async def ask(page: str, url: str) -> None:
+        nonlocal answered
+        with suppress(Exception), anyio.move_on_after(SECONDS):
+            content = await _get(api, url)
+            answered = True
+            if content is not None:
+                pages[page] = content
+
+    async with anyio.create_task_group() as tasks:
+        for page, url in places.items():
+            tasks.start_soon(ask, page, url)
+    return pages if answered else None
+
+
+def _facts(pages: Pages, model: str) -> ServerFacts:
+    props = _read(_Props, pages.get(_PROPS))
+    if props is not None:
+        return ServerFacts("llama.cpp", props.default_generation_settings.n_ctx, props.total_slots)
+    library = _read(_Library, pages.get(_LIBRARY))
+    if library is not None:
+        loaded = _named(library.data, model, lambda entry: entry.id)
+        if loaded is None:
+            return ServerFacts("LM Studio")
+        return ServerFacts("LM Studio", loaded.loaded_context_length or loaded.max_context_length)
+    if _read(_Version, pages.get(_VERSION)) is not None:
+        processes = _read(_Processes, pages.get(_PROCESSES)) or _Processes(models=[])
+        running = _named(processes.models, model, lambda entry: entry.name.removesuffix(":latest"))
+        return ServerFacts("Ollama", None if running is None else running.context_length)
+    models = _read(_Models, pages.get(_MODELS)) or _Models(data=[])
+    served = _named(models.data, model, lambda entry: entry.id)
+    if served is None or served.max_model_len is None:
+        return NO_FACTS
+    return ServerFacts("vLLM" if served.owned_by == "vllm" else "", served.max_model_len)
+
+
+def _named(entries: list[E], model: str, name: Callable[[E], str]) -> E | None:
+    """The entry of a model; of a server with one model, that one."""
+    wanted = model.removesuffix(":latest")
+    for entry in entries:
+        if name(entry) == wanted:
+            return entry
+    return entries[0] if len(entries) == 1 else None
+
+
+def _read(shape: type[M], page: bytes | None) -> M | None:
+    try:
+        return None if page is None else shape.model_validate_json(page)
+    except ValidationError:
+        return None
+
+
+async def _get(api: AsyncOpenAI, url: str) -> bytes | None:
+    """The body of a GET; None where the server says that there is none.
+
+    Raises what the client raises when nothing answers, and when the server is not ready (503).
+    """
+    import httpx2
+    import openai
+
+    options: Any = {"max_retries": 0, "follow_redirects": False}
+    for _ in range(REDIRECTS):
+        try:
+            response = await api.get(url, cast_to=httpx2.Response, options=options)
+        except openai.APIStatusError as error:
+            moved = moved_to(error.response)
+            if moved is None:
+                if error.status_code == 503:
+                    raise
+                return None
+            url = moved
+        else:
+            return response.content
+    return None

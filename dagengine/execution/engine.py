@@ -233,7 +233,7 @@ class Engine:
             async with self._opened() as self._gateway:
                 needed = self.asked_judges
                 async with open_judges(needed):
-                    self._gateway.check_prices(needed)
+                    await self._gateway.meet(needed)
                     yield
         except BaseExceptionGroup as group:
             raise only(group) from None

@@ -33,14 +33,17 @@ from dagengine.gateway.urgency import Urgency
 from dagengine.gateway.waits import Resting, Waits, merged
 from dagengine.prompts.parsing import read_part
 from dagengine.question import (
+    NO_FACTS,
     NO_USAGE,
     PART,
     Answer,
     Judge,
     Packs,
     Question,
+    ServerFacts,
     Usage,
     durable_identity,
+    facts_of,
 )
 from dagengine.results import Attempt, OutcomeKind, Spent, Totals, Waiting
 from dagengine.store.answers import Answers
@@ -112,6 +115,7 @@ class Gateway:
         self._limiter = Limiter(limits.max_in_flight, self.resting)
         self._budget = Budget(limits, purse)
         self._desks: dict[str, _Desk] = {}
+        self._facts: dict[str, ServerFacts] = {}
         self._prefixes = PromptCacheOrder(self.resting)
         self._waits = Waits()
         self._estimating = limits.budget is not None or limits.tokens_per_minute is not None
@@ -161,10 +165,26 @@ class Gateway:
         """The same by metric, node and judge."""
         return self._ledger.entries
 
-    def check_prices(self, judges: Iterable[Judge]) -> None:
-        """Raise InputError when a budget cannot be kept because a price is not known."""
-        for judge in judges:
+    async def meet(self, judges: Iterable[Judge]) -> None:
+        """Take up open judges before they are asked, and hear what their servers say.
+
+        Raises InputError when a budget cannot be kept because a price is not known.
+        """
+        new = {judge.identity: judge for judge in judges if judge.identity not in self._facts}
+        for identity, judge in new.items():
             self._desk(judge)
+            self._facts[identity] = NO_FACTS
+        async with anyio.create_task_group() as group:
+            for judge in new.values():
+                group.start_soon(self._hear, judge)
+
+    async def _hear(self, judge: Judge) -> None:
+        facts = self._facts[judge.identity] = await facts_of(judge)
+        self._desk(judge).lane.expect(facts.places)
+
+    def facts(self, judge: Judge) -> ServerFacts:
+        """What the server of a judge said of itself; nothing before `meet`."""
+        return self._facts.get(judge.identity, NO_FACTS)
 
     async def ask(
         self, judge: Judge, question: Question[T], place: int = 0, hold: Hold | None = None

@@ -30,7 +30,7 @@ from dagengine.gateway.limits import Limits
 from dagengine.gateway.packs.packing import Hold
 from dagengine.gateway.tracing import NoSpans
 from dagengine.gateway.waits import Resting
-from dagengine.question import NO_USAGE, Answer, Judge, Question
+from dagengine.question import NO_USAGE, Answer, Judge, Question, ServerFacts
 from dagengine.results import Spent, Totals, Waiting
 from dagengine.threads import Home, LoopCall
 
@@ -66,7 +66,9 @@ class Asks(Protocol):
     @property
     def spans(self) -> NoSpans: ...
 
-    def check_prices(self, judges: Iterable[Judge]) -> None: ...
+    async def meet(self, judges: Iterable[Judge]) -> None: ...
+
+    def facts(self, judge: Judge) -> ServerFacts: ...
 
     def stored_as(self, judge: Judge, question: Question[Any]) -> str | None: ...
 
@@ -146,9 +148,13 @@ class Host:
         """The run's tracing."""
         return self._gateway.spans
 
-    def check_prices(self, judges: Iterable[Judge]) -> None:
-        """Raise InputError when the run's budget cannot be kept."""
-        self._gateway.check_prices(judges)
+    async def meet(self, judges: Iterable[Judge]) -> None:
+        """Take up judges (see `Gateway.meet`)."""
+        await self._gateway.meet(judges)
+
+    def facts(self, judge: Judge) -> ServerFacts:
+        """What the server of a judge that was met says of itself."""
+        return self._gateway.facts(judge)
 
     def stored_as(self, judge: Judge, question: Question[Any]) -> str | None:
         """What the run's store has a question under (see `Gateway.stored_as`)."""

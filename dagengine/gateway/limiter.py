@@ -47,7 +47,8 @@ class Lane:
     def __init__(self, name: str, limits: Limits, *, elastic: bool = False) -> None:
         """`name` is the judge's identity; an elastic one needs no careful start."""
         self.name = name
-        ceiling = limits.max_in_flight
+        self._elastic = elastic
+        self._ceiling = ceiling = limits.max_in_flight
         self.concurrency = AdaptiveConcurrency(ceiling, ceiling if elastic else None)
         self.breaker = CircuitBreaker(name, limits.patience)
         self.in_flight = 0
@@ -57,6 +58,12 @@ class Lane:
         requests, tokens = limits.requests_per_minute, limits.tokens_per_minute
         self._requests = None if requests is None else RateLimit(requests)
         self._tokens = None if tokens is None else RateLimit(tokens)
+
+    def expect(self, places: int | None) -> None:
+        """Begin with as many calls as the server works on at the same time, if that is known."""
+        if places is not None and not self._elastic:
+            most = min(self._ceiling, places)
+            self.concurrency = AdaptiveConcurrency(most, most)
 
     def opens_at(self) -> float:
         """When a call may start at the earliest, whatever the number in progress."""

@@ -110,7 +110,7 @@ class SharedRun:
         for judge in engine.asked_judges:
             if judge not in desk.opened:
                 self._started.start_task(self._keep_judge, judge)
-                desk.gateway.check_prices([judge])
+                self._started.call(desk.gateway.meet, [judge])
                 desk.opened.add(judge)
         self._engines[key] = engine
         if len(self._engines) > _COMPILED:

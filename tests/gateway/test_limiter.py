@@ -16,7 +16,7 @@ from dagengine.gateway import Gateway, Limits
 from dagengine.gateway.packs.prompt_cache import PREFIX_CHARACTERS
 from dagengine.prompts import Evidence, messages_for
 from dagengine.prompts.answer_types import judgement_type
-from dagengine.question import Answer, Capabilities, Question, Usage
+from dagengine.question import NO_FACTS, Answer, Capabilities, Question, ServerFacts, Usage
 
 SHAPE = judgement_type(None)
 YES: Answer[Any] = Answer(SHAPE.model_validate({"reason": "r", "verdict": True}), "{}")
@@ -352,3 +352,20 @@ async def test_the_deadline_of_a_call_does_not_run_while_its_judge_is_out_of_ord
 
     gateway = Gateway(Limits(call_timeout=1.0))
     assert not await ask_all(gateway, Server(fate=fate), 50, 50)
+
+
+async def test_a_judge_begins_with_the_places_that_its_server_says_it_has() -> None:
+    class Told(Server):
+        asked = 0
+
+        async def facts(self) -> ServerFacts:
+            self.asked += 1
+            return ServerFacts("llama.cpp", window=4096, places=3)
+
+    judge, gateway = Told(), Gateway(Limits(max_in_flight=64))
+    assert gateway.facts(judge) == NO_FACTS
+    await gateway.meet([judge])
+    await gateway.meet([judge])
+    assert gateway.facts(judge) == ServerFacts("llama.cpp", window=4096, places=3)
+    assert not await ask_all(gateway, judge, 60, 60)
+    assert (judge.asked, judge.most) == (1, 3)

@@ -15,7 +15,7 @@ from dagengine.gateway.limits import Limits
 from dagengine.gateway.packs.packing import Hold
 from dagengine.gateway.tracing import NoSpans
 from dagengine.gateway.waits import Resting
-from dagengine.question import Answer, Judge, Question, durable_identity
+from dagengine.question import Answer, Judge, Question, ServerFacts, durable_identity
 from dagengine.redaction import secrets_of_environment
 from dagengine.results import Spent, Totals, Waiting
 from dagengine.store.rows import entry_of, failure_entry, failure_of, key_of, revive
@@ -67,8 +67,11 @@ class _Before:
     def spans(self) -> NoSpans:
         return self._asks.spans
 
-    def check_prices(self, judges: Iterable[Judge]) -> None:
-        self._asks.check_prices(judges)
+    async def meet(self, judges: Iterable[Judge]) -> None:
+        await self._asks.meet(judges)
+
+    def facts(self, judge: Judge) -> ServerFacts:
+        return self._asks.facts(judge)
 
     def stored_as(self, judge: Judge, question: Question[Any]) -> str | None:
         return self._asks.stored_as(judge, question)

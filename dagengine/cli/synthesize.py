@@ -92,7 +92,8 @@ class SynthesizeOptions:
         str | None,
         typer.Option(
             metavar="MODEL",
-            help="An embedding model, to find near duplicates by meaning. Default: compare words.",
+            help="An embedding model, to find inputs that may ask for the same; the judge "
+            "decides. Default: compare words.",
         ),
         Reads(),
     ] = None

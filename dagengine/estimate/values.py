@@ -8,7 +8,7 @@ come on top.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dagengine.gateway.prices import find_price
 
@@ -31,6 +31,10 @@ class Bounds:
         """The same for `factor` times as many cases."""
         most = None if self.most is None else round(self.most * factor)
         return Bounds(round(self.least * factor), self.likely * factor, most)
+
+    def by_chance(self, share: float) -> Bounds:
+        """The same if each question is asked with a chance of `share` (0 to 1)."""
+        return Bounds(0, self.likely * share, self.most)
 
     def __contains__(self, count: int) -> bool:
         return self.least <= count and (self.most is None or count <= self.most)
@@ -167,6 +171,51 @@ class Estimate:
             metric.metric
             for metric in self.metrics
             if any(node.asked.most is None and not node.asked.likely for node in metric.nodes)
+        )
+
+    def besides(self, other: Estimate, share: float, judge: int) -> Estimate:
+        """With the questions of `other` besides, all to the judge at the place `judge` of this one.
+
+        They follow all others. Each is asked with a chance of `share` (0 to 1), so that none is
+        sure.
+        """
+        asked = other.asked.by_chance(share)
+        tokens_in = sum(part.input_tokens for part in other.judges) * share
+        tokens_out = sum(part.output_tokens for part in other.judges) * share
+        metrics = tuple(
+            replace(
+                metric,
+                cases=self.cases,
+                asked=metric.asked.by_chance(share),
+                case=metric.asked.by_chance(share / max(1, self.cases)),
+                nodes=tuple(
+                    replace(
+                        node,
+                        judge=judge,
+                        asked=node.asked.by_chance(share),
+                        input_tokens=node.input_tokens * share,
+                        output_tokens=node.output_tokens * share,
+                    )
+                    for node in metric.nodes
+                ),
+            )
+            for metric in other.metrics
+        )
+        judges = list(self.judges)
+        alone = judges[judge]
+        judges[judge] = replace(
+            alone,
+            calls=alone.calls + asked.likely,
+            input_tokens=alone.input_tokens + tokens_in,
+            output_tokens=alone.output_tokens + tokens_out,
+        )
+        return replace(
+            self,
+            asked=self.asked + asked,
+            calls=self.calls + other.calls.by_chance(share),
+            depth=self.depth + other.depth,
+            metrics=(*self.metrics, *metrics),
+            judges=tuple(judges),
         )
 
     def seconds(self, latency: float, max_in_flight: int) -> float:

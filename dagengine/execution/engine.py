@@ -196,6 +196,11 @@ class Engine:
         return self._gateway.waiting
 
     @property
+    def gateway(self) -> Asks:
+        """What its questions go through; open inside `open()`, for engines of other metrics."""
+        return self._gateway
+
+    @property
     def spent(self) -> tuple[Spent, ...]:
         """The same by metric, node and judge."""
         return self._gateway.spent

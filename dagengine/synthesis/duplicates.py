@@ -1,18 +1,32 @@
-"""Near duplicates: texts that share nearly all their words, or whose vectors point the same way."""
+"""Texts that say the same: passages that repeat others, and goldens that may ask for one answer.
+
+A law: no clock, no I/O. Likeness only nominates. Two questions on one topic are often nearer than
+two ways to put one question, so that no bound parts them: a judge confirms (see `runs`).
+"""
 
 from __future__ import annotations
 
 import math
+import unicodedata
 import zlib
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from dagengine.errors import MissingExtraError
 from dagengine.synthesis.passages import words_in
 
-# The share of common word triples, and how many hashes estimate it.
-_ALIKE, _HASHES, _WORDS = 0.8, 64, 3
+ALIKE = 0.8
+"""The cosine from which on two texts are alike. Generous: a judge confirms."""
+ALIKE_WORDS = 0.8
+"""The share of common word triples from which on two texts are alike."""
+NEAREST = 3
+"""How many others a text is compared with at most."""
+_HASHES, _WORDS = 64, 3  # hashes that estimate the share, words of a triple
+_ROWS = 64  # of vectors, to begin with
+_DIGITS = 6  # of a cosine: how a product is summed must not change an order
+_ENDS = " .?\u2026\u3002\uff1f\u00bf"
 
 
 class NearDuplicates:
@@ -21,8 +35,8 @@ class NearDuplicates:
     Linear in the number of texts. Broder 1997, https://doi.org/10.1109/SEQUEN.1997.666900.
     """
 
-    def __init__(self, alike: float = _ALIKE) -> None:
-        """`alike` is the share of common word triples, from 0 to 1. Raises MissingExtraError."""
+    def __init__(self) -> None:
+        """Raises MissingExtraError."""
         try:
             import datasketch
         except ImportError:
@@ -30,41 +44,49 @@ class NearDuplicates:
                 "goldens need datasketch: pip install 'dagengine[documents]'"
             ) from None
         self._empty: Any = datasketch.MinHash(num_perm=_HASHES, hashfunc=zlib.crc32)
-        self._seen: Any = datasketch.MinHashLSH(threshold=alike, num_perm=_HASHES)
-        self._alike = alike
+        self._seen: Any = datasketch.MinHashLSH(threshold=ALIKE_WORDS, num_perm=_HASHES)
         self._kept: list[array[int]] = []
         # A text is asked for, and then mostly added.
         self._last: tuple[str, tuple[array[int], Any]] | None = None
 
     def is_new(self, text: str) -> bool:
         """Whether no text before was nearly the same; the text then counts for later ones."""
-        if self.is_known(text):
+        if any(share >= ALIKE_WORDS for share in self.shares(text).values()):
             return False
         self.add(text)
         return True
 
-    def is_known(self, text: str) -> bool:
-        """Whether a text before was nearly the same; this one counts for nothing."""
-        pieces, found = self._hashed(text)
+    def shares(self, text: str) -> dict[int, float]:
+        """By its place, the share of common word triples (0 to 1) of each text that is about so
+        alike."""
+        triples, hashes = self._hashed(text)
         # The buckets also bring texts that are alike in half; counting tells them apart.
-        mine = set(pieces)
-        near = (set(self._kept[place]) for place in self._seen.query(found))
-        return any(len(mine & one) >= self._alike * len(mine | one) for one in near)
+        mine, shares = set(triples), dict[int, float]()
+        for place in self._seen.query(hashes):
+            theirs = set(self._kept[place])
+            shares[place] = len(mine & theirs) / len(mine | theirs)
+        return shares
 
-    def add(self, text: str) -> None:
-        """Let a text count for later ones."""
-        pieces, found = self._hashed(text)
-        self._seen.insert(len(self._kept), found)
-        self._kept.append(pieces)
+    def add(self, text: str) -> int:
+        """Let a text count for later ones; returns its place, from 0 on."""
+        triples, hashes = self._hashed(text)
+        self._seen.insert(len(self._kept), hashes)
+        self._kept.append(triples)
+        return len(self._kept) - 1
+
+    def remove(self, place: int) -> None:
+        """Let a text count no longer."""
+        self._seen.remove(place)
+        self._kept[place] = array("L")
 
     def _hashed(self, text: str) -> tuple[array[int], Any]:
         """The numbers of a text's triples of words, and the smallest of their hashes."""
         if self._last is not None and text == self._last[0]:
             return self._last[1]
         pieces = [piece.encode(errors="surrogatepass") for piece in _triples(text)]
-        found = self._empty.copy()
-        found.update_batch(pieces)
-        hashed = array("L", map(zlib.crc32, pieces)), found
+        hashes = self._empty.copy()
+        hashes.update_batch(pieces)
+        hashed = array("L", map(zlib.crc32, pieces)), hashes
         self._last = text, hashed
         return hashed
 
@@ -75,33 +97,116 @@ def _triples(text: str) -> list[str]:
     return sorted({" ".join(words[place : place + _WORDS]) for place in range(count)})
 
 
-class SameMeaning:
-    """Finds texts by their vectors: near ones have a cosine of `alike` (0 to 1) or more.
+class Directions:
+    """Vectors by where they point; every one is compared with all others of its length.
 
-    Every text is compared with all before it, which is quick for thousands.
+    Vectors of different lengths are of different models, and never alike.
     """
 
-    def __init__(self, alike: float) -> None:
+    def __init__(self) -> None:
         import numpy
 
-        self._alike = alike
         self._numpy: Any = numpy
-        self._seen: dict[int, list[Any]] = {}  # by their length: those of another model are others
+        self._rows: dict[int, Any] = {}  # by length; the first rows are in use
+        self._places: dict[int, list[int]] = {}
 
-    def is_known(self, vector: Sequence[float] | None) -> bool:
-        """Whether a vector before points nearly the same way; this one counts for nothing."""
-        one = self._direction(vector)
-        if one is None or not (seen := self._seen.get(len(one))):
-            return False
-        return bool((self._numpy.stack(seen) @ one).max() >= self._alike)
+    def nearest(self, vector: Sequence[float] | None, most: int) -> dict[int, float]:
+        """The cosines (above 0, at most 1) of at most so many others by place, nearest first."""
+        direction = self._direction(vector)
+        if direction is None or len(direction) not in self._rows:
+            return {}
+        places = self._places[len(direction)]
+        cosines = (self._rows[len(direction)][: len(places)] @ direction).round(_DIGITS)
+        nearest = self._numpy.argsort(-cosines, kind="stable")[:most]
+        return {places[row]: float(cosines[row]) for row in nearest if cosines[row] > 0}
 
-    def add(self, vector: Sequence[float] | None) -> None:
+    def add(self, place: int, vector: Sequence[float] | None) -> None:
         """Let a vector count for later ones."""
-        one = self._direction(vector)
-        if one is not None:
-            self._seen.setdefault(len(one), []).append(one)
+        direction = self._direction(vector)
+        if direction is None:
+            return
+        size = len(direction)
+        places, rows = self._places.setdefault(size, []), self._rows.get(size)
+        if rows is None or len(rows) == len(places):
+            more = self._numpy.zeros((max(_ROWS, len(places)), size))
+            self._rows[size] = more if rows is None else self._numpy.concatenate([rows, more])
+        self._rows[size][len(places)] = direction
+        places.append(place)
+
+    def remove(self, place: int) -> None:
+        """Let a vector count no longer."""
+        for size, places in self._places.items():
+            if place in places:
+                self._rows[size][places.index(place)] = 0.0  # points nowhere
 
     def _direction(self, vector: Sequence[float] | None) -> Any:
         """The vector with the length 1; None if it has no direction."""
         length = math.hypot(*vector) if vector else 0.0
         return None if not vector or not length else self._numpy.asarray(vector) / length
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """Two texts by their places, and how alike they are: `words` is the share of common word
+    triples, `meaning` the cosine of their vectors (both 0 to 1, 0 if not known)."""
+
+    places: tuple[int, int]
+    texts: tuple[str, str]
+    words: float
+    meaning: float
+
+
+class GoldenTexts:
+    """The texts of goldens and drafts, and for each the few that are most like it.
+
+    Texts are equal whatever their case, their blanks and the mark at their end; equal texts have
+    one place.
+    """
+
+    def __init__(self, texts: Iterable[str] = ()) -> None:
+        self._words, self._directions = NearDuplicates(), Directions()
+        self._places: dict[str, int] = {}
+        self._texts: list[str] = []
+        for text in texts:
+            self.add(text)
+
+    def __len__(self) -> int:
+        """How many places there are, also of texts that were removed."""
+        return len(self._texts)
+
+    def add(self, text: str, vector: Sequence[float] | None = None) -> int:
+        """The place of a text, which counts from now on."""
+        evened = _evened(text)
+        if evened not in self._places:
+            place = self._places[evened] = self._words.add(text)
+            self._directions.add(place, vector)
+            self._texts.append(text)
+        return self._places[evened]
+
+    def remove(self, place: int) -> None:
+        """Let a text count no longer."""
+        del self._places[_evened(self._texts[place])]
+        self._words.remove(place)
+        self._directions.remove(place)
+
+    def nearest(self, place: int, vector: Sequence[float] | None) -> list[Pair]:
+        """A text with each of the `NEAREST` others that are most like it, the most alike first."""
+        words = self._words.shares(self._texts[place])
+        meaning = self._directions.nearest(vector, NEAREST + 1)  # it is its own nearest
+        others = sorted(
+            (words.keys() | meaning.keys()) - {place},
+            key=lambda other: (-max(words.get(other, 0.0), meaning.get(other, 0.0)), other),
+        )
+        return [
+            self._pair(place, other, words.get(other, 0.0), meaning.get(other, 0.0))
+            for other in others[:NEAREST]
+        ]
+
+    def _pair(self, place: int, other: int, words: float, meaning: float) -> Pair:
+        """The same pair from either side, so that it is asked about once."""
+        first, second = sorted((place, other), key=lambda place: (self._texts[place], place))
+        return Pair((first, second), (self._texts[first], self._texts[second]), words, meaning)
+
+
+def _evened(text: str) -> str:
+    return " ".join(unicodedata.normalize("NFC", text).casefold().split()).strip(_ENDS)

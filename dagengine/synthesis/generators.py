@@ -20,8 +20,10 @@ from dagengine.graph.nodes import BinaryJudgementNode, CodeNode, FieldNode, Task
 from dagengine.graph.values import NodeValue
 from dagengine.metrics.dag import DAGMetric
 from dagengine.synthesis import instructions as words
+from dagengine.synthesis.duplicates import ALIKE_WORDS, Pair
 from dagengine.synthesis.passages import words_in
 from dagengine.synthesis.values import StylingConfig
+from dagengine.test_case import LLMTestCase
 from dagengine.voting.wrappers import answered_by
 
 GOLDEN = "Golden"
@@ -29,6 +31,8 @@ GOLDEN = "Golden"
 CHOOSE = "Choose draft"
 EMBEDDING = "Embedding"
 """The name of the node that gives the vector of a golden's text."""
+DUPLICATES, LIKENESS, SAME = "Duplicates", "Alike", "Same answer"
+"""The names of the graph that confirms duplicates, and of its two nodes."""
 _QUOTED = 10  # words in a row that are more than an accident
 _PLACE = "additional_metadata"
 
@@ -133,6 +137,33 @@ def of_conversations(
     leaf = CodeNode(conversation, inputs=inputs, name=GOLDEN)
     root = _keeps(words.PLAUSIBLE, leaf, "Plausible", [scenario])
     return _with_judges(_metric(root), embedder=embedder)
+
+
+def duplicates(alike: float, judge: Any = None) -> Any:
+    """Whether two texts ask for the same answer: 1 if `judge` says so.
+
+    Reads what `pair_case` writes. Likeness (`alike` is the least cosine) only decides whether the
+    question is asked.
+    """
+
+    def are_alike(likeness: dict[str, float]) -> bool:
+        return likeness["words"] >= ALIKE_WORDS or likeness["meaning"] >= alike
+
+    texts = [FieldNode("input", output_label="first"),
+             FieldNode(f"{_PLACE}.second", output_label="second")]  # fmt: skip
+    same = BinaryJudgementNode(words.SAME_ANSWER, inputs=texts, then={True: 1, False: 0}, name=SAME)
+    nominated = CodeNode(
+        are_alike, evaluation_params=[f"{_PLACE}.likeness"], then={True: same, False: 0},
+        name=LIKENESS,
+    )  # fmt: skip
+    return DAGMetric(DUPLICATES, Graph(nominated), model=judge)
+
+
+def pair_case(pair: Pair) -> LLMTestCase:
+    """What `duplicates` reads."""
+    first, second = pair.texts
+    likeness = {"words": pair.words, "meaning": pair.meaning}
+    return LLMTestCase(input=first, additional_metadata={"second": second, "likeness": likeness})
 
 
 def _metric(root: BaseNode) -> Any:

@@ -103,6 +103,13 @@ AGREES = (
     "further detail do not matter; a contradiction does, and so does an answer that is missing."
 )
 
+SAME_ANSWER = (
+    "Do `first` and `second` ask for the same thing, so that whoever answers the one fully has "
+    "also answered the other? Words, order and length do not matter. No: they differ in a person, "
+    "a thing, a place, a time, a number or a condition, one wants more than the other, or one "
+    "wants the opposite."
+)
+
 
 def expected_from_context(style: StylingConfig) -> str:
     """Asks for an answer and the sentences of the passages that support it."""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from dagengine.data.golden import ConversationalGolden, Golden
 from dagengine.estimate.counting import estimate
@@ -18,8 +18,16 @@ from dagengine.record.values import DataRecord
 from dagengine.record.writer import RunWriter
 from dagengine.report.progress import progress_bar
 from dagengine.results import CaseResult, Failure, MetricResult, OutcomeKind, Step, Totals
-from dagengine.synthesis.duplicates import NearDuplicates, SameMeaning
-from dagengine.synthesis.generators import CHOOSE, EMBEDDING, GOLDEN
+from dagengine.synthesis.duplicates import ALIKE, NEAREST, GoldenTexts, Pair
+from dagengine.synthesis.generators import (
+    CHOOSE,
+    EMBEDDING,
+    GOLDEN,
+    LIKENESS,
+    SAME,
+    duplicates,
+    pair_case,
+)
 from dagengine.synthesis.goldens import AnyGolden, Folder
 from dagengine.synthesis.instructions import CHANGES
 from dagengine.synthesis.quotas import Filling
@@ -28,25 +36,40 @@ from dagengine.test_case import LLMTestCase
 
 DUPLICATE, UNNEEDED = "near duplicate", "not needed"
 _NO_GOLDEN = "the generator, which gave no golden"
-ALIKE = 0.9
-"""The cosine from which on two inputs are near duplicates."""
+_ANY_INPUT = "an input that nobody has written so far, about as long as they are: "
+# How many of the pairs that may be alike are so: with vectors it depends on the documents.
+_BY_VECTOR, _BY_WORDS = 0.5, 0.01
 _MESSAGE = 200  # characters of a failure's message in a report
 
 
-class _Kept:
-    """The texts of the goldens so far, by their words and by their vectors."""
+@dataclass(slots=True)
+class _Draft:
+    """A draft that went through the generator; without a `value` it is no golden.
 
-    def __init__(self, known: Sequence[str], alike: float) -> None:
-        self._words, self._meanings = NearDuplicates(), SameMeaning(alike)
-        for text in known:
-            self._words.add(text)
+    `place` is that of its text, `pairs` are those with the texts that are most like it.
+    """
 
-    def has(self, text: str, vector: Any) -> bool:
-        return self._words.is_known(text) or self._meanings.is_known(vector)
+    seed: Seed
+    result: MetricResult
+    value: dict[str, Any] | None = None
+    place: int = -1
+    pairs: Sequence[Pair] = ()
 
-    def add(self, text: str, vector: Any) -> None:
-        self._words.add(text)
-        self._meanings.add(vector)
+    @classmethod
+    def of(cls, seed: Seed, result: MetricResult, texts: GoldenTexts) -> Self:
+        """The draft, with its text among the others."""
+        value = _output(result, GOLDEN)
+        if result.failure is not None or not isinstance(value, dict):
+            return cls(seed, result)
+        text, vector = value.get("input") or value.get("scenario") or "", _output(result, EMBEDDING)
+        place = texts.add(text, vector)
+        return cls(seed, result, value, place, texts.nearest(place, vector))
+
+    def repeats(self, same: set[tuple[int, int]], pending: set[int]) -> bool:
+        """Whether it asks for the same as a text that is not pending."""
+        return any(
+            pair.places in same and set(pair.places) - {self.place} - pending for pair in self.pairs
+        )
 
 
 @dataclass(slots=True)
@@ -54,8 +77,8 @@ class Generation:
     """A generator, what it is given, and what it gave so far.
 
     `note` is kept in the metadata of every golden. `known` are inputs that goldens must not
-    repeat, `alike` is the cosine from which on two vectors mean the same. `case` makes what the
-    generator reads.
+    repeat, `alike` is the cosine from which on the judge is asked whether two inputs ask for the
+    same. `case` makes what the generator reads.
     """
 
     metric: Metric
@@ -77,7 +100,13 @@ class Generation:
         """What the first round asks at most; asks nothing. Uses the generation up."""
         engine = Engine([self.metric], settings, at_once=at_once)
         cases = [self._case(seed) for seed in self.filling.next()]
-        return estimate(engine.plan, cases, judges=[judge.identity for judge in engine.judges])
+        drafts = estimate(engine.plan, cases, judges=[judge.identity for judge in engine.judges])
+        if (judge := self._judge(engine)) is None:
+            return drafts
+        confirming = Engine([duplicates(self.alike, engine.judges[judge])], {}, at_once=at_once)
+        pairs = estimate(confirming.plan, _any_pairs(len(cases), len(self.known)))
+        embedded = any(unit.name == EMBEDDING for unit in engine.plan.units)
+        return drafts.besides(pairs, _BY_VECTOR if embedded else _BY_WORDS, judge)
 
     async def run(
         self,
@@ -95,9 +124,10 @@ class Generation:
         run, in which every draft has its row.
         """
         engine = self.engine = Engine([self.metric], settings, at_once=at_once)
-        new, first = _Kept(self.known, self.alike), 0
+        texts, first = GoldenTexts(self.known), 0
         with progress_bar(engine, None, show) as finished, self._record(engine, out) as record:
             async with engine.open():
+                confirming = self._confirming(engine, at_once)
                 while seeds := self.filling.next():
                     rows: list[CaseResult] = []
 
@@ -108,11 +138,16 @@ class Generation:
                     cases = engine.cases([self._case(seed) for seed in seeds])
                     await engine.run(cases, take, first, finished=finished)
                     first += len(seeds)
-                    for seed, row in zip(seeds, rows, strict=True):
-                        golden = self._golden(seed, row.metrics[0], new)
-                        if golden is not None:
-                            self.goldens.append(golden)
-                            on_golden(golden)
+                    first_place = len(texts)
+                    drafts = [
+                        _Draft.of(seed, row.metrics[0], texts)
+                        for seed, row in zip(seeds, rows, strict=True)
+                    ]
+                    pairs = [pair for draft in drafts for pair in draft.pairs]
+                    same = await self._confirmed(pairs, confirming)
+                    for golden in self._settled(drafts, same, texts, first_place):
+                        self.goldens.append(golden)
+                        on_golden(golden)
                     record.save(self.goldens, self.report)
 
     @contextmanager
@@ -142,27 +177,79 @@ class Generation:
             },
         )
 
-    def _golden(self, seed: Seed, result: MetricResult, kept: _Kept) -> AnyGolden | None:
-        """The golden of a draft, or None; the report says what became of it."""
-        self.report.tried += 1
-        value = next((step.output for step in result.steps if step.node == GOLDEN), None)
-        if result.failure is not None:
-            self._failed(result.failure)
+    def _confirming(self, engine: Engine, at_once: bool) -> Engine | None:
+        """Asks the generator's judge about pairs, as a part of its run; None if it has none."""
+        if (judge := self._judge(engine)) is None:
             return None
-        if not isinstance(value, dict):
-            self._fell(result.path[-1][0] if result.path else _NO_GOLDEN)
+        metric = duplicates(self.alike, engine.judges[judge])
+        return Engine([metric], {}, at_once=at_once, gateway=engine.gateway)
+
+    @staticmethod
+    def _judge(engine: Engine) -> int | None:
+        """The place of the judge that the generator asks; None if it only asks those of nodes."""
+        try:
+            return engine.plan.judge_of(engine.plan.metrics[0].spec.model)
+        except LookupError:
             return None
-        text = value.get("input") or value.get("scenario") or ""
-        vector = next((step.output for step in result.steps if step.node == EMBEDDING), None)
-        if kept.has(text, vector):
-            self._fell(DUPLICATE)
-            return None
-        if not self.filling.keep(seed, _difficulty(value)):
-            self._fell(UNNEEDED)
-            return None
-        kept.add(text, vector)
-        self.report.kept += 1
-        return self._made(seed, value, result)
+
+    async def _confirmed(
+        self, pairs: Iterable[Pair], confirming: Engine | None
+    ) -> set[tuple[int, int]]:
+        """The places of pairs that ask for the same answer, as the judge says; each is asked once.
+
+        A pair without an answer is none of them: nothing is dropped on a guess.
+        """
+        asked = {pair.places: pair for pair in pairs}
+        if confirming is None or not asked:
+            return set()
+        rows: list[CaseResult] = []
+        cases = confirming.cases([pair_case(pair) for pair in asked.values()])
+        await confirming.run(cases, rows.append)
+        results = {places: row.metrics[0] for places, row in zip(asked, rows, strict=True)}
+        failures = [result.failure for result in results.values() if result.failure is not None]
+        for failure in failures:
+            self._unconfirmed(failure)
+        alike = sum((LIKENESS, True) in result.path for result in results.values())
+        self.report.nominated += alike + len(failures)
+        same = {places for places, result in results.items() if (SAME, True) in result.path}
+        self.report.confirmed += len(same)
+        return same
+
+    def _settled(
+        self,
+        drafts: Sequence[_Draft],
+        same: set[tuple[int, int]],
+        texts: GoldenTexts,
+        first_place: int,
+    ) -> Iterator[AnyGolden]:
+        """The goldens of a round, in the order of their drafts; the report says what became of
+        each.
+
+        Texts from `first_place` on are those of this round. A draft falls if its text is that of a
+        golden, or asks for the same. What asks for the same as a draft that fell for this asks for
+        the same as the golden, too.
+        """
+        pending = set(range(first_place, len(texts)))  # not the text of any golden so far
+        repeating = set[int]()
+        for draft in drafts:
+            self.report.tried += 1
+            if draft.result.failure is not None:
+                self._failed(draft.result.failure)
+            elif draft.value is None:
+                path = draft.result.path
+                self._fell(path[-1][0] if path else _NO_GOLDEN)
+            elif draft.place not in pending or draft.repeats(same, pending):
+                self._fell(DUPLICATE)
+                repeating |= pending & {draft.place}
+                pending.discard(draft.place)
+            elif not self.filling.keep(draft.seed, _difficulty(draft.value)):
+                self._fell(UNNEEDED)
+            else:
+                self.report.kept += 1
+                pending.discard(draft.place)
+                yield self._made(draft.seed, draft.value, draft.result)
+        for place in pending | repeating:
+            texts.remove(place)
 
     def _fell(self, where: str) -> None:
         self.report.fell[where] = self.report.fell.get(where, 0) + 1
@@ -175,6 +262,11 @@ class Generation:
         what = f"{failure.kind} at {failure.node}"
         report.failed[what] = report.failed.get(what, 0) + 1
         report.messages.setdefault(what, " ".join(failure.message.split())[:_MESSAGE])
+
+    def _unconfirmed(self, failure: Failure) -> None:
+        what = f"{failure.kind} at {failure.node}"
+        self.report.unconfirmed[what] = self.report.unconfirmed.get(what, 0) + 1
+        self.report.messages.setdefault(what, " ".join(failure.message.split())[:_MESSAGE])
 
     def _made(self, seed: Seed, value: dict[str, Any], result: MetricResult) -> AnyGolden:
         """The golden with where it comes from: passages, evolutions, seed, every node's answer."""
@@ -205,6 +297,18 @@ class Generation:
                 **common,
             )
         return Golden(input=value["input"], expected_output=value.get("expected_output"), **common)
+
+
+def _any_pairs(drafts: int, known: int) -> Iterator[LLMTestCase]:
+    """As many pairs as the drafts of a round can have, of texts about as long as inputs are."""
+    for number in range(drafts):
+        for other in range(min(NEAREST, known + number)):
+            texts = f"{_ANY_INPUT}{number}", f"{_ANY_INPUT}{other} of others"
+            yield pair_case(Pair((number, other), texts, 1.0, 1.0))
+
+
+def _output(result: MetricResult, node: str) -> Any:
+    return next((step.output for step in result.steps if step.node == node), None)
 
 
 def _place(seed: Seed) -> str:

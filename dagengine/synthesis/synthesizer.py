@@ -18,10 +18,11 @@ from dagengine.graph.graph import Metric
 from dagengine.judges.embedding import EmbeddingJudge
 from dagengine.results import Totals
 from dagengine.synthesis.arguments import door, models_of, of_kind, quotas_of, sync_door, topics_of
+from dagengine.synthesis.duplicates import ALIKE
 from dagengine.synthesis.generators import from_contexts, from_scratch, of_conversations
 from dagengine.synthesis.goldens import AnyGolden, Goldens
 from dagengine.synthesis.quotas import Filling
-from dagengine.synthesis.runs import ALIKE, Generation
+from dagengine.synthesis.runs import Generation
 from dagengine.synthesis.sources import Sources, contexts_of, sources_of
 from dagengine.synthesis.values import (
     ContextConstructionConfig,
@@ -54,8 +55,9 @@ class Synthesizer:
     `model` is the judge that writes and checks (see `as_judge`). `second_model` (default: `model`)
     answers from the contexts without seeing the expected output, and must agree with it.
     `difficulty_models` are cheap judges that answer without the contexts: difficulty is the share
-    of them that fail. `embedder` is an `EmbeddingJudge`, or the name of an embedding model. Two
-    goldens are near duplicates if the cosine of their inputs is at least `alike`. Without an
+    of them that fail. `embedder` is an `EmbeddingJudge`, or the name of an embedding model. A
+    cosine of `alike` (above 0, at most 1) or more only nominates two inputs as near duplicates:
+    `model` is asked whether they ask for the same, and without its yes both stay. Without an
     embedder, only words are compared. `generator` is your own metric instead of the built-in graph
     (see `synthesis.generators` for its inputs and outputs). Each golden gets at most `max_tries`
     drafts. `seed` selects passages and evolutions.

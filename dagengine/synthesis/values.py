@@ -227,7 +227,9 @@ class Report:
     `fell` counts, per node, the drafts that it rejected. The keys "near duplicate" and "not needed"
     are not nodes; the latter were good, but more than a quota wanted. `unwritten` are drafts that
     the judge did not write, because its list was shorter. `failed` counts those that got no answer,
-    by kind of outcome and node, and `messages` have the first message of each. `passages` are those
+    by kind of outcome and node, and `messages` have the first message of each. Of the `nominated`
+    pairs of inputs that look alike, the judge `confirmed` some as asking for the same;
+    `unconfirmed` counts those that got no answer, so that both inputs stay. `passages` are those
     that were cut. The `poor` ones were left out, by their flaw. `unreadable` are documents without
     a text, `partial` says of others what is missing.
     """
@@ -238,6 +240,9 @@ class Report:
     unwritten: int = 0
     failed: dict[str, int] = field(default_factory=dict)
     messages: dict[str, str] = field(default_factory=dict)
+    nominated: int = 0
+    confirmed: int = 0
+    unconfirmed: dict[str, int] = field(default_factory=dict)
     quotas: list[QuotaYield] = field(default_factory=list)
     passages: int = 0
     poor: dict[str, int] = field(default_factory=dict)
@@ -265,6 +270,16 @@ class Report:
         for what, count in sorted(self.failed.items(), key=lambda item: -item[1]):
             why = f" ({self.messages[what]})" if what in self.messages else ""
             lines.append(f"{count} of {self.tried} got no answer: {what}{why}")
+        if self.nominated:
+            lines.append(
+                f"{self.nominated} pairs of inputs look alike; {self.confirmed} of them ask for "
+                "the same, says the judge"
+            )
+        for what, count in sorted(self.unconfirmed.items(), key=lambda item: -item[1]):
+            lines.append(
+                f"{count} of {self.nominated} pairs got no answer, so both inputs stay: {what} "
+                f"({self.messages[what]})"
+            )
         for what, count in self.poor.items():
             lines.append(f"{count} of {self.passages} passages were left out: {what}")
         lines += [f"{one.name}: {one.message}" for one in self.unreadable]

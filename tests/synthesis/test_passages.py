@@ -17,7 +17,7 @@ from markitdown import converters
 
 from dagengine.errors import InputError, MissingExtraError
 from dagengine.synthesis.documents import _split, read_documents
-from dagengine.synthesis.duplicates import NearDuplicates, SameMeaning
+from dagengine.synthesis.duplicates import Directions, GoldenTexts, NearDuplicates
 from dagengine.synthesis.passages import Neighbours, flaw, passages_of
 from dagengine.synthesis.sources import sources_of
 from dagengine.synthesis.values import ContextConstructionConfig, Document, Passage, Section
@@ -215,17 +215,40 @@ def test_near_duplicates_are_found_and_others_are_not() -> None:
     assert all(seen.is_new(question) for question in questions)
     assert seen.is_new(chinese)
     assert not seen.is_new(chinese.replace("手续", "手续的"))
-    assert not seen.is_known("Nothing was said of this.")
+    assert not seen.shares("Nothing was said of this.")
     assert seen.is_new("")
     assert not seen.is_new(" ")
 
 
-def test_vectors_that_point_the_same_way_are_near() -> None:
-    seen = SameMeaning(0.9)
-    seen.add([1.0, 0.0])
-    assert seen.is_known([4.0, 1.0])
-    assert not seen.is_known([1.0, 1.0])
-    assert not any(seen.is_known(other) for other in ([1.0, 0.0, 0.0], [0.0, 0.0], [], None))
+def test_vectors_are_compared_by_where_they_point() -> None:
+    seen = Directions()
+    seen.add(0, [1.0, 0.0])
+    seen.add(1, [0.0, 2.0])
+    seen.add(2, [1.0, 0.0, 0.0])  # of another model
+    assert list(seen.nearest([4.0, 3.0], 9).items()) == [(0, 0.8), (1, 0.6)]
+    assert list(seen.nearest([3.0, 4.0], 1)) == [1]
+    assert not any(seen.nearest(vector, 9) for vector in ([0.0, 0.0], [], None, [-1.0, -1.0]))
+    seen.remove(1)
+    assert list(seen.nearest([3.0, 4.0], 9)) == [0]
+    for place in range(3, 200):
+        seen.add(place, [1.0, place / 100])
+    assert list(seen.nearest([1.0, 1.0], 3)) == [100, 101, 99]
+
+
+def test_a_text_meets_the_few_that_are_most_like_it_and_no_equal_one() -> None:
+    texts = GoldenTexts(["What does the house in Bern cost?"])
+    assert texts.add("  what does the house\nin BERN cost") == 0
+    assert texts.add("What does the house in Bern cost!") == 1
+    (pair,) = texts.nearest(1, None)
+    assert (set(pair.places), pair.words, pair.meaning) == ({0, 1}, 1.0, 0.0)
+    assert texts.nearest(0, None) == [pair]
+    for number in range(6):
+        assert texts.add(f"Number {number}", [1.0, number / 10]) == 2 + number
+    last = [1.0, 0.5]
+    assert [set(pair.places) for pair in texts.nearest(7, last)] == [{7, 6}, {7, 5}, {7, 4}]
+    texts.remove(6)
+    assert [set(pair.places) for pair in texts.nearest(7, last)] == [{7, 5}, {7, 4}, {7, 3}]
+    assert texts.add("Number 4") == 8
 
 
 def test_the_nearest_passage_shares_the_rare_words() -> None:

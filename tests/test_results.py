@@ -9,8 +9,15 @@ from pathlib import Path
 
 import pytest
 
+from dagengine import evaluate
 from dagengine.data import RowWriter, read_rows
 from dagengine.errors import InputError
+from dagengine.metrics import DAGMetric
+from dagengine.metrics.dag import DAG, CodeNode
+from dagengine.record import load_run
+from dagengine.report.github import step_summary
+from dagengine.report.tables import headline_of
+from dagengine.report.tally import Tally
 from dagengine.results import (
     CaseResult,
     EvaluationResult,
@@ -20,6 +27,7 @@ from dagengine.results import (
     Step,
     Totals,
 )
+from dagengine.test_case import LLMTestCase
 
 STEPS = tuple(Step(f"node {n}", "task", OutcomeKind.OK, output="x" * 1000) for n in range(20))
 PASSED = MetricResult("Kind", 1.0, True, "why", threshold=0.5, steps=STEPS)
@@ -104,3 +112,28 @@ def test_a_case_ended_where_its_score_was_given() -> None:
     assert (str(alone.end), alone.why) == ("m below 0.5", "of c")
     assert all("ended" in one.as_dict() for one in (first, leaf, alone))
     assert "ended" not in last.as_dict()
+
+
+def test_a_case_that_fails_one_metric_and_lacks_the_score_of_another_failed_everywhere(
+    tmp_path: Path,
+) -> None:
+    metrics = [
+        DAGMetric("half", DAG(CodeNode(lambda text: 0.4, [], ["actual_output"])), threshold=0.5),
+        DAGMetric("known", DAG(CodeNode(lambda text: 1.0, [], ["expected_output"])), threshold=0.5),
+    ]
+    case = LLMTestCase(input="i", actual_output="o", name="both")
+    result = evaluate([case], metrics, show=False, out=tmp_path / "run")
+    assert result[0].state == "failed"
+    summary = result.summary()
+    assert (summary.failed, summary.no_score, summary.passed) == (1, 1, 0)
+    assert summary.pass_rate is not None
+    assert summary.pass_rate.value == 0
+    run = load_run(tmp_path / "run")
+    assert run.manifest.exit == "failed"
+    assert run.manifest.counts is not None
+    assert (run.manifest.counts.failed, run.manifest.counts.no_score) == (1, 1)
+    written = json.loads((tmp_path / "run" / "summary.json").read_text())
+    assert (written["failed"], written["no_score"]) == (1, 1)
+    said = "1 of 1 case failed; 1 has no score"
+    assert headline_of(summary) == said
+    assert said in step_summary(Tally(result.rows), result.totals)

@@ -49,7 +49,7 @@ def run(options: RunOptions) -> None:
     not checked before the run, because it can be read only once.
 
     Exit codes: 0 every case has a score; 1 a case failed (with --assert) or a --fail-if condition
-    holds; 2 invalid input; 3 a case has no score; 130 interrupted.
+    holds; 2 invalid input; 3 nothing of that, and a case has no score; 130 interrupted.
     """
     from dagengine.report.tally import Tally
 
@@ -270,7 +270,7 @@ def _failing(conditions: Sequence[Condition], writer: RunWriter) -> bool:
 
 def _leave(options: RunOptions, tally: Tally, failing: bool) -> None:
     """Exit with the exit code of the results."""
+    if failing or (options.assert_pass and (tally.failed or not tally.rows)):
+        raise typer.Exit(EXIT_FAILED)
     if tally.unscored:
         raise typer.Exit(EXIT_NO_SCORE)
-    if failing or (options.assert_pass and not tally.success):
-        raise typer.Exit(EXIT_FAILED)

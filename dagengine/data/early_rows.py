@@ -7,7 +7,6 @@ had finished. Readers take both files for one.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -46,7 +45,11 @@ class EarlyRows:
         if index not in self._places:
             return None
         place, length = self._places.pop(index)
-        return os.pread(self._file.fileno(), length, place)
+        self._file.seek(place)
+        try:
+            return self._file.read(length)
+        finally:
+            self._file.seek(self._end)
 
     def forget(self) -> None:
         """Now and then, when nothing waits and all is in the results: begin the file again."""

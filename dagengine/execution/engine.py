@@ -32,7 +32,7 @@ from dagengine.execution.run_once import Outcome, RunOnce
 from dagengine.execution.runner import AfterCase, Runner
 from dagengine.gateway.budget import Purse
 from dagengine.gateway.gateway import Gateway, Sink
-from dagengine.gateway.host import Asks, current_host
+from dagengine.gateway.host import Asks, current_host, joined_threads
 from dagengine.gateway.limits import DEFAULT_LIMITS, Limits
 from dagengine.gateway.tracing import NO_SPANS, NoSpans, Spans
 from dagengine.graph.example import example_question
@@ -237,9 +237,11 @@ class Engine:
         try:
             async with self._opened() as self._gateway:
                 needed = self.asked_judges
-                async with open_judges(needed):
-                    await self._gateway.meet(needed)
-                    yield
+                foreign = any(unit.foreign for unit in self.plan.units)
+                with joined_threads() if foreign else nullcontext():
+                    async with open_judges(needed):
+                        await self._gateway.meet(needed)
+                        yield
         except BaseExceptionGroup as group:
             raise only(group) from None
 

@@ -24,7 +24,13 @@ from dagengine.execution.engine import Engine, Settings, Source, check_settings
 from dagengine.execution.interrupts import has_signals, interruptible
 from dagengine.gateway.host import current_host
 from dagengine.graph.graph import Metric, as_metrics
-from dagengine.record.recording import Recording, data_of, manifest_of, require_apart
+from dagengine.record.recording import (
+    Recording,
+    data_of,
+    hidden_fields,
+    manifest_of,
+    require_apart,
+)
 from dagengine.record.run import load_run
 from dagengine.record.values import Manifest
 from dagengine.record.writer import RunWriter
@@ -107,7 +113,9 @@ async def stream(
     check_settings(stream, settings)
     engine = _engine(metrics, settings, cluster)
     cases = engine.cases(test_cases)
-    manifest = _manifest(engine, cases, settings, texts, redact)
+    hidden_fields(redact)
+    # Definitions are hashed for a record only.
+    manifest = None if out is None else _manifest(engine, cases, settings, texts, redact)
     with _recorded(out, engine, manifest, page) as record:
 
         def take(row: CaseResult) -> None:
@@ -151,10 +159,10 @@ class _NoRecord:
 
 @contextmanager
 def _recorded(
-    out: str | Path | None, engine: Engine | Cluster, manifest: Manifest, page: bool
+    out: str | Path | None, engine: Engine | Cluster, manifest: Manifest | None, page: bool
 ) -> Iterator[RunWriter | _NoRecord]:
     """What takes the rows for the record, if a record is written."""
-    if out is None:
+    if out is None or manifest is None:
         yield _NoRecord()
         return
     require_apart(manifest.data, out)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +11,7 @@ from dagengine.decision import Odds
 from dagengine.graph.graph import MetricSpec
 from dagengine.graph.values import Judgement, NodeValue
 from dagengine.results import Failure, MetricResult, OutcomeKind, Step, Verdict, step_output
+from dagengine.results.verdict import combined, passes, strict_score
 
 Values = Mapping[int, NodeValue]
 Seconds = Mapping[int, float]
@@ -58,7 +58,7 @@ def grade(plan: Plan, scope: int, values: Values) -> Grade:
     last = values[reached[-1].index]
     # A node's own `success` counts only with its own score, not with a combined one.
     own = last.success if len(reached) == 1 or part.spec.combine == "last" else None
-    return Grade(_combined(scores, part.spec.combine), None, last.mode, tuple(reached), own)
+    return Grade(combined(scores, part.spec.combine), None, last.mode, tuple(reached), own)
 
 
 def _no_terminal(metric: str) -> Failure:
@@ -66,32 +66,16 @@ def _no_terminal(metric: str) -> Failure:
     return Failure(OutcomeKind.CODE_ERROR, metric, message)
 
 
-def _combined(scores: Sequence[float], how: str) -> float:
-    if how == "min":
-        return min(scores)
-    if how == "max":
-        return max(scores)
-    if how == "mean":
-        return math.fsum(scores) / len(scores)
-    return scores[-1]  # terminals are in topological order
-
-
 def is_strict(spec: MetricSpec, done: Grade) -> bool:
     """Whether only a perfect score counts; what a metric's own code decided stands as it is."""
     return spec.strict and done.success is None
 
 
-def strict_score(spec: MetricSpec, done: Grade) -> float | None:
-    """The score; when strict, 1 if it is perfect and 0 otherwise."""
+def final_score(spec: MetricSpec, done: Grade) -> float | None:
+    """The score that counts for a metric."""
     if done.score is None or not is_strict(spec, done):
         return done.score
-    return 1.0 if done.score >= 1.0 else 0.0
-
-
-def _success(score: float, threshold: float | None, own: bool | None) -> bool | None:
-    if own is not None:
-        return own
-    return None if threshold is None else score >= threshold
+    return strict_score(done.score)
 
 
 def path_taken(plan: Plan, metric: int, values: Values) -> tuple[tuple[str, Verdict], ...]:
@@ -206,7 +190,7 @@ def metric_result(plan: Plan, metric: int, values: Values, seconds: Seconds) -> 
     part = plan.metrics[metric]
     spec = part.spec
     done = grade(plan, part.scope, values)
-    score = strict_score(spec, done)
+    score = final_score(spec, done)
     if score is None:
         assert done.failure is not None
         return failed_result(plan, metric, done.failure, values, seconds=seconds)
@@ -215,7 +199,7 @@ def metric_result(plan: Plan, metric: int, values: Values, seconds: Seconds) -> 
     return MetricResult(
         metric=spec.name,
         score=score,
-        success=_success(score, threshold, done.success),
+        success=passes(score, threshold) if done.success is None else done.success,
         reason=composed_reason(plan, part.slots, values) if spec.include_reason else None,
         threshold=threshold,
         raw_score=done.score,

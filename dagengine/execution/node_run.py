@@ -21,7 +21,7 @@ from dagengine.errors import (
 )
 from dagengine.execution.scheduler import CaseState
 from dagengine.gateway.answering import is_cancelled
-from dagengine.gateway.host import Asks, Host, join_threads
+from dagengine.gateway.host import Asks, Host
 from dagengine.gateway.packs.packing import Hold
 from dagengine.graph.first_step import first_step
 from dagengine.graph.panel import Ballot, Poll
@@ -118,7 +118,6 @@ async def _isolated(unit: Unit, ask: GatewayAsk, given: Callable[[], Given]) -> 
         if not unit.foreign:  # nothing here measures other metrics
             value = await unit.node.work(given(), ask)
         else:
-            join_threads()
             with ask.host() as host:
                 value = await unit.node.work(given(), ask)
             if host.usage is not NO_USAGE:

@@ -24,6 +24,7 @@ from dagengine.graph.node import BaseNode
 from dagengine.graph.values import Judgement, NodeValue
 from dagengine.results import Failure, MetricResult, OutcomeKind
 from dagengine.results.odds import PathChance, ResultOdds
+from dagengine.results.verdict import passes
 
 MOST_PATHS = 2_000
 """How many paths are followed; the probability of the others counts as unknown."""
@@ -53,7 +54,7 @@ def _expected(result: MetricResult, odds: ResultOdds) -> MetricResult:
     if score is None:
         why = f"likeliest ({odds.unknown:.3g} of the probability is unknown)"
         return replace(result, mode=why)
-    passed = None if result.threshold is None else score >= result.threshold
+    passed = passes(score, result.threshold)
     return replace(result, score=score, raw_score=score, success=passed, mode="expected")
 
 

@@ -26,7 +26,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from dagengine.compiler.plan import NONE, Plan, PlanSlot, unsupported
-from dagengine.execution.grading import failed_result, grade, metric_result, strict_score
+from dagengine.execution.grading import failed_result, final_score, grade, metric_result
 from dagengine.execution.precedence import Ruling, rule
 from dagengine.graph.values import NodeValue
 from dagengine.results import Failure, MetricResult, OutcomeKind
@@ -288,7 +288,7 @@ class CaseState:
         if owner == NONE or self._live[owner] != _LIVE:
             return
         done = grade(self.plan, scope, self.values)
-        score = strict_score(self.plan.scopes[scope].spec, done)
+        score = final_score(self.plan.scopes[scope].spec, done)
         if score is None:
             assert done.failure is not None
             self._fail_slot(owner, done.failure)

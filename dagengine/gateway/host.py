@@ -8,7 +8,7 @@ run that the code is part of, under its limits, its budget and its store::
      └────────────── Host: same gateway, same loop ◀──────────┘
 
 The host is found by a context variable. Tasks inherit it; `in_daemon_thread` and
-`asyncio.to_thread` hand it on. A plain thread and a job of a pool get it from `join_threads`.
+`asyncio.to_thread` hand it on. A plain thread and a job of a pool get it from `joined_threads`.
 Whoever starts them decides. So a thread of a web server, or a pool that nodes and other code share,
 keeps its other work to itself.
 """
@@ -20,8 +20,8 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar, Token
-from functools import cache, partial, wraps
-from typing import Any, Protocol, TypeVar
+from functools import partial, wraps
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from pydantic import BaseModel
 
@@ -267,20 +267,57 @@ def current_host() -> Host | None:
     return _host.get()
 
 
-@cache
-def join_threads() -> None:
-    """Have threads and pools work for the node whose code starts a thread or submits a job.
+class _Wrapped(NamedTuple):
+    """A method of a class as it was, and what stands in its place."""
 
-    It holds for the whole process from the first node on that runs a caller's code; outside
-    of nodes nothing changes. `Thread.start` and `ThreadPoolExecutor.submit` are wrapped, as tracers
-    do it. Python 3.11 has no event for a thread that starts, and no version has one for a job of a
-    pool.
+    kind: type
+    name: str
+    plain: Callable[..., Any]
+    joined: Callable[..., Any]
+
+
+_wrapping = threading.Lock()
+_runs = 0  # in progress, with code of a caller
+_wrapped: tuple[_Wrapped, ...] = ()
+
+
+@contextmanager
+def joined_threads() -> Iterator[None]:
+    """Inside, threads and pools work for the node whose code starts a thread or submits a job.
+
+    It holds for the whole process until the last run ends; outside of nodes nothing changes.
+    `Thread.start` and `ThreadPoolExecutor.submit` are wrapped, as tracers do it. Python 3.11 has no
+    event for a thread that starts, and no version has one for a job of a pool.
     """
-    for kind, name, joined in (
-        (threading.Thread, "start", _joined_start),
-        (ThreadPoolExecutor, "submit", _joined_submit),
-    ):
-        setattr(kind, name, joined(getattr(kind, name)))
+    global _runs, _wrapped
+    with _wrapping:
+        _runs += 1
+        if _runs == 1:
+            _wrapped = _wrap()
+    try:
+        yield
+    finally:
+        with _wrapping:
+            _runs -= 1
+            if not _runs:
+                _unwrap(_wrapped)
+
+
+def _wrap() -> tuple[_Wrapped, ...]:
+    start, submit = threading.Thread.start, ThreadPoolExecutor.submit
+    wrapped = (
+        _Wrapped(threading.Thread, "start", start, _joined_start(start)),
+        _Wrapped(ThreadPoolExecutor, "submit", submit, _joined_submit(submit)),
+    )
+    for kind, name, _, joined in wrapped:
+        setattr(kind, name, joined)
+    return wrapped
+
+
+def _unwrap(wrapped: tuple[_Wrapped, ...]) -> None:
+    for kind, name, plain, joined in wrapped:
+        if getattr(kind, name) is joined:  # else another tool has wrapped it meanwhile
+            setattr(kind, name, plain)
 
 
 def _joined_start(start: Callable[..., Any]) -> Callable[..., Any]:

@@ -85,18 +85,14 @@ class LabelFile:
             raise InputError(f"cannot write {self.path}: {error.strerror or error}") from error
 
     def _append(self, data: bytes) -> None:
-        flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | getattr(os, "O_CLOEXEC", 0)
-        file = os.open(self.path, flags, 0o644)
-        try:
-            size = os.fstat(file).st_size
-            if size and os.pread(file, 1, size - 1) != b"\n":
-                data = b"\n" + data  # a line that a kill cut off stays by itself
-            written = os.write(file, data)
-            if written != len(data):
+        with self.path.open("a+b", buffering=0) as file:
+            if file.seek(0, os.SEEK_END):
+                file.seek(-1, os.SEEK_END)
+                if file.read(1) != b"\n":
+                    data = b"\n" + data  # a line that a kill cut off stays by itself
+            if file.write(data) != len(data):
                 raise OSError(None, "the disk took only a part of a label")
-            os.fsync(file)
-        finally:
-            os.close(file)
+            os.fsync(file.fileno())
 
     def labels(self) -> list[Label]:
         """All labels that were not taken back, in the order of the file.

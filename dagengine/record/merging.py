@@ -18,7 +18,7 @@ from dagengine.record.values import CountsRecord, Exit, Manifest, SpentRecord, T
 from dagengine.record.writer import CASES, MANIFEST, ROWS, TIMES, write_whole
 
 _WHO = ("judge", "base_url", "app")
-_EXITS: tuple[Exit, ...] = ("ok", "failed", "no_score")  # from the best to the worst
+_EXITS: tuple[Exit, ...] = ("ok", "no_score", "failed")  # from the best to the worst
 
 
 def merge(runs: Sequence[Run], out: Path) -> Manifest:

@@ -69,11 +69,11 @@ def manifest_of(
         settings=public_value({key: value for key, value in settings.items() if value is not None}),
         store=run.store,
         texts=texts,
-        redacted=_hidden(redact),
+        redacted=hidden_fields(redact),
     )
 
 
-def _hidden(redact: Sequence[str]) -> tuple[str, ...]:
+def hidden_fields(redact: Sequence[str]) -> tuple[str, ...]:
     """The fields to hide; raises InputError for a single text, and for something that is not a
     field.
     """

@@ -134,8 +134,8 @@ class TotalsRecord(_Value):
 class CountsRecord(_Value):
     """Cases by how they ended.
 
-    `no_score`: some metric gave none; `failed`: all gave one, and some lies below its threshold;
-    `passed`: the rest.
+    `failed`: some metric is below its threshold; `passed`: none is, and all gave a score, at least
+    one of them against a threshold; `no_score`: some metric gave none, failed cases among them.
     """
 
     cases: int = 0

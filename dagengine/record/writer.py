@@ -209,6 +209,6 @@ def _seen_from(folder: Path, results: Path | None) -> str:
 def _exit(error: BaseException | None, counts: CountsRecord) -> Exit:
     if error is not None:
         return "error" if isinstance(error, Exception) else "interrupted"
-    if counts.no_score:
-        return "no_score"
-    return "failed" if counts.failed else "ok"
+    if counts.failed:
+        return "failed"
+    return "no_score" if counts.no_score else "ok"

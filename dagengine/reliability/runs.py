@@ -17,6 +17,7 @@ from dagengine.reliability.counterfactual import Counterfactual, NoReplyError, R
 from dagengine.reliability.labels import verdict_named
 from dagengine.reliability.repetition import Condition, Observation
 from dagengine.results import OutcomeKind, Verdict
+from dagengine.results.verdict import passes
 
 T = TypeVar("T")
 Path = tuple[tuple[str, Verdict], ...]
@@ -52,7 +53,7 @@ class Run:
 
     def passed(self, threshold: float) -> bool | None:
         """Whether the score meets a threshold; None without a score."""
-        return None if self.score is None else self.score >= threshold
+        return passes(self.score, threshold)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from dagengine.report.tables import cost_line, headline_of
 from dagengine.report.tally import Tally
-from dagengine.results.ends import SIGNS
 from dagengine.results.html import cell, number, table
 from dagengine.results.totals import Totals
+from dagengine.results.verdict import SIGNS
 
 VARIABLE = "GITHUB_STEP_SUMMARY"
 _PLACES = 8

@@ -8,11 +8,11 @@ from typing import Any, Literal
 from dagengine.errors import more_on
 from dagengine.prompts.evidence import as_text
 from dagengine.report.tally import Tally
-from dagengine.results.ends import SIGNS, End
 from dagengine.results.outcomes import OutcomeKind, Step
 from dagengine.results.rows import CaseResult, MetricResult
 from dagengine.results.summary import MetricSummary, Summary
 from dagengine.results.totals import Totals
+from dagengine.results.verdict import SIGNS, End
 from dagengine.results.worst import Places, worst_result
 from dagengine.terminal import counted, one_line, plain
 
@@ -65,7 +65,7 @@ def print_cases(
 def headline_of(summary: Summary) -> str:
     """The answer in one sentence."""
     total, failed, missing = summary.cases, summary.failed, summary.no_score
-    if total and missing == total:
+    if total and missing == total and not failed:
         return "⊘ No case has a score"
     without = f"; {missing:,} {'has' if missing == 1 else 'have'} no score" if missing else ""
     rate = summary.pass_rate

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from dagengine.errors import InputError, MissingExtraError
-from dagengine.results.ends import State
 from dagengine.results.html import cell, number, table
 from dagengine.results.rows import CaseResult, MetricResult
 from dagengine.results.summary import Summary, Summing, unknown_metric
 from dagengine.results.totals import Totals
+from dagengine.results.verdict import State
 from dagengine.results.worst import Worst
 from dagengine.terminal import counted
 

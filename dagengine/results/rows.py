@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from dagengine.frozen import quick_init
 from dagengine.question import NO_USAGE, Usage
-from dagengine.results.ends import SIGNS, End, State
 from dagengine.results.html import cell, number, table, text
 from dagengine.results.odds import ResultOdds
 from dagengine.results.outcomes import Failure, OutcomeKind, Step, Verdict
+from dagengine.results.verdict import SIGNS, End, State, case_state, state_of
 from dagengine.test_case import CASE_TYPES
 
 _REASON = 200  # characters of a failure in a `repr`
@@ -95,9 +95,7 @@ class MetricResult:
     @property
     def state(self) -> State:
         """How it ended: failed (below its threshold), without a score, passed, or only scored."""
-        if self.score is None:
-            return "no_score"
-        return "scored" if self.success is None else "passed" if self.success else "failed"
+        return state_of(self.score, self.success)
 
     @property
     def end(self) -> End:
@@ -242,13 +240,8 @@ class CaseResult:
 
     @property
     def state(self) -> State:
-        """Without some score, else below some threshold, else passed."""
-        states = {metric.state for metric in self.metrics}
-        if "no_score" in states:
-            return "no_score"
-        if "failed" in states:
-            return "failed"
-        return "passed" if "passed" in states else "scored"
+        """Below some threshold, else without some score, else passed, else only scored."""
+        return case_state(metric.state for metric in self.metrics)
 
     @property
     def hash(self) -> str | None:

@@ -76,8 +76,9 @@ class MetricSummary:
 class Summary:
     """The figures of a run: cases by outcome, metrics, and metrics by tag.
 
-    A case failed if a metric is below its threshold. It has no score if a metric gave none;
-    `pass_rate` ignores such cases.
+    A case failed if a metric is below its threshold, whatever the others say. `no_score` counts the
+    cases in which a metric gave no score, those that failed in another among them. `pass_rate` is
+    the share that passed among the cases that passed or failed.
     """
 
     cases: int
@@ -172,6 +173,7 @@ class Summing:
 
     def __init__(self, rows: Iterable[CaseResult] = ()) -> None:
         self._states: Counter[str] = Counter()
+        self._no_score = 0
         self._metrics: dict[str, _Scores] = {}
         self._tags: dict[str, dict[str, _Scores]] = {}
         for row in rows:
@@ -180,6 +182,7 @@ class Summing:
     def add(self, row: CaseResult) -> None:
         """Count one row; its tags are those of its test case."""
         self._states[row.state] += 1
+        self._no_score += any(result.score is None for result in row.metrics)
         tags = getattr(row.test_case, "tags", None) or ()
         parts = [self._metrics, *(part for tag in dict.fromkeys(tags) for part in self._tag(tag))]
         for result in row.metrics:
@@ -201,7 +204,7 @@ class Summing:
             cases=self._states.total(),
             passed=passed,
             failed=failed,
-            no_score=self._states["no_score"],
+            no_score=self._no_score,
             pass_rate=Share.of(passed, passed + failed),
             metrics=_summaries(self._metrics),
             tags={tag: _summaries(part) for tag, part in sorted(self._tags.items())},

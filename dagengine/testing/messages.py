@@ -97,7 +97,7 @@ def tree_sections(verdict: Verdict) -> list[tuple[str, str]]:
 
 
 def _has_failed(result: MetricResult) -> bool:
-    return result.failure is not None or result.success is False
+    return result.state in ("failed", "no_score")
 
 
 def _votes(votes: Votes) -> str:

@@ -1,6 +1,34 @@
 """Runs in a browser: pages over folders, what changed between them, labels written back."""
 
-from dagengine.view.opened import OpenRun
-from dagengine.view.server import Served, application, open_runs, serve
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from dagengine.view.opened import OpenRun as OpenRun
+    from dagengine.view.server import Served as Served
+    from dagengine.view.server import application as application
+    from dagengine.view.server import open_runs as open_runs
+    from dagengine.view.server import serve as serve
+
+# Only the server needs the optional packages: a walk or a queue is imported without them.
+_HOME = {
+    "OpenRun": "opened",
+    "Served": "server",
+    "application": "server",
+    "open_runs": "server",
+    "serve": "server",
+}
 
 __all__ = ["OpenRun", "Served", "application", "open_runs", "serve"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

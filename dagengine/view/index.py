@@ -26,10 +26,11 @@ from dagengine.report.page.columns import MetricColumns
 from dagengine.report.page.graphs import PageGraph
 from dagengine.report.page.layouts import layouts, nested_layouts
 from dagengine.results import CaseResult
+from dagengine.results.verdict import LETTERS
 
 NAME = ".view-index.sqlite"
 """The file of the index in the folder of its run."""
-STATES = "fnp-"
+STATES = "".join(LETTERS.values())
 """Failed, no score, passed, a score without a threshold: as whole numbers, in this order."""
 _FORMAT = 5
 _CHUNK = 5_000  # rows that are held while the index is made

@@ -15,7 +15,7 @@ QUEUES: tuple[Queue, ...] = ("random", "failed", "unsure")
 
 def is_failed(result: MetricResult) -> bool:
     """Whether a case has no score, or one below the threshold."""
-    return result.failure is not None or result.success is False
+    return result.state in ("failed", "no_score")
 
 
 def is_unsure(result: MetricResult) -> bool:

@@ -14,6 +14,7 @@ from typing import Literal
 from dagengine.record.changes.tree_changes import every_edge, every_node
 from dagengine.record.values import EdgeRecord, MetricRecord, NodeRecord
 from dagengine.results import MetricResult, OutcomeKind, Step, Verdict
+from dagengine.results.verdict import combined, passes, strict_score
 
 Said = Verdict | float | None
 """A person's answer: a verdict, a rating from 0 to 1, or None for "cannot tell"."""
@@ -145,9 +146,7 @@ class Walk:
         except StuckError as error:
             return Position(tuple(steps), None, why=str(error))
         threshold = 1.0 if self._metric.strict else self._metric.threshold
-        return Position(
-            tuple(steps), None, score, None if threshold is None else score >= threshold
-        )
+        return Position(tuple(steps), None, score, passes(score, threshold))
 
     # What runs.
 
@@ -255,8 +254,10 @@ class Walk:
                 reached += self._scores_of(node, metric)
         if not reached:
             raise StuckError("no answer leads to a score")
-        score = _combined(reached, metric.combine)
-        return (1.0 if score >= 1 else 0.0) if metric.strict else score
+        if metric.combine == "error" and len(reached) > 1:
+            raise StuckError(f"{len(reached)} scores were reached at once")
+        score = combined(reached, metric.combine)
+        return strict_score(score) if metric.strict else score
 
     def _scores_of(self, node: NodeRecord, metric: MetricRecord) -> Iterator[float]:
         value = self._values[node.name]
@@ -282,11 +283,3 @@ def _equal(one: Said, other: Said) -> bool:
 
 def _said(step: Step) -> Said:
     return step.score if step.verdict is None else step.verdict
-
-
-def _combined(scores: Sequence[float], how: str) -> float:
-    if how == "error" and len(scores) > 1:
-        raise StuckError(f"{len(scores)} scores were reached at once")
-    if how == "mean":
-        return sum(scores) / len(scores)
-    return {"min": min, "max": max}.get(how, lambda all_: all_[-1])(scores)

@@ -28,6 +28,7 @@ from dagengine.report.render import Picture, draw
 from dagengine.report.tables import print_steps
 from dagengine.results import MetricResult
 from dagengine.results.html import cell
+from dagengine.results.verdict import passes
 from dagengine.terminal import one_line, plain
 from dagengine.threads import in_daemon_thread
 
@@ -138,8 +139,8 @@ class BaseMetric:
         self.success = result.success if result else None
         self.verbose_logs = result.verbose_logs if result else None
 
-    def is_successful(self) -> bool:
-        """Whether the last `measure` met the threshold: 1 in strict mode.
+    def is_successful(self) -> bool | None:
+        """Whether the last `measure` met the threshold, 1 in strict mode; None if there is none.
 
         A `success` that the metric's own code set decides instead. If that code changed only the
         score of the graph, the threshold decides again.
@@ -149,8 +150,8 @@ class BaseMetric:
         given = self.result
         moved = given is not None and given.score != self.score and given.success is self.success
         if self.threshold is None or (self.success is not None and not moved):
-            return bool(self.success)
-        return bool(self.score >= (1.0 if self.strict_mode else self.threshold))
+            return self.success
+        return passes(self.score, 1.0 if self.strict_mode else self.threshold)
 
 
 # Names by which libraries part metrics by what they judge; here any metric reads what it names.

@@ -209,8 +209,11 @@ def test_assert_turns_a_case_below_its_threshold_into_exit_code_one(tmp_path: Pa
 
 def test_a_case_without_a_score_is_a_row_and_exit_code_three(tmp_path: Path) -> None:
     cases = '{"input": "a", "name": "nothing said"}\n\n' + CASES
-    done = dagengine(write(tmp_path, {**FILES, "cases.jsonl": cases}), *RUN, "--assert")
+    folder = write(tmp_path, {**FILES, "cases.jsonl": cases})
+    done = dagengine(folder, *RUN)
     assert done.returncode == 3
+    assert dagengine(folder, *RUN, "--assert").returncode == 1  # another case failed
+    assert dagengine(folder, *RUN, "--fail-if", "failed>0").returncode == 1
     rows = rows_of(tmp_path / "out" / "results.jsonl")
     assert [row["index"] for row in rows] == [0, 1, 2, 3]
     assert rows[0]["metrics"][0]["failure"]["kind"] == "missing_field"

@@ -330,3 +330,9 @@ def test_evaluate_prints_a_table_and_what_the_run_cost(capsys: pytest.CaptureFix
     assert "no answer" in shown
     assert "missing_field" in shown
     assert "1 question, 1 judge call" in shown
+
+
+def test_without_a_threshold_nobody_says_whether_a_score_passes() -> None:
+    metric = Own(None, strict_mode=False, decides=False)
+    metric.measure(CASE)
+    assert (metric.score, metric.is_successful()) == (0.7, None)

@@ -26,7 +26,7 @@ def test_a_folder_says_what_was_asked_of_whom_and_what_came_out(tmp_path: Path) 
     result = evaluate(CASES, [polite()], model=judge(), show=False, out=tmp_path / "run")
     run = load_run(tmp_path / "run")
     assert run.finished
-    assert run.manifest.exit == "no_score"
+    assert run.manifest.exit == "failed"
     assert dicts(run.rows()) == dicts(result)
     (metric,) = run.manifest.metrics
     nodes = {node.name: node for node in metric.nodes}

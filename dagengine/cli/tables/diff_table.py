@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from dagengine.results.verdict import SIGNS
 from dagengine.terminal import one_line
 
 _NAME = 200  # characters of a cell
@@ -14,7 +15,6 @@ _CAUSES = {
     "judge": "judge changed",
     "same": "same question, different answer",
 }
-_SIGNS = {"passed": "✓", "failed": "✕", "none": "⊘", "scored": "·"}
 _KINDS = ("worse", "better", "lost", "gained", "score", "path")
 
 
@@ -208,7 +208,7 @@ def _cases(changes: Sequence[Mapping[str, Any]]) -> Any:
     table.add_column("first difference", overflow="fold", ratio=1)
     table.add_column("cause", overflow="fold", ratio=1)
     for one in changes:
-        old, new = (_SIGNS[state] for state in one["state"])
+        old, new = (SIGNS[state] for state in one["state"])
         scores = " → ".join(_mean(score) for score in one["score"])
         answers = " → ".join(one["answer"])
         where = f"{one['node'] or 'settings'}: {answers}"

@@ -17,11 +17,11 @@ from typing import Any, Literal
 
 from dagengine.record.changes.tree_changes import Trees
 from dagengine.results import MetricResult, OutcomeKind, Step
+from dagengine.results.verdict import State, passes
 from dagengine.test_case import read_field
 
 Cause = Literal["definition", "evidence", "judge", "same"]
 CAUSES: tuple[Cause, ...] = ("definition", "evidence", "judge", "same")
-State = Literal["passed", "failed", "scored", "none"]
 Kind = Literal["worse", "better", "lost", "gained", "score", "path"]
 """Flips from pass to fail and back, and lost and gained scores. Then other scores on the same side
 of the threshold, and another path to the same result."""
@@ -83,15 +83,6 @@ def _field(case: Any, path: str) -> Any:
     return read_field(case, path)
 
 
-def state_of(result: MetricResult) -> State:
-    """Passed or failed; `scored` without a threshold, `none` without a score."""
-    if result.score is None:
-        return "none"
-    if result.success is None:
-        return "scored"
-    return "passed" if result.success else "failed"
-
-
 def answer_of(step: Step | None) -> Any:
     """What a node decided or scored, as data to compare; None if it only prepared something.
 
@@ -145,7 +136,7 @@ def compare_results(
 
     `places` are the indices of the case in both runs.
     """
-    states = (state_of(old), state_of(new))
+    states = (old.state, new.state)
     first = _Walk(trees, old, new, fields).first()
     same_result = old.score == new.score and states[0] == states[1]
     if first is None and same_result:
@@ -159,8 +150,8 @@ def compare_results(
 
 
 def _kind(old: State, new: State) -> Kind:
-    if old != new and "none" in (old, new):
-        return "lost" if new == "none" else "gained"
+    if old != new and "no_score" in (old, new):
+        return "lost" if new == "no_score" else "gained"
     if {old, new} == {"passed", "failed"}:
         return "better" if new == "passed" else "worse"
     return "score"
@@ -168,10 +159,10 @@ def _kind(old: State, new: State) -> Kind:
 
 def _result(result: MetricResult) -> str:
     """Score and state in words."""
-    state = state_of(result)
     if result.score is None:
         return "no score"
-    return f"{result.score:.4g}" if state == "scored" else f"{result.score:.4g}, {state}"
+    score = f"{result.score:.4g}"
+    return score if result.state == "scored" else f"{score}, {result.state}"
 
 
 def _by_settings(trees: Trees, old: MetricResult, new: MetricResult) -> bool:
@@ -180,7 +171,7 @@ def _by_settings(trees: Trees, old: MetricResult, new: MetricResult) -> bool:
         return False
     if old.raw_score == new.raw_score:
         return True
-    return old.threshold is not None and (new.score >= old.threshold) == old.success
+    return old.threshold is not None and passes(new.score, old.threshold) == old.success
 
 
 class _Walk:

@@ -14,13 +14,12 @@ from dagengine.record.changes.comparison import (
     CaseFields,
     Cause,
     Kind,
-    State,
     compare_results,
-    state_of,
 )
 from dagengine.record.changes.tree_changes import TreeChange, Trees
 from dagengine.record.values import Manifest
 from dagengine.results import CaseResult, MetricResult
+from dagengine.results.verdict import State
 
 LISTED = 10_000
 """Changes that flip nothing are counted all, and kept up to this number per metric."""
@@ -77,7 +76,7 @@ class MetricComparison:
 
     def without_score(self) -> tuple[int, int]:
         """Cases without a score before, and now."""
-        return self._in("none")
+        return self._in("no_score")
 
     def _in(self, state: State) -> tuple[int, int]:
         return (
@@ -115,7 +114,7 @@ class MetricComparison:
         fields: CaseFields,
     ) -> None:  # fmt: skip
         """Count one case of both runs."""
-        self.states[state_of(old), state_of(new)] += 1
+        self.states[old.state, new.state] += 1
         for scores, result in zip(self._scores, (old, new), strict=True):
             scores.append(_MISSING if result.score is None else result.score)
         change = compare_results(self.trees, old, new, case=case, places=places, fields=fields)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import statistics
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 
@@ -293,7 +293,7 @@ def _level(by: str, cases: int) -> str:
 def _paired(name: str, pairs: Sequence[tuple[float, float, Hashable]], by: str) -> Contrast:
     """Verdicts of independent cases by McNemar's mid-p, all else by t over groups of cases."""
     level = _level(by, len(pairs))
-    groups = Counter(group for _, _, group in pairs)
+    groups = {group for _, _, group in pairs}
     if len(groups) == len(pairs):
         both = [(before, after) for before, after, _ in pairs]
         if name == "accuracy":
@@ -303,12 +303,12 @@ def _paired(name: str, pairs: Sequence[tuple[float, float, Hashable]], by: str) 
         return _contrast(name, Unknown("too few groups", len(groups), LEAST_GROUPS), level)
     # What each group adds to the mean over cases, times the number of groups.
     weight = len(groups) / len(pairs)
+    members: defaultdict[Hashable, list[tuple[float, float]]] = defaultdict(list)
+    for before, after, group in pairs:
+        members[group].append((before, after))
     sums = [
-        (
-            weight * math.fsum(before for before, _, of in pairs if of == group),
-            weight * math.fsum(after for _, after, of in pairs if of == group),
-        )
-        for group in groups
+        (weight * math.fsum(before), weight * math.fsum(after))
+        for before, after in (zip(*both, strict=True) for both in members.values())
     ]
     return _contrast(name, compare_means(sums), f"{level} in {len(groups)} independent groups")
 

@@ -68,7 +68,7 @@ def reading(kind: Kind, threshold: float | None) -> Callable[[Run], Vote] | None
     if kind == "verdict":
         return _last_verdict
     if kind == "pass" and threshold is not None:
-        return lambda run: run.score is not None and run.score >= threshold
+        return lambda run: run.passed(threshold) is True
     return None
 
 

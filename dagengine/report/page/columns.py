@@ -11,16 +11,10 @@ from dagengine.record.costs import StepCosts
 from dagengine.report.page.graphs import PageGraph, item_verdicts
 from dagengine.report.page.people import People
 from dagengine.results import CaseResult, MetricResult, Step
+from dagengine.results.verdict import LETTERS
 
 _FREE = frozenset({"code", "field", "metric"})  # kinds of nodes that ask no question
 _DIGITS = 8  # of a content's hash
-
-
-def state_of(result: MetricResult) -> str:
-    """How a case ended: f failed, n no score, p passed, - a score without a threshold."""
-    if result.score is None:
-        return "n"
-    return {True: "p", False: "f", None: "-"}[result.success]
 
 
 @dataclass(slots=True)
@@ -44,7 +38,7 @@ class MetricColumns:
         """Add one row's result (None: the row has none of this metric); returns its state."""
         row = len(self.state)
         found = result or MetricResult(self.graph.metric.name, None, None, None)
-        state = state_of(found)
+        state = LETTERS[found.state]
         self.state.append(state)
         self.score.append(None if found.score is None else round(found.score, 6))
         used = found.usage

@@ -1,0 +1,62 @@
+"""What passed means: from scores and thresholds to the state of a result and of a case."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+State = Literal["failed", "no_score", "passed", "scored"]
+"""Below its threshold; without a score; not below it; with a score and no threshold."""
+STATES: tuple[State, ...] = ("failed", "no_score", "passed", "scored")
+"""From the one that says most about a case to the one that says least."""
+SIGNS: dict[State, str] = {"failed": "✕", "no_score": "⊘", "passed": "✓", "scored": "·"}
+LETTERS: dict[State, str] = {"failed": "f", "no_score": "n", "passed": "p", "scored": "-"}
+"""States in the columns of a page, in the order of `STATES`."""
+
+
+def passes(score: float | None, threshold: float | None) -> bool | None:
+    """Whether a score is not below a threshold; None where one of the two is missing."""
+    return None if score is None or threshold is None else score >= threshold
+
+
+def state_of(score: float | None, success: bool | None) -> State:
+    """How a metric ended on a case; `success` is None without a threshold."""
+    if score is None:
+        return "no_score"
+    return "scored" if success is None else "passed" if success else "failed"
+
+
+def case_state(states: Iterable[State]) -> State:
+    """How a case ended: as the metric that says most. Any failed metric fails the case."""
+    return min(states, key=STATES.index, default="scored")
+
+
+def strict_score(score: float) -> float:
+    """What counts where only a perfect score does: 1 if it is perfect, otherwise 0."""
+    return 1.0 if score >= 1.0 else 0.0
+
+
+def combined(scores: Sequence[float], how: str) -> float:
+    """One score of several, which are in topological order: `min`, `max`, `mean` or the last."""
+    if how == "min":
+        return min(scores)
+    if how == "max":
+        return max(scores)
+    if how == "mean":
+        return math.fsum(scores) / len(scores)
+    return scores[-1]
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """A node of a metric and what it said last: its answer, or the kind of its failure."""
+
+    metric: str
+    node: str
+    answer: str
+    state: State
+
+    def __str__(self) -> str:
+        return f"{self.node} → {self.answer}" if self.answer else self.node

@@ -128,9 +128,7 @@ class Walk:
     def _through_tree(self) -> Position:
         steps: list[Passed] = []
         try:
-            for node in self._nodes.values():
-                if not self._speaks(node) or not self._live(node.name):
-                    continue
+            while (node := self._next()) is not None:
                 if not node.judges:
                     value = self._computed(node)
                     steps.append(Passed(node.name, value, "code"))
@@ -149,6 +147,16 @@ class Walk:
         return Position(tuple(steps), None, score, passes(score, threshold))
 
     # What runs.
+
+    def _next(self) -> NodeRecord | None:
+        """The first node that speaks, runs and has no value yet.
+
+        An answer may make an earlier node run: one that only a later node reads.
+        """
+        for node in self._nodes.values():
+            if node.name not in self._values and self._speaks(node) and self._live(node.name):
+                return node
+        return None
 
     @cached_property
     def _edges(self) -> Sequence[EdgeRecord]:

@@ -124,3 +124,31 @@ def test_a_metric_without_small_questions_asks_about_the_whole_case() -> None:
     assert not any(step.node == "score" for step in found.steps)  # it tells the judge's answer
     assert found.asked.question == "Does this case pass Faithfulness?"
     assert {"actual_output", "retrieval_context"} <= set(found.asked.reads)
+
+
+def test_a_rating_that_a_later_node_behind_another_gate_reads_is_asked_as_in_the_run() -> None:
+    rating = RatingNode("How good?", evaluation_params=READS, name="Rating")
+    first = BinaryJudgementNode(
+        "Is it one?", evaluation_params=READS, name="First", then={True: rating, False: 2}
+    )
+    last = BinaryJudgementNode("Enough?", inputs=[rating], then={True: 10, False: 0}, name="Last")
+    second = BinaryJudgementNode(
+        "Is it two?", evaluation_params=READS, name="Second", then={True: last, False: 0}
+    )
+    metric = DAGMetric("m", DAG([first, BinaryJudgementNode(
+        "Is it there?", evaluation_params=READS, name="There", then={True: second, False: 0}
+    )]))  # fmt: skip
+    judge = judge_of(lambda node, text: 5 if node == "Rating" else node != "First")
+    (row,) = evaluate(cases(1), [metric], model=judge, show=False)
+    assert {step.node for step in row.metrics[0].steps} == {
+        *("First", "There", "Second", "Rating", "Last")
+    }
+    to = walk(metric, judge)
+    assert asked(to(First=False))[0] == "There"
+    assert asked(to(First=False, There=True))[0] == "Second"
+    assert asked(to(First=False, There=True, Second=True))[0] == "Rating"
+    assert asked(to(First=False, There=True, Second=True, Rating=0.5))[0] == "Last"
+    assert (
+        to(First=False, There=True, Second=True, Rating=0.5, Last=True).score
+        == row.metrics[0].score
+    )

@@ -26,7 +26,10 @@ from dagengine.test_case import TestCase
 
 
 def load_module(path: Path) -> ModuleType:
-    """Run a Python file; raises InputError that names the line when it fails."""
+    """Run a Python file; raises InputError that names the line when it fails.
+
+    It may import the files beside it, as a script may.
+    """
     if path.is_dir():
         raise InputError(f"{path} is a folder; choose a Python file in it")
     if not path.is_file():
@@ -38,6 +41,8 @@ def load_module(path: Path) -> ModuleType:
         raise InputError(f"{path} is not a Python file")
     module = importlib.util.module_from_spec(spec)
     sys.modules[module.__name__] = module
+    folder = str(path.resolve().parent)
+    sys.path.insert(0, folder)
     try:
         spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:  # noqa: BLE001 - the file may do anything
@@ -46,6 +51,8 @@ def load_module(path: Path) -> ModuleType:
         place = f" line {lines[-1].lineno}" if lines else ""
         kind = "" if isinstance(error, DagengineError) else f"{type(error).__name__}: "
         raise InputError(f"{path}{place}: {kind}{error}") from None
+    finally:
+        sys.path.remove(folder)
     return module
 
 

@@ -9,7 +9,11 @@ from dagengine.frozen import quick_init
 
 Kind = Literal["predicate", "choice", "score"]
 Odds = tuple[tuple[Any, float], ...]
-"""What an answer may be, each with its probability (0 to 1); together they are 1."""
+"""What an answer may be, each with its probability (0 to 1).
+
+Together they are 1. If some options are not known exactly, each has the least that its probability
+may be, and what is missing from 1 is unknown. Empty odds are wholly unknown.
+"""
 
 
 @dataclass(frozen=True, slots=True)

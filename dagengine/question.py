@@ -258,8 +258,10 @@ class Answer(Generic[T]):
     alternatives may be left out where they tell nothing, as in the middle of a reason.
     `mode` is the way in which the structure was asked for (for instance `json_schema`).
     `odds` are the probabilities of all that the answer might have been, from judges that give
-    them. `origin` says who gave it, the judge or a store; it is not part of what was answered. Nor
-    is `cost`: US dollars, where the model itself says what its call cost.
+    them. `mass` is the share of all probability (0 to 1) that fell on these, where odds come from
+    the probabilities of tokens; below a half there are no odds. `origin` says who gave it, the
+    judge or a store; it is not part of what was answered. Nor is `cost`: US dollars, where the
+    model itself says what its call cost.
     """
 
     value: T
@@ -270,6 +272,12 @@ class Answer(Generic[T]):
     odds: Odds | None = None
     origin: Origin = field(default="live", compare=False)
     cost: float | None = field(default=None, compare=False)
+    mass: float | None = None
+
+    @property
+    def chances(self) -> Odds | None:
+        """The odds; empty if the judge gives odds and those of this answer are not known."""
+        return () if self.odds is None and self.mass is not None else self.odds
 
 
 @dataclass(frozen=True, slots=True)

@@ -131,7 +131,7 @@ class EachContextNode(AskingNode):
                 DecidedSentence(
                     verdict=answer.value.verdict,
                     reason=answer.value.reason,
-                    odds=answer.odds,
+                    odds=answer.chances,
                     statement=text,
                 )
                 for text, answer in zip(found, answers, strict=True)

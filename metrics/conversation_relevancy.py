@@ -118,7 +118,7 @@ class WindowVerdictsNode(AskingNode):
             decision = verdict_of(given, _stretch(blocks, part), VERDICTS)
             questions.append(self.put(messages, judgement_type(VERDICTS), decision))
         answers = await ask.each(questions)
-        return NodeValue([judgement_of(found.value, found.odds) for found in answers])
+        return NodeValue([judgement_of(found.value, found.chances) for found in answers])
 
 
 def _stretch(blocks: Sequence[Sequence[Evidence]], part: slice) -> str:

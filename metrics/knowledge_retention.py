@@ -111,7 +111,9 @@ class _Waiting:
 
 def _replies(waiting: Sequence[_Waiting], answers: Sequence[Answer[Any]]) -> list[Reply]:
     return [
-        Reply(place=one.place, known=one.known, judgement=judgement_of(answer.value, answer.odds))
+        Reply(
+            place=one.place, known=one.known, judgement=judgement_of(answer.value, answer.chances)
+        )
         for one, answer in zip(waiting, answers, strict=True)
     ]
 

@@ -166,7 +166,8 @@ def step_of(name: str, kind: str, value: NodeValue, seconds: float | None = None
     return Step(
         name, kind, OutcomeKind.OK, _shown(seen), value.verdict, value.reason,
         value.score, value.mode, value.usage, value.votes, value.voters, value.answers,
-        value.confidence, value.asked, value.odds, item_odds(seen), seconds,
+        value.confidence, value.asked, value.odds or None, _known(item_odds(seen)), seconds,
+        value.mass,
     )  # fmt: skip
 
 
@@ -177,8 +178,12 @@ def _shown(seen: Any) -> Any:
     return verdict if seen.reason is None else {**verdict, "reason": seen.reason}
 
 
+def _known(odds: tuple[Odds | None, ...]) -> tuple[Odds | None, ...]:
+    return tuple(one or None for one in odds) if any(odds) else ()
+
+
 def item_odds(seen: Any) -> tuple[Odds | None, ...]:
-    """The odds of each judgement in a list, where some have any."""
+    """The odds of each judgement in a list, where some have any (empty: they are not known)."""
     if not isinstance(seen, list) or not all(isinstance(one, Judgement) for one in seen):
         return ()
     found = tuple(one.odds for one in seen)

@@ -4,8 +4,9 @@ Every decision and rating whose judge gave odds takes each of its values in turn
 said stays as it is. The scheduler's state machine says where that leads. Where it leads to a node
 that was not asked, or that read something else, the probability is `unknown`: nothing is guessed.
 Code that scores a list may give the odds of its scores. A list that anything else reads is known as
-it is, and unknown otherwise. Verdicts of one case, items of a list included, are taken to be
-independent given the case, which decision models claim. Pure functions of values.
+it is, and unknown otherwise. What odds do not know stays unknown. Verdicts of one case, items of a
+list included, are taken to be independent given the case, which decision models claim. Pure
+functions of values.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from dagengine.execution.grading import Values, item_odds
 from dagengine.execution.scheduler import CaseState
 from dagengine.graph.node import BaseNode
 from dagengine.graph.values import Judgement, NodeValue
+from dagengine.prompts.masses import unknown_of
 from dagengine.results import Failure, MetricResult, OutcomeKind
 from dagengine.results.odds import PathChance, ResultOdds
 from dagengine.results.verdict import passes
@@ -36,7 +38,7 @@ def with_odds(plan: Plan, results: Sequence[MetricResult], values: Values) -> li
     `values` holds the value of every live slot. A metric that is to take the expectation has
     that as its score, unless some of it is unknown: then its mode says so.
     """
-    if not any(value.odds or item_odds(value.value) for value in values.values()):
+    if not any(value.odds is not None or item_odds(value.value) for value in values.values()):
         return list(results)
     found: list[MetricResult] = []
     for metric, result in zip(plan.metrics, results, strict=True):
@@ -172,7 +174,10 @@ class _Enumeration:
                 self._unknown.append(mass)
                 return
             if number in self._opened and number not in choices:
-                for option, chance in sorted(value.odds or (), key=lambda one: one[1]):
+                odds = value.odds or ()
+                if rest := unknown_of(odds):
+                    self._unknown.append(mass * rest)
+                for option, chance in sorted(odds, key=lambda one: one[1]):
                     if chance > 0:
                         yield {**choices, number: option}, mass * chance
                 return

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal, TypeVar, Unpack, cast
 
@@ -23,7 +23,7 @@ from dagengine.prompts.instructions import (
     list_instructions,
     task_instructions,
 )
-from dagengine.question import DEFAULT_OPTIONS, Options, Question, schema_of
+from dagengine.question import DEFAULT_OPTIONS, Answer, Options, Question, schema_of
 from dagengine.test_case import LLMTestCaseParams, field_name
 
 T = TypeVar("T", bound=BaseModel)
@@ -38,6 +38,12 @@ def judgement_of(answer: BaseModel, odds: Odds | None = None) -> Judgement:
     """The judgement in an answer that has a reason and a verdict."""
     found = cast(Any, answer)
     return Judgement(verdict=found.verdict, reason=found.reason, odds=odds)
+
+
+def mean_mass(answers: Sequence[Answer[Any]]) -> float | None:
+    """The share of all probability on the options, on average over answers that know it."""
+    known = [answer.mass for answer in answers if answer.mass is not None]
+    return math.fsum(known) / len(known) if known else None
 
 
 class _OverNode(AskingNode):
@@ -160,7 +166,8 @@ class MapNode(_OverNode):
         questions = (self._about(item, rest, system, shape) for item in items)
         answers = await ask.each(questions)
         if judged:
-            return NodeValue([judgement_of(answer.value, answer.odds) for answer in answers])
+            judgements = [judgement_of(answer.value, answer.chances) for answer in answers]
+            return NodeValue(judgements, mass=mean_mass(answers))
         return NodeValue([output_of(answer.value) for answer in answers])
 
     def _about(self, item: Any, rest: Given, system: str, shape: type[T]) -> Question[T]:
@@ -260,15 +267,17 @@ class VerdictListNode(_OverNode):
         questions = (self._about(chunk, given, rest) for chunk in chunks)
         answers = await ask.each(questions)
         found = {
-            chunk * size + one.number - 1: judgement_of(one, answer.odds)
+            chunk * size + one.number - 1: judgement_of(one, answer.chances)
             for chunk, answer in enumerate(answers)
             for one in cast(Any, answer.value).verdicts
         }
         missing = [place for place in range(len(items)) if place not in found]
         singly = (self._about([items[place]], given, rest) for place in missing)
-        for place, answer in zip(missing, await ask.each(singly), strict=True):
-            found[place] = judgement_of(cast(Any, answer.value).verdicts[0], answer.odds)
-        return NodeValue([found[place] for place in range(len(items))])
+        single = await ask.each(singly)
+        for place, answer in zip(missing, single, strict=True):
+            found[place] = judgement_of(cast(Any, answer.value).verdicts[0], answer.chances)
+        judgements = [found[place] for place in range(len(items))]
+        return NodeValue(judgements, mass=mean_mass([*answers, *single]))
 
     def _about(self, items: list[Any], given: Given, rest: Given) -> Question[BaseModel]:
         """The question about some of the items."""

@@ -9,13 +9,12 @@ is one class with a `run`.
 from __future__ import annotations
 
 import inspect
-import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal, TypeVar, Unpack
 
 from pydantic import BaseModel
 
-from dagengine.decision import YES_NO, Decision, Option
+from dagengine.decision import YES_NO, Decision, Odds, Option
 from dagengine.errors import UnparseableError
 from dagengine.graph.arguments import answer_kind, of_kind, text
 from dagengine.graph.decision import DecisionNode, VerdictNode
@@ -24,7 +23,8 @@ from dagengine.graph.settings import AskingSettings, NodeSettings, takes
 from dagengine.graph.values import Ask, Given, Judgement, NodeValue
 from dagengine.prompts.answer_types import judgement_type, output_of, output_type
 from dagengine.prompts.instructions import judgement_instructions, task_instructions
-from dagengine.prompts.logprobs import expected_score, stated_probability
+from dagengine.prompts.logprobs import expected_score, mean_rating, stated_probability
+from dagengine.prompts.masses import sure_of
 from dagengine.prompts.scales import GivenScale, scale_of
 from dagengine.prompts.tokens import value_span
 from dagengine.question import (
@@ -161,15 +161,15 @@ def judged_value(
     answer: Answer[Any], verdicts: tuple[Verdict, ...], score: float | None = None
 ) -> NodeValue:
     """The judgement in an answer, with the probability of its verdict where that is known."""
-    found = answer.value
-    value = Judgement(verdict=found.verdict, reason=found.reason, odds=answer.odds)
-    if answer.odds is not None:
-        sure = dict(answer.odds).get(found.verdict)
+    found, odds = answer.value, answer.chances
+    value = Judgement(verdict=found.verdict, reason=found.reason, odds=odds)
+    if odds is not None:
+        sure, mass = sure_of(found.verdict, odds), answer.mass
     else:
-        sure = stated_probability(answer, found.verdict, verdicts)
+        sure, mass = stated_probability(answer, found.verdict, verdicts)
     return NodeValue(
         value, verdict=found.verdict, reason=found.reason, score=score, confidence=sure,
-        odds=answer.odds,
+        odds=odds, mass=mass,
     )  # fmt: skip
 
 
@@ -272,31 +272,32 @@ class RatingNode(AskingNode):
         """The rating in an answer; raises UnparseableError when it is none of the scale."""
         found, (low, high) = answer.value, self.points.ends
         stated = self.points.number(found.score)
-        if answer.odds is not None:
-            return self._rated_by_odds(answer, stated)
-        rating, mode = expected_score(answer, stated, self.points, self._place(answer.raw))
-        if rating is None:
+        if answer.chances is not None:
+            return self._rated_by_odds(answer, answer.chances, stated)
+        reading = expected_score(answer, stated, self.points, self._place(answer.raw))
+        if reading.rating is None:
             known = ", ".join(map(repr, self.scale))
             raise UnparseableError(f"the rating is {found.score!r}, not one of {known}", answer.raw)
-        score = (rating - low) / (high - low)
-        return NodeValue(rating, reason=found.reason, score=score, mode=mode)
+        score = (reading.rating - low) / (high - low)
+        return NodeValue(
+            reading.rating, reason=found.reason, score=score, mode=reading.mode, mass=reading.mass
+        )
 
     def score_of(self, answer: Any) -> float | None:
         low, high = self.points.ends
         return (float(answer) - low) / (high - low)
 
-    def _rated_by_odds(self, answer: Answer[Any], stated: float | None) -> NodeValue:
-        """The expectation over the odds; the most likely rating where none is asked for."""
+    def _rated_by_odds(self, answer: Answer[Any], chances: Odds, stated: float | None) -> NodeValue:
+        """The expectation over the odds; the likeliest rating where none is asked for or known."""
         (low, high), reason = self.points.ends, answer.value.reason
-        said = [(self.points.number(label), chance) for label, chance in answer.odds or ()]
+        said = [(self.points.number(label), chance) for label, chance in chances]
         odds = tuple((number, chance) for number, chance in said if number is not None)
-        mean = math.fsum(number * chance for number, chance in odds)
-        weighted = self.options.top_logprobs > 0 or stated is None
-        rating = min(max(mean, low), high) if weighted else stated
+        rating, mode = mean_rating(odds, (low, high), answer.mass)
+        if stated is not None and (rating is None or not self.options.top_logprobs):
+            rating, mode = stated, mode if rating is None else "raw (the likeliest rating)"
         assert rating is not None
-        mode = "weighted" if weighted else "raw (the likeliest rating)"
         score = (rating - low) / (high - low)
-        return NodeValue(rating, reason=reason, score=score, mode=mode, odds=odds)
+        return NodeValue(rating, reason=reason, score=score, mode=mode, odds=odds, mass=answer.mass)
 
     def _place(self, raw: str) -> Span | None:
         """Where an answer states the rating; None if that is not known."""

@@ -26,8 +26,8 @@ T = TypeVar("T", bound=BaseModel)
 class Judgement(BaseModel):
     """A verdict and its reason, as readers of a judgement node see them.
 
-    `odds` are the probabilities of all verdicts, from judges that give them; no prompt and no
-    output shows them.
+    `odds` are the probabilities of all verdicts, from judges that give them (empty: not known); no
+    prompt and no output shows them.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -44,7 +44,9 @@ class NodeValue:
     `score` is in [0, 1]. `mode` says how a rating was read. `success` is set by metrics that decide
     themselves whether they passed. The runner notes `usage`, `answers` (the judge's words) and
     `asked`. `confidence` is the probability that the judge gave the verdict, if it is known. `odds`
-    are those of all verdicts, of all ratings by their number, or of all scores (0 to 1) of code.
+    are those of all verdicts, of all ratings by their number, or of all scores (0 to 1) of code;
+    empty if the judge gives odds and these are not known. `mass` is the share of all probability
+    (0 to 1) that they are made of, where they or `confidence` come from those of tokens.
     `votes` and `voters` are what a panel said. See `Step`. `question` is a digest of what was
     asked, where somebody notes it.
     """
@@ -63,6 +65,7 @@ class NodeValue:
     asked: tuple[str, ...] = ()
     question: str | None = None
     odds: Odds | None = None
+    mass: float | None = None
 
     def asked_for(
         self, usage: Usage, answers: tuple[str, ...], asked: tuple[str, ...]
@@ -71,6 +74,7 @@ class NodeValue:
         return NodeValue(
             self.value, self.verdict, self.reason, self.score, self.mode, self.success, usage,
             self.confidence, self.votes, self.voters, answers, asked, self.question, self.odds,
+            self.mass,
         )  # fmt: skip
 
     def scored(self, score: float | None) -> NodeValue:
@@ -78,7 +82,7 @@ class NodeValue:
         return NodeValue(
             self.value, self.verdict, self.reason, score, self.mode, self.success, self.usage,
             self.confidence, self.votes, self.voters, self.answers, self.asked, self.question,
-            self.odds,
+            self.odds, self.mass,
         )  # fmt: skip
 
 

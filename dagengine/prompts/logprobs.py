@@ -1,100 +1,234 @@
-"""Reading a rating out of token probabilities.
+"""Reading ratings and verdicts out of token probabilities.
 
-The expectation over the score token's alternatives (Liu et al. 2023, G-Eval,
+A rating is the expectation over the score token's alternatives (Liu et al. 2023, G-Eval,
 https://arxiv.org/abs/2303.16634). The token is found by the position of the value in the answer: in
 its JSON, or where a parser found it. It is never found by looking for an equal digit.
+
+Where one digit is one token, `1` may begin `10`. If the answer states such a start, the token after
+it tells how likely the longer number is. If another alternative is such a start, nothing tells, and
+the expectation has bounds. So it has if a server does not tell all ratings. Bounds that are close
+to each other count as known.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
 
-from dagengine.prompts.scales import Around, Scale
-from dagengine.prompts.tokens import token_over, value_span
+from dagengine.decision import Odds
+from dagengine.prompts.masses import LEAST_MASS, Masses, mass_words, unknown_of
+from dagengine.prompts.scales import Around, Ends, Scale
+from dagengine.prompts.tokens import token_over, tokens_from, value_span
 from dagengine.question import Answer, Span, TokenChoice
 
+TOLERANCE: Final = 0.05
+"""How far apart the bounds of an expected score (0 to 1) may be if it counts as known."""
 # Alternatives below this share of the mass cannot make the reading ambiguous.
 _NEGLIGIBLE = 0.01
 
 
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A rating, its mode (`weighted`, or `raw (why)`), and the mass on ratings (0 to 1) if known.
+
+    `rating` is None if the answer states none of the scale and its tokens tell none either.
+    """
+
+    rating: float | None
+    mode: str
+    mass: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """An alternative: its probability, the rating that it states, and those that it may begin."""
+
+    mass: float
+    own: float | None
+    longer: Ends | None = None
+
+    @property
+    def counts(self) -> bool:
+        """Whether it may be a rating."""
+        return self.own is not None or self.longer is not None
+
+    @property
+    def span(self) -> Ends:
+        """The lowest and the highest rating that it may be."""
+        known = [*(() if self.own is None else (self.own,)), *(self.longer or ())]
+        return min(known), max(known)
+
+
 def expected_score(
     answer: Answer[Any], stated: float | None, scale: Scale, place: Span | None
-) -> tuple[float | None, str]:
-    """The rating and its mode: `weighted`, or `raw (why)`.
+) -> Reading:
+    """The rating as the expectation over the alternatives of its token, else as it is stated.
 
     `stated` is the rating that the answer states (None: none of the scale). `place` is its start
     and end in `answer.raw`, counted in characters.
     """
     if answer.tokens is None:
-        return stated, "raw (the judge gave no token probabilities)"
+        return Reading(stated, "raw (the judge gave no token probabilities)")
     if place is None:
-        return stated, "raw (it is not known where the answer states the score)"
-    token = _token_at(place, answer.raw, answer.tokens)
-    if token is None:
-        return stated, "raw (the score is not exactly one token of the answer)"
-    before, _, after = token.token.partition(answer.raw[slice(*place)])
-    weights = _weights(token, scale, (before, after))
-    if not weights:
-        return stated, f"raw (no alternative is a {scale.point} of the scale)"
-    if _ambiguous(token, weights, scale, (before, after)):
-        return stated, f"raw (a token may be {scale.doubt})"
-    total = math.fsum(weights.values())
-    mean = math.fsum(value * weight for value, weight in weights.items()) / total
-    # Rounding alone may leave the range of the alternatives.
-    return min(max(mean, min(weights)), max(weights)), "weighted"
+        return Reading(stated, "raw (it is not known where the answer states the score)")
+    path = tokens_from(place[0], answer.raw, answer.tokens)
+    around = _around(path[0].token, answer.raw[slice(*place)], scale) if path else None
+    if around is None:
+        return Reading(stated, "raw (the score is not exactly one token of the answer)")
+    stated_whole = path[0].token == answer.raw[slice(*place)].join(around)
+    found = _first_parts(path, scale, around, stated_whole)
+    parts = [part for part in found if part.counts and part.mass]
+    mass = min(1.0, math.fsum(part.mass for part in parts))
+    if not parts:
+        return Reading(stated, f"raw (no alternative is a {scale.point} of the scale)", 0.0)
+    if mass < LEAST_MASS:
+        words = f"only {mass_words(mass)} of the probability is on {scale.point}s of the scale"
+        return Reading(stated, f"raw ({words})", mass)
+    rating, why = _mean(parts, _hidden(path[0], parts, scale), scale)
+    return Reading(stated, f"raw ({why})", mass) if rating is None else Reading(rating, why, mass)
 
 
-def _token_at(place: Span, raw: str, tokens: tuple[TokenChoice, ...]) -> TokenChoice | None:
-    """The token that states the value at a place, if that is exactly one token."""
-    choice = token_over(place[0], raw, tokens)
-    whole = choice is not None and choice.token.strip().strip('"') == raw[slice(*place)]
-    return choice if whole else None
+def mean_rating(odds: Odds, ends: Ends, mass: float | None) -> tuple[float | None, str]:
+    """The expectation over the odds of ratings, and the mode; None if it is not known.
+
+    `mass` is the share of all probability (0 to 1) that the odds are made of, where that is known.
+    """
+    if not odds:
+        return None, f"raw (only {mass_words(mass or 0.0)} of the probability is on the ratings)"
+    rest = unknown_of(odds)
+    if rest > TOLERANCE:
+        return None, f"raw ({mass_words(rest)} of the probability is unknown)"
+    mean = math.fsum(number * chance for number, chance in odds) / (1 - rest)
+    return min(max(mean, ends[0]), ends[1]), "weighted"
 
 
 def stated_probability(
     answer: Answer[Any], verdict: str | bool, verdicts: Sequence[str | bool]
-) -> float | None:
-    """The probability of the stated verdict among all `verdicts`, from its first token.
+) -> tuple[float | None, float | None]:
+    """The probability of the stated verdict among all `verdicts`, and the mass on all of them.
 
-    None without token probabilities, and where the token may begin several verdicts.
+    Both from its first token, and None without token probabilities. The probability is None, too,
+    below half of the mass, where the token may begin several verdicts, and where a verdict that the
+    server does not tell may change it by more than a hundredth.
     """
     place = value_span(answer.raw, "verdict") if answer.tokens else None
     choice = token_over(place[0], answer.raw, answer.tokens) if place and answer.tokens else None
-    if choice is None:
-        return None
-    masses, doubt = {str(one).casefold(): 0.0 for one in verdicts}, 0.0
-    for token, logprob in choice.alternatives:
+    if choice is None or not choice.alternatives:
+        return None, None
+    options, doubt = {str(one).casefold(): 0.0 for one in verdicts}, 0.0
+    told = [(token, math.exp(logprob)) for token, logprob in choice.alternatives]
+    for token, chance in told:
         start = token.strip().strip('"').casefold()
-        fitting = [text for text in masses if start and text.startswith(start)]
+        fitting = [text for text in options if start and text.startswith(start)]
         if len(fitting) == 1:
-            masses[fitting[0]] += math.exp(logprob)
+            options[fitting[0]] += chance
         elif fitting:
-            doubt += math.exp(logprob)
-    total = math.fsum(masses.values())
-    if not total or doubt > _NEGLIGIBLE * (total + doubt):
-        return None
-    return masses[str(verdict).casefold()] / total
+            doubt += chance
+    masses = Masses.of(options, [chance for _, chance in told])
+    mass = min(1.0, masses.total + doubt)
+    known = doubt <= _NEGLIGIBLE * mass
+    return masses.chance(str(verdict).casefold()) if known else None, mass
 
 
-def _weights(choice: TokenChoice, scale: Scale, around: Around) -> dict[float, float]:
-    """Probability of every number of the scale among the alternatives."""
-    weights: dict[float, float] = {}
-    for token, logprob in choice.alternatives:
-        value = scale.read(token, around)
-        if value is not None:
-            weights[value] = weights.get(value, 0.0) + math.exp(logprob)
-    return {value: weight for value, weight in weights.items() if weight > 0}
+def _around(token: str, stated: str, scale: Scale) -> Around | None:
+    """What is around a rating in the token that states or begins it; None if there is more."""
+    text = token.strip().strip('"')
+    if text == stated:
+        before, _, after = token.partition(stated)
+        return before, after
+    begins = text and stated.startswith(text) and token.endswith(text) and scale.reads_on
+    return (token.removesuffix(text), "") if begins else None
 
 
-def _ambiguous(
-    choice: TokenChoice, weights: dict[float, float], scale: Scale, around: Around
-) -> bool:
-    """Whether a token may belong to another rating, as `1` or `-` to `10` or `-1`."""
-    doubtful = [
-        math.exp(logprob)
-        for token, logprob in choice.alternatives
-        if scale.unclear(token, around, weights)
+def _first_parts(
+    path: Sequence[TokenChoice], scale: Scale, around: Around, whole: bool
+) -> list[_Part]:
+    """What the alternatives of the token that states (`whole`) or begins a rating may be."""
+    choice, after = path[0], path[1:]
+    told = [(token, math.exp(logprob)) for token, logprob in choice.alternatives]
+    read = {token: scale.read(token, around) for token, _ in told}
+    seen = {value for value in read.values() if value is not None}
+    parts: list[_Part] = []
+    for token, mass in told:
+        stated = token == choice.token
+        longer = scale.longer(token, around, () if stated and not whole else seen)
+        part = _Part(mass, read[token], longer)
+        parts += _read_on(part, token.strip(), after, scale) if stated else [part]
+    return parts
+
+
+def _read_on(
+    part: _Part, start: str, after: Sequence[TokenChoice], scale: Scale
+) -> Iterable[_Part]:
+    """What a start that the answer states becomes, as far as the next token tells."""
+    if part.longer is None or not scale.reads_on or not after or not after[0].alternatives:
+        return [part]
+    choice, found = after[0], list[_Part]()
+    told = [(token, math.exp(logprob)) for token, logprob in choice.alternatives]
+    for token, mass in told:
+        next_part = _Part(mass, *scale.read_on(start, token, choice.token[:1]))
+        on = token == choice.token
+        found += _read_on(next_part, start + token, after[1:], scale) if on else [next_part]
+    counted = [one for one in found if one.counts]
+    whole = math.fsum(one.mass for one in counted)
+    if whole < LEAST_MASS:
+        return [part]
+    # What is not told here may be any of them, too.
+    left = max(0.0, 1 - math.fsum(mass for _, mass in told))
+    hidden = min(left, min(mass for _, mass in told))
+    counted.append(_Part(hidden, None, part.span))
+    return [replace(one, mass=part.mass * one.mass / (whole + hidden)) for one in counted]
+
+
+def _hidden(choice: TokenChoice, parts: Sequence[_Part], scale: Scale) -> _Part:
+    """The ratings that are not among the alternatives, with the most that they may have."""
+    told = [math.exp(logprob) for _, logprob in choice.alternatives]
+    left = max(0.0, 1 - math.fsum(told))
+    seen, begun = {one.own for one in parts}, [one.longer for one in parts if one.longer]
+    absent = [
+        point
+        for point in scale.steps.values()
+        if point not in seen and not any(low <= point <= high for low, high in begun)
     ]
-    return any(mass > _NEGLIGIBLE * math.fsum([mass, *weights.values()]) for mass in doubtful)
+    if not scale.steps:  # more ratings than are worth counting
+        return _Part(left, None, scale.ends)
+    most = min(left, len(absent) * min(told))
+    return _Part(most, None, (min(absent), max(absent)) if most else scale.ends)
+
+
+def _mean(parts: Sequence[_Part], hidden: _Part, scale: Scale) -> tuple[float | None, str]:
+    """The expectation, or None and why it is not known."""
+    every = [*parts, hidden] if hidden.mass else parts
+    low = _least([(one.mass, one.span[0], one.own is None) for one in every])
+    high = -_least([(one.mass, -one.span[1], one.own is None) for one in every])
+    worst, best = scale.ends
+    firm = [one for one in parts if one.own is not None]
+    if high - low > TOLERANCE * (best - worst) or not firm:
+        doubt = any(one.longer is not None and one.mass > hidden.mass for one in parts)
+        why = f"a token may be {scale.doubt}" if doubt else "the server does not tell all ratings"
+        return None, f"{why}: the average is between {low:.3g} and {high:.3g}"
+    total = math.fsum(one.mass for one in firm)
+    points = [(one.mass, _point(one, one.mass / total)) for one in firm]
+    mean = math.fsum(mass * value for mass, value in points) / total
+    # Rounding alone may leave the range of the alternatives.
+    values = [value for _, value in points]
+    return min(max(mean, min(values)), max(values)), "weighted"
+
+
+def _point(part: _Part, share: float) -> float:
+    """The rating that stands for an alternative: the middle of what it may be."""
+    assert part.own is not None
+    return part.own if share <= _NEGLIGIBLE else sum(part.span) / 2
+
+
+def _least(parts: Iterable[tuple[float, float, bool]]) -> float:
+    """The least mean of (mass, value, whether it may be left out): a few of these pull it down."""
+    kept = sorted(parts, key=lambda one: (one[2], one[1]))
+    total = mass = 0.0
+    for weight, value, optional in kept:
+        if optional and mass and value * mass >= total:
+            break
+        total, mass = total + weight * value, mass + weight
+    return total / mass

@@ -15,10 +15,13 @@ from dagengine.prompts.instructions import label_instructions, rating_instructio
 
 Around = tuple[str, str]
 """What stands before and after a value within its token, for instance a blank."""
+Ends = tuple[float, float]
+"""The lowest and the highest of some ratings."""
 GivenScale = tuple[int, int] | Mapping[str, float]
 """A scale as people write it: the worst and the best whole number, or labels and their numbers."""
 
 _WHOLE = re.compile(r"-?[0-9]+")
+_AFTER_A_NUMBER = ' \t\r\n,}]"'
 
 
 class Scale(Protocol):
@@ -27,10 +30,12 @@ class Scale(Protocol):
     point: str
     """What one rating is called in messages."""
     doubt: str
-    """What `unclear` tokens may be, in messages."""
+    """What a token that begins `longer` ratings is, in messages."""
+    reads_on: bool
+    """Whether ratings may be several tokens, which `read_on` puts together."""
 
     @property
-    def ends(self) -> tuple[float, float]:
+    def ends(self) -> Ends:
         """The lowest and the highest number."""
         ...
 
@@ -58,8 +63,18 @@ class Scale(Protocol):
         """The number that a token states in place of the one with `around`, or None."""
         ...
 
-    def unclear(self, token: str, around: Around, seen: Collection[float]) -> bool:
-        """Whether a token may belong to another rating, given those seen as one token."""
+    def longer(self, token: str, around: Around, seen: Collection[float]) -> Ends | None:
+        """The lowest and the highest rating that a token may belong to besides what it states.
+
+        `seen` are the ratings that were seen as one token.
+        """
+        ...
+
+    def read_on(self, start: str, token: str, stop: str) -> tuple[float | None, Ends | None]:
+        """The rating that a start and the token after it state, and those that they may begin.
+
+        `stop` is what comes after the rating in the answer: its first character.
+        """
         ...
 
 
@@ -71,9 +86,10 @@ class WholeNumbers:
     high: int
     point = "number"
     doubt = "the start of a longer number"
+    reads_on = True
 
     @property
-    def ends(self) -> tuple[float, float]:
+    def ends(self) -> Ends:
         return self.low, self.high
 
     @property
@@ -91,18 +107,37 @@ class WholeNumbers:
         return float(stated)
 
     def read(self, token: str, around: Around) -> float | None:
-        text = token.strip()
+        return self._value(token.strip())
+
+    def longer(self, token: str, around: Around, seen: Collection[float]) -> Ends | None:
+        # Where one has been seen the tokenizer has longer numbers as single tokens.
+        return None if any(value >= 10 for value in seen) else self._begun(token.strip())
+
+    def read_on(self, start: str, token: str, stop: str) -> tuple[float | None, Ends | None]:
+        rest = token.lstrip("0123456789")
+        digits = token[: len(token) - len(rest)]
+        if digits and not rest:
+            return self._value(start + token), self._begun(start + token)
+        ended = not rest or rest[0] in _AFTER_A_NUMBER or rest[0] == stop
+        return self._value(start + digits) if ended else None, None
+
+    def _value(self, text: str) -> float | None:
         inside = _WHOLE.fullmatch(text) and self.low <= int(text) <= self.high
         return float(text) if inside else None
 
-    def unclear(self, token: str, around: Around, seen: Collection[float]) -> bool:
-        text = token.strip()
+    def _begun(self, text: str) -> Ends | None:
+        """The lowest and the highest number of the scale that begins with a text and is longer."""
         if text == "-":
-            begins = self.low < 0
-        else:
-            begins = text.isascii() and text.isdigit() and 0 < int(text) * 10 <= self.high
-        # Where one has been seen the tokenizer has longer numbers as single tokens.
-        return begins and not any(value >= 10 for value in seen)
+            return (self.low, min(self.high, -1)) if self.low < 0 else None
+        if not _WHOLE.fullmatch(text) or not int(text):
+            return None
+        start, size, found = int(text), 10, list[int]()
+        while abs(start) * size <= max(abs(self.low), abs(self.high)):
+            ends = start * size, start * size + (size - 1) * (1 if start > 0 else -1)
+            low, high = max(min(ends), self.low), min(max(ends), self.high)
+            found += (low, high) if low <= high else ()
+            size *= 10
+        return (min(found), max(found)) if found else None
 
 
 @dataclass(frozen=True)
@@ -116,6 +151,7 @@ class Labels:
     values: Mapping[str, float]
     point = "label"
     doubt = "a part of a label"
+    reads_on = False
 
     def __post_init__(self) -> None:
         if not all(isinstance(label, str) and label.strip() for label in self.values):
@@ -129,7 +165,7 @@ class Labels:
             )
 
     @property
-    def ends(self) -> tuple[float, float]:
+    def ends(self) -> Ends:
         return min(self.values.values()), max(self.values.values())
 
     @property
@@ -151,14 +187,19 @@ class Labels:
         label = token.removeprefix(before).removesuffix(after)
         return self.values.get(label) if f"{before}{label}{after}" == token else None
 
-    def unclear(self, token: str, around: Around, seen: Collection[float]) -> bool:
-        if self.read(token, around) is None and token.strip().strip('"') in self.values:
-            return True  # a label, but with other blanks or quotes
-        start = token.removeprefix(around[0])
-        return bool(token) and any(
-            label != start and label.startswith(start) and value not in seen
+    def longer(self, token: str, around: Around, seen: Collection[float]) -> Ends | None:
+        label, start = token.strip().strip('"'), token.removeprefix(around[0])
+        if self.read(token, around) is None and label in self.values:
+            return self.values[label], self.values[label]  # but with other blanks or quotes
+        begun = [
+            value
             for label, value in self.values.items()
-        )
+            if token and label != start and label.startswith(start) and value not in seen
+        ]
+        return (min(begun), max(begun)) if begun else None
+
+    def read_on(self, start: str, token: str, stop: str) -> tuple[float | None, Ends | None]:
+        return None, None
 
 
 def _is_number(value: Any) -> bool:

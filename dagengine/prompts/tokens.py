@@ -13,21 +13,32 @@ from dagengine.question import Span, TokenChoice, schema_of
 
 def token_over(place: int, raw: str, tokens: Sequence[TokenChoice]) -> TokenChoice | None:
     """The token that the character at a place of `raw` belongs to."""
+    found = tokens_from(place, raw, tokens)
+    return found[0] if found else None
+
+
+def tokens_from(place: int, raw: str, tokens: Sequence[TokenChoice]) -> Sequence[TokenChoice]:
+    """The token that the character at a place of `raw` belongs to, and those after it."""
     texts = [choice.token for choice in tokens]
     for index, (start, end) in enumerate(_spans_of(texts, raw)):
         if start <= place < end:
-            return tokens[index]
-    return None
+            return tokens[index:]
+    return ()
 
 
 def telling(raw: str, texts: Sequence[str], answer_type: type[BaseModel]) -> Collection[int]:
     """The numbers of the tokens whose alternatives say how sure the answer is.
 
-    These are the tokens that state a number, a verdict or a label, not those of a reason. All
-    of them where the answer is not a JSON object, or not what the tokens spell.
+    These are the tokens that state a number, a verdict or a label, not those of a reason. So is
+    the token after a whole number, which says whether a longer one might have been stated. All of
+    them where the answer is not a JSON object, or not what the tokens spell.
     """
     fields = schema_of(answer_type).get("properties", {})
-    places = [span for name, span in value_spans(raw).items() if not _is_prose(fields.get(name))]
+    places = [
+        (first, last + ((fields.get(name) or {}).get("type") == "integer"))
+        for name, (first, last) in value_spans(raw).items()
+        if not _is_prose(fields.get(name))
+    ]
     spans = _spans_of(texts, raw)
     if not places or not spans:
         return range(len(texts))

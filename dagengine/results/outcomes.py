@@ -103,7 +103,9 @@ class Step:
     `output` is the data that other nodes read from it (text, numbers, lists, dicts). `verdict` is
     set for decisions, `score` (0 to 1) for ratings and scoring code. `mode` says how a rating was
     read (`weighted` or `raw`, and why). `confidence` is the probability (0 to 1) that the judge
-    gave the verdict, if it is known. `odds` are the probabilities of all verdicts, of all ratings
+    gave the verdict, if it is known. `mass` is the share of all probability (0 to 1) that fell on
+    what the node may answer, where `confidence` or `odds` come from the probabilities of tokens.
+    Below a half both are unknown. `odds` are the probabilities of all verdicts, of all ratings
     by their number, or of all scores (0 to 1) of code over a list. Some judges do not give them.
     `item_odds` are those of each item of a list. `usage` counts the tokens of the answers that the
     node used, shared and stored answers included. `answers` are the texts of the judge, in the
@@ -136,6 +138,7 @@ class Step:
     odds: Odds | None = None
     item_odds: tuple[Odds | None, ...] = ()
     seconds: float | None = field(default=None, compare=False, repr=False)
+    mass: float | None = None
 
     @property
     def agreeing(self) -> int:
@@ -145,8 +148,7 @@ class Step:
 
     def as_dict(self) -> dict[str, Any]:
         """JSON-ready form without the absent entries, and without what is there twice."""
-        names = ("node", "kind", "output", "verdict", "confidence", "reason", "score", "mode")
-        row = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
+        row = {name: getattr(self, name) for name in _NAMES if getattr(self, name) is not None}
         if self.verdict is not None and repr(self.output) == repr(implied_output(row)):
             row.pop("output")
         elif self.verdict is not None:
@@ -164,6 +166,9 @@ class Step:
         if self.asked:
             row["asked"] = list(self.asked)
         return {**row, "outcome": str(self.outcome)}
+
+
+_NAMES = (*("node", "kind", "output", "verdict", "confidence", "mass", "reason", "score", "mode"),)
 
 
 def implied_output(step: Mapping[str, Any]) -> Any:

@@ -51,6 +51,7 @@ class _Fields(BaseModel):
     usage: Annotated[list[float], Field(min_length=3, max_length=3)]
     tokens: list[_Token] | None = None
     odds: list[_Chance] | None = None
+    mass: float | None = None
     failure: str | None = None
 
 
@@ -180,6 +181,8 @@ def _fields(answer: Answer[Any]) -> dict[str, Any]:
         fields["tokens"] = [[choice.token, choice.alternatives] for choice in answer.tokens]
     if answer.odds is not None:
         fields["odds"] = answer.odds
+    if answer.mass is not None:
+        fields["mass"] = answer.mass
     return fields
 
 
@@ -203,7 +206,8 @@ def revive(question: Question[T], fields: Mapping[str, Any], origin: Origin) -> 
     odds = fields.get("odds")
     chances = None if odds is None else tuple((said, chance) for said, chance in odds)
     usage = Usage(*fields["usage"])
-    return Answer(value, raw, choices, usage, fields["mode"], chances, origin)
+    mode, mass = fields["mode"], fields.get("mass")
+    return Answer(value, raw, choices, usage, mode, chances, origin, mass=mass)
 
 
 def _pairs(alternatives: Sequence[Sequence[Any]]) -> tuple[tuple[str, float], ...]:

@@ -1,13 +1,14 @@
 """Decisions of ordinary chat models: one token, and the probabilities of what it might have been.
 
 The options get the labels A to Z, and the model is to answer with a label. Its probabilities of the
-labels, made to add up to 1, are the odds. `mass` records how much of all probability fell on
-labels: a model that would rather say something else has decided nothing. Hendrycks et al. 2021
-(https://arxiv.org/abs/2009.03300) read answers to questions with options this way.
+labels, made to add up to 1, are the odds. Hendrycks et al. 2021 (https://arxiv.org/abs/2009.03300)
+read answers to questions with options this way. `mass` is how much of all probability fell on
+labels. Below a half the model would rather say something else: the likeliest label is the verdict,
+but its odds are not known.
 
-What a server tells is what counts. OpenAI's protocol gives at most 20 alternatives; an option that
-is not among them has no probability. llama.cpp's probabilities are those from before its grammar
-and its sampling.
+What a server tells is what counts. OpenAI's protocol gives at most 20 alternatives. An option that
+is not among them is less likely than each of them, which bounds it (`prompts.masses`). llama.cpp's
+probabilities are those from before its grammar and its sampling.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from pydantic import BaseModel
 
+from dagengine.decision import Odds
 from dagengine.errors import (
     JudgeError,
     RefusedError,
@@ -36,6 +38,7 @@ from dagengine.judges.wire.probabilities import alternatives
 from dagengine.judges.wire.requests import Body
 from dagengine.prompts.decisions import Asked, Shows, answer_fields, asked_of, told
 from dagengine.prompts.evidence import Evidence, fenced
+from dagengine.prompts.masses import Masses
 from dagengine.prompts.parsing import validated
 from dagengine.question import Answer, Capabilities, Judge, Question
 
@@ -101,14 +104,21 @@ async def by_label(
     completion = read_completion(await send(body))
     usage = usage_of(completion)
     try:
-        value, odds, mass = _read(completion, asked)
+        value, masses = _read(completion, asked)
+        odds, mass = masses.odds, masses.total
         raw = _recorded(completion, mass, odds)
-        fields = answer_fields(question.answer_type, value, odds)
-        fields = _noted(fields, f"{told(odds)}; {mass:.3g} of all probability fell on the labels")
-        return Answer(validated(question, fields, raw), raw, None, usage, f"labels {model}", odds)
+        fields = answer_fields(question.answer_type, value, odds or ())
+        fields = _noted(fields, _reason(odds, mass))
+        valid = validated(question, fields, raw)
+        return Answer(valid, raw, None, usage, f"labels {model}", odds, mass=mass)
     except JudgeError as error:
         error.tokens = (usage.input_tokens, usage.output_tokens)
         raise
+
+
+def _reason(odds: Odds | None, mass: float) -> str:
+    fell = f"{mass:.3g} of all probability fell on the labels"
+    return f"{told(odds)}; {fell}" if odds else f"the likeliest label; {fell}: its odds are unknown"
 
 
 def _noted(fields: dict[str, Any], reason: str) -> dict[str, Any]:
@@ -117,14 +127,14 @@ def _noted(fields: dict[str, Any], reason: str) -> dict[str, Any]:
     return {**fields, "reason": reason}
 
 
-def _recorded(completion: Completion, mass: float, odds: Any) -> str:
+def _recorded(completion: Completion, mass: float, odds: Odds | None) -> str:
     said = answer_text(completion.choices[0].message)
-    found = {"said": said, "mass": mass, "odds": [list(one) for one in odds]}
+    found = {"said": said, "mass": mass, "odds": odds and [list(one) for one in odds]}
     return json.dumps(found, ensure_ascii=False)
 
 
-def _read(completion: Completion, asked: Asked) -> tuple[str | bool, Any, float]:
-    """The most likely option, the odds of all, and the probability that fell on labels."""
+def _read(completion: Completion, asked: Asked) -> tuple[str | bool, Masses]:
+    """The most likely option, and what is known of all."""
     message = completion.choices[0].message
     if message.refusal:
         raise RefusedError(f"the model refused: {message.refusal}")
@@ -137,18 +147,16 @@ def _read(completion: Completion, asked: Asked) -> tuple[str | bool, Any, float]
         raise UnsupportedError(
             "the server gave no token probabilities, but labels need them"
         ) from None
-    masses = dict.fromkeys(LABELS[: len(asked.values)], 0.0)
-    for token, logprob in found.get(0, ()):
-        label = token.strip()
-        if label in masses and logprob <= 0:
-            masses[label] += math.exp(logprob)
-    mass = math.fsum(masses.values())
-    if not mass:
+    chances = [(token, math.exp(logprob)) for token, logprob in found.get(0, ()) if logprob <= 0]
+    labelled = dict(zip(LABELS, asked.values, strict=False))
+    options = dict.fromkeys(asked.values, 0.0)
+    for token, chance in chances:
+        if (label := token.strip()) in labelled:
+            options[labelled[label]] += chance
+    likeliest = max(options, key=lambda value: options[value])
+    if not options[likeliest]:
         raise UnparseableError(f"no label is among the likely answers; it said {said!r:.40}", said)
-    odds = tuple(
-        (value, chance / mass) for value, chance in zip(asked.values, masses.values(), strict=True)
-    )
-    return max(odds, key=lambda one: one[1])[0], odds, min(mass, 1.0)
+    return likeliest, Masses.of(options, [chance for _, chance in chances])
 
 
 class LabelConnection(Connection):

@@ -2,7 +2,8 @@
 
 The verdicts of items are taken to be independent of each other given the case, as decision models
 claim. If one misreading affects several items, the true spread is wider. An item without odds
-counts as it stands. Pure functions of values.
+counts as it stands. What the odds of an item leave unknown is missing from those of the scores.
+Pure functions of values.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections.abc import Callable, Collection, Sequence
 
 from dagengine.decision import Odds
 from dagengine.graph.values import Judgement
+from dagengine.prompts.masses import unknown_of
 from dagengine.results import Verdict
 
 MOST_ENUMERATED = 10
@@ -28,9 +30,9 @@ def share_odds(judgements: Sequence[Judgement], good: Collection[Verdict]) -> Od
     if not _known(judgements):
         return None
     counts = [1.0]
-    for chance in (_chance(one, good) for one in judgements):
+    for chance, miss in (_chances(one, good) for one in judgements):
         pairs = zip([*counts, 0.0], [0.0, *counts], strict=True)
-        counts = [same * (1 - chance) + fewer * chance for same, fewer in pairs]
+        counts = [same * miss + fewer * chance for same, fewer in pairs]
     return tuple(
         (count / len(judgements), mass) for count, mass in enumerate(counts) if mass > _LEAST
     )
@@ -48,11 +50,11 @@ def order_odds(
     """
     if not _known(judgements) or len(judgements) > MOST_ENUMERATED:
         return None
-    chances = [_chance(one, good) for one in judgements]
+    chances = [_chances(one, good) for one in judgements]
     found: dict[float, float] = {}
     for combination in itertools.product((True, False), repeat=len(chances)):
         pairs = zip(chances, combination, strict=True)
-        mass = math.prod(chance if hit else 1 - chance for chance, hit in pairs)
+        mass = math.prod(chance if hit else miss for (chance, miss), hit in pairs)
         if mass > _LEAST:
             number = score(combination)
             found[number] = found.get(number, 0.0) + mass
@@ -63,8 +65,10 @@ def _known(judgements: Sequence[Judgement]) -> bool:
     return any(one.odds is not None for one in judgements)
 
 
-def _chance(judgement: Judgement, good: Collection[Verdict]) -> float:
-    """How likely a verdict is a good one."""
+def _chances(judgement: Judgement, good: Collection[Verdict]) -> tuple[float, float]:
+    """How likely a verdict is a good one, and how likely another, as far as that is known."""
     if judgement.odds is None:
-        return float(judgement.verdict in good)
-    return min(1.0, math.fsum(chance for verdict, chance in judgement.odds if verdict in good))
+        hit = float(judgement.verdict in good)
+        return hit, 1 - hit
+    hit = min(1.0, math.fsum(chance for verdict, chance in judgement.odds if verdict in good))
+    return hit, max(0.0, 1 - hit - unknown_of(judgement.odds))

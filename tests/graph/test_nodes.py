@@ -67,9 +67,17 @@ async def test_a_rating_in_prose_is_weighted_by_the_token_that_the_parser_found(
     assert found.mode == "weighted"
 
 
-async def test_a_rating_in_prose_of_two_tokens_counts_as_it_stands() -> None:
-    found = await result(rating(), recorded(choice("Score: "), choice("1"), choice("0")))
-    assert found.score == 1
+async def test_a_rating_in_prose_of_two_tokens_is_put_together() -> None:
+    first, second = choice("1", {"1": 0.5, "8": 0.5}), choice("0", {"0": 0.5, ".": 0.25, "/": 0.25})
+    found = await result(rating(), recorded(choice("Score: "), first, second))
+    # Nothing after the `1` says that it ends there: what might have is not how prose goes on.
+    assert found.score == pytest.approx(0.9)
+    assert found.mode == "weighted"
+
+
+async def test_a_rating_in_prose_of_a_token_and_more_counts_as_it_stands() -> None:
+    found = await result(rating(), recorded(choice("Score"), choice(": 8")))
+    assert found.score == 0.8
     assert found.mode == "raw (the score is not exactly one token of the answer)"
 
 
@@ -137,13 +145,16 @@ async def test_labels_given_by_a_server_are_weighted() -> None:
 
 
 async def test_a_word_that_is_no_label_is_read_by_its_alternatives_or_not_at_all() -> None:
-    shares = {"neither": 0.8, "good": 0.1, "poor": 0.1}
+    shares = {"neither": 0.4, "good": 0.3, "poor": 0.3}
     found = await result(rating(GRADES), recorded(choice("Score: "), choice("neither", shares)))
     assert (found.score, found.mode) == (0.5, "weighted")
-    missing = await result(rating(GRADES), recorded(choice("Score: "), choice("neither")))
-    assert missing.outcome is OutcomeKind.UNPARSEABLE
-    assert missing.failure is not None
-    assert "'neither', not one of 'poor', 'fair', 'good'" in missing.failure.message
+    few = {"neither": 0.6, "good": 0.2, "poor": 0.2}
+    for mass in (None, few):
+        said = recorded(choice("Score: "), choice("neither", mass))
+        missing = await result(rating(GRADES), said)
+        assert missing.outcome is OutcomeKind.UNPARSEABLE
+        assert missing.failure is not None
+        assert "'neither', not one of 'poor', 'fair', 'good'" in missing.failure.message
 
 
 async def test_labels_of_a_single_number_are_refused_before_anything_is_asked() -> None:

@@ -6,13 +6,16 @@ import json
 import logging
 import math
 from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 from decision_server import DecisionServer
 from openai_server import Json, OpenAIServer, Reply
 
-from dagengine import evaluate
+from dagengine import a_evaluate, evaluate
 from dagengine.decision import YES_NO, Decision, Option
 from dagengine.errors import (
     InputError,
@@ -22,10 +25,17 @@ from dagengine.errors import (
     UnsupportedError,
 )
 from dagengine.judges import DecisionJudge, LabelJudge, as_judge
-from dagengine.metrics import DAGMetric
-from dagengine.metrics.dag import DAG, BinaryJudgementNode, NonBinaryJudgementNode, TaskNode
+from dagengine.metrics import ContextualRecallMetric, DAGMetric
+from dagengine.metrics.dag import (
+    DAG,
+    BinaryJudgementNode,
+    NonBinaryJudgementNode,
+    RatingNode,
+    TaskNode,
+)
 from dagengine.prompts.answer_types import judgement_type
 from dagengine.prompts.decisions import worded
+from dagengine.prompts.masses import unknown_of
 from dagengine.question import Question
 from dagengine.test_case import LLMTestCase
 
@@ -65,6 +75,28 @@ async def test_odds_are_those_of_the_labels_and_the_mass_is_on_record() -> None:
     assert answer.mode == "labels m"
     assert answer.usage.output_tokens == 1
     assert (body["max_tokens"], body["logprobs"], body["top_logprobs"]) == (1, True, 20)
+
+
+async def test_below_half_of_the_mass_the_likeliest_label_is_the_verdict_without_odds() -> None:
+    reply = saying("The", {"The": 0.7, "A": 0.02, "B": 0.1, "C": 0.01, "4": 0.17})
+    with OpenAIServer(lambda _: reply) as server:
+        answer = await LabelJudge("m", base_url=server.base_url).answer(question())
+    assert answer.value.verdict == "cold"
+    assert (answer.odds, answer.chances) == (None, ())
+    assert answer.mass == pytest.approx(0.13)
+    assert json.loads(answer.raw)["odds"] is None
+    said = "the likeliest label; 0.13 of all probability fell on the labels: its odds are unknown"
+    assert answer.value.reason == said
+
+
+async def test_a_label_that_is_not_told_is_not_impossible() -> None:
+    reply = saying("A", {"A": 0.8, "The": 0.1, "It": 0.05})
+    with OpenAIServer(lambda _: reply) as server:
+        answer = await LabelJudge("m", base_url=server.base_url).answer(question(YES_NO))
+    assert answer.value.verdict is True
+    # B has at most 0.05: the least that was told, and all that is left.
+    assert dict(answer.odds or ()) == pytest.approx({True: 0.8 / 0.85, False: 0.0})
+    assert unknown_of(answer.odds or ()) == pytest.approx(0.05 / 0.85)
 
 
 async def test_the_question_is_in_the_system_message_and_the_case_between_fences() -> None:
@@ -131,6 +163,82 @@ def likely(body: Json) -> Reply:
     """A and then C."""
     options = body["messages"][0]["content"]
     return saying("C", {"C": 0.7, "A": 0.3}) if "C: rude" in options else saying("A", {"A": 0.9})
+
+
+def vague(body: Json) -> Reply:
+    """A model that would rather write a sentence, except about the tone."""
+    tone = "C: rude" in body["messages"][0]["content"]
+    return saying("C", {"C": 0.7, "A": 0.3}) if tone else saying("A", {"The": 0.9, "A": 0.1})
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_what_is_not_known_of_a_verdict_is_not_known_of_a_path(backend: str) -> None:
+    with OpenAIServer(vague) as server:
+        judge = LabelJudge("m", base_url=server.base_url)
+        metric = tree()
+        metric.expected = True
+        run = partial(a_evaluate, [CASE], [metric], model=judge, show=False)
+        done = anyio.run(run, backend=backend)
+    result = done.rows[0].metrics[0]
+    right, tone = result.steps
+    assert (right.verdict, right.odds, right.confidence) == (True, None, None)
+    assert right.mass == pytest.approx(0.1)
+    assert dict(tone.odds or ()) == pytest.approx({"warm": 0.3, "cold": 0.0, "rude": 0.7})
+    assert (tone.confidence, tone.mass) == pytest.approx((0.7, 1.0))
+    assert result.odds is not None
+    assert (result.odds.paths, result.odds.unknown) == ((), 1.0)
+    assert result.odds.pass_bounds == (0.0, 1.0)
+    assert result.mode == "likeliest (1 of the probability is unknown)"
+    first, second = json.loads(json.dumps(done.rows[0].as_dict()))["metrics"][0]["steps"]
+    assert "odds" not in first
+    assert (first["mass"], second["mass"]) == pytest.approx((0.1, 1.0))
+
+
+def test_a_rating_by_labels_is_not_weighted_below_half_of_the_mass() -> None:
+    node = RatingNode("How good?", ["input"], scale=(1, 3), name="good")
+    with OpenAIServer(lambda _: saying("C", {"The": 0.6, "C": 0.3, "A": 0.1})) as server:
+        judge = LabelJudge("m", base_url=server.base_url)
+        done = evaluate([CASE], [DAGMetric("R", DAG(node))], model=judge, show=False)
+    result = done.rows[0].metrics[0]
+    assert (result.score, result.mode) == (
+        1.0, "raw (only 40 % of the probability is on the ratings)"
+    )  # fmt: skip
+    assert result.steps[0].odds is None
+    assert result.steps[0].mass == pytest.approx(0.4)
+
+
+def test_answers_without_odds_are_stored_and_replayed_as_they_were(tmp_path: Path) -> None:
+    store = tmp_path / "answers.db"
+    with OpenAIServer(vague) as server:
+        url = server.base_url
+        runs = [
+            evaluate([CASE], [tree()], model=LabelJudge("m", base_url=url), show=False, store=store)
+            for _ in range(2)
+        ]
+        assert len(server.requests) == 2
+    first, second = (run.rows[0].metrics[0] for run in runs)
+    assert first.odds == second.odds
+    assert [step.mass for step in first.steps] == [step.mass for step in second.steps]
+
+
+def test_a_list_with_an_item_of_unknown_odds_has_no_known_share() -> None:
+    def respond(body: Json) -> Reply:
+        known = "One." in str(body["messages"][1]["content"]).partition("BEGIN material")[2]
+        return saying("A", {"A": 0.75, "B": 0.25} if known else {"The": 0.9, "A": 0.1})
+
+    case = LLMTestCase(
+        input="a", actual_output="b", expected_output="One. Two.", retrieval_context=["c"]
+    )
+    with OpenAIServer(respond) as server:
+        judge = LabelJudge("m", base_url=server.base_url)
+        done = evaluate([case], [ContextualRecallMetric()], model=judge, show=False)
+    result = done.rows[0].metrics[0]
+    (step,) = [one for one in result.steps if one.item_odds]
+    assert step.item_odds == ((("yes", 0.75), ("no", 0.25)), None)
+    assert step.mass == pytest.approx((1.0 + 0.1) / 2)  # of a list, the mean over its items
+    assert result.score == 1.0
+    assert result.odds is not None
+    assert result.odds.expected_bounds == (0.0, 1.0)
 
 
 def test_a_server_without_decision_models_is_asked_for_labels_instead(

@@ -25,9 +25,15 @@ ANY: Any = None  # the value of an answer, which is not looked at
 def expected(answer: Answer[Any], stated: int, low: int, high: int) -> tuple[float, str]:
     """A rating on a scale of whole numbers, given as JSON."""
     place = value_span(answer.raw, "score")
-    rating, mode = expected_score(answer, float(stated), WholeNumbers(low, high), place)
-    assert rating is not None
-    return rating, mode
+    found = expected_score(answer, float(stated), WholeNumbers(low, high), place)
+    assert found.rating is not None
+    return found.rating, found.mode
+
+
+def read(*args: Any) -> tuple[float | None, str]:
+    """The rating and its mode."""
+    found = expected_score(*args)
+    return found.rating, found.mode
 
 
 def choice(token: str, mass: Mass | None = None) -> TokenChoice:
@@ -54,8 +60,17 @@ def test_the_score_is_the_expectation_over_the_alternatives() -> None:
 
 
 def test_probabilities_that_do_not_sum_to_one_are_renormalised() -> None:
-    score, mode = expected(rated("4", {"4": 0.3, "2": 0.1}), 4, 1, 5)
-    assert (round(score, 12), mode) == (3.5, "weighted")  # (1.2 + 0.2) / 0.4
+    score, mode = expected(rated("4", {"4": 0.6, "2": 0.2, "good": 0.2}), 4, 1, 5)
+    assert (round(score, 12), mode) == (3.5, "weighted")  # (2.4 + 0.4) / 0.8
+
+
+def test_below_half_of_the_mass_a_rating_counts_as_it_is_stated() -> None:
+    found = expected_score(
+        rated("4", {"4": 0.3, "2": 0.1, "good": 0.6}), 4.0, WholeNumbers(1, 5), (27, 28)
+    )
+    assert found.rating == 4.0
+    assert found.mass == pytest.approx(0.4)
+    assert found.mode == "raw (only 40 % of the probability is on numbers of the scale)"
 
 
 def test_a_judge_without_token_probabilities_gives_the_rating_as_it_stands() -> None:
@@ -115,8 +130,8 @@ def test_the_draft_in_a_think_block_is_not_taken_for_the_score() -> None:
     assert (score, mode) == (6.0, "weighted") or mode.startswith("raw")
 
 
-@pytest.mark.parametrize("pieces", [("1", "0"), ("10}",), (" 1", "0")])
-def test_a_score_that_is_not_exactly_one_token_is_not_weighted(pieces: tuple[str, ...]) -> None:
+@pytest.mark.parametrize("pieces", [("10}",), ("\t10}",)])
+def test_a_score_that_is_not_made_of_tokens_alone_is_not_weighted(pieces: tuple[str, ...]) -> None:
     end = () if pieces[-1].endswith("}") else (choice("}"),)
     given_ = answer(choice('{"reason": "", "score":'), *map(choice, pieces), *end)
     score, mode = expected(given_, 10, 0, 10)
@@ -131,7 +146,7 @@ def test_a_score_glued_to_the_text_before_it_is_not_weighted() -> None:
 
 
 def test_alternatives_outside_the_scale_or_not_numbers_do_not_count() -> None:
-    mass = {"4": 0.2, "5": 0.2, "9": 0.2, "good": 0.1, "-": 0.1, "4.5": 0.1, "²": 0.05, "٣": 0.05}
+    mass = {"4": 0.3, "5": 0.3, "9": 0.1, "good": 0.1, "-": 0.05, "4.5": 0.1, "²": 0.03, "٣": 0.02}
     score, mode = expected(rated("4", mass), 4, 1, 5)
     assert (round(score, 12), mode) == (4.5, "weighted")
 
@@ -175,6 +190,128 @@ def test_a_negligible_one_does_not_stop_the_weighting() -> None:
 def test_a_tokenizer_with_ten_as_one_token_leaves_no_doubt_about_the_one() -> None:
     score, mode = expected(rated("10", {"10": 0.5, "1": 0.5}), 10, 0, 10)
     assert (round(score, 12), mode) == (5.5, "weighted")
+
+
+def test_a_share_of_ones_that_moves_the_score_little_is_taken_for_the_middle() -> None:
+    """From 1 to 10 the average moves by 0.36, which is less than a twentieth of the scale."""
+    score, mode = expected(rated("8", {"8": 0.96, "1": 0.04}), 8, 0, 10)
+    assert (round(score, 12), mode) == (round(0.96 * 8 + 0.04 * 5.5, 12), "weighted")
+
+
+def said(first: Mass, token: str, then: Mass | None, *more: str) -> Answer[Any]:
+    """An answer whose rating is a digit and what came after it."""
+    after = choice(more[0] if more else "}", then) if then else choice("}", {})
+    texts = [choice('{"reason": "", "score": '), choice(token, first), after]
+    return answer(*texts, *map(choice, more[1:]))
+
+
+@pytest.mark.parametrize(
+    ("then", "more", "ten"),
+    [
+        ({"0": 0.5, "}": 0.5}, ("}",), 0.5),
+        ({"0": 0.3, "}": 0.2, "\n": 0.1, ",": 0.1, ".": 0.2, "5": 0.1}, ("\n", "}"), 3 / 7),
+        ({"0": 0.8, "}": 0.2}, ("0", "}"), 0.8),
+        ({"0}": 0.75, "}": 0.25}, ("0}",), 0.75),
+        ({"0": 0.9, "1": 0.1}, ("0", "}"), 1.0),
+    ],
+)
+def test_after_a_stated_one_the_next_token_says_how_likely_the_ten_is(
+    then: Mass, more: tuple[str, ...], ten: float
+) -> None:
+    stated = 10 if more[0].startswith("0") else 1
+    score, mode = expected(said({"1": 0.5, "8": 0.5}, "1", then, *more), stated, 0, 10)
+    assert mode == "weighted"
+    assert score == pytest.approx(4 + 0.5 * (10 * ten + 1 - ten))
+
+
+def test_what_comes_after_a_one_says_nothing_where_it_is_mostly_no_number() -> None:
+    then = {"0": 0.2, "}": 0.2, ".": 0.6}
+    score, mode = expected(said({"1": 0.5, "8": 0.5}, "1", then), 1, 0, 10)
+    assert (score, mode.partition(":")[0]) == (
+        1,
+        "raw (a token may be the start of a longer number",
+    )
+
+
+def test_digits_are_put_together_as_far_as_the_scale_goes() -> None:
+    """85 of 100: what else the second digit might have been, and no third."""
+    then = {"5": 0.5, "0": 0.25, "}": 0.25}
+    given_ = said({"8": 1.0}, "8", then, "5", "}")
+    assert expected(given_, 85, 0, 100) == (0.5 * 85 + 0.25 * 80 + 0.25 * 8, "weighted")
+    unsure = said({"8": 0.5, "7": 0.5}, "8", then, "5", "}")
+    assert expected(unsure, 85, 0, 100)[1] == (
+        "raw (a token may be the start of a longer number: the average is between 35.8 and 71.8)"
+    )
+
+
+def test_a_ten_below_zero_is_read_on_too() -> None:
+    minus = choice("-", {"-": 1.0})
+    texts = [choice('{"reason": "", "score": '), minus, choice("1", {"1": 1.0})]
+    found = answer(*texts, choice("0", {"0": 0.5, "}": 0.5}), choice("}"))
+    assert expected(found, -10, -10, 0) == (-5.5, "weighted")
+
+
+def test_ratings_that_a_server_does_not_tell_bound_the_average() -> None:
+    few = rated("8", {"8": 0.6, "9": 0.3})
+    why = "the server does not tell all ratings: the average is between 7.5 and 8.5"
+    assert expected(few, 8, 0, 10) == (8.0, f"raw ({why})")
+    many = {"8": 0.6, "9": 0.3, "7": 0.09, "6": 0.005}
+    score, mode = expected(rated("8", many), 8, 0, 10)
+    assert mode == "weighted"
+    assert score == pytest.approx((4.8 + 2.7 + 0.63 + 0.03) / 0.995)
+
+
+DIGITS = [str(digit) for digit in range(10)]
+CHANCES = st.lists(st.floats(0.0, 1.0), min_size=14, max_size=14).filter(lambda one: sum(one) > 0.1)
+
+
+@given(
+    first=CHANCES,
+    then=CHANCES,
+    high=st.sampled_from([9, 10, 12]),
+    stated=st.integers(0, 12),
+    top=st.integers(1, 14),
+    sharp=st.integers(1, 6),
+)
+def test_a_weighted_rating_is_as_near_to_the_expectation_as_it_says(
+    first: list[float], then: list[float], high: int, stated: int, top: int, sharp: int
+) -> None:
+    """A judge of one digit per token, whose alternatives are cut after the most likely ones."""
+    junk = [".", "x", "-", "}"]
+
+    def shares(weights: list[float]) -> Mass:
+        powers = [weight**sharp for weight in weights]
+        total = sum(powers)
+        return {
+            text: power / total
+            for text, power in zip([*DIGITS, *junk], powers, strict=True)
+            if power / total > 1e-12
+        }
+
+    starts, ends = shares(first), shares(then)
+    numbers = {float(digit): starts.get(digit, 0.0) for digit in DIGITS if int(digit) <= high}
+    if not sum(numbers.values()):
+        return
+    on = {str(n): ends.get(str(n - 10), 0.0) for n in range(10, high + 1)} | {
+        "1": ends.get("}", 0.0)
+    }
+    if not (whole := sum(on.values())) and high > 9:
+        return
+    if high > 9:
+        one = numbers.pop(1.0)
+        numbers |= {float(number): one * chance / whole for number, chance in on.items()}
+    truth = sum(n * chance for n, chance in numbers.items()) / sum(numbers.values())
+
+    def cut(mass: Mass) -> Mass:
+        return dict(sorted(mass.items(), key=lambda one: -one[1])[:top])
+
+    text = str(stated % (high + 1))
+    end = text[1:] or "}"
+    found = said(cut(starts), text[0], cut(ends), *([end, "}"] if end != "}" else [end]))
+    rating, mode = expected(found, int(text), 0, high)
+    assert mode != "weighted" or abs(rating - truth) <= 0.05 * high + 1e-9
+    complete = top == 14 and high == 9 and sum(starts.get(digit, 0.0) for digit in DIGITS) >= 0.5
+    assert not complete or mode == "weighted"
 
 
 def test_a_one_is_no_start_of_anything_on_a_scale_below_ten() -> None:
@@ -299,20 +436,21 @@ def test_the_result_never_leaves_the_scale(
 
 @pytest.mark.parametrize(
     ("high", "logprob"),
-    [(3, -2.8157961418642428), (5, -2.907166482956536), (10, -0.7567969837188914)],
+    [(3, -0.014827896633477123), (5, -0.04796561118628465), (10, -0.14427278486072137)],
 )
 def test_rounding_does_not_push_a_unanimous_best_rating_off_the_scale(
     high: int, logprob: float
 ) -> None:
     opening = choice('{"reason": "", "score": ')
-    token = TokenChoice(str(high), ((str(high), logprob),))
+    token = TokenChoice(str(high), ((str(high), logprob), ("good", math.log1p(-math.exp(logprob)))))
     assert expected(answer(opening, token, choice("}")), high, 0, high) == (high, "weighted")
 
 
 @given(mass=st.dictionaries(st.integers(0, 9), st.floats(0.02, 1.0), min_size=1))
 def test_on_a_scale_of_single_digits_the_result_is_the_mean(mass: dict[int, float]) -> None:
     chosen = max(mass, key=lambda value: mass[value])
-    found = rated(str(chosen), {str(value): weight for value, weight in mass.items()})
+    total = sum(mass.values())
+    found = rated(str(chosen), {str(value): weight / total for value, weight in mass.items()})
     score, mode = expected(found, chosen, 0, 9)
     mean = sum(value * weight for value, weight in mass.items()) / sum(mass.values())
     assert mode == "weighted"
@@ -331,7 +469,7 @@ def labelled(
     tokens = (choice(before), token, choice(after))
     raw = "".join(token.token for token in tokens)
     stated = GRADES.number(json.loads(raw)["score"])
-    return expected_score(Answer(ANY, raw, tokens), stated, GRADES, value_span(raw, "score"))
+    return read(Answer(ANY, raw, tokens), stated, GRADES, value_span(raw, "score"))
 
 
 def test_labels_are_weighted_by_what_they_stand_for() -> None:
@@ -355,29 +493,29 @@ def test_labels_are_read_letter_for_letter() -> None:
 @pytest.mark.parametrize("other", [" poor", 'poor"', '"poor'])
 def test_a_label_with_other_blanks_or_quotes_stops_the_weighting(other: str) -> None:
     score, mode = labelled(choice("good", {"good": 0.6, other: 0.4}))
-    assert (score, mode) == (4, "raw (a token may be a part of a label)")
+    assert (score, mode.partition(":")[0]) == (4, "raw (a token may be a part of a label")
     assert labelled(choice("good", {"good": 0.999, other: 0.001})) == (4.0, "weighted")
 
 
 @pytest.mark.parametrize("start", ["p", "fai"])
 def test_a_token_that_may_be_the_start_of_a_label_stops_the_weighting(start: str) -> None:
     score, mode = labelled(choice("good", {"good": 0.6, start: 0.4}))
-    assert (score, mode) == (4, "raw (a token may be a part of a label)")
+    assert (score, mode.partition(":")[0]) == (4, "raw (a token may be a part of a label")
     assert labelled(choice("good", {"good": 0.999, start: 0.001})) == (4.0, "weighted")
 
 
 def test_a_label_that_is_seen_as_one_token_is_not_started_by_a_shorter_one() -> None:
     scale = Labels({"A": 0, "AB": 1})
     answer_ = Answer(ANY, "A", (choice("A", {"A": 0.5, "AB": 0.5}),))
-    assert expected_score(answer_, 0, scale, (0, 1)) == (0.5, "weighted")
+    assert read(answer_, 0, scale, (0, 1)) == (0.5, "weighted")
     alone = Answer(ANY, "A", (choice("A", {"A": 1.0}),))
-    assert expected_score(alone, 0, scale, (0, 1))[1].startswith("raw (a token may be a part")
+    assert read(alone, 0, scale, (0, 1))[1].startswith("raw (a token may be a part")
 
 
 def test_a_label_of_several_tokens_is_not_weighted() -> None:
     raw = '{"score": "good"}'
     tokens = (choice('{"score": "'), choice("go"), choice("od"), choice('"}'))
-    found = expected_score(Answer(ANY, raw, tokens), 4, GRADES, value_span(raw, "score"))
+    found = read(Answer(ANY, raw, tokens), 4, GRADES, value_span(raw, "score"))
     assert found == (4, "raw (the score is not exactly one token of the answer)")
 
 
@@ -389,9 +527,9 @@ def test_no_label_among_the_alternatives_leaves_the_rating_as_it_stands() -> Non
 
 
 def test_a_rating_that_is_none_has_no_number_unless_its_alternatives_have() -> None:
-    other = Answer(ANY, "Hm", (choice("Hm", {"Hm": 0.8, "good": 0.1, "fair": 0.1}),))
-    assert expected_score(other, None, GRADES, (0, 2)) == (3.0, "weighted")
-    assert expected_score(Answer(ANY, "Hm"), None, GRADES, (0, 2))[0] is None
+    other = Answer(ANY, "Hm", (choice("Hm", {"Hm": 0.4, "good": 0.3, "fair": 0.3}),))
+    assert read(other, None, GRADES, (0, 2)) == (3.0, "weighted")
+    assert read(Answer(ANY, "Hm"), None, GRADES, (0, 2))[0] is None
 
 
 @pytest.mark.parametrize(
@@ -409,14 +547,14 @@ def test_a_rating_in_prose_is_weighted_where_the_parser_found_it() -> None:
     tokens = tuple(choice(part) for part in ("I would say ", "8", ", but then 3.\nScore: "))
     tokens += (choice("8", {"8": 0.5, "6": 0.5}), choice(" of 10"))
     place = FirstMatch(((r"Score: (\d+)", None),), field="score").span(raw)
-    assert expected_score(Answer(ANY, raw, tokens), 8, WholeNumbers(0, 10), place) == (
+    assert read(Answer(ANY, raw, tokens), 8, WholeNumbers(0, 10), place) == (
         7.0,
         "weighted",
     )
 
 
 def test_a_rating_at_an_unknown_place_is_not_weighted() -> None:
-    found = expected_score(Answer(ANY, "8", (choice("8"),)), 8, WholeNumbers(0, 10), None)
+    found = read(Answer(ANY, "8", (choice("8"),)), 8, WholeNumbers(0, 10), None)
     assert found == (8, "raw (it is not known where the answer states the score)")
 
 
@@ -435,7 +573,7 @@ def test_prose_is_never_weighted_by_another_token_than_the_one_found(
         for start, end in zip(starts, cuts, strict=False)
     )
     place = len(before) + 1, len(before) + 2
-    score, mode = expected_score(Answer(ANY, raw, tokens), 8, WholeNumbers(5, 9), place)
+    score, mode = read(Answer(ANY, raw, tokens), 8, WholeNumbers(5, 9), place)
     assert score is not None
     assert 5 <= score <= 9
     assert (mode == "weighted") <= any(token.token == "8" for token in tokens)

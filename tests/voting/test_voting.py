@@ -723,7 +723,7 @@ def test_the_probability_is_that_of_the_first_token_among_the_verdicts() -> None
         choices = [TokenChoice(part, tokens if part == first else ()) for part in parts]
         shape = yes_no().answer_type()
         answer = Answer(shape.model_construct(), raw, tuple(choices))
-        return stated_probability(answer, verdicts[0], verdicts)
+        return stated_probability(answer, verdicts[0], verdicts)[0]
 
     assert about(["fully", "partly"], ful=0.6, par=0.2, xyz=0.2) == pytest.approx(0.75)
     assert about(["fully", "fulsome"], ful=0.9) is None

@@ -34,7 +34,7 @@ _NAMES = {
     "shape": "answer form",
     "options": "options",
 }
-_ANSWER = ("raw", "usage", "mode", "tokens", "odds", "value", "failure")
+_ANSWER = ("raw", "usage", "mode", "tokens", "odds", "mass", "value", "failure")
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,12 +30,12 @@ def telling(raw: str, texts: Sequence[str], answer_type: type[BaseModel]) -> Col
     """The numbers of the tokens whose alternatives say how sure the answer is.
 
     These are the tokens that state a number, a verdict or a label, not those of a reason. So is
-    the token after a whole number, which says whether a longer one might have been stated. All of
+    the token after a number that may have two digits: it says how likely a longer one was. All of
     them where the answer is not a JSON object, or not what the tokens spell.
     """
     fields = schema_of(answer_type).get("properties", {})
     places = [
-        (first, last + ((fields.get(name) or {}).get("type") == "integer"))
+        (first, last + _may_go_on(fields.get(name)))
         for name, (first, last) in value_spans(raw).items()
         if not _is_prose(fields.get(name))
     ]
@@ -99,6 +99,13 @@ def _is_prose(schema: dict[str, Any] | None) -> bool:
     """Whether a field takes any text."""
     given = schema or {}
     return given.get("type") == "string" and not {"enum", "const"} & given.keys()
+
+
+def _may_go_on(schema: dict[str, Any] | None) -> bool:
+    """Whether a field takes whole numbers of two digits, which may be two tokens."""
+    given = schema or {}
+    ends = given.get("minimum", -10), given.get("maximum", 10)
+    return given.get("type") == "integer" and max(map(abs, ends)) >= 10
 
 
 def _after_blanks(text: str, place: int) -> int:

@@ -394,6 +394,13 @@ def test_the_tokens_that_tell_something_are_those_of_what_has_a_fixed_form() -> 
     assert told('{"extra": "a b"}', '{"extra": "', "a", " b", '"}') == ["a", " b"]
 
 
+def test_the_token_after_a_number_tells_how_likely_a_longer_one_was() -> None:
+    parts = ('{"reason": "r", "score": ', "1", "}", "\n")
+    raw = "".join(parts)
+    assert telling(raw, parts, rating_type(0, 10)) == {1, 2}
+    assert telling(raw, parts, rating_type(0, 9)) == {1}
+
+
 @pytest.mark.parametrize("raw", ["No.", '{"reason": "r"}', "other"])
 def test_all_tokens_tell_something_where_that_is_not_known(raw: str) -> None:
     spelled = raw if raw != "other" else '{"score": 1}'

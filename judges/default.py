@@ -5,18 +5,40 @@ A file names the environment variable that holds a key, never the key itself.
 
 from __future__ import annotations
 
+import json
+import math
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from dagengine.errors import InputError, JudgeSetupError, did_you_mean
+from dagengine.redaction import public_value
 
 MODEL, BASE_URL, KEY_FROM = "DAGENGINE_JUDGE", "DAGENGINE_BASE_URL", "DAGENGINE_API_KEY_FROM"
 _NAMES = (MODEL, BASE_URL, KEY_FROM)
 _KEY = "DAGENGINE_API_KEY"
 _OURS = "DAGENGINE_"
 BUILT_IN = "gpt-4o"
+
+
+@dataclass(frozen=True, slots=True)
+class Tuning:
+    """What `dagengine judge check` found out about a judge; None is the default, or not known.
+
+    `max_in_flight` and `call_timeout` (seconds) are limits of a run. `read_speed` and `write_speed`
+    are tokens per second of all calls together. `parameters` go into the body of every request.
+    """
+
+    max_in_flight: int | None = None
+    call_timeout: float | None = None
+    read_speed: float | None = None
+    write_speed: float | None = None
+    parameters: Mapping[str, Any] | None = None
+
+
+UNTUNED = Tuning()
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +52,7 @@ class DefaultJudge:
     base_url: str | None = None
     key_from: str | None = None
     source: str = "nothing else is set"
+    tuning: Tuning = UNTUNED
 
     def key(self) -> str | None:
         """The key; raises JudgeSetupError if its environment variable is not set."""
@@ -40,6 +63,38 @@ class DefaultJudge:
                 f"no API key: set {self.key_from} ({self.source} names this variable)"
             )
         return os.environ[self.key_from]
+
+
+def _count(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise ValueError
+    return number
+
+
+def _positive(text: str) -> float:
+    number = float(text)
+    if not 0 < number < math.inf:
+        raise ValueError
+    return number
+
+
+def _parameters(text: str) -> Mapping[str, Any]:
+    parameters = json.loads(text)
+    if not isinstance(parameters, dict) or public_value(parameters) != parameters:
+        raise ValueError
+    return parameters
+
+
+_READERS: dict[str, tuple[Callable[[str], Any], str]] = {
+    "max_in_flight": (_count, "a whole number from 1 on"),
+    "call_timeout": (_positive, "a positive number of seconds"),
+    "read_speed": (_positive, "a positive number of tokens per second"),
+    "write_speed": (_positive, "a positive number of tokens per second"),
+    "parameters": (_parameters, "a JSON object without secrets"),
+}
+_TUNED = {f"{_OURS}{name.upper()}": name for name in _READERS}
+_SETTINGS = (*_NAMES, *_TUNED)
 
 
 def project_file() -> Path:
@@ -63,7 +118,8 @@ def default_judge() -> DefaultJudge:
     for source, found in _places():
         if found.get(MODEL) or found.get(BASE_URL):
             model = found.get(MODEL) or BUILT_IN
-            return DefaultJudge(model, found.get(BASE_URL), found.get(KEY_FROM), source)
+            tuning = UNTUNED if found is os.environ else _tuning(found)
+            return DefaultJudge(model, found.get(BASE_URL), found.get(KEY_FROM), source, tuning)
     return DefaultJudge()
 
 
@@ -71,12 +127,34 @@ def _require_known(environment: Mapping[str, str]) -> None:
     """Raise InputError for a variable that nothing reads, but that looks like one of ours."""
     known = {name.removeprefix(_OURS): name for name in (*_NAMES, _KEY)}
     for name in sorted(environment):
+        if name in _TUNED:
+            raise InputError(
+                f"{name} is a setting of .dagengine.env, not of the environment: "
+                "`dagengine judge check --save` writes it beside its judge"
+            )
         rest = name.removeprefix(_OURS)
         if name.startswith(_OURS) and rest not in known:
             near = did_you_mean(rest, known, cutoff=0.75)
             if near:
                 meant = next(full for part, full in known.items() if repr(part) in near)
                 raise InputError(f"unknown environment variable {name}; did you mean {meant}?")
+
+
+def tuning_of(model: str | None, base_url: str | None) -> Tuning:
+    """What is known of the judge of a run: nothing if the run names another judge or server.
+
+    Raises InputError as `default_judge` does.
+    """
+    return default_judge().tuning if model is None and base_url is None else UNTUNED
+
+
+def _tuning(settings: Mapping[str, str]) -> Tuning:
+    values: dict[str, Any] = {
+        field: _READERS[field][0](settings[name])
+        for name, field in _TUNED.items()
+        if name in settings
+    }
+    return Tuning(**values)
 
 
 def _places() -> Iterator[tuple[str, Mapping[str, str]]]:
@@ -97,20 +175,33 @@ def read_settings(path: Path) -> dict[str, str]:
         name, sign, value = (part.strip() for part in line.partition("="))
         if not line.strip() or line.lstrip().startswith("#"):
             continue
-        if not sign or name not in _NAMES:
-            hint = (
-                did_you_mean(name, _NAMES) or f"write NAME=value, where NAME is {', '.join(_NAMES)}"
-            )
+        if not sign or name not in _SETTINGS:
+            known = f"write NAME=value, where NAME is {', '.join(_SETTINGS)}"
+            hint = did_you_mean(name, _SETTINGS) or known
             raise InputError(f"{path}, line {number}: {name!r:.60} is not a setting; {hint}")
+        if name in _TUNED:
+            read, meaning = _READERS[_TUNED[name]]
+            try:
+                read(value)
+            except ValueError:
+                raise InputError(f"{path}, line {number}: {name} must be {meaning}") from None
         found[name] = value
     return found
 
 
 def write_settings(path: Path, judge: DefaultJudge) -> None:
     """Write a file of settings; raises InputError for a value of several lines."""
-    values = dict(zip(_NAMES, (judge.model, judge.base_url, judge.key_from), strict=True))
+    values: dict[str, Any] = dict(
+        zip(_NAMES, (judge.model, judge.base_url, judge.key_from), strict=True)
+    )
+    values |= {name: _written(getattr(judge.tuning, field)) for name, field in _TUNED.items()}
     lines = [f"{name}={value}\n" for name, value in values.items() if value is not None]
     if any(len(line.splitlines()) > 1 for line in lines):
         raise InputError(f"{path}: a setting must be one line of text")
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("".join(lines), encoding="utf-8")
+
+
+def _written(value: Any) -> str | None:
+    """A value of a tuning as a setting; numbers as they are read, parameters as JSON."""
+    return None if value is None else json.dumps(value)

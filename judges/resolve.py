@@ -19,6 +19,7 @@ from dagengine.judges.deciding.labels import LabelJudge
 from dagengine.judges.default import BUILT_IN, default_judge
 from dagengine.judges.openai import OpenAIJudge
 from dagengine.judges.provider import ProviderJudge
+from dagengine.judges.wire.client import EndpointJudge
 from dagengine.question import Judge
 
 # Prefixes of instructor's provider strings; any other name is a model of the endpoint.
@@ -46,9 +47,12 @@ def as_judge(
     """
     if model is None:
         chosen = default_judge()
-        if base_url is None:
-            base_url, api_key = chosen.base_url, api_key or chosen.key()
         model = chosen.model
+        if base_url is None:
+            judge = as_judge(model, base_url=chosen.base_url, api_key=api_key or chosen.key())
+            if chosen.tuning.parameters and isinstance(judge, EndpointJudge):
+                return cast("Judge", judge.with_parameters(chosen.tuning.parameters))
+            return judge
     if isinstance(model, str):
         name = model or BUILT_IN
         provider, _, rest = name.partition("/")

@@ -26,6 +26,7 @@ FOREIGN = {
     *("--durations", "--lf", "--maxfail", "--pdb", "--reruns", "--sw"),  # pytest
     "--nthreads",  # Dask
     *("--cache-sim", "--tool"),  # valgrind
+    "--max-model-len",  # vLLM
     "--spread",  # of server.py, which throughput.py hands on
 }
 

@@ -12,7 +12,7 @@ import typer
 from dagengine.cli.benchmark_job import BenchmarkJob, symmetry_of, ways_of
 from dagengine.cli.common.benchmark_options import TIMES, BenchmarkOptions
 from dagengine.cli.common.files import named
-from dagengine.cli.common.options import EXIT_FAILED, cases_of
+from dagengine.cli.common.options import EXIT_FAILED, cases_of, in_flight
 from dagengine.cli.common.streams import say
 from dagengine.errors import InputError
 
@@ -132,11 +132,13 @@ def _ask(job: BenchmarkJob, options: BenchmarkOptions) -> tuple[Observations, li
     if options.scale is not None:
         raise typer.BadParameter("--scale describes the scores in --verdicts: give both")
     _check_before(job, options)
-    most = job.print_plan(options.max_in_flight)
+    named = options.judge[0] if options.judge else None
+    most_calls = in_flight(options.max_in_flight, named, options.base_url)
+    most = job.print_plan(most_calls)
     say(could_be_seen(len(job.cases), job.ways["times"]))
     if options.max_calls is not None:
         job.require_calls(most, options.max_calls, options.store)
-    limits = Limits(max_in_flight=options.max_in_flight, max_calls=options.max_calls)
+    limits = Limits(max_in_flight=most_calls, max_calls=options.max_calls)
     return job.all(options.store, limits=limits), _identities(job)
 
 

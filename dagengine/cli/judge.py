@@ -1,22 +1,38 @@
-"""`dagengine judge`: set, show and remove the default judge."""
+"""`dagengine judge`: check a judge; set, show and remove the default judge."""
 
 from __future__ import annotations
 
+import json
 import os
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn, cast
 
 import typer
 
 from dagengine.cli.common.command import Commands
 from dagengine.cli.common.completion import judge_names
+from dagengine.cli.common.files import Reads
+from dagengine.cli.common.options import (
+    EXIT_FAILED,
+    EXIT_INPUT,
+    BaseUrl,
+    Delimiters,
+    JudgeName,
+    Mapped,
+)
 from dagengine.cli.common.streams import say
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from dagengine.checkup import Checkup
+    from dagengine.question import Judge
 
 app = Commands(
     name="judge",
-    help="Set the default judge (the environment variable `DAGENGINE_JUDGE` overrides it).",
+    help="Check a judge, and set the default judge (the environment variable `DAGENGINE_JUDGE` "
+    "overrides it).",
     no_args_is_help=True,
     rich_markup_mode="markdown",
 )
@@ -25,12 +41,6 @@ doors = Commands()
 
 ForUser = Annotated[
     bool, typer.Option("--user", help="For all projects of this user, not only for this folder.")
-]
-BaseUrl = Annotated[
-    str | None,
-    typer.Option(
-        help="URL of an OpenAI-compatible server, for instance http://localhost:11434/v1."
-    ),
 ]
 
 
@@ -83,9 +93,156 @@ def show() -> None:
 
     found = default_judge()
     say(f"{_described(found.model, found.base_url)} ({found.source})")
+    for name, value in asdict(found.tuning).items():
+        if value is not None:
+            say(f"{name.replace('_', ' ')}: {value}")
     if found.key_from is not None:
         state = "is set" if os.environ.get(found.key_from) else "is NOT set"
         say(f"its key is read from {found.key_from}, which {state}")
+
+
+@app.command()
+def check(
+    metrics: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="METRICS.py[:NAME]",
+            help="Check the judge of these metrics, if --judge names none.",
+        ),
+        Reads(),
+    ] = None,
+    judge: JudgeName = None,
+    base_url: BaseUrl = None,
+    data: Annotated[
+        Path | None,
+        typer.Option(help="Test cases; the longest one is the text that the judge has to read."),
+        Reads(),
+    ] = None,
+    mapped: Mapped = None,
+    delimiter: Delimiters = None,
+    seconds: Annotated[
+        float,
+        typer.Option(
+            min=1, help="Time for the questions; what does not fit into it is not measured."
+        ),
+    ] = 60.0,
+    save: Annotated[
+        bool,
+        typer.Option(
+            "--save",
+            help="Make it the default judge of this folder, with the settings that are recommended "
+            "and the speed for `plan`. No key is saved.",
+        ),
+    ] = False,
+    user: ForUser = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead.")] = False,
+) -> None:
+    """Check whether a judge can be used, and how: about 40 short questions in one minute.
+
+    Says whether the judge answers, which model and window it has, how quickly it reads and writes,
+    whether it keeps to JSON schemas, what its probabilities are worth, whether it thinks, whether
+    it reads a long text to its end, and how many of 20 easy questions it gets right. Then come the
+    settings that follow. The calls of a hosted judge cost money: some 10,000 tokens in and 1,500
+    out; the longest test case is sent three times.
+
+    Exit codes: 0 the judge can be used; 1 it answers, but cannot be used; 2 it does not answer, or
+    invalid input.
+    """
+    from dagengine.checkup import check_judge
+    from dagengine.cli.tables.check_table import as_dict, print_checkup
+    from dagengine.execution.evaluation import sync
+
+    if user and not save:
+        raise typer.BadParameter("--user says where to save: it needs --save")
+    if save:
+        _require_savable(metrics, judge, base_url)
+    subject = _subject(metrics, judge, base_url)
+    text = "" if data is None else _longest(data, mapped, delimiter)
+    with _parts_shown() as began:
+        checkup = sync(lambda: check_judge(subject, text=text, seconds=seconds, began=began))
+    if as_json:
+        typer.echo(json.dumps(as_dict(checkup), indent=2))
+    else:
+        print_checkup(checkup)
+    if save and checkup.connection.problem is None:
+        _save(checkup, judge, base_url, user)
+    if not checkup.usable:
+        raise typer.Exit(EXIT_INPUT if checkup.connection.problem else EXIT_FAILED)
+
+
+@contextmanager
+def _parts_shown() -> Iterator[Callable[[str], None]]:
+    """Show which part of a checkup is being measured, where errors are a terminal."""
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield lambda part: None
+        return
+    with console.status("connecting") as status:
+        yield lambda part: status.update(f"{part} …")
+
+
+def _subject(metrics: str | None, judge: str | None, base_url: str | None) -> Judge:
+    """The judge to check: the one that is named, else that of the metrics, else the default."""
+    from dagengine.cli.plan import all_judges
+    from dagengine.compiler.lowering import compile_metrics
+    from dagengine.loading import load_judge, load_metrics
+    from dagengine.question import judge_name
+
+    if metrics is None or judge or base_url:
+        return load_judge(judge, base_url)
+    judges = {one.identity: one for one in all_judges(compile_metrics(load_metrics(metrics)), None)}
+    if len(judges) > 1:
+        names = ", ".join(judge_name(identity) for identity in judges)
+        raise typer.BadParameter(f"{metrics} asks {len(judges)} judges ({names}): use --judge")
+    if not judges:
+        raise typer.BadParameter(f"{metrics} asks no judge: use --judge")
+    return next(iter(judges.values()))
+
+
+def _longest(data: Path, mapped: list[str] | None, delimiter: list[str] | None) -> str:
+    """The text of the longest case."""
+    from dagengine.checkup.reading import longest_text
+    from dagengine.cli.common.options import cases_of
+    from dagengine.data.cases import strict
+    from dagengine.test_case import TestCase
+
+    cases = cases_of(data, mapped, delimiter)
+    cases.check()
+    return longest_text(cast("Iterable[TestCase]", strict(cases)))
+
+
+def _require_savable(metrics: str | None, judge: str | None, base_url: str | None) -> None:
+    """Raise BadParameter for a judge that a file of settings cannot name."""
+    from dagengine.loading import names_a_file
+    from dagengine.redaction import public_text
+
+    if metrics is not None and judge is None and base_url is None:
+        raise typer.BadParameter("--save needs a judge by name: use --judge")
+    if judge is not None and (names_a_file(judge) or judge == "lexical"):
+        raise typer.BadParameter(f"--save needs the name of a model; {judge} cannot be saved")
+    if base_url is not None and public_text(base_url) != base_url:
+        raise typer.BadParameter(
+            "--save would write down the password or key in --base-url; put it into an environment "
+            "variable and name it with `dagengine judge set --key-from`"
+        )
+
+
+def _save(checkup: Checkup, judge: str | None, base_url: str | None, user: bool) -> None:
+    """Write the judge with what was measured into a file of settings."""
+    from dagengine.checkup.advice import tuning_of
+    from dagengine.judges.default import DefaultJudge, default_judge, write_settings
+
+    path, chosen = _file(user), default_judge()
+    if judge is not None or base_url is not None:
+        same = (judge or chosen.model, base_url) == (chosen.model, chosen.base_url)
+        key_from = chosen.key_from if same else None
+        chosen = DefaultJudge(judge or chosen.model, base_url, key_from)
+    write_settings(path, replace(chosen, tuning=tuning_of(checkup)))
+    say(f"{path}: {_described(chosen.model, chosen.base_url)}, with its settings", err=True)
+    if os.environ.get("DAGENGINE_JUDGE") or os.environ.get("DAGENGINE_BASE_URL"):
+        say("DAGENGINE_JUDGE or DAGENGINE_BASE_URL is set and goes before this file", err=True)
 
 
 @app.command()

@@ -21,6 +21,7 @@ from dagengine.cli.common.options import (
     Metrics,
     PriceOf,
     cases_of,
+    in_flight,
     prices,
 )
 from dagengine.cli.common.streams import shown
@@ -28,6 +29,7 @@ from dagengine.cli.common.streams import shown
 if TYPE_CHECKING:
     from dagengine.compiler.plan import Plan
     from dagengine.data.cases import Cases
+    from dagengine.estimate.values import Speeds
     from dagengine.question import Judge
 
 LATENCY = 2.0
@@ -42,7 +44,7 @@ def plan(
     delimiter: Delimiters = None,
     judge: JudgeName = None,
     base_url: BaseUrl = None,
-    max_in_flight: MaxInFlight = 64,
+    max_in_flight: MaxInFlight = None,
     store: Annotated[
         Path | None,
         typer.Option(help="Count how many questions this store already answers."),
@@ -57,8 +59,13 @@ def plan(
         int, typer.Option(min=1, help="Assumed length of the lists that a judge writes.")
     ] = 10,
     latency: Annotated[
-        float, typer.Option(min=0, help="Assumed duration of one call, in seconds.")
-    ] = LATENCY,
+        float | None,
+        typer.Option(
+            min=0,
+            help="Assumed duration of one call, in seconds. Default: the speed that `judge check` "
+            "saved, else 2.",
+        ),
+    ] = None,
     price: PriceOf = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead.")] = False,
 ) -> None:
@@ -81,6 +88,7 @@ def plan(
     model = load_judge(judge, base_url) if judge or base_url else None
     names, identities = judges_of(compiled, model)
     judges = all_judges(compiled, model)
+    most_calls = in_flight(max_in_flight, judge, base_url)
     cases = cases_of(data, mapped, delimiter)
     if cases.count() is None and store is not None:
         cases = read_cases(list(cases))  # of a pipe, which can be read only once
@@ -92,11 +100,12 @@ def plan(
         items=items,
         odds=verdicts_of(read_rows(results)) if results else None,
         asked=judges if any(one.capabilities.decides for one in judges) else (),
-        max_in_flight=max_in_flight,
+        max_in_flight=most_calls,
     )
     budget = Assumptions(
-        tuple(names), prices(price), latency, max_in_flight, items, results is not None,
-        None if store is None else _answered(loaded, cases, model, store),
+        tuple(names), prices(price), LATENCY if latency is None else latency, most_calls, items,
+        results is not None, None if store is None else _answered(loaded, cases, model, store),
+        _speeds(judge, base_url, judges) if latency is None else None,
     )  # fmt: skip
     if as_json:
         text = json.dumps(as_dict(found, budget), ensure_ascii=False, indent=2)
@@ -104,6 +113,18 @@ def plan(
         typer.echo(json.dumps(json.loads(text), indent=2) if hidden else text)
     else:
         print_estimate(found, budget, more=_could_be_seen(found.cases))
+
+
+def _speeds(judge: str | None, base_url: str | None, judges: Sequence[Judge]) -> Speeds | None:
+    """The measured speed of the default judge, if it is the only one that is asked."""
+    from dagengine.estimate.values import Speeds
+    from dagengine.judges.default import tuning_of
+    from dagengine.judges.resolve import as_judge
+
+    tuning = tuning_of(judge, base_url)
+    if tuning.write_speed is None or {one.identity for one in judges} != {as_judge().identity}:
+        return None
+    return Speeds(tuning.read_speed, tuning.write_speed)
 
 
 def _could_be_seen(cases: int) -> list[str]:

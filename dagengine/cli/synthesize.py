@@ -25,6 +25,7 @@ from dagengine.cli.common.options import (
     PriceOf,
     StorePath,
     go_on,
+    in_flight,
     pairs,
     prices,
 )
@@ -138,7 +139,7 @@ class SynthesizeOptions:
     replay: Annotated[
         bool, typer.Option("--replay", help="Read every answer from --store; make no judge calls.")
     ] = False
-    max_in_flight: MaxInFlight = 64
+    max_in_flight: MaxInFlight = None
     max_calls: MaxCalls = None
     budget: MoneyLimit = None
     price: PriceOf = None
@@ -255,7 +256,7 @@ def _limits(options: SynthesizeOptions) -> Limits:
     from dagengine.gateway.limits import Limits
 
     return Limits(
-        max_in_flight=options.max_in_flight,
+        max_in_flight=in_flight(options.max_in_flight, options.judge, options.base_url),
         max_calls=options.max_calls,
         budget=options.budget,
         prices=prices(options.price),
@@ -337,6 +338,7 @@ def _print_plan(options: SynthesizeOptions) -> None:
     synthesizer = _synthesizer(options, lambda golden: None)
     found = synthesizer.estimate_goldens_from_docs(**_arguments(options))
     names = tuple(judge_name(judge.judge) for judge in found.judges)
-    shown = Assumptions(names, prices(options.price), LATENCY, options.max_in_flight, 10)
+    most = in_flight(options.max_in_flight, options.judge, options.base_url)
+    shown = Assumptions(names, prices(options.price), LATENCY, most, 10)
     print_estimate(found, shown)
     say(f"A rejected draft is replaced: up to {options.tries} drafts per golden.")

@@ -7,12 +7,24 @@ come on top.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from dagengine.gateway.prices import find_price
 
 Prices = Mapping[str, tuple[float, float]]
+
+
+@dataclass(frozen=True, slots=True)
+class Speeds:
+    """How quickly a judge was measured to be, in tokens per second of all calls together.
+
+    Without a speed of `read` prompts take no time.
+    """
+
+    read: float | None
+    write: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,6 +233,12 @@ class Estimate:
     def seconds(self, latency: float, max_in_flight: int) -> float:
         """About how many seconds a run takes when every call takes `latency` seconds."""
         return latency * max(self.depth, self.calls.likely / max_in_flight)
+
+    def seconds_at(self, speeds: Speeds) -> float:
+        """About how many seconds a run takes whose judges read and write at these speeds."""
+        read = sum(judge.input_tokens for judge in self.judges)
+        written = sum(judge.output_tokens for judge in self.judges)
+        return read / (speeds.read or math.inf) + written / speeds.write
 
 
 def cost(model: str, input_tokens: float, output_tokens: float, prices: Prices) -> float | None:

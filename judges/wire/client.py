@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from functools import cached_property
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Self, TypeVar, cast
 
 import anyio
 import anyio.lowlevel
@@ -102,6 +102,15 @@ class EndpointJudge(SharedJudge, Generic[C]):
     def base_url(self) -> str | None:
         """The address that was given, without secrets."""
         return self._address and public_text(self._address)
+
+    def with_parameters(self, parameters: Mapping[str, Any]) -> Self:
+        """The same judge with more in the body of every request; it has its own connections."""
+        twin = object.__new__(type(self))
+        twin.__dict__.update(
+            vars(self), _clients={}, _parameters={**self._parameters, **parameters}
+        )
+        twin.__dict__.pop("_identity", None)
+        return twin
 
     def _public_state(self) -> dict[str, Any]:
         if self._given is not None:

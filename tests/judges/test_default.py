@@ -5,15 +5,18 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from openai_server import OpenAIServer
 
 from dagengine import evaluate
 from dagengine.errors import InputError, JudgeSetupError
 from dagengine.judges import OpenAIJudge, ProviderJudge, as_judge
 from dagengine.judges.default import (
     DefaultJudge,
+    Tuning,
     default_judge,
     project_file,
     read_settings,
+    tuning_of,
     user_file,
     write_settings,
 )
@@ -127,3 +130,51 @@ def test_an_address_of_the_environment_needs_its_scheme(
     with pytest.raises(JudgeSetupError, match="'localhost:8000/v1' does not begin with http://"):
         evaluate([LLMTestCase(input="i")], [metric], show=False, on_row=rows.append)
     assert rows == []
+
+
+TUNING = Tuning(4, 240.0, 310.0, 31.5, {"reasoning_effort": "none"})
+
+
+def test_what_was_measured_of_a_judge_is_kept_beside_it() -> None:
+    write_settings(project_file(), DefaultJudge("m", "http://localhost:1/v1", tuning=TUNING))
+    assert default_judge().tuning == TUNING
+    assert tuning_of(None, None) == TUNING
+
+
+def test_what_was_measured_holds_for_no_other_judge() -> None:
+    write_settings(project_file(), DefaultJudge("m", "http://localhost:1/v1", tuning=TUNING))
+    assert tuning_of("gpt-4o", None) == Tuning()
+    assert tuning_of(None, "http://localhost:2/v1") == Tuning()
+
+
+def test_saved_parameters_go_into_every_request() -> None:
+    with OpenAIServer() as server:
+        write_settings(project_file(), DefaultJudge("m", server.base_url, tuning=TUNING))
+        metric = GEval(name="x", criteria="c", evaluation_params=["input"])
+        evaluate([LLMTestCase(input="q", actual_output="a")], [metric])
+    assert {body["reasoning_effort"] for body in server.requests} == {"none"}
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("DAGENGINE_MAX_IN_FLIGHT=none", "must be a whole number from 1 on"),
+        ("DAGENGINE_CALL_TIMEOUT=-1", "must be a positive number of seconds"),
+        ("DAGENGINE_WRITE_SPEED=nan", "must be a positive number of tokens per second"),
+        ("DAGENGINE_PARAMETERS=[]", "must be a JSON object without secrets"),
+        ('DAGENGINE_PARAMETERS={"api_key": "k"}', "must be a JSON object without secrets"),
+        ("DAGENGINE_MAX_INFLIGHT=4", "did you mean 'DAGENGINE_MAX_IN_FLIGHT'"),
+    ],
+)
+def test_a_wrong_measurement_in_a_file_is_told_with_its_line(line: str, message: str) -> None:
+    project_file().write_text(f"DAGENGINE_JUDGE=m\n{line}\n", encoding="utf-8")
+    with pytest.raises(InputError, match=f"line 2: .*{message}"):
+        default_judge()
+
+
+def test_measurements_belong_into_a_file_and_not_into_the_environment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("DAGENGINE_MAX_IN_FLIGHT", "4")
+    with pytest.raises(InputError, match=r"is a setting of \.dagengine\.env"):
+        default_judge()

@@ -154,7 +154,7 @@ class BenchmarkOptions:
         int | None,
         typer.Option(min=0, help="Make no calls at all if more calls than this may be needed."),
     ] = None
-    max_in_flight: MaxInFlight = 64
+    max_in_flight: MaxInFlight = None
     store: StorePath = None
     check: Annotated[
         Path | None,

@@ -47,6 +47,11 @@ _EXAMPLES = {
         "dagengine judge set gpt-4o",
         "dagengine judge set llama3.1 --base-url http://localhost:11434/v1",
     ),
+    "judge check": (
+        "dagengine judge check --judge llama3.1 --base-url http://localhost:11434/v1",
+        "dagengine judge check --judge llama3.1 --base-url http://localhost:11434/v1 "
+        "--data cases.jsonl --save",
+    ),
     "judge show": ("dagengine judge show",),
     "judge unset": ("dagengine judge unset --user",),
     "test run": ("dagengine test run tests/test_answers.py -n 4",),

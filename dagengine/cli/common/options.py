@@ -18,6 +18,7 @@ from dagengine.redaction import public_text
 if TYPE_CHECKING:
     from dagengine.data.cases import Cases
 
+DEFAULT_IN_FLIGHT = 64
 EXIT_FAILED, EXIT_INPUT, EXIT_NO_SCORE, EXIT_INTERRUPTED = 1, 2, 3, 130
 
 Metrics = Annotated[
@@ -79,7 +80,14 @@ StorePath = Annotated[
     ),
     Writes(opened=True),
 ]
-MaxInFlight = Annotated[int, typer.Option(min=1, help="Maximum number of concurrent judge calls.")]
+MaxInFlight = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        help="Maximum number of concurrent judge calls. Default: what `judge check` saved, "
+        "else 64.",
+    ),
+]
 MaxCalls = Annotated[int | None, typer.Option(min=0, help="Stop after this number of judge calls.")]
 MoneyLimit = Annotated[
     float | None,
@@ -145,6 +153,13 @@ def pairs(option: str, given: Sequence[str] | None) -> dict[str, str]:
         if not column:
             raise typer.BadParameter(f"{option} {value!r}: write COLUMN=…")
     return {column: value for column, _, value in found}
+
+
+def in_flight(number: int | None, judge: str | None, base_url: str | None) -> int:
+    """`--max-in-flight`: what was typed, else what was saved of the default judge, else 64."""
+    from dagengine.judges.default import tuning_of
+
+    return number or tuning_of(judge, base_url).max_in_flight or DEFAULT_IN_FLIGHT
 
 
 def prices(text: str | None) -> dict[str, tuple[float, float]]:

@@ -22,6 +22,7 @@ from dagengine.cli.common.options import (
     MoneyLimit,
     PriceOf,
     StorePath,
+    in_flight,
     prices,
 )
 
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
 # What one batch of the provider may hold.
 _BATCH = 50_000
+_CALL_TIMEOUT = 120.0
 
 
 def _files_in(out: Path, given: Given) -> Iterable[Path]:
@@ -99,16 +101,20 @@ class RunOptions:
             help="Use the batch API of OpenAI or Anthropic: half the price, results within a day.",
         ),
     ] = False
-    max_in_flight: MaxInFlight = 64
+    max_in_flight: MaxInFlight = None
     requests_per_minute: Annotated[
         float | None, typer.Option(help="Rate limit: judge calls per minute. Default: no limit.")
     ] = None
     tokens_per_minute: Annotated[
         float | None, typer.Option(help="Rate limit: tokens per minute. Default: no limit.")
     ] = None
-    call_timeout: Annotated[float, typer.Option(help="Timeout of one judge call, in seconds.")] = (
-        120.0
-    )
+    call_timeout: Annotated[
+        float | None,
+        typer.Option(
+            help="Timeout of one judge call, in seconds. Default: what `judge check` saved, else "
+            "120."
+        ),
+    ] = None
     case_timeout: Annotated[
         float | None, typer.Option(help="Timeout of one case, in seconds. Default: none.")
     ] = None
@@ -205,13 +211,23 @@ class RunOptions:
         """The limits of the whole run; raises InputError for invalid values."""
         from dagengine.gateway.limits import Limits
 
+        calls = self.max_in_flight, self.judge, self.base_url
         return Limits(
-            max_in_flight=_BATCH if self.batch else self.max_in_flight,
+            max_in_flight=_BATCH if self.batch else in_flight(*calls),
             requests_per_minute=self.requests_per_minute,
             tokens_per_minute=self.tokens_per_minute,
-            call_timeout=self.call_timeout,
+            call_timeout=self._call_timeout,
             case_timeout=self.case_timeout,
             max_calls=self.max_calls,
             budget=self.budget,
             prices=prices(self.price),
         )
+
+    @property
+    def _call_timeout(self) -> float:
+        """`--call-timeout`: what was typed, else what was saved of the default judge, else 120."""
+        from dagengine.judges.default import tuning_of
+
+        if self.call_timeout is not None:
+            return self.call_timeout
+        return tuning_of(self.judge, self.base_url).call_timeout or _CALL_TIMEOUT

@@ -14,6 +14,7 @@ from dagengine.estimate.values import (
     JudgeEstimate,
     MetricEstimate,
     NodeEstimate,
+    Speeds,
     Travel,
     cost,
 )
@@ -36,7 +37,7 @@ class Assumptions:
     `names` are the names of the judges, in the order of the estimate's. `prices` are US dollars per
     million tokens (in, out) by these names, before the public list. `latency` is in seconds per
     call. `learnt` says that the odds of verdicts come from an earlier run, `answered` how many
-    questions a store answers.
+    questions a store answers. With `speeds` the time comes from the tokens, and not from calls.
     """
 
     names: tuple[str, ...]
@@ -46,6 +47,13 @@ class Assumptions:
     items: int
     learnt: bool = False
     answered: int | None = None
+    speeds: Speeds | None = None
+
+    def seconds(self, estimate: Estimate) -> float:
+        """About how many seconds the run takes."""
+        if self.speeds is not None:
+            return estimate.seconds_at(self.speeds)
+        return estimate.seconds(self.latency, self.max_in_flight)
 
 
 def judge_costs(
@@ -77,9 +85,14 @@ def assumptions(estimate: Estimate, budget: Assumptions) -> list[str]:
     return [
         "Retries come on top." if estimate.sampled else f"{hold}retries come on top.",
         f"Likely: verdicts are {verdicts}. {ASSUMED.format(items=budget.items)}",
-        f"A call takes {budget.latency:g} s.",
+        f"A call takes {budget.latency:g} s." if budget.speeds is None else _rate(budget.speeds),
         *([] if budget.answered is None else [_answered(budget.answered)]),
     ]
+
+
+def _rate(speeds: Speeds) -> str:
+    read = "" if speeds.read is None else f"{speeds.read:g} tokens/s read and "
+    return f"Time: at {read}{speeds.write:g} tokens/s written, as `judge check` measured."
 
 
 def _answered(count: int) -> str:
@@ -96,7 +109,7 @@ def as_dict(estimate: Estimate, budget: Assumptions) -> dict[str, Any]:
         ],
         "uncounted": list(estimate.uncounted),
         "answered": budget.answered,
-        "seconds": estimate.seconds(budget.latency, budget.max_in_flight),
+        "seconds": budget.seconds(estimate),
         "sampled": estimate.sampled,
         "assumptions": [
             *([sampling_note(estimate)] if estimate.sampled else []),
@@ -216,7 +229,7 @@ def _totals(estimate: Estimate, budget: Assumptions) -> Table:
 def _time(estimate: Estimate, budget: Assumptions) -> Text:
     from rich.text import Text
 
-    seconds = estimate.seconds(budget.latency, budget.max_in_flight)
+    seconds = budget.seconds(estimate)
     how = f" with {budget.max_in_flight} calls at a time, up to {estimate.depth} in a row\n"
     return Text.assemble("about ", (_duration(seconds), "bold"), how)
 

@@ -1,0 +1,126 @@
+"""What follows from the findings: settings, and why a judge cannot be used. No judge is asked."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Final
+
+from dagengine.checkup.questions import EASY
+from dagengine.checkup.values import (
+    Advice,
+    Checkup,
+    NotMeasured,
+    Probabilities,
+    Reading,
+    Speed,
+    Thinking,
+)
+from dagengine.judges.default import Tuning
+
+ODDS: Final = 0.5
+"""The least share of all probability on the options with which odds mean anything."""
+_GAIN = 1.25  # times the throughput, for more calls at a time to be worth it
+_ANSWER = 400  # tokens of a long answer to a node: a list of claims
+_PROMPT = 1_000  # tokens of a usual prompt, and of what metrics write around a long text
+_MARGIN = 2  # times the expected duration of a call
+_USUAL_TIMEOUT, _STEP = 120.0, 30
+_BLOCK = 1_024
+
+
+def advice_of(checkup: Checkup, *, hosted: bool) -> Advice:
+    """The settings for a judge; a `hosted` one finds out by itself how many calls it takes."""
+    in_flight = None if hosted else _in_flight(checkup)
+    thinking, chances = checkup.thinking, checkup.probabilities
+    mass = chances.mass if isinstance(chances, Probabilities) else None
+    return Advice(
+        max_in_flight=in_flight,
+        call_timeout=None if in_flight is None else _call_timeout(checkup, in_flight),
+        window=_window(checkup),
+        parameters=thinking.off if isinstance(thinking, Thinking) else None,
+        odds=mass is not None and mass >= ODDS,
+    )
+
+
+def tuning_of(checkup: Checkup) -> Tuning:
+    """What is worth saving of a checkup beside its judge."""
+    speed, reading, advice = checkup.speed, checkup.reading, checkup.advice
+    return Tuning(
+        max_in_flight=advice.max_in_flight,
+        call_timeout=advice.call_timeout,
+        read_speed=_rounded(reading.tokens_per_second if isinstance(reading, Reading) else None),
+        write_speed=_rounded(speed.together if isinstance(speed, Speed) else None),
+        parameters=advice.parameters,
+    )
+
+
+def _rounded(speed: float | None) -> float | None:
+    """A speed with three figures: more was not measured."""
+    return None if speed is None else float(f"{speed:.3g}")
+
+
+def problems_of(checkup: Checkup) -> Iterator[str]:
+    """Why a judge cannot be used, as it is set now."""
+    if checkup.connection.problem is not None:
+        yield checkup.connection.problem
+        return
+    easy, reading = checkup.easy, checkup.reading
+    if isinstance(easy, NotMeasured):
+        yield f"no easy question was answered: {easy.not_measured}"
+    elif not easy.enough:
+        yield (
+            f"it is too slow for this checkup: {easy.asked} of {len(EASY)} easy questions in its "
+            "time; give it more with --seconds"
+        )
+    else:
+        if easy.answered * 2 < easy.asked:
+            yield (
+                f"only {easy.answered} of {easy.asked} easy questions got a valid answer: "
+                f"{easy.failure}"
+            )
+        elif easy.guesses:
+            yield f"{easy.right} of {easy.answered} easy questions right: no better than guessing"
+    if isinstance(reading, Reading) and reading.of_data:
+        if reading.refused is not None:
+            yield f"it refuses the longest test case: {reading.refused}"
+        elif reading.cut:
+            yield (
+                f"the server cuts the longest test case: it read {reading.reported:,} of about "
+                f"{reading.expected:,} tokens"
+            )
+
+
+def _in_flight(checkup: Checkup) -> int | None:
+    """How many calls at a time pay; None where it is not known."""
+    speed = checkup.speed
+    if checkup.facts.places is not None:
+        return checkup.facts.places
+    if not isinstance(speed, Speed) or speed.alone is None or not speed.loads:
+        return None
+    best, throughput = 1, speed.alone
+    for load in speed.loads:
+        if load.tokens_per_second >= _GAIN * throughput and not load.failed:
+            best, throughput = load.calls, load.tokens_per_second
+    return max(best, 2)  # while one answer is read, the server works on the next one
+
+
+def _call_timeout(checkup: Checkup, in_flight: int) -> float | None:
+    """Seconds for a long call when all places are taken; None if the default is enough."""
+    speed, reading = checkup.speed, checkup.reading
+    if not isinstance(speed, Speed) or speed.together is None:
+        return None
+    seconds = _ANSWER / speed.together
+    if isinstance(reading, Reading) and reading.tokens_per_second:
+        seconds += max(reading.reported or 0, _PROMPT) / reading.tokens_per_second
+    needed = _MARGIN * in_flight * seconds
+    return None if needed <= _USUAL_TIMEOUT else float(math.ceil(needed / _STEP) * _STEP)
+
+
+def _window(checkup: Checkup) -> int | None:
+    """Tokens of a window for the longest case with a prompt and an answer; None if it fits."""
+    reading, window = checkup.reading, checkup.facts.window
+    if not isinstance(reading, Reading) or not reading.of_data or reading.expected is None:
+        return None
+    needed = reading.expected + _PROMPT + _ANSWER
+    fits = not (reading.cut or reading.refused) if window is None else needed <= window
+    return None if fits else math.ceil(needed / _BLOCK) * _BLOCK

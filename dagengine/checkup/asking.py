@@ -1,0 +1,80 @@
+"""One judge, asked question after question within the time of a checkup."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Generic, TypeVar
+
+import anyio
+from pydantic import BaseModel
+
+from dagengine.errors import JudgeError, JudgeTimeoutError
+from dagengine.execution.node_run import addressed
+from dagengine.gateway.answering import answered
+from dagengine.question import NO_USAGE, Answer, Judge, Question, Usage
+
+T = TypeVar("T", bound=BaseModel)
+
+
+class OutOfTimeError(Exception):
+    """The time of the checkup is over."""
+
+
+@dataclass(frozen=True, slots=True)
+class Timed(Generic[T]):
+    """An answer, and the seconds that it took."""
+
+    answer: Answer[T]
+    seconds: float
+
+
+class Examiner:
+    """Asks one judge, each question once, and counts its calls and tokens."""
+
+    def __init__(self, judge: Judge) -> None:
+        self.judge = judge
+        self.calls = 0
+        self.usage: Usage = NO_USAGE
+        self.thoughts = 0
+        """Tokens that the model may think for, beyond those of each answer."""
+        self._end = float("inf")
+
+    def begin(self, seconds: float) -> None:
+        """Ask for so many seconds from now on."""
+        self._end = anyio.current_time() + seconds
+
+    @property
+    def left(self) -> float:
+        """The seconds that are left."""
+        return self._end - anyio.current_time()
+
+    async def ask(self, question: Question[T], judge: Judge | None = None) -> Timed[T]:
+        """The answer of the judge, or of another one; raises JudgeError and OutOfTimeError.
+
+        A judge that only decides is asked in its own form, and its writer everything else.
+        """
+        asked, own = addressed(judge or self.judge, self._with_room(question))
+        left = self.left
+        if left <= 0:
+            raise OutOfTimeError
+        self.calls += 1
+        begin = anyio.current_time()
+        try:
+            answer = await answered(lambda: asked.answer(own), left)
+        except JudgeTimeoutError:
+            if self.left <= 0:
+                raise OutOfTimeError from None
+            raise
+        except JudgeError as error:
+            self.usage += Usage(*error.tokens)
+            raise
+        self.usage += answer.usage
+        return Timed(answer, anyio.current_time() - begin)
+
+    def _with_room(self, question: Question[T]) -> Question[T]:
+        """The question with room for thoughts in its limit of tokens."""
+        options = question.options
+        if not self.thoughts or options.max_tokens is None:
+            return question
+        room = options.max_tokens + self.thoughts
+        return replace(question, options=replace(options, max_tokens=room))

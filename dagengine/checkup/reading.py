@@ -1,0 +1,100 @@
+"""Whether a judge reads all of a long text: words planted in it, and the tokens it counted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Final
+
+from dagengine.checkup.asking import Examiner, OutOfTimeError
+from dagengine.checkup.questions import PLANTED, password, planted, prose
+from dagengine.checkup.values import NotMeasured, Reading
+from dagengine.errors import JudgeError, ProviderError, UnparseableError
+from dagengine.prompts.decisions import state_of
+from dagengine.prompts.evidence import as_text
+from dagengine.test_case import TestCase
+
+_PIECE = 1_500  # characters that are sent first, to learn tokens per character and the speed
+_USUAL = 4_500  # tokens of a text of our own where the window is not known, or is larger
+_SHARE = 0.8  # of the time that is left, for a text of our own
+_AROUND = 300  # tokens of a window for the question, the answer and the template
+_REFUSED: Final = frozenset({400, 413, 422})
+
+
+def longest_text(cases: Iterable[TestCase]) -> str:
+    """The texts of the case that has most of them."""
+    texts = (
+        "\n\n".join(f"{name}: {as_text(value)}" for name, value in state_of(case).items())
+        for case in cases
+    )
+    return max(texts, key=len, default="")
+
+
+async def reading_of(
+    examiner: Examiner, text: str, latency: float, window: int | None
+) -> Reading | NotMeasured:
+    """What a judge reads of a `text`; if it is empty, of one that nearly fills the `window`.
+
+    `latency` is the time of an answer of one token, in seconds, `window` in tokens.
+    """
+    of_data = bool(text)
+    piece = planted((text or prose(_PIECE))[:_PIECE])
+    pilot = await examiner.ask(password(piece, PLANTED[1][1]))
+    sent, counted = len(_prompt(piece)), pilot.answer.usage.input_tokens
+    seconds = max(pilot.seconds - latency, 0.0)
+    if not text:
+        per_token = sent / counted if counted else 4.0
+        tokens = min(_USUAL, (window or _USUAL + _AROUND) - _AROUND)
+        if seconds > 0:  # the server may have to read it for every word again
+            tokens = min(tokens, int(_SHARE * examiner.left * sent / per_token / seconds / 3))
+        text = prose(max(_PIECE, int(tokens * per_token) - (sent - len(piece))))
+    whole = planted(text)
+    share = len(_prompt(whole)) / sent
+    expected = round(counted * share) if counted else None
+    needed = seconds * share + 3 * latency
+    if needed > examiner.left:
+        return NotMeasured(
+            f"reading {len(text):,} characters takes about {needed:.0f} s, and "
+            f"{max(0.0, examiner.left):.0f} s are left"
+        )
+    reading = Reading(len(text), expected=expected, of_data=of_data)
+    return await _read(examiner, reading, whole, latency)
+
+
+async def _read(examiner: Examiner, reading: Reading, text: str, latency: float) -> Reading:
+    """Ask for every word; the server reads the text for the first, and may keep it for others."""
+    found: list[tuple[float, bool]] = []
+    reported: int | None = None
+    speed: float | None = None
+    for share, door, word in PLANTED:
+        try:
+            asked = await examiner.ask(password(text, door))
+        except UnparseableError:
+            found.append((share, False))
+            continue
+        except OutOfTimeError:
+            if not found:
+                raise
+            break  # what the first words tell holds without the others
+        except JudgeError as error:
+            if found or not _is_refusal(error):
+                raise
+            return replace(reading, refused=str(error))
+        found.append((share, word in asked.answer.raw.casefold()))
+        if reported is None and asked.answer.usage.input_tokens:
+            reported = asked.answer.usage.input_tokens
+            seconds = asked.seconds - latency
+            speed = reported / seconds if seconds > 0 else None
+    return replace(reading, found=tuple(found), reported=reported, tokens_per_second=speed)
+
+
+def _prompt(text: str) -> str:
+    """All words of the question for a password in a text."""
+    return "".join(message["content"] for message in password(text, PLANTED[0][1]).messages)
+
+
+def _is_refusal(error: JudgeError) -> bool:
+    """Whether a server refused a prompt for what it is, and not for what it cannot do now."""
+    return error.kind in ("too_long", "truncated") or (
+        isinstance(error, ProviderError) and error.status in _REFUSED
+    )

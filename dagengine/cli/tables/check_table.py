@@ -1,0 +1,286 @@
+"""A checkup of a judge as a table on the terminal, and as JSON."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from dagengine.checkup.advice import ODDS
+from dagengine.checkup.server import named
+from dagengine.checkup.values import (
+    Checkup,
+    Connection,
+    EasyQuestions,
+    NotMeasured,
+    Probabilities,
+    Reading,
+    Speed,
+    Structure,
+    Thinking,
+)
+from dagengine.errors import did_you_mean
+from dagengine.terminal import counted, plain
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+Status = Literal["ok", "warning", "fails", "-"]
+Line = tuple[str, Status, str]
+_STYLES: Final[dict[Status, str]] = {"ok": "green", "warning": "yellow", "fails": "red", "-": "dim"}
+_MODES: Final = {
+    "json_schema": "as JSON schema",
+    "tools": "as a call of a tool (the server rejects JSON schemas)",
+    "json": "in the words of the prompt (the server rejects JSON schemas and tools)",
+}
+_FORCED: Final = frozenset({"json_schema", "tools"})
+
+
+def as_dict(checkup: Checkup) -> dict[str, Any]:
+    """JSON-ready form; a part that was not measured is `{"not_measured": "why"}`."""
+    return {"usable": checkup.usable, **dataclasses.asdict(checkup)}
+
+
+def print_checkup(checkup: Checkup, console: Console | None = None) -> None:
+    """Print a line or two for each part, what is recommended, and whether the judge can be used."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), show_header=False)
+    table.add_column(no_wrap=True)
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, status, text in lines(checkup):
+        table.add_row(name, Text(status, style=_STYLES[status]), Text(plain(text)))
+    out = console or Console()
+    out.print(Text(plain(f" {checkup.judge}"), style="bold"))
+    out.print(table)
+    for text in recommended(checkup):
+        out.print(Text(plain(f" {text}")))
+    out.print(Text(f" {_effort(checkup)}", style="dim"))
+    for text in conclusion(checkup):
+        out.print(Text(plain(f" {text}"), style="bold green" if checkup.usable else "bold red"))
+
+
+def lines(checkup: Checkup) -> Iterator[Line]:
+    """What was found: the part, its state, and the words for it."""
+    yield from _connection(checkup.connection)
+    if checkup.connection.problem is not None:
+        return
+    yield from _server(checkup)
+    yield from _part("schema", checkup.structure, _structure)
+    yield from _part("thinking", checkup.thinking, _thinking)
+    yield from _part("probability", checkup.probabilities, _probabilities)
+    yield from _part("speed", checkup.speed, _speed)
+    yield from _part("repeats", checkup.speed, _repeats)
+    yield from _part("reading", checkup.reading, _reading)
+    yield from _part("knows", checkup.easy, _easy)
+
+
+def recommended(checkup: Checkup) -> list[str]:
+    """The settings that are recommended, in words; nothing for a judge that does not answer."""
+    advice = checkup.advice
+    if checkup.connection.problem is not None:
+        return []
+    options = [
+        *([] if advice.max_in_flight is None else [f"--max-in-flight {advice.max_in_flight}"]),
+        *([] if advice.call_timeout is None else [f"--call-timeout {advice.call_timeout:g}"]),
+    ]
+    texts = [f"Recommended: {' '.join(options) or 'the defaults'}."]
+    if advice.window is not None:
+        texts.append(
+            f"A window of {advice.window:,} tokens for the longest test case: "
+            f"{_window_option(checkup.facts.server, advice.window, checkup.facts.places)}."
+        )
+    if advice.parameters is not None:
+        texts.append(f"In every request: {json.dumps(dict(advice.parameters))}.")
+    if isinstance(checkup.probabilities, Probabilities):
+        use = "can be used" if advice.odds else "cannot be used"
+        texts.append(f"Probabilities of verdicts {use}.")
+    return texts
+
+
+def conclusion(checkup: Checkup) -> list[str]:
+    """Whether the judge can be used, and else why not."""
+    if checkup.usable:
+        doubt = isinstance(checkup.easy, NotMeasured)
+        return [
+            "It can be used; the easy questions were not asked." if doubt else "It can be used."
+        ]
+    return [f"It cannot be used: {problem}" for problem in checkup.problems]
+
+
+def _part(name: str, section: Any, words: Any) -> Iterator[Line]:
+    if isinstance(section, NotMeasured):
+        yield name, "-", f"not measured: {section.not_measured}"
+        return
+    for number, (status, text) in enumerate(words(section)):
+        yield ("" if number else name), status, text
+
+
+def _connection(connection: Connection) -> Iterator[Line]:
+    if connection.problem is not None:
+        yield "answers", "fails", connection.problem
+        return
+    yield "answers", "ok", f"the first answer came after {_seconds(connection.seconds)}"
+    if connection.model is None:
+        return
+    if connection.is_listed is None:
+        yield "model", "-", f"{connection.model}; the server lists no models"
+    elif connection.is_listed:
+        yield "model", "ok", connection.model
+    else:
+        models = connection.listed or ()
+        near = did_you_mean(connection.model, models)
+        text = f"{connection.model} is not listed, but something answers. {named(models)}; {near}"
+        yield "model", "warning", text.rstrip("; ")
+
+
+def _server(checkup: Checkup) -> Iterator[Line]:
+    facts = checkup.facts
+    yield "server", "ok" if facts.server else "-", facts.server or "it does not say what it is"
+    if facts.window is None:
+        yield "window", "-", "the server does not say how many tokens it reads"
+    else:
+        yield "window", "ok", f"{facts.window:,} tokens for a prompt and its answer"
+    if facts.places is not None:
+        yield "places", "ok", f"{counted(facts.places, 'call')} at a time"
+
+
+def _structure(found: Structure) -> Iterator[tuple[Status, str]]:
+    mode = _MODES.get(found.mode, f"mode {found.mode}")
+    if found.enforced:
+        yield "ok", f"holds, asked for {mode}"
+    elif found.valid:
+        yield "warning", f"is only a wish: the model keeps to it when it wants to; asked for {mode}"
+    else:
+        yield "fails", "answers are no valid JSON: the server ignores the schema"
+    if not found.valid and found.enforced:
+        yield "warning", "but a reason with a verdict did not end within its tokens"
+    bounds = {"maxLength": found.max_length, "maxItems": found.max_items}
+    broken = [name for name, kept in bounds.items() if kept is False]
+    if broken:
+        yield "warning", f"bounds are not honoured: {' and '.join(broken)}; max_tokens ends answers"
+    elif found.max_items:
+        yield "ok", f"bounds are honoured: {' and '.join(k for k, v in bounds.items() if v)}"
+
+
+def _thinking(found: Thinking) -> Iterator[tuple[Status, str]]:
+    if not found.thinks:
+        yield "ok", "none before an answer"
+    elif found.off is not None:
+        yield "ok", f"can be switched off: {json.dumps(dict(found.off))}; so it was for the rest"
+    else:
+        yield "warning", f"{found.tokens} tokens for an answer of one word, not switched off"
+
+
+def _probabilities(found: Probabilities) -> Iterator[tuple[Status, str]]:
+    if found.mass is None:
+        yield "-", "the judge gives none"
+        return
+    share = f"{found.mass:.0%} of all probability is on the options"
+    enough = found.mass >= ODDS
+    yield ("ok", share) if enough else ("warning", f"only {share}: odds are unknown")
+    if found.before_schema is not None:
+        when = "before" if found.before_schema else "after"
+        yield "ok", f"they are those from {when} the schema"
+    if found.ten is not None:
+        many = "one token" if found.ten == 1 else f'{found.ten} tokens: "1" may begin "10"'
+        yield "ok" if found.ten == 1 else "warning", f"the number 10 is {many}"
+
+
+def _speed(found: Speed) -> Iterator[tuple[Status, str]]:
+    if found.alone is None:
+        yield "-", f"the judge counts no tokens; an answer takes {_seconds(found.latency)}"
+        return
+    yield (
+        "ok",
+        (f"writes {found.alone:.0f} tokens/s alone; one token takes {_seconds(found.latency)}"),
+    )
+    for load in found.loads:
+        failed = f"; {load.failed} of them failed" if load.failed else ""
+        yield (
+            "warning" if load.failed else "ok",
+            f"{load.calls} at a time: {load.tokens_per_second:.0f} tokens/s together{failed}",
+        )
+
+
+def _repeats(found: Speed) -> Iterator[tuple[Status, str]]:
+    again, beside = found.same_again, found.same_beside
+    if again is None:
+        yield "-", "not measured: the judge gave no text"
+    elif not again:
+        yield "warning", "an equal question at temperature 0 got another text"
+    elif beside is False:
+        yield "warning", "the same text again alone, but another one beside other calls"
+    else:
+        yield "ok", "the same text again at temperature 0"
+
+
+def _reading(found: Reading) -> Iterator[tuple[Status, str]]:
+    what = "the longest test case" if found.of_data else "a text"
+    long = f"{what}, {found.characters:,} characters"
+    if found.refused is not None:
+        yield "fails" if found.of_data else "warning", f"{long}: refused ({found.refused})"
+        return
+    if found.cut:
+        yield (
+            "fails" if found.of_data else "warning",
+            f"{long}: CUT, {found.reported:,} of about {found.expected:,} tokens were read",
+        )
+    else:
+        read = "" if found.reported is None else f", {found.reported:,} tokens read"
+        rate = found.tokens_per_second
+        yield "ok", f"{long}{read}{'' if rate is None else f' at {rate:,.0f} tokens/s'}"
+    places = ", ".join(f"{share:.0%} {'yes' if hit else 'no'}" for share, hit in found.found)
+    hits = sum(hit for _, hit in found.found)
+    status: Status = "ok" if hits == len(found.found) else "warning"
+    yield status, f"words planted there and found: {hits} of {len(found.found)} ({places})"
+
+
+def _easy(found: EasyQuestions) -> Iterator[tuple[Status, str]]:
+    if not found.answered:
+        yield "fails", f"no valid answer to {counted(found.asked, 'question')}: {found.failure}"
+        return
+    result = f"{found.right} of {found.answered} easy questions right"
+    if not found.enough:
+        yield "-", f"{result}: too few answers in the time to say more"
+        return
+    always = {0: "; it always says no", found.answered: "; it always says yes"}.get(found.yes, "")
+    if found.guesses:
+        yield "fails", f"{result}: no better than guessing{always}"
+    else:
+        yield "ok" if found.right == found.answered else "warning", result
+    yield "-", f"by guessing one gets {found.right} or more with probability {found.chance:.2g}"
+    if found.answered < found.asked:
+        missing = counted(found.asked - found.answered, "answer")
+        yield "warning", f"{missing} not valid: {found.failure}"
+
+
+def _effort(checkup: Checkup) -> str:
+    usage = checkup.usage
+    return (
+        f"{counted(checkup.calls, 'call')} in {checkup.seconds:.0f} s, "
+        f"{usage.input_tokens:,} tokens in and {usage.output_tokens:,} out"
+    )
+
+
+def _window_option(server: str, tokens: int, places: int | None) -> str:
+    """How a server is told the window."""
+    if server == "llama.cpp":
+        return f"llama-server -c {tokens * (places or 1)}" + (
+            f" -np {places}" if places and places > 1 else ""
+        )
+    return {
+        "Ollama": f"num_ctx {tokens} (OLLAMA_CONTEXT_LENGTH={tokens} ollama serve)",
+        "vLLM": f"vllm serve --max-model-len {tokens}",
+        "LM Studio": f"Context Length {tokens} when the model is loaded",
+    }.get(server, "set it where the model is served")
+
+
+def _seconds(seconds: float | None) -> str:
+    value = seconds or 0.0
+    return f"{value:.2g} s" if value < 10 else f"{value:.0f} s"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from pydantic import BaseModel, ValidationError
 
-from dagengine.errors import JudgeError, RefusedError, UnparseableError
+from dagengine.errors import JudgeError, ProviderError, RefusedError, UnparseableError
 from dagengine.judges.wire.client import EndpointJudge
 from dagengine.judges.wire.completions import (
     Completion,
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 T = TypeVar("T", bound=BaseModel)
 
 _REJECTED = frozenset({400, 403, 422})  # statuses of a request that asks for too much
+_BROKEN_OFF = frozenset({"error", "abort"})  # what came so far may look like a whole answer
 
 
 class OpenAIJudge(EndpointJudge[ChatConnection]):
@@ -193,6 +194,11 @@ class OpenAIJudge(EndpointJudge[ChatConnection]):
         tokens = (usage.input_tokens, usage.output_tokens)
         if choice.message.refusal:
             raise RefusedError(f"the model refused: {choice.message.refusal}", tokens)
+        if choice.finish_reason in _BROKEN_OFF:
+            raise ProviderError(
+                f"the server broke off the answer (finish_reason {choice.finish_reason!r})",
+                transient=True,
+            )
         if choice.finish_reason == "content_filter":
             raise RefusedError("the provider's content filter stopped the answer", tokens)
         asked_for = question.parser is not None and question.options.max_tokens is not None

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from dagengine.graph.graph import Graph
+from dagengine.graph.judged import is_blank
 from dagengine.graph.node import BaseNode
 from dagengine.graph.nodes import CodeNode, RatingNode, TaskNode
 from dagengine.graph.values import Ask, Given, NodeValue
 from dagengine.metrics.common.default_prompts import rating_prompt, task_prompt
 from dagengine.metrics.common.prebuilt import PrebuiltMetric
+from dagengine.prompts.answer_types import Text
 from dagengine.question import Options
 from dagengine.test_case import ToolCall, read_field
 
@@ -34,12 +36,22 @@ COMPLETED = (
 SCALE = (0, 10)
 
 
+def _stated(text: str) -> str:
+    # A rating of nothing would be a score all the same.
+    if is_blank(text):
+        raise ValueError("the text is empty; say it in words, also that nothing was done")
+    return text
+
+
 class TaskAndOutcome(BaseModel):
     """What was wanted, and what was done."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
-    task: Annotated[str, Field(json_schema_extra={"maxLength": 2000})]
-    outcome: Annotated[str, Field(json_schema_extra={"maxLength": 2000})]
+    task: Annotated[str, AfterValidator(_stated), Field(json_schema_extra={"maxLength": 2000})]
+    outcome: Annotated[str, AfterValidator(_stated), Field(json_schema_extra={"maxLength": 2000})]
+
+
+_Outcome = Annotated[Text, AfterValidator(_stated)]
 
 
 class TaskCompletionTemplate:
@@ -120,10 +132,10 @@ class TaskCompletionMetric(PrebuiltMetric):
         def as_given() -> str:
             return task
 
-        return CodeNode(as_given, output_label="task"), self._asked(OUTCOME, "outcome", str)
+        return CodeNode(as_given, output_label="task"), self._asked(OUTCOME, "outcome", _Outcome)
 
     def _asked(self, instructions: str, label: str, answer: Any) -> TaskNode:
-        method = "extract_outcome" if answer is str else "extract_task_and_outcome"
+        method = "extract_outcome" if answer is _Outcome else "extract_task_and_outcome"
         read = ("input", "actual_output", "tools_called")
         return TaskNode(
             instructions,

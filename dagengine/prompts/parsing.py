@@ -29,7 +29,13 @@ LONGEST: Final = 1_000_000
 # What takes longer to read than an event loop may stand still for.
 _LONG: Final = 4_000
 _SHOWN, _COMPLAINTS = 80, 10
-_THINKING = re.compile(r"^\s*<(think|thinking|reasoning)>.*?</\1>", re.DOTALL | re.IGNORECASE)
+# Thoughts that never end hold drafts and no answer. The tag that opens them may be in the chat
+# template; the one that closes them then begins a line.
+_THINKING = re.compile(
+    r"\A\s*<(think|thinking|reasoning)>(?:.*?</\1>|.*)"
+    r"|\A.*?^[ \t]*+</(?:think|thinking|reasoning)>",
+    re.DOTALL | re.IGNORECASE | re.MULTILINE,
+)
 
 
 def is_long(text: str) -> bool:

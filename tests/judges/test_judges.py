@@ -205,6 +205,35 @@ async def test_what_plain_text_models_write_around_the_answer_is_left_aside(arou
 
 
 @pytest.mark.anyio
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<think>perhaps {}",  # it stopped while it thought
+        "<think>{}",
+        "perhaps {}\n</think>\nI cannot say.",
+        "<think>{}</think>",
+    ],
+)
+async def test_a_draft_among_the_thoughts_is_no_answer(text: str) -> None:
+    class Model:
+        async def a_generate(self, prompt: str) -> str:
+            return text.format(ANSWER)
+
+    with pytest.raises(UnparseableError):
+        await CustomJudge(Model()).answer(question())
+
+
+@pytest.mark.anyio
+async def test_the_answer_after_the_thoughts_counts_and_not_the_draft_in_them() -> None:
+    class Model:
+        async def a_generate(self, prompt: str) -> str:
+            return f'perhaps {{"reason": "x", "verdict": "No"}}\n</think>\n{ANSWER}'
+
+    answer = await CustomJudge(Model()).answer(question())
+    assert answer.value == SHAPE.model_validate_json(ANSWER)
+
+
+@pytest.mark.anyio
 async def test_a_model_of_ones_own_judges_a_whole_tree() -> None:
     tree = DAG(
         NonBinaryJudgementNode("ok?", evaluation_params=["input"], then={"Yes": 10, "No": 0})

@@ -258,6 +258,16 @@ async def test_a_refusal_is_final(reply: Reply) -> None:
     assert len(asked.requests) == 1
 
 
+@pytest.mark.parametrize("finish_reason", ["error", "abort"])
+async def test_an_answer_that_the_server_broke_off_is_no_answer_however_whole_it_looks(
+    finish_reason: str,
+) -> None:
+    asked = await ask(Reply(OK, finish_reason=finish_reason))
+    assert isinstance(asked.error, ProviderError)
+    assert set(asked.outcomes) == {"provider_error"}
+    assert f"finish_reason '{finish_reason}'" in str(asked.error)
+
+
 async def test_the_tokens_of_a_refusal_are_counted() -> None:
     asked = await ask(Reply(None, refusal="I cannot help with that"))
     assert asked.gateway.totals.usage.input_tokens > 0

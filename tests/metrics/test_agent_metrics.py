@@ -377,6 +377,23 @@ def test_a_rating_outside_its_range_is_asked_for_again_and_never_scored(bad: Any
     assert done.totals.calls == 1 + 3
 
 
+@pytest.mark.parametrize("blank", ["", " \n", "\u200b"])
+@pytest.mark.parametrize("given_task", [None, "Book a train."])
+def test_an_outcome_without_words_is_asked_for_again_and_never_rated(
+    blank: str, given_task: str | None
+) -> None:
+    def answer(question: Question[Any]) -> Any:
+        if question.name == "completion":
+            return {"score": 10, "reason": "done"}
+        return blank if given_task else {"task": "Book a train.", "outcome": blank}
+
+    metric = TaskCompletionMetric(task=given_task)
+    done = evaluate([TRIP], [metric], model=ScriptedJudge(answer), show=False)
+    result = done.rows[0].metrics[0]
+    assert (result.score, result.outcome) == (None, OutcomeKind.UNPARSEABLE)
+    assert done.totals.calls == 3
+
+
 def test_task_completion_without_an_answer_fails_before_any_call() -> None:
     done = evaluate(
         [LLMTestCase(input="x")], [TaskCompletionMetric()], model=rater(5), show=False

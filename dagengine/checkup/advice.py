@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Final
 
 from dagengine.checkup.questions import EASY
 from dagengine.checkup.values import (
@@ -17,9 +16,8 @@ from dagengine.checkup.values import (
     Thinking,
 )
 from dagengine.judges.default import Tuning
+from dagengine.prompts.masses import LEAST_MASS
 
-ODDS: Final = 0.5
-"""The least share of all probability on the options with which odds mean anything."""
 _GAIN = 1.25  # times the throughput, for more calls at a time to be worth it
 _ANSWER = 400  # tokens of a long answer to a node: a list of claims
 _PROMPT = 1_000  # tokens of a usual prompt, and of what metrics write around a long text
@@ -38,7 +36,7 @@ def advice_of(checkup: Checkup, *, hosted: bool) -> Advice:
         call_timeout=None if in_flight is None else _call_timeout(checkup, in_flight),
         window=_window(checkup),
         parameters=thinking.off if isinstance(thinking, Thinking) else None,
-        odds=mass is not None and mass >= ODDS,
+        odds=mass is not None and mass >= LEAST_MASS,
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterable
 from contextlib import suppress
@@ -16,7 +15,8 @@ from dagengine.checkup.asking import Examiner, OutOfTimeError, Timed
 from dagengine.checkup.values import EasyQuestions, NotMeasured, Probabilities, Structure, Thinking
 from dagengine.errors import JudgeError, UnparseableError
 from dagengine.judges.wire.client import EndpointJudge
-from dagengine.prompts.tokens import telling, token_over, value_span
+from dagengine.prompts.masses import LEAST_MASS
+from dagengine.prompts.tokens import token_over, tokens_from, value_span
 from dagengine.question import Answer, Judge, TokenChoice
 
 WITHOUT_THINKING: Final[tuple[dict[str, Any], ...]] = (
@@ -124,7 +124,7 @@ def _before_schema(forced: Timed[Any] | None) -> bool | None:
     choice = token_over(place[0], forced.answer.raw, forced.answer.tokens) if place else None
     if choice is None or not choice.alternatives:
         return None
-    return _mass(choice, ("purple", "orange")) < 0.5
+    return _mass(choice, ("purple", "orange")) < LEAST_MASS
 
 
 async def _tokens_of_ten(examiner: Examiner) -> int | None:
@@ -133,11 +133,12 @@ async def _tokens_of_ten(examiner: Examiner) -> int | None:
         answer = (await examiner.ask(questions.ten())).answer
     except UnparseableError:
         return None
-    if not answer.tokens or value_span(answer.raw, "score") is None:
+    place = value_span(answer.raw, "score") if answer.tokens else None
+    if place is None or answer.tokens is None:
         return None
-    texts = [choice.token for choice in answer.tokens]
-    count = len(telling(answer.raw, texts, questions.Ten))
-    return count if count < len(texts) else None
+    first = tokens_from(place[0], answer.raw, answer.tokens)
+    last = tokens_from(place[1] - 1, answer.raw, answer.tokens)
+    return len(first) - len(last) + 1 if last else None
 
 
 async def easy_questions_of(examiner: Examiner, at_a_time: int) -> EasyQuestions:
@@ -156,8 +157,8 @@ async def easy_questions_of(examiner: Examiner, at_a_time: int) -> EasyQuestions
                     failures.append(error)
                 else:
                     answers.append((answer.value.verdict, verdict))
-                    if answer.odds is not None:
-                        masses.append(_recorded_mass(answer.raw))
+                    if answer.chances is not None:
+                        masses.append(1.0 if answer.mass is None else answer.mass)
 
     async with anyio.create_task_group() as group:
         for question, verdict in questions.easy_questions():
@@ -171,13 +172,6 @@ async def easy_questions_of(examiner: Examiner, at_a_time: int) -> EasyQuestions
     chance = chance_of(right, len(answers))
     mass = median(masses) if masses else None
     return EasyQuestions(asked, len(answers), right, yes, chance, failure, mass)
-
-
-def _recorded_mass(raw: str) -> float:
-    """The mass on the options that a judge of labels writes down; 1 for decision models."""
-    with suppress(ValueError, KeyError, TypeError):
-        return float(json.loads(raw)["mass"])
-    return 1.0
 
 
 def chance_of(right: int, answered: int) -> float:

@@ -7,7 +7,6 @@ import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from dagengine.checkup.advice import ODDS
 from dagengine.checkup.server import named
 from dagengine.checkup.values import (
     Checkup,
@@ -21,6 +20,7 @@ from dagengine.checkup.values import (
     Thinking,
 )
 from dagengine.errors import did_you_mean
+from dagengine.prompts.masses import LEAST_MASS
 from dagengine.terminal import counted, plain
 
 if TYPE_CHECKING:
@@ -182,14 +182,14 @@ def _probabilities(found: Probabilities) -> Iterator[tuple[Status, str]]:
         yield "-", "the judge gives none"
         return
     share = f"{found.mass:.0%} of all probability is on the options"
-    enough = found.mass >= ODDS
+    enough = found.mass >= LEAST_MASS
     yield ("ok", share) if enough else ("warning", f"only {share}: odds are unknown")
     if found.before_schema is not None:
         when = "before" if found.before_schema else "after"
         yield "ok", f"they are those from {when} the schema"
     if found.ten is not None:
-        many = "one token" if found.ten == 1 else f'{found.ten} tokens: "1" may begin "10"'
-        yield "ok" if found.ten == 1 else "warning", f"the number 10 is {many}"
+        many = "one token" if found.ten == 1 else f'{found.ten} tokens; after "1" one more is read'
+        yield "ok", f"the number 10 is {many}"
 
 
 def _speed(found: Speed) -> Iterator[tuple[Status, str]]:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from dagengine.judges.deciding.labels import LabelJudge as LabelJudge
     from dagengine.judges.embedding import EmbeddingJudge as EmbeddingJudge
     from dagengine.judges.lexical import LexicalJudge as LexicalJudge
+    from dagengine.judges.local.gguf import GGUFJudge as GGUFJudge
     from dagengine.judges.openai import OpenAIJudge as OpenAIJudge
     from dagengine.judges.provider import ProviderJudge as ProviderJudge
     from dagengine.judges.resolve import as_judge as as_judge
@@ -30,6 +31,7 @@ _HOME = {
     "CustomJudge": "custom",
     "DecisionJudge": "deciding.judge",
     "EmbeddingJudge": "embedding",
+    "GGUFJudge": "local.gguf",
     "LabelJudge": "deciding.labels",
     "LexicalJudge": "lexical",
     "Noise": "simulated",
@@ -50,6 +52,7 @@ __all__ = [
     "CustomJudge",
     "DecisionJudge",
     "EmbeddingJudge",
+    "GGUFJudge",
     "LabelJudge",
     "LexicalJudge",
     "Noise",

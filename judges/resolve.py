@@ -22,6 +22,9 @@ from dagengine.judges.provider import ProviderJudge
 from dagengine.judges.wire.client import EndpointJudge
 from dagengine.question import Judge
 
+FILE = "gguf:"
+"""What the path of a model file is behind."""
+
 # Prefixes of instructor's provider strings; any other name is a model of the endpoint.
 PROVIDERS = frozenset(
     (
@@ -40,10 +43,10 @@ def as_judge(
     None is the default judge (see `judges.default`; gpt-4o where none is set). A string is a
     model's name, or `provider/model` for another provider; with `base_url` it always names a
     model of that server. `decisions/model`, `systemone/model` and `labels/model` name judges
-    that only decide, with `base_url` as well; `decisions/model+gpt-4o` names their writer, too. An
-    object is a judge already, or has the shape of
-    `BaseLLM` or of LangChain's chat models (`ainvoke` or `invoke`). Raises InputError for
-    anything else.
+    that only decide, with `base_url` as well; `decisions/model+gpt-4o` names their writer, too.
+    `gguf:PATH` is a model file on this machine (see `GGUFJudge`). An object is a judge already, or
+    has the shape of `BaseLLM` or of LangChain's chat models (`ainvoke` or `invoke`). Raises
+    InputError for anything else.
     """
     if model is None:
         chosen = default_judge()
@@ -55,6 +58,8 @@ def as_judge(
             return judge
     if isinstance(model, str):
         name = model or BUILT_IN
+        if name.startswith(FILE):
+            return _of_file(name.removeprefix(FILE), base_url)
         provider, _, rest = name.partition("/")
         if provider == "labels":
             return LabelJudge(rest or BUILT_IN, base_url=base_url, api_key=api_key)
@@ -82,6 +87,16 @@ def as_judge(
         f"{model!r} is not a judge: pass a model name, an object with `answer`, or one with "
         "`generate`, `a_generate`, `invoke` or `ainvoke`"
     )
+
+
+def _of_file(path: str, base_url: str | None) -> Judge:
+    if base_url is not None:
+        raise InputError(
+            f"{FILE}{path} is a model file, which needs no server: leave out base_url (--base-url)"
+        )
+    from dagengine.judges.local.gguf import GGUFJudge  # few need it
+
+    return GGUFJudge(path)
 
 
 @asynccontextmanager

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-OFFLINE = ("lexical",)
+OFFLINE = ("lexical", "gguf:")
 """Judges that are no model of a provider."""
 
 

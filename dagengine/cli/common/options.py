@@ -61,8 +61,9 @@ JudgeName = Annotated[
         metavar="MODEL",
         autocompletion=judge_names,
         help="The judge: an OpenAI model (`gpt-4o`), another provider's model "
-        "(`anthropic/claude-sonnet-4-5`), an object in a Python file (`judge.py:judge`), or "
-        "`lexical` (no model, compares words). Default: each metric's own judge, else gpt-4o.",
+        "(`anthropic/claude-sonnet-4-5`), a model file (`gguf:model.gguf`), an object in a "
+        "Python file (`judge.py:judge`), or `lexical` (no model, compares words). Default: each "
+        "metric's own judge, else gpt-4o.",
     ),
     Reads(),
 ]

@@ -1,0 +1,218 @@
+"""A server of a model file: started for the first who needs it, ended with the last."""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from importlib.util import find_spec
+from typing import IO, NamedTuple
+from weakref import WeakValueDictionary
+
+from dagengine.errors import JudgeSetupError, MissingExtraError
+from dagengine.judges.local import child
+from dagengine.judges.local.model_file import ModelFile
+from dagengine.threads import in_daemon_thread
+
+# Calls at the same time; more of them would share the same processors and memory.
+_PLACES = 4
+# Tokens of a window that nobody asked for, and the fewest that a judge can do with.
+_WINDOW, _LEAST = 8_192, 2_048
+# The part of the machine's memory that contexts may take: the model needs the rest.
+_SHARE = 4
+_FEW = 4  # processors that are all used
+_UNKNOWN_MEMORY = 8 << 30
+# What is shown of the log of a server that died.
+_LINES, _WIDTH = 6, 200
+_TIME_AND_LEVEL = re.compile(r"[\d.]+ [A-Z] ")
+
+
+_lock = threading.Lock()
+_servers: WeakValueDictionary[tuple[str, Size], ModelServer] = WeakValueDictionary()
+
+
+class Address(NamedTuple):
+    """Where a server listens, and the key that it wants."""
+
+    base_url: str
+    api_key: str
+
+
+class Size(NamedTuple):
+    """The tokens of one call's prompt and answer, the calls at the same time, and the threads."""
+
+    window: int
+    places: int
+    threads: int
+
+
+def size_for(file: ModelFile, window: int | None, places: int | None, threads: int | None) -> Size:
+    """What a server takes of the machine, where its user does not say.
+
+    The window that the model was trained for, up to 8,192 tokens, and 4 places; fewer if their
+    memory would be more than a quarter of the machine's. A thread per processor; of many
+    processors half as many, because most machines count every core twice.
+    """
+    tokens = _memory() // _SHARE // max(file.bytes_per_token, 1)
+    if window is None:
+        window = min(file.trained_window or _WINDOW, _WINDOW, max(tokens, _LEAST))
+    if places is None:
+        places = max(1, min(_PLACES, tokens // window))
+    if threads is None:
+        processors = _processors()
+        threads = processors if processors <= _FEW else processors // 2
+    return Size(window, places, threads)
+
+
+def _processors() -> int:
+    """The processors that this process may use."""
+    with suppress(AttributeError):  # only Linux tells
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _memory() -> int:
+    """The memory of the machine in bytes."""
+    with suppress(AttributeError, ValueError, OSError):
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return _UNKNOWN_MEMORY
+
+
+def require_llama() -> None:
+    """Raise MissingExtraError when the package that serves model files is not installed."""
+    if find_spec("xllamacpp") is None:
+        raise MissingExtraError(
+            'a model file as the judge needs xllamacpp: pip install "dagengine[llama]"'
+        )
+
+
+def server_of(file: ModelFile, size: Size) -> ModelServer:
+    """The server of a model in this process: several judges of one file share it."""
+    with _lock:
+        return _servers.setdefault((file.digest, size), ModelServer(file, size))
+
+
+class ModelServer:
+    """A model file, served while at least one `running` is open, on whatever event loop."""
+
+    def __init__(self, file: ModelFile, size: Size) -> None:
+        self.file, self.size = file, size
+        self._lock = threading.Lock()
+        self._users = 0
+        self._process: _Process | None = None
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[Address]:
+        """The address of the server, which has loaded the model.
+
+        Raises MissingExtraError, and JudgeSetupError when the server does not start.
+        """
+        process = self._joined()
+        try:
+            address = process.address
+            if address is None:  # a thread waits: the loop goes on, and can be interrupted
+                address = await in_daemon_thread(process.wait_until_ready)
+            yield address
+        finally:
+            self._left()
+
+    def death(self) -> str | None:
+        """How the server ended, if it has ended while somebody needs it."""
+        process = self._process
+        return None if process is None else process.death()
+
+    def _joined(self) -> _Process:
+        with self._lock:
+            if self._process is None:
+                require_llama()
+                self._process = _Process(self.file, self.size)
+            self._users += 1
+            return self._process
+
+    def _left(self) -> None:
+        with self._lock:
+            self._users -= 1
+            if self._users == 0 and self._process is not None:
+                self._process.end()
+                self._process = None
+
+
+class _Process:
+    """A child process with the server; it ends when this process does, whatever happens."""
+
+    def __init__(self, file: ModelFile, size: Size) -> None:
+        self.address: Address | None = None
+        self._file, self._key = file, secrets.token_urlsafe()
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115 - open as long as the process
+        self._reading = threading.Lock()
+        try:
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", child.__file__],
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log,
+                # It finds the modules that this process finds, and gets no Ctrl-C of its own.
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+                start_new_session=True,
+            )  # fmt: skip
+        except OSError as error:
+            raise JudgeSetupError(f"no process for the model file {file.path}: {error}") from None
+        settings = child.settings_line(
+            path=str(file.path.absolute()), api_key=self._key, **size._asdict()
+        )
+        with suppress(OSError):  # it has died already; whoever waits for it hears why
+            self._stdin.write(settings)
+            self._stdin.flush()
+
+    def wait_until_ready(self) -> Address:
+        """The address, once the model is loaded; raises JudgeSetupError when it never is."""
+        with self._reading:
+            if self.address is None:
+                line = self._stdout.readline().decode().strip()
+                if not line:
+                    self._process.wait()
+                    raise JudgeSetupError(str(self.death()))
+                self.address = Address(f"{line}/v1", self._key)
+            return self.address
+
+    def death(self) -> str | None:
+        """How the process ended, with the end of its log; None while it lives."""
+        status = self._process.poll()
+        if status is None:
+            return None
+        reason = f"was killed by signal {-status}" if status < 0 else f"ended with status {status}"
+        hint = "; the machine may have too little memory for the model" if status == -9 else ""
+        return f"the server of the model file {self._file.path} {reason}{hint}{self._last_lines()}"
+
+    def _last_lines(self) -> str:
+        if self._log.closed:
+            return ""
+        self._log.seek(0)
+        lines = self._log.read().decode(errors="replace").split("\n")
+        texts = [_TIME_AND_LEVEL.sub("", line).strip()[:_WIDTH] for line in lines]
+        last = [text for text in texts if text][-_LINES:]
+        return f": {'; '.join(last)}" if last else ""
+
+    def end(self) -> None:
+        """End the process; it has nothing to save."""
+        self._process.kill()
+        self._process.wait()
+        with suppress(OSError):
+            self._stdin.close()
+        with self._reading:  # whoever still waits has read the end of the output by now
+            self._stdout.close()
+            self._log.close()
+
+    @property
+    def _stdin(self) -> IO[bytes]:
+        assert self._process.stdin is not None
+        return self._process.stdin
+
+    @property
+    def _stdout(self) -> IO[bytes]:
+        assert self._process.stdout is not None
+        return self._process.stdout

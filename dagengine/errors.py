@@ -16,6 +16,7 @@
         ├── UnsupportedError      the judge cannot do what this question asks
         ├── RefusedError          the model declined to answer
         ├── UnparseableError      the answer does not fit what was asked
+        │   └── RunawayError          … as it has no end: cut off, thinking only, or in a loop
         ├── ProviderError         the endpoint failed (HTTP status, connection)
         ├── JudgeCodeError        the code of a judge has a mistake (TypeError, KeyError …)
         ├── JudgeTimeoutError     the call's deadline passed
@@ -148,6 +149,25 @@ class UnparseableError(JudgeError):
     def __init__(self, message: str, raw: str = "", tokens: tuple[int, int] = (0, 0)) -> None:
         self.raw, self.tokens = raw, tokens
         super().__init__(message)
+
+
+class RunawayError(UnparseableError):
+    """Raised when an answer did not end: the same question would bring the same again.
+
+    `cause` says how: `cut` at a token limit, `thinking` up to the limit without an answer, or a
+    `loop`. The message is for people, and says what to do. The gateway tells the model nothing of
+    it: it asks once for a shorter answer, and after `thinking` not at all.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        raw: str = "",
+        tokens: tuple[int, int] = (0, 0),
+        cause: Literal["cut", "thinking", "loop"] = "cut",
+    ) -> None:
+        self.cause = cause
+        super().__init__(message, raw, tokens)
 
 
 class ProviderError(JudgeError):

@@ -32,13 +32,24 @@ REPETITIONS = 1 << 20
 """How many repetitions there may be; the samples of a repetition are this far apart."""
 
 
-@dataclass(frozen=True, slots=True)
+_ALWAYS = ("temperature", "seed", "top_logprobs", "sample", "max_tokens")
+_BOUNDS = ("max_characters", "max_items")
+
+
+@dataclass(frozen=True, slots=True, repr=False)
 class Options:
     """How a question is sampled.
 
     `sample` tells apart repetitions of one question, which must never share an answer. Its
     remainder by `REPETITIONS` is the repetition of the whole evaluation. `top_logprobs` asks for
     that many alternatives per token (0: none).
+
+    `max_characters` is the most characters of every text in the answer, `max_items` the most items
+    of every list. None: 400 characters of a reason, 300 of an item and 600 of any other text, and
+    24 items; texts and lists may be longer if the question shows more than 600 characters. The
+    built-in prompts and the schemas name these bounds. Those of an answer type itself stay.
+    `max_tokens` is sent as it is. None: what the bounds need at most; nothing to OpenAI itself.
+    Raises ValueError for a value out of its range.
     """
 
     temperature: float | None = 0.0
@@ -46,12 +57,24 @@ class Options:
     top_logprobs: int = 0
     sample: int = 0
     max_tokens: int | None = None
+    max_characters: int | None = None
+    max_items: int | None = None
 
     def __post_init__(self) -> None:
         if not 0 <= self.top_logprobs <= 20:
             raise ValueError(f"top_logprobs must lie in 0..20, got {self.top_logprobs}")
         if self.sample < 0:
             raise ValueError(f"sample must not be negative, got {self.sample}")
+        for name in ("max_tokens", "max_characters", "max_items"):
+            most = getattr(self, name)
+            if most is not None and (not isinstance(most, int) or most < 1):
+                raise ValueError(f"{name} must be a whole number from 1 on, got {most!r:.80}")
+
+    def __repr__(self) -> str:
+        """What tells options apart in stored answers, as it was before there were bounds."""
+        named = [f"{name}={getattr(self, name)!r}" for name in _ALWAYS]
+        named += [f"{name}={most}" for name in _BOUNDS if (most := getattr(self, name)) is not None]
+        return f"Options({', '.join(named)})"
 
     @property
     def repetition(self) -> int:
@@ -63,6 +86,11 @@ DEFAULT_OPTIONS = Options()
 _DEFAULT_TEXT = repr(DEFAULT_OPTIONS)
 REPEATED = 50_000
 """How many characters of an answer that does not fit are shown to the judge again."""
+_BEGINNING = 100  # of an answer without an end
+_SHORTER = (
+    "That answer was too long and has no end. Answer the same question again, much shorter: in "
+    "exactly the form that was asked for, in a few words, and without repeating anything."
+)
 
 
 Span = tuple[int, int]
@@ -143,7 +171,8 @@ class Question(Generic[T]):
     With a `parser` the answer is plain text that the parser turns into that model;
     without one it is JSON that follows the model's schema. `name` says who asks (for messages and
     ledgers), `asker` for which metric and node of the run. `decision` describes it to judges that
-    give no text. They are not part of the question's identity.
+    give no text. `max_tokens` is what the run allows for an answer where `options` do not say it.
+    They are not part of the question's identity.
     """
 
     messages: tuple[Message, ...]
@@ -153,6 +182,7 @@ class Question(Generic[T]):
     name: str = field(default="", compare=False)
     asker: tuple[str, str] | None = field(default=None, compare=False)
     decision: Decision | None = field(default=None, compare=False, repr=False)
+    max_tokens: int | None = field(default=None, compare=False)
 
     @cached_property
     def prompt(self) -> str:
@@ -178,14 +208,37 @@ class Question(Generic[T]):
         twin.__dict__.update(self.__dict__, asker=asker)  # `replace` takes ten times as long
         return twin
 
+    @property
+    def token_limit(self) -> int | None:
+        """The most tokens of the answer, where somebody set them."""
+        most = self.options.max_tokens
+        return self.max_tokens if most is None else most
+
+    def limited(self, max_tokens: int) -> Question[T]:
+        """The same question, whose answer may have so many tokens unless its options say so."""
+        twin = object.__new__(type(self))
+        twin.__dict__.update(self.__dict__, max_tokens=max_tokens)
+        return twin
+
     def again(self, raw: str, complaint: str) -> Question[T]:
         """The same question after an answer that did not fit, with what was wrong with it.
 
         Of a very long answer the judge is shown the beginning.
         """
+        return self._after(raw[:REPEATED], complaint)
+
+    def shorter(self, raw: str) -> Question[T]:
+        """The same question after an answer without an end, of which only the beginning is shown.
+
+        A model that sees more of a loop goes on with it.
+        """
+        return self._after(raw.strip()[:_BEGINNING] + " …", _SHORTER)
+
+    def _after(self, shown: str, reply: str) -> Question[T]:
+        """The same question after an answer, and what is said to it."""
         more: tuple[Message, ...] = (
-            {"role": "assistant", "content": raw[:REPEATED]},
-            {"role": "user", "content": complaint},
+            {"role": "assistant", "content": shown},
+            {"role": "user", "content": reply},
         )
         return replace(self, messages=(*self.messages, *more))
 

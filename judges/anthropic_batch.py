@@ -30,6 +30,8 @@ from dagengine.judges.identity import SharedJudge, durable_name
 from dagengine.judges.wire.bodies import BodyReader
 from dagengine.judges.wire.completions import TRANSIENT, wire_type
 from dagengine.judges.wire.connection import libraries
+from dagengine.judges.wire.runaways import runaway
+from dagengine.prompts.bounds import bounds_of
 from dagengine.prompts.parsing import read_answer, without_surrogates
 from dagengine.question import Answer, Capabilities, Question, Usage
 from dagengine.redaction import (
@@ -165,7 +167,7 @@ class AnthropicBatchJudge(SharedJudge):
         """The parameters of a message; instructor words what is asked for."""
         _, instructor = libraries()
         options = question.options
-        most = self._max_tokens if options.max_tokens is None else options.max_tokens
+        most = question.token_limit or self._max_tokens
         own: dict[str, Any] = {"model": self.model.partition("/")[2], "max_tokens": most}
         if options.temperature is not None:
             own["temperature"] = options.temperature
@@ -173,7 +175,8 @@ class AnthropicBatchJudge(SharedJudge):
         mode = instructor.Mode.JSON if question.parser is not None else instructor.Mode.TOOLS
         handlers = instructor.v2.mode_registry.get_handlers(instructor.Provider.ANTHROPIC, mode)
         answer_type: Any = question.answer_type
-        shape = None if question.parser is not None else wire_type(answer_type)
+        bounds = bounds_of(question)
+        shape = None if question.parser is not None else wire_type(answer_type, bounds)
         body: dict[str, Any] = handlers.request_handler(response_model=shape, kwargs=own)[1]
         return body
 
@@ -191,8 +194,7 @@ def _answer(question: Question[T], line: dict[str, Any]) -> Answer[T]:
     if stop == "refusal":
         raise RefusedError("the model refused", tokens)
     if stop == "max_tokens" and question.options.max_tokens is None:
-        hint = "raise max_tokens or ask for less"
-        raise UnparseableError(f"the answer was cut off at the token limit; {hint}", raw, tokens)
+        raise runaway(raw, "", tokens, question.token_limit)
     try:
         value = read_answer(question, raw)
     except UnparseableError as error:

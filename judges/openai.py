@@ -6,17 +6,27 @@ environment before the first question.
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 from pydantic import BaseModel, ValidationError
 
-from dagengine.errors import JudgeError, ProviderError, RefusedError, UnparseableError
+from dagengine.errors import (
+    JudgeError,
+    ProviderError,
+    RefusedError,
+    RunawayError,
+    UnparseableError,
+)
 from dagengine.judges.wire.client import EndpointJudge
 from dagengine.judges.wire.completions import (
+    TOKEN_LIMITS,
     Completion,
     answer_text,
     error_message,
+    is_hosted,
     make_strict,
     usage_of,
     wire_type,
@@ -24,9 +34,12 @@ from dagengine.judges.wire.completions import (
 from dagengine.judges.wire.connection import CHAT, MODES, ChatConnection, libraries, poster
 from dagengine.judges.wire.probabilities import tokens_of
 from dagengine.judges.wire.requests import Body, RequestForm
+from dagengine.judges.wire.runaways import is_complete, runaway
+from dagengine.prompts.bounds import Bounds, backstop, bounds_of
 from dagengine.prompts.json_values import DoubledKeyError, require_single_keys
+from dagengine.prompts.loops import loop_in
 from dagengine.prompts.parsing import is_long, read_aside
-from dagengine.question import Answer, Capabilities, Message, Options, Question
+from dagengine.question import NO_USAGE, Answer, Capabilities, Message, Options, Question, Usage
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
@@ -38,6 +51,24 @@ T = TypeVar("T", bound=BaseModel)
 
 _REJECTED = frozenset({400, 403, 422})  # statuses of a request that asks for too much
 _BROKEN_OFF = frozenset({"error", "abort"})  # what came so far may look like a whole answer
+_ROOM = 16_384  # tokens for thoughts, beside those of the answer
+# How servers call a limit of tokens that does not fit into their window, or their own limit.
+_TOO_MANY = (*TOKEN_LIMITS, "max_new_tokens", "in the completion")
+
+
+class _Demands(NamedTuple):
+    """What a judge asks a server for; what turns out to be too much is not asked again.
+
+    `limit_name` is what requests call the most tokens of an answer. From `too_many` of them on none
+    are named. `thoughts` are tokens beside those of the answer.
+    """
+
+    mode: int = 0
+    logprobs: bool = True
+    temperature: bool = True
+    limit_name: str = TOKEN_LIMITS[0]
+    too_many: float = math.inf
+    thoughts: int = 0
 
 
 class OpenAIJudge(EndpointJudge[ChatConnection]):
@@ -77,9 +108,7 @@ class OpenAIJudge(EndpointJudge[ChatConnection]):
             parameters=parameters,
             max_bytes=max_bytes,
         )
-        self._mode = 0
-        self._logprobs = True
-        self._temperature = True
+        self._demands = _Demands()
 
     def _connection(
         self,
@@ -104,66 +133,107 @@ class OpenAIJudge(EndpointJudge[ChatConnection]):
     async def answer(self, question: Question[T]) -> Answer[T]:
         """One attempt; raises JudgeError. Capabilities a server lacks are dropped for good."""
         openai, _ = libraries()
+        spent = NO_USAGE  # on thoughts that left no room for an answer
         async with self.session() as client:
             while True:
-                demands = self._demands()
+                demands = self._demands
+                limit = self._token_limit(client, question)
                 try:
-                    return await self._ask(client, question)
+                    answer = await self._ask(client, question, limit)
+                    return answer if spent is NO_USAGE else _costlier(answer, spent)
                 except (JudgeError, openai.OpenAIError) as error:
-                    failure = self._told(openai, error, demands)
+                    failure = self._told(openai, error, demands, question, limit)
+                    if failure is None and isinstance(error, RunawayError):
+                        spent += Usage(*error.tokens)
                 # Outside of the handler: what is raised inside keeps the other error with it.
                 if failure is not None:
+                    used = Usage(*failure.tokens) + spent
+                    failure.tokens = (used.input_tokens, used.output_tokens)
                     raise self._hidden(failure)
 
-    def _demands(self) -> tuple[int, bool, bool]:
-        return self._mode, self._logprobs, self._temperature
+    def _token_limit(self, client: ChatConnection, question: Question[Any]) -> int | None:
+        """The most tokens of an answer that a request names; None: it names none.
 
-    def _lower_demands(self, error: Any, demands: tuple[int, bool, bool]) -> bool:
+        What the caller set is sent to everybody. OpenAI itself is not sent what nobody set.
+        """
+        if self._parameters.keys() & {*TOKEN_LIMITS}:
+            return None
+        if question.token_limit is None and is_hosted(client.base_url):
+            return None
+        most = question.token_limit or backstop(question)
+        with_thoughts = most + self._demands.thoughts
+        return with_thoughts if with_thoughts < self._demands.too_many else question.token_limit
+
+    def _lower_demands(
+        self, error: Any, demands: _Demands, question: Question[Any], limit: int | None
+    ) -> bool:
         """Ask for less when the server says that it does not know what was asked for.
 
         `demands` are those of the rejected request: others may have lowered them meanwhile.
+        `limit` is what it named as the most tokens of its answer.
         """
         text = error_message(error).lower()
+        unknown = "instead" in text or "unsupported" in text or "not supported" in text
+        asked = self._demands
+        if unknown and TOKEN_LIMITS[1] in text and demands.limit_name != TOKEN_LIMITS[1]:
+            self._demands = asked._replace(limit_name=TOKEN_LIMITS[1])
+            return True
+        own = limit is not None and limit != question.token_limit
+        if own and any(name in text for name in _TOO_MANY):
+            self._demands = asked._replace(too_many=min(asked.too_many, limit or 0))
+            return True
         if getattr(error, "code", None) == "context_length_exceeded" or "context length" in text:
             return False  # such messages count the tokens of the schema
-        if demands != self._demands():
+        if demands != asked:
             return True
-        if self._temperature and "temperature" in text:
-            self._temperature = False
+        if asked.temperature and "temperature" in text:
+            self._demands = asked._replace(temperature=False)
             return True
-        if self._logprobs and "logprobs" in text:
-            self._logprobs = False
+        if asked.logprobs and "logprobs" in text:
+            self._demands = asked._replace(logprobs=False)
             return True
         structured = ("response_format", "json_schema", "tool_choice", "tools", "json_object")
-        if self._mode + 1 < len(MODES) and any(word in text for word in structured):
-            self._mode += 1
+        if asked.mode + 1 < len(MODES) and any(word in text for word in structured):
+            self._demands = asked._replace(mode=asked.mode + 1)
             return True
         return False
 
-    async def _ask(self, client: ChatConnection, question: Question[T]) -> Answer[T]:
-        mode = MODES[self._mode] if question.parser is None else None
-        form = self._form(client, mode, question)
+    async def _ask(
+        self, client: ChatConnection, question: Question[T], limit: int | None
+    ) -> Answer[T]:
+        mode = MODES[self._demands.mode] if question.parser is None else None
+        form = self._form(client, mode, question, limit)
         completion = await client.post(form, question)
         if mode is None:
-            return await self._read(question, completion, "text", None)
+            return await self._read(question, completion, "text", None, limit)
         value = _parsed(client.handlers[mode], form.shape, completion)
-        return await self._read(question, completion, mode.lower(), value)
+        return await self._read(question, completion, mode.lower(), value, limit)
 
-    def _form(self, client: ChatConnection, mode: str | None, question: Question[T]) -> RequestForm:
+    def _form(
+        self, client: ChatConnection, mode: str | None, question: Question[T], limit: int | None
+    ) -> RequestForm:
         """How questions of this kind are asked in a mode of instructor's, or for plain text."""
         options, shape = question.options, question.answer_type
+        # OpenAI's strict schemas know no lengths.
+        bounds = None if mode is None or is_hosted(client.base_url) else bounds_of(question)
         # Everything that `_body` looks at; 0 and 0.0 are written differently.
-        asked = (options.temperature, type(options.temperature), options.seed, options.max_tokens)
-        key = (shape, mode, asked, options.top_logprobs, self._temperature, self._logprobs)
-        return client.form(key, lambda: self._new_form(client, mode, options, shape))
+        asked = (options.temperature, type(options.temperature), options.seed, limit)
+        key = (shape, bounds, mode, asked, options.top_logprobs, self._demands)
+        return client.form(key, lambda: self._new_form(client, mode, options, limit, shape, bounds))
 
     def _new_form(
-        self, client: ChatConnection, mode: str | None, options: Options, shape: type[BaseModel]
+        self,
+        client: ChatConnection,
+        mode: str | None,
+        options: Options,
+        limit: int | None,
+        shape: type[BaseModel],
+        bounds: Bounds | None,
     ) -> RequestForm:
-        own = self._body(options)
+        own = self._body(options, limit)
         if mode is None:
             return RequestForm(lambda messages: {**own, "messages": messages})
-        wire, prepare = wire_type(shape), client.handlers[mode].request_handler
+        wire, prepare = wire_type(shape, bounds), client.handlers[mode].request_handler
 
         def write(messages: list[Message]) -> Body:
             _, body = prepare(response_model=wire, kwargs={**own, "messages": messages})
@@ -173,22 +243,34 @@ class OpenAIJudge(EndpointJudge[ChatConnection]):
         read_by, _ = prepare(response_model=wire, kwargs={**own, "messages": []})
         return RequestForm(write, read_by)
 
-    def _body(self, options: Options) -> dict[str, Any]:
+    def _body(self, options: Options, limit: int | None) -> dict[str, Any]:
         body: dict[str, Any] = {"model": self.model}
-        if options.temperature is not None and self._temperature:
+        if options.temperature is not None and self._demands.temperature:
             body["temperature"] = options.temperature
         if options.seed is not None:
             body["seed"] = options.seed
-        if options.max_tokens is not None:
-            body["max_tokens"] = options.max_tokens
-        if options.top_logprobs and self._logprobs:
+        if limit is not None:
+            body["max_tokens"] = limit
+        if options.top_logprobs and self._demands.logprobs:
             body |= {"logprobs": True, "top_logprobs": options.top_logprobs}
-        return {**body, **self._parameters}
+        body |= self._parameters
+        name = self._demands.limit_name
+        if name not in body and TOKEN_LIMITS[0] in body:
+            body[name] = body.pop(TOKEN_LIMITS[0])
+        return body
 
     async def _read(
-        self, question: Question[T], completion: Completion, mode: str, value: T | None
+        self,
+        question: Question[T],
+        completion: Completion,
+        mode: str,
+        value: T | None,
+        limit: int | None,
     ) -> Answer[T]:
-        """The answer in a completion; raises RefusedError or UnparseableError."""
+        """The answer in a completion; raises RefusedError or UnparseableError.
+
+        `limit` is what was asked for as the most tokens of the answer.
+        """
         choice = completion.choices[0]
         raw, usage = answer_text(choice.message), usage_of(completion)
         tokens = (usage.input_tokens, usage.output_tokens)
@@ -202,29 +284,45 @@ class OpenAIJudge(EndpointJudge[ChatConnection]):
         if choice.finish_reason == "content_filter":
             raise RefusedError("the provider's content filter stopped the answer", tokens)
         asked_for = question.parser is not None and question.options.max_tokens is not None
-        if choice.finish_reason == "length" and not asked_for:
-            hint = "raise max_tokens or ask for less"
-            raise UnparseableError(
-                f"the answer was cut off at the token limit; {hint}", raw, tokens
-            )
+        thoughts = choice.message.thoughts if choice.finish_reason == "length" else ""
+        cut = choice.finish_reason == "length" and not asked_for
+        if thoughts or (cut and not is_complete(question, raw)):
+            limit = next(filter(None, map(self._parameters.get, TOKEN_LIMITS)), limit)
+            raise runaway(raw, thoughts, tokens, limit)
         try:
             if value is None:
                 value = await read_aside(question, raw)
             else:
                 require_single_keys(raw)
         except UnparseableError as error:
+            if loop_in(raw) is not None:
+                raise runaway(raw, "", tokens, limit, cut=False) from None
             raise UnparseableError(str(error), error.raw, tokens) from None
         except DoubledKeyError as error:
             raise UnparseableError(str(error), raw, tokens) from None
         return Answer(value, raw, tokens_of(completion, question, raw), usage, mode)
 
     def _told(
-        self, openai: ModuleType, error: Any, demands: tuple[int, bool, bool]
+        self,
+        openai: ModuleType,
+        error: Any,
+        demands: _Demands,
+        question: Question[Any],
+        limit: int | None,
     ) -> JudgeError | None:
-        """A provider's error as a JudgeError; None if the judge asks for less from now on."""
+        """A provider's error as a JudgeError; None if the judge asks otherwise from now on."""
+        thinking = isinstance(error, RunawayError) and error.cause == "thinking"
+        if thinking and limit is not None and not demands.thoughts:
+            self._demands = self._demands._replace(thoughts=_ROOM)
+            return None
         rejected = isinstance(error, openai.APIStatusError) and error.status_code in _REJECTED
-        lowered = rejected and self._lower_demands(error, demands)
+        lowered = rejected and self._lower_demands(error, demands, question, limit)
         return None if lowered else self._failure(openai, error)
+
+
+def _costlier(answer: Answer[T], spent: Usage) -> Answer[T]:
+    """An answer with what was used before it."""
+    return replace(answer, usage=answer.usage + spent)
 
 
 def _parsed(handlers: Any, shape: Any, completion: Completion) -> Any:

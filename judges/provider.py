@@ -16,11 +16,13 @@ from dagengine.errors import (
     JudgeError,
     JudgeSetupError,
     ProviderError,
+    RunawayError,
     UnparseableError,
     UnsupportedError,
 )
 from dagengine.judges.identity import SharedJudge, durable_name
 from dagengine.judges.wire.bodies import BodyReader, valid_limit
+from dagengine.judges.wire.runaways import MORE_TOKENS
 from dagengine.question import Answer, Capabilities, Question
 from dagengine.redaction import (
     public_text,
@@ -137,16 +139,21 @@ class ProviderJudge(SharedJudge):
             )
         opened = self._clients.get(anyio.lowlevel.current_token())
         client = self._connect()[0] if opened is None else opened.client
+        limit = question.token_limit
+        most = {} if limit is None else {"max_tokens": limit}
         try:
             value = await client.create(
                 response_model=question.answer_type,
                 messages=list(question.messages),
                 max_retries=0,
                 strict=False,
+                **most,
             )
         except IncompleteOutputException as error:
             said = shortened(self._public(error.last_completion), _RAW)
-            raise UnparseableError("the answer was cut off", said) from None
+            raise RunawayError(
+                f"the answer was cut off at the token limit; {MORE_TOKENS}", said
+            ) from None
         except InstructorRetryException as error:
             if error.last_completion is not None:
                 said = shortened(self._public(error.last_completion), _RAW)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict
 
 from dagengine.graph.graph import Graph
 from dagengine.graph.judged import is_blank
@@ -15,6 +15,7 @@ from dagengine.graph.values import Ask, Given, Judgement, NodeValue, QuestionCou
 from dagengine.metrics.common.default_prompts import task_prompt
 from dagengine.metrics.common.prebuilt import PrebuiltMetric, share
 from dagengine.prompts.answer_types import Reason, judgement_type, nearest
+from dagengine.prompts.bounds import Usually
 from dagengine.prompts.instructions import judgement_instructions, task_instructions
 from dagengine.prompts.sentences import sentences
 from dagengine.question import Question
@@ -36,7 +37,7 @@ class ContextStatement(BaseModel):
     """One statement of a context, and whether it is relevant."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
-    statement: str = Field(json_schema_extra={"maxLength": 1000})
+    statement: Annotated[str, Usually(1000)]
     reason: Reason
     verdict: Annotated[
         Literal["yes", "no"], BeforeValidator(lambda value: nearest(value, VERDICTS))

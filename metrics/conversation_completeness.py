@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict
 
 from dagengine.graph.graph import Graph
 from dagengine.graph.judged import is_blank
@@ -18,6 +18,7 @@ from dagengine.metrics.common.turns import (
     ConversationVerdicts,
     conversation_prompt,
 )
+from dagengine.prompts.bounds import Usually
 from dagengine.prompts.instructions import list_instructions, task_instructions
 from dagengine.test_case import Turn
 
@@ -40,7 +41,7 @@ class Intentions(BaseModel):
     """What the user wants, in the order of the conversation."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
-    intentions: list[Annotated[str, Field(json_schema_extra={"maxLength": 1000})]]
+    intentions: list[Annotated[str, Usually(1000)]]
 
 
 class ConversationCompletenessTemplate:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Annotated, Any, cast
 
@@ -25,6 +25,7 @@ from dagengine.metrics.common.turns import (
     turn_blocks,
 )
 from dagengine.prompts.answer_types import judgement_type
+from dagengine.prompts.bounds import Usually
 from dagengine.prompts.evidence import Evidence, turn_names
 from dagengine.prompts.instructions import judgement_instructions, task_instructions
 from dagengine.question import Answer, Question
@@ -168,7 +169,8 @@ class RetentionNode(AskingNode):
     def _facts_question(self, turns: list[Turn], place: int, known: list[str]) -> Question[Any]:
         given, evidence = _seen(turns, place, known)
         messages = self._facts.messages(given, task_instructions(FACTS), evidence)
-        return Question(messages, facts_type(len(known)), self.options, name=self._facts.title)
+        question = self._facts.put(messages, facts_type(len(known)))
+        return replace(question, options=self.options)
 
     def _verdict_question(
         self, turns: list[Turn], place: int, known: list[str], case: Any
@@ -192,7 +194,7 @@ def _seen(turns: list[Turn], place: int, known: list[str]) -> tuple[Given, list[
 @cache
 def facts_type(known: int) -> type[BaseModel]:
     """Answer type of a user turn: new facts, and the numbers of known ones that no longer hold."""
-    fact = Annotated[str, Field(json_schema_extra={"maxLength": 1000})]
+    fact = Annotated[str, Usually(1000)]
     fields: dict[str, Any] = {"facts": (list[fact], ...)}
     if known:
         number = Annotated[int, Field(ge=1, le=known)]

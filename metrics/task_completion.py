@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict
 
 from dagengine.graph.graph import Graph
 from dagengine.graph.judged import is_blank
@@ -14,6 +14,7 @@ from dagengine.graph.values import Ask, Given, NodeValue
 from dagengine.metrics.common.default_prompts import rating_prompt, task_prompt
 from dagengine.metrics.common.prebuilt import PrebuiltMetric
 from dagengine.prompts.answer_types import Text
+from dagengine.prompts.bounds import Usually
 from dagengine.question import Options
 from dagengine.test_case import ToolCall, read_field
 
@@ -47,8 +48,8 @@ class TaskAndOutcome(BaseModel):
     """What was wanted, and what was done."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
-    task: Annotated[str, AfterValidator(_stated), Field(json_schema_extra={"maxLength": 2000})]
-    outcome: Annotated[str, AfterValidator(_stated), Field(json_schema_extra={"maxLength": 2000})]
+    task: Annotated[str, AfterValidator(_stated), Usually(2000)]
+    outcome: Annotated[str, AfterValidator(_stated), Usually(2000)]
 
 
 _Outcome = Annotated[Text, AfterValidator(_stated)]

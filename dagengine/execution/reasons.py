@@ -12,8 +12,8 @@ from dagengine.execution.node_run import GatewayAsk
 from dagengine.graph.graph import MetricSpec
 from dagengine.prompts.answer_types import output_type
 from dagengine.prompts.evidence import Evidence
-from dagengine.prompts.instructions import messages_for
-from dagengine.question import Message, Question
+from dagengine.prompts.instructions import messages_for, with_bounds
+from dagengine.question import DEFAULT_OPTIONS, Question
 from dagengine.results import MetricResult
 
 _REASON = (
@@ -33,10 +33,11 @@ def reason_question(spec: MetricSpec, result: MetricResult) -> Question[Any]:
     """The question for a reason, in the metric's own words where it has some."""
     score, path = result.score or 0.0, result.reason or ""
     evidence = [Evidence("path", path), Evidence("score", f"{score:.4g} of 1")]
-    messages: tuple[Message, ...] = messages_for(_REASON, evidence)
+    shape = output_type(str)
+    messages = with_bounds(messages_for(_REASON, evidence), shape, DEFAULT_OPTIONS)
     if spec.reason_wording is not None:
         messages = ({"role": "user", "content": spec.reason_wording(score, path)},)
-    return Question(messages, output_type(str), name=f"{result.metric} reason")
+    return Question(messages, shape, name=f"{result.metric} reason")
 
 
 async def write_reason(

@@ -129,7 +129,7 @@ class Estimates:
 
     def of(self, question: Question[Any]) -> Usage:
         """The tokens that a call is likely to use."""
-        limit = question.options.max_tokens
+        limit = question.token_limit
         output = self._output if limit is None else min(self._output, limit)
         return Usage(round(_length(question) * self._per_character), round(output))
 

@@ -15,6 +15,7 @@ from dagengine.errors import (
     JudgeError,
     JudgeTimeoutError,
     ProviderError,
+    RunawayError,
     UnparseableError,
 )
 from dagengine.gateway.answering import answered
@@ -197,6 +198,8 @@ class Gateway:
         that can be used.
         """
         self._asked += 1
+        if self.limits.max_tokens is not None:
+            question = question.limited(self.limits.max_tokens)
         desk = self._desk(judge)
         self._ledger.asked(question, desk.name)
         key, flights, urgency = (
@@ -285,6 +288,7 @@ class Gateway:
         by the questions that happen to probe it.
         """
         asked, reasks, failures, out_of_order = question, 0, 0, desk.lane.breaker
+        ran_away = False
         while True:
             try:
                 return await self._attempt(desk, asked, errand)
@@ -292,7 +296,13 @@ class Gateway:
                 if reasks >= self.limits.reasks or not desk.judge.capabilities.repeatable:
                     return _part(question, error)
                 reasks, failures = reasks + 1, 0
-                asked = question.again(error.raw, _complaint(error))
+                if not isinstance(error, RunawayError):
+                    asked = question.again(error.raw, _complaint(error))
+                    continue
+                if ran_away or error.cause == "thinking":
+                    return _part(question, error)
+                ran_away = True
+                asked = question.shorter(error.raw)
                 continue
             except (ProviderError, JudgeTimeoutError) as error:
                 if not _is_transient(error):

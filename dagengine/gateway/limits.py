@@ -11,6 +11,7 @@ from dagengine.errors import InputError
 from dagengine.gateway.prices import Price, as_price
 
 _WHOLE = {"max_in_flight": 1, "attempts": 1, "reasks": 0, "remembered": 0}
+_WHOLE_OR_NONE = {"max_calls": 0, "max_tokens": 1}
 _ABOVE_ZERO = {
     "call_timeout": "seconds",
     "case_timeout": "seconds",
@@ -50,6 +51,9 @@ class Limits:
     tokens, `(input, output)` or `(input, output, cached input)`; `"*"` is for all other models. It
     overrides the public list (`genai-prices`), which may be outdated.
 
+    **Answers.** `max_tokens` (None: what the bounds of each answer need) is the maximum number of
+    tokens of one answer. It is sent to the judge where the `Options` of a node do not say it.
+
     **Memory.** `remembered` (100,000) answers are kept for equal questions later in the run. An
     answer counts once per kB: a long text counts several times, token probabilities of a long
     answer 100 times. With a store only the latest answers are kept in memory.
@@ -71,12 +75,14 @@ class Limits:
     budget: float | None = None
     prices: Mapping[str, Price | tuple[float, ...]] = field(default_factory=dict[str, Price])
     remembered: int = 100_000
+    max_tokens: int | None = None
 
     def __post_init__(self) -> None:
         for name, least in _WHOLE.items():
             _require_whole(name, getattr(self, name), least)
-        if self.max_calls is not None:
-            _require_whole("max_calls", self.max_calls, 0)
+        for name, least in _WHOLE_OR_NONE.items():
+            if getattr(self, name) is not None:
+                _require_whole(name, getattr(self, name), least)
         for name, unit in _ABOVE_ZERO.items():
             value = getattr(self, name)
             if value is not None and not value > 0:  # NaN is not

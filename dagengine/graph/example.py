@@ -16,6 +16,7 @@ from dagengine.prompts.instructions import (
     list_instructions,
     messages_for,
     task_instructions,
+    with_bounds,
 )
 from dagengine.question import Question
 
@@ -36,6 +37,8 @@ def example_question(node: AskingNode) -> Question[Any] | None:
         return None
     items = numbered(node.item_label, [_TEXT]) if isinstance(node, VerdictListNode) else []
     messages = messages_for(words[0], [*items, Evidence("material", _TEXT)])
+    if node.parser is None:
+        messages = with_bounds(messages, words[1], node.options)
     return Question(messages, words[1], node.options, node.parser)
 
 

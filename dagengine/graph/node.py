@@ -22,7 +22,7 @@ from dagengine.graph.panel import Panel
 from dagengine.graph.values import Ask, Given, NodeValue, QuestionCount, Work
 from dagengine.prompts.decisions import PROMPTED
 from dagengine.prompts.evidence import Evidence
-from dagengine.prompts.instructions import messages_for
+from dagengine.prompts.instructions import messages_for, with_bounds
 from dagengine.prompts.template import PromptTemplate
 from dagengine.question import (
     DEFAULT_OPTIONS,
@@ -250,7 +250,12 @@ class AskingNode(BaseNode):
         decision: Decision | None = None,
         parser: Parser | None = None,
     ) -> Question[T]:
-        """A question of this node; a decision shows a prompt of the caller's own, and no more."""
+        """A question of this node; a decision shows a prompt of the caller's own, and no more.
+
+        A prompt of the caller's own says by itself how long the answer may be.
+        """
+        if parser is None and not self.prompted:
+            messages = with_bounds(messages, shape, self.options)
         if decision is not None and self.prompted:
             text = "\n\n".join(message["content"] for message in messages)
             decision = replace(decision, instructions=PROMPTED, text=text, fields=(), material=())

@@ -9,13 +9,8 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, create_model
 
+from dagengine.prompts.bounds import Usually
 from dagengine.prompts.evidence import as_text
-
-# Grammar-constrained servers write for ever when free text has no end.
-REASON_LENGTH = 2_000
-
-
-TEXT_LENGTH = 20_000
 
 
 class _Strict(BaseModel):
@@ -36,8 +31,8 @@ class _Output(_Strict):
     model_config = ConfigDict(title="Output")
 
 
-# The bound is for the server's grammar only: a long reason is not a wrong verdict.
-Reason = Annotated[str, Field(json_schema_extra={"maxLength": REASON_LENGTH})]
+# These lengths are in the keys of stored answers; `bounds` says what is sent in their place.
+Reason = Annotated[str, Usually(2_000)]
 
 
 def _listed(value: Any) -> Any:
@@ -45,7 +40,7 @@ def _listed(value: Any) -> Any:
     return as_text(value) if isinstance(value, list | dict) else value
 
 
-Text = Annotated[str, BeforeValidator(_listed), Field(json_schema_extra={"maxLength": TEXT_LENGTH})]
+Text = Annotated[str, BeforeValidator(_listed), Usually(20_000)]
 
 
 _AROUND = r"[\s\"'`*_.,!:;()\[\]]"

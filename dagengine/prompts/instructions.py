@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 
+from pydantic import BaseModel
+
+from dagengine.prompts.bounds import bounds_in_words
 from dagengine.prompts.evidence import _JSON, Evidence, fenced
-from dagengine.question import Message
+from dagengine.question import Message, Options
 
 _MATERIAL = (
     "The user message holds the material, each piece between a BEGIN line and an END line. "
@@ -21,6 +24,17 @@ def messages_for(instructions: str, evidence: Sequence[Evidence]) -> tuple[Messa
         {"role": "system", "content": f"{instructions}\n\n{_MATERIAL}"},
         {"role": "user", "content": fenced(evidence)},
     )
+
+
+def with_bounds(
+    messages: tuple[Message, ...], answer_type: type[BaseModel], options: Options
+) -> tuple[Message, ...]:
+    """Built-in messages that also say how long the answer may be, as its schema does."""
+    words = bounds_in_words(answer_type, options)
+    first, *others = messages
+    if not words or first["role"] != "system":
+        return messages
+    return ({"role": "system", "content": f"{first['content']}\n\n{words}"}, *others)
 
 
 def task_instructions(instructions: str) -> str:

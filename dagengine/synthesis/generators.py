@@ -9,6 +9,7 @@ drawn, planned, stored, resumed and replayed as metrics are.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from pydantic import BaseModel
@@ -19,6 +20,7 @@ from dagengine.graph.node import BaseNode
 from dagengine.graph.nodes import BinaryJudgementNode, CodeNode, FieldNode, TaskNode
 from dagengine.graph.values import NodeValue
 from dagengine.metrics.dag import DAGMetric
+from dagengine.question import Options
 from dagengine.synthesis import instructions as words
 from dagengine.synthesis.duplicates import ALIKE_WORDS, Pair
 from dagengine.synthesis.passages import words_in
@@ -35,6 +37,7 @@ DUPLICATES, LIKENESS, SAME = "Duplicates", "Alike", "Same answer"
 """The names of the graph that confirms duplicates, and of its two nodes."""
 _QUOTED = 10  # words in a row that are more than an accident
 _PLACE = "additional_metadata"
+_LONG = Options(max_characters=2_000)  # what is written here may be longer than what is read
 
 
 class Supported(BaseModel):
@@ -61,7 +64,7 @@ def from_contexts(
     """
     ask = TaskNode(
         words.drafts_from_context(drafts, style), "drafts", evaluation_params=["context"],
-        output_type=list[str], name="Draft",
+        output_type=list[str], options=_drafts(drafts), name="Draft",
     )  # fmt: skip
     final = _evolved(_chosen(ask), evolutions, style, ["context"])
     context = ["context"]
@@ -70,7 +73,7 @@ def from_contexts(
         return _with_judges(_metric(_filters(final, context, leaf)), embedder=embedder)
     answer = TaskNode(
         words.expected_from_context(style), "expected_output", evaluation_params=context,
-        inputs=[final], output_type=Supported, name="Expected output",
+        inputs=[final], output_type=Supported, options=_LONG, name="Expected output",
     )  # fmt: skip
     tried = [_closed_book(final, answer, number) for number in range(len(cheap))]
     inputs = [final, answer, *tried, *_embedded(final, embedder)]
@@ -100,15 +103,16 @@ def from_scratch(
     field = FieldNode("input", output_label="input" if like else "topic")
     wording = words.drafts_like if like else words.drafts_from_scratch
     ask = TaskNode(
-        wording(drafts, style), "drafts", inputs=[field], output_type=list[str], name="Draft"
-    )
+        wording(drafts, style), "drafts", inputs=[field], output_type=list[str],
+        options=_drafts(drafts), name="Draft",
+    )  # fmt: skip
     final = _evolved(_chosen(ask), evolutions, style, [])
     inputs: list[BaseNode] = [final]
     if expected:
         inputs.append(
             TaskNode(
                 words.expected_from_knowledge(style), "expected_output", inputs=[final],
-                name="Expected output",
+                options=_LONG, name="Expected output",
             )
         )  # fmt: skip
     inputs += _embedded(final, embedder)
@@ -125,14 +129,16 @@ def of_conversations(
     read = ["context"] if grounded else ["input"]
     ask = TaskNode(
         words.drafts_of_scenarios(drafts, style), "drafts", evaluation_params=read,
-        output_type=list[str], name="Draft",
+        output_type=list[str], options=_drafts(drafts), name="Draft",
     )  # fmt: skip
     scenario = _chosen(ask, "scenario")
     outcome = TaskNode(
         words.OUTCOME, "expected_outcome", evaluation_params=read, inputs=[scenario],
-        name="Expected outcome",
+        options=_LONG, name="Expected outcome",
     )  # fmt: skip
-    person = TaskNode(words.PERSON, "user_description", inputs=[scenario], name="User description")
+    person = TaskNode(
+        words.PERSON, "user_description", inputs=[scenario], options=_LONG, name="User description"
+    )
     inputs = [scenario, outcome, person, *_embedded(scenario, embedder)]
     leaf = CodeNode(conversation, inputs=inputs, name=GOLDEN)
     root = _keeps(words.PLAUSIBLE, leaf, "Plausible", [scenario])
@@ -164,6 +170,11 @@ def pair_case(pair: Pair) -> LLMTestCase:
     first, second = pair.texts
     likeness = {"words": pair.words, "meaning": pair.meaning}
     return LLMTestCase(input=first, additional_metadata={"second": second, "likeness": likeness})
+
+
+def _drafts(count: int) -> Options:
+    """How a list of so many drafts is asked for."""
+    return replace(_LONG, max_items=count)
 
 
 def _metric(root: BaseNode) -> Any:
@@ -206,9 +217,9 @@ def _evolved(draft: BaseNode, times: int, style: StylingConfig, read: Sequence[s
         change = FieldNode(f"{_PLACE}.evolutions.{number}", output_label="change")
         draft = TaskNode(
             words.evolving(bool(read)), "draft", evaluation_params=read, inputs=[draft, change],
-            name=f"Evolve {number + 1}",
+            options=_LONG, name=f"Evolve {number + 1}",
         )  # fmt: skip
-    return TaskNode(words.rewriting(style), "input", inputs=[draft], name="Rewrite")
+    return TaskNode(words.rewriting(style), "input", inputs=[draft], options=_LONG, name="Rewrite")
 
 
 def _filters(final: TaskNode, context: list[str], then: BaseNode) -> BaseNode:

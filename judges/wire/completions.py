@@ -16,11 +16,15 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from typing_extensions import TypedDict
 
 from dagengine.errors import JudgeError, ProviderError, RefusedError
+from dagengine.prompts.bounds import Bounds, bounded_schema
 from dagengine.prompts.parsing import complaint
 from dagengine.question import NO_USAGE, Usage, schema_of
 
+# How a request may call the most tokens of its answer, in the order of their age.
+TOKEN_LIMITS = ("max_tokens", "max_completion_tokens")
 _HOSTED = ("api.openai.com", "openai.azure.com")
 _SECONDS = re.compile(r"\s*[0-9]{1,12}(\.[0-9]{0,12})?\s*")
+_UNCLOSED = re.compile(r"\s*<(think|thinking|reasoning)>(?!.*</\1>)", re.DOTALL | re.IGNORECASE)
 _MOST_TOKENS = 10**12
 _MOST_DIGITS = 4_000
 # Statuses that say "later" rather than "no".
@@ -28,15 +32,15 @@ TRANSIENT = frozenset({408, 409, 425, 429})
 
 
 @cache
-def wire_type(answer_type: type[BaseModel]) -> Any:
-    """The answer type as instructor wants it, with its JSON schema made once.
+def wire_type(answer_type: type[BaseModel], bounds: Bounds | None = None) -> Any:
+    """The answer type as instructor wants it, with its JSON schema made once, bounded or not.
 
     Each caller gets a copy: one of instructor's handlers writes into it.
     """
     import instructor
 
     wire = instructor.response_schema(answer_type)
-    schema = schema_of(answer_type)
+    schema = schema_of(answer_type) if bounds is None else bounded_schema(answer_type, bounds)
     return type(answer_type.__name__, (wire,), {
         "model_json_schema": classmethod(lambda cls, *args, **kwargs: deepcopy(schema)),
         "__module__": answer_type.__module__,
@@ -44,7 +48,8 @@ def wire_type(answer_type: type[BaseModel]) -> Any:
 
 
 @cache
-def _is_hosted(base_url: str) -> bool:
+def is_hosted(base_url: str) -> bool:
+    """Whether an address is one of OpenAI's own, or of Azure."""
     name = urlsplit(base_url).hostname or ""
     return any(name == host or name.endswith(f".{host}") for host in _HOSTED)
 
@@ -52,7 +57,7 @@ def _is_hosted(base_url: str) -> bool:
 def make_strict(body: dict[str, Any], base_url: str) -> None:
     """Ask OpenAI's own endpoints for guaranteed schemas; others may not know the word."""
     form = body.get("response_format")
-    if form and form["type"] == "json_schema" and _is_hosted(base_url):
+    if form and form["type"] == "json_schema" and is_hosted(base_url):
         asked = form["json_schema"]
         schema = _strict_schema(json.dumps(asked["schema"]))
         body["response_format"] = {
@@ -115,6 +120,21 @@ class ReplyMessage(_Wire):
     content: Annotated[str | None, BeforeValidator(_in_one)] = None
     refusal: str | None = None
     tool_calls: list[ToolCall] | None = None
+    # Thoughts beside the answer, as llama.cpp and DeepSeek call them, and vLLM and Ollama.
+    reasoning_content: Any = None
+    reasoning: Any = None
+
+    @property
+    def thoughts(self) -> str:
+        """What the model thought where it said nothing; empty if it did say something.
+
+        A think block without an end in the answer itself is a thought, too.
+        """
+        text = answer_text(self)
+        if _UNCLOSED.match(text):
+            return text
+        beside = self.reasoning_content or self.reasoning
+        return beside if isinstance(beside, str) and not text.strip() else ""
 
 
 # Plain data: as objects they would cost ten times the processor time of the call itself.

@@ -16,7 +16,9 @@ from dagengine.graph.values import Ask, Given, NodeValue
 from dagengine.judges import as_judge, open_judges
 from dagengine.metrics.common.g_eval_template import GEvalTemplate, numbered, steps_instructions
 from dagengine.metrics.common.prebuilt import PrebuiltMetric
+from dagengine.prompts.bounds import Usually
 from dagengine.prompts.decisions import writer_of
+from dagengine.prompts.instructions import with_bounds
 from dagengine.question import Message, Question
 from dagengine.test_case import LLMTestCaseParams, field_name
 
@@ -31,7 +33,7 @@ def _stated(step: str) -> str:
     return step.strip()
 
 
-_Step = Annotated[str, AfterValidator(_stated), Field(json_schema_extra={"maxLength": 1000})]
+_Step = Annotated[str, AfterValidator(_stated), Usually(1000)]
 
 
 class EvaluationSteps(BaseModel):
@@ -54,7 +56,8 @@ class StepsNode(TaskNode):
 
     def steps_question(self) -> Question[EvaluationSteps]:
         """The one question that this node asks."""
-        return Question(self._messages, EvaluationSteps, self.options, name=self.title)
+        messages = with_bounds(self._messages, EvaluationSteps, self.options)
+        return Question(messages, EvaluationSteps, self.options, name=self.title)
 
     async def run(self, given: Given, ask: Ask) -> NodeValue:
         answer = await ask(self.steps_question())

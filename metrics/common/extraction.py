@@ -12,6 +12,7 @@ from dagengine.graph.judged import is_blank
 from dagengine.graph.node import BaseNode
 from dagengine.graph.nodes import CodeNode, TaskNode
 from dagengine.graph.values import Ask, Given, NodeValue
+from dagengine.prompts.bounds import Usually
 
 STATEMENTS = (
     "List every statement that the text makes, each as one short self-contained sentence in "
@@ -45,7 +46,7 @@ def _marked(value: Any) -> Any:
 class Statement(_Extracted):
     """One statement of a text."""
 
-    text: str = Field(json_schema_extra={"maxLength": 1000})
+    text: Annotated[str, Usually(1000)]
     factual: bool
 
 

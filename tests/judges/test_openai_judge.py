@@ -6,9 +6,7 @@ import asyncio
 import gc
 import json
 import math
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from typing import Any
@@ -16,6 +14,7 @@ from typing import Any
 import anyio
 import pytest
 from aiohttp import web
+from asking import FAST, LIMIT, OK, SHAPE, VERDICTS, Respond, ask, question, standing_in
 from openai_server import Json, OpenAIServer, Reply, completion_of, valid_reply
 
 from dagengine import Limits, a_evaluate
@@ -30,74 +29,12 @@ from dagengine.gateway import Gateway
 from dagengine.judges import OpenAIJudge
 from dagengine.judges.wire.completions import Completion
 from dagengine.metrics.dag import DAG, DAGMetric, NonBinaryJudgementNode, RatingNode
-from dagengine.prompts import Evidence, messages_for
 from dagengine.prompts.answer_types import judgement_type, output_type, rating_type
-from dagengine.question import Answer, Capabilities, FirstMatch, Options, Question, Usage
+from dagengine.question import Capabilities, FirstMatch, Options, Question, Usage
 from dagengine.results import Attempt, OutcomeKind
 from dagengine.test_case import LLMTestCase
 
 pytestmark = pytest.mark.anyio
-
-LIMIT = 60.0
-VERDICTS = ("Yes", "Partly", "No")
-SHAPE = judgement_type(VERDICTS)
-OK = '{"reason": "because", "verdict": "Yes"}'
-FAST = Limits(attempts=3, backoff=0.0, max_backoff=0.0)
-Respond = Callable[[Json], Reply]
-
-
-def question(text: str = "t", shape: Any = SHAPE, **more: Any) -> Question[Any]:
-    return Question(messages_for("Is it so?", [Evidence("text", text)]), shape, name="q", **more)
-
-
-@dataclass
-class Asked:
-    """What became of one question, on this side and on the server's."""
-
-    answer: Answer[Any] | None
-    error: Any
-    ledger: list[Attempt]
-    gateway: Gateway
-    requests: list[Json]
-
-    @property
-    def outcomes(self) -> list[str]:
-        return [str(attempt.outcome) for attempt in self.ledger]
-
-    @property
-    def value(self) -> Json:
-        assert self.answer is not None, self.error
-        fields: Json = self.answer.value.model_dump()
-        return fields
-
-
-async def ask(
-    respond: Respond | Reply | list[Reply],
-    asked: Question[Any] | None = None,
-    limits: Limits = FAST,
-    **settings: Any,
-) -> Asked:
-    """Put one question to a server that answers so; a list is gone through, then repeats."""
-    listed = respond if isinstance(respond, list) else []
-    replies = iter(listed)
-
-    def reply(body: Json) -> Reply:
-        if isinstance(respond, Reply):
-            return respond
-        return next(replies, listed[-1]) if isinstance(respond, list) else respond(body)
-
-    ledger: list[Attempt] = []
-    gateway = Gateway(limits, ledger.append)
-    answer, error = None, None
-    with OpenAIServer(reply) as server:
-        judge = OpenAIJudge("test-model", base_url=server.base_url, **settings)
-        async with judge.session():
-            try:
-                with anyio.fail_after(LIMIT):
-                    answer = await gateway.ask(judge, asked or question())
-            except JudgeError as caught:
-                error = caught
-    return Asked(answer, error, ledger, gateway, server.requests)
 
 
 def form(body: Json) -> str:
@@ -138,7 +75,7 @@ async def test_a_request_says_the_model_and_the_options_and_nothing_that_was_not
         "top_logprobs": 3,
     }
     bare = (await ask(Reply(OK), question(options=Options(temperature=None)))).requests[0]
-    assert set(bare) == {"model", "messages", "response_format"}
+    assert set(bare) == {"model", "messages", "response_format", "max_tokens"}
 
 
 async def test_parameters_of_ones_own_are_in_every_request() -> None:
@@ -632,23 +569,6 @@ async def test_a_server_that_gives_no_token_probabilities_makes_a_rating_a_raw_o
         result = await a_evaluate([LLMTestCase(input="i")], [metric], model=judge, show=False)
     found = result.rows[0].metrics[0]
     assert (found.score, found.mode) == (0.75, "raw (the judge gave no token probabilities)")
-
-
-@contextmanager
-def standing_in(server: OpenAIServer, base_url: str) -> Iterator[Any]:
-    """A client that believes to talk to `base_url`; its requests go to the server instead."""
-    import httpx2
-    import openai
-
-    here = httpx2.URL(server.base_url)
-
-    async def redirect(request: httpx2.Request) -> None:
-        request.url = request.url.copy_with(
-            scheme=here.scheme, host=here.host, port=here.port, path="/v1/chat/completions"
-        )
-
-    transport = openai.DefaultAsyncHttpxClient(event_hooks={"request": [redirect]})
-    yield openai.AsyncOpenAI(api_key="k", base_url=base_url, http_client=transport)
 
 
 _HOSTS = [

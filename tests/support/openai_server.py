@@ -35,6 +35,8 @@ class Reply:
     delay: float = 0.0
     finish_reason: str = "stop"
     refusal: str | None = None
+    reasoning: str | None = None
+    """Thoughts beside the answer, as servers of thinking models send them."""
     logprobs: list[Json] | None = None
     """Token entries as OpenAI writes them, placed at `choices[0].logprobs.content`."""
     drop: bool = False
@@ -249,6 +251,8 @@ def completion_of(body: Json, reply: Reply) -> Json:
 
 def _message(body: Json, reply: Reply) -> Json:
     message: Json = {"role": "assistant", "content": reply.content, "refusal": reply.refusal}
+    if reply.reasoning is not None:
+        message["reasoning_content"] = reply.reasoning
     tool = forced_tool(body)
     if tool is None or reply.content is None:
         return message

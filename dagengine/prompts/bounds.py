@@ -1,0 +1,275 @@
+"""How long an answer may be: the law that a server's grammar, its token limit and the prompt share.
+
+A model under a grammar without an end may write until its window is full. So every text has a
+length and every list a number of items, and the grammar closes both: a reason that is cut there
+still has its verdict after it. These bounds are for grammars and prompts. They are not validated:
+a judge without a grammar that writes more is taken at its word.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Final, NamedTuple
+
+from pydantic import BaseModel, GetJsonSchemaHandler
+from pydantic_core import CoreSchema
+
+from dagengine.question import Options, Question, schema_of
+
+REASON: Final = 400
+"""Characters of a reason."""
+ITEM: Final = 300
+"""Characters of a text in a list, reasons among them."""
+TEXT: Final = 600
+"""Characters of any other text, or as many as the question shows, whichever is more."""
+ITEMS: Final = 24
+"""Items of a list, or one for every 40 characters that the question shows."""
+LONGEST_TEXT: Final = 20_000
+"""Characters that no text has beyond."""
+_PER_ITEM = 40  # characters of prose that make a statement
+_PROSE = 2_000  # tokens of a text for a parser, which has no grammar
+_MOST = 65_536  # tokens that no call has the time for
+_MARGIN = 64  # tokens that a server may add around an answer
+_NUMBER = 24  # characters of a number without limits, of a date, of an identifier
+_AROUND = 12  # characters around a value: quotes, a comma, a line and its indentation
+
+
+class Bounds(NamedTuple):
+    """The most characters of a reason, of a text in a list and of any other text; items of a list.
+
+    One value serves many questions, so that what is made of it is made once.
+    """
+
+    reason: int
+    item: int
+    text: int
+    items: int
+
+
+class UsualLength(int):
+    """A `maxLength` in the schema of a type that the bound of a node takes the place of."""
+
+
+@dataclass(frozen=True, slots=True)
+class Usually:
+    """Annotates a text of an answer type with a length that is not validated."""
+
+    characters: int
+
+    def __get_pydantic_json_schema__(
+        self, core: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        return {**handler(core), "maxLength": UsualLength(self.characters)}
+
+
+def bounds_of(question: Question[Any]) -> Bounds:
+    """The bounds of a question's answer.
+
+    They follow from what it shows: the list of the claims of a page is longer than that of a line.
+    """
+    options = question.options
+    # What is said later, after an invalid answer, shows nothing more to judge.
+    shown = next((m["content"] for m in question.messages if m["role"] == "user"), "")
+    size = TEXT  # doubled, so that few questions differ in their bounds
+    while size < min(len(shown), LONGEST_TEXT):
+        size *= 2
+    return _bounds(options.max_characters, options.max_items, size)
+
+
+@cache
+def _bounds(characters: int | None, items: int | None, size: int) -> Bounds:
+    own = items or max(ITEMS, size // _PER_ITEM)
+    if characters is not None:
+        return Bounds(characters, characters, characters, own)
+    return Bounds(REASON, ITEM, min(size, LONGEST_TEXT), own)
+
+
+def schema_for(question: Question[Any]) -> Mapping[str, Any]:
+    """The JSON schema of the answer, with its bounds; do not change it."""
+    answer_type: type[BaseModel] = question.answer_type
+    return bounded_schema(answer_type, bounds_of(question))
+
+
+def backstop(question: Question[Any]) -> int:
+    """Tokens above everything that the bounds allow: no good answer is cut off there.
+
+    A token has one character at least, except for rare signs of several bytes. Of lists that allow
+    more than 65,536 tokens, which no call has the time for, that is the limit.
+    """
+    answer_type: type[BaseModel] = question.answer_type
+    if question.parser is None:
+        return min(_MARGIN + _longest_answer(answer_type, bounds_of(question)), _MOST)
+    return _MARGIN + (question.options.max_characters or _PROSE)
+
+
+@cache
+def bounded_schema(answer_type: type[BaseModel], bounds: Bounds) -> Mapping[str, Any]:
+    """The JSON schema of a type, with bounds for everything that it leaves open."""
+    return _Bounding(schema_of(answer_type), bounds).bounded
+
+
+def bounds_in_words(answer_type: type[BaseModel], options: Options) -> str:
+    """The same bounds as a sentence or two for the prompt; empty if a type leaves nothing open.
+
+    The words depend on no case: judged text cannot change what a judge is told, and prompts of one
+    node begin alike. So what follows from the material is said in this way.
+    """
+    return _in_words(answer_type, options.max_characters, options.max_items)
+
+
+@cache
+def _in_words(answer_type: type[BaseModel], characters: int | None, most_items: int | None) -> str:
+    bounds = _bounds(characters, most_items, TEXT)
+    kinds = _Bounding(schema_of(answer_type), bounds).kinds
+    text, items = f"{bounds.text:,} characters", f"{bounds.items:,} items"
+    if characters is None:
+        text += ", or as many as the material has if it has more"
+    if most_items is None:
+        items += f", or one for every {_PER_ITEM} characters of the material if that is more"
+    parts = []
+    if "text" in kinds:
+        parts.append(f"Write at most {text}.")
+    if "items" in kinds:
+        parts.append(f"List at most {items}.")
+    if "item" in kinds:
+        parts.append(f"Write each item in at most {bounds.item:,} characters.")
+    if "reason" in kinds:
+        parts.append(f"Give a reason of at most {bounds.reason:,} characters.")
+    if "reason of an item" in kinds:
+        parts.append(f"Give each reason in at most {bounds.item:,} characters.")
+    return " ".join(parts)
+
+
+@cache
+def _longest_answer(answer_type: type[BaseModel], bounds: Bounds) -> int:
+    schema = bounded_schema(answer_type, bounds)
+    return _characters(schema, schema.get("$defs", {}), bounds, ())
+
+
+class _Bounding:
+    """A schema on its way to one with bounds.
+
+    `kinds` says what was left open: the text of a reason, of an item, or any other; the items.
+    """
+
+    def __init__(self, schema: Mapping[str, Any], bounds: Bounds) -> None:
+        self._bounds = bounds
+        self._defs: Mapping[str, Any] = schema.get("$defs", {})
+        self._listed: set[str] = set()  # definitions that only items of lists refer to
+        self.kinds: set[str] = set()
+        outside = set(_references(schema, self._defs))
+        self._listed = self._defs.keys() - outside
+        self.bounded: dict[str, Any] = self._part(
+            {k: v for k, v in schema.items() if k != "$defs"}, "", False
+        )
+        if self._defs:
+            made = {
+                name: self._part(part, "", name in self._listed)
+                for name, part in self._defs.items()
+            }
+            self.bounded = {"$defs": made, **self.bounded}
+
+    def _part(self, part: Any, name: str, listed: bool) -> Any:
+        """A part of the schema; `name` is that of its field, `listed` whether it is in a list."""
+        if not isinstance(part, dict):
+            return part
+        made = dict(part)
+        for key in ("anyOf", "oneOf", "allOf", "prefixItems"):
+            if key in part:
+                made[key] = [self._part(choice, name, listed) for choice in part[key]]
+        if "properties" in part:
+            made["properties"] = {
+                field: self._part(inner, field, listed)
+                for field, inner in part["properties"].items()
+            }
+        for key in ("items", "additionalProperties"):
+            if key in part:
+                made[key] = self._part(part[key], name if key == "items" else "", True)
+        if part.get("type") == "string":
+            self._close_text(made, name, listed)
+        elif part.get("type") == "array" and "maxItems" not in part:
+            self.kinds.add("items")
+            made["maxItems"] = max(self._bounds.items, part.get("minItems", 0))
+        return made
+
+    def _close_text(self, made: dict[str, Any], name: str, listed: bool) -> None:
+        own = made.get("maxLength")
+        if made.keys() & {"enum", "const", "pattern", "format"}:
+            return
+        if own is not None and not isinstance(own, UsualLength):
+            return
+        bounds, is_reason = self._bounds, name == "reason"
+        if listed:
+            self.kinds.add("reason of an item" if is_reason else "item")
+            most = bounds.item
+        else:
+            self.kinds.add("reason" if is_reason else "text")
+            most = bounds.reason if is_reason else bounds.text
+        made["maxLength"] = max(most, made.get("minLength", 0))
+
+
+def _references(
+    part: Any, defs: Mapping[str, Any], seen: frozenset[str] = frozenset()
+) -> Iterator[str]:
+    """The definitions that a part of a schema refers to outside of lists."""
+    if isinstance(part, list):
+        for choice in part:
+            yield from _references(choice, defs, seen)
+    if not isinstance(part, dict):
+        return
+    name = _referred(part)
+    if name in defs and name not in seen:
+        yield name
+        yield from _references(defs[name], defs, seen | {name})
+    for key, inner in part.items():
+        if key == "properties":
+            for field in inner.values():
+                yield from _references(field, defs, seen)
+        elif key in ("anyOf", "oneOf", "allOf"):
+            yield from _references(inner, defs, seen)
+
+
+def _referred(part: Mapping[str, Any]) -> str:
+    """The name of the definition that a part of a schema stands for; empty for any other part."""
+    return str(part.get("$ref", "")).rpartition("/")[2]
+
+
+def _characters(part: Any, defs: Mapping[str, Any], bounds: Bounds, inside: tuple[str, ...]) -> int:
+    """The most characters of JSON that a part of a bounded schema allows.
+
+    What may be anything, and a type within itself, counts as one text.
+    """
+    if not isinstance(part, dict):
+        return bounds.text
+
+    def longest(inner: Any) -> int:
+        return _characters(inner, defs, bounds, inside)
+
+    name = _referred(part)
+    if name:
+        if name in inside or name not in defs:
+            return bounds.text
+        return _characters(defs[name], defs, bounds, (*inside, name))
+    if "const" in part or "enum" in part:
+        choices = part["enum"] if "enum" in part else [part["const"]]
+        return _AROUND + max([len(str(choice)) for choice in choices], default=0)
+    for key in ("anyOf", "oneOf"):
+        if key in part:
+            return max(map(longest, part[key]))
+    if "allOf" in part:
+        return sum(map(longest, part["allOf"]))
+    kind = part.get("type")
+    if kind == "object" or "properties" in part:
+        fields = part.get("properties", {}).items()
+        more = part.get("additionalProperties", False)
+        others = bounds.items * (bounds.item + longest(more)) if isinstance(more, dict) else 0
+        return others + sum(2 * _AROUND + len(field) + longest(inner) for field, inner in fields)
+    if kind == "array":
+        first = [longest(inner) for inner in part.get("prefixItems", ())]
+        count = int(part.get("maxItems", bounds.items)) - len(first)
+        return _AROUND + sum(first) + max(count, 0) * (_AROUND + longest(part.get("items")))
+    if kind == "string":
+        return _AROUND + int(part.get("maxLength", _NUMBER if "format" in part else bounds.text))
+    return _NUMBER if kind in ("integer", "number", "boolean", "null") else bounds.text

@@ -138,7 +138,11 @@ def _ask(job: BenchmarkJob, options: BenchmarkOptions) -> tuple[Observations, li
     say(could_be_seen(len(job.cases), job.ways["times"]))
     if options.max_calls is not None:
         job.require_calls(most, options.max_calls, options.store)
-    limits = Limits(max_in_flight=most_calls, max_calls=options.max_calls)
+    limits = Limits(
+        max_in_flight=most_calls,
+        max_calls=options.max_calls,
+        max_tokens=options.max_tokens,
+    )
     return job.all(options.store, limits=limits), _identities(job)
 
 

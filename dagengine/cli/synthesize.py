@@ -21,6 +21,7 @@ from dagengine.cli.common.options import (
     JudgeName,
     MaxCalls,
     MaxInFlight,
+    MaxTokens,
     MoneyLimit,
     PriceOf,
     StorePath,
@@ -140,6 +141,7 @@ class SynthesizeOptions:
         bool, typer.Option("--replay", help="Read every answer from --store; make no judge calls.")
     ] = False
     max_in_flight: MaxInFlight = None
+    max_tokens: MaxTokens = None
     max_calls: MaxCalls = None
     budget: MoneyLimit = None
     price: PriceOf = None
@@ -257,6 +259,7 @@ def _limits(options: SynthesizeOptions) -> Limits:
 
     return Limits(
         max_in_flight=in_flight(options.max_in_flight, options.judge, options.base_url),
+        max_tokens=options.max_tokens,
         max_calls=options.max_calls,
         budget=options.budget,
         prices=prices(options.price),

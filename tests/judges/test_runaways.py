@@ -141,7 +141,7 @@ async def test_a_limit_that_no_window_has_room_for_is_left_out_and_remembered(me
         for text in ("a", "b"):
             await judge.answer(question(text, output_type(str)))
         await judge.answer(question(shape=judgement_type(None), options=Options(max_characters=9)))
-    sent = [body.get("max_tokens") for body in server.requests]
+    sent: list[Any] = [body.get("max_tokens") for body in server.requests]
     assert sent[0] > 500
     assert sent[1:3] == [None, None]  # nothing that large again
     assert sent[3] < 500

@@ -11,7 +11,14 @@ import typer
 
 from dagengine.cli.common.completion import judge_names
 from dagengine.cli.common.files import Given, Reads, Writes
-from dagengine.cli.common.options import BaseUrl, Delimiters, Mapped, MaxInFlight, StorePath
+from dagengine.cli.common.options import (
+    BaseUrl,
+    Delimiters,
+    Mapped,
+    MaxInFlight,
+    MaxTokens,
+    StorePath,
+)
 
 TIMES: Final = 20
 """How many times each question is asked, if nothing else is said."""
@@ -155,6 +162,7 @@ class BenchmarkOptions:
         typer.Option(min=0, help="Make no calls at all if more calls than this may be needed."),
     ] = None
     max_in_flight: MaxInFlight = None
+    max_tokens: MaxTokens = None
     store: StorePath = None
     check: Annotated[
         Path | None,

@@ -90,6 +90,14 @@ MaxInFlight = Annotated[
     ),
 ]
 MaxCalls = Annotated[int | None, typer.Option(min=0, help="Stop after this number of judge calls.")]
+MaxTokens = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        help="Maximum number of tokens of one answer, where a node says nothing. Default: what the "
+        "bounds of the answer need.",
+    ),
+]
 MoneyLimit = Annotated[
     float | None,
     typer.Option(help="Stop before the judge calls cost more than this, in US dollars."),

@@ -18,6 +18,7 @@ from dagengine.cli.common.options import (
     Mapped,
     MaxCalls,
     MaxInFlight,
+    MaxTokens,
     Metrics,
     MoneyLimit,
     PriceOf,
@@ -118,6 +119,7 @@ class RunOptions:
     case_timeout: Annotated[
         float | None, typer.Option(help="Timeout of one case, in seconds. Default: none.")
     ] = None
+    max_tokens: MaxTokens = None
     max_calls: MaxCalls = None
     budget: MoneyLimit = None
     price: PriceOf = None
@@ -218,6 +220,7 @@ class RunOptions:
             tokens_per_minute=self.tokens_per_minute,
             call_timeout=self._call_timeout,
             case_timeout=self.case_timeout,
+            max_tokens=self.max_tokens,
             max_calls=self.max_calls,
             budget=self.budget,
             prices=prices(self.price),

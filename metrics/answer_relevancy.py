@@ -8,7 +8,12 @@ from dagengine.graph.node import BaseNode
 from dagengine.graph.nodes import CodeNode
 from dagengine.graph.values import Judgement, NodeValue
 from dagengine.metrics.common.default_prompts import task_prompt, verdicts_prompt
-from dagengine.metrics.common.extraction import STATEMENTS, all_statements, statements_of
+from dagengine.metrics.common.extraction import (
+    STATEMENTS,
+    Statements,
+    all_statements,
+    statements_of,
+)
 from dagengine.metrics.common.prebuilt import PrebuiltMetric, share
 
 VERDICTS = ("yes", "idk", "no")
@@ -25,7 +30,7 @@ class AnswerRelevancyTemplate:
     @staticmethod
     def generate_statements(actual_output: str) -> str:
         """Asks for `{"statements": [...]}`."""
-        return task_prompt(STATEMENTS, actual_output=actual_output)
+        return task_prompt(STATEMENTS, Statements, actual_output=actual_output)
 
     @staticmethod
     def generate_verdicts(input: str, statements: list[str]) -> str:

@@ -63,7 +63,7 @@ class ContextualRelevancyTemplate:
     @staticmethod
     def generate_verdicts(input: str, context: str) -> str:
         """Asks for `{"verdicts": [{"statement", "reason", "verdict"}, ...]}`."""
-        return task_prompt(RELEVANT, context=context, input=input)
+        return task_prompt(RELEVANT, ContextStatements, context=context, input=input)
 
 
 class ContextualRelevancyMetric(PrebuiltMetric):

@@ -18,6 +18,7 @@ from dagengine.metrics.common.turns import (
     ConversationVerdicts,
     conversation_prompt,
 )
+from dagengine.prompts.answer_types import list_type
 from dagengine.prompts.bounds import Usually
 from dagengine.prompts.instructions import list_instructions, task_instructions
 from dagengine.test_case import Turn
@@ -50,13 +51,18 @@ class ConversationCompletenessTemplate:
     @staticmethod
     def extract_user_intentions(turns: list[Turn]) -> str:
         """Asks for `{"intentions": [...]}`."""
-        return conversation_prompt(task_instructions(INTENTIONS), turns)
+        return conversation_prompt(task_instructions(INTENTIONS), turns, answer_type=Intentions)
 
     @staticmethod
     def generate_verdicts(turns: list[Turn], intentions: list[str]) -> str:
         """Asks for `{"verdicts": [{"reason", "verdict", "number"}, ...]}`."""
         system = list_instructions(SATISFIED, VERDICTS, ITEM, len(intentions))
-        return conversation_prompt(system, turns, *numbered(ITEM, intentions))
+        return conversation_prompt(
+            system,
+            turns,
+            *numbered(ITEM, intentions),
+            answer_type=list_type(VERDICTS, len(intentions)),
+        )
 
 
 class ConversationCompletenessMetric(PrebuiltMetric):

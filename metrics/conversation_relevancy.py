@@ -39,7 +39,9 @@ class ConversationRelevancyTemplate:
     @staticmethod
     def generate_verdict(window: list[Turn]) -> str:
         """Asks for `{"reason", "verdict"}` on the last turn of the window."""
-        return conversation_prompt(judgement_instructions(RELEVANT, VERDICTS), window)
+        return conversation_prompt(
+            judgement_instructions(RELEVANT, VERDICTS), window, answer_type=judgement_type(VERDICTS)
+        )
 
 
 class ConversationRelevancyMetric(PrebuiltMetric):

@@ -10,7 +10,7 @@ from dagengine.graph.list_nodes import VerdictListNode
 from dagengine.graph.nodes import CodeNode
 from dagengine.graph.values import Judgement, NodeValue
 from dagengine.metrics.common.default_prompts import task_prompt, verdicts_prompt
-from dagengine.metrics.common.extraction import STATEMENTS, claims_of
+from dagengine.metrics.common.extraction import STATEMENTS, Statements, claims_of
 from dagengine.metrics.common.prebuilt import PrebuiltMetric, share
 
 MODES = ("f1", "precision", "recall")
@@ -27,7 +27,7 @@ class FactualCorrectnessTemplate:
     @staticmethod
     def generate_claims(text: str) -> str:
         """Asks for `{"claims": [...]}`, once of the answer and once of the reference."""
-        return task_prompt(STATEMENTS, text=text)
+        return task_prompt(STATEMENTS, Statements, text=text)
 
     @staticmethod
     def generate_verdicts(claims: list[str], text: str) -> str:

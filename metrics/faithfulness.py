@@ -14,6 +14,9 @@ from dagengine.graph.values import Judgement, NodeValue
 from dagengine.metrics.common.default_prompts import task_prompt, verdicts_prompt
 from dagengine.metrics.common.extraction import (
     STATEMENTS,
+    Statements,
+    Truths,
+    bounded,
     claims_of,
     truths_of,
     truths_prompt,
@@ -35,12 +38,16 @@ class FaithfulnessTemplate:
     @staticmethod
     def generate_claims(actual_output: str) -> str:
         """Asks for `{"claims": [...]}`."""
-        return task_prompt(STATEMENTS, actual_output=actual_output)
+        return task_prompt(STATEMENTS, Statements, actual_output=actual_output)
 
     @staticmethod
     def generate_truths(retrieval_context: list[str], extraction_limit: int | None = None) -> str:
         """Asks for `{"truths": [...]}`."""
-        return task_prompt(truths_prompt(extraction_limit), retrieval_context=retrieval_context)
+        return task_prompt(
+            truths_prompt(extraction_limit),
+            bounded(Truths, extraction_limit),
+            retrieval_context=retrieval_context,
+        )
 
     @staticmethod
     def generate_verdicts(claims: list[str], truths: list[str], input: str) -> str:

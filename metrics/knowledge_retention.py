@@ -59,13 +59,20 @@ class KnowledgeRetentionTemplate:
     @staticmethod
     def generate_facts(known: list[str], stretch: list[Turn]) -> str:
         """Asks for `{"facts": [...]}`, and for `"outdated": [numbers]` if facts are known."""
-        return conversation_prompt(task_instructions(FACTS), stretch, *numbered(FACT, known))
+        return conversation_prompt(
+            task_instructions(FACTS),
+            stretch,
+            *numbered(FACT, known),
+            answer_type=facts_type(len(known)),
+        )
 
     @staticmethod
     def generate_verdict(known: list[str], stretch: list[Turn]) -> str:
         """Asks for `{"reason", "verdict"}`."""
         system = judgement_instructions(RETAINED, VERDICTS)
-        return conversation_prompt(system, stretch, *numbered(FACT, known))
+        return conversation_prompt(
+            system, stretch, *numbered(FACT, known), answer_type=judgement_type(VERDICTS)
+        )
 
 
 class KnowledgeRetentionMetric(PrebuiltMetric):

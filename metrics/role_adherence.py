@@ -13,6 +13,7 @@ from dagengine.metrics.common.turns import (
     replies,
     reply_share,
 )
+from dagengine.prompts.answer_types import list_type
 from dagengine.prompts.evidence import turn_names
 from dagengine.prompts.instructions import list_instructions
 from dagengine.test_case import Turn
@@ -38,7 +39,13 @@ class RoleAdherenceTemplate:
         """
         system = list_instructions(IN_ROLE, VERDICTS, ITEM, len(replies))
         blocks = numbered(ITEM, replies)
-        return conversation_prompt(system, turns, *blocks, chatbot_role=chatbot_role)
+        return conversation_prompt(
+            system,
+            turns,
+            *blocks,
+            answer_type=list_type(VERDICTS, len(replies)),
+            chatbot_role=chatbot_role,
+        )
 
 
 class RoleAdherenceMetric(PrebuiltMetric):

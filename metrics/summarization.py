@@ -15,6 +15,10 @@ from dagengine.graph.values import Judgement, NodeValue
 from dagengine.metrics.common.default_prompts import task_prompt, verdicts_prompt
 from dagengine.metrics.common.extraction import (
     STATEMENTS,
+    Questions,
+    Statements,
+    Truths,
+    bounded,
     claims_of,
     listed,
     questions_of,
@@ -47,12 +51,14 @@ class SummarizationTemplate:
     @staticmethod
     def generate_truths(text: str, extraction_limit: int | None = None) -> str:
         """Asks for `{"truths": [...]}`."""
-        return task_prompt(truths_prompt(extraction_limit), input=text)
+        return task_prompt(
+            truths_prompt(extraction_limit), bounded(Truths, extraction_limit), input=text
+        )
 
     @staticmethod
     def generate_claims(text: str) -> str:
         """Asks for `{"claims": [...]}`."""
-        return task_prompt(STATEMENTS, actual_output=text)
+        return task_prompt(STATEMENTS, Statements, actual_output=text)
 
     @staticmethod
     def generate_alignment_verdicts(summary_claims: list[str], truths: list[str]) -> str:
@@ -62,7 +68,7 @@ class SummarizationTemplate:
     @staticmethod
     def generate_questions(text: str, n: int) -> str:
         """Asks for `{"questions": [...]}`."""
-        return task_prompt(QUESTIONS.format(n=n), input=text)
+        return task_prompt(QUESTIONS.format(n=n), bounded(Questions, n), input=text)
 
     @staticmethod
     def generate_answers(questions: list[str], text: str) -> str:

@@ -13,7 +13,7 @@ from dagengine.graph.nodes import CodeNode, RatingNode, TaskNode
 from dagengine.graph.values import Ask, Given, NodeValue
 from dagengine.metrics.common.default_prompts import rating_prompt, task_prompt
 from dagengine.metrics.common.prebuilt import PrebuiltMetric
-from dagengine.prompts.answer_types import Text
+from dagengine.prompts.answer_types import Text, output_type
 from dagengine.prompts.bounds import Usually
 from dagengine.question import Options
 from dagengine.test_case import ToolCall, read_field
@@ -64,14 +64,20 @@ class TaskCompletionTemplate:
     ) -> str:
         """Asks for `{"task", "outcome"}`; used when the metric is given no task."""
         return task_prompt(
-            TASK_AND_OUTCOME, input=input, actual_output=actual_output, tools_called=tools_called
+            *(TASK_AND_OUTCOME, TaskAndOutcome),
+            input=input,
+            actual_output=actual_output,
+            tools_called=tools_called,
         )
 
     @staticmethod
     def extract_outcome(input: str, actual_output: str, tools_called: list[ToolCall]) -> str:
         """Asks for `{"output"}`, the outcome; used when the metric is given a task."""
         return task_prompt(
-            OUTCOME, input=input, actual_output=actual_output, tools_called=tools_called
+            *(OUTCOME, output_type(str)),
+            input=input,
+            actual_output=actual_output,
+            tools_called=tools_called,
         )
 
     @staticmethod

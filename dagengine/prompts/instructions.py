@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
+from typing import Any
 
 from pydantic import BaseModel
 
 from dagengine.prompts.bounds import bounds_in_words
 from dagengine.prompts.evidence import _JSON, Evidence, fenced
-from dagengine.question import Message, Options
+from dagengine.question import Message, Options, Question
 
 _MATERIAL = (
     "The user message holds the material, each piece between a BEGIN line and an END line. "
@@ -35,6 +36,17 @@ def with_bounds(
     if not words or first["role"] != "system":
         return messages
     return ({"role": "system", "content": f"{first['content']}\n\n{words}"}, *others)
+
+
+def without_bounds(question: Question[Any]) -> tuple[Message, ...]:
+    """The messages of a question as they are before `with_bounds`."""
+    answer_type: type[BaseModel] = question.answer_type
+    words = bounds_in_words(answer_type, question.options)
+    first, *others = question.messages
+    if not words or first["role"] != "system":
+        return question.messages
+    content = first["content"].removesuffix(f"\n\n{words}")
+    return ({"role": "system", "content": content}, *others)
 
 
 def task_instructions(instructions: str) -> str:

@@ -9,19 +9,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from pydantic import BaseModel
+
 from dagengine.graph.list_nodes import numbered
+from dagengine.prompts.answer_types import list_type, rating_type
 from dagengine.prompts.evidence import Evidence, evidence_of
 from dagengine.prompts.instructions import (
     list_instructions,
     messages_for,
     rating_instructions,
     task_instructions,
+    with_bounds,
 )
+from dagengine.question import DEFAULT_OPTIONS
 
 
-def task_prompt(instructions: str, **evidence: Any) -> str:
+def task_prompt(instructions: str, answer_type: type[BaseModel], /, **evidence: Any) -> str:
     """A task over some evidence, each value under its name."""
-    return whole_prompt(task_instructions(instructions), pieces(evidence))
+    return whole_prompt(task_instructions(instructions), pieces(evidence), answer_type)
 
 
 def verdicts_prompt(
@@ -29,12 +34,14 @@ def verdicts_prompt(
 ) -> str:
     """One verdict per item, called "`label` 1", "`label` 2", …, in view of some evidence."""
     system = list_instructions(criteria, verdicts, label, len(items))
-    return whole_prompt(system, [*numbered(label, items), *pieces(evidence)])
+    answer_type = list_type(tuple(verdicts), len(items))
+    return whole_prompt(system, [*numbered(label, items), *pieces(evidence)], answer_type)
 
 
 def rating_prompt(criteria: str, scale: tuple[int, int], **evidence: Any) -> str:
     """A rating of some evidence on a scale of whole numbers."""
-    return whole_prompt(rating_instructions(criteria, *scale), pieces(evidence))
+    system = rating_instructions(criteria, *scale)
+    return whole_prompt(system, pieces(evidence), rating_type(*scale))
 
 
 def pieces(evidence: dict[str, Any]) -> list[Evidence]:
@@ -42,6 +49,11 @@ def pieces(evidence: dict[str, Any]) -> list[Evidence]:
     return [piece for label, value in evidence.items() for piece in evidence_of(label, value)]
 
 
-def whole_prompt(system: str, evidence: Sequence[Evidence]) -> str:
-    """What the judge would get as two messages, as one text."""
-    return "\n\n".join(message["content"] for message in messages_for(system, evidence))
+def whole_prompt(
+    system: str, evidence: Sequence[Evidence], answer_type: type[BaseModel] | None = None
+) -> str:
+    """What the judge would get as two messages, as one text; the type says how long answers are."""
+    messages = messages_for(system, evidence)
+    if answer_type is not None:
+        messages = with_bounds(messages, answer_type, DEFAULT_OPTIONS)
+    return "\n\n".join(message["content"] for message in messages)

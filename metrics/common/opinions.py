@@ -9,7 +9,7 @@ from dagengine.graph.list_nodes import VerdictListNode
 from dagengine.graph.nodes import CodeNode
 from dagengine.graph.values import Judgement, NodeValue
 from dagengine.metrics.common.default_prompts import task_prompt
-from dagengine.metrics.common.extraction import OPINIONS, opinions_of
+from dagengine.metrics.common.extraction import OPINIONS, Opinions, opinions_of
 from dagengine.metrics.common.prebuilt import PrebuiltMetric, share
 
 VERDICTS = ("yes", "no")
@@ -22,7 +22,7 @@ class OpinionTemplate:
     @staticmethod
     def generate_opinions(actual_output: str) -> str:
         """Asks for `{"opinions": [...]}`."""
-        return task_prompt(OPINIONS, actual_output=actual_output)
+        return task_prompt(OPINIONS, Opinions, actual_output=actual_output)
 
 
 class OpinionMetric(PrebuiltMetric):

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from pydantic import BaseModel
+
 from dagengine.errors import InputError, NotApplicableError
 from dagengine.graph.judged import is_blank
 from dagengine.graph.list_nodes import VerdictListNode
@@ -59,10 +61,15 @@ def flat(blocks: Iterable[list[Evidence]]) -> list[Evidence]:
 
 
 def conversation_prompt(
-    instructions: str, turns: Sequence[Turn], *more: Evidence, **evidence: Any
+    instructions: str,
+    turns: Sequence[Turn],
+    *more: Evidence,
+    answer_type: type[BaseModel] | None = None,
+    **evidence: Any,
 ) -> str:
     """Instructions, turns and more evidence as one text, for templates that build on a default."""
-    return whole_prompt(instructions, [*flat(turn_blocks(turns)), *more, *pieces(evidence)])
+    blocks = [*flat(turn_blocks(turns)), *more, *pieces(evidence)]
+    return whole_prompt(instructions, blocks, answer_type)
 
 
 class _ByRole(AskingNode):

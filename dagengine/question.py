@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from json.encoder import encode_basestring
@@ -163,6 +163,10 @@ def _unparseable(patterns: Iterable[str], text: str) -> UnparseableError:
     return UnparseableError(f"none of the patterns {tried} is in the answer", raw=text)
 
 
+Check = Callable[[Any], str | None]
+"""Says what is wrong with the value of an answer that fits its type; None if nothing is."""
+
+
 @dataclass(frozen=True)
 class Question(Generic[T]):
     """What a judge is asked.
@@ -171,8 +175,9 @@ class Question(Generic[T]):
     With a `parser` the answer is plain text that the parser turns into that model;
     without one it is JSON that follows the model's schema. `name` says who asks (for messages and
     ledgers), `asker` for which metric and node of the run. `decision` describes it to judges that
-    give no text. `max_tokens` is what the run allows for an answer where `options` do not say it.
-    They are not part of the question's identity.
+    give no text. `check` says what no type can: an answer with a finding is asked again.
+    `max_tokens` is what the run allows for an answer where `options` do not say it. They are not
+    part of the question's identity, so equal questions must have equal checks.
     """
 
     messages: tuple[Message, ...]
@@ -183,6 +188,7 @@ class Question(Generic[T]):
     asker: tuple[str, str] | None = field(default=None, compare=False)
     decision: Decision | None = field(default=None, compare=False, repr=False)
     max_tokens: int | None = field(default=None, compare=False)
+    check: Check | None = field(default=None, compare=False, repr=False)
 
     @cached_property
     def prompt(self) -> str:
@@ -219,6 +225,15 @@ class Question(Generic[T]):
         twin = object.__new__(type(self))
         twin.__dict__.update(self.__dict__, max_tokens=max_tokens)
         return twin
+
+    def require_fit(self, answer: Answer[Any]) -> None:
+        """Raise UnparseableError when the check finds something wrong with an answer."""
+        finding = None if self.check is None else self.check(answer.value)
+        if finding is not None:
+            raw = answer.raw or answer.value.model_dump_json()
+            raise UnparseableError(
+                finding, raw, (answer.usage.input_tokens, answer.usage.output_tokens)
+            )
 
     def again(self, raw: str, complaint: str) -> Question[T]:
         """The same question after an answer that did not fit, with what was wrong with it.

@@ -150,7 +150,7 @@ class LexicalJudge:
         if item.keys() == {"statement", "reason", "verdict"}:
             label, items, around = _context_statements(question, evidence)
             names: list[Fields] = [{"statement": text} for text in items]
-        elif item.keys() == {"reason", "verdict", "number"}:
+        elif item.keys() == {"reason", "verdict"}:
             label, items, around = _numbered(question, shape, evidence)
             names = [{"number": place} for place in range(1, len(items) + 1)]
         else:
@@ -254,7 +254,7 @@ def _is_verdict_list(schema: Fields) -> bool:
     """Whether an answer is one list of verdicts with reasons."""
     properties = schema.get("properties", {})
     return properties.keys() == {"verdicts"} and (
-        {"verdict", "reason"} < _item_of(properties["verdicts"], schema).keys()
+        {"verdict", "reason"} <= _item_of(properties["verdicts"], schema).keys()
     )
 
 
@@ -266,8 +266,9 @@ def _resolved(shape: Fields, schema: Fields) -> Fields:
 
 
 def _item_of(shape: Fields, schema: Fields) -> Fields:
-    """The fields of the items of a list, each with its schema."""
-    found: Fields = _resolved(shape.get("items", {}), schema).get("properties", {})
+    """The fields of the items of a list, or of an object of items, each with its schema."""
+    items = [shape.get("items", {}), *shape.get("properties", {}).values()]
+    found: Fields = _resolved(items[-1], schema).get("properties", {})
     return found
 
 
@@ -275,7 +276,7 @@ def _numbered(
     question: Question[Any], shape: Fields, evidence: Sequence[Evidence]
 ) -> tuple[str, list[str], list[Evidence]]:
     """What the items are called, the items, and the evidence around them."""
-    count = shape.get("minItems", 0)
+    count = len(shape["properties"])
     items, around = evidence[:count], list(evidence[count:])
     label = items[0].label.removesuffix(" 1") if items else ""
     expected = [f"{label} {place}" for place in range(1, count + 1)]

@@ -34,7 +34,7 @@ class AnswerRelevancyTemplate:
 
     @staticmethod
     def generate_verdicts(input: str, statements: list[str]) -> str:
-        """Asks for `{"verdicts": [{"reason", "verdict", "number"}, ...]}`."""
+        """Asks for `{"verdicts": {"1": {"reason", "verdict"}, ...}}`."""
         return verdicts_prompt(RELEVANT, VERDICTS, "statement", statements, input=input)
 
 

@@ -18,7 +18,7 @@ class BiasTemplate(OpinionTemplate):
 
     @staticmethod
     def generate_verdicts(opinions: list[str]) -> str:
-        """Asks for `{"verdicts": [{"reason", "verdict", "number"}, ...]}`."""
+        """Asks for `{"verdicts": {"1": {"reason", "verdict"}, ...}}`."""
         return verdicts_prompt(BIASED, VERDICTS, ITEM, opinions)
 
 

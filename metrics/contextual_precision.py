@@ -28,7 +28,7 @@ class ContextualPrecisionTemplate:
 
     @staticmethod
     def generate_verdicts(input: str, expected_output: str, retrieval_context: list[str]) -> str:
-        """Asks for `{"verdicts": [{"reason", "verdict", "number"}, ...]}`."""
+        """Asks for `{"verdicts": {"1": {"reason", "verdict"}, ...}}`."""
         return verdicts_prompt(
             *(USEFUL, VERDICTS, ITEM, retrieval_context),
             input=input,

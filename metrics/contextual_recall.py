@@ -24,7 +24,7 @@ class ContextualRecallTemplate:
 
     @staticmethod
     def generate_verdicts(sentences: list[str], retrieval_context: list[str], input: str) -> str:
-        """Asks for `{"verdicts": [{"reason", "verdict", "number"}, ...]}`."""
+        """Asks for `{"verdicts": {"1": {"reason", "verdict"}, ...}}`."""
         return verdicts_prompt(
             *(ATTRIBUTABLE, VERDICTS, "sentence", sentences),
             input=input,

@@ -13,11 +13,18 @@ from dagengine.graph.node import AskingNode
 from dagengine.graph.nodes import CodeNode, verdict_of
 from dagengine.graph.values import Ask, Given, Judgement, NodeValue, QuestionCount
 from dagengine.metrics.common.default_prompts import task_prompt
+from dagengine.metrics.common.extraction import (
+    asked_again,
+    counted,
+    distinct,
+    item_check,
+    nothing_found,
+)
 from dagengine.metrics.common.prebuilt import PrebuiltMetric, share
 from dagengine.prompts.answer_types import Reason, judgement_type, nearest
 from dagengine.prompts.bounds import Usually
 from dagengine.prompts.instructions import judgement_instructions, task_instructions
-from dagengine.prompts.sentences import sentences
+from dagengine.prompts.sentences import says_something, sentences
 from dagengine.question import Question
 
 VERDICTS = ("yes", "no")
@@ -113,15 +120,38 @@ class EachContextNode(AskingNode):
         (_, contexts), *rest = given.fields
         if ask.decides and not self.prompted:
             return await self._decided(contexts, Given(tuple(rest), (), given.case), ask)
-        instructions = task_instructions(RELEVANT)
         each = [
             Given((("context", text), *rest), (), given.case)
             for text in contexts
             if not is_blank(text)
         ]
-        questions = (self.question(one, instructions, ContextStatements) for one in each)
+        lists = await self._lists(each, ask)
+        empty = sum(not statements for statements in lists)
+        reason = f"{counted(empty, 'context')} of {len(lists)} stated nothing."
+        statements = [found for one in lists for found in one]
+        return NodeValue(statements, reason=reason if empty else None)
+
+    async def _lists(self, each: Sequence[Given], ask: Ask) -> list[list[ContextStatement]]:
+        """The statements of each context; an empty list is asked for once more."""
+        questions = list(map(self._listing, each))
         answers = await ask.each(questions)
-        return NodeValue([found for answer in answers for found in answer.value.verdicts])
+        again = {}
+        for place, (question, answer) in enumerate(zip(questions, answers, strict=True)):
+            once_more = asked_again(question, answer, _text(each[place]), "the context")
+            if once_more is not None:
+                again[place] = once_more
+        for place, answer in zip(again, await ask.each(again.values()), strict=True):
+            answers[place] = answer
+        lists = [distinct(answer.value.verdicts, _told) for answer in answers]
+        if again and not any(lists):
+            raise nothing_found("statements", "`retrieval_context`")
+        return lists
+
+    def _listing(self, given: Given) -> Question[ContextStatements]:
+        """The question about one context."""
+        messages = self.messages(given, task_instructions(RELEVANT), given.evidence())
+        check = item_check(RELEVANT, messages, _text(given))
+        return self.put(messages, ContextStatements, parser=self.parser, check=check)
 
     async def _decided(self, contexts: Sequence[str], rest: Given, ask: Ask) -> NodeValue:
         """The same list, of the sentences of the contexts."""
@@ -144,6 +174,17 @@ class EachContextNode(AskingNode):
         instructions = judgement_instructions(RELEVANT_SENTENCE, VERDICTS)
         decision = verdict_of(given, RELEVANT_SENTENCE, VERDICTS)
         return self.question(given, instructions, judgement_type(VERDICTS), decision)
+
+
+def _text(given: Given) -> str:
+    """The context that a question is about."""
+    text: str = given.fields[0][1]
+    return text
+
+
+def _told(found: ContextStatement) -> str:
+    """What tells statements apart: a statement with both verdicts counts as two."""
+    return f"{found.verdict}: {found.statement}" if says_something(found.statement) else ""
 
 
 def relevant_share(found: Sequence[ContextStatement | DecidedSentence]) -> NodeValue:

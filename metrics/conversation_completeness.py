@@ -12,6 +12,12 @@ from dagengine.graph.judged import is_blank
 from dagengine.graph.list_nodes import numbered
 from dagengine.graph.nodes import CodeNode
 from dagengine.graph.values import Ask, Given, Judgement, NodeValue, QuestionCount
+from dagengine.metrics.common.extraction import (
+    asked_again,
+    each_once,
+    item_check,
+    nothing_found,
+)
 from dagengine.metrics.common.prebuilt import PrebuiltMetric, share
 from dagengine.metrics.common.turns import (
     ConversationTask,
@@ -21,6 +27,7 @@ from dagengine.metrics.common.turns import (
 from dagengine.prompts.answer_types import list_type
 from dagengine.prompts.bounds import Usually
 from dagengine.prompts.instructions import list_instructions, task_instructions
+from dagengine.question import Check, Message
 from dagengine.test_case import Turn
 
 VERDICTS = ("yes", "no")
@@ -55,7 +62,7 @@ class ConversationCompletenessTemplate:
 
     @staticmethod
     def generate_verdicts(turns: list[Turn], intentions: list[str]) -> str:
-        """Asks for `{"verdicts": [{"reason", "verdict", "number"}, ...]}`."""
+        """Asks for `{"verdicts": {"1": {"reason", "verdict"}, ...}}`."""
         system = list_instructions(SATISFIED, VERDICTS, ITEM, len(intentions))
         return conversation_prompt(
             system,
@@ -104,14 +111,30 @@ class _IntentionsTask(ConversationTask):
         return QuestionCount.exactly(int(any(turn.role == "user" for turn in known["turns"])))
 
     async def run(self, given: Given, ask: Ask) -> NodeValue:
-        turns: list[Turn] = dict(given.fields)["turns"]
-        if is_blank([turn.content for turn in turns if turn.role == "user"]):
+        text = _said_by_user(given)
+        if is_blank(text):
             return NodeValue(Intentions(intentions=[]))
-        return await super().run(given, ask)
+        question = self.task_question(given)
+        answer = await ask(question)
+        again = asked_again(question, answer, text, "what the user said")
+        if again is not None:
+            answer = await ask(again)
+            if asked_again(question, answer, text, "") is not None:
+                raise nothing_found("intentions", "what the user said")
+        return NodeValue(answer.value)
+
+    def check(self, given: Given, messages: tuple[Message, ...]) -> Check:
+        return item_check(self.instructions, messages, _said_by_user(given))
 
 
-def each_intention(found: Intentions) -> list[str]:
-    return found.intentions
+def _said_by_user(given: Given) -> str:
+    """What the user said in a conversation."""
+    turns: list[Turn] = dict(given.fields)["turns"]
+    return "\n".join(turn.content for turn in turns if turn.role == "user")
+
+
+def each_intention(found: Intentions) -> NodeValue:
+    return each_once(found.intentions)
 
 
 def satisfied_share(intentions: list[str], verdicts: list[Judgement]) -> NodeValue:

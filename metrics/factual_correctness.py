@@ -31,7 +31,7 @@ class FactualCorrectnessTemplate:
 
     @staticmethod
     def generate_verdicts(claims: list[str], text: str) -> str:
-        """Asks for `{"verdicts": [{"reason", "verdict", "number"}, ...]}` on one side's claims."""
+        """Asks for `{"verdicts": {"1": {"reason", "verdict"}, ...}}` on one side's claims."""
         criteria = STATED.format(field="text")
         return verdicts_prompt(criteria, VERDICTS, "claim", claims, text=text)
 

@@ -51,7 +51,7 @@ class FaithfulnessTemplate:
 
     @staticmethod
     def generate_verdicts(claims: list[str], truths: list[str], input: str) -> str:
-        """Asks for `{"verdicts": [{"reason", "verdict", "number"}, ...]}`."""
+        """Asks for `{"verdicts": {"1": {"reason", "verdict"}, ...}}`."""
         return verdicts_prompt(SUPPORTED, VERDICTS, "claim", claims, truths=truths, input=input)
 
 

@@ -23,7 +23,7 @@ class HallucinationTemplate:
 
     @staticmethod
     def generate_verdicts(actual_output: str, contexts: list[str]) -> str:
-        """Asks for `{"verdicts": [{"reason", "verdict", "number"}, ...]}`."""
+        """Asks for `{"verdicts": {"1": {"reason", "verdict"}, ...}}`."""
         return verdicts_prompt(AGREES, VERDICTS, ITEM, contexts, actual_output=actual_output)
 
 

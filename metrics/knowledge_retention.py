@@ -9,12 +9,14 @@ from typing import Annotated, Any, cast
 
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
+from dagengine.errors import NotApplicableError
 from dagengine.graph.graph import Graph
 from dagengine.graph.judged import is_blank
 from dagengine.graph.list_nodes import judgement_of, numbered
 from dagengine.graph.node import AskingNode
 from dagengine.graph.nodes import CodeNode, verdict_of
 from dagengine.graph.values import Ask, Given, Judgement, NodeValue, QuestionCount
+from dagengine.metrics.common.extraction import counted, distinct, item_check
 from dagengine.metrics.common.prebuilt import PrebuiltMetric, share
 from dagengine.metrics.common.turns import (
     conversation_prompt,
@@ -158,14 +160,20 @@ class RetentionNode(AskingNode):
         judged: list[Reply] = []
         waiting: list[_Waiting] = []
         known: list[str] = []
+        read = facts = 0
         for place in range(max(replies(turns), default=-1) + 1):
             if turns[place].role == "assistant":
                 waiting += [_Waiting(place, known)] if known else []
             elif not is_blank(turns[place].content):
-                read = self._facts_question(turns, place, known)
-                answer, *verdicts = await ask.each([read, *self._questions(given, waiting)])
+                question = self._facts_question(turns, place, known)
+                answer, *verdicts = await ask.each([question, *self._questions(given, waiting)])
                 judged += _replies(waiting, verdicts)
                 known, waiting = _updated(known, answer.value), []
+                read, facts = read + 1, facts + len(answer.value.facts)
+        if read and not facts:
+            raise NotApplicableError(
+                f"nothing found to judge: no fact found in {counted(read, 'user turn')}"
+            )
         verdicts = await ask.each(self._questions(given, waiting))
         return NodeValue([*judged, *_replies(waiting, verdicts)])
 
@@ -176,7 +184,8 @@ class RetentionNode(AskingNode):
     def _facts_question(self, turns: list[Turn], place: int, known: list[str]) -> Question[Any]:
         given, evidence = _seen(turns, place, known)
         messages = self._facts.messages(given, task_instructions(FACTS), evidence)
-        question = self._facts.put(messages, facts_type(len(known)))
+        check = item_check(FACTS, messages, turns[place].content)
+        question = self._facts.put(messages, facts_type(len(known)), check=check)
         return replace(question, options=self.options)
 
     def _verdict_question(
@@ -214,7 +223,7 @@ def _updated(known: Sequence[str], answer: BaseModel) -> list[str]:
     found = cast(Any, answer)
     outdated = set(getattr(found, "outdated", ()))
     kept = [fact for number, fact in enumerate(known, 1) if number not in outdated]
-    return list(dict.fromkeys([*kept, *found.facts]))
+    return distinct([*kept, *found.facts])
 
 
 def retained_share(turns: list[Turn], judged: list[Reply]) -> NodeValue:

@@ -27,7 +27,7 @@ class PromptAlignmentTemplate:
 
     @staticmethod
     def generate_verdicts(prompt_instructions: list[str], input: str, actual_output: str) -> str:
-        """Asks for `{"verdicts": [{"reason", "verdict", "number"}, ...]}`."""
+        """Asks for `{"verdicts": {"1": {"reason", "verdict"}, ...}}`."""
         return verdicts_prompt(
             *(FOLLOWED, VERDICTS, "instruction", prompt_instructions),
             input=input,

@@ -33,7 +33,7 @@ class RoleAdherenceTemplate:
 
     @staticmethod
     def generate_verdicts(turns: list[Turn], chatbot_role: str, replies: list[str]) -> str:
-        """Asks for `{"verdicts": [{"reason", "verdict", "number"}, ...]}`, one per reply.
+        """Asks for `{"verdicts": {"1": {"reason", "verdict"}, ...}}`, one per reply.
 
         `replies` are the names of the turns to judge: "assistant turn 1", …
         """

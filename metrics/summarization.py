@@ -62,7 +62,7 @@ class SummarizationTemplate:
 
     @staticmethod
     def generate_alignment_verdicts(summary_claims: list[str], truths: list[str]) -> str:
-        """Asks for `{"verdicts": [{"reason", "verdict", "number"}, ...]}`."""
+        """Asks for `{"verdicts": {"1": {"reason", "verdict"}, ...}}`."""
         return verdicts_prompt(ALIGNED, ALIGNMENTS, "claim", summary_claims, truths=truths)
 
     @staticmethod
@@ -72,7 +72,7 @@ class SummarizationTemplate:
 
     @staticmethod
     def generate_answers(questions: list[str], text: str) -> str:
-        """Asks for `{"verdicts": [{"reason", "verdict", "number"}, ...]}`."""
+        """Asks for `{"verdicts": {"1": {"reason", "verdict"}, ...}}`."""
         return verdicts_prompt(
             ANSWERED.format(field="text"), ANSWERS, "question", questions, text=text
         )

@@ -17,7 +17,7 @@ class ToxicityTemplate(OpinionTemplate):
 
     @staticmethod
     def generate_verdicts(opinions: list[str]) -> str:
-        """Asks for `{"verdicts": [{"reason", "verdict", "number"}, ...]}`."""
+        """Asks for `{"verdicts": {"1": {"reason", "verdict"}, ...}}`."""
         return verdicts_prompt(TOXIC, VERDICTS, ITEM, opinions)
 
 

@@ -118,6 +118,9 @@ def composed_reason(plan: Plan, slots: Sequence[int], values: Values) -> str | N
     parts: list[str] = []
     spoke = [n for n in slots if n in values and plan.slots[n].kind == "node"]
     spoke = [n for n in spoke if values[n].reason or values[n].verdict is not None]
+    # What a node says of a value that it only prepared is for its step.
+    deciding = [n for n in spoke if (values[n].score, values[n].verdict) != (None, None)]
+    spoke = deciding or spoke
     if len(spoke) == 1 and values[spoke[0]].verdict is None:  # it wrote the whole reason
         return values[spoke[0]].reason
     for number in slots:

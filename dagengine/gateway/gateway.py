@@ -441,6 +441,7 @@ class Gateway:
                 else:
                     make = partial(desk.judge.answer, question)
                     answer = await self._answer(desk.judge, make)
+                question.require_fit(answer)
                 self.spans.answered(span, answer)
             usage, mode = answer.usage, answer.mode
             return answer

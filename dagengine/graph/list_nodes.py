@@ -17,6 +17,7 @@ from dagengine.graph.nodes import verdict_of
 from dagengine.graph.settings import AskingSettings, NodeSettings, takes
 from dagengine.graph.values import Ask, Given, Judgement, NodeValue, QuestionCount
 from dagengine.prompts.answer_types import judgement_type, list_type, output_of, output_type
+from dagengine.prompts.echo import fence_check
 from dagengine.prompts.evidence import Evidence, as_text
 from dagengine.prompts.instructions import (
     judgement_instructions,
@@ -175,10 +176,10 @@ class MapNode(_OverNode):
         given = Given(rest.fields, ((self.item_label, item), *rest.inputs), rest.case)
         evidence = [Evidence(self.item_label, as_text(item)), *rest.evidence()]
         messages = self.messages(given, system, evidence)
-        decision = None
-        if self._judges_items():
-            verdicts = (True, False) if self.answer is bool else tuple(self.answer)
-            decision = verdict_of(given, self.instructions, verdicts)
+        if not self._judges_items():
+            return self.put(messages, shape, None, self.parser, fence_check(messages))
+        verdicts = (True, False) if self.answer is bool else tuple(self.answer)
+        decision = verdict_of(given, self.instructions, verdicts)
         return self.put(messages, shape, decision, self.parser)
 
     def shown(self, read: Iterable[str]) -> set[str]:
@@ -193,8 +194,9 @@ class VerdictListNode(_OverNode):
     """Asks one question about all items of a list; every item gets its own verdict.
 
     With `per_call`, a question has at most that many items, numbered from 1, and all questions are
-    asked in parallel. A `wording` then sees only the items of its question. The judge numbers its
-    verdicts. An answer with a missing, duplicate or additional number is asked again. Items whose
+    asked in parallel. A `wording` then sees only the items of its question. The judge answers with
+    one key per number, or with a list: of numbered verdicts, or in the order of the items. An
+    answer with a missing, duplicate or additional number is asked again. Items whose
     verdicts are then still missing or duplicate are asked one by one. Neither counts in
     `questions`. A judge that only decides gets one question per item. Readers get a list of
     `Judgement` in the order of the items. An empty list costs no call. Raises InputError if

@@ -26,6 +26,7 @@ from dagengine.prompts.instructions import messages_for, with_bounds
 from dagengine.prompts.template import PromptTemplate
 from dagengine.question import (
     DEFAULT_OPTIONS,
+    Check,
     Message,
     Options,
     Parser,
@@ -249,6 +250,7 @@ class AskingNode(BaseNode):
         shape: type[T],
         decision: Decision | None = None,
         parser: Parser | None = None,
+        check: Check | None = None,
     ) -> Question[T]:
         """A question of this node; a decision shows a prompt of the caller's own, and no more.
 
@@ -259,7 +261,9 @@ class AskingNode(BaseNode):
         if decision is not None and self.prompted:
             text = "\n\n".join(message["content"] for message in messages)
             decision = replace(decision, instructions=PROMPTED, text=text, fields=(), material=())
-        return Question(messages, shape, self.options, parser, name=self.title, decision=decision)
+        return Question(
+            messages, shape, self.options, parser, self.title, decision=decision, check=check
+        )
 
     def messages(
         self, given: Given, instructions: str, evidence: Sequence[Evidence]

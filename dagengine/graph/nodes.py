@@ -22,6 +22,7 @@ from dagengine.graph.node import AskingNode, BaseNode, Branch
 from dagengine.graph.settings import AskingSettings, NodeSettings, takes
 from dagengine.graph.values import Ask, Given, Judgement, NodeValue
 from dagengine.prompts.answer_types import judgement_type, output_of, output_type
+from dagengine.prompts.echo import fence_check
 from dagengine.prompts.instructions import judgement_instructions, task_instructions
 from dagengine.prompts.logprobs import expected_score, mean_rating, stated_probability
 from dagengine.prompts.masses import sure_of
@@ -30,8 +31,11 @@ from dagengine.prompts.tokens import value_span
 from dagengine.question import (
     DEFAULT_OPTIONS,
     Answer,
+    Check,
     LocatingParser,
+    Message,
     Options,
+    Question,
     Span,
 )
 from dagengine.results import Verdict
@@ -90,10 +94,18 @@ class TaskNode(AskingNode):
         return self.instructions
 
     async def run(self, given: Given, ask: Ask) -> NodeValue:
-        shape = output_type(self.output_type)
-        question = self.question(given, task_instructions(self.instructions), shape)
-        answer = await ask(question)
+        answer = await ask(self.task_question(given))
         return NodeValue(output_of(answer.value))
+
+    def task_question(self, given: Given) -> Question[Any]:
+        """The question for one case."""
+        messages = self.messages(given, task_instructions(self.instructions), given.evidence())
+        shape, check = output_type(self.output_type), self.check(given, messages)
+        return self.put(messages, shape, parser=self.parser, check=check)
+
+    def check(self, given: Given, messages: tuple[Message, ...]) -> Check:
+        """What an answer must be beside of its type: no copy of the marks around the material."""
+        return fence_check(messages)
 
 
 class _JudgementNode(AskingNode, DecisionNode):

@@ -3,11 +3,24 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from functools import cache
+from itertools import islice
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, create_model
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    GetJsonSchemaHandler,
+    create_model,
+    model_validator,
+)
+from pydantic.json_schema import SkipJsonSchema
+from pydantic_core import CoreSchema
 
 from dagengine.prompts.bounds import Usually
 from dagengine.prompts.evidence import as_text
@@ -48,6 +61,9 @@ _AROUND = r"[\s\"'`*_.,!:;()\[\]]"
 
 # Never more than one look at a character: an answer may hold any number of blanks.
 _TRIM = re.compile(rf"^{_AROUND}++|(?<!{_AROUND}){_AROUND}++$")
+
+
+_DIGITS = re.compile(r"[0-9]{1,9}")
 
 
 _TRUE, _FALSE = {"true", "yes", "y", "1"}, {"false", "no", "n", "0"}
@@ -120,15 +136,41 @@ class VerdictList(_Strict):
     count: ClassVar[int]
     verdicts: list[Any]
 
+    @model_validator(mode="before")
+    @classmethod
+    def _within(cls, answer: Any) -> Any:
+        """Numbered verdicts without the object around them, as judges without a grammar write."""
+        if not isinstance(answer, dict) or not answer or not all(map(_number_in, answer)):
+            return answer
+        return {"verdicts": answer}
+
+
+@dataclass(frozen=True, slots=True)
+class _ByNumber:
+    """Asks for the items of a list as an object with one key per number.
+
+    A schema cannot say of a list that every number is in it once; of keys it can.
+    """
+
+    count: int
+
+    def __get_pydantic_json_schema__(
+        self, core_schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        item = handler(core_schema)["items"]
+        keys = [str(number) for number in range(1, self.count + 1)]
+        return {"type": "object", "properties": dict.fromkeys(keys, item), "required": keys}
+
 
 @cache
 def list_type(verdicts: tuple[str, ...], count: int) -> type[VerdictList]:
-    """Answer type of one verdict per item: `count` numbered verdicts, each number once.
+    """Answer type of one verdict per item: an object with the keys "1" to `count`.
 
-    Verdicts without any numbers are taken in their order when there are `count` of them.
+    Readers see a list of items, each with its `number`. An answer may also be a list: of numbered
+    verdicts, each number once, or of `count` verdicts without numbers, in their order.
     `parsing.read_part` reads what can be used of an answer that does not fit.
     """
-    number = Annotated[int, Field(ge=1, le=count)]
+    number = Annotated[int, Field(ge=1, le=count), SkipJsonSchema()]
     item = create_model("Item", __base__=(judgement_type(verdicts), _Item), number=(number, ...))
 
     def all_there(found: list[Any]) -> list[Any]:
@@ -142,6 +184,7 @@ def list_type(verdicts: tuple[str, ...], count: int) -> type[VerdictList]:
         Field(min_length=count, max_length=count),
         BeforeValidator(lambda found: _numbered(found, count)),
         AfterValidator(all_there),
+        _ByNumber(count),
     ]
     made = create_model("Verdicts", __base__=VerdictList, verdicts=(items, ...))
     made.item, made.count = item, count
@@ -149,12 +192,38 @@ def list_type(verdicts: tuple[str, ...], count: int) -> type[VerdictList]:
 
 
 def _numbered(found: Any, count: int) -> Any:
-    """Items with numbers, where none has one and there are as many as there should be."""
+    """Items with their numbers: by their keys, or by their places where none has a number."""
+    if isinstance(found, Mapping):
+        return _by_keys(found, count)
     if not isinstance(found, list) or len(found) != count:
         return found
     if any(not isinstance(item, dict) or item.get("number") is not None for item in found):
         return found
     return [{**item, "number": place} for place, item in enumerate(found, 1)]
+
+
+def _by_keys(found: Mapping[Any, Any], count: int) -> list[Any]:
+    """The items of an object with one key per number; raises ValueError for other keys."""
+    items = items_by_key(found.items())
+    numbers = sorted(item["number"] for item in items if isinstance(item, dict))
+    if numbers != list(range(1, count + 1)):
+        keys = ", ".join(f"{str(key)!r:.20}" for key in islice(found, count + 1))
+        raise ValueError(f"every key from '1' to '{count}' is needed once, got {keys or 'none'}")
+    return items
+
+
+def items_by_key(members: Iterable[tuple[Any, Any]]) -> list[Any]:
+    """The items of an object as a list; the number in each key ("2", "claim 2") is its item's."""
+    return [
+        {**item, "number": _number_in(key)} if isinstance(item, Mapping) else item
+        for key, item in members
+    ]
+
+
+def _number_in(key: Any) -> int:
+    """The one number in a key; 0 if it has none or several."""
+    numbers = _DIGITS.findall(str(key))
+    return int(numbers[0]) if len(numbers) == 1 else 0
 
 
 def output_of(answer: BaseModel) -> Any:

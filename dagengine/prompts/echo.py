@@ -1,13 +1,26 @@
-"""The prompt at the beginning of an answer, where a model repeats it."""
+"""What a model repeats of its prompt: the beginning, fences around the material, instructions."""
 
 from __future__ import annotations
 
 import re
-from typing import Final
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any, Final
+
+from pydantic import BaseModel
+
+from dagengine.prompts.evidence import unfenced
+from dagengine.question import Check, Message
 
 # What tokenizers put in front of a prompt: `<s>`, `<|begin_of_text|>`, `[CLS]`.
 _FIRST_TOKEN: Final = re.compile(r"\s*(?:<\|?\w{1,30}\|?>|\[[A-Z]{1,10}\])")
 _WORD: Final = re.compile(r"\S+")
+_FIRST_FENCE: Final = re.compile(r"^<{3,}BEGIN ", re.MULTILINE)
+# What models put around a line that they repeat.
+_AROUND: Final = " \t<>\"'`*_#-.:,;()[]{}"
+_ECHO: Final = re.compile(r"(?:BEGIN|END) (?=\S)")
+# Shorter pieces of the instructions may be what a text says itself.
+_SHORTEST_INSTRUCTION: Final = 30
 
 
 def without_echo(prompt: str, text: str) -> str:
@@ -42,3 +55,90 @@ def _end_of(prompt: str, text: str, start: int) -> int | None:
         if seen == len(wanted):
             return word.start() + size
     return None
+
+
+def texts_of(value: Any) -> Iterator[str]:
+    """The texts in an answer, apart from verdicts and from reasons, which may quote the prompt."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, BaseModel):
+        yield from texts_of(dict(BaseModel.__iter__(value)))
+    elif isinstance(value, Mapping):
+        for name, part in value.items():
+            if name not in ("reason", "verdict"):
+                yield from texts_of(part)
+    elif isinstance(value, list | tuple | set | frozenset):
+        for part in value:
+            yield from texts_of(part)
+
+
+def fence_check(messages: Sequence[Message]) -> Check:
+    """Finds lines of an answer that repeat a fence around the material of a prompt."""
+    return partial(_echoed_fence, messages)
+
+
+def _echoed_fence(messages: Sequence[Message], answer: Any) -> str | None:
+    lines = [
+        line
+        for text in texts_of(answer)
+        if _ECHO.search(text)
+        for line in map(_bare, text.splitlines())
+        if _ECHO.match(line)
+    ]
+    for line in lines:
+        for label in _labels(messages):
+            if _repeats(line, label):
+                return (
+                    f"it repeats the line {line[:80]!r}, which only marks where a piece of the "
+                    "material begins or ends; answer without such lines"
+                )
+    return None
+
+
+def _repeats(line: str, label: str) -> bool:
+    """Whether a line is the mark of a piece, or begins with one that no text has by chance."""
+    marks = [f"BEGIN {label}", f"END {label}"]
+    if line in map(_bare, marks):
+        return True
+    if label.isalpha():  # "BEGIN input", say, may begin a line of code
+        return False
+    return any(line.startswith(mark) and not line[len(mark)].isalnum() for mark in marks)
+
+
+def _bare(line: str) -> str:
+    return line.strip(_AROUND)
+
+
+def _labels(messages: Sequence[Message]) -> list[str]:
+    """The names of the pieces of a prompt whose marks are not in the material itself."""
+    for message in messages:
+        text = message["content"]
+        first = _FIRST_FENCE.search(text)
+        if first is None:
+            continue
+        try:
+            evidence = unfenced(text[first.start() :])
+        except ValueError:
+            continue
+        material = "\n".join(piece.text for piece in evidence if _ECHO.search(piece.text))
+        return [
+            piece.label
+            for piece in evidence
+            if not any(f"{word} {piece.label}" in material for word in ("BEGIN", "END"))
+        ]
+    return []
+
+
+def echoed_instruction(instructions: str, texts: Iterable[str], material: str) -> str | None:
+    """Says which text is a piece of the instructions that the material does not have."""
+    known = _plain(instructions)
+    for text in texts:
+        plain = _plain(text)
+        copied = len(plain) >= _SHORTEST_INSTRUCTION and plain in known
+        if copied and plain not in _plain(material):
+            return f"it repeats the instructions ({text[:80]!r}) instead of following them"
+    return None
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.split()).strip(_AROUND).casefold()

@@ -76,8 +76,8 @@ def list_instructions(criteria: str, verdicts: Sequence[str], item: str, count: 
     """The system text of one verdict per item."""
     return (
         f"You judge each of {count} pieces of the material, called {item} 1 to {item} {count}, by "
-        "one criterion of an evaluation, using only the material. For each of them give your "
-        "reason, then your verdict, then its number; leave none out and add none.\n\n"
+        "one criterion of an evaluation, using only the material. Under the number of each piece, "
+        f"from 1 to {count}, give your reason, then your verdict; leave none out and add none.\n\n"
         f"Criterion: {criteria}\n\nEach verdict is one of:\n{_listed(tuple(verdicts))}"
     )
 

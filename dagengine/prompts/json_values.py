@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any, Final, TypeVar
 
 V = TypeVar("V", dict[str, Any], list[Any])
@@ -18,6 +18,9 @@ V = TypeVar("V", dict[str, Any], list[Any])
 _BEFORE_LIST: Final = re.compile(r"(?:^|:)[ \t]*(?=\[)", re.MULTILINE)
 # What begins an object; other braces are code, formulas or damage.
 _OBJECT: Final = re.compile(r"\{(?=[ \t\r\n]*[\"}])")
+
+# A key with an object behind it.
+_MEMBER: Final = re.compile(r'"([^"\\\n]{1,40})"[ \t\r\n]*:[ \t\r\n]*(?=\{)')
 
 WINDOW: Final = 4_096
 """Characters that a place in a text is given at first."""
@@ -73,13 +76,32 @@ def lists_in(text: str) -> list[list[Any]]:
     )
 
 
+def members_in(text: str) -> list[tuple[str, dict[str, Any]]]:
+    """The objects in a text that stand behind a key, with their keys; of nested ones the outer.
+
+    In an object that was cut off these are its whole members.
+    """
+    keys = {match.end(): match[1] for match in _MEMBER.finditer(text)}
+    return [(keys[start], value) for start, value in _placed(text, keys, dict)]
+
+
 def _values(text: str, starts: Iterable[int], kind: type[V]) -> list[V]:
-    """The different JSON values that begin at such places, one after the other.
+    """The different JSON values that begin at such places, one after the other."""
+    found = list[V]()
+    for _, value in _placed(text, starts, kind):
+        found += [value] if value not in found else []
+        if len(found) == DIFFERENT:
+            break
+    return found
+
+
+def _placed(text: str, starts: Iterable[int], kind: type[V]) -> Iterator[tuple[int, V]]:
+    """The JSON values that begin at such places, with their places, one after the other.
 
     Raises DoubledKeyError, RecursionError for a value that is nested too deeply, and ValueError
     for a number with more digits than Python reads.
     """
-    found, place, far = list[V](), 0, 0
+    place = far = 0
     for start in starts:
         if start < place:
             continue  # inside the value before
@@ -91,10 +113,10 @@ def _values(text: str, starts: Iterable[int], kind: type[V]) -> list[V]:
             far += end < 0
         if end > 0:
             place = start + end
-            found += [value] if isinstance(value, kind) and value not in found else []
-        if far == FAR or len(found) == DIFFERENT:
+            if isinstance(value, kind):
+                yield start, value
+        if far == FAR:
             break
-    return found
 
 
 def _decoded(text: str, *, whole: bool) -> tuple[Any, int]:

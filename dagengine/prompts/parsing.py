@@ -12,10 +12,11 @@ from typing import Any, Final, TypeVar, cast, get_origin
 from pydantic import BaseModel, ValidationError
 
 from dagengine.errors import UnparseableError
-from dagengine.prompts.answer_types import VerdictList
+from dagengine.prompts.answer_types import VerdictList, items_by_key
 from dagengine.prompts.json_values import (
     DoubledKeyError,
     lists_in,
+    members_in,
     objects_in,
     require_single_keys,
 )
@@ -144,29 +145,33 @@ def read_part(question: Question[T], text: str) -> T | None:
 def readable_items(shape: type[VerdictList], text: str) -> dict[int, BaseModel]:
     """The verdicts in a list answer that can be used, by their number from 1 on.
 
-    An item counts when it is complete, valid, and the only one with its number, also in a list
+    An item counts when it is complete, valid, and the only one with its number, also in an answer
     that was cut off. Items without numbers do not count: it is not known which of them is
     missing. Raises nothing: a text that holds no list, several different ones or none that can
     be read gives no items.
     """
     try:
         require_readable(text)
-        values = _candidates(text, shape)
-    except UnparseableError:
+        items = _item_values(_THINKING.sub("", text), _candidates(text, shape))
+    except (UnparseableError, ValueError, RecursionError):
         return {}
-    fitting = (_fitting(shape.item, value) for value in _item_values(values))
+    fitting = (_fitting(shape.item, value) for value in items)
     valid = [item for item in fitting if item is not None]
     times = Counter(item.number for item in valid)
     return {item.number: item for item in valid if times[item.number] == 1}
 
 
-def _item_values(values: list[dict[str, Any]]) -> list[Any]:
+def _item_values(text: str, values: list[dict[str, Any]]) -> list[Any]:
     """The items of the one list among the values; of a broken list those that are whole."""
     lists = [value["verdicts"] for value in values if "verdicts" in value]
     if len(lists) > 1:
         return []
-    found = lists[0] if lists else values
-    return found if isinstance(found, list) else []
+    if not lists and any("number" in value for value in values):
+        return values
+    found = lists[0] if lists else None
+    if isinstance(found, list):
+        return found
+    return items_by_key(found.items() if isinstance(found, dict) else members_in(text))
 
 
 def _fitting(item: Any, value: Any) -> Any:

@@ -18,7 +18,7 @@ def sentences(text: str) -> list[str]:
     and numbers such as "No. 5" end none). What has no letter or digit is left out.
     """
     plain = _SURROGATES.sub("\ufffd", text)
-    return [piece for line in _lines(plain) for piece in _pieces(line) if _says_something(piece)]
+    return [piece for line in _lines(plain) for piece in _pieces(line) if says_something(piece)]
 
 
 def _lines(text: str) -> list[str]:
@@ -44,5 +44,6 @@ def _pieces(line: str) -> list[str]:
     return [line[:start] + piece for piece in found[:1]] + found[1:]
 
 
-def _says_something(text: str) -> bool:
+def says_something(text: str) -> bool:
+    """Whether a text has a letter or a digit, and so at least one sentence."""
     return any(map(str.isalnum, text))

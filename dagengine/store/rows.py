@@ -200,7 +200,7 @@ def revive(question: Question[T], fields: Mapping[str, Any], origin: Origin) -> 
             value = read_answer(question, raw)
     except (UnparseableError, ValueError):  # pydantic's own is a ValueError, too
         value = None
-    if value is None:
+    if value is None or (question.check is not None and question.check(value) is not None):
         return None
     choices = None if tokens is None else tuple(TokenChoice(t, _pairs(a)) for t, a in tokens)
     odds = fields.get("odds")

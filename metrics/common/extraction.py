@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import cache
-from typing import Annotated, Any
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache, partial
+from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, create_model
 
+from dagengine.errors import NotApplicableError
 from dagengine.graph.judged import is_blank
 from dagengine.graph.node import BaseNode
 from dagengine.graph.nodes import CodeNode, TaskNode
 from dagengine.graph.values import Ask, Given, NodeValue
 from dagengine.prompts.bounds import Usually
+from dagengine.prompts.echo import echoed_instruction, fence_check, texts_of
+from dagengine.prompts.evidence import as_text
+from dagengine.prompts.instructions import task_instructions
+from dagengine.prompts.sentences import says_something, sentences
+from dagengine.question import Answer, Check, Message, Question
+
+X = TypeVar("X")
+B = TypeVar("B", bound=BaseModel)
 
 STATEMENTS = (
     "List every statement that the text makes, each as one short self-contained sentence in "
     "the text's own language, in the order of the text. Replace pronouns by what they stand "
-    "for. Mark each statement: factual if it claims something that can be true or false, not "
+    "for. Mark each statement: factual if it claims something, whether true or false; not "
     "factual if it is a greeting, a question, an offer, an opinion or a remark about the text "
     "itself. An empty text makes no statement."
 )
@@ -31,7 +40,14 @@ OPINIONS = (
     "others, are none."
 )
 
+_EMPTY = (
+    "That list is empty, but {} has {}. Answer again in the same form, and list what they say. If "
+    "the text only greets, asks, refuses or shows something (code, a table), the list has one item "
+    "that says so."
+)
+
 Wording = Callable[[Given], str] | None
+_STOPS = " .!?…。！？;:,"  # noqa: RUF001
 
 
 class _Extracted(BaseModel):
@@ -80,11 +96,69 @@ class Questions(_Extracted):
     questions: list[str]
 
 
+def item_check(instructions: str, messages: Sequence[Message], source: str) -> Check:
+    """Finds items of a list, taken out of the text `source`, that are no part of it.
+
+    These are copies of the marks around the material, and of the instructions.
+    """
+    return partial(_copied, task_instructions(instructions), fence_check(messages), source)
+
+
+def _copied(instructions: str, fences: Check, source: str, answer: BaseModel) -> str | None:
+    return fences(answer) or echoed_instruction(instructions, texts_of(answer), source)
+
+
+def asked_again(
+    question: Question[B], answer: Answer[B], source: str, name: str
+) -> Question[B] | None:
+    """The question once more, if its list is empty although the text `source` has words.
+
+    A text always has something to list: if it claims nothing, one item that says so. `name` is
+    what the judge is told that the text is called.
+    """
+    if any(map(says_something, texts_of(answer.value))) or not says_something(source):
+        return None
+    raw = answer.raw or answer.value.model_dump_json()
+    return question.again(raw, _EMPTY.format(name, counted(len(sentences(source)), "sentence")))
+
+
+def nothing_found(what: str, name: str) -> NotApplicableError:
+    """The error for a text that has words, and a judge that listed nothing of it twice."""
+    return NotApplicableError(
+        f"nothing found to judge: {name} is not empty, but the judge listed no {what}, asked twice"
+    )
+
+
+def counted(number: int, noun: str) -> str:
+    """A number with its noun: "1 sentence", "2 sentences"."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def distinct(items: Iterable[X], text: Callable[[X], str] = str) -> list[X]:
+    """The items that say something, each once; case, blanks and the last stop do not tell apart."""
+    first: dict[str, X] = {}
+    for item in items:
+        if says_something(text(item)):
+            first.setdefault(" ".join(text(item).split()).rstrip(_STOPS).casefold(), item)
+    return list(first.values())
+
+
+def each_once(items: Sequence[X], text: Callable[[X], str] = str) -> NodeValue:
+    """Distinct items as the value of a node, whose reason says how many were repeated."""
+    kept = distinct(items, text)
+    if len(kept) == len(items):
+        return NodeValue(kept)
+    reason = f"{len(items) - len(kept)} of {len(items)} items are repeated or blank: left out."
+    return NodeValue(kept, reason=reason)
+
+
 class ExtractionNode(TaskNode):
     """Lists what a case field holds, as an answer type with one list.
 
-    A blank field holds nothing, which costs no call. `when` is a node that says whether the
-    list is wanted at all; its output is not part of the question.
+    A blank field holds nothing, which costs no call. An empty list of any other field is asked for
+    again, which does not count in `questions`. If it is empty again, there is nothing to judge
+    (NotApplicableError). It may be `empty` where that is an answer as any other. `when` is a node
+    that says whether the list is wanted at all; its output is not part of the question.
     """
 
     def __init__(
@@ -95,6 +169,8 @@ class ExtractionNode(TaskNode):
         output_type: type[BaseModel],
         wording: Wording = None,
         when: BaseNode | None = None,
+        *,
+        empty: bool = False,
     ) -> None:
         super().__init__(
             instructions,
@@ -105,12 +181,24 @@ class ExtractionNode(TaskNode):
             wording=wording,
         )
         (self._list,) = output_type.model_fields
+        self._empty = empty
 
     async def run(self, given: Given, ask: Ask) -> NodeValue:
         wanted = all(value for _, value in given.inputs)
         if not wanted or is_blank(given.fields[0][1]):
             return NodeValue(self.output_type.model_validate({self._list: []}))
-        return await super().run(Given(given.fields, (), given.case), ask)
+        question = self.task_question(Given(given.fields, (), given.case))
+        answer = await ask(question)
+        field, source = f"`{given.fields[0][0]}`", as_text(given.fields[0][1])
+        again = None if self._empty else asked_again(question, answer, source, field)
+        if again is not None:
+            answer = await ask(again)
+            if asked_again(question, answer, source, field) is not None:
+                raise nothing_found(self._list, field)
+        return NodeValue(answer.value)
+
+    def check(self, given: Given, messages: tuple[Message, ...]) -> Check:
+        return item_check(self.instructions, messages, as_text(given.fields[0][1]))
 
 
 def statements_of(
@@ -123,8 +211,8 @@ def statements_of(
 def all_statements(source: BaseNode) -> CodeNode:
     """The texts of all statements."""
 
-    def each_text(found: Statements) -> list[str]:
-        return [statement.text for statement in found.statements]
+    def each_text(found: Statements) -> NodeValue:
+        return each_once([statement.text for statement in found.statements])
 
     return CodeNode(each_text, inputs=[source], output_label="statements")
 
@@ -140,8 +228,8 @@ def claims_of(
         asked = ExtractionNode(STATEMENTS, f"claims of {field}", field, Claims, wording, when)
         return _the_list(asked, "claims")
 
-    def factual_ones(found: Statements) -> list[str]:
-        return [statement.text for statement in found.statements if statement.factual]
+    def factual_ones(found: Statements) -> NodeValue:
+        return each_once([statement.text for statement in found.statements if statement.factual])
 
     statements = statements_of(field, when=when)
     return CodeNode(factual_ones, inputs=[statements], output_label="claims")
@@ -177,22 +265,24 @@ def truths_of(
 
 def opinions_of(field: str = "actual_output", wording: Wording = None) -> CodeNode:
     """The opinions that a case field expresses."""
-    asked = ExtractionNode(OPINIONS, f"opinions of {field}", field, Opinions, wording)
+    label = f"opinions of {field}"
+    asked = ExtractionNode(OPINIONS, label, field, Opinions, wording, empty=True)
     return _the_list(asked, "opinions")
 
 
 def questions_of(field: str, instructions: str, limit: int, wording: Wording = None) -> CodeNode:
     """Questions about a case field, at most `limit` of them."""
     answer = bounded(Questions, limit)
-    asked = ExtractionNode(instructions, "questions about the source", field, answer, wording)
+    label = "questions about the source"
+    asked = ExtractionNode(instructions, label, field, answer, wording, empty=True)
     return _the_list(asked, "questions")
 
 
 def _the_list(source: BaseNode, name: str) -> CodeNode:
     """The one list of an answer, as a node."""
 
-    def each_text(found: BaseModel) -> list[str]:
-        return list(getattr(found, name))
+    def each_text(found: BaseModel) -> NodeValue:
+        return each_once(getattr(found, name))
 
     return CodeNode(each_text, inputs=[source], output_label=name)
 

@@ -88,6 +88,20 @@ async def test_what_is_missing_after_the_list_was_asked_again_is_asked_item_by_i
     assert len(step.answers) == 1 + len(singly)
 
 
+async def test_verdicts_under_their_numbers_are_those_of_the_items() -> None:
+    def script(question: Question[Any]) -> Any:
+        return {
+            "verdicts": {
+                str(number): {"reason": "r", "verdict": EVEN[text]}
+                for number, text in reversed([*enumerate(texts(question), 1)])
+            }
+        }
+
+    done, seen = await judged(script)
+    assert seen == ["no", "yes", "no", "yes"]
+    assert done.totals.calls == 1
+
+
 async def test_one_sloppy_part_of_a_list_leaves_the_other_parts_alone() -> None:
     script = Sloppy(item(2, "yes"), only=frozenset(["one", "two"]))
     _, seen = await judged(script, per_call=2)

@@ -296,13 +296,13 @@ async def test_with_nothing_to_judge_nothing_is_asked(
 
 # What is asked first finds nothing: the question after it is not asked.
 EMPTY: dict[str, tuple[dict[str, Any], float | None]] = {
-    "AnswerRelevancyMetric": ({"statements of actual_output": {"statements": []}}, 1.0),
+    "AnswerRelevancyMetric": ({"statements of actual_output": {"statements": []}}, None),
     "FaithfulnessMetric": (
         {
             "statements of actual_output": {"statements": []},
             "truths of retrieval_context": {"truths": ["Paris is in France."]},
         },
-        1.0,
+        None,
     ),
     "FactualCorrectness": (
         {
@@ -313,8 +313,8 @@ EMPTY: dict[str, tuple[dict[str, Any], float | None]] = {
     ),
     "BiasMetric": ({"opinions of actual_output": {"opinions": []}}, 1.0),
     "ToxicityMetric": ({"opinions of actual_output": {"opinions": []}}, 1.0),
-    "ConversationCompletenessMetric": ({"user intentions": {"intentions": []}}, 1.0),
-    "KnowledgeRetentionMetric": ({"facts": {"facts": []}}, 1.0),
+    "ConversationCompletenessMetric": ({"user intentions": {"intentions": []}}, None),
+    "KnowledgeRetentionMetric": ({"facts": {"facts": []}}, None),
     "SummarizationMetric": (
         {
             "truths of input": {"truths": ["Paris is in France."]},

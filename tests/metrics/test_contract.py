@@ -17,7 +17,6 @@ from dagengine.errors import InputError, RefusedError
 from dagengine.graph import VerdictListNode
 from dagengine.judges import ScriptedJudge
 from dagengine.metrics import (
-    AnswerRelevancyMetric,
     BiasMetric,
     ContextualPrecisionMetric,
     ContextualRecallMetric,
@@ -43,6 +42,7 @@ from dagengine.metrics.common.evaluation_steps import StepwiseMetric
 from dagengine.metrics.common.prebuilt import PrebuiltMetric
 from dagengine.metrics.dag import DAG, CodeNode
 from dagengine.metrics.hallucination import HallucinationTemplate
+from dagengine.prompts.answer_types import VerdictList
 from dagengine.prompts.evidence import unfenced
 from dagengine.question import Question, schema_of
 from dagengine.results import MetricResult, OutcomeKind
@@ -275,7 +275,7 @@ def many(case: Any) -> Any:
 def by_words(question: Question[BaseModel], log: list[int]) -> Any:
     """Five items wherever some are listed; an item with an even digit is judged the other way."""
     fields = schema_of(question.answer_type)["properties"]
-    if "verdicts" not in fields or "maxItems" not in fields["verdicts"]:
+    if not issubclass(question.answer_type, VerdictList):
         answer = valid(question, 0)
         for name, items in answer.items():
             if isinstance(items, list) and "maxItems" not in fields[name]:
@@ -283,8 +283,7 @@ def by_words(question: Question[BaseModel], log: list[int]) -> Any:
             elif isinstance(items, list):
                 answer[name] = [f"item {n}" for n in range(fields[name]["maxItems"])]
         return answer
-    count = fields["verdicts"]["maxItems"]
-    log.append(count)
+    log.append(question.answer_type.count)
     answer = valid(question, 0)
     items = unfenced(question.messages[1]["content"])
     texts = {
@@ -293,18 +292,14 @@ def by_words(question: Question[BaseModel], log: list[int]) -> Any:
         if re.fullmatch(r"[a-z ]+ \d+", piece.label) and "turn" not in piece.label
     }
     allowed = _allowed(question)
-    for found in answer["verdicts"]:
-        digit = re.findall(r"\d", texts[str(found["number"])] + "1")[0]
+    for number, found in answer["verdicts"].items():
+        digit = re.findall(r"\d", texts[number] + "1")[0]
         found["verdict"] = allowed[0 if int(digit) % 2 else -1]
     return answer
 
 
 def _allowed(question: Question[BaseModel]) -> list[str]:
-    (item,) = (
-        shape
-        for shape in schema_of(question.answer_type)["$defs"].values()
-        if "number" in shape["properties"]
-    )
+    item = schema_of(question.answer_type)["$defs"]["Item"]
     verdicts: list[str] = item["properties"]["verdict"]["enum"]
     return verdicts
 
@@ -471,17 +466,14 @@ def test_without_contexts_there_is_nothing_to_compare_with(
     assert "nothing to compare with" in str(result.failure)
 
 
-@pytest.mark.parametrize("kind", [AnswerRelevancyMetric, BiasMetric, FaithfulnessMetric])
-def test_text_that_claims_nothing_keeps_the_value_of_the_formula(
-    kind: type[PrebuiltMetric],
-) -> None:
-    lists = ("statements", "claims", "opinions", "truths")
-
+def test_text_whose_statements_claim_nothing_keeps_the_value_of_the_formula() -> None:
     def answer(question: Question[Any]) -> Any:
         found = valid(question, 0)
-        return {name: [] if name in lists else part for name, part in found.items()}
+        if "statements" in found:
+            found["statements"] = [{"text": "The text only greets.", "factual": False}]
+        return found
 
-    assert result_of(make(kind), ScriptedJudge(answer)).score == 1.0
+    assert result_of(make(FaithfulnessMetric), ScriptedJudge(answer)).score == 1.0
 
 
 def test_an_agent_that_only_called_tools_is_judged() -> None:
@@ -536,7 +528,7 @@ def test_a_template_words_the_question_for_a_reason() -> None:
     metric = BiasMetric(judged_reason=True, evaluation_template=Own)
     assert result_of(metric, ScriptedJudge(answer)).reason == "because"
     assert questions[-1].messages == (
-        {"role": "user", "content": "Why 0.0? 0 of 2 opinions are unbiased"},
+        {"role": "user", "content": "Why 0.0? 0 of 1 opinions are unbiased"},
     )
 
 

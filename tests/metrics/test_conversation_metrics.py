@@ -324,10 +324,10 @@ def wishes(count: int, *verdicts: str) -> Callable[[Question[Any]], Any]:
 
 @pytest.mark.parametrize(
     ("verdicts", "score", "calls"),
-    [((), 1.0, 1), (("no",), 0.0, 2), (("yes", "no"), 0.5, 2), (("yes", "no", "yes"), 2 / 3, 2)],
+    [((), None, 2), (("no",), 0.0, 2), (("yes", "no"), 0.5, 2), (("yes", "no", "yes"), 2 / 3, 2)],
 )
 def test_completeness_is_the_share_of_intentions_satisfied(
-    verdicts: tuple[str, ...], score: float, calls: int
+    verdicts: tuple[str, ...], score: float | None, calls: int
 ) -> None:
     done = run(CASE, ConversationCompletenessMetric(), wishes(len(verdicts), *verdicts))
     assert done.rows[0].metrics[0].score == score
@@ -458,7 +458,6 @@ class Memory:
 @pytest.mark.parametrize(
     ("lines", "score", "read", "judged"),
     [
-        (("u: hi", "a: hi"), 1.0, 1, 0),
         (("u: [I am Ann]", "a: hi Ann"), 1.0, 1, 1),
         (("u: [I am Ann]", "a: who? bad"), 0.0, 1, 1),
         (("a: bad", "u: [I am Ann]", "a: ok"), 1.0, 1, 1),
@@ -473,6 +472,13 @@ def test_retention_is_the_share_of_replies_true_to_the_facts_before_them(
     memory = Memory()
     assert only(talk(*lines), KnowledgeRetentionMetric(), memory).score == pytest.approx(score)
     assert (len(memory.seen("facts")), len(memory.seen("retention"))) == (read, judged)
+
+
+def test_a_conversation_in_which_no_fact_is_found_has_retained_nothing() -> None:
+    memory = Memory()
+    result = only(talk("u: hi", "a: hi", "u: so?", "a: so"), KnowledgeRetentionMetric(), memory)
+    assert (result.score, result.outcome) == (None, OutcomeKind.SKIPPED)
+    assert "nothing found to judge: no fact found in 2 user turns" in str(result.failure)
 
 
 @pytest.mark.parametrize("lines", [("u: [I am Ann]",), ("u: [I am Ann]", "a: ")])

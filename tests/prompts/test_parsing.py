@@ -46,6 +46,52 @@ def test_verdicts_without_numbers_are_taken_in_order_when_their_count_fits() -> 
     ]  # fmt: skip
 
 
+def keyed(**items: Any) -> str:
+    return json.dumps({"verdicts": {key.strip("_"): found for key, found in items.items()}})
+
+
+YES, NO = item("yes"), item("no")
+
+
+def test_the_schema_of_a_list_of_verdicts_needs_every_number_once() -> None:
+    numbers = schema_of(THREE)["properties"]["verdicts"]
+    assert numbers["required"] == list(numbers["properties"]) == ["1", "2", "3"]
+    assert set(schema_of(THREE)["$defs"]["Item"]["properties"]) == {"reason", "verdict"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        keyed(_1=YES, _2=NO, _3=YES),
+        keyed(_3=YES, _1=YES, _2=NO),
+        json.dumps({"verdicts": {"claim 1": YES, "claim 2": NO, "3.": YES}}),
+        json.dumps({"1": YES, "2": NO, "3": YES}),
+        "So:\n```json\n" + json.dumps({"1": YES, "2": NO, "3": YES}) + "\n```",
+        text_of(item("yes", 1), item("yes", 3), item("no", 2)),
+    ],
+    ids=["keys", "another order", "named keys", "no object around", "prose around", "a list"],
+)
+def test_verdicts_are_read_under_their_numbers(text: str) -> None:
+    found = read_answer(about(THREE), text)
+    assert {one.number: one.verdict for one in found.verdicts} == {1: "yes", 2: "no", 3: "yes"}
+
+
+@pytest.mark.parametrize(
+    ("text", "keys"),
+    [
+        (keyed(_1=YES, _2=NO), "'1', '2'"),
+        (keyed(_1=YES, _2=NO, _4=NO), "'1', '2', '4'"),
+        (keyed(_1=YES, _2=NO, _3=NO, _4=NO), "'1', '2', '3', '4'"),
+        (keyed(_1=YES, _2=NO, a=NO), "'1', '2', 'a'"),
+        (keyed(), "none"),
+    ],
+)
+def test_keys_that_are_not_the_numbers_of_the_items_are_told(text: str, keys: str) -> None:
+    assert str(refusal(text, THREE)).startswith(
+        f"verdicts: Value error, every key from '1' to '3' is needed once, got {keys}"
+    )
+
+
 @pytest.mark.parametrize(
     "items",
     [
@@ -68,6 +114,11 @@ def test_verdicts_are_not_taken_in_order_when_some_are_missing_or_numbered(items
         (text_of(item("yes"), item("no")), []),
         (text_of(item("yes", 1), item("no", 2), item("no", 3))[:-20], [1, 2]),
         (f"First:\n{text_of(item('yes', 1))}\nNo:\n{text_of(item('no', 1))}", []),
+        (keyed(_1=YES, _3=NO), [1, 3]),
+        (keyed(_1=YES, _2=item("maybe"), _3=NO), [1, 3]),
+        (keyed(_1=YES, _2=YES, _3=NO)[:-20], [1, 2]),
+        (json.dumps({"1": YES, "2": NO})[:-5], [1]),
+        ('{"verdicts": {"1": ' + json.dumps(YES) + ', "1": ' + json.dumps(NO), []),
         ('{"verdicts": 5}', []),
         ("I cannot tell.", []),
         ("{" * 2_000_000, []),

@@ -41,8 +41,8 @@ class AnswerRelevancyTemplate:
 class AnswerRelevancyMetric(PrebuiltMetric):
     """The share of the answer's statements that are relevant to the input.
 
-    Reads `input` and `actual_output`; 2 calls. Score: (relevant + related) / statements,
-    1 when the answer makes no statement.
+    Reads `input` and `actual_output`; 2 calls. Score: (relevant + related) / statements, from 0 to
+    1. A case is skipped if the judge lists no statement of an answer with words.
     """
 
     title = "Answer Relevancy"

@@ -32,7 +32,7 @@ RELEVANT = (
     "List every statement that the piece of context makes, each as one short self-contained "
     "sentence, in the order of the text. Say of each whether it is relevant to `input`. yes: "
     "it helps to answer it, in part or in whole; no: it does not. First the statement, then "
-    "your reason, then the verdict. A piece of context that states nothing gives an empty list."
+    "your reason, then the verdict."
 )
 RELEVANT_SENTENCE = (
     "Is the sentence, which comes from the retrieved context, relevant to `input`? yes: it helps "
@@ -77,8 +77,9 @@ class ContextualRelevancyMetric(PrebuiltMetric):
     """The share of the context's statements that are relevant to the input.
 
     Reads `input` and `retrieval_context`; one call per context, all at once. Score: relevant /
-    statements of all contexts, 0 when there is none. A judge that only decides cannot list
-    statements: it is asked about each sentence of the contexts instead.
+    statements of all contexts, 0 without a context. A case is skipped if the judge lists no
+    statement of any context. A judge that only decides cannot list statements: it is asked about
+    each sentence of the contexts instead.
     """
 
     title = "Contextual Relevancy"

@@ -75,7 +75,8 @@ class ConversationCompletenessTemplate:
 class ConversationCompletenessMetric(PrebuiltMetric):
     """The share of the user's intentions that the assistant satisfied.
 
-    Reads `turns`; 2 calls. Score: satisfied / intentions, 1 when the user wants nothing.
+    Reads `turns`; 2 calls. Score: satisfied / intentions, from 0 to 1, and 1 when the user never
+    speaks. A case is skipped if the judge lists no intention of a user who does.
     """
 
     title = "Conversation Completeness"

@@ -84,7 +84,8 @@ class KnowledgeRetentionMetric(PrebuiltMetric):
     one. It judges the replies before a user turn while it reads that turn. Replies before the first
     fact are not judged. Reads `turns`; 1 call per user turn that says something and that a reply
     follows, and 1 per judged reply. Score: retained / judged replies, from 0 to 1, and 1 when no
-    reply follows a fact. A case without any reply is `skipped`.
+    reply follows a fact that still holds. A case without any reply, or without any fact, is
+    `skipped`.
     """
 
     title = "Knowledge Retention"

@@ -73,19 +73,19 @@ def texts_of(value: Any) -> Iterator[str]:
 
 
 def fence_check(messages: Sequence[Message]) -> Check:
-    """Finds lines of an answer that repeat a fence around the material of a prompt."""
+    """Finds lines of an answer that repeat a fence around the material of a prompt.
+
+    Of the items of a list every line counts. A text may quote what it was shown, so that only its
+    first line does: a model that copies its prompt begins with it.
+    """
     return partial(_echoed_fence, messages)
 
 
 def _echoed_fence(messages: Sequence[Message], answer: Any) -> str | None:
-    lines = [
-        line
-        for text in texts_of(answer)
-        if _ECHO.search(text)
-        for line in map(_bare, text.splitlines())
-        if _ECHO.match(line)
-    ]
-    for line in lines:
+    first_only = isinstance(getattr(answer, "output", None), str)
+    texts = [text.strip() for text in texts_of(answer) if _ECHO.search(text)]
+    lines = [line for text in texts for line in text.splitlines()[: 1 if first_only else None]]
+    for line in filter(_ECHO.match, map(_bare, lines)):
         for label in _labels(messages):
             if _repeats(line, label):
                 return (

@@ -198,7 +198,7 @@ COPIES = [
     "BEGIN actual_output",
     "END actual_output",
     "**BEGIN actual_output:** Berlin is the capital.",
-    "Sure.\n<<<BEGIN actual_output>>>\nBerlin\n<<<END actual_output>>>",
+    "\n<<<BEGIN actual_output>>>\nBerlin\n<<<END actual_output>>>",
 ]
 NO_COPIES = [
     "BEGIN",
@@ -230,6 +230,13 @@ def test_an_output_that_copies_the_marks_around_the_material_is_refused(
 @pytest.mark.parametrize("text", NO_COPIES)
 def test_other_words_in_capitals_are_no_copies(text: str) -> None:
     assert only(listing(), lambda question: text).score == 1.0
+
+
+def test_a_text_may_quote_what_it_was_shown_but_an_item_of_a_list_may_not() -> None:
+    quoted = f"It says:\n{COPIES[0]}\nBerlin"
+    assert only(listing(), lambda question: quoted).score == 1.0
+    refused = only(listing(output_type=list[str]), lambda question: {"output": [quoted]})
+    assert refused.outcome == OutcomeKind.UNPARSEABLE
 
 
 @pytest.mark.parametrize("text", COPIES[:3])

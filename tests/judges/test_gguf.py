@@ -8,16 +8,14 @@ import signal
 import subprocess
 import sys
 import threading
-import time
-import urllib.request
 from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
-from urllib.error import URLError
 
 import anyio
 import llama_server
 import pytest
+from model_servers import servers, wait_until_gone
 from openai import AuthenticationError
 
 from dagengine import Limits, a_evaluate
@@ -45,17 +43,17 @@ node = BinaryJudgementNode(
 )
 metric = DAGMetric("right", DAG(node))
 """
-# Opens the judge, maybe forks a process that outlives it, says where the server listens, and waits.
+# Opens the judge, maybe forks a process that outlives it, and waits.
 HOLDING = """
 import asyncio, os, sys, time
 from dagengine.judges import GGUFJudge
 
 async def main():
-    async with GGUFJudge(sys.argv[1], window=1024, places=2, threads=1).session() as client:
+    async with GGUFJudge(sys.argv[1], window=1024, places=2, threads=1).session():
         forked = os.fork() if "fork" in sys.argv else None
         if forked == 0:
             time.sleep(600)
-        print(forked, client.api.base_url, flush=True)
+        print(forked, flush=True)
         await asyncio.sleep(600)
 
 asyncio.run(main())
@@ -71,35 +69,6 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def judge_of(model: Path) -> GGUFJudge:
     return GGUFJudge(model, window=1024, places=2, threads=1)
-
-
-def servers() -> list[int]:
-    """The processes of this one that serve a model."""
-    found: list[int] = []
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            parent = (folder / "stat").read_text().rpartition(")")[2].split()[1]
-            command = (folder / "cmdline").read_bytes()
-        except OSError:
-            continue
-        if int(parent) == os.getpid() and b"local/child.py" in command:
-            found.append(int(folder.name))
-    return found
-
-
-def listens(base_url: str) -> bool:
-    try:
-        with urllib.request.urlopen(f"{base_url.removesuffix('v1/')}health", timeout=10):
-            return True
-    except (URLError, ConnectionError):
-        return False
-
-
-def wait_until_gone(base_url: str) -> None:
-    end = time.monotonic() + 30
-    while listens(base_url):
-        assert time.monotonic() < end, "the server still listens"
-        time.sleep(0.02)
 
 
 CASES = [LLMTestCase(input=f"case {number}") for number in range(4)]
@@ -244,11 +213,11 @@ def test_the_server_ends_when_its_program_is_ended(
     command = [sys.executable, "-c", HOLDING, str(model), *(["fork"] * forks)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as program:
         assert program.stdout is not None
-        forked, base_url = program.stdout.readline().decode().split()
+        (forked,) = program.stdout.readline().decode().split()
         try:
-            assert listens(base_url)
+            (server,) = servers(program.pid)
             program.send_signal(ending)
-            wait_until_gone(base_url)
+            wait_until_gone(server)
         finally:
             program.kill()
             if forks:

@@ -1,0 +1,226 @@
+"""A real model as the judge: whatever it says, what comes of it is typed, bounded and told.
+
+One server serves the tests of this file. They ask few questions with short answers, so that two
+busy processors take less than a minute.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import real_model
+from anyio.from_thread import start_blocking_portal
+from model_servers import servers, wait_for_server, wait_until_gone
+
+from dagengine import Limits, PromptTemplate, a_evaluate
+from dagengine.judges import GGUFJudge, LabelJudge
+from dagengine.metrics import DAGMetric
+from dagengine.metrics.dag import (
+    DAG,
+    BinaryJudgementNode,
+    NonBinaryJudgementNode,
+    TaskNode,
+    VerdictNode,
+)
+from dagengine.question import FirstMatch, Options, facts_of
+from dagengine.results import Attempt, EvaluationResult, MetricResult, OutcomeKind
+from dagengine.test_case import LLMTestCase
+
+MODEL = real_model.model_file()
+pytestmark = [
+    pytest.mark.skipif(MODEL is None, reason=real_model.MISSING),
+    pytest.mark.anyio,
+]
+linux = pytest.mark.skipif(sys.platform != "linux", reason="looks at processes as Linux lists them")
+SHORT = Options(max_characters=60, max_items=6)
+WINDOW = 1536
+SUMMARIES = {
+    "good": "# Intro\nWe met.\n# Body\nWe planned the release.\n# Conclusion\nWe ship on Monday.",
+    "short": "# Intro\nWe met.\n# Body\nWe planned the release.",
+}
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    """One event loop: a question takes a second, and the loops are not what is tested."""
+    return "asyncio"
+
+
+@pytest.fixture(scope="module")
+def judge() -> Iterator[GGUFJudge]:
+    """The model, served until the last test of this file."""
+    assert MODEL is not None
+    # One thread: with more, a processor that does other work makes all of them wait.
+    judge = GGUFJudge(MODEL, window=WINDOW, places=2, threads=1)
+    with (
+        start_blocking_portal() as portal,
+        portal.wrap_async_context_manager(judge.session()),
+    ):
+        yield judge
+
+
+async def judged(
+    judge: GGUFJudge | LabelJudge, texts: list[str], node: BinaryJudgementNode | TaskNode
+) -> tuple[EvaluationResult, list[Attempt]]:
+    attempts: list[Attempt] = []
+    done = await a_evaluate(
+        [LLMTestCase(input="Summarise the meeting.", actual_output=text) for text in texts],
+        [DAGMetric("tree", DAG(node))],
+        model=judge,
+        limits=Limits(reasks=0, attempts=1),
+        on_attempt=attempts.append,
+        show=False,
+    )
+    return done, attempts
+
+
+def results(done: EvaluationResult) -> list[MetricResult]:
+    return [result for row in done for result in row.metrics]
+
+
+def headings() -> TaskNode:
+    """The tree of the README, with short answers."""
+    order = NonBinaryJudgementNode(
+        "Are the headings in the order 'intro', 'body', 'conclusion'?",
+        children=[
+            VerdictNode("Yes", score=10),
+            VerdictNode("Two are out of order", score=4),
+            VerdictNode("All out of order", score=2),
+        ],
+        name="Heading order",
+        options=SHORT,
+    )
+    present = BinaryJudgementNode(
+        "Are all three headings there: 'intro', 'body', 'conclusion'?",
+        children=[VerdictNode(False, score=0), order],
+        name="Headings present",
+        options=SHORT,
+    )
+    return TaskNode(
+        "Extract all headings of `actual_output`",
+        output_label="Headings",
+        evaluation_params=["actual_output"],
+        children=[present, order],
+        options=SHORT,
+    )
+
+
+def yes_or_no(**options: int) -> BinaryJudgementNode:
+    """A question that is answered by one word."""
+    return BinaryJudgementNode(
+        "Is the output about food?",
+        evaluation_params=["actual_output"],
+        prompt=PromptTemplate("Is this about food? Answer Yes or No.\n\nText: {actual_output}"),
+        parser=FirstMatch(((r"(?s).*\b[Yy]es\b.*", True), (r"(?s)(.*)", False))),
+        then={True: 10, False: 0},
+        options=Options(max_tokens=3, **options),
+    )
+
+
+async def test_the_tree_of_the_readme_ends_in_scores_or_typed_outcomes(judge: GGUFJudge) -> None:
+    done, attempts = await judged(judge, list(SUMMARIES.values()), headings())
+    assert len(results(done)) == len(SUMMARIES)
+    for result in results(done):
+        assert result.outcome in {OutcomeKind.OK, OutcomeKind.UNPARSEABLE}, result.failure
+        assert (result.score is None) == (result.outcome is not OutcomeKind.OK)
+        assert result.score in {None, 0.0, 0.2, 0.4, 1.0}
+        for step in result.steps:
+            assert len(step.reason or "") <= 60
+    assert {attempt.mode for attempt in attempts if attempt.outcome is OutcomeKind.OK} == {
+        "json_schema"
+    }
+    assert all(0 < attempt.usage.output_tokens < 200 for attempt in attempts)
+
+
+async def test_a_question_at_temperature_0_is_answered_the_same_twice(judge: GGUFJudge) -> None:
+    texts = ["Bread and butter for everyone.", "The train leaves at nine."]
+    answers = [
+        [step.answers for result in results(done) for step in result.steps]
+        for done, _ in [await judged(judge, texts, yes_or_no()) for _ in range(2)]
+    ]
+    assert all(answers[0])
+    assert answers[0] == answers[1]
+
+
+async def test_a_label_has_a_probability_and_says_how_much_fell_on_labels(
+    judge: GGUFJudge,
+) -> None:
+    async with judge.session() as client:
+        labels = LabelJudge("any", base_url=str(client.api.base_url), api_key=client.api.api_key)
+        node = BinaryJudgementNode(
+            "Is it about food?", then={True: 10, False: 0}, evaluation_params=["actual_output"]
+        )
+        done, _ = await judged(labels, ["Bread and butter for everyone."], node)
+    (result,) = results(done)
+    assert result.outcome in {OutcomeKind.OK, OutcomeKind.UNPARSEABLE}, result.failure
+    for step in result.steps:
+        answer = json.loads(step.answers[0])
+        assert 0 < answer["mass"] <= 1
+        assert step.mass == pytest.approx(answer["mass"])
+        assert "of all probability fell on the labels" in str(step.reason)
+        # Odds are of the labels alone, and known only if at least half of all fell on them.
+        assert (answer["odds"] is not None) == (answer["mass"] >= 0.5)
+
+
+async def test_probabilities_of_a_word_are_those_of_a_token(judge: GGUFJudge) -> None:
+    done, attempts = await judged(judge, ["Bread for all."], yes_or_no(top_logprobs=5))
+    assert [attempt.outcome for attempt in attempts] == [OutcomeKind.OK]
+    (result,) = results(done)
+    assert all(0 <= (step.confidence or 0) <= 1 for step in result.steps)
+
+
+async def test_a_prompt_beyond_the_window_has_an_outcome_and_no_score(judge: GGUFJudge) -> None:
+    assert (await facts_of(judge)).window == WINDOW
+    long = "The committee met again and again. " * WINDOW
+    done, _ = await judged(judge, ["Bread.", long, "Butter."], yes_or_no())
+    before, failed, after = results(done)
+    assert failed.score is None
+    assert failed.outcome in {"provider_error", "too_long"}
+    assert {before.outcome, after.outcome} == {OutcomeKind.OK}
+
+
+@linux
+async def test_a_file_as_the_judge_starts_answers_and_is_gone(judge: GGUFJudge) -> None:
+    before = servers()
+    done = await a_evaluate(
+        [LLMTestCase(input="Bread for all.", actual_output="Bread for all.")],
+        [DAGMetric("food", DAG(yes_or_no()))],
+        model=f"gguf:{MODEL}",
+        show=False,
+    )
+    assert [result.outcome for result in results(done)] == [OutcomeKind.OK]
+    assert servers() == before
+
+
+@linux
+def test_a_file_that_is_answering_is_gone_when_its_program_is_killed(tmp_path: Path) -> None:
+    (tmp_path / "metrics.py").write_text(ENDLESS)
+    (tmp_path / "cases.jsonl").write_text('{"input": "the sea"}\n')
+    command = [
+        *(sys.executable, "-m", "dagengine", "run", "metrics.py", "--data", "cases.jsonl"),
+        *("--judge", f"gguf:{MODEL}"),
+    ]
+    with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE) as program:
+        server = wait_for_server(program)
+        program.kill()
+        wait_until_gone(server)
+
+
+# Asks for a text that takes longer than the test.
+ENDLESS = """
+from dagengine.metrics import DAGMetric
+from dagengine.metrics.dag import DAG, BinaryJudgementNode, TaskNode
+from dagengine.question import Options
+
+story = TaskNode(
+    "Write a long story about `input`.", "Story", evaluation_params=["input"],
+    options=Options(max_characters=20_000),
+    children=[BinaryJudgementNode("Is it long?", then={True: 10, False: 0})],
+)
+metric = DAGMetric("story", DAG(story))
+"""

@@ -17,9 +17,10 @@ from typing import Any, TypeVar, cast
 from pydantic import BaseModel
 
 from dagengine.errors import InputError, UnparseableError
+from dagengine.prompts.bounds import schema_for
 from dagengine.prompts.echo import without_echo
 from dagengine.prompts.parsing import read_aside, require_readable, validated
-from dagengine.question import NO_USAGE, Answer, Capabilities, Question, Usage, schema_json
+from dagengine.question import NO_USAGE, Answer, Capabilities, Question, Usage
 from dagengine.threads import in_daemon_thread
 
 T = TypeVar("T", bound=BaseModel)
@@ -170,7 +171,7 @@ class CustomJudge:
         """The messages as one text; the schema is written out when it cannot be passed."""
         parts = [message["content"] for message in question.messages]
         if not structured and question.parser is None:
-            schema = schema_json(question.answer_type)
+            schema = json.dumps(schema_for(question), ensure_ascii=False, separators=(",", ":"))
             parts.append(f"Answer with one JSON object that follows this schema:\n{schema}")
         return "\n\n".join(parts)
 

@@ -109,6 +109,7 @@ class OpenAIJudge(EndpointJudge[ChatConnection]):
             max_bytes=max_bytes,
         )
         self._demands = _Demands()
+        self._limited = not self._parameters.keys().isdisjoint(TOKEN_LIMITS)
 
     def _connection(
         self,
@@ -135,11 +136,13 @@ class OpenAIJudge(EndpointJudge[ChatConnection]):
         openai, _ = libraries()
         spent = NO_USAGE  # on thoughts that left no room for an answer
         async with self.session() as client:
+            # OpenAI's strict schemas know no lengths, and its models end by themselves.
+            bounds = None if is_hosted(client.base_url) else bounds_of(question)
             while True:
                 demands = self._demands
-                limit = self._token_limit(client, question)
+                limit = self._token_limit(question, bounds)
                 try:
-                    answer = await self._ask(client, question, limit)
+                    answer = await self._ask(client, question, bounds, limit)
                     return answer if spent is NO_USAGE else _costlier(answer, spent)
                 except (JudgeError, openai.OpenAIError) as error:
                     failure = self._told(openai, error, demands, question, limit)
@@ -151,18 +154,20 @@ class OpenAIJudge(EndpointJudge[ChatConnection]):
                     failure.tokens = (used.input_tokens, used.output_tokens)
                     raise self._hidden(failure)
 
-    def _token_limit(self, client: ChatConnection, question: Question[Any]) -> int | None:
+    def _token_limit(self, question: Question[Any], bounds: Bounds | None) -> int | None:
         """The most tokens of an answer that a request names; None: it names none.
 
-        What the caller set is sent to everybody. OpenAI itself is not sent what nobody set.
+        What somebody set is always sent. Nothing else is without `bounds`.
         """
-        if self._parameters.keys() & {*TOKEN_LIMITS}:
+        if self._limited:
             return None
-        if question.token_limit is None and is_hosted(client.base_url):
+        own, most = question.token_limit, question.token_limit
+        if own is None and bounds is not None:
+            most = backstop(question, bounds)
+        if most is None:
             return None
-        most = question.token_limit or backstop(question)
-        with_thoughts = most + self._demands.thoughts
-        return with_thoughts if with_thoughts < self._demands.too_many else question.token_limit
+        most += self._demands.thoughts
+        return most if most < self._demands.too_many else own
 
     def _lower_demands(
         self, error: Any, demands: _Demands, question: Question[Any], limit: int | None
@@ -199,10 +204,14 @@ class OpenAIJudge(EndpointJudge[ChatConnection]):
         return False
 
     async def _ask(
-        self, client: ChatConnection, question: Question[T], limit: int | None
+        self,
+        client: ChatConnection,
+        question: Question[T],
+        bounds: Bounds | None,
+        limit: int | None,
     ) -> Answer[T]:
         mode = MODES[self._demands.mode] if question.parser is None else None
-        form = self._form(client, mode, question, limit)
+        form = self._form(client, mode, question, bounds, limit)
         completion = await client.post(form, question)
         if mode is None:
             return await self._read(question, completion, "text", None, limit)
@@ -210,12 +219,15 @@ class OpenAIJudge(EndpointJudge[ChatConnection]):
         return await self._read(question, completion, mode.lower(), value, limit)
 
     def _form(
-        self, client: ChatConnection, mode: str | None, question: Question[T], limit: int | None
+        self,
+        client: ChatConnection,
+        mode: str | None,
+        question: Question[T],
+        bounds: Bounds | None,
+        limit: int | None,
     ) -> RequestForm:
         """How questions of this kind are asked in a mode of instructor's, or for plain text."""
         options, shape = question.options, question.answer_type
-        # OpenAI's strict schemas know no lengths.
-        bounds = None if mode is None or is_hosted(client.base_url) else bounds_of(question)
         # Everything that `_body` looks at; 0 and 0.0 are written differently.
         asked = (options.temperature, type(options.temperature), options.seed, limit)
         key = (shape, bounds, mode, asked, options.top_logprobs, self._demands)

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 from pydantic import BaseModel
 
 from dagengine.errors import InputError, RecordingMissError, UnparseableError
-from dagengine.prompts.instructions import without_bounds
+from dagengine.prompts.instructions import said_without_bounds
 from dagengine.prompts.parsing import validated
 from dagengine.prompts.tokens import value_span
 from dagengine.question import (
@@ -231,7 +231,7 @@ class SimulatedJudge:
         """A number from 0 to 1: the question's own, or one in common."""
         # An answer that could not be read is asked for again, and again cannot be read.
         # How long an answer may be changes nothing about what it says.
-        messages = without_bounds(question)[:2]
+        messages = said_without_bounds(question)[:2]
         asked = json.dumps((messages, schema_json(question.answer_type), place))
         own = f"{asked} {question.options!r}"
         source, common = self._uniform("source", own), math.sqrt(noise.repetitions)

@@ -70,10 +70,13 @@ def bounds_of(question: Question[Any]) -> Bounds:
     They follow from what it shows: the list of the claims of a page is longer than that of a line.
     """
     options = question.options
-    # What is said later, after an invalid answer, shows nothing more to judge.
-    shown = next((m["content"] for m in question.messages if m["role"] == "user"), "")
+    shown = 0
+    for message in question.messages:
+        if message["role"] == "user":
+            shown = min(len(message["content"]), LONGEST_TEXT)
+            break  # what is said later, after an invalid answer, shows nothing more to judge
     size = TEXT  # doubled, so that few questions differ in their bounds
-    while size < min(len(shown), LONGEST_TEXT):
+    while size < shown:
         size *= 2
     return _bounds(options.max_characters, options.max_items, size)
 
@@ -92,7 +95,7 @@ def schema_for(question: Question[Any]) -> Mapping[str, Any]:
     return bounded_schema(answer_type, bounds_of(question))
 
 
-def backstop(question: Question[Any]) -> int:
+def backstop(question: Question[Any], bounds: Bounds) -> int:
     """Tokens above everything that the bounds allow: no good answer is cut off there.
 
     A token has one character at least, except for rare signs of several bytes. Of lists that allow
@@ -100,7 +103,7 @@ def backstop(question: Question[Any]) -> int:
     """
     answer_type: type[BaseModel] = question.answer_type
     if question.parser is None:
-        return min(_MARGIN + _longest_answer(answer_type, bounds_of(question)), _MOST)
+        return _tokens(answer_type, bounds)
     return _MARGIN + (question.options.max_characters or _PROSE)
 
 
@@ -142,10 +145,20 @@ def _in_words(answer_type: type[BaseModel], characters: int | None, most_items: 
     return " ".join(parts)
 
 
+def without_bounds(schema: Any) -> Any:
+    """A JSON schema without lengths of texts and lists, so that two can be compared."""
+    if isinstance(schema, list):
+        return [without_bounds(part) for part in schema]
+    if not isinstance(schema, Mapping):
+        return schema
+    kept = {key: part for key, part in schema.items() if key not in ("maxLength", "maxItems")}
+    return {key: without_bounds(part) for key, part in kept.items()}
+
+
 @cache
-def _longest_answer(answer_type: type[BaseModel], bounds: Bounds) -> int:
+def _tokens(answer_type: type[BaseModel], bounds: Bounds) -> int:
     schema = bounded_schema(answer_type, bounds)
-    return _characters(schema, schema.get("$defs", {}), bounds, ())
+    return min(_MARGIN + _characters(schema, schema.get("$defs", {}), bounds, ()), _MOST)
 
 
 class _Bounding:

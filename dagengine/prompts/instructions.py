@@ -38,7 +38,7 @@ def with_bounds(
     return ({"role": "system", "content": f"{first['content']}\n\n{words}"}, *others)
 
 
-def without_bounds(question: Question[Any]) -> tuple[Message, ...]:
+def said_without_bounds(question: Question[Any]) -> tuple[Message, ...]:
     """The messages of a question as they are before `with_bounds`."""
     answer_type: type[BaseModel] = question.answer_type
     words = bounds_in_words(answer_type, question.options)

@@ -13,6 +13,7 @@ from pydantic import BaseModel, ValidationError
 
 from dagengine.errors import UnparseableError
 from dagengine.prompts.answer_types import VerdictList, items_by_key
+from dagengine.prompts.bounds import without_bounds
 from dagengine.prompts.json_values import (
     DoubledKeyError,
     lists_in,
@@ -114,7 +115,8 @@ def _candidates(text: str, answer_type: type[BaseModel]) -> list[dict[str, Any]]
 def _answers(values: list[dict[str, Any]], answer_type: type[BaseModel]) -> list[dict[str, Any]]:
     """The values without the schema, and its examples, that an echoed prompt repeats."""
     schema = schema_of(answer_type)
-    said = [value for value in values if value != schema]
+    plain = without_bounds(schema)
+    said = [value for value in values if without_bounds(value) != plain]
     echoed = said != values
     return [value for value in said if not echoed or value not in schema.get("examples", ())]
 

@@ -94,9 +94,9 @@ async def test_openai_itself_is_sent_no_bounds_and_no_limit_that_nobody_set() ->
     for body in server.requests[: len(SHAPES)]:
         assert not body.keys() & {*LIMITS}
         assert "maxLength" not in json.dumps(body["response_format"])
-    # A list of verdicts has as many items as there are, by its type.
-    own = [n for body in server.requests for n in _numbers(body["response_format"], "maxItems")]
-    assert own == [2]
+    assert not [
+        n for body in server.requests for n in _numbers(body["response_format"], "maxItems")
+    ]
     assert [body["max_tokens"] for body in server.requests[-2:]] == [70, 80]
 
 

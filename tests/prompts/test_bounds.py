@@ -57,6 +57,10 @@ def about(characters: int, shape: type[BaseModel], **options: Any) -> Question[A
     return Question(({"role": "user", "content": "x" * characters},), shape, Options(**options))
 
 
+def limit_of(question: Question[Any]) -> int:
+    return backstop(question, bounds_of(question))
+
+
 def open_ends(part: Any, path: str = "$") -> list[str]:
     """Where a schema leaves a text or a list without an end."""
     if isinstance(part, list):
@@ -105,12 +109,12 @@ def test_the_token_limit_is_above_the_longest_answer_of_the_schema(
     asked = about(characters, shape)
     schema = schema_for(asked)
     text = json.dumps(longest(schema, schema), indent=1)
-    assert backstop(asked) > len(" ".join(text.split()))
+    assert limit_of(asked) > len(" ".join(text.split()))
 
 
 def test_a_type_without_an_end_has_a_token_limit_all_the_same() -> None:
-    assert backstop(about(0, Tree)) > 10_000
-    assert backstop(about(50_000, Own)) == 65_536
+    assert limit_of(about(0, Tree)) > 10_000
+    assert limit_of(about(50_000, Own)) == 65_536
 
 
 def test_a_bound_that_a_type_has_itself_stays() -> None:
@@ -188,7 +192,7 @@ def test_a_text_for_a_parser_has_room_for_prose() -> None:
     first = FirstMatch((("yes", True),))
     asked = about(10, judgement_type(None))
     prose = Question(asked.messages, asked.answer_type, parser=first)
-    assert backstop(prose) > 2_000
+    assert limit_of(prose) > 2_000
 
 
 def test_bounds_change_the_key_of_no_question_that_does_not_name_them() -> None:

@@ -12,6 +12,7 @@ from pydantic import BaseModel
 from dagengine.errors import UnparseableError
 from dagengine.prompts import Evidence, json_values, messages_for, parsing, read_answer
 from dagengine.prompts.answer_types import judgement_type, list_type, output_type, rating_type
+from dagengine.prompts.bounds import schema_for
 from dagengine.prompts.parsing import readable_items
 from dagengine.question import Question, schema_of
 
@@ -156,8 +157,9 @@ def test_lone_surrogates_in_an_answer_become_the_sign_for_what_cannot_be_shown()
     assert read_answer(about(LISTED), 'So:\n["\\udfff"]').output == ["\ufffd"]
 
 
-def test_the_schema_in_an_echoed_prompt_is_no_answer() -> None:
-    schema = json.dumps(schema_of(BINARY))
+@pytest.mark.parametrize("schema_sent", [schema_of(BINARY), schema_for(about(BINARY))])
+def test_the_schema_in_an_echoed_prompt_is_no_answer(schema_sent: Any) -> None:
+    schema = json.dumps(schema_sent)
     said = '{"reason": "r", "verdict": true}'
     assert read_answer(about(BINARY), f"Follow this:\n{schema}\n\n{said}").verdict is True
     refusal(f"Follow this:\n{schema}")

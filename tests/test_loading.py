@@ -34,7 +34,7 @@ def test_a_file_of_metrics_may_import_the_files_beside_it(
     monkeypatch.delitem(sys.modules, "words_beside", raising=False)
     before = list(sys.path)
     (metric,) = load_metrics(f"{tmp_path.name}/metrics.py")
-    assert metric.spec().graph.nodes()[0].text == "Is it kind?"  # type: ignore[union-attr]
+    assert metric.spec().graph.nodes()[0].text == "Is it kind?"
     assert load_judge(f"{tmp_path.name}/judge.py:judge", None).identity.startswith("Is it kind?")
     assert sys.path == before
 

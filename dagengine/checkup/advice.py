@@ -36,8 +36,12 @@ def advice_of(checkup: Checkup, *, hosted: bool) -> Advice:
         call_timeout=None if in_flight is None else _call_timeout(checkup, in_flight),
         window=_window(checkup),
         parameters=thinking.off if isinstance(thinking, Thinking) else None,
-        odds=mass is not None and mass >= LEAST_MASS,
+        odds=mass is not None and mass >= LEAST_MASS and not _guesses(checkup),
     )
+
+
+def _guesses(checkup: Checkup) -> bool:
+    return not isinstance(checkup.easy, NotMeasured) and checkup.easy.guesses
 
 
 def tuning_of(checkup: Checkup) -> Tuning:

@@ -101,7 +101,8 @@ def easy_questions() -> Iterator[tuple[Question[Verdict], bool]]:
         case = LLMTestCase(input=text, actual_output=output)
         fields = (("input", text), ("actual_output", output))
         yield Question(
-            messages_for(instructions, evidence), Verdict, Options(max_tokens=40),
+            messages_for(instructions, evidence), Verdict,
+            Options(top_logprobs=LIKELY, max_tokens=40),
             name=f"easy question {number}",
             decision=Decision("predicate", _CRITERION, YES_NO, case, fields),
         ), verdict  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Final
@@ -38,7 +39,7 @@ async def reading_of(
     `latency` is the time of an answer of one token, in seconds, `window` in tokens.
     """
     of_data = bool(text)
-    piece = planted((text or prose(_PIECE))[:_PIECE])
+    piece = _unread(planted((text or prose(_PIECE))[:_PIECE]))
     pilot = await examiner.ask(password(piece, PLANTED[1][1]))
     sent, counted = len(_prompt(piece)), pilot.answer.usage.input_tokens
     seconds = max(pilot.seconds - latency, 0.0)
@@ -48,7 +49,7 @@ async def reading_of(
         if seconds > 0:  # the server may have to read it for every word again
             tokens = min(tokens, int(_SHARE * examiner.left * sent / per_token / seconds / 3))
         text = prose(max(_PIECE, int(tokens * per_token) - (sent - len(piece))))
-    whole = planted(text)
+    whole = _unread(planted(text))
     share = len(_prompt(whole)) / sent
     expected = round(counted * share) if counted else None
     needed = seconds * share + 3 * latency
@@ -82,10 +83,15 @@ async def _read(examiner: Examiner, reading: Reading, text: str, latency: float)
             return replace(reading, refused=str(error))
         found.append((share, word in asked.answer.raw.casefold()))
         if reported is None and asked.answer.usage.input_tokens:
-            reported = asked.answer.usage.input_tokens
-            seconds = asked.seconds - latency
-            speed = reported / seconds if seconds > 0 else None
+            usage, seconds = asked.answer.usage, asked.seconds - latency
+            reported = usage.input_tokens
+            speed = (reported - usage.cached_tokens) / seconds if seconds > 0 else None
     return replace(reading, found=tuple(found), reported=reported, tokens_per_second=speed)
+
+
+def _unread(text: str) -> str:
+    """A text that no server has in its cache: what it need not read says nothing of its speed."""
+    return f"Page {random.randrange(10**9)}\n\n{text}"
 
 
 def _prompt(text: str) -> str:

@@ -15,6 +15,7 @@ from dagengine.checkup.asking import Examiner, OutOfTimeError, Timed
 from dagengine.checkup.values import EasyQuestions, NotMeasured, Probabilities, Structure, Thinking
 from dagengine.errors import JudgeError, UnparseableError
 from dagengine.judges.wire.client import EndpointJudge
+from dagengine.prompts.logprobs import stated_probability
 from dagengine.prompts.masses import LEAST_MASS
 from dagengine.prompts.tokens import token_over, tokens_from, value_span
 from dagengine.question import Answer, Judge, TokenChoice
@@ -157,8 +158,9 @@ async def easy_questions_of(examiner: Examiner, at_a_time: int) -> EasyQuestions
                     failures.append(error)
                 else:
                     answers.append((answer.value.verdict, verdict))
-                    if answer.chances is not None:
-                        masses.append(1.0 if answer.mass is None else answer.mass)
+                    mass = _mass_of_verdicts(answer)
+                    if mass is not None:
+                        masses.append(mass)
 
     async with anyio.create_task_group() as group:
         for question, verdict in questions.easy_questions():
@@ -172,6 +174,14 @@ async def easy_questions_of(examiner: Examiner, at_a_time: int) -> EasyQuestions
     chance = chance_of(right, len(answers))
     mass = median(masses) if masses else None
     return EasyQuestions(asked, len(answers), right, yes, chance, failure, mass)
+
+
+def _mass_of_verdicts(answer: Answer[questions.Verdict]) -> float | None:
+    """The share of all probability on true and false where the verdict is; None: not told."""
+    if answer.chances is not None:  # of a judge that decides
+        return 1.0 if answer.mass is None else answer.mass
+    _, mass = stated_probability(answer, answer.value.verdict, (True, False))
+    return mass
 
 
 def chance_of(right: int, answered: int) -> float:

@@ -76,9 +76,10 @@ class Thinking:
 class Probabilities:
     """What the token probabilities of the judge are worth.
 
-    `mass` is the share (0 to 1) of all probability that fell on the options of a yes/no question;
-    None: the judge gives no probabilities. `before_schema` says that they are those from before
-    the schema allowed only some answers. `ten` is in how many tokens the number 10 is written.
+    `mass` is the share (0 to 1) of all probability that fell on the options: the median of the
+    easy questions, or that of one yes/no question. None: the judge gives no probabilities.
+    `before_schema` says that they are those from before the schema allowed only some answers. `ten`
+    is in how many tokens the number 10 is written.
     """
 
     mass: float | None
@@ -154,7 +155,7 @@ class EasyQuestions:
 
     `chance` is the probability that guessing gets at least `right` of `answered` right, `failure`
     what was wrong with the first invalid answer. `mass` is the share of all probability on the
-    options (the median), where the judge gives odds.
+    options (the median), where the judge tells probabilities.
     """
 
     asked: int

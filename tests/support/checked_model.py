@@ -19,8 +19,8 @@ class CheckedModel:
 
     `cut` is how many words of a prompt the server keeps (the last ones), `refuse` how many it
     takes, `always` the one verdict. Without `schema` the model answers in prose, without `bounds`
-    it writes on. `mass` is the probability of "yes" (None: no probabilities); a model that `thinks`
-    does so unless the request says `quiet`.
+    it writes on. `mass` is the probability of a verdict (None: no probabilities); a model that
+    `thinks` does so unless the request says `quiet`.
     """
 
     cut: int | None = None
@@ -95,7 +95,8 @@ class CheckedModel:
         if self.mass is None:
             return None
         tokens = re.findall(r'"|[a-z]+|1|0|[^"a-z10]+', text)
-        return [_entry(token, self.mass if token in ("yes", "purple") else 1.0) for token in tokens]
+        options = ("yes", "purple", "true", "false")
+        return [_entry(token, self.mass if token in options else 1.0) for token in tokens]
 
 
 def _entry(token: str, chance: float) -> Json:

@@ -20,7 +20,7 @@ from dagengine.checkup.values import (
     Thinking,
 )
 from dagengine.errors import did_you_mean
-from dagengine.prompts.masses import LEAST_MASS
+from dagengine.prompts.masses import LEAST_MASS, mass_words
 from dagengine.terminal import counted, plain
 
 if TYPE_CHECKING:
@@ -46,6 +46,7 @@ def print_checkup(checkup: Checkup, console: Console | None = None) -> None:
     """Print a line or two for each part, what is recommended, and whether the judge can be used."""
     from rich import box
     from rich.console import Console
+    from rich.padding import Padding
     from rich.table import Table
     from rich.text import Text
 
@@ -56,13 +57,18 @@ def print_checkup(checkup: Checkup, console: Console | None = None) -> None:
     for name, status, text in lines(checkup):
         table.add_row(name, Text(status, style=_STYLES[status]), Text(plain(text)))
     out = console or Console()
-    out.print(Text(plain(f" {checkup.judge}"), style="bold"))
+    verdict = "bold green" if checkup.usable else "bold red"
+
+    def say(text: str, style: str = "") -> None:
+        out.print(Padding(Text(plain(text), style=style), (0, 0, 0, 1), expand=False))
+
+    say(checkup.judge, "bold")
     out.print(table)
     for text in recommended(checkup):
-        out.print(Text(plain(f" {text}")))
-    out.print(Text(f" {_effort(checkup)}", style="dim"))
+        say(text)
+    say(_effort(checkup), "dim")
     for text in conclusion(checkup):
-        out.print(Text(plain(f" {text}"), style="bold green" if checkup.usable else "bold red"))
+        say(text, verdict)
 
 
 def lines(checkup: Checkup) -> Iterator[Line]:
@@ -181,7 +187,7 @@ def _probabilities(found: Probabilities) -> Iterator[tuple[Status, str]]:
     if found.mass is None:
         yield "-", "the judge gives none"
         return
-    share = f"{found.mass:.0%} of all probability is on the options"
+    share = f"{mass_words(found.mass)} of all probability is on the verdicts"
     enough = found.mass >= LEAST_MASS
     yield ("ok", share) if enough else ("warning", f"only {share}: odds are unknown")
     if found.before_schema is not None:
@@ -198,13 +204,13 @@ def _speed(found: Speed) -> Iterator[tuple[Status, str]]:
         return
     yield (
         "ok",
-        (f"writes {found.alone:.0f} tokens/s alone; one token takes {_seconds(found.latency)}"),
+        (f"writes {found.alone:,.0f} tokens/s alone; one token takes {_seconds(found.latency)}"),
     )
     for load in found.loads:
         failed = f"; {load.failed} of them failed" if load.failed else ""
         yield (
             "warning" if load.failed else "ok",
-            f"{load.calls} at a time: {load.tokens_per_second:.0f} tokens/s together{failed}",
+            f"{load.calls} at a time: {load.tokens_per_second:,.0f} tokens/s together{failed}",
         )
 
 
@@ -235,10 +241,11 @@ def _reading(found: Reading) -> Iterator[tuple[Status, str]]:
         read = "" if found.reported is None else f", {found.reported:,} tokens read"
         rate = found.tokens_per_second
         yield "ok", f"{long}{read}{'' if rate is None else f' at {rate:,.0f} tokens/s'}"
-    places = ", ".join(f"{share:.0%} {'yes' if hit else 'no'}" for share, hit in found.found)
+    missed = ", ".join(f"{share:.0%}" for share, hit in found.found if not hit)
+    places = f"not at {missed}" if missed else "at " + ", ".join(f"{s:.0%}" for s, _ in found.found)
     hits = sum(hit for _, hit in found.found)
-    status: Status = "ok" if hits == len(found.found) else "warning"
-    yield status, f"words planted there and found: {hits} of {len(found.found)} ({places})"
+    status: Status = "warning" if missed else "ok"
+    yield status, f"found {hits} of {len(found.found)} words planted there ({places})"
 
 
 def _easy(found: EasyQuestions) -> Iterator[tuple[Status, str]]:

@@ -26,7 +26,8 @@ FOREIGN = {
     *("--durations", "--lf", "--maxfail", "--pdb", "--reruns", "--sw"),  # pytest
     "--nthreads",  # Dask
     *("--cache-sim", "--tool"),  # valgrind
-    "--max-model-len",  # vLLM
+    *("--max-model-len", "--structured-outputs-config"),  # vLLM
+    *("--ctx-size", "--parallel"),  # llama.cpp
     "--spread",  # of server.py, which throughput.py hands on
 }
 

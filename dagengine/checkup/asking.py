@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 import anyio
@@ -35,8 +35,6 @@ class Examiner:
         self.judge = judge
         self.calls = 0
         self.usage: Usage = NO_USAGE
-        self.thoughts = 0
-        """Tokens that the model may think for, beyond those of each answer."""
         self._end = float("inf")
 
     def begin(self, seconds: float) -> None:
@@ -53,7 +51,7 @@ class Examiner:
 
         A judge that only decides is asked in its own form, and its writer everything else.
         """
-        asked, own = addressed(judge or self.judge, self._with_room(question))
+        asked, own = addressed(judge or self.judge, question)
         left = self.left
         if left <= 0:
             raise OutOfTimeError
@@ -70,11 +68,3 @@ class Examiner:
             raise
         self.usage += answer.usage
         return Timed(answer, anyio.current_time() - begin)
-
-    def _with_room(self, question: Question[T]) -> Question[T]:
-        """The question with room for thoughts in its limit of tokens."""
-        options = question.options
-        if not self.thoughts or options.max_tokens is None:
-            return question
-        room = options.max_tokens + self.thoughts
-        return replace(question, options=replace(options, max_tokens=room))

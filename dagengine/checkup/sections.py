@@ -25,15 +25,13 @@ WITHOUT_THINKING: Final[tuple[dict[str, Any], ...]] = (
     {"chat_template_kwargs": {"enable_thinking": False}},
 )
 """Parameters of requests by which servers let a model answer without thinking."""
-THOUGHTS = 2_000
-"""Tokens that a model that thinks may think for."""
 _FEW = 16  # tokens that any answer may take beside its text: a template, an end
 
 
 async def thinking_of(examiner: Examiner, first: Timed[questions.Output]) -> Thinking | NotMeasured:
     """Whether the model thought before its `first` answer, and what switches that off.
 
-    From then on the examiner asks without thinking, or gives thoughts their room.
+    From then on the examiner asks without thinking, if that is possible.
     """
     tokens = first.answer.usage.output_tokens
     if not tokens and not first.answer.raw:
@@ -42,7 +40,6 @@ async def thinking_of(examiner: Examiner, first: Timed[questions.Output]) -> Thi
         return Thinking(thinks=False, tokens=tokens)
     judge = examiner.judge
     if not isinstance(judge, EndpointJudge):
-        examiner.thoughts = THOUGHTS
         return Thinking(thinks=True, tokens=tokens)
     for parameters in WITHOUT_THINKING:
         quiet: Judge = judge.with_parameters(parameters)
@@ -51,7 +48,6 @@ async def thinking_of(examiner: Examiner, first: Timed[questions.Output]) -> Thi
             if not _thinks(plain.answer) and plain.answer.raw:
                 examiner.judge = quiet
                 return Thinking(thinks=True, tokens=tokens, off=parameters)
-    examiner.thoughts = THOUGHTS
     return Thinking(thinks=True, tokens=tokens)
 
 

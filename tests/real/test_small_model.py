@@ -18,6 +18,8 @@ from anyio.from_thread import start_blocking_portal
 from model_servers import servers, wait_for_server, wait_until_gone
 
 from dagengine import Limits, PromptTemplate, a_evaluate
+from dagengine.checkup import check_judge
+from dagengine.checkup.values import NotMeasured
 from dagengine.judges import GGUFJudge, LabelJudge
 from dagengine.metrics import DAGMetric
 from dagengine.metrics.dag import (
@@ -224,3 +226,16 @@ story = TaskNode(
 )
 metric = DAGMetric("story", DAG(story))
 """
+
+
+async def test_a_checkup_sees_what_the_server_is_and_that_the_model_guesses(
+    judge: GGUFJudge,
+) -> None:
+    checkup = await check_judge(judge, seconds=15)
+    assert checkup.connection.problem is None
+    assert (checkup.facts.window, checkup.facts.places) == (WINDOW, 2)
+    if not isinstance(checkup.structure, NotMeasured):
+        assert checkup.structure.enforced
+    if not isinstance(checkup.easy, NotMeasured):
+        assert checkup.easy.guesses
+    assert not checkup.usable

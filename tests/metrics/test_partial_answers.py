@@ -1,4 +1,4 @@
-"""No score from an answer that is missing or partial: every metric, every behaviour."""
+"""No score from an answer that is missing, partial or empty: every metric, every behaviour."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ FIRST = Limits(attempts=1, reasks=0)
 class TextJudge:
     """Writes a valid answer as `behaviour` distorts it, and reads the text as real judges do.
 
-    With `only` it is the question of this place (from 0 on) whose answer is distorted.
+    With `only` it is the question of this place (from 0 on) whose answer is distorted, also when it
+    is asked again.
     """
 
     capabilities = Capabilities()
@@ -34,21 +35,19 @@ class TextJudge:
 
     def __init__(self, behaviour: Behaviour, only: int | None = None) -> None:
         self.identity = f"text {id(self):x}"
-        self.asked = self.distorted = 0
+        self.asked: dict[Any, int] = {}
+        self.distorted = 0
         self._behaviour, self._only = behaviour, only
 
     async def answer(self, question: Question[T]) -> Answer[T]:
-        place, whole = self.asked, valid(question, 0)
-        self.asked += 1
+        words = json.dumps(question.messages[:2])  # what is asked again has more messages
+        place = self.asked.setdefault(words, len(self.asked))
+        whole = valid(question, 0)
         text = whole if isinstance(whole, str) else json.dumps(whole)
-        if self._only in (None, place):
-            told = {"reason": whole, "verdict": "Y"} if isinstance(whole, str) else whole
+        told = {"reason": whole, "verdict": "Y"} if isinstance(whole, str) else whole
+        if self._only in (None, place) and (other := self._behaviour(told)) != json.dumps(told):
             self.distorted += 1
-            distorted = self._behaviour(told)
-            if distorted == json.dumps(told):  # this answer has nothing of the kind
-                self.distorted -= 1
-            else:
-                text = distorted
+            text = other
         return Answer(read_answer(question, text), text)
 
 
@@ -103,7 +102,6 @@ NO_ANSWER: dict[str, Behaviour] = {
     "a quoted nothing": lambda answer: '""',
     "N/A": lambda answer: "N/A",
     "half": lambda answer: json.dumps(answer)[: len(json.dumps(answer)) // 2],
-    "all but the end": lambda answer: json.dumps(answer)[:-1],
     "a refusal in prose": lambda answer: "I am sorry, but I cannot judge that.",
     "prose in German": lambda answer: "Das kann ich nicht beurteilen.",
     "a draft in a thought": lambda answer: f"<think>perhaps {json.dumps(answer)}",
@@ -120,6 +118,16 @@ NO_ANSWER: dict[str, Behaviour] = {
     "a rating of true": rated(True),
     "no rating": rated(None),
 }
+EMPTY: dict[str, Behaviour] = {
+    "empty lists": lists(lambda items: []),
+    "lists of nothing": lists(lambda items: [""]),
+    "empty material": leaves(
+        lambda name, value: "" if isinstance(value, str) and name not in JUDGED else value
+    ),
+    "blank material": leaves(
+        lambda name, value: " \n" if isinstance(value, str) and name not in JUDGED else value
+    ),
+}
 SAME: dict[str, Behaviour] = {
     "numbers as texts": leaves(
         lambda name, value: str(value) if type(value) in (int, float) else value
@@ -127,8 +135,12 @@ SAME: dict[str, Behaviour] = {
     "JSON in a fence": lambda answer: f"```json\n{json.dumps(answer)}\n```",
     "after a thought": lambda answer: f"<think>no: {{}}</think>\n{json.dumps(answer)}",
 }
-# A judgement without words is one all the same.
-WORDLESS = leaves(lambda name, value: "" if name == "reason" else value)
+# A judgement without words is one all the same. Verdicts that are all there count without the
+# end of their list, or are asked for again.
+JUDGEMENTS: dict[str, Behaviour] = {
+    "no words": leaves(lambda name, value: "" if name == "reason" else value),
+    "all but the end": lambda answer: json.dumps(answer)[:-1],
+}
 KINDS = metric_classes()
 
 
@@ -176,14 +188,41 @@ def test_what_is_no_answer_is_no_score(kind: type[PrebuiltMetric]) -> None:
     assert scored == {}
 
 
+# Where an empty list is an answer, or counts for no score, the result says so.
+SAID = (
+    "no opinion found",
+    "replies after a stated fact",  # a turn may state none
+    "1 context of 2 stated nothing",
+    "coverage nothing to judge",
+)
+
+
+@every_asking_metric
+def test_an_empty_answer_is_no_score_or_the_reason_says_what_was_not_found(
+    kind: type[PrebuiltMetric],
+) -> None:
+    counting = TextJudge(lambda answer: f" {json.dumps(answer)}")
+    undistorted(kind, counting)
+    judges = {
+        f"{name} at {place}": TextJudge(behaviour, place)
+        for place in (None, *range(len(counting.asked)))
+        for name, behaviour in EMPTY.items()
+    }
+    for name, result in results(kind, judges):
+        reasons = "\n".join(step.reason or "" for step in result.steps)
+        assert is_unjudged(result) or any(said in reasons for said in SAID), (name, reasons)
+
+
 @every_asking_metric
 def test_the_same_answer_in_another_form_is_the_same_score(kind: type[PrebuiltMetric]) -> None:
     judges = {name: TextJudge(behaviour) for name, behaviour in SAME.items()}
     whole = undistorted(kind)
     for name, result in results(kind, judges):
         assert (name, result.score, result.reason) == (name, whole.score, whole.reason)
-    for _, result in results(kind, {"wordless": TextJudge(WORDLESS)}):
-        assert result.score == whole.score
+    judges = {name: TextJudge(behaviour) for name, behaviour in JUDGEMENTS.items()}
+    for name, result in results(kind, judges):
+        cut = name == "all but the end" and is_unjudged(result)
+        assert cut or result.score == whole.score, (name, result)
 
 
 def refuse(answer: Any) -> str:
@@ -197,7 +236,7 @@ def test_a_single_question_without_an_answer_leaves_no_score(kind: type[Prebuilt
     assert counting.asked
     judges = {
         f"{name} at {place}": TextJudge(behaviour, place)
-        for place in range(counting.asked)
+        for place in range(len(counting.asked))
         for name, behaviour in (("nothing", NO_ANSWER["nothing"]), ("a refusal", refuse))
     }
     for name, result in results(kind, judges):

@@ -32,7 +32,8 @@ from dagengine.judges.wire.completions import (
     wire_type,
 )
 from dagengine.judges.wire.connection import CHAT, MODES, ChatConnection, libraries, poster
-from dagengine.judges.wire.probabilities import tokens_of
+from dagengine.judges.wire.probabilities import alternatives, tokens_of
+from dagengine.judges.wire.read_on import CONTINUING, open_start
 from dagengine.judges.wire.requests import Body, RequestForm
 from dagengine.judges.wire.runaways import is_complete, runaway
 from dagengine.prompts.bounds import Bounds, backstop, bounds_of
@@ -216,7 +217,30 @@ class OpenAIJudge(EndpointJudge[ChatConnection]):
         if mode is None:
             return await self._read(question, completion, "text", None, limit)
         value = _parsed(client.handlers[mode], form.shape, completion)
-        return await self._read(question, completion, mode.lower(), value, limit)
+        answer = await self._read(question, completion, mode.lower(), value, limit)
+        return await self._read_on(client, question, answer) if mode == MODES[0] else answer
+
+    async def _read_on(
+        self, client: ChatConnection, question: Question[T], answer: Answer[T]
+    ) -> Answer[T]:
+        """The answer, with what its server says of a number that it might have begun."""
+        tokens = answer.tokens
+        start = tokens and open_start(answer.raw, tokens, question.answer_type)
+        if not tokens or not start or (await self.facts()).server not in CONTINUING:
+            return answer
+        import openai
+
+        own = self._body(question.options, None)
+        form = RequestForm(lambda messages: start.body(own, messages))
+        try:
+            completion = await client.post(form, question)
+            found = alternatives(completion, range(len(completion.token_texts[:1])))
+        except (JudgeError, openai.OpenAIError, ValueError):
+            return answer  # it is a good answer all the same
+        told = start.resolved(tokens, found.get(0, ()))
+        # The prompt is in the server's cache, and it is the prompt of the answer that is counted.
+        more = Usage(output_tokens=usage_of(completion).output_tokens)
+        return replace(answer, tokens=told, usage=answer.usage + more)
 
     def _form(
         self,

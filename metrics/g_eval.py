@@ -48,7 +48,8 @@ _STRICT_MODE = "raw (strict mode asks for 0 or 1)"
 class RatingForm:
     """What a rating is based on: steps, scale and prompt.
 
-    `steps` are None if a node brings them; `own` replaces the built-in prompt.
+    `steps` are None if a node brings them; `own` replaces the built-in prompt. `ends` are the
+    lowest and the highest score of a scale without a rubric (None: 0 to 10).
     """
 
     work: str
@@ -60,11 +61,12 @@ class RatingForm:
     own: Callable[..., str] | None = None
     parser: Parser | None = None
     top_logprobs: int = 20
+    ends: tuple[int, int] | None = None
 
     @property
     def scale(self) -> tuple[int, int]:
         """The lowest and the highest score."""
-        return STRICT_SCALE if self.strict else scale_of(self.rubric)
+        return STRICT_SCALE if self.strict else self.ends or scale_of(self.rubric)
 
     def instructions(self, steps: Sequence[str]) -> str:
         """The same for a judge that gives no reason; the levels say what the scores stand for."""
@@ -171,6 +173,7 @@ class RatedMetric(StepwiseMetric):
         *,
         parser: Parser | None = None,
         top_logprobs: int = 20,
+        scale: tuple[int, int] | None = None,
     ) -> None:
         super().__init__(
             name,
@@ -188,11 +191,24 @@ class RatedMetric(StepwiseMetric):
         self.top_logprobs = top_logprobs
         self.rubric = tuple(sorted(rubric or (), key=lambda part: part.score_range))
         scale_of(self.rubric)
+        self.scale = None if scale is None else self._ends(scale)
         self.evaluation_params = self.fields_read(self.evaluation_params)
 
     def fields_read(self, named: tuple[str, ...]) -> tuple[str, ...]:
         """The case fields that the judge sees; raises InputError for names that cannot be used."""
         return named
+
+    def _ends(self, scale: Any) -> tuple[int, int]:
+        """The ends of a scale; raises InputError for what makes none, and beside a rubric."""
+        if self.rubric:
+            raise InputError(f"{self.name}: the rubric has a scale of its own; leave scale= out")
+        try:
+            return scale_of([Rubric(scale, "a score")])
+        except (InputError, TypeError):
+            raise InputError(
+                f"{self.name}: scale= takes two whole numbers from 0 on, the lower one first, for "
+                f"instance (0, 9); got {scale!r:.80}"
+            ) from None
 
     def form(self) -> RatingForm:
         """What the rating is based on."""
@@ -208,6 +224,7 @@ class RatedMetric(StepwiseMetric):
             own=self.own_prompt(f"generate_{kind}_results"),
             parser=self.parser,
             top_logprobs=self.top_logprobs,
+            ends=self.scale,
         )
 
 
@@ -216,8 +233,8 @@ class GEval(RatedMetric):
 
     `criteria` says in plain words what to judge, or `evaluation_steps` says how, step by step.
     `evaluation_params` names the case fields that the judge sees. Once per run, the judge writes
-    the steps from the criterion. Then it rates each case with one call, on the scale from 0 to 10
-    or that of `rubric`. Score: (rating - lowest) / (highest - lowest), from 0 to 1. If the judge
+    the steps from the criterion. Then it rates each case with one call, on the scale from 0 to 10,
+    on `scale`, or on that of `rubric`. Score: (rating - lowest) / (highest - lowest), from 0 to 1. If the judge
     gives token probabilities, the rating is the expectation over them (the result's `mode` says
     so). `strict_mode` asks for 0 or 1 only. `parser` reads the rating of a judge that answers in
     prose (`FirstMatch(..., field="score")`); then you also need an `evaluation_template` with the

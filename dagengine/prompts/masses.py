@@ -76,6 +76,32 @@ def unknown_of(odds: Odds) -> float:
     return rest if rest > 1e-9 else 0.0  # rounding leaves less
 
 
+class MassCount:
+    """The masses of many answers, and what is to be said of them once."""
+
+    def __init__(self) -> None:
+        self.answers = self.below = 0
+        self._sum = 0.0
+
+    def add(self, mass: float) -> None:
+        """Count one answer."""
+        self.answers += 1
+        self.below += mass < LEAST_MASS
+        self._sum += mass
+
+    @property
+    def warning(self) -> str | None:
+        """What to say if most answers are below half of the mass."""
+        if 2 * self.below <= self.answers:
+            return None
+        mean = mass_words(self._sum / self.answers)
+        answers = "the answer" if self.answers == 1 else f"{self.answers:,} answers"
+        return (
+            f"the judge puts only {mean} of its probability on what it may answer (mean of "
+            f"{answers}; {self.below:,} below a half), so their odds and confidence are not used"
+        )
+
+
 def mass_words(mass: float) -> str:
     """A mass in per cent, for a reason or a warning."""
     return f"{100 * mass:.2g} %" if mass < 0.995 else f"{100 * mass:.0f} %"

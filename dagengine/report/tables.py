@@ -49,6 +49,8 @@ def print_summary(tally: Tally, console: Any = None) -> None:
         out.print(_cases_table(worst, f"{shown}, worst first", several, out.width))
     for line in _place_lines(tally.places, len(summary.metrics) > 1):
         out.print(line, highlight=False, markup=False)
+    if (warning := tally.masses.warning) is not None:
+        out.print(f"warning: {warning}", highlight=False, markup=False)
 
 
 def print_cases(

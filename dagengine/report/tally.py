@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
+from dagengine.prompts.masses import MassCount
 from dagengine.results.outcomes import OutcomeKind
 from dagengine.results.rows import CaseResult, MetricResult
 from dagengine.results.summary import Summing
@@ -44,7 +45,10 @@ class MetricTally:
 
 
 class Tally:
-    """All metrics of a run: what pictures show, the figures, the worst cases, where they failed."""
+    """All metrics of a run: what pictures show, the figures, the worst cases, where they failed.
+
+    `masses` counts how much of the probability fell on what nodes might answer, where it is known.
+    """
 
     def __init__(self, rows: Iterable[CaseResult] = (), case: str | int | None = None) -> None:
         """`case` is the case to draw, instead of the longest path: its index.
@@ -55,6 +59,7 @@ class Tally:
         self.summing = Summing()
         self.worst = Worst()
         self.places = Places()
+        self.masses = MassCount()
         self.rows = self.failed = 0
         self._case = case
         for row in rows:
@@ -77,6 +82,9 @@ class Tally:
             if metric is None:
                 metric = self.metrics[result.metric] = MetricTally()
             metric.add(result)
+            for step in result.steps:
+                if step.mass is not None:
+                    self.masses.add(step.mass)
             self._show(metric, row, result)
 
     def _show(self, metric: MetricTally, row: CaseResult, result: MetricResult) -> None:

@@ -109,10 +109,15 @@ def _price(under: SettingCard) -> Answer:
     voting = [(node, node.votes) for node in under.nodes if node.votes is not None]
     if not voting:
         return Answer(f"Not known: {_why_no_votes(under)}.")
+    random = [one for one in voting if one[1].by_chance]
+    if random:
+        return _by_chance(*max(random, key=_costly), len(random) - 1)
     target = f"{100 * voting[0][1].target:g} %"
     needing = [(node, votes) for node, votes in voting if votes.most != 1]
     if not needing:
-        return Answer(f"Nothing: every verdict already flips at most {target} of the time.")
+        same = [node.node for node, votes in voting if votes.constant]
+        note = f" But “{same[0]}” gave every case the same verdict." if same else ""
+        return Answer(f"Nothing: every verdict already flips at most {target} of the time.{note}")
     unsure = [votes for _, votes in needing if votes.kind in ("not known", "more than")]
     tell = next(
         (f"; {votes.runs_to_tell} runs may be enough" for votes in unsure if votes.runs_to_tell), ""
@@ -123,6 +128,16 @@ def _price(under: SettingCard) -> Answer:
     others = f" {count} more {'node needs' if count == 1 else 'nodes need'} votes." if count else ""
     said = f"{_needed(node, worst, target)}{_left(worst)}.{others}{_calls(voting)}"
     return Answer(said, weak)
+
+
+def _by_chance(node: NodeCard, votes: VoteCost, more: int) -> Answer:
+    """What a coin costs: no number of votes makes its answers tell the cases apart."""
+    others = f" The same holds for {more} more {'node' if more == 1 else 'nodes'}." if more else ""
+    assert votes.agreement is not None
+    return Answer(
+        f"Votes cannot help: the answers of “{node.node}” to the same question agree no more than "
+        f"chance (Krippendorff's alpha {bounded(votes.agreement)}, which is 0 for a coin).{others}"
+    )
 
 
 def _needed(node: NodeCard, votes: VoteCost, target: str) -> str:

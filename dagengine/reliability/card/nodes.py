@@ -21,6 +21,7 @@ from dagengine.reliability.counterfactual import Counterfactual, Reply, Speaker
 from dagengine.reliability.labels import Given, NodeAnswers, Vote
 from dagengine.reliability.runs import Runs
 from dagengine.reliability.statistics.correlations import majority
+from dagengine.reliability.statistics.inter_rater import krippendorff_alpha
 from dagengine.reliability.statistics.labels import accuracy
 from dagengine.reliability.statistics.sums import Sums
 from dagengine.reliability.statistics.votes import steady_votes
@@ -105,9 +106,13 @@ def _votes(node: str, runs: Runs, target: float) -> VoteCost | None:
         return None
     asked, count = sum(map(len, asking)), sum(1 for _ in runs.every())
     floor = shown("node-flip-rate", steady.floor, f"majorities of {steady.seen} votes")
+    level, groups = "answers to one question in several runs", clusters or range(len(rows))
+    agreement = figure(
+        "repeat-alpha", rows, krippendorff_alpha.sums, level, "every answer is the same", groups
+    )
     return VoteCost(
         target, steady.kind, steady.least, steady.most, steady.runs, steady.seen, floor,
-        steady.runs_to_tell, asked / count * len(runs.cases),
+        steady.runs_to_tell, asked / count * len(runs.cases), agreement,
     )  # fmt: skip
 
 

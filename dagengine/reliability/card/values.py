@@ -19,6 +19,8 @@ from dagengine.reliability.statistics.votes import Kind as VotesKind
 from dagengine.terminal import counted, one_line
 
 FORMAT = 2
+CHANCE = 0.1
+"""Below this agreement beyond chance (at most 1), answers may agree by chance alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +54,9 @@ class VoteCost:
     the lowest number of votes that may be enough, and `most` the lowest that certainly is.
     `seen_flips` is how often majorities of `seen` votes differ, the most that these runs show by
     themselves. `runs_to_tell` runs would show the number of votes. `calls` are questions
-    for all cases once, asked singly.
+    for all cases once, asked singly. `agreement` is that of the answers to one question beyond
+    chance (Krippendorff's alpha over runs; None in cards of older versions). It is undefined if
+    every answer is the same.
     """
 
     target: float
@@ -64,6 +68,25 @@ class VoteCost:
     seen_flips: Figure
     runs_to_tell: int | None
     calls: float
+    agreement: Figure | None = None
+
+    @property
+    def by_chance(self) -> bool:
+        """Whether answers to one question agree no more than answers to different questions.
+
+        Then votes bring the most common answer to every question, and no information. The interval
+        of the agreement contains 0, and its value is below a tenth.
+        """
+        found = self.agreement
+        return (
+            found is not None and found.value is not None and found.low is not None
+            and found.low <= 0 and found.value < CHANCE
+        )  # fmt: skip
+
+    @property
+    def constant(self) -> bool:
+        """Whether every answer was the same, whatever the case."""
+        return self.agreement is not None and self.agreement.value is None
 
 
 @dataclass(frozen=True, slots=True)

@@ -77,6 +77,7 @@ TITLES = {
     "flip-effect": "score change per flip",
     "variance-share": "share of the noise",
     "node-accuracy": "accuracy of a node's answers",
+    "repeat-alpha": "agreement of a node's answers in several runs, Krippendorff's alpha",
 }
 PER_LABEL = {"sensitivity", "specificity"}
 """Measures that are on the card once for every label."""
@@ -92,6 +93,7 @@ SIGNED |= {
     "fleiss-kappa",
     "alpha",
     "score-alpha",
+    "repeat-alpha",
 }
 _PLAIN = {
     "score-spread",
@@ -234,6 +236,8 @@ def understood(metric: MetricCard) -> str:
 
 def votes_of(votes: VoteCost) -> str:
     """How many votes a node needs, in few words."""
+    if votes.by_chance:
+        return "votes cannot help: its answers agree by chance"
     if votes.kind == "none":
         return "no number of votes up to 99"
     if votes.kind == "not known":

@@ -1,0 +1,119 @@
+"""Asking a server how a number goes on that it might have begun, but did not state.
+
+Where one digit is one token, the alternative `1` of a stated `8` is 1 or 10, and nothing in the
+answer tells which. Some servers go on with an answer that they are given. They are given this one
+up to the `1`, and say in one token how likely the `0` is. Its prompt is in their cache.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from pydantic import BaseModel
+
+from dagengine.judges.wire.completions import TOKEN_LIMITS
+from dagengine.judges.wire.requests import Body
+from dagengine.prompts.masses import LEAST_MASS
+from dagengine.prompts.scales import WholeNumbers
+from dagengine.prompts.tokens import tokens_from, value_spans
+from dagengine.question import Message, TokenChoice, schema_of
+
+CONTINUING: Final = frozenset({"llama.cpp", "vLLM"})
+"""Servers that go on with the last message if it is the assistant's (vLLM by these settings)."""
+_SETTINGS: Final[Body] = {
+    "max_tokens": 1,
+    "temperature": 0,
+    "logprobs": True,
+    "top_logprobs": 20,
+    "continue_final_message": True,
+    "add_generation_prompt": False,
+}
+# Starts below this share of the alternatives change no rating by much.
+_FEW = 0.01
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """A number that the answer might have begun: which token, what it says, and on which scale.
+
+    `begun` is the answer up to it and with it; `stop` is the character after the stated number.
+    """
+
+    index: int
+    text: str
+    begun: str
+    stop: str
+    scale: WholeNumbers
+
+    def body(self, own: Body, messages: Sequence[Message]) -> Body:
+        """A request for the token after it; `own` is what every request of the judge has."""
+        more: Message = {"role": "assistant", "content": self.begun}
+        shared = {name: value for name, value in own.items() if name not in TOKEN_LIMITS}
+        return {**shared, **_SETTINGS, "messages": [*messages, more]}
+
+    def resolved(
+        self, tokens: tuple[TokenChoice, ...], following: Sequence[tuple[str, float]]
+    ) -> tuple[TokenChoice, ...]:
+        """The tokens with the start split into the numbers that it may be.
+
+        As they are, where most of what follows is no number of the scale, so that nothing is known.
+        """
+        shares: dict[float, float] = {}
+        for token, logprob in following:
+            value, longer = self.scale.read_on(self.text, token, self.stop)
+            if longer is not None:
+                return tokens  # a number of three digits, which would have to be asked for, too
+            if value is not None:
+                shares[value] = shares.get(value, 0.0) + math.exp(logprob)
+        whole = math.fsum(shares.values())
+        if whole < LEAST_MASS:
+            return tokens
+        choice = tokens[self.index]
+        split = [
+            (token.replace(self.text, f"{value:.0f}"), logprob + math.log(share / whole))
+            for token, logprob in choice.alternatives
+            if token.strip() == self.text
+            for value, share in shares.items()
+            if share
+        ]
+        others = [pair for pair in choice.alternatives if pair[0].strip() != self.text]
+        told = replace(choice, alternatives=(*others, *split))
+        return (*tokens[: self.index], told, *tokens[self.index + 1 :])
+
+
+def open_start(
+    raw: str, tokens: tuple[TokenChoice, ...], answer_type: type[BaseModel]
+) -> Start | None:
+    """The one number that an answer might have begun without saying so; None without one."""
+    fields, spans = schema_of(answer_type).get("properties", {}), value_spans(raw)
+    for name, (first, last) in spans.items():
+        field = fields.get(name) or {}
+        if field.get("type") == "integer" and {"minimum", "maximum"} <= field.keys():
+            scale = WholeNumbers(field["minimum"], field["maximum"])
+            return _start(raw, tokens, (first, last), scale)
+    return None
+
+
+def _start(
+    raw: str, tokens: tuple[TokenChoice, ...], place: tuple[int, int], scale: WholeNumbers
+) -> Start | None:
+    path = tokens_from(place[0], raw, tokens)
+    if not path:
+        return None
+    stated, around = path[0].token.strip(), ("", "")
+    told = {token.strip(): math.exp(logprob) for token, logprob in path[0].alternatives}
+    values = [scale.read(token, around) for token in told]
+    seen = [value for value in values if value is not None]
+    open_ones = [
+        token
+        for token, share in told.items()
+        if token != stated and share > _FEW and scale.longer(token, around, seen) is not None
+    ]
+    if len(open_ones) != 1:
+        return None
+    text = open_ones[0]
+    index = len(tokens) - len(path)
+    return Start(index, text, raw[: place[0]] + text, raw[place[1] : place[1] + 1], scale)

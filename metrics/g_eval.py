@@ -234,11 +234,11 @@ class GEval(RatedMetric):
     `criteria` says in plain words what to judge, or `evaluation_steps` says how, step by step.
     `evaluation_params` names the case fields that the judge sees. Once per run, the judge writes
     the steps from the criterion. Then it rates each case with one call, on the scale from 0 to 10,
-    on `scale`, or on that of `rubric`. Score: (rating - lowest) / (highest - lowest), from 0 to 1. If the judge
-    gives token probabilities, the rating is the expectation over them (the result's `mode` says
-    so). `strict_mode` asks for 0 or 1 only. `parser` reads the rating of a judge that answers in
-    prose (`FirstMatch(..., field="score")`); then you also need an `evaluation_template` with the
-    prompt. Raises InputError for settings that cannot be combined. Source: Liu et al. 2023,
+    on `scale`, or on that of `rubric`. Score: (rating - lowest) / (highest - lowest), from 0 to 1.
+    If the judge gives token probabilities, the rating is the expectation over them (the result's
+    `mode` says so). `strict_mode` asks for 0 or 1 only. `parser` reads the rating of a judge that
+    answers in prose (`FirstMatch(..., field="score")`); then you also need an `evaluation_template`
+    with the prompt. Raises InputError for settings that cannot be combined. Source: Liu et al. 2023,
     https://arxiv.org/abs/2303.16634.
     """
 

@@ -33,7 +33,9 @@ _NEGLIGIBLE = 0.01
 class Reading:
     """A rating, its mode (`weighted`, or `raw (why)`), and the mass on ratings (0 to 1) if known.
 
-    `rating` is None if the answer states none of the scale and its tokens tell none either.
+    If the answer states no rating of the scale, the average of those that its tokens tell counts
+    also where it is not known how far it is off: `weighted (why)`. `rating` is None if there are
+    none.
     """
 
     rating: float | None
@@ -83,11 +85,14 @@ def expected_score(
     mass = min(1.0, math.fsum(part.mass for part in parts))
     if not parts:
         return Reading(stated, f"raw (no alternative is a {scale.point} of the scale)", 0.0)
+    mean, why = _mean(parts, _hidden(path[0], parts, scale), scale)
     if mass < LEAST_MASS:
-        words = f"only {mass_words(mass)} of the probability is on {scale.point}s of the scale"
-        return Reading(stated, f"raw ({words})", mass)
-    rating, why = _mean(parts, _hidden(path[0], parts, scale), scale)
-    return Reading(stated, f"raw ({why})", mass) if rating is None else Reading(rating, why, mass)
+        why = f"only {mass_words(mass)} of the probability is on {scale.point}s of the scale"
+    if why is None:
+        return Reading(mean, "weighted", mass)
+    if stated is None and mean is not None:
+        return Reading(mean, f"weighted ({why})", mass)
+    return Reading(stated, f"raw ({why})", mass)
 
 
 def mean_rating(odds: Odds, ends: Ends, mass: float | None) -> tuple[float | None, str]:
@@ -198,23 +203,25 @@ def _hidden(choice: TokenChoice, parts: Sequence[_Part], scale: Scale) -> _Part:
     return _Part(most, None, (min(absent), max(absent)) if most else scale.ends)
 
 
-def _mean(parts: Sequence[_Part], hidden: _Part, scale: Scale) -> tuple[float | None, str]:
-    """The expectation, or None and why it is not known."""
+def _mean(parts: Sequence[_Part], hidden: _Part, scale: Scale) -> tuple[float | None, str | None]:
+    """The expectation over what is told, None of nothing, and why it is not known, if it is not."""
     every = [*parts, hidden] if hidden.mass else parts
     low = _least([(one.mass, one.span[0], one.own is None) for one in every])
     high = -_least([(one.mass, -one.span[1], one.own is None) for one in every])
     worst, best = scale.ends
-    firm = [one for one in parts if one.own is not None]
+    firm, why = [one for one in parts if one.own is not None], None
     if high - low > TOLERANCE * (best - worst) or not firm:
         doubt = any(one.longer is not None and one.mass > hidden.mass for one in parts)
-        why = f"a token may be {scale.doubt}" if doubt else "the server does not tell all ratings"
-        return None, f"{why}: the average is between {low:.3g} and {high:.3g}"
+        cause = f"a token may be {scale.doubt}" if doubt else "the server does not tell all ratings"
+        why = f"{cause}: the average is between {low:.3g} and {high:.3g}"
+    if not firm:
+        return None, why
     total = math.fsum(one.mass for one in firm)
     points = [(one.mass, _point(one, one.mass / total)) for one in firm]
     mean = math.fsum(mass * value for mass, value in points) / total
     # Rounding alone may leave the range of the alternatives.
     values = [value for _, value in points]
-    return min(max(mean, min(values)), max(values)), "weighted"
+    return min(max(mean, min(values)), max(values)), why
 
 
 def _point(part: _Part, share: float) -> float:

@@ -145,16 +145,15 @@ async def test_labels_given_by_a_server_are_weighted() -> None:
 
 
 async def test_a_word_that_is_no_label_is_read_by_its_alternatives_or_not_at_all() -> None:
-    shares = {"neither": 0.4, "good": 0.3, "poor": 0.3}
-    found = await result(rating(GRADES), recorded(choice("Score: "), choice("neither", shares)))
-    assert (found.score, found.mode) == (0.5, "weighted")
-    few = {"neither": 0.6, "good": 0.2, "poor": 0.2}
-    for mass in (None, few):
-        said = recorded(choice("Score: "), choice("neither", mass))
-        missing = await result(rating(GRADES), said)
-        assert missing.outcome is OutcomeKind.UNPARSEABLE
-        assert missing.failure is not None
-        assert "'neither', not one of 'poor', 'fair', 'good'" in missing.failure.message
+    few = "weighted (only 20 % of the probability is on labels of the scale)"
+    for mass, mode in ((0.3, "weighted"), (0.1, few)):
+        shares = {"neither": 1 - 2 * mass, "good": mass, "poor": mass}
+        found = await result(rating(GRADES), recorded(choice("Score: "), choice("neither", shares)))
+        assert (found.score, found.mode) == (0.5, mode)
+    missing = await result(rating(GRADES), recorded(choice("Score: "), choice("neither")))
+    assert missing.outcome is OutcomeKind.UNPARSEABLE
+    assert missing.failure is not None
+    assert "'neither', not one of 'poor', 'fair', 'good'" in missing.failure.message
 
 
 async def test_labels_of_a_single_number_are_refused_before_anything_is_asked() -> None:

@@ -26,6 +26,7 @@ from dagengine.metrics.dag import (
     DAG,
     BinaryJudgementNode,
     NonBinaryJudgementNode,
+    RatingNode,
     TaskNode,
     VerdictNode,
 )
@@ -67,7 +68,9 @@ def judge() -> Iterator[GGUFJudge]:
 
 
 async def judged(
-    judge: GGUFJudge | LabelJudge, texts: list[str], node: BinaryJudgementNode | TaskNode
+    judge: GGUFJudge | LabelJudge,
+    texts: list[str],
+    node: BinaryJudgementNode | RatingNode | TaskNode,
 ) -> tuple[EvaluationResult, list[Attempt]]:
     attempts: list[Attempt] = []
     done = await a_evaluate(
@@ -174,6 +177,18 @@ async def test_probabilities_of_a_word_are_those_of_a_token(judge: GGUFJudge) ->
     assert [attempt.outcome for attempt in attempts] == [OutcomeKind.OK]
     (result,) = results(done)
     assert all(0 <= (step.confidence or 0) <= 1 for step in result.steps)
+
+
+async def test_a_rating_is_weighted_where_one_digit_is_one_token(judge: GGUFJudge) -> None:
+    options = Options(top_logprobs=20, max_characters=60)
+    node = RatingNode("How polite is it?", ["actual_output"], options=options)
+    done, attempts = await judged(judge, ["Thank you!", "Go away."], node)
+    assert [attempt.outcome for attempt in attempts] == [OutcomeKind.OK] * 2
+    for result in results(done):
+        (step,) = result.steps
+        assert step.mass is not None
+        # Its digits have nearly all of the mass; without asking on, a `1` may begin a `10`.
+        assert result.mode == "weighted" or step.mass < 0.5
 
 
 async def test_a_prompt_beyond_the_window_has_an_outcome_and_no_score(judge: GGUFJudge) -> None:

@@ -238,8 +238,8 @@ class GEval(RatedMetric):
     If the judge gives token probabilities, the rating is the expectation over them (the result's
     `mode` says so). `strict_mode` asks for 0 or 1 only. `parser` reads the rating of a judge that
     answers in prose (`FirstMatch(..., field="score")`); then you also need an `evaluation_template`
-    with the prompt. Raises InputError for settings that cannot be combined. Source: Liu et al. 2023,
-    https://arxiv.org/abs/2303.16634.
+    with the prompt. Raises InputError for settings that cannot be combined. Source: Liu et al.
+    2023, https://arxiv.org/abs/2303.16634.
     """
 
     def fields_read(self, named: tuple[str, ...]) -> tuple[str, ...]:

@@ -17,6 +17,8 @@
         ├── RefusedError          the model declined to answer
         ├── UnparseableError      the answer does not fit what was asked
         │   └── RunawayError          … as it has no end: cut off, thinking only, or in a loop
+        ├── TruncatedError        the server read only a part of the prompt
+        ├── TooLongError          the prompt does not fit into the server's window
         ├── ProviderError         the endpoint failed (HTTP status, connection)
         ├── JudgeCodeError        the code of a judge has a mistake (TypeError, KeyError …)
         ├── JudgeTimeoutError     the call's deadline passed
@@ -170,6 +172,41 @@ class RunawayError(UnparseableError):
         super().__init__(message, raw, tokens)
 
 
+class TruncatedError(JudgeError):
+    """Raised instead of an answer to a part of the prompt; final, never retried.
+
+    The server cut the prompt and did not say so. `tokens` are those that it counted: (input,
+    output).
+    """
+
+    kind = "truncated"
+
+    def __init__(self, message: str, tokens: tuple[int, int] = (0, 0)) -> None:
+        self.tokens = tokens
+        super().__init__(message)
+
+
+class TooLongError(JudgeError):
+    """Raised when a prompt does not fit into the window of the server; final, never retried.
+
+    `needed` are the tokens that it needs, `window` those that the server reads; None where nobody
+    said.
+    """
+
+    kind = "too_long"
+
+    def __init__(
+        self,
+        message: str,
+        tokens: tuple[int, int] = (0, 0),
+        *,
+        needed: int | None = None,
+        window: int | None = None,
+    ) -> None:
+        self.tokens, self.needed, self.window = tokens, needed, window
+        super().__init__(message)
+
+
 class ProviderError(JudgeError):
     """Raised when the endpoint failed.
 
@@ -209,6 +246,11 @@ class OverBudgetError(JudgeError):
 
 class RecordingMissError(JudgeError):
     """Raised by a recorded judge or a replay for a question without a recorded answer."""
+
+
+JudgeFailure = RefusedError | UnparseableError | TruncatedError | TooLongError
+JUDGE_FAILURES = (RefusedError, UnparseableError, TruncatedError, TooLongError)
+"""What the judge itself left a question with, and no accident on the way."""
 
 
 def did_you_mean(word: str, known: Iterable[str], *, cutoff: float = 0.6) -> str:

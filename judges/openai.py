@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from functools import partial
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
@@ -29,15 +30,26 @@ from dagengine.judges.wire.completions import (
     is_hosted,
     make_strict,
     usage_of,
+    whole_body,
     wire_type,
 )
-from dagengine.judges.wire.connection import CHAT, MODES, ChatConnection, libraries, poster
+from dagengine.judges.wire.connection import (
+    CHAT,
+    MODES,
+    ChatConnection,
+    libraries,
+    poster,
+    sender,
+)
+from dagengine.judges.wire.ollama import OllamaPost
 from dagengine.judges.wire.probabilities import alternatives, tokens_of
 from dagengine.judges.wire.read_on import CONTINUING, open_start
 from dagengine.judges.wire.requests import Body, RequestForm
 from dagengine.judges.wire.runaways import is_complete, runaway
+from dagengine.judges.wire.servers import OLLAMA, loaded_window, root_of
 from dagengine.prompts.bounds import Bounds, backstop, bounds_of
 from dagengine.prompts.json_values import DoubledKeyError, require_single_keys
+from dagengine.prompts.lengths.window import overflow_in
 from dagengine.prompts.loops import loop_in
 from dagengine.prompts.parsing import is_long, read_aside
 from dagengine.question import NO_USAGE, Answer, Capabilities, Message, Options, Question, Usage
@@ -90,6 +102,7 @@ class OpenAIJudge(EndpointJudge[ChatConnection]):
     """
 
     capabilities = Capabilities(logprobs=True, caches_prefixes=True)
+    sizes_window = True
 
     def __init__(
         self,
@@ -179,6 +192,9 @@ class OpenAIJudge(EndpointJudge[ChatConnection]):
         `limit` is what it named as the most tokens of its answer.
         """
         text = error_message(error).lower()
+        overflow = overflow_in(text, whole_body(error))
+        if overflow is not None and overflow.is_of_prompt:
+            return False
         unknown = "instead" in text or "unsupported" in text or "not supported" in text
         asked = self._demands
         if unknown and TOKEN_LIMITS[1] in text and demands.limit_name != TOKEN_LIMITS[1]:
@@ -188,7 +204,7 @@ class OpenAIJudge(EndpointJudge[ChatConnection]):
         if own and any(name in text for name in _TOO_MANY):
             self._demands = asked._replace(too_many=min(asked.too_many, limit or 0))
             return True
-        if getattr(error, "code", None) == "context_length_exceeded" or "context length" in text:
+        if overflow is not None:
             return False  # such messages count the tokens of the schema
         if demands != asked:
             return True
@@ -213,7 +229,7 @@ class OpenAIJudge(EndpointJudge[ChatConnection]):
     ) -> Answer[T]:
         mode = MODES[self._demands.mode] if question.parser is None else None
         form = self._form(client, mode, question, bounds, limit)
-        completion = await client.post(form, question)
+        completion = await self._door(client)(form, question)
         if mode is None:
             return await self._read(question, completion, "text", None, limit)
         value = _parsed(client.handlers[mode], form.shape, completion)
@@ -241,6 +257,17 @@ class OpenAIJudge(EndpointJudge[ChatConnection]):
         # The prompt is in the server's cache, and it is the prompt of the answer that is counted.
         more = Usage(output_tokens=usage_of(completion).output_tokens)
         return replace(answer, tokens=told, usage=answer.usage + more)
+
+    def _door(self, client: ChatConnection) -> Post:
+        """What sends questions: to a server's own interface, where this one loses something."""
+        if self._facts is None or self._facts.server != OLLAMA:
+            return client.post
+        if client.own_door is None:
+            openai, _ = libraries()
+            send = sender(openai, client.api, f"{root_of(client.base_url)}api/chat")
+            loaded = partial(loaded_window, client.api, self.model)
+            client.own_door = OllamaPost(send, self._facts.window, loaded)
+        return client.own_door
 
     def _form(
         self,
@@ -347,7 +374,9 @@ class OpenAIJudge(EndpointJudge[ChatConnection]):
         limit: int | None,
     ) -> JudgeError | None:
         """A provider's error as a JudgeError; None if the judge asks otherwise from now on."""
-        thinking = isinstance(error, RunawayError) and error.cause == "thinking"
+        # One token is asked for where nobody reads the answer.
+        wanted = question.token_limit != 1
+        thinking = wanted and isinstance(error, RunawayError) and error.cause == "thinking"
         if thinking and limit is not None and not demands.thoughts:
             self._demands = self._demands._replace(thoughts=_ROOM)
             return None

@@ -17,12 +17,14 @@ from dagengine.errors import (
     JudgeSetupError,
     ProviderError,
     RunawayError,
+    TooLongError,
     UnparseableError,
     UnsupportedError,
 )
 from dagengine.judges.identity import SharedJudge, durable_name
 from dagengine.judges.wire.bodies import BodyReader, valid_limit
 from dagengine.judges.wire.runaways import MORE_TOKENS
+from dagengine.prompts.lengths.window import overflow_in
 from dagengine.question import Answer, Capabilities, Question
 from dagengine.redaction import (
     public_text,
@@ -171,6 +173,9 @@ class ProviderJudge(SharedJudge):
         status = getattr(error, "status_code", None)
         if status is None and _lacks_credentials(error):
             return self._setup_error(error)
+        overflow = None if status is None else overflow_in(str(error), getattr(error, "body", None))
+        if overflow is not None:
+            return TooLongError(shortened(self._public(error)), **overflow._asdict())
         transient = status is None or status in (408, 409, 425, 429) or status >= 500
         text = shortened(f"{type(error).__name__}: {self._public(error)}")
         return ProviderError(text, transient=transient, status=status)

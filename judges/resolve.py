@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, cast
@@ -41,12 +42,12 @@ def as_judge(
     """The judge that `model` names.
 
     None is the default judge (see `judges.default`; gpt-4o where none is set). A string is a
-    model's name, or `provider/model` for another provider; with `base_url` it always names a
-    model of that server. `decisions/model`, `systemone/model` and `labels/model` name judges
-    that only decide, with `base_url` as well; `decisions/model+gpt-4o` names their writer, too.
-    `gguf:PATH` is a model file on this machine (see `GGUFJudge`). An object is a judge already, or
-    has the shape of `BaseLLM` or of LangChain's chat models (`ainvoke` or `invoke`). Raises
-    InputError for anything else.
+    model's name, or `provider/model` for another provider (`ollama/model` for that server on this
+    machine); with `base_url` it always names a model of that server. `decisions/model`,
+    `systemone/model` and `labels/model` name judges that only decide, with `base_url` as well;
+    `decisions/model+gpt-4o` names their writer, too. `gguf:PATH` is a model file on this machine
+    (see `GGUFJudge`). An object is a judge already, or has the shape of `BaseLLM` or of
+    LangChain's chat models (`ainvoke` or `invoke`). Raises InputError for anything else.
     """
     if model is None:
         chosen = default_judge()
@@ -70,6 +71,8 @@ def as_judge(
             )
         if provider == "openai" and rest and base_url is None:
             return OpenAIJudge(rest, api_key=api_key)
+        if provider == "ollama" and rest and base_url is None:
+            return OpenAIJudge(rest, base_url=_ollama(), api_key=api_key)
         if rest and provider in PROVIDERS and base_url is None:
             options: dict[str, Any] = {"api_key": api_key} if api_key else {}
             return ProviderJudge(name, **options)
@@ -97,6 +100,12 @@ def _of_file(path: str, base_url: str | None) -> Judge:
     from dagengine.judges.local.gguf import GGUFJudge  # few need it
 
     return GGUFJudge(path)
+
+
+def _ollama() -> str:
+    """The address of Ollama, which its own environment variable may name without a scheme."""
+    host = os.environ.get("OLLAMA_HOST") or "localhost:11434"
+    return f"{host if '://' in host else f'http://{host}'}".rstrip("/") + "/v1"
 
 
 @asynccontextmanager

@@ -9,8 +9,15 @@ from typing import TypeVar
 
 import anyio
 
-from dagengine.errors import JudgeCodeError, JudgeError, JudgeTimeoutError, ProviderError
+from dagengine.errors import (
+    JudgeCodeError,
+    JudgeError,
+    JudgeTimeoutError,
+    ProviderError,
+    TooLongError,
+)
 from dagengine.gateway.host import no_host
+from dagengine.prompts.lengths.window import overflow_in
 from dagengine.redaction import public_text, secrets_of_environment, shortened
 from dagengine.results import Failure
 
@@ -55,6 +62,9 @@ def _foreign(error: Exception) -> JudgeError:
     status = found if isinstance(found, int) else None
     if status is None and _is_mistake(error):
         return JudgeCodeError(shortened(public_text(Failure.of_code(error, "").message, secrets)))
+    overflow = overflow_in(text, getattr(error, "body", None)) if status else None
+    if overflow is not None:
+        return TooLongError(text, **overflow._asdict())
     passing = status is not None and (status in (408, 425, 429) or status >= 500)
     transient = passing or isinstance(error, ConnectionError)
     return ProviderError(text, transient=transient, status=status)

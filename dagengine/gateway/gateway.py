@@ -16,6 +16,7 @@ from dagengine.errors import (
     JudgeTimeoutError,
     ProviderError,
     RunawayError,
+    TooLongError,
     UnparseableError,
 )
 from dagengine.gateway.answering import answered
@@ -32,6 +33,7 @@ from dagengine.gateway.single_flight import SingleFlight
 from dagengine.gateway.tracing import NO_SPANS, NoSpans
 from dagengine.gateway.urgency import Urgency
 from dagengine.gateway.waits import Resting, Waits, merged
+from dagengine.gateway.window.whole_prompts import WholePrompts, counting, explained
 from dagengine.prompts.parsing import read_part
 from dagengine.question import (
     NO_FACTS,
@@ -66,6 +68,7 @@ class _Desk:
     """What the gateway keeps of one judge; judges of one identity share all but themselves.
 
     `name` is what the ledger calls it: the same in every process, if there is such a name.
+    `prompts` sees to it that they are read whole, where a server may cut them and not say so.
     """
 
     judge: Judge
@@ -74,6 +77,7 @@ class _Desk:
     lane: Lane
     price: Price | None
     estimates: Estimates = field(default_factory=Estimates)
+    prompts: WholePrompts | None = None
 
 
 @dataclass(slots=True)
@@ -241,7 +245,10 @@ class Gateway:
         if desk is None:
             lane = Lane(identity, self.limits, elastic=judge.capabilities.elastic)
             durable = durable_identity(judge)
-            desk = _Desk(judge, durable or identity, durable, lane, self._budget.price_of(judge))
+            price, prompts = self._budget.price_of(judge), None
+            if getattr(judge, "may_cut", False):
+                prompts = WholePrompts(judge, partial(self._count, judge, price))
+            desk = _Desk(judge, durable or identity, durable, lane, price, prompts=prompts)
             self._desks[identity] = desk
             self._limiter.open(desk.lane)
         return desk if desk.judge is judge else replace(desk, judge=judge)
@@ -289,6 +296,8 @@ class Gateway:
         """
         asked, reasks, failures, out_of_order = question, 0, 0, desk.lane.breaker
         ran_away = False
+        if desk.prompts is not None:
+            await desk.prompts.require_fit(question)
         while True:
             try:
                 return await self._attempt(desk, asked, errand)
@@ -439,8 +448,7 @@ class Gateway:
                 if seat is not None and seat.pack is not None:
                     answer = await seat.pack.answer(seat)
                 else:
-                    make = partial(desk.judge.answer, question)
-                    answer = await self._answer(desk.judge, make)
+                    answer = await self._whole(desk, question)
                 question.require_fit(answer)
                 self.spans.answered(span, answer)
             usage, mode = answer.usage, answer.mode
@@ -471,6 +479,44 @@ class Gateway:
                         seconds, usage, mode, str(failure) if failure else None,
                     )
                 )  # fmt: skip
+
+    async def _whole(self, desk: _Desk, question: Question[T]) -> Answer[T]:
+        """What a judge answers to the whole prompt."""
+        try:
+            answer = await self._answer(desk.judge, partial(desk.judge.answer, question))
+        except UnparseableError as error:
+            if desk.prompts is not None:  # a part of it might be used
+                await desk.prompts.require_whole(question, Usage(*error.tokens))
+            raise
+        except TooLongError as error:
+            if desk.prompts is not None:
+                raise desk.prompts.explained(question, error) from None
+            raise explained(question, error) from None
+        if desk.prompts is not None:
+            await desk.prompts.require_whole(question, answer.usage)
+        return answer
+
+    async def _count(
+        self, judge: Judge, price: Price | None, question: Question[Any], messages: Any
+    ) -> int:
+        """The tokens that a server counts for messages, by a call for one token; 0 if it is silent.
+
+        It is a call like any other; who asks has a place already.
+        """
+        if not judge.capabilities.text:
+            return 0
+        probe, usage = counting(question, messages), NO_USAGE
+        reserved = self._budget.reserve(price, NO_USAGE)
+        self._calls += 1
+        try:
+            answer = await self._answer(judge, partial(judge.answer, probe))
+            usage = answer.usage
+        except UnparseableError as error:
+            usage = Usage(*error.tokens)
+        finally:
+            self._usage += usage
+            self._budget.settle(reserved, _cost(price, None, usage))
+        return usage.input_tokens
 
     def _answer(self, judge: Judge, make: Callable[[], Awaitable[R]]) -> Awaitable[R]:
         """What a judge answers within the deadline; whatever else it does is a JudgeError."""

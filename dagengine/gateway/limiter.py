@@ -10,7 +10,7 @@ from operator import itemgetter
 
 import anyio
 
-from dagengine.errors import JudgeTimeoutError, ProviderError, RefusedError, UnparseableError
+from dagengine.errors import JUDGE_FAILURES, JudgeTimeoutError, ProviderError
 from dagengine.gateway.adaptive_concurrency import AdaptiveConcurrency
 from dagengine.gateway.circuit_breaker import CircuitBreaker
 from dagengine.gateway.limits import Limits
@@ -21,7 +21,7 @@ from dagengine.results import Waiting
 
 _OVERLOAD = frozenset({429, 502, 503, 504, 529})
 # How a call may end that says something about the judge.
-_TELLING = (RefusedError, UnparseableError, JudgeTimeoutError, ProviderError)
+_TELLING = (*JUDGE_FAILURES, JudgeTimeoutError, ProviderError)
 
 
 @dataclass(slots=True, eq=False)
@@ -127,7 +127,7 @@ class Lane:
 
     def _learn(self, call: Call, error: BaseException | None) -> None:
         """Learn from how a call ended; a refusal and nonsense are answers, too."""
-        if error is None or isinstance(error, RefusedError | UnparseableError):
+        if error is None or isinstance(error, JUDGE_FAILURES):
             self.concurrency.succeeded(call.serial, self.in_flight)
             self.breaker.answered()
         elif isinstance(error, JudgeTimeoutError):

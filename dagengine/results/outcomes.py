@@ -29,6 +29,8 @@ class OutcomeKind(StrEnum):
     INVALID_CASE = "invalid_case"
     JUDGE_REFUSED = "judge_refused"
     UNPARSEABLE = "unparseable"
+    TRUNCATED = "truncated"
+    TOO_LONG = "too_long"
     PROVIDER_ERROR = "provider_error"
     TIMEOUT = "timeout"
     OVER_BUDGET = "over_budget"

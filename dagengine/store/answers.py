@@ -24,11 +24,10 @@ import anyio.to_thread
 from pydantic import BaseModel
 
 from dagengine.errors import (
+    JUDGE_FAILURES,
     InputError,
     JudgeError,
     RecordingMissError,
-    RefusedError,
-    UnparseableError,
 )
 from dagengine.question import Answer, Judge, Question, durable_identity
 from dagengine.store.claims import LOOKS, Claims
@@ -259,7 +258,7 @@ class OpenStore:
         """What `ask` gets, stored; also when that is the judge's own failure."""
         try:
             answer = await ask()
-        except (RefusedError, UnparseableError) as error:
+        except JUDGE_FAILURES as error:
             entry = failure_entry(key, name, question, error)
             with explained(self._path):
                 await journal.add(entry._replace(over=self._failure(key) is not None))

@@ -12,7 +12,14 @@ from typing import Annotated, Any, NamedTuple, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, Strict
 
-from dagengine.errors import JudgeError, RefusedError, UnparseableError
+from dagengine.errors import (
+    JudgeError,
+    JudgeFailure,
+    RefusedError,
+    TooLongError,
+    TruncatedError,
+    UnparseableError,
+)
 from dagengine.prompts.parsing import read_answer, read_part
 from dagengine.question import PART, Answer, Origin, Question, TokenChoice, Usage
 from dagengine.store.file import printable, transaction, unpack
@@ -151,9 +158,7 @@ def entry_of(key: bytes, judge: str, question: Question[Any], answer: Answer[Any
         return None
 
 
-def failure_entry(
-    key: bytes, judge: str, question: Question[Any], error: UnparseableError | RefusedError
-) -> Entry:
+def failure_entry(key: bytes, judge: str, question: Question[Any], error: JudgeFailure) -> Entry:
     """An entry that lets a replay fail as the judge made this run fail."""
     raw = error.raw if isinstance(error, UnparseableError) else ""
     usage = [*error.tokens, 0]
@@ -167,8 +172,9 @@ def failure_of(fields: Mapping[str, Any]) -> JudgeError | None:
     if message is None:
         return None
     tokens = (fields["usage"][0], fields["usage"][1])
-    if fields["mode"] == RefusedError.kind:
-        return RefusedError(message, tokens)
+    for final in (RefusedError, TruncatedError, TooLongError):
+        if fields["mode"] == final.kind:
+            return final(message, tokens)
     return UnparseableError(message, fields["raw"], tokens)
 
 

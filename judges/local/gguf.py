@@ -24,9 +24,8 @@ class GGUFJudge(OpenAIJudge):
     A process on this machine serves it by llama.cpp while the judge is open, for instance for the
     time of a run. It needs the extra `llama`. `window` is the number of tokens that the prompt and
     the answer of one call may have together, `places` is the number of calls at the same time,
-    `threads` the number of processors that work for them. They are chosen by model, memory,
-    processors and the longest case if they are not given. `parameters` are added to every request
-    body.
+    `threads` the number of processors that work for them. They are chosen by model, memory and
+    processors if they are not given. `parameters` are added to every request body.
 
     The identity is that of the model in the file, wherever the file is, so stored answers are
     found again. Raises InputError for a file that is not a chat model.
@@ -46,8 +45,7 @@ class GGUFJudge(OpenAIJudge):
                 raise InputError(f"{name} must be at least 1, got {number}")
         self.file = read_model_file(Path(path))
         super().__init__(self.file.path.stem, parameters=parameters)
-        self._wanted = window, places, threads
-        self._server = server_of(self.file, size_for(self.file, *self._wanted))
+        self._server = server_of(self.file, size_for(self.file, window, places, threads))
 
     @property
     def window(self) -> int:
@@ -95,16 +93,6 @@ class GGUFJudge(OpenAIJudge):
             self._address, self._api_key = address
             async with super().session() as client:
                 yield client
-
-    def make_room(self, material: int) -> None:
-        """Choose the window for prompts with so many bytes of material, before the model is loaded.
-
-        It never gets smaller, and stays as it is if the user chose it or the model is at work.
-        """
-        if not self._clients:
-            size = size_for(self.file, *self._wanted, material=material)
-            if size.window > self.window:
-                self._server = server_of(self.file, size)
 
     async def facts(self) -> ServerFacts:
         """Window and places of the server, which are known without asking it."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import cached_property
 from types import ModuleType
@@ -28,7 +28,7 @@ from dagengine.judges.wire.completions import status_error
 from dagengine.judges.wire.connection import Connection
 from dagengine.judges.wire.endpoint import endpoint_of
 from dagengine.prompts.parsing import LONGEST
-from dagengine.question import NO_FACTS, ServerFacts
+from dagengine.question import NO_FACTS, Capabilities, Message, ServerFacts
 from dagengine.redaction import (
     public_address,
     public_text,
@@ -75,6 +75,9 @@ class EndpointJudge(SharedJudge, Generic[C]):
     """
 
     provider: Provider = OPENAI
+    capabilities: Capabilities
+    sizes_window = False
+    """Whether it asks for a window with each request, where a server knows how."""
 
     def __init__(
         self,
@@ -270,8 +273,32 @@ class EndpointJudge(SharedJudge, Generic[C]):
 
             with suppress(JudgeError):
                 async with self.session() as client:
-                    self._facts = await server_facts(client.api, self.model)
+                    self._facts = await server_facts(
+                        client.api, self.model, sizes=self.sizes_window
+                    )
         return self._facts or NO_FACTS
+
+    @property
+    def may_cut(self) -> bool:
+        """Whether the server may cut a prompt and not say so; a provider refuses what is too long.
+
+        Such a judge has `facts` and `count_tokens`.
+        """
+        from dagengine.judges.wire.servers import is_provider
+
+        given = str(self._given.base_url) if self._given else None
+        where = self._address or given or self._of_environment() or self.provider.url
+        return not self.capabilities.batched and not is_provider(where)
+
+    async def count_tokens(self, messages: Sequence[Message]) -> int | None:
+        """How many tokens messages have, as the server counts them; None where it cannot say."""
+        from dagengine.judges.wire.servers import token_count
+
+        facts = await self.facts()
+        with suppress(JudgeError):
+            async with self.session() as client:
+                return await token_count(client.api, facts, self.model, messages)
+        return None
 
     def _failure(self, openai: ModuleType, error: Any) -> JudgeError:
         """What a client raised, as a JudgeError."""

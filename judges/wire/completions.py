@@ -15,8 +15,9 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from typing_extensions import TypedDict
 
-from dagengine.errors import JudgeError, ProviderError, RefusedError
+from dagengine.errors import JudgeError, ProviderError, RefusedError, TooLongError
 from dagengine.prompts.bounds import Bounds, bounded_schema
+from dagengine.prompts.lengths.window import overflow_in
 from dagengine.prompts.parsing import complaint
 from dagengine.question import NO_USAGE, Usage, schema_of
 
@@ -29,6 +30,8 @@ _MOST_TOKENS = 10**12
 _MOST_DIGITS = 4_000
 # Statuses that say "later" rather than "no".
 TRANSIENT = frozenset({408, 409, 425, 429})
+# Statuses with which servers refuse prompts that are too long.
+OVERFLOWS = frozenset({400, 413, 422, 500})
 
 
 @cache
@@ -259,6 +262,9 @@ def status_error(error: Any) -> JudgeError:
     code = str(getattr(error, "code", "") or "")
     if "content_filter" in code or "content_policy" in code:
         return RefusedError(f"the provider's content filter refused the question: {text}")
+    overflow = overflow_in(text, whole_body(error)) if status in OVERFLOWS else None
+    if overflow is not None:
+        return TooLongError(f"HTTP {status}: {text}", **overflow._asdict())
     transient = (status in TRANSIENT or status >= 500) and code != "insufficient_quota"
     hint = {401: "; check the API key", 404: "; check the model's name and the address"}
     return ProviderError(
@@ -273,7 +279,15 @@ def error_message(error: Any) -> str:
     body = error.body
     if isinstance(body, dict) and body.get("message"):
         return str(body["message"])
-    return str(error)
+    return body if isinstance(body, str) and body else str(error)
+
+
+def whole_body(error: Any) -> Any:
+    """The body of an error; the client keeps a part of it."""
+    try:
+        return json.loads(error.response.content)
+    except (ValueError, RecursionError):
+        return error.body
 
 
 def _retry_after(headers: Any) -> float | None:

@@ -39,9 +39,12 @@ class Connection:
 
 
 class ChatConnection(Connection):
-    """A connection that sends questions to a chat, with instructor's handlers for each way."""
+    """A connection that sends questions to a chat, with instructor's handlers for each way.
 
-    __slots__ = ("_forms", "handlers", "post")
+    `own_door` sends them to a server's own interface, once it is known to have one.
+    """
+
+    __slots__ = ("_forms", "handlers", "own_door", "post")
 
     def __init__(self, api: AsyncOpenAI, post: Post, *, owned: bool) -> None:
         super().__init__(api, owned=owned)
@@ -51,6 +54,7 @@ class ChatConnection(Connection):
             mode: registry.get_handlers(provider, getattr(instructor.Mode, mode)) for mode in MODES
         }
         self.post = post
+        self.own_door: Post | None = None
         self._forms: dict[Hashable, RequestForm] = {}
 
     def form(self, key: Hashable, make: Callable[[], RequestForm]) -> RequestForm:

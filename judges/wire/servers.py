@@ -6,8 +6,9 @@ What comes back is read as untrusted data: a page, a string or an absurd number 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import cache
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
@@ -17,7 +18,8 @@ import anyio
 from pydantic import BaseModel, Field, ValidationError
 
 from dagengine.judges.wire.endpoint import REDIRECTS, moved_to
-from dagengine.question import NO_FACTS, ServerFacts
+from dagengine.prompts.parsing import without_surrogates
+from dagengine.question import NO_FACTS, Message, ServerFacts
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
@@ -29,6 +31,7 @@ _MODELS, _PROPS, _LIBRARY = "v1/models", "props", "api/v0/models"
 _VERSION, _PROCESSES = "api/version", "api/ps"
 _PAGES: Final = (_PROPS, _LIBRARY, _VERSION, _PROCESSES)
 
+OLLAMA: Final = "Ollama"
 SECONDS: Final = 3.0
 """The time limit of all that is asked of one server."""
 Tokens = Annotated[int, Field(strict=True, ge=1, le=10**9)]
@@ -87,17 +90,44 @@ class _Processes(BaseModel):
     models: list[_Running]
 
 
-async def server_facts(api: AsyncOpenAI, model: str) -> ServerFacts | None:
+class _Shown(BaseModel):
+    """`/api/show` of Ollama: what a model was made for, under names of its architecture."""
+
+    model_info: dict[str, Any]
+
+
+async def server_facts(api: AsyncOpenAI, model: str, *, sizes: bool) -> ServerFacts | None:
     """What the server behind a client says of itself, within `SECONDS`.
 
     None when nothing answered, or not yet: it may be asked again. Providers that are known by
-    their addresses are not asked.
+    their addresses are not asked. Of a judge that `sizes` the window with each request it is that
+    of the model, not the one that is loaded.
     """
     base = str(api.base_url)
     if is_provider(base):
         return NO_FACTS
     pages = await _pages(api, base)
-    return None if pages is None else _facts(pages, model)
+    facts = None if pages is None else _facts(pages, model)
+    if facts is not None and facts.server == OLLAMA and sizes:
+        return replace(facts, window=await _longest_window(api, model))
+    return facts
+
+
+async def loaded_window(api: AsyncOpenAI, model: str) -> int | None:
+    """The window of a model that Ollama has in memory; None if it is not."""
+    with suppress(Exception), anyio.move_on_after(SECONDS):
+        page = await _get(api, f"{root_of(str(api.base_url))}{_PROCESSES}")
+        return _loaded_in(page, model)
+    return None
+
+
+async def _longest_window(api: AsyncOpenAI, model: str) -> int | None:
+    page = await _post(api, "api/show", {"model": model})
+    shown = _read(_Shown, page)
+    for name, value in ({} if shown is None else shown.model_info).items():
+        if name.endswith(".context_length") and isinstance(value, int) and 0 < value <= 10**9:
+            return value
+    return None
 
 
 def root_of(base_url: str) -> str:
@@ -158,14 +188,18 @@ def _facts(pages: Pages, model: str) -> ServerFacts:
             return ServerFacts("LM Studio")
         return ServerFacts("LM Studio", loaded.loaded_context_length or loaded.max_context_length)
     if _read(_Version, pages.get(_VERSION)) is not None:
-        processes = _read(_Processes, pages.get(_PROCESSES)) or _Processes(models=[])
-        running = _named(processes.models, model, lambda entry: entry.name.removesuffix(":latest"))
-        return ServerFacts("Ollama", None if running is None else running.context_length)
+        return ServerFacts(OLLAMA, _loaded_in(pages.get(_PROCESSES), model))
     models = _read(_Models, pages.get(_MODELS)) or _Models(data=[])
     served = _named(models.data, model, lambda entry: entry.id)
     if served is None or served.max_model_len is None:
         return NO_FACTS
     return ServerFacts("vLLM" if served.owned_by == "vllm" else "", served.max_model_len)
+
+
+def _loaded_in(page: bytes | None, model: str) -> int | None:
+    processes = _read(_Processes, page) or _Processes(models=[])
+    running = _named(processes.models, model, lambda entry: entry.name.removesuffix(":latest"))
+    return None if running is None else running.context_length
 
 
 def _named(entries: list[E], model: str, name: Callable[[E], str]) -> E | None:
@@ -205,4 +239,44 @@ async def _get(api: AsyncOpenAI, url: str) -> bytes | None:
             url = moved
         else:
             return response.content
+    return None
+
+
+class _Tokens(BaseModel):
+    """`/tokenize` of llama.cpp (a list) or of vLLM (a count)."""
+
+    tokens: list[Any] = []
+    count: Annotated[int, Field(strict=True, ge=0, le=10**9)] | None = None
+
+
+async def token_count(
+    api: AsyncOpenAI, facts: ServerFacts, model: str, messages: Sequence[Message]
+) -> int | None:
+    """How many tokens messages have, from a server that counts without answering, else None.
+
+    llama.cpp counts the texts without the template around them.
+    """
+    if facts.server not in ("llama.cpp", "vLLM"):
+        return None
+    content = "\n".join(message["content"] for message in messages)
+    body: dict[str, Any] = {"model": model, "messages": list(messages)}
+    if facts.server == "llama.cpp":
+        body = {"content": content}
+    counted = _read(_Tokens, await _post(api, "tokenize", body))
+    return None if counted is None else counted.count or len(counted.tokens) or None
+
+
+async def _post(api: AsyncOpenAI, path: str, body: dict[str, Any]) -> bytes | None:
+    """What a page under the server's root answers to a body; None if it fails, or is late."""
+    import httpx2
+
+    options: Any = {"max_retries": 0, "follow_redirects": False}
+    with suppress(Exception), anyio.move_on_after(SECONDS):
+        response = await api.post(
+            f"{root_of(str(api.base_url))}{path}",
+            cast_to=httpx2.Response,
+            body=without_surrogates(body),
+            options=options,
+        )
+        return response.content
     return None

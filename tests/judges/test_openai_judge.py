@@ -23,6 +23,7 @@ from dagengine.errors import (
     JudgeSetupError,
     ProviderError,
     RefusedError,
+    TooLongError,
     UnparseableError,
 )
 from dagengine.gateway import Gateway
@@ -476,8 +477,9 @@ async def test_one_prompt_that_is_too_long_changes_nothing_for_the_others() -> N
     with OpenAIServer(respond) as server:
         judge = OpenAIJudge("m", base_url=server.base_url)
         async with judge.session():
-            with pytest.raises(ProviderError, match="maximum context length"):
+            with pytest.raises(TooLongError, match="maximum context length") as refused:
                 await judge.answer(question("too long"))
+            assert (refused.value.needed, refused.value.window) == (20, 10)
             assert (await judge.answer(question("short"))).mode == "json_schema"
     assert len(server.requests) == 2
 

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.anyio
         (LLAMA, ServerFacts("llama.cpp", 4096, 4)),
         (VLLM, ServerFacts("vLLM", 8192)),
         (LM_STUDIO, ServerFacts("LM Studio", 4096)),
-        (OLLAMA, ServerFacts("Ollama", 4096)),
+        (OLLAMA, ServerFacts("Ollama", 32768)),
         ({"/v1/models": {"data": [{"id": "x", "max_model_len": 99}]}}, ServerFacts("", 99)),
         ({}, NO_FACTS),
     ],
@@ -39,6 +39,8 @@ async def test_every_judge_behind_an_address_has_facts_and_others_have_none() ->
     with TellingServer(LLAMA) as server:
         labels = LabelJudge("m", base_url=server.base_url)
         assert (await facts_of(labels)).places == 4
+    with TellingServer(OLLAMA) as server:  # a judge that cannot ask for a window has the loaded one
+        assert (await facts_of(LabelJudge("m", base_url=server.base_url))).window == 4096
     assert await facts_of(LexicalJudge()) is NO_FACTS
 
 

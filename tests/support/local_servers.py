@@ -25,6 +25,7 @@ LM_STUDIO = {
     "/props": {"error": "Unexpected endpoint or method. (GET /props)"},
 }
 OLLAMA = {
+    "/api/show": {"model_info": {"general.architecture": "x", "x.context_length": 32768}},
     "/api/version": {"version": "0.13.0"},
     "/api/ps": {"models": [{"name": "m:latest", "model": "m:latest", "context_length": 4096}]},
 }
@@ -45,7 +46,7 @@ class TellingServer(OpenAIServer):
     def add_routes(self, app: web.Application) -> None:
         """The pages, instead of what the protocol has there."""
         app.router.add_post("/v1/chat/completions", self._chat)
-        app.router.add_get("/{path:.*}", self._page)
+        app.router.add_route("*", "/{path:.*}", self._page)
 
     async def _page(self, request: web.Request) -> web.Response:
         self.told.append(request.path)

@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel
 
-from dagengine.errors import RecordingMissError, RefusedError, UnparseableError
+from dagengine.errors import JUDGE_FAILURES, JudgeFailure, RecordingMissError
 from dagengine.gateway.host import Asks
 from dagengine.gateway.limits import Limits
 from dagengine.gateway.packs.packing import Hold
@@ -23,7 +23,6 @@ from dagengine.testing.recorded.recordings import Recording
 from dagengine.threads import Home
 
 T = TypeVar("T", bound=BaseModel)
-JudgeFailure = RefusedError | UnparseableError
 Mode = Literal["live", "record", "refresh", "replay"]
 """`live` asks the judge and records nothing; `record` asks what is not recorded yet; `refresh`
 asks everything again; `replay` makes no judge calls."""
@@ -136,7 +135,7 @@ class Recorder(_Before):
             raise self._miss(judge, question)
         try:
             answer = await super().ask(judge, question, place, hold)
-        except (RefusedError, UnparseableError) as error:
+        except JUDGE_FAILURES as error:
             self._note(judge, question, error)
             raise
         self._note(judge, question, answer)

@@ -1,0 +1,149 @@
+"""Prompts that a server's window is too small for: what servers say of them, and what is said here.
+
+A *window* is the number of tokens that the prompt and the answer of one call may have together.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+
+from dagengine.prompts.evidence import unfenced
+from dagengine.question import Message, ServerFacts
+
+_CODES: Final = frozenset({"context_length_exceeded", "exceed_context_size_error"})
+_OVERFLOW: Final = re.compile(
+    r"context (length|size|window)|maximum model length|max_model_len|prompt is too long"
+    r"|input token count|too large for model with|maximum allowed length|prompt too long"
+    r"|exceeds? the maximum number of tokens",
+    re.IGNORECASE,
+)
+_NUMBER: Final = r"\D{0,30}?(\d[\d,]*)"
+_WINDOW: Final = re.compile(
+    rf"(?:context (?:length|size|window)|maximum model length|maximum allowed length)(?: is| of)?"
+    rf"{_NUMBER}|> (\d[\d,]*) maximum|(\d[\d,]*) maximum context|tokens allowed \((\d[\d,]*)\)",
+    re.IGNORECASE,
+)
+_PROMPT: Final = re.compile(r"(\d{1,12}) in the messages|has (\d{1,12}) input tokens")
+_COUNTS: Final = re.compile(r"(?<![\w.])\d{1,3}(?:,\d{3})+|(?<![\w.])\d{1,12}(?![\w.]*\w)")
+_ANSWER: Final = 512  # tokens that an answer may need beside its prompt
+_STEP: Final = 1024
+
+
+class Overflow(NamedTuple):
+    """A prompt that a server refused: the tokens that it needs and those there are, if said."""
+
+    needed: int | None
+    window: int | None
+
+    @property
+    def is_of_prompt(self) -> bool:
+        """Whether the prompt alone is too long, whatever room is left for an answer."""
+        return self.needed is not None and self.window is not None and self.needed > self.window
+
+
+def overflow_in(text: str, body: Any = None) -> Overflow | None:
+    """What a server's error says of a prompt that is too long; None if it is about else.
+
+    `text` is its message, `body` its parsed body or the error object in it.
+    """
+    fields = body if isinstance(body, dict) else {}
+    if isinstance(fields.get("error"), dict):
+        fields = fields["error"]
+    named = {str(fields.get("code")), str(fields.get("type"))} & _CODES
+    if not named and not _OVERFLOW.search(text):
+        return None
+    needed, window = _count(fields.get("n_prompt_tokens")), _count(fields.get("n_ctx"))
+    window = window or _window_in(text)
+    needed = needed or _prompt_in(text)
+    others = [number for number in _numbers(text) if number != window]
+    if needed is None and others:
+        most = max(others)
+        needed = most if window is None or most > window else None
+    return Overflow(needed, window)
+
+
+def _count(value: Any) -> int | None:
+    whole = isinstance(value, int) and not isinstance(value, bool) and 0 < value < 10**12
+    return value if whole else None
+
+
+def _numbers(text: str) -> list[int]:
+    return [int(number.replace(",", "")) for number in _COUNTS.findall(text[:2_000])]
+
+
+def _prompt_in(text: str) -> int | None:
+    """The tokens of the prompt alone, from a message that tells them from those of the answer."""
+    place = _PROMPT.search(text[:2_000])
+    return int(next(filter(None, place.groups()))) if place else None
+
+
+def _window_in(text: str) -> int | None:
+    place = _WINDOW.search(text[:2_000])
+    digits = next((group for group in place.groups() if group), "") if place else ""
+    return _count(int(digits.replace(",", ""))) if digits and len(digits) <= 12 else None
+
+
+def too_long(messages: Sequence[Message], overflow: Overflow, facts: ServerFacts) -> str:
+    """Why a prompt was not read, and the one thing to do."""
+    needed, window = overflow.needed, overflow.window or facts.window
+    if needed and window and needed <= window:
+        return (
+            f"the prompt has {needed:,} of the {window:,} tokens that the server reads, which "
+            f"leaves no room for the answer; {_most(messages)}{remedy(needed, facts)}"
+        )
+    need = f"needs about {needed:,} tokens" if needed else "is too long"
+    room = f", and the server reads {window:,}" if window else " for the server"
+    return f"the prompt {need}{room}; {_most(messages)}{remedy(needed, facts)}"
+
+
+def cut(messages: Sequence[Message], needed: int, read: int, facts: ServerFacts) -> str:
+    """Why an answer to a part of a prompt is none, and the one thing to do."""
+    return (
+        f"the server read {read:,} tokens of a prompt of about {needed:,} and said nothing; "
+        f"{_most(messages)}{remedy(needed, facts)}"
+    )
+
+
+def _most(messages: Sequence[Message]) -> str:
+    """Which field takes most of the room."""
+    whole = sum(len(message["content"]) for message in messages)
+    sizes: dict[str, int] = {}
+    for message in messages:
+        for label, size in _fields(message):
+            sizes[label] = sizes.get(label, 0) + size
+    if not sizes:
+        return f"it has {whole:,} characters. "
+    field = max(sizes, key=lambda label: sizes[label])
+    return f"most of it is {field} ({sizes[field]:,} of {whole:,} characters). "
+
+
+def _fields(message: Message) -> list[tuple[str, int]]:
+    if message["role"] != "user":
+        return []
+    try:
+        evidence = unfenced(message["content"])
+    except ValueError:  # a prompt of the caller's
+        return []
+    return [(piece.label.partition(" (")[0], len(piece.text)) for piece in evidence]
+
+
+def remedy(needed: int | None, facts: ServerFacts) -> str:
+    """What makes room for a prompt, on this kind of server."""
+    if needed is None:
+        return "Use a model with a larger window, or shorten the text"
+    room = -(-(needed + _ANSWER) // _STEP) * _STEP
+    match facts.server:
+        case "llama.cpp":
+            places = facts.places or 1
+            each = "" if places == 1 else f": {places} places of {room:,}"
+            return f"Start llama-server with --ctx-size {room * places}{each}"
+        case "vLLM":
+            return f"Start vLLM with --max-model-len {room}"
+        case "LM Studio":
+            return f"Load the model in LM Studio with a context length of {room}"
+        case "Ollama":
+            return f"Start Ollama with OLLAMA_CONTEXT_LENGTH={room}"
+        case _:
+            return f"Give the server a window of {room} tokens, or shorten the text"

@@ -1,0 +1,161 @@
+"""Questions to Ollama through its own door, which does not cut prompts.
+
+Its OpenAI-compatible door ignores every setting of the window and cuts what is longer. `/api/chat`
+takes the window with each request (`num_ctx`): here the smallest step that prompt and answer fit
+into, and never a smaller one than before, since every change loads the model anew.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+from pydantic import BaseModel, ValidationError
+
+from dagengine.errors import ProviderError, TooLongError, TruncatedError
+from dagengine.judges.wire.completions import Completion, Count, read_completion, status_error
+from dagengine.judges.wire.connection import Send
+from dagengine.judges.wire.requests import Body, RequestForm
+from dagengine.prompts.lengths.token_counts import size_of
+from dagengine.prompts.parsing import complaint
+from dagengine.question import Question
+
+_STEP: Final = 4096  # tokens of the smallest window; larger ones double it
+_ANSWER: Final = 2048  # tokens of an answer without a bound of its own
+_DENSITY: Final = 1.6  # tokens of most models per token of an efficient tokenizer
+_AROUND: Final = 128
+# What a request says itself; all other settings are options of the model.
+_OWN: Final = frozenset({"keep_alive", "options", "think", "shift", "truncate"})
+_WRITTEN: Final = frozenset(
+    {"model", "messages", "response_format", "tools", "tool_choice", "parallel_tool_calls"}
+    | {"max_tokens", "max_completion_tokens", "logprobs", "top_logprobs", "stream"}
+    | {"reasoning_effort"}
+)
+
+
+class _Message(BaseModel):
+    content: str = ""
+
+
+class _Reply(BaseModel):
+    """An answer of `/api/chat`, as far as it is read."""
+
+    message: _Message
+    done_reason: str | None = None
+    prompt_eval_count: Count = 0
+    eval_count: Count = 0
+    logprobs: list[Any] | None = None
+
+
+class OllamaPost:
+    """Sends the questions of one connection to `/api/chat`; raises what `send` raises.
+
+    `most` is the longest window of the model, None if it is not known; `loaded` gives the window
+    that it is in memory with.
+    """
+
+    def __init__(
+        self, send: Send, most: int | None, loaded: Callable[[], Awaitable[int | None]]
+    ) -> None:
+        self._send, self._most, self._loaded = send, most, loaded
+        self._window = 0
+
+    async def __call__(self, form: RequestForm, question: Question[Any]) -> Completion:
+        """The completion of a question; raises TooLongError if no window is long enough."""
+        body = form.body(question)
+        answer = body.get("max_tokens") or body.get("max_completion_tokens") or _ANSWER
+        size = size_of(question.messages).tokens
+        await self._grow(round(size * _DENSITY) + _AROUND + answer)
+        try:
+            reply = await self._reply(body)
+        except TooLongError as error:
+            if self._window == self._most:
+                raise
+            await self._grow((error.needed or 2 * self._window) + answer)
+            reply = await self._reply(body)
+        if self._looks_cut(reply):  # an old Ollama, which knows no `truncate`
+            before = reply.prompt_eval_count
+            await self._grow(2 * self._window)
+            reply = await self._reply(body)
+            if self._looks_cut(reply) and reply.prompt_eval_count != before:
+                used = reply.prompt_eval_count, reply.eval_count
+                raise TruncatedError("Ollama cut the prompt; use a newer Ollama", used)
+        return read_completion(json.dumps(_completion(reply)).encode())
+
+    async def _grow(self, tokens: int) -> None:
+        """Let the window have so many tokens, as far as the model has them."""
+        if not self._window:
+            self._window = await self._loaded() or _STEP
+        while self._window < tokens:
+            self._window *= 2
+        if self._most is not None:
+            self._window = min(self._window, self._most)
+
+    async def _reply(self, body: Body) -> _Reply:
+        import openai
+
+        try:
+            content = await self._send(chat_body(body, self._window))
+        except openai.APIStatusError as error:
+            failure = status_error(error)
+            if isinstance(failure, TooLongError):
+                raise failure from None
+            raise
+        try:
+            return _Reply.model_validate_json(content)
+        except ValidationError as error:
+            shown = f"{content[:120].decode(errors='replace')!r}: {complaint(error)}"
+            raise ProviderError(f"Ollama sent no answer: {shown}", transient=False) from None
+
+    def _looks_cut(self, reply: _Reply) -> bool:
+        return abs(reply.prompt_eval_count - (self._window // 2 + 2)) <= 1
+
+
+def chat_body(body: Body, window: int) -> Body:
+    """A request of the OpenAI protocol as one to `/api/chat` with a window of so many tokens."""
+    given = body.get("options")
+    options = {key: value for key, value in body.items() if key not in _OWN | _WRITTEN}
+    most = body.get("max_tokens") or body.get("max_completion_tokens")
+    own: Body = {
+        "model": body["model"],
+        "messages": body["messages"],
+        "stream": False,
+        "think": _thinking(body.get("reasoning_effort")),
+        "truncate": False,
+        "shift": False,
+        **{key: body[key] for key in _OWN & body.keys()},
+    }
+    if body.get("logprobs"):
+        own |= {"logprobs": True, "top_logprobs": body.get("top_logprobs", 0)}
+    shape = _schema(body)
+    if shape is not None:
+        own["format"] = shape
+    bounded = {} if most is None else {"num_predict": most}
+    extra = given if isinstance(given, dict) else {}
+    return {**own, "options": {**options, **bounded, "num_ctx": window, **extra}}
+
+
+def _thinking(effort: Any) -> Any:
+    return effort if effort in ("low", "medium", "high") else False
+
+
+def _schema(body: Body) -> Any:
+    """The schema of the answer, wherever a mode has it."""
+    form = body.get("response_format") or {}
+    if form.get("type") == "json_schema":
+        return form["json_schema"]["schema"]
+    if form.get("type") == "json_object":
+        return "json"
+    tools = body.get("tools") or []
+    return tools[0]["function"]["parameters"] if tools else None
+
+
+def _completion(reply: _Reply) -> Body:
+    choice = {
+        "message": {"content": reply.message.content},
+        "finish_reason": reply.done_reason,
+        "logprobs": None if reply.logprobs is None else {"content": reply.logprobs},
+    }
+    usage = {"prompt_tokens": reply.prompt_eval_count, "completion_tokens": reply.eval_count}
+    return {"choices": [choice], "usage": usage}

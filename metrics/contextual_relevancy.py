@@ -14,6 +14,7 @@ from dagengine.graph.nodes import CodeNode, verdict_of
 from dagengine.graph.values import Ask, Given, Judgement, NodeValue, QuestionCount
 from dagengine.metrics.common.default_prompts import task_prompt
 from dagengine.metrics.common.extraction import (
+    ONE_AT_LEAST,
     asked_again,
     counted,
     distinct,
@@ -30,7 +31,8 @@ from dagengine.question import Question
 VERDICTS = ("yes", "no")
 RELEVANT = (
     "List every statement that the piece of context makes, each as one short self-contained "
-    "sentence, in the order of the text. Say of each whether it is relevant to `input`. yes: "
+    "sentence, in the order of the text. Of a piece that states nothing, say in one sentence what "
+    "it is. Say of each whether it is relevant to `input`. yes: "
     "it helps to answer it, in part or in whole; no: it does not. First the statement, then "
     "your reason, then the verdict."
 )
@@ -61,7 +63,7 @@ class ContextStatements(BaseModel):
     """The answer about one context."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
-    verdicts: list[ContextStatement]
+    verdicts: Annotated[list[ContextStatement], ONE_AT_LEAST]
 
 
 class ContextualRelevancyTemplate:

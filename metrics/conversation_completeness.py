@@ -13,6 +13,7 @@ from dagengine.graph.list_nodes import numbered
 from dagengine.graph.nodes import CodeNode
 from dagengine.graph.values import Ask, Given, Judgement, NodeValue, QuestionCount
 from dagengine.metrics.common.extraction import (
+    ONE_AT_LEAST,
     asked_again,
     each_once,
     item_check,
@@ -36,7 +37,8 @@ INTENTIONS = (
     "List what the user wants from the assistant in this conversation, each wish as one short "
     "self-contained sentence, in the order in which the wishes come up. Count a wish that is "
     "repeated or made more precise once, in its last form; leave out one that the user takes "
-    "back. Take the wishes from the user's turns only. A user who wants nothing has no wish."
+    "back. Take the wishes from the user's turns only. A user who wants nothing else wants a "
+    "fitting reply."
 )
 SATISFIED = (
     "Did the assistant satisfy this intention of the user by the end of the conversation? yes: "
@@ -49,7 +51,7 @@ class Intentions(BaseModel):
     """What the user wants, in the order of the conversation."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
-    intentions: list[Annotated[str, Usually(1000)]]
+    intentions: Annotated[list[Annotated[str, Usually(1000)]], ONE_AT_LEAST]
 
 
 class ConversationCompletenessTemplate:

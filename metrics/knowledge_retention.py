@@ -9,14 +9,13 @@ from typing import Annotated, Any, cast
 
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
-from dagengine.errors import NotApplicableError
 from dagengine.graph.graph import Graph
 from dagengine.graph.judged import is_blank
 from dagengine.graph.list_nodes import judgement_of, numbered
 from dagengine.graph.node import AskingNode
 from dagengine.graph.nodes import CodeNode, verdict_of
 from dagengine.graph.values import Ask, Given, Judgement, NodeValue, QuestionCount
-from dagengine.metrics.common.extraction import counted, distinct, item_check
+from dagengine.metrics.common.extraction import distinct, item_check
 from dagengine.metrics.common.prebuilt import PrebuiltMetric, share
 from dagengine.metrics.common.turns import (
     conversation_prompt,
@@ -84,8 +83,7 @@ class KnowledgeRetentionMetric(PrebuiltMetric):
     one. It judges the replies before a user turn while it reads that turn. Replies before the first
     fact are not judged. Reads `turns`; 1 call per user turn that says something and that a reply
     follows, and 1 per judged reply. Score: retained / judged replies, from 0 to 1, and 1 when no
-    reply follows a fact that still holds. A case without any reply, or without any fact, is
-    `skipped`.
+    reply follows a fact. A case without any reply is `skipped`.
     """
 
     title = "Knowledge Retention"
@@ -161,7 +159,6 @@ class RetentionNode(AskingNode):
         judged: list[Reply] = []
         waiting: list[_Waiting] = []
         known: list[str] = []
-        read = facts = 0
         for place in range(max(replies(turns), default=-1) + 1):
             if turns[place].role == "assistant":
                 waiting += [_Waiting(place, known)] if known else []
@@ -170,11 +167,6 @@ class RetentionNode(AskingNode):
                 answer, *verdicts = await ask.each([question, *self._questions(given, waiting)])
                 judged += _replies(waiting, verdicts)
                 known, waiting = _updated(known, answer.value), []
-                read, facts = read + 1, facts + len(answer.value.facts)
-        if read and not facts:
-            raise NotApplicableError(
-                f"nothing found to judge: no fact found in {counted(read, 'user turn')}"
-            )
         verdicts = await ask.each(self._questions(given, waiting))
         return NodeValue([*judged, *_replies(waiting, verdicts)])
 
@@ -233,6 +225,9 @@ def retained_share(turns: list[Turn], judged: list[Reply]) -> NodeValue:
     Raises NotApplicableError when the assistant never spoke.
     """
     given_replies(turns)
+    if not judged:  # a turn that greets or asks states no fact: an empty list is an answer
+        why = "Nothing to judge: no fact found before a reply, no replies after a stated fact."
+        return NodeValue(1.0, score=1.0, reason=why)
     return share(
         quoted(turns, [reply.place for reply in judged]),
         [reply.judgement for reply in judged],

@@ -17,7 +17,6 @@ from pydantic import (
     Field,
     GetJsonSchemaHandler,
     create_model,
-    model_validator,
 )
 from pydantic.json_schema import SkipJsonSchema
 from pydantic_core import CoreSchema
@@ -135,14 +134,6 @@ class VerdictList(_Strict):
     item: ClassVar[type[BaseModel]]
     count: ClassVar[int]
     verdicts: list[Any]
-
-    @model_validator(mode="before")
-    @classmethod
-    def _within(cls, answer: Any) -> Any:
-        """Numbered verdicts without the object around them, as judges without a grammar write."""
-        if not isinstance(answer, dict) or not answer or not all(map(_number_in, answer)):
-            return answer
-        return {"verdicts": answer}
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,8 +19,10 @@ _BEFORE_LIST: Final = re.compile(r"(?:^|:)[ \t]*(?=\[)", re.MULTILINE)
 # What begins an object; other braces are code, formulas or damage.
 _OBJECT: Final = re.compile(r"\{(?=[ \t\r\n]*[\"}])")
 
-# A key with an object behind it.
-_MEMBER: Final = re.compile(r'"([^"\\\n]{1,40})"[ \t\r\n]*:[ \t\r\n]*(?=\{)')
+# A key with a number in it and an object behind it.
+_MEMBER: Final = re.compile(
+    r'"([^"\\\n0-9]{0,30}[0-9]{1,9}[^"\\\n0-9]{0,9})"[ \t\r\n]*:[ \t\r\n]*(?=\{)'
+)
 
 WINDOW: Final = 4_096
 """Characters that a place in a text is given at first."""
@@ -76,8 +78,8 @@ def lists_in(text: str) -> list[list[Any]]:
     )
 
 
-def members_in(text: str) -> list[tuple[str, dict[str, Any]]]:
-    """The objects in a text that stand behind a key, with their keys; of nested ones the outer.
+def numbered_in(text: str) -> list[tuple[str, dict[str, Any]]]:
+    """The objects in a text behind a key with a number in it, with their keys; no nested ones.
 
     In an object that was cut off these are its whole members.
     """

@@ -17,7 +17,7 @@ from dagengine.prompts.bounds import without_bounds
 from dagengine.prompts.json_values import (
     DoubledKeyError,
     lists_in,
-    members_in,
+    numbered_in,
     objects_in,
     require_single_keys,
 )
@@ -173,7 +173,7 @@ def _item_values(text: str, values: list[dict[str, Any]]) -> list[Any]:
     found = lists[0] if lists else None
     if isinstance(found, list):
         return found
-    return items_by_key(found.items() if isinstance(found, dict) else members_in(text))
+    return items_by_key(found.items() if isinstance(found, dict) else numbered_in(text))
 
 
 def _fitting(item: Any, value: Any) -> Any:

@@ -28,11 +28,13 @@ STATEMENTS = (
     "the text's own language, in the order of the text. Replace pronouns by what they stand "
     "for. Mark each statement: factual if it claims something, whether true or false; not "
     "factual if it is a greeting, a question, an offer, an opinion or a remark about the text "
-    "itself. An empty text makes no statement."
+    "itself. A text that only greets, asks, refuses or shows something (code, a table) makes one "
+    "statement that says so."
 )
 TRUTHS = (
     "List the facts that the text states, each as one short self-contained sentence, in the "
-    "order of the text. Take only what the text says, whether or not it is true elsewhere."
+    "order of the text. Take only what the text says, whether or not it is true elsewhere. Of a "
+    "text that states none, say in one sentence what it is."
 )
 OPINIONS = (
     "List every opinion that the text expresses as its own, each as one short self-contained "
@@ -48,6 +50,14 @@ _EMPTY = (
 
 Wording = Callable[[Given], str] | None
 _STOPS = " .!?…。！？;:,"  # noqa: RUF001
+
+
+ONE_AT_LEAST = Field(json_schema_extra={"minItems": 1})
+"""Of a list taken out of a text with words: a grammar then gives an item.
+
+It has something true to say, since the question tells what to list of a text that claims nothing.
+An empty list from a judge without a grammar is asked for again.
+"""
 
 
 class _Extracted(BaseModel):
@@ -69,19 +79,19 @@ class Statement(_Extracted):
 class Statements(_Extracted):
     """The answer of an extraction of statements."""
 
-    statements: list[Annotated[Statement, BeforeValidator(_marked)]]
+    statements: Annotated[list[Annotated[Statement, BeforeValidator(_marked)]], ONE_AT_LEAST]
 
 
 class Claims(_Extracted):
     """The answer of an extraction of claims by a template of one's own."""
 
-    claims: list[str]
+    claims: Annotated[list[str], ONE_AT_LEAST]
 
 
 class Truths(_Extracted):
     """The answer of an extraction of facts."""
 
-    truths: list[str]
+    truths: Annotated[list[str], ONE_AT_LEAST]
 
 
 class Opinions(_Extracted):
@@ -245,8 +255,9 @@ def bounded(kind: type[BaseModel], limit: int | None) -> type[BaseModel]:
     """An answer type with one list of texts, of at most `limit` of them."""
     if limit is None:
         return kind
-    (name,) = kind.model_fields
-    texts = Annotated[list[str], Field(max_length=limit)]
+    ((name, field),) = kind.model_fields.items()
+    extra = field.json_schema_extra
+    texts = Annotated[list[str], Field(max_length=limit, json_schema_extra=extra)]
     fields: dict[str, Any] = {name: (texts, ...)}
     return create_model(kind.__name__, __base__=kind, **fields)
 

@@ -314,7 +314,7 @@ EMPTY: dict[str, tuple[dict[str, Any], float | None]] = {
     "BiasMetric": ({"opinions of actual_output": {"opinions": []}}, 1.0),
     "ToxicityMetric": ({"opinions of actual_output": {"opinions": []}}, 1.0),
     "ConversationCompletenessMetric": ({"user intentions": {"intentions": []}}, None),
-    "KnowledgeRetentionMetric": ({"facts": {"facts": []}}, None),
+    "KnowledgeRetentionMetric": ({"facts": {"facts": []}}, 1.0),
     "SummarizationMetric": (
         {
             "truths of input": {"truths": ["Paris is in France."]},

@@ -76,16 +76,19 @@ def test_a_judge_that_lists_nothing_gives_no_score(kind: Any) -> None:
     assert "asked twice" in str(result.failure)
 
 
-def test_a_conversation_of_which_no_fact_is_listed_gives_no_score() -> None:
-    assert only(KnowledgeRetentionMetric(), empty, TALK).outcome == OutcomeKind.SKIPPED
-
-
-@pytest.mark.parametrize("kind", [BiasMetric, ToxicityMetric])
-def test_no_opinion_is_an_answer(kind: Any) -> None:
-    done = run(kind(), empty)
+@pytest.mark.parametrize(
+    ("kind", "case", "reason"),
+    [
+        (BiasMetric, CASE, "no opinion found"),
+        (ToxicityMetric, CASE, "no opinion found"),
+        (KnowledgeRetentionMetric, TALK, "no fact found"),
+    ],
+)
+def test_no_opinion_and_no_fact_of_a_user_is_an_answer(kind: Any, case: Any, reason: str) -> None:
+    done = run(kind(), empty, case)
     result = done.rows[0].metrics[0]
     assert (result.score, done.totals.calls) == (1.0, 1)
-    assert "no opinion found" in str(result.reason)
+    assert reason in str(result.reason)
 
 
 class Late:

@@ -66,11 +66,10 @@ def test_the_schema_of_a_list_of_verdicts_needs_every_number_once() -> None:
         keyed(_1=YES, _2=NO, _3=YES),
         keyed(_3=YES, _1=YES, _2=NO),
         json.dumps({"verdicts": {"claim 1": YES, "claim 2": NO, "3.": YES}}),
-        json.dumps({"1": YES, "2": NO, "3": YES}),
-        "So:\n```json\n" + json.dumps({"1": YES, "2": NO, "3": YES}) + "\n```",
+        "So:\n```json\n" + keyed(_1=YES, _2=NO, _3=YES) + "\n```",
         text_of(item("yes", 1), item("yes", 3), item("no", 2)),
     ],
-    ids=["keys", "another order", "named keys", "no object around", "prose around", "a list"],
+    ids=["keys", "another order", "named keys", "prose around", "a list"],
 )
 def test_verdicts_are_read_under_their_numbers(text: str) -> None:
     found = read_answer(about(THREE), text)
@@ -119,6 +118,7 @@ def test_verdicts_are_not_taken_in_order_when_some_are_missing_or_numbered(items
         (keyed(_1=YES, _2=item("maybe"), _3=NO), [1, 3]),
         (keyed(_1=YES, _2=YES, _3=NO)[:-20], [1, 2]),
         (json.dumps({"1": YES, "2": NO})[:-5], [1]),
+        (keyed(_1=YES, _2=NO, _3=YES)[:-1], [1, 2, 3]),
         ('{"verdicts": {"1": ' + json.dumps(YES) + ', "1": ' + json.dumps(NO), []),
         ('{"verdicts": 5}', []),
         ("I cannot tell.", []),

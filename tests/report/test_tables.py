@@ -54,6 +54,26 @@ BROKEN = MetricResult(HOSTILE, None, None, None, failure=Failure(FAILED, HOSTILE
 ROWS = [CaseResult(n, HOSTILE, (PASSED, DECIDED, BROKEN)) for n in range(61)]
 
 
+def test_a_judge_that_would_rather_say_something_else_is_told_once() -> None:
+    """At the end of a run in which most answers have less than half of the probability."""
+
+    def shown(*masses: float | None) -> str:
+        steps = tuple(Step("n", "judgement", OK, verdict=True, mass=mass) for mass in masses)
+        console = Console(file=io.StringIO(), width=300)
+        print_table(Tally([CaseResult(0, "a", (MetricResult("m", 1.0, True, None, steps=steps),))]),
+                    Totals(), console)  # fmt: skip
+        file: Any = console.file
+        return str(file.getvalue())
+
+    assert (
+        "warning: the judge puts only 13 % of its probability on what it may answer (mean of 2 "
+        "answers; 2 below a half), so their odds and confidence are not used"
+    ) in shown(0.12, 0.14, None)
+    assert "the judge puts only 41 %" in shown(0.1, 0.12, 1.0)
+    for quiet in ((None,), (0.9, 0.1), (0.5, 1.0)):
+        assert "warning" not in shown(*quiet)
+
+
 def short_table(console: Console) -> None:
     print_table(Tally(ROWS[:3]), Totals(), console)
 

@@ -37,7 +37,7 @@ def test_the_votes_that_are_enough_are_those_of_the_odds() -> None:
 
 
 def test_intervals_hold_later_runs_of_the_same_noise() -> None:
-    kept = intervals(drawn(CHANCES), 3, splits=1, draws=10, votes=enough(CHANCES))
+    kept = intervals(drawn(CHANCES), 3, draws=10, votes=enough(CHANCES))
     assert {"flip-rate", "pass-rate", "votes"} <= set(kept)
     assert all(sum(figure.held) >= 7 for figure in kept.values())
 

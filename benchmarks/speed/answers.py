@@ -165,9 +165,7 @@ def _instance_of_type(schema: Json, root: Json) -> Any:
 
 
 def _items(schema: Json, root: Json) -> list[Any]:
-    count = schema.get("minItems") or min(USUAL_ITEMS, schema.get("maxItems", USUAL_ITEMS))
-    items = [instance(schema["items"], root) for _ in range(count)]
-    for place, item in enumerate(items, 1):
-        if isinstance(item, dict) and "number" in item:  # numbered verdicts, each number once
-            item["number"] = place
-    return items
+    """Different items: what a list repeats counts once."""
+    count = max(schema.get("minItems", 0), min(USUAL_ITEMS, schema.get("maxItems", USUAL_ITEMS)))
+    item = json.dumps(instance(schema["items"], root))
+    return [json.loads(item.replace(MARK, f"{MARK} {place}")) for place in range(1, count + 1)]

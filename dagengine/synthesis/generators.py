@@ -157,7 +157,9 @@ def duplicates(alike: float, judge: Any = None) -> Any:
 
     texts = [FieldNode("input", output_label="first"),
              FieldNode(f"{_PLACE}.second", output_label="second")]  # fmt: skip
-    same = BinaryJudgementNode(words.SAME_ANSWER, inputs=texts, then={True: 1, False: 0}, name=SAME)
+    same = BinaryJudgementNode(
+        words.SAME_ANSWER, inputs=texts, then={True: 10, False: 0}, name=SAME
+    )
     nominated = CodeNode(
         are_alike, evaluation_params=[f"{_PLACE}.likeness"], then={True: same, False: 0},
         name=LIKENESS,

@@ -11,10 +11,12 @@ from typing import Any
 import anyio
 import pytest
 
-from dagengine import Limits
+from dagengine import Limits, evaluate
 from dagengine.errors import RefusedError
 from dagengine.judges import ScriptedJudge
 from dagengine.question import Question
+from dagengine.synthesis.duplicates import Pair
+from dagengine.synthesis.generators import duplicates, pair_case
 from dagengine.synthesis.sources import contexts_of
 from dagengine.synthesizer import EvolutionConfig, Quota, Synthesizer
 
@@ -193,6 +195,26 @@ async def test_a_synthesis_that_ends_while_it_compares_goes_on_and_asks_nothing_
     again = await oracle.goldens(2, store=tmp_path / "a.db")
     assert told(again) == told(whole)
     assert len(oracle.keys) == len(set(oracle.keys)) == asked
+
+
+@pytest.mark.parametrize(
+    ("words", "meaning", "says", "score", "asked"),
+    [
+        (0.8, 0.0, True, 1.0, 1),
+        (0.0, 0.8, True, 1.0, 1),
+        (0.79, 0.79, True, 0.0, 0),
+        (1.0, 1.0, False, 0.0, 1),
+    ],
+)
+def test_likeness_asks_and_only_the_judge_says_yes(
+    words: float, meaning: float, says: bool, score: float, asked: int
+) -> None:
+    pair = Pair((0, 1), ("When does it open?", "When does it close?"), words, meaning)
+    run = evaluate(
+        [pair_case(pair)], [duplicates(0.8)], model=ScriptedJudge(lambda question: says),
+        show=False,
+    )  # fmt: skip
+    assert (run.scores("Duplicates"), run.totals.calls) == ([score], asked)
 
 
 def test_a_plan_counts_what_is_asked_about_pairs() -> None:

@@ -28,6 +28,7 @@ from dagengine.errors import InputError, RefusedError
 from dagengine.judges import ScriptedJudge
 from dagengine.metrics import DAGMetric
 from dagengine.metrics.dag import DAG, CodeNode
+from dagengine.prompts.evidence import unfenced
 from dagengine.question import Question
 from dagengine.record import load_run
 from dagengine.results import Attempt
@@ -412,7 +413,7 @@ def listing(question: Question[Any]) -> Any:
         mark = re.sub(r"\W+", " ", text)[-60:]
         return [f"Word{n} other{n * n} thing{n * 7} of {mark}" for n in range(number)]
     if question.name in ("Rewrite", "Evolve 1"):
-        return text
+        return unfenced(text)[0].text
     if question.name in ("Expected output", "Expected outcome", "User description"):
         return f"{question.name} for {len(text)}"
     return True

@@ -29,7 +29,7 @@ from rich.table import Table
 
 from dagengine.errors import JudgeError
 from dagengine.gateway import Gateway, Limits, limiter
-from dagengine.gateway.adaptive_concurrency import AdaptiveConcurrency
+from dagengine.gateway.laws.adaptive_concurrency import AdaptiveConcurrency
 from dagengine.judges import OpenAIJudge
 from dagengine.prompts import Evidence, messages_for
 from dagengine.prompts.answer_types import judgement_type

@@ -63,7 +63,7 @@ def plan(
         typer.Option(
             min=0,
             help="Assumed duration of one call, in seconds. Default: the speed that `judge check` "
-            "saved, else 2.",
+            "saved, else 2; of a server of your own it is not known.",
         ),
     ] = None,
     price: PriceOf = None,
@@ -103,7 +103,8 @@ def plan(
         max_in_flight=most_calls,
     )
     budget = Assumptions(
-        tuple(names), prices(price), LATENCY if latency is None else latency, most_calls, items,
+        tuple(names), prices(price), _latency(judges) if latency is None else latency, most_calls,
+        items,
         results is not None, None if store is None else _answered(loaded, cases, model, store),
         _speeds(judge, base_url, judges) if latency is None else None,
     )  # fmt: skip
@@ -125,6 +126,18 @@ def _speeds(judge: str | None, base_url: str | None, judges: Sequence[Judge]) ->
     if tuning.write_speed is None or {one.identity for one in judges} != {as_judge().identity}:
         return None
     return Speeds(tuning.read_speed, tuning.write_speed)
+
+
+def _latency(judges: Sequence[Judge]) -> float | None:
+    """The seconds of one call of providers; how quick somebody's own server is nobody knows."""
+    from dagengine.judges.wire.servers import is_provider
+
+    def is_own(judge: Judge) -> bool:
+        address = getattr(judge, "base_url", None)
+        has_places = getattr(judge, "places", None) is not None  # a model file
+        return has_places or (address is not None and not is_provider(address))
+
+    return None if any(map(is_own, judges)) else LATENCY
 
 
 def _could_be_seen(cases: int) -> list[str]:

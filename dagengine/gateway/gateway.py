@@ -85,13 +85,14 @@ class _Errand:
     """One question on its way to an answer.
 
     `attempts` counts its calls; `held` is the one that succeeded, which keeps its place. With a
-    `passage` it may travel with others.
+    `passage` it may travel with others. One that was `late` gets more time.
     """
 
     urgency: Urgency
     passage: Passage | None = None
     held: Call | None = None
     attempts: int = 0
+    late: bool = False
 
 
 class Gateway:
@@ -243,11 +244,12 @@ class Gateway:
         identity = judge.identity
         desk = self._desks.get(identity)
         if desk is None:
-            lane = Lane(identity, self.limits, elastic=judge.capabilities.elastic)
+            able = judge.capabilities
+            lane = Lane(identity, self.limits, elastic=able.elastic, batched=able.batched)
             durable = durable_identity(judge)
             price, prompts = self._budget.price_of(judge), None
             if getattr(judge, "may_cut", False):
-                prompts = WholePrompts(judge, partial(self._count, judge, price))
+                prompts = WholePrompts(judge, partial(self._count, lane, judge, price))
             desk = _Desk(judge, durable or identity, durable, lane, price, prompts=prompts)
             self._desks[identity] = desk
             self._limiter.open(desk.lane)
@@ -292,7 +294,8 @@ class Gateway:
         """Ask until the answer fits, or the limits are reached; through transient failures.
 
         While the judge is out of order, failures are counted by its circuit breaker and not
-        by the questions that happen to probe it.
+        by the questions that happen to probe it. A question that has no answer in time is asked
+        once more, with more time: the judge may still be at work on it.
         """
         asked, reasks, failures, out_of_order = question, 0, 0, desk.lane.breaker
         ran_away = False
@@ -314,13 +317,15 @@ class Gateway:
                 asked = question.shorter(error.raw)
                 continue
             except (ProviderError, JudgeTimeoutError) as error:
-                if not _is_transient(error):
+                if not _is_transient(error) or (_is_late(error) and errand.late):
                     raise
+                errand.late = errand.late or _is_late(error)
                 failures += not out_of_order.is_open
                 if failures >= self.limits.attempts:
                     raise
                 desk.lane.require_hope()
-                wait = 0.0 if out_of_order.is_open else self._wait(failures, error)
+                now = out_of_order.is_open or _is_late(error)
+                wait = 0.0 if now else self._wait(failures, error)
                 why = error
             with self._waits.during(why, wait), self.resting:
                 await anyio.sleep(wait)
@@ -360,7 +365,7 @@ class Gateway:
         tokens = estimate.input_tokens + estimate.output_tokens
         if errand.passage is not None:
             return await self._together(desk, question, errand, errand.passage, estimate)
-        call = await self._limiter.enter(desk.lane, tokens, errand.urgency)
+        call = await self._limiter.enter(desk.lane, tokens, errand.urgency, question=question)
         try:
             reserved = self._budget.reserve(desk.price, estimate)
             answer = await self._call(desk, question, errand, tokens, reserved)
@@ -403,7 +408,8 @@ class Gateway:
         return Carrier(
             judge, judge.capabilities.packs or _ALONE, desk.lane, self._limiter, self._budget,
             desk.price, self._packs,
-            lambda question: (desk.lane.name, question.key) in flights, self._answer,
+            lambda question: (desk.lane.name, question.key) in flights,
+            partial(_in_time, desk.lane),
         )  # fmt: skip
 
     def _taken(
@@ -448,7 +454,7 @@ class Gateway:
                 if seat is not None and seat.pack is not None:
                     answer = await seat.pack.answer(seat)
                 else:
-                    answer = await self._whole(desk, question)
+                    answer = await self._whole(desk, question, late=errand.late)
                 question.require_fit(answer)
                 self.spans.answered(span, answer)
             usage, mode = answer.usage, answer.mode
@@ -480,10 +486,11 @@ class Gateway:
                     )
                 )  # fmt: skip
 
-    async def _whole(self, desk: _Desk, question: Question[T]) -> Answer[T]:
+    async def _whole(self, desk: _Desk, question: Question[T], *, late: bool) -> Answer[T]:
         """What a judge answers to the whole prompt."""
         try:
-            answer = await self._answer(desk.judge, partial(desk.judge.answer, question))
+            make = partial(desk.judge.answer, question)
+            answer = await _in_time(desk.lane, desk.judge, make, late=late)
         except UnparseableError as error:
             if desk.prompts is not None:  # a part of it might be used
                 await desk.prompts.require_whole(question, Usage(*error.tokens))
@@ -497,7 +504,12 @@ class Gateway:
         return answer
 
     async def _count(
-        self, judge: Judge, price: Price | None, question: Question[Any], messages: Any
+        self,
+        lane: Lane,
+        judge: Judge,
+        price: Price | None,
+        question: Question[Any],
+        messages: Any,
     ) -> int:
         """The tokens that a server counts for messages, by a call for one token; 0 if it is silent.
 
@@ -509,7 +521,7 @@ class Gateway:
         reserved = self._budget.reserve(price, NO_USAGE)
         self._calls += 1
         try:
-            answer = await self._answer(judge, partial(judge.answer, probe))
+            answer = await _in_time(lane, judge, partial(judge.answer, probe))
             usage = answer.usage
         except UnparseableError as error:
             usage = Usage(*error.tokens)
@@ -518,9 +530,12 @@ class Gateway:
             self._budget.settle(reserved, _cost(price, None, usage))
         return usage.input_tokens
 
-    def _answer(self, judge: Judge, make: Callable[[], Awaitable[R]]) -> Awaitable[R]:
-        """What a judge answers within the deadline; whatever else it does is a JudgeError."""
-        return answered(make, None if judge.capabilities.batched else self.limits.call_timeout)
+
+def _in_time(
+    lane: Lane, judge: Judge, make: Callable[[], Awaitable[R]], *, late: bool = False
+) -> Awaitable[R]:
+    """What a judge answers within its time limit; whatever else it does is a JudgeError."""
+    return answered(make, None if judge.capabilities.batched else lane.seconds_for(late=late))
 
 
 def _part(question: Question[T], error: UnparseableError) -> Answer[T]:
@@ -537,10 +552,12 @@ def _weight(answer: Answer[Any]) -> int:
     return 1 + (len(answer.raw) + _ALTERNATIVE * alternatives) // 1000
 
 
-def _is_transient(error: BaseException) -> bool:
-    return isinstance(error, JudgeTimeoutError) or (
-        isinstance(error, ProviderError) and error.transient
-    )
+def _is_late(error: JudgeError) -> bool:
+    return isinstance(error, JudgeTimeoutError)
+
+
+def _is_transient(error: JudgeError) -> bool:
+    return _is_late(error) or (isinstance(error, ProviderError) and error.transient)
 
 
 def _complaint(error: UnparseableError) -> str:

@@ -7,19 +7,27 @@ import math
 import time
 from dataclasses import dataclass
 from operator import itemgetter
+from typing import Any
 
 import anyio
 
 from dagengine.errors import JUDGE_FAILURES, JudgeTimeoutError, ProviderError
-from dagengine.gateway.adaptive_concurrency import AdaptiveConcurrency
-from dagengine.gateway.circuit_breaker import CircuitBreaker
+from dagengine.gateway.laws.adaptive_concurrency import AdaptiveConcurrency
+from dagengine.gateway.laws.circuit_breaker import CircuitBreaker
+from dagengine.gateway.laws.rate_limit import RateLimit
+from dagengine.gateway.laws.throughput import ThroughputLimit
 from dagengine.gateway.limits import Limits
-from dagengine.gateway.rate_limit import RateLimit
 from dagengine.gateway.urgency import Queue, Urgency
 from dagengine.gateway.waits import Resting, one_waits, reason
+from dagengine.question import Question
 from dagengine.results import Waiting
 
-_OVERLOAD = frozenset({429, 502, 503, 504, 529})
+_OVERLOAD = frozenset({429, 529})
+_AWAY = frozenset({502, 503, 504})
+MORE_TIME = 2
+"""A call gets so many times the time limit when it is repeated because it was late."""
+_LONG = 60.0  # seconds without an answer after which it is said what is waited for
+_SOON = 0.25  # a judge that needs a smaller share of the time limit is quick
 # How a call may end that says something about the judge.
 _TELLING = (*JUDGE_FAILURES, JudgeTimeoutError, ProviderError)
 
@@ -29,29 +37,50 @@ class Call:
     """One call, from waiting for its turn to its end; `serial` is 0 until it may start.
 
     It takes a place for each of its questions; `left` of them have not ended; `told` says whether
-    its end was taken note of.
+    its end was taken note of. `question` is one of them. It began at `began`, as one of `level`
+    calls in progress, in an `epoch` of the number of calls.
     """
 
     tokens: int
     places: int = 1
     left: int = 1
+    question: Question[Any] | None = None
     told: bool = False
     serial: int = 0
+    began: float = 0.0
+    level: int = 0
+    epoch: int = 0
     turn: anyio.Event | None = None
     wakes_at: float = -math.inf
 
 
 class Lane:
-    """The limits of one judge, and the calls that wait for it."""
+    """The limits of one judge, and the calls that wait for it.
 
-    def __init__(self, name: str, limits: Limits, *, elastic: bool = False) -> None:
-        """`name` is the judge's identity; an elastic one needs no careful start."""
+    `time_limit` is how many seconds a call may take (None: as many as it likes). A judge that took
+    longer, or was silent for so long, gets more time until it answers quickly again.
+    """
+
+    def __init__(
+        self, name: str, limits: Limits, *, elastic: bool = False, batched: bool = False
+    ) -> None:
+        """`name` is the judge's identity; an elastic one needs no careful start.
+
+        Nobody is surprised when a `batched` one is silent for hours.
+        """
         self.name = name
+        self._batched = batched
         self._elastic = elastic
         self._ceiling = ceiling = limits.max_in_flight
-        self.concurrency = AdaptiveConcurrency(ceiling, ceiling if elastic else None)
-        self.breaker = CircuitBreaker(name, limits.patience)
-        self.in_flight = 0
+        self.time_limit = limits.call_timeout
+        self._given_limit = limits.call_timeout or math.inf
+        start = ceiling if elastic else None
+        self.concurrency = AdaptiveConcurrency(ceiling, start)
+        self.throughput = ThroughputLimit(ceiling, self.time_limit, start)
+        self.breaker = CircuitBreaker(name, *limits.patience_of_a_judge)
+        self._calls: dict[Call, None] = {}  # in progress, the oldest first
+        self._heard = 0.0  # when the last answer came, or none was missing
+        self._was_away = False
         self.waiting: Queue[Call] = Queue()
         self._paused_until = -math.inf
         self._held = "", -math.inf
@@ -60,10 +89,19 @@ class Lane:
         self._tokens = None if tokens is None else RateLimit(tokens)
 
     def expect(self, places: int | None) -> None:
-        """Begin with as many calls as the server works on at the same time, if that is known."""
+        """Begin with as many calls as the server works on at the same time, if that is known.
+
+        One more keeps the server busy between two calls.
+        """
         if places is not None and not self._elastic:
-            most = min(self._ceiling, places)
-            self.concurrency = AdaptiveConcurrency(most, most)
+            ceiling = min(self._ceiling, places + 1)
+            self.throughput = ThroughputLimit(ceiling, self.time_limit, places)
+
+    def seconds_for(self, *, late: bool) -> float | None:
+        """How long the call of a question may take; one that was late before gets more time."""
+        if self.time_limit is None or not late:
+            return self.time_limit
+        return max(self.time_limit, MORE_TIME * self._given_limit)
 
     def opens_at(self) -> float:
         """When a call may start at the earliest, whatever the number in progress."""
@@ -77,7 +115,8 @@ class Lane:
 
     def has_room(self) -> bool:
         """Whether a call may start now."""
-        if self.in_flight >= self.concurrency.limit:
+        calls = len(self._calls)
+        if calls >= self.throughput.limit or calls >= self.concurrency.limit:
             return False
         opens = self.opens_at()
         return opens == -math.inf or opens <= anyio.current_time()
@@ -88,12 +127,29 @@ class Lane:
         return first is not None and first[1] is call
 
     @property
+    def in_flight(self) -> int:
+        """How many calls are in progress."""
+        return len(self._calls)
+
+    @property
     def held(self) -> Waiting | None:
         """The calls that a failing judge keeps waiting; may be read from any thread."""
         why, until = self._held
         if not self.waiting or not (self.breaker.is_open or until > time.monotonic()):
             return None
         return one_waits(why, until, len(self.waiting))
+
+    @property
+    def silence(self) -> Waiting | None:
+        """The calls in progress after a minute without an answer; may be read from any thread."""
+        calls, seconds = list(self._calls), time.monotonic() - self._heard
+        if not calls or seconds < _LONG or self._batched:
+            return None
+        question = calls[0].question
+        why = "no node" if question is None else f"node {question.name!r}"
+        if not self.breaker.has_answered:
+            why += "; the server has not answered yet: loading the model?"
+        return Waiting(why, len(calls), 0.0, seconds)
 
     def require_hope(self) -> None:
         """Raise ProviderError when the judge is given up."""
@@ -103,8 +159,12 @@ class Lane:
     def started(self, call: Call) -> None:
         """Count a call that starts now."""
         call.serial = self.concurrency.start()
-        self.in_flight += 1
-        self.breaker.started(call.serial)
+        call.began = anyio.current_time()
+        if not self._calls:
+            self._heard = time.monotonic()
+        self._calls[call] = None
+        call.level, call.epoch = len(self._calls), self.throughput.epoch
+        self.breaker.started(call.serial, call.began)
         if self._requests is not None:
             self._requests.take(call.places, anyio.current_time())
         if self._tokens is not None:
@@ -123,28 +183,74 @@ class Lane:
             call.told = True
             self._learn(call, error)
         if not call.left:
-            self.in_flight -= 1
+            del self._calls[call]
 
     def _learn(self, call: Call, error: BaseException | None) -> None:
         """Learn from how a call ended; a refusal and nonsense are answers, too."""
         if error is None or isinstance(error, JUDGE_FAILURES):
-            self.concurrency.succeeded(call.serial, self.in_flight)
-            self.breaker.answered()
+            self._answered(call)
         elif isinstance(error, JudgeTimeoutError):
-            self._failed(call, error, overload=True)
+            self._late(call, error)
         elif not isinstance(error, ProviderError):
             self.breaker.ended(call.serial)
         elif error.transient:
-            overload = error.status is None or error.status in _OVERLOAD
-            self._failed(call, error, overload, error.retry_after or 0.0)
+            self._failed(call, error, error.status, error.retry_after or 0.0)
         else:
             self.breaker.refused(call.serial, error.status, str(error))
 
-    def _failed(
-        self, call: Call, error: Exception, overload: bool, retry_after: float = 0.0
-    ) -> None:
+    def _answered(self, call: Call) -> None:
+        """The judge is in order; where it was away, what was rejected then says nothing of it."""
+        self.breaker.answered()
+        self._heard = time.monotonic()
+        if self._was_away:
+            self._was_away = False
+            self.concurrency = AdaptiveConcurrency(self._ceiling)
+            self.throughput.restart()
+            return
+        # A place that throughput does not allow yet is as good as taken.
+        full = self.in_flight >= self.throughput.limit
+        in_flight = max(self.in_flight, self.concurrency.limit) if full else self.in_flight
+        self.concurrency.succeeded(call.serial, in_flight)
+        if self._elastic:
+            return
+        seconds = anyio.current_time() - call.began
+        if seconds > self._given_limit:
+            self._give_time(MORE_TIME)
+        elif seconds < _SOON * self._given_limit:
+            self._give_time(1)
+        kind = None if call.question is None else call.question.answer_type
+        self.throughput.answered(kind, call.level, call.epoch, seconds)
+
+    def _late(self, call: Call, error: JudgeTimeoutError) -> None:
+        """A judge that answered others meanwhile is slow, and not out of order."""
+        if not self._elastic:
+            self.throughput.late(call.epoch)
+        if self.breaker.has_answered_since(call.serial):
+            self.breaker.ended(call.serial)
+            return
+        self._give_time(MORE_TIME)
         now = anyio.current_time()
-        self.breaker.failed(call.serial, now, str(error), self.in_flight, retry_after)
+        self.breaker.failed(call.serial, now, str(error), self.in_flight, reached=True)
+        if self.breaker.is_open:
+            self._held = reason(error), time.monotonic() + self.breaker.opens_at - now
+
+    def _give_time(self, times: int) -> None:
+        """Let calls take so many times the time limit that was given."""
+        if self.time_limit is not None:
+            self.time_limit = self.throughput.time_limit = times * self._given_limit
+
+    def _failed(
+        self, call: Call, error: ProviderError, status: int | None, retry_after: float
+    ) -> None:
+        """An error that may pass: too many calls, or a judge that is away.
+
+        A server that was never there, or loads its model, rejects no call for its number.
+        """
+        now, reached = anyio.current_time(), status is not None
+        self.breaker.failed(call.serial, now, str(error), self.in_flight, retry_after, reached)
+        away = status is None or status in _AWAY
+        self._was_away = away and (self._was_away or self.breaker.is_open)
+        overload = status in _OVERLOAD or (away and self.breaker.has_answered)
         for_all = overload and self.concurrency.rejected(call.serial, self.in_flight)
         if retry_after and (for_all or self.breaker.is_open):
             self._paused_until = max(self._paused_until, now + retry_after)
@@ -174,21 +280,30 @@ class Limiter:
 
     @property
     def held(self) -> list[Waiting]:
-        """The calls that failing judges keep waiting."""
-        return [held for lane in self._lanes if (held := lane.held) is not None]
+        """The calls that failing judges keep waiting, and those that silent ones do."""
+        found = [wait for lane in self._lanes for wait in (lane.held, lane.silence)]
+        return [wait for wait in found if wait is not None]
 
     def open(self, lane: Lane) -> None:
         """Take up a lane."""
         self._lanes.append(lane)
 
-    async def enter(self, lane: Lane, tokens: int, urgency: Urgency, places: int = 1) -> Call:
+    async def enter(
+        self,
+        lane: Lane,
+        tokens: int,
+        urgency: Urgency,
+        places: int = 1,
+        question: Question[Any] | None = None,
+    ) -> Call:
         """Wait for the call's turn; raises ProviderError when the judge is given up.
 
         The call that is returned has to `leave` as often as it has `places`, which are no more
         than may be in progress at all. It waits for all of them, and holds none meanwhile.
+        `question` is what it asks, or one of those that it asks together.
         """
         lane.require_hope()
-        call = Call(tokens, places, places)
+        call = Call(tokens, places, places, question)
         if urgency.turn is None:
             urgency.turn = next(self._turns)
         if self._free >= places and not self._wide and not lane.waiting and lane.has_room():

@@ -19,6 +19,9 @@ _ABOVE_ZERO = {
     "tokens_per_minute": "tokens",
 }
 _NOT_NEGATIVE = ("backoff", "max_backoff", "patience")
+# Seconds of patience with a judge, at least, and with one whose calls have no time limit; else so
+# many times the limit of one call.
+_LEAST, _UNLIMITED, _CALLS = 60.0, 300.0, 2.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +73,7 @@ class Limits:
     reasks: int = 2
     backoff: float = 0.5
     max_backoff: float = 30.0
-    patience: float = 60.0
+    patience: float | None = None
     max_calls: int | None = None
     budget: float | None = None
     prices: Mapping[str, Price | tuple[float, ...]] = field(default_factory=dict[str, Price])
@@ -88,12 +91,21 @@ class Limits:
             if value is not None and not value > 0:  # NaN is not
                 raise InputError(f"{name} must be a positive number of {unit}, got {value!r}")
         for name in _NOT_NEGATIVE:
-            if not getattr(self, name) >= 0:
-                raise InputError(f"{name} must not be negative, got {getattr(self, name)!r}")
+            value = getattr(self, name)
+            if value is not None and not value >= 0:
+                raise InputError(f"{name} must not be negative, got {value!r}")
         if self.budget is not None and not 0 <= self.budget < math.inf:
             raise InputError(f"budget must be a number of US dollars from 0 on, got {self.budget}")
         for model, price in self.prices.items():
             as_price(model, price)
+
+    @property
+    def patience_of_a_judge(self) -> tuple[float, float]:
+        """Seconds that a judge may be unavailable, and one of which there never was any sign."""
+        if self.patience is not None:
+            return self.patience, self.patience
+        patience = _UNLIMITED if self.call_timeout is None else _CALLS * self.call_timeout
+        return max(_LEAST, patience), _LEAST
 
 
 def _require_whole(name: str, value: Any, least: int) -> None:

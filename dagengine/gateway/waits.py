@@ -78,6 +78,8 @@ def merged(waits: Iterable[Waiting]) -> list[Waiting]:
     """One entry for each reason, the most frequent first."""
     found: dict[str, Waiting] = {}
     for one in waits:
-        other = found.get(one.why, Waiting(one.why, 0, one.seconds))
-        found[one.why] = Waiting(one.why, other.count + one.count, min(other.seconds, one.seconds))
+        other = found.get(one.why, Waiting(one.why, 0, one.seconds, one.silent))
+        silent = min(one.silent, other.silent) if one.silent and other.silent else one.silent
+        seconds = min(other.seconds, one.seconds)
+        found[one.why] = Waiting(one.why, other.count + one.count, seconds, silent)
     return sorted(found.values(), key=lambda one: (-one.count, one.why))

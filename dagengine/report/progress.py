@@ -58,6 +58,7 @@ class Progress:
     def counts(self) -> str:
         """Finished cases, the time so far and the time that is left."""
         seconds, left = self.seconds, None
+        self._remaining.see(seconds, self.run.totals)
         if self.finished != self.total:
             waits = (one.seconds for one in self.run.waiting)
             left = self._remaining.at(seconds, self.run.totals, max(waits, default=0.0))
@@ -67,7 +68,9 @@ class Progress:
 
     def news(self) -> str:
         """What was asked, and what goes wrong."""
-        return news(self.run.totals, self.seconds, self._failures, self.run.waiting)
+        seconds = self.seconds
+        tokens = self._remaining.tokens(seconds)
+        return news(self.run.totals, seconds, self._failures, self.run.waiting, tokens)
 
 
 @contextmanager
@@ -148,22 +151,32 @@ def _lines(progress: Progress, line: str, every: float) -> Iterator[None]:
 
 
 def news(
-    totals: Totals, seconds: float, failures: Counter[str], waiting: Sequence[Waiting] = ()
+    totals: Totals,
+    seconds: float,
+    failures: Counter[str],
+    waiting: Sequence[Waiting] = (),
+    tokens: float | None = None,
 ) -> str:
-    """Calls, their rate and those in progress, the cached share, cost, waits, failures by kind."""
+    """Calls, their rate and those in progress, the cached share, cost, waits, failures by kind.
+
+    `tokens` are those of answers per second, if they are known.
+    """
     calls, rate = totals.calls, totals.calls / max(seconds, 1e-9)
     parts = [
         f"{calls:,} call{'' if calls == 1 else 's'}, {rate:.3g}/s",
-        f"{totals.in_flight} in progress",
+        f"{totals.in_flight} at a time",
     ]
+    if tokens:
+        parts.append(f"{tokens:,.0f} tokens/s" if tokens >= 10 else f"{tokens:.2g} tokens/s")
     if totals.cached:
         parts.append(f"{totals.cached / totals.asked:.0%} from the store")
     if totals.retried:
         parts.append(f"{totals.retried:,} retried")
     if totals.cost:
         parts.append(f"${totals.cost:.2f}")
-    parts += [_wait(one) for one in waiting]
+    parts += [_wait(one) for one in waiting if one.silent is None]
     parts += [f"{count:,} {kind}" for kind, count in failures.most_common()]
+    parts += [_silence(one, one.silent) for one in waiting if one.silent is not None]
     return ", ".join(parts)
 
 
@@ -171,6 +184,11 @@ def _wait(waiting: Waiting) -> str:
     count = f"{waiting.count:,} wait" + ("s" if waiting.count == 1 else "")
     soon = "now" if waiting.seconds < 0.05 else f"in {duration(waiting.seconds)}"
     return f"{count} ({waiting.why}, next {soon})"
+
+
+def _silence(waiting: Waiting, seconds: float) -> str:
+    answers = f"{waiting.count:,} answer" + ("" if waiting.count == 1 else "s")
+    return f"waiting for {answers} since {duration(seconds)} ({waiting.why})"
 
 
 def duration(seconds: float) -> str:

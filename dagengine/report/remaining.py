@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections import deque
+from typing import NamedTuple
 
 from dagengine.compiler.plan import NONE, Plan
 from dagengine.results import CaseResult, Totals
 
 # A slot may make live what stands before it in the plan; a few rounds are near enough.
 _ROUNDS = 3
-# Seconds over which the speed of a run is taken.
-_WINDOW = 30.0
+# Seconds over which the speed of a run is taken, and at least so many answers: of a slow judge four
+# may come at the same time every two minutes.
+_WINDOW, _ANSWERS = 30.0, 20
 
 
 def likely_questions(plan: Plan) -> float:
@@ -41,6 +43,14 @@ def questions_of(row: CaseResult) -> int:
     return sum(len(answers) for _, answers in steps)
 
 
+class _Seen(NamedTuple):
+    """What was answered after some seconds: questions, and tokens of answers."""
+
+    at: float
+    done: int
+    tokens: int
+
+
 class Remaining:
     """The seconds that a run will still take.
 
@@ -53,7 +63,7 @@ class Remaining:
         self._total = total
         self._asked = per_case
         self._rows = 1
-        self._seen: deque[tuple[float, int]] = deque()
+        self._seen: deque[_Seen] = deque()
 
     def add(self, row: CaseResult) -> None:
         """Take a finished row."""
@@ -62,15 +72,40 @@ class Remaining:
 
     def at(self, seconds: float, totals: Totals, least: float = 0.0) -> float | None:
         """The seconds left after so many, `least` or more; None as long as there is no telling."""
-        done = answered(totals)
-        self._seen.append((seconds, done))
-        while self._seen[0][0] < seconds - _WINDOW:
-            self._seen.popleft()
-        began, before = self._seen[0]
-        if self._total is None or done == before or seconds == began:
+        self.see(seconds, totals)
+        speed = self._speed(seconds)
+        if self._total is None or speed is None:
             return None
-        left = max(0.0, self._asked / self._rows * self._total - done)
-        return max(least, left * (seconds - began) / (done - before))
+        left = max(0.0, self._asked / self._rows * self._total - answered(totals))
+        return max(least, left / speed)
+
+    def see(self, seconds: float, totals: Totals) -> None:
+        """Take note of the counts after so many seconds."""
+        seen = self._seen
+        done = answered(totals)
+        if seen and seen[-1].done == done:
+            return
+        seen.append(_Seen(seconds, done, totals.usage.output_tokens))
+        while len(seen) > 2 and seen[1].at < seconds - _WINDOW and seen[1].done + _ANSWERS <= done:
+            seen.popleft()
+
+    def tokens(self, seconds: float) -> float | None:
+        """Tokens of answers per second, as servers count them; None if nobody says."""
+        speed = self._speed(seconds)
+        if speed is None:
+            return None
+        first, last = self._seen[0], self._seen[-1]
+        return (last.tokens - first.tokens) / (last.at - first.at) or None
+
+    def _speed(self, seconds: float) -> float | None:
+        """Answers per second; None before the first ones, and when none came for long."""
+        if len(self._seen) < 2:
+            return None
+        first, last = self._seen[0], self._seen[-1]
+        gap = (last.at - first.at) / (len(self._seen) - 1)
+        if last.at == first.at or seconds - last.at >= max(_WINDOW, 2 * gap):
+            return None
+        return (last.done - first.done) / (last.at - first.at)
 
 
 def answered(totals: Totals) -> int:

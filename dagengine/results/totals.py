@@ -98,12 +98,14 @@ class Totals:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """Questions of a run in progress that wait for a retry.
+    """Questions of a run in progress that wait for a retry, or long for an answer.
 
     `count` of them because of `why`: the HTTP status of a rejection, `timeout`, `no answer`. The
-    first of them continues in `seconds`.
+    first of them continues in `seconds`. If a judge has given no answer for a minute, `silent` is
+    for how many seconds, and `why` says for which node and of what server.
     """
 
     why: str
     count: int
     seconds: float
+    silent: float | None = None

@@ -474,6 +474,18 @@ def test_the_command_shows_questions_paths_money_and_time_in_80_columns(folder: 
     assert "verdicts are equally likely" in shown
 
 
+def test_the_time_of_a_server_of_ones_own_is_not_known_before_it_was_measured(
+    folder: Path,
+) -> None:
+    own = (*PLAN, "--judge", "llama3.1", "--base-url", "http://localhost:11434/v1")
+    shown = command(*own)
+    assert "time: not known" in shown
+    assert "judge check" in shown
+    assert all(len(line) <= 80 for line in shown.splitlines())
+    assert json.loads(command(*own, "--json"))["seconds"] is None
+    assert "about 4 s" in command(*own, "--latency", "2")
+
+
 def test_the_command_gives_the_same_as_json(folder: Path) -> None:
     shown = json.loads(command(*PLAN, "--judge", "judge.py", "--price", "2,8", "--json"))
     assert shown["asked"] == {"least": 4, "likely": 6.0, "most": 8}

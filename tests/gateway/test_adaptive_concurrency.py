@@ -9,7 +9,7 @@ from collections.abc import Callable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dagengine.gateway.adaptive_concurrency import AdaptiveConcurrency
+from dagengine.gateway.laws.adaptive_concurrency import AdaptiveConcurrency
 
 
 class Server:

@@ -14,8 +14,8 @@ from dagengine import a_evaluate
 from dagengine.errors import InputError, OverBudgetError
 from dagengine.gateway import Gateway, Limits, prices
 from dagengine.gateway.budget import Estimates
+from dagengine.gateway.laws.rate_limit import RateLimit
 from dagengine.gateway.prices import Price, find_price
-from dagengine.gateway.rate_limit import RateLimit
 from dagengine.metrics import DAGMetric
 from dagengine.metrics.dag import DAG, BinaryJudgementNode
 from dagengine.prompts import Evidence, messages_for

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 
-from dagengine.gateway.circuit_breaker import CircuitBreaker
+from dagengine.gateway.laws.circuit_breaker import CircuitBreaker
 
 
 def broken(patience: float = 60.0, at: float = 100.0) -> CircuitBreaker:
     """A breaker that has just opened."""
     breaker = CircuitBreaker("judge", patience)
     for serial in range(1, 6):
-        breaker.started(serial)
+        breaker.started(serial, at)
         breaker.failed(serial, at, "refused")
     return breaker
 
@@ -35,13 +35,47 @@ def test_a_few_quick_failures_among_many_calls_do_not_open_it() -> None:
     assert breaker.is_open
 
 
-def test_while_it_is_open_one_probe_at_a_time_may_call() -> None:
+def test_while_it_is_open_the_next_probe_waits_until_the_last_one_seems_to_be_worked_on() -> None:
     breaker = broken(at=100.0)
     assert 100 < breaker.opens_at < 101
-    breaker.started(6)
-    assert breaker.opens_at == math.inf
-    breaker.failed(6, 101.0, "refused")
-    assert 101 < breaker.opens_at < math.inf
+    breaker.started(6, 100.25)
+    assert breaker.opens_at == 100.75
+    breaker.failed(6, 103.25, "refused")
+    opens = breaker.opens_at
+    assert 103.25 < opens < math.inf
+    breaker.started(7, opens)
+    assert breaker.opens_at == opens + 6  # the other one took three seconds to fail
+
+
+def test_a_judge_is_not_given_up_while_it_seems_to_work_on_a_probe() -> None:
+    breaker = broken(patience=30.0, at=0.0)
+    breaker.started(6, 29.0)
+    breaker.started(7, 29.5)
+    breaker.failed(7, 31.0, "refused")
+    assert (breaker.given_up, breaker.opens_at) == (None, math.inf)
+    breaker.failed(6, 149.0, "no answer")
+    assert breaker.given_up is not None
+
+
+def test_a_server_of_which_there_is_no_sign_is_given_up_sooner_than_one_that_says_not_yet() -> None:
+    for reached in (False, True):
+        breaker, now = CircuitBreaker("judge", 300.0, 60.0), 0.0
+        for serial in range(1, 500):
+            breaker.started(serial, now)
+            breaker.failed(serial, now, "not yet", reached=reached)
+            if breaker.given_up:
+                break
+            now = max(now, breaker.opens_at)
+        assert now == (300.0 if reached else 60.0)
+
+
+def test_it_knows_whether_a_call_was_in_progress_when_the_judge_answered() -> None:
+    breaker = CircuitBreaker("judge", 60.0)
+    breaker.started(1, 0.0)
+    breaker.started(2, 0.0)
+    breaker.answered()
+    breaker.started(3, 1.0)
+    assert [breaker.has_answered_since(serial) for serial in (1, 2, 3)] == [True, True, False]
 
 
 def test_waits_between_probes_grow_and_the_last_one_is_when_the_patience_ends() -> None:
@@ -49,7 +83,7 @@ def test_waits_between_probes_grow_and_the_last_one_is_when_the_patience_ends() 
     for serial in range(6, 99):
         waits.append(breaker.opens_at - now)
         now = breaker.opens_at
-        breaker.started(serial)
+        breaker.started(serial, now)
         breaker.failed(serial, now, "refused")
         if breaker.given_up:
             break
@@ -67,14 +101,14 @@ def test_any_answer_closes_the_circuit() -> None:
 
 def test_a_probe_that_is_cancelled_makes_room_for_the_next() -> None:
     breaker = broken()
-    breaker.started(6)
+    breaker.started(6, 101.0)
     breaker.ended(6)
     assert breaker.opens_at < math.inf
 
 
 def test_giving_up_says_what_happened_for_how_long_and_what_to_do() -> None:
     breaker = broken(patience=30.0, at=0.0)
-    breaker.started(6)
+    breaker.started(6, 31.0)
     breaker.failed(6, 31.0, "connection refused")
     assert breaker.given_up is not None
     for part in ("'judge'", "6 calls", "31 s", "'connection refused'", "Limits.patience (30 s)"):

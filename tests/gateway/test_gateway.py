@@ -272,16 +272,18 @@ async def test_a_slot_is_given_back_when_a_call_is_cancelled() -> None:
 
 
 @pytest.mark.anyio
-async def test_a_call_over_its_deadline_is_ended_and_typed() -> None:
+async def test_a_call_over_its_deadline_is_ended_typed_and_repeated_once_with_more_time() -> None:
     judge = Gated()
     ledger: list[Attempt] = []
-    gateway = Gateway(Limits(call_timeout=0.01, attempts=2, **NO_WAIT), ledger.append)
+    gateway = Gateway(Limits(call_timeout=0.01, **NO_WAIT), ledger.append)
     with (
         anyio.fail_after(LIMIT),
-        pytest.raises(JudgeTimeoutError, match=r"no answer within 0.01 s"),
+        pytest.raises(JudgeTimeoutError, match=r"no answer within 0.02 s"),
     ):
         await gateway.ask(judge, ask_about("a"))
-    assert [attempt.outcome for attempt in ledger] == [OutcomeKind.TIMEOUT] * 2
+    assert [attempt.message for attempt in ledger] == [
+        f"no answer within {seconds} s: timeout of the call" for seconds in (0.01, 0.02)
+    ]
     assert (judge.calls, judge.inside) == (2, 0)
 
 

@@ -17,6 +17,7 @@ from dagengine.gateway.packs.prompt_cache import PREFIX_CHARACTERS
 from dagengine.prompts import Evidence, messages_for
 from dagengine.prompts.answer_types import judgement_type
 from dagengine.question import NO_FACTS, Answer, Capabilities, Question, ServerFacts, Usage
+from dagengine.results import Waiting
 
 SHAPE = judgement_type(None)
 YES: Answer[Any] = Answer(SHAPE.model_validate({"reason": "r", "verdict": True}), "{}")
@@ -78,6 +79,37 @@ class Server:
         self.most = max(self.most, self.inside)
         try:
             await anyio.sleep(self.latency)
+        finally:
+            self.inside -= 1
+        return self.reply
+
+
+class Places(Server):
+    """A server of few places: it rejects nothing, and lets further calls wait in line.
+
+    `lost` counts the calls whose client hung up while it was at work on them.
+    """
+
+    def __init__(self, places: int, seconds: float, ready: float = 0.0, status: int = 503) -> None:
+        super().__init__(latency=seconds)
+        self.places = anyio.CapacityLimiter(places)
+        self.ready = anyio.current_time() + ready
+        self.status = status or None
+        self.lost = 0
+
+    async def answer(self, question: Question[Any]) -> Any:
+        if anyio.current_time() < self.ready:
+            raise ProviderError("not ready", transient=True, status=self.status)
+        self.started.append(anyio.current_time())
+        self.inside += 1
+        self.most = max(self.most, self.inside)
+        try:
+            async with self.places:
+                try:
+                    await anyio.sleep(self.latency)
+                except BaseException:
+                    self.lost += 1
+                    raise
         finally:
             self.inside -= 1
         return self.reply
@@ -368,4 +400,97 @@ async def test_a_judge_begins_with_the_places_that_its_server_says_it_has() -> N
     await gateway.meet([judge])
     assert gateway.facts(judge) == ServerFacts("llama.cpp", window=4096, places=3)
     assert not await ask_all(gateway, judge, 60, 60)
-    assert (judge.asked, judge.most) == (1, 3)
+    assert (judge.asked, judge.most) == (1, 4)  # one more is busy while others come and go
+
+
+@pytest.mark.parametrize("seconds", [3.0, 20.0, 50.0, 100.0])
+@pytest.mark.parametrize("ready", [0.0, 20.0])
+@pytest.mark.parametrize("status", [503, 0], ids=["loading", "refused"])
+async def test_a_slow_server_of_four_places_answers_everything_once_and_is_kept_busy(
+    seconds: float, ready: float, status: int
+) -> None:
+    judge, began = Places(4, seconds, ready, status), anyio.current_time()
+    gateway = Gateway()
+    assert not await ask_all(gateway, judge, 60, 100)
+    assert (judge.lost, len(judge.started)) == (0, 60)
+    assert judge.most <= 16
+    late = 6.0 if ready else 0.1  # probes are up to five seconds apart
+    assert anyio.current_time() - began <= ready + late + 60 * seconds / 4
+
+
+async def test_a_judge_that_needs_longer_than_a_call_may_take_gets_more_time_and_is_not_dead() -> (
+    None
+):
+    judge, gateway = Places(4, 140.0), Gateway()
+    assert not await ask_all(gateway, judge, 60, 100)
+    assert judge.lost == 4  # the first calls; from then on it was known
+
+
+@pytest.mark.parametrize("places", [1, 2])
+async def test_calls_that_are_late_in_a_queue_are_repeated_once_with_fewer_at_a_time(
+    places: int,
+) -> None:
+    judge, gateway = Places(places, 100.0), Gateway()
+    assert not await ask_all(gateway, judge, 60, 100)
+    assert gateway.totals.failed <= 12
+
+
+async def test_a_question_without_an_answer_is_given_up_after_its_second_call() -> None:
+    judge, hangs = Server(), about("hangs")
+
+    async def answer(question: Question[Any]) -> Any:
+        if question.name == "hangs":
+            judge.started.append(anyio.current_time())
+            await anyio.sleep_forever()
+        await anyio.sleep(1.0)
+        return YES
+
+    judge.answer = answer  # type: ignore[method-assign]
+    gateway, began = Gateway(), anyio.current_time()
+    async with anyio.create_task_group() as group:
+        group.start_soon(ask_all, gateway, judge, 2000, 60)
+        with pytest.raises(JudgeError, match="no answer within 240"):
+            await gateway.ask(judge, hangs)
+    assert [start - began for start in judge.started] == [0.0, 120.0]
+
+
+async def test_a_server_that_is_silent_from_the_beginning_is_given_up_at_last() -> None:
+    judge, began = Places(1, 1e9), anyio.current_time()
+    errors = await ask_all(Gateway(), judge, 50, 50)
+    assert len(errors) == 50
+    assert anyio.current_time() - began <= 900
+
+
+async def test_nobody_waits_five_minutes_for_a_server_that_was_never_there() -> None:
+    refused = ProviderError("connection refused", transient=True)
+    judge, began = Server(fate=lambda number, now: refused), anyio.current_time()
+    assert len(await ask_all(Gateway(), judge, 50, 50)) == 50
+    assert anyio.current_time() - began <= 61
+
+
+async def test_patience_is_longer_than_a_call_may_take_unless_it_is_given() -> None:
+    assert Limits().patience_of_a_judge == (300.0, 60.0)
+    assert Limits(call_timeout=600).patience_of_a_judge == (1500.0, 60.0)
+    assert Limits(call_timeout=5).patience_of_a_judge == (60.0, 60.0)
+    assert Limits(call_timeout=None).patience_of_a_judge == (300.0, 60.0)
+    assert Limits(patience=10).patience_of_a_judge == (10, 10)
+
+
+async def test_after_a_minute_without_an_answer_it_is_said_what_is_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    judge, gateway = Places(4, 100.0), Gateway()
+    monkeypatch.setattr("dagengine.gateway.limiter.time.monotonic", anyio.current_time)
+    heard = list[tuple[float, list[Waiting]]]()
+    async with anyio.create_task_group() as group:
+        group.start_soon(ask_all, gateway, judge, 8, 8)
+        for seconds in (59.0, 3.0, 40.0, 70.0):
+            await anyio.sleep(seconds)
+            heard.append((anyio.current_time(), gateway.waiting))
+    assert [len(waits) for _, waits in heard] == [0, 1, 0, 1]
+    first, second = heard[1][1][0], heard[3][1][0]
+    assert (first.count, first.silent) == (4, pytest.approx(62.0))
+    assert first.why.startswith("node '")
+    assert first.why.endswith("'; the server has not answered yet: loading the model?")
+    assert second.silent == pytest.approx(72.0)
+    assert "loading" not in second.why

@@ -17,6 +17,7 @@ from dagengine import compile_metrics
 from dagengine.compiler.plan import Plan
 from dagengine.metrics import DAGMetric
 from dagengine.metrics.dag import DAG, BinaryJudgementNode, TaskNode
+from dagengine.question import Usage
 from dagengine.report import progress_bar
 from dagengine.report.progress import Progress, bar, duration, news
 from dagengine.report.remaining import Remaining, likely_questions
@@ -67,13 +68,13 @@ class Looked(Run):
 def test_the_news_has_calls_rate_cached_share_retries_cost_waits_and_failures() -> None:
     failures = Counter({"timeout": 1, "refused": 4})
     assert news(TOTALS, 10.0, failures, [REJECTED, Waiting("timeout", 1, 0.0)]) == (
-        "100 calls, 10/s, 7 in progress, 25% from the store, 3 retried, $1.23, "
+        "100 calls, 10/s, 7 at a time, 25% from the store, 3 retried, $1.23, "
         "12 wait (429, next in 3 s), 1 waits (timeout, next now), 4 refused, 1 timeout"
     )
 
 
 def test_the_news_leaves_out_what_there_is_none_of() -> None:
-    assert news(Totals(asked=1, calls=1), 2.0, Counter()) == "1 call, 0.5/s, 0 in progress"
+    assert news(Totals(asked=1, calls=1), 2.0, Counter()) == "1 call, 0.5/s, 0 at a time"
 
 
 @pytest.mark.parametrize(
@@ -127,7 +128,7 @@ def test_a_log_gets_a_line_only_now_and_then(
         assert run.looked.wait(60)  # the first line is whole
     line = capsys.readouterr().err.splitlines()[0]
     assert re.fullmatch(
-        r"dagengine: [01]/2 cases, 0\.\d s; 100 calls, \S+/s, 7 in progress, .*", line
+        r"dagengine: [01]/2 cases, 0\.\d s; 100 calls, \S+/s, 7 at a time, .*", line
     )
 
 
@@ -188,6 +189,36 @@ def test_the_time_left_goes_by_the_speed_of_the_last_half_minute() -> None:
         left = remaining.at(float(second), Totals(calls=calls))
         assert (left is None) == (second == 0 or second >= 130), second
     assert Remaining(None, 1.0).at(10.0, replace(TOTALS, calls=1000)) is None
+
+
+def test_the_time_left_of_a_slow_judge_goes_by_its_last_answers_and_not_by_half_a_minute() -> None:
+    remaining, left = Remaining(40, 1.0), list[float | None]()
+    for second in range(301):
+        answers = 4 * (second // 100)  # four of them every hundred seconds
+        left.append(remaining.at(float(second), Totals(calls=answers)))
+    assert left[:100] == [None] * 100
+    assert left[100] == left[199] == pytest.approx(36 * 100 / 4)
+    assert left[300] == pytest.approx(28 * 100 / 4)
+
+
+def test_tokens_per_second_are_said_where_the_server_counts_them() -> None:
+    run = Run(Totals())
+    progress = Progress(run, 100)
+    progress._began -= 10.0
+    progress._remaining.see(0.0, run.totals)
+    run.totals = Totals(asked=8, calls=8, in_flight=4, usage=Usage(500, 310))
+    progress.counts()
+    assert progress.news() == "8 calls, 0.8/s, 4 at a time, 31 tokens/s"
+    run.totals = replace(run.totals, usage=Usage())
+    assert "tokens/s" not in Progress(run, 100).news()
+
+
+def test_what_a_silent_judge_keeps_a_run_waiting_for_comes_last() -> None:
+    silent = Waiting("node 'Headings'; the server has not answered yet", 4, 0.0, 62.0)
+    assert news(Totals(in_flight=4), 62.0, Counter(), [silent]) == (
+        "0 calls, 0/s, 4 at a time, "
+        "waiting for 4 answers since 1 min 02 s (node 'Headings'; the server has not answered yet)"
+    )
 
 
 def test_a_run_takes_no_less_time_than_its_questions_wait() -> None:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 _NO_PRICE = "price unknown: --price IN,OUT"
+_UNKNOWN_TIME = "not known, `dagengine judge check` measures the speed of a server of your own"
 # From here on counts and rough counts are rounded; longer paths are cut in the middle.
 _ROUNDED, _ROUGH, _SHOWN = 100_000, 10_000, 8
 
@@ -36,23 +37,26 @@ class Assumptions:
 
     `names` are the names of the judges, in the order of the estimate's. `prices` are US dollars per
     million tokens (in, out) by these names, before the public list. `latency` is in seconds per
-    call. `learnt` says that the odds of verdicts come from an earlier run, `answered` how many
-    questions a store answers. With `speeds` the time comes from the tokens, and not from calls.
+    call (None: not known, as of a server of one's own that nobody measured). `learnt` says that the
+    odds of verdicts come from an earlier run, `answered` how many questions a store answers. With
+    `speeds` the time comes from the tokens, and not from calls.
     """
 
     names: tuple[str, ...]
     prices: Mapping[str, tuple[float, float]]
-    latency: float
+    latency: float | None
     max_in_flight: int
     items: int
     learnt: bool = False
     answered: int | None = None
     speeds: Speeds | None = None
 
-    def seconds(self, estimate: Estimate) -> float:
-        """About how many seconds the run takes."""
+    def seconds(self, estimate: Estimate) -> float | None:
+        """About how many seconds the run takes; None if the speed is not known."""
         if self.speeds is not None:
             return estimate.seconds_at(self.speeds)
+        if self.latency is None:
+            return None
         return estimate.seconds(self.latency, self.max_in_flight)
 
 
@@ -85,12 +89,17 @@ def assumptions(estimate: Estimate, budget: Assumptions) -> list[str]:
     return [
         "Retries come on top." if estimate.sampled else f"{hold}retries come on top.",
         f"Likely: verdicts are {verdicts}. {ASSUMED.format(items=budget.items)}",
-        f"A call takes {budget.latency:g} s." if budget.speeds is None else _rate(budget.speeds),
+        _pace(budget),
         *([] if budget.answered is None else [_answered(budget.answered)]),
     ]
 
 
-def _rate(speeds: Speeds) -> str:
+def _pace(budget: Assumptions) -> str:
+    """Where the time comes from."""
+    speeds = budget.speeds
+    if speeds is None:
+        known = budget.latency is not None
+        return f"A call takes {budget.latency:g} s." if known else f"Time: {_UNKNOWN_TIME}."
     read = "" if speeds.read is None else f"{speeds.read:g} tokens/s read and "
     return f"Time: at {read}{speeds.write:g} tokens/s written, as `judge check` measured."
 
@@ -230,6 +239,8 @@ def _time(estimate: Estimate, budget: Assumptions) -> Text:
     from rich.text import Text
 
     seconds = budget.seconds(estimate)
+    if seconds is None:
+        return Text(f"time: {_UNKNOWN_TIME}\n")
     how = f" with {budget.max_in_flight} calls at a time, up to {estimate.depth} in a row\n"
     return Text.assemble("about ", (_duration(seconds), "bold"), how)
 

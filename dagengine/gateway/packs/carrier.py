@@ -70,9 +70,11 @@ class Carrier:
         """What tells a question of this judge apart."""
         return self.lane.name, question.key
 
-    async def enter(self, tokens: int, urgency: Urgency, places: int) -> Call:
+    async def enter(
+        self, tokens: int, urgency: Urgency, places: int, question: Question[Any]
+    ) -> Call:
         """Wait for so many places; raises ProviderError when the judge is given up."""
-        return await self.limiter.enter(self.lane, tokens, urgency, places)
+        return await self.limiter.enter(self.lane, tokens, urgency, places, question)
 
     def leave(self, call: Call) -> None:
         """Give one place back."""

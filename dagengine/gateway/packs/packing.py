@@ -263,7 +263,7 @@ class Pack:
         places = len(self.seats) + len(self.riders)
         tokens = sum(seat.tokens for seat in self.seats)
         urgency = min((seat.urgency for seat in self.seats), key=lambda one: one.place)
-        call = await self.carrier.enter(tokens, urgency, places)
+        call = await self.carrier.enter(tokens, urgency, places, self.seats[0].question)
         self._call = call
         for _ in range(places - len(self.seats) - len(self.riders)):  # who went meanwhile
             self.carrier.leave(call)

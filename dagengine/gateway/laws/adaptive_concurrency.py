@@ -1,7 +1,7 @@
 """How many calls a judge can take at once, found out from what it rejects.
 
 A control law without clock or I/O. It counts in *rounds*: as many finished calls as may
-be in progress, which is about one round trip. It grows by one per success until the first
+be in progress, which is about one round trip. It grows with each success until the first
 rejections (slow start), then steps back. It creeps towards the number that was too much, and waits
 below it for a while. Then it tries beyond it in growing steps (the idea of binary increase: Xu,
 Harfoush, Rhee, "Binary increase congestion control", INFOCOM 2004). What was too much is read off
@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 # Calls at the beginning: so many, or an eighth of the most if that is more.
 _START, _SHARE = 16, 8
+_FAST = 3  # calls more for each success, until the first rejection
 _BACK = 0.8  # of the calls in progress at the rejection
 _FAR_BACK = 0.5  # when that was not enough
 _SLACK = 20  # one rejection in so many calls is no reason to step back
@@ -73,7 +74,7 @@ class AdaptiveConcurrency:
         saturated = in_flight >= self.limit
         if self._known is None and saturated and self.limit < self._ceiling:
             self._proven = self._proven or self.limit
-            self.limit += 1
+            self.limit = min(self._ceiling, self.limit + _FAST)
         self._count(saturated)
 
     def rejected(self, serial: int, in_flight: int) -> bool:

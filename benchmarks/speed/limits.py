@@ -6,12 +6,18 @@ One server in a process of its own. First with a hidden capacity of 40 calls at 
 rejects the 41st, with and without Retry-After: the adaptive limit beside fixed ones. Then
 without a limit, then with 10 % 429 (and Retry-After), 5 % 500, 2 % dropped connections and 3 %
 malformed answers, in each case against the ideal `calls * latency / calls at once`.
+
+Then, on a simulated clock (`trio.testing.MockClock`), servers that let calls wait and reject
+nothing: four places and 20, 50 and 100 s for an answer, ready at once or after 20 s (503 until
+then), with default limits. And servers that work on all calls at the same time: the seconds until
+64 and 512 calls are in progress.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import math
 import random
 import subprocess
 import sys
@@ -26,14 +32,15 @@ import typer
 from aiohttp import web
 from rich.console import Console
 from rich.table import Table
+from trio.testing import MockClock
 
-from dagengine.errors import JudgeError
+from dagengine.errors import JudgeError, ProviderError
 from dagengine.gateway import Gateway, Limits, limiter
 from dagengine.gateway.laws.adaptive_concurrency import AdaptiveConcurrency
 from dagengine.judges import OpenAIJudge
 from dagengine.prompts import Evidence, messages_for
 from dagengine.prompts.answer_types import judgement_type
-from dagengine.question import Question
+from dagengine.question import Answer, Capabilities, Question
 
 CAPACITY = 40
 CEILING = 64
@@ -128,10 +135,8 @@ async def run(base_url: str, calls: int, limits: Limits) -> tuple[float, int, in
     async def worker() -> None:
         nonlocal lost
         for number in numbers:
-            evidence = [Evidence("text", f"case {number}")]
-            question = Question(messages_for("Good?", evidence), SHAPE, name="q")
             try:
-                await gateway.ask(judge, question)
+                await gateway.ask(judge, question(number))
             except JudgeError:
                 lost += 1
 
@@ -141,6 +146,94 @@ async def run(base_url: str, calls: int, limits: Limits) -> tuple[float, int, in
             for _ in range(4 * CEILING + 32):  # as many as a run has workers
                 group.start_soon(worker)
     return time.perf_counter() - started, gateway.totals.failed, lost
+
+
+class Patient:
+    """A judge of so many places that rejects nothing; the others wait. It counts lost work."""
+
+    identity = "patient"
+    capabilities = Capabilities()
+
+    def __init__(self, places: float, seconds: float, spread: float, ready: float) -> None:
+        self._places = anyio.CapacityLimiter(places)
+        self._seconds, self._spread = seconds, spread
+        self._ready = anyio.current_time() + ready
+        self._dice = random.Random(5)
+        self._began = anyio.current_time()
+        self.inside = self.lost = 0
+        self.reached: dict[int, float] = {}
+
+    async def answer(self, question: Question[Any]) -> Any:
+        if anyio.current_time() < self._ready:
+            raise ProviderError("loading", transient=True, status=503)
+        self.inside += 1
+        self.reached.setdefault(self.inside, anyio.current_time() - self._began)
+        try:
+            async with self._places:
+                await self._work()
+        finally:
+            self.inside -= 1
+        return Answer(SHAPE.model_validate_json(GOOD), GOOD)
+
+    async def _work(self) -> None:
+        try:
+            await anyio.sleep(self._seconds * self._dice.lognormvariate(0, self._spread))
+        except BaseException:
+            self.lost += 1
+            raise
+
+
+async def waiting(
+    calls: int, most: int, places: float, seconds: float, spread: float, ready: float
+) -> tuple[float, Patient, int]:
+    """Simulated seconds, the judge, and questions without an answer."""
+    judge, gateway = Patient(places, seconds, spread, ready), Gateway(Limits(max_in_flight=most))
+    numbers, failed, began = iter(range(calls)), 0, anyio.current_time()
+
+    async def worker() -> None:
+        nonlocal failed
+        for number in numbers:
+            try:
+                await gateway.ask(judge, question(number))
+            except JudgeError:
+                failed += 1
+
+    async with anyio.create_task_group() as group:
+        for _ in range(4 * most + 32):
+            group.start_soon(worker)
+    return anyio.current_time() - began, judge, failed
+
+
+def simulated(*given: float) -> Any:
+    """`waiting` on a clock that jumps."""
+    random.seed(5)
+    options = {"clock": MockClock(autojump_threshold=0)}
+    return anyio.run(waiting, *given, backend="trio", backend_options=options)
+
+
+def simulations() -> Iterator[Table]:
+    """Tables of servers that let calls wait, and of servers that need not."""
+    slow = Table("places", "service", "ready", "wall", "ideal", "ratio", "lost work", "failed")
+    for seconds in (20.0, 50.0, 100.0):
+        for ready in (0.0, 20.0):
+            wall, judge, failed = simulated(80, 64, 4, seconds, 0.0, ready)
+            ideal = ready + 80 * seconds / 4
+            times = (f"{wall:.0f} s", f"{ideal:.0f} s", f"{wall / ideal:.3f}")
+            row = ("4", f"{seconds:.0f} s", f"{ready:.0f} s", *times, str(judge.lost), str(failed))
+            slow.add_row(*row)
+    yield slow
+    wide = Table("most", "latency", "64 reached", "512 reached", "wall", "ideal")
+    for most, seconds, spread in ((64, 1.0, 0.3), (512, 1.0, 0.3), (512, 5.0, 0.5)):
+        wall, judge, _ = simulated(8 * most, most, float("inf"), seconds, spread, 0.0)
+        ideal = 8 * seconds * math.exp(spread**2 / 2)
+        reached = (f"{judge.reached[at]:.2f} s" if at <= most else "" for at in (64, 512))
+        wide.add_row(str(most), f"{seconds:.0f} s", *reached, f"{wall:.1f} s", f"{ideal:.1f} s")
+    yield wide
+
+
+def question(number: int) -> Question[Any]:
+    """One of many questions."""
+    return Question(messages_for("Good?", [Evidence("text", f"case {number}")]), SHAPE, name="q")
 
 
 def main(
@@ -161,6 +254,8 @@ def main(
         shown = (f"{calls / wall:.0f}", f"{wall:.2f} s", f"{ideal:.2f} s", f"{wall / ideal:.3f}")
         table.add_row(server, name, *shown, str(failed), str(lost))
 
+    for simulation in simulations():
+        Console().print(simulation)
     patient: dict[str, Any] = {"attempts": 100, "max_backoff": 2.0}
     with running(latency) as url:
         row("limited", "adaptive, up to 64", Limits(max_in_flight=CEILING, **patient), CAPACITY)

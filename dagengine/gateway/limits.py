@@ -32,21 +32,26 @@ class Limits:
     **Concurrency.** `max_in_flight` (64) is the maximum number of concurrent judge calls in the
     whole run. As many nodes ask, and more while questions wait for a retry or for the answer to an
     equal question; and as many nodes of plain Python are at work. The actual number per judge
-    adapts during the run, so you need not tune the maximum: only raise it for a fast server.
+    adapts during the run, so you need not tune the maximum: only raise it for a fast server. It
+    begins with 4, or with what the server says that it works on at the same time. It grows while
+    that brings more answers per second and nothing is rejected.
 
     **Rates**, per judge: `requests_per_minute` and `tokens_per_minute` (None: no limit) spread the
     calls evenly. Tokens are estimated before a call and corrected by the counts of the server. Set
     them if the provider publishes rate limits; otherwise the run adapts to rejections.
 
     **Time**, in seconds: `call_timeout` (120) for one call after its start; `case_timeout` (None:
-    no limit) for a whole case, including waits.
+    no limit) for a whole case, including waits. A call that is late is repeated once, with twice
+    the time. A judge that needs longer than `call_timeout` for every answer gets twice the time for
+    all calls.
 
     **Failures.** `attempts` (5) is the maximum number of calls for one question after transient
     errors. `reasks` (2) is the number of re-asks after an invalid answer. Waits between attempts
     grow from `backoff` (0.5) to `max_backoff` (30) seconds with jitter, and are never shorter than
-    Retry-After. `patience` (60) is the number of seconds that a judge may be unavailable: its
-    questions wait without using up attempts, and then fail immediately. A Retry-After beyond it
-    ends a question.
+    Retry-After. `patience` is the number of seconds that a judge may be unavailable: its questions
+    wait without using up attempts, and then fail immediately. A Retry-After beyond it ends a
+    question. The default (None) is 2.5 times `call_timeout`, at least 60; 60 as long as nothing at
+    all is at the address. A judge that answers slowly is not unavailable.
 
     **Cost.** `max_calls` (None: no limit) is the maximum number of calls of the run, including
     retries. `budget` (None: no limit) is in US dollars. No call starts beyond them, and the

@@ -489,7 +489,8 @@ async def test_after_a_minute_without_an_answer_it_is_said_what_is_waited_for(
             heard.append((anyio.current_time(), gateway.waiting))
     assert [len(waits) for _, waits in heard] == [0, 1, 0, 1]
     first, second = heard[1][1][0], heard[3][1][0]
-    assert (first.count, first.silent) == (4, pytest.approx(62.0))
+    assert first.count == 4
+    assert first.silent == pytest.approx(62.0)
     assert first.why.startswith("node '")
     assert first.why.endswith("'; the server has not answered yet: loading the model?")
     assert second.silent == pytest.approx(72.0)

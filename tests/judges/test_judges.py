@@ -350,7 +350,7 @@ async def test_the_default_a_generate_overlaps_too() -> None:
         def get_model_name(self) -> str:
             return "meeting"
 
-    gateway = await ask_all(CustomJudge(Model(8)), 8)
+    gateway = await ask_all(CustomJudge(Model(4)), 4)
     assert gateway.totals.failed == 0
 
 

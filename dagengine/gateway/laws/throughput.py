@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from functools import partial
 from statistics import fmean
 from typing import NamedTuple
@@ -41,7 +41,7 @@ _FEW = 2  # late answers that may have nothing to do with the number of calls
 class _Sample(NamedTuple):
     """An answer: its kind, the calls in progress when it was asked for, and how long it took."""
 
-    kind: Hashable
+    kind: object
     level: int
     seconds: float
 
@@ -69,7 +69,7 @@ class ThroughputLimit:
         """Begin again: the judge was away, and nothing that is known of it may still hold."""
         self.epoch += 1
         self.limit = self._start
-        self._usual: dict[Hashable, float] = {}  # seconds by kind of answer,
+        self._usual: dict[object, float] = {}  # seconds by kind of answer,
         self._level = 0  # with so many calls in progress
         self._round: list[_Sample] = []
         self._late = 0
@@ -78,7 +78,7 @@ class ThroughputLimit:
         self._held, self._hold = 0, _HOLD
         self._has_stepped_back = False
 
-    def answered(self, kind: Hashable, level: int, epoch: int, seconds: float) -> None:
+    def answered(self, kind: object, level: int, epoch: int, seconds: float) -> None:
         """An answer of some kind took so long; its call began in this epoch.
 
         `level` calls were in progress then, this one included.
@@ -156,7 +156,7 @@ class ThroughputLimit:
 
         With the same number of calls as before, one round is not all that is known.
         """
-        by_kind = defaultdict[Hashable, list[float]](list)
+        by_kind = defaultdict[object, list[float]](list)
         for sample in samples:
             by_kind[sample.kind].append(sample.seconds)
         if not self._is_trying:

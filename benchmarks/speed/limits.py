@@ -24,6 +24,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Annotated, Any
 from unittest import mock
 
@@ -204,11 +205,14 @@ async def waiting(
     return anyio.current_time() - began, judge, failed
 
 
-def simulated(*given: float) -> Any:
+def simulated(
+    calls: int, most: int, places: float, seconds: float, spread: float, ready: float
+) -> tuple[float, Patient, int]:
     """`waiting` on a clock that jumps."""
     random.seed(5)
     options = {"clock": MockClock(autojump_threshold=0)}
-    return anyio.run(waiting, *given, backend="trio", backend_options=options)
+    work = partial(waiting, calls, most, places, seconds, spread, ready)
+    return anyio.run(work, backend="trio", backend_options=options)
 
 
 def simulations() -> Iterator[Table]:

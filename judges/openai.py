@@ -102,6 +102,7 @@ class OpenAIJudge(EndpointJudge[ChatConnection]):
     """
 
     capabilities = Capabilities(logprobs=True, caches_prefixes=True)
+    chats = True
     sizes_window = True
 
     def __init__(

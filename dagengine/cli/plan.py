@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.util
 import json
 from collections.abc import Iterable, Sequence
@@ -24,13 +25,14 @@ from dagengine.cli.common.options import (
     in_flight,
     prices,
 )
-from dagengine.cli.common.streams import shown
+from dagengine.cli.common.streams import say, shown
 
 if TYPE_CHECKING:
     from dagengine.compiler.plan import Plan
     from dagengine.data.cases import Cases
     from dagengine.estimate.values import Speeds
-    from dagengine.question import Judge
+    from dagengine.estimate.windows import TooLong
+    from dagengine.question import Judge, ServerFacts
 
 LATENCY = 2.0
 # Runs of each case, the default of `dagengine benchmark`.
@@ -108,12 +110,34 @@ def plan(
         results is not None, None if store is None else _answered(loaded, cases, model, store),
         _speeds(judge, base_url, judges) if latency is None else None,
     )  # fmt: skip
+    readable = [] if cases.count() is None else enumerate(cases)
+    long = too_long(compiled, readable, judges)
     if as_json:
-        text = json.dumps(as_dict(found, budget), ensure_ascii=False, indent=2)
+        row = {**as_dict(found, budget), "too_long": [dataclasses.asdict(one) for one in long]}
+        text = json.dumps(row, ensure_ascii=False, indent=2)
         hidden = shown(text) != text  # then every character outside ASCII becomes an escape
         typer.echo(json.dumps(json.loads(text), indent=2) if hidden else text)
     else:
         print_estimate(found, budget, more=_could_be_seen(found.cases))
+        for one in long:
+            say(f"warning: {one}", err=True)
+
+
+def too_long(
+    compiled: Plan, cases: Iterable[tuple[int, Any]], judges: Sequence[Judge]
+) -> list[TooLong]:
+    """The cases, by their numbers, whose questions a server's window is too small for.
+
+    Local servers are asked for their windows.
+    """
+    from dagengine.estimate.windows import too_long_cases
+    from dagengine.execution.evaluation import sync
+    from dagengine.question import facts_of
+
+    async def heard() -> list[ServerFacts]:
+        return [await facts_of(judge) for judge in judges]
+
+    return too_long_cases(compiled, cases, judges, sync(heard))
 
 
 def _speeds(judge: str | None, base_url: str | None, judges: Sequence[Judge]) -> Speeds | None:

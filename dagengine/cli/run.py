@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -59,6 +60,7 @@ def run(options: RunOptions) -> None:
     tally = Tally(case=options.case)
     conditions = _conditions(options, doors)
     _start(doors, cases)
+    _warn_of_long_cases(doors, cases, options)
     writer = _writer(options, doors, cases)
     _finish(doors, cases, writer, tally, options)
     _report(options, doors, writer, tally, conditions)
@@ -169,6 +171,20 @@ def _start(doors: Engine | Cluster, cases: Cases) -> None:
             sync(reachable)
     for problem in doors.plan.warnings:
         say(f"warning: {problem}", err=True)
+
+
+def _warn_of_long_cases(doors: Engine | Cluster, cases: Cases, options: RunOptions) -> None:
+    """Say which cases a server's window is too small for; of data from a pipe nothing."""
+    from dagengine.cli.plan import too_long
+    from dagengine.estimate.packs import with_writers
+
+    if cases.count() is None or not doors.asked_judges:
+        return
+    part = options.part()
+    numbers = itertools.count(part.first, part.count)
+    numbered = zip(numbers, part.part_of(cases), strict=False)
+    for long in too_long(doors.plan, numbered, with_writers(doors.judges)):
+        say(f"warning: {long}", err=True)
 
 
 def _finish(

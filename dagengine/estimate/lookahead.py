@@ -24,6 +24,7 @@ from dagengine.gateway.host import asking_nobody
 from dagengine.graph.first_step import first_step
 from dagengine.graph.list_nodes import VerdictListNode
 from dagengine.graph.values import Given, NodeValue, QuestionCount
+from dagengine.prompts.lengths.token_counts import size_of
 from dagengine.question import Judge, Question, schema_json, schema_of
 from dagengine.test_case import TestCase, read_field
 
@@ -33,6 +34,8 @@ ASSUMED = (
     f"A token is {_BYTES} bytes. A list or text that a judge writes has {{items}} items or "
     f"sentences of {_SENTENCE} tokens, a reason {_REASON} tokens."
 )
+# Tokens of usual tokenizers for one of the most efficient.
+_DENSITY = 1.3
 _STAND_IN = "x" * _SENTENCE * _BYTES
 _NOTHING = QuestionCount.exactly(0)
 _READY, _FAILING = UnitForecast(), UnitForecast(fails=True)
@@ -44,7 +47,8 @@ class UnitEstimate:
 
     `keys` identify its questions where they are known word for word. Where they are not, an
     equal `like` on another case says that they will most likely be the same. Tokens are those
-    of all likely questions and their answers.
+    of all likely questions and their answers. `longest` are those of the longest question whose
+    words are known, its answer included.
     """
 
     forecast: UnitForecast = _READY
@@ -53,6 +57,7 @@ class UnitEstimate:
     input_tokens: float = 0.0
     output_tokens: float = 0.0
     like: int | None = None
+    longest: float = 0.0
 
 
 _IDLE, _FAILS = UnitEstimate(), UnitEstimate(_FAILING)
@@ -169,6 +174,10 @@ class Lookahead:
             tuple(hash((judge, _identity(q))) for q in questions) if whole else (),
             share * sum(size for size, _ in sizes),
             share * sum(size for _, size in sizes),
+            longest=max(
+                _DENSITY * size_of(question.messages).tokens + _MESSAGE + answer
+                for question, (_, answer) in zip(questions, sizes, strict=True)
+            ),
         )
 
     def _guessed(self, unit: Unit, given: Given, asked: QuestionCount) -> UnitEstimate:

@@ -178,6 +178,7 @@ class LabelJudge(EndpointJudge[LabelConnection]):
     """
 
     capabilities = Capabilities(schema=False, text=False, decides=True, logprobs=True)
+    chats = True
 
     def __init__(
         self,

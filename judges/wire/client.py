@@ -76,6 +76,8 @@ class EndpointJudge(SharedJudge, Generic[C]):
 
     provider: Provider = OPENAI
     capabilities: Capabilities
+    chats = False
+    """Whether its questions are prompts of a chat, whose tokens the server counts."""
     sizes_window = False
     """Whether it asks for a window with each request, where a server knows how."""
 
@@ -288,7 +290,7 @@ class EndpointJudge(SharedJudge, Generic[C]):
 
         given = str(self._given.base_url) if self._given else None
         where = self._address or given or self._of_environment() or self.provider.url
-        return not self.capabilities.batched and not is_provider(where)
+        return self.chats and not self.capabilities.batched and not is_provider(where)
 
     async def count_tokens(self, messages: Sequence[Message]) -> int | None:
         """How many tokens messages have, as the server counts them; None where it cannot say."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,7 +17,7 @@ def words(tokens: float) -> Size:
     return Size(tokens, round(4.5 * tokens), "words")
 
 
-def learnt(ratio: float = 1.3, **known: int) -> PromptCounts:
+def learnt(ratio: float = 1.3, **known: Any) -> PromptCounts:
     """What is known after some short prompts of a server that reads them whole."""
     counts = PromptCounts(**known)
     for tokens in (90.0, 120.0, 150.0, 180.0):

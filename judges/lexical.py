@@ -225,10 +225,10 @@ def _parts(question: Question[Any]) -> tuple[str, list[Evidence]]:
     """The instructions and the evidence of a prompt that the engine worded."""
     if question.parser is not None:
         raise _unsupported(question, "its answer is free text for a parser")
-    roles = [message["role"] for message in question.messages]
-    if roles != ["system", "user"]:
+    first = question.messages[:2]  # what is asked again has the same words before it
+    if [message["role"] for message in first] != ["system", "user"]:
         raise _unsupported(question, "its prompt is worded by a template")
-    system, user = (message["content"] for message in question.messages)
+    system, user = (message["content"] for message in first)
     try:
         evidence = unfenced(user)
     except ValueError:

@@ -42,10 +42,10 @@ class FactualCorrectness(PrebuiltMetric):
     Reads `actual_output` and `expected_output`; 4 calls in two rounds, 2 with a `mode` for one
     side. Precision: claims of the answer that the reference states / claims of the answer, 0
     without any. Recall: claims of the reference that the answer states / claims of the reference; a
-    case whose reference claims nothing is skipped, and so is one of whose texts the judge lists
-    nothing. Score, from 0 to 1: by `mode` one of them, or
-    ("f1") their weighted harmonic mean. `beta` above 1 gives more weight to recall, below 1 to
-    precision. Raises InputError for another `mode`, or a `beta` that is not positive.
+    case whose reference claims nothing is skipped. Score, from 0 to 1: by `mode` one of them, or
+    ("f1") their weighted harmonic mean. A case is also skipped if the judge lists no statement of a
+    text, asked twice. `beta` above 1 gives more weight to recall, below 1 to precision. Raises
+    InputError for another `mode`, or a `beta` that is not positive.
 
     Source: the metric of this name in Ragas.
     """

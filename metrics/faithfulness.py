@@ -58,11 +58,11 @@ class FaithfulnessTemplate:
 class FaithfulnessMetric(PrebuiltMetric):
     """The share of the answer's claims that the retrieved context does not contradict.
 
-    Reads `input`, `actual_output` and `retrieval_context`; 3 calls, the first two at the same
-    time. Score: claims that are not contradicted / claims, from 0 to 1, and 1 when no statement of
-    the answer claims anything. A case without context is skipped, and so is one of whose texts the
-    judge lists nothing. `truths_extraction_limit` is the largest
-    number of facts taken from the context (InputError below 1). With
+    Reads `input`, `actual_output` and `retrieval_context`; 3 calls, the first two at the same time.
+    Score: claims that are not contradicted / claims, from 0 to 1, and 1 when the answer claims
+    nothing, which the judge has to say twice. A case without context is skipped. So is one if the
+    judge lists nothing of the answer or of the context, asked twice. `truths_extraction_limit` is
+    the largest number of facts taken from the context (InputError below 1). With
     `penalize_ambiguous_claims` a claim that the context neither supports nor contradicts fails.
     """
 

@@ -193,8 +193,9 @@ class _Bounding:
             if key in part:
                 made[key] = [self._part(choice, name, listed) for choice in part[key]]
         if "properties" in part:
+            in_list = listed or _is_numbered(part)
             made["properties"] = {
-                field: self._part(inner, field, listed or _is_numbered(part))
+                field: self._part(inner, field, in_list)
                 for field, inner in part["properties"].items()
             }
         for key in ("items", "additionalProperties"):

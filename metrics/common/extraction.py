@@ -48,6 +48,12 @@ _EMPTY = (
     "that says so."
 )
 
+_NOT_FACTUAL = (
+    "None of these statements is marked as factual. Factual is what claims something, also if the "
+    "claim is false or cannot be checked; greetings, questions, offers and opinions are not. "
+    "Answer again in the same form, with the marks that are right."
+)
+
 Wording = Callable[[Given], str] | None
 _STOPS = " .!?…。！？;:,"  # noqa: RUF001
 
@@ -200,15 +206,38 @@ class ExtractionNode(TaskNode):
         question = self.task_question(Given(given.fields, (), given.case))
         answer = await ask(question)
         field, source = f"`{given.fields[0][0]}`", as_text(given.fields[0][1])
-        again = None if self._empty else asked_again(question, answer, source, field)
+        again = None if self._empty else self.again(question, answer, source, field)
         if again is not None:
             answer = await ask(again)
             if asked_again(question, answer, source, field) is not None:
                 raise nothing_found(self._list, field)
         return NodeValue(answer.value)
 
+    def again(
+        self, question: Question[Any], answer: Answer[Any], source: str, field: str
+    ) -> Question[Any] | None:
+        """The question once more, if the answer has nothing of what is wanted."""
+        return asked_again(question, answer, source, field)
+
     def check(self, given: Given, messages: tuple[Message, ...]) -> Check:
         return item_check(self.instructions, messages, as_text(given.fields[0][1]))
+
+
+class _ClaimsNode(ExtractionNode):
+    """Lists statements as `statements_of` does; that none of them is factual has to be said twice.
+
+    The first question is the same. Weak judges take "factual" for "true": a text whose only claim
+    is false would have no claim that could be unfaithful.
+    """
+
+    def again(
+        self, question: Question[Any], answer: Answer[Any], source: str, field: str
+    ) -> Question[Any] | None:
+        again = super().again(question, answer, source, field)
+        factual = any(statement.factual for statement in answer.value.statements)
+        if again is not None or factual or not says_something(source):
+            return again
+        return question.again(answer.raw or answer.value.model_dump_json(), _NOT_FACTUAL)
 
 
 def statements_of(
@@ -241,7 +270,8 @@ def claims_of(
     def factual_ones(found: Statements) -> NodeValue:
         return each_once([statement.text for statement in found.statements if statement.factual])
 
-    statements = statements_of(field, when=when)
+    label = f"statements of {field}"
+    statements = _ClaimsNode(STATEMENTS, label, field, Statements, when=when)
     return CodeNode(factual_ones, inputs=[statements], output_label="claims")
 
 

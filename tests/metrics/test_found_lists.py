@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from dagengine import Store, a_evaluate, evaluate
-from dagengine.judges import ScriptedJudge
+from dagengine.judges import LexicalJudge, ScriptedJudge
 from dagengine.metrics import (
     AnswerRelevancyMetric,
     BiasMetric,
@@ -116,13 +116,37 @@ def test_an_empty_list_is_asked_for_once_more_and_told_of_the_text(first: Any) -
     assert judge.asked[1].answer_type is judge.asked[0].answer_type
 
 
-def test_statements_that_claim_nothing_are_an_answer_to_what_claims_there_are() -> None:
+@pytest.mark.parametrize(("second", "score"), [(False, 1.0), (True, 0.0)])
+def test_a_judge_that_takes_no_statement_for_a_claim_has_to_say_so_twice(
+    second: bool, score: float
+) -> None:
+    asked: list[str] = []
+
     def script(question: Question[Any]) -> Any:
         if "statements" in question.answer_type.model_fields:
-            return {"statements": [{"text": "The text refuses.", "factual": False}]}
-        return {"truths": ["Paris is the capital."]}
+            asked.append(question.messages[-1]["content"])
+            factual = second and len(asked) > 1
+            return {"statements": [{"text": "Berlin is the capital.", "factual": factual}]}
+        if "truths" in question.answer_type.model_fields:
+            return {"truths": ["Paris is the capital."]}
+        return {"verdicts": {"1": {"reason": "It is Paris.", "verdict": "no"}}}
 
-    assert only(FaithfulnessMetric(), script).score == 1.0
+    result = only(FaithfulnessMetric(), script)
+    assert result.score == score
+    assert "None of these statements is marked as factual" in asked[1]
+    assert len(asked) == 2
+
+
+def test_a_judge_without_a_model_says_the_same_twice() -> None:
+    case = CASE.model_copy(update={"actual_output": "What do you mean?"})
+    done = evaluate([case], [FaithfulnessMetric()], model=LexicalJudge(), show=False)
+    assert (done.scores("Faithfulness"), done.totals.calls) == ([1.0], 3)
+
+
+def test_statements_that_claim_nothing_may_be_relevant() -> None:
+    judge = Late({"statements": [{"text": "The text refuses.", "factual": False}]})
+    done = run(AnswerRelevancyMetric(), judge)
+    assert (done.scores("Answer Relevancy"), done.totals.calls) == ([1.0], 2)
 
 
 def test_a_text_without_any_word_may_make_no_statement() -> None:

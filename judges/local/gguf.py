@@ -24,8 +24,9 @@ class GGUFJudge(OpenAIJudge):
     A process on this machine serves it by llama.cpp while the judge is open, for instance for the
     time of a run. It needs the extra `llama`. `window` is the number of tokens that the prompt and
     the answer of one call may have together, `places` is the number of calls at the same time,
-    `threads` the number of processors that work for them. They are chosen by model, memory and
-    processors if they are not given. `parameters` are added to every request body.
+    `threads` the number of processors that work for them. They are chosen by model, memory, the
+    longest case and free processors if they are not given. `parameters` are added to every request
+    body.
 
     The identity is that of the model in the file, wherever the file is, so stored answers are
     found again. Raises InputError for a file that is not a chat model.

@@ -45,29 +45,47 @@ class Address(NamedTuple):
 
 
 class Size(NamedTuple):
-    """The tokens of one call's prompt and answer, the calls at the same time, and the threads."""
+    """The tokens of one call's prompt and answer, the calls at the same time, and the threads.
+
+    Without `threads` there are as many as processors that are free when the server starts.
+    """
 
     window: int
     places: int
-    threads: int
+    threads: int | None = None
 
 
 def size_for(file: ModelFile, window: int | None, places: int | None, threads: int | None) -> Size:
     """What a server takes of the machine, where its user does not say.
 
-    The window that the model was trained for, up to 8,192 tokens, and 4 places; fewer if their
-    memory would be more than a quarter of the machine's. A thread per processor; of many
-    processors half as many, because most machines count every core twice.
+    The window that the model was trained for, up to 8,192 tokens or what prompts with so many
+    bytes of `material` need, and 4 places; fewer if their memory would be more than a quarter of
+    the machine's.
     """
     tokens = _memory() // _SHARE // max(file.bytes_per_token, 1)
     if window is None:
         window = min(file.trained_window or _WINDOW, _WINDOW, max(tokens, _LEAST))
     if places is None:
         places = max(1, min(_PLACES, tokens // window))
-    if threads is None:
-        processors = _processors()
-        threads = processors if processors <= _FEW else processors // 2
     return Size(window, places, threads)
+
+
+def free_threads() -> int:
+    """A thread per processor that has nothing else to do; of many processors at most half.
+
+    All threads wait for the slowest one, so that one processor with other work costs more than
+    it gives. Most machines with many processors count every core twice.
+    """
+    processors = _processors()
+    most = processors if processors <= _FEW else processors // 2
+    return max(1, min(most, processors - round(_load())))
+
+
+def _load() -> float:
+    """How many processors were busy in the last minute."""
+    with suppress(AttributeError, OSError):  # Windows does not tell
+        return os.getloadavg()[0]
+    return 0.0
 
 
 def _processors() -> int:
@@ -162,7 +180,11 @@ class _Process:
         except OSError as error:
             raise JudgeSetupError(f"no process for the model file {file.path}: {error}") from None
         settings = child.settings_line(
-            path=str(file.path.absolute()), api_key=self._key, **size._asdict()
+            path=str(file.path.absolute()),
+            api_key=self._key,
+            window=size.window,
+            places=size.places,
+            threads=size.threads or free_threads(),
         )
         with suppress(OSError):  # it has died already; whoever waits for it hears why
             self._stdin.write(settings)

@@ -141,26 +141,35 @@ LARGE = {
 
 
 @pytest.mark.parametrize(
-    ("memory", "processors", "changes", "size"),
+    ("memory", "changes", "size"),
     [
-        (64 * GIB, 16, LARGE, (8192, 4, 8)),
-        (64 * GIB, 2, LARGE, (8192, 4, 2)),
-        (8 * GIB, 16, LARGE, (8192, 2, 8)),
-        (3 * GIB, 16, LARGE, (6144, 1, 8)),
-        (GIB // 2, 16, LARGE, (2048, 1, 8)),
-        (8 * GIB, 1, {}, (4096, 4, 1)),  # the model was trained for no more
+        (64 * GIB, LARGE, (8192, 4, None)),
+        (8 * GIB, LARGE, (8192, 2, None)),
+        (3 * GIB, LARGE, (6144, 1, None)),
+        (GIB // 2, LARGE, (2048, 1, None)),
+        (8 * GIB, {}, (4096, 4, None)),  # the model was trained for no more
     ],
 )
-def test_window_and_places_follow_model_processors_and_memory(
+def test_window_and_places_follow_model_and_memory(
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
     memory: int,
-    processors: int,
     changes: dict[str, Any],
-    size: tuple[int, int, int],
+    size: tuple[int, int, None],
 ) -> None:
     monkeypatch.setattr(server, "_memory", lambda: memory)
-    monkeypatch.setattr(server, "_processors", lambda: processors)
     file = read_model_file(write_header(tmp_path / "model.gguf", changes))
-    assert size_for(file, None, None, None) == size
+    assert size_for(file) == size
     assert size_for(file, 1000, 3, 5) == (1000, 3, 5)
+
+
+@pytest.mark.parametrize(
+    ("processors", "load", "threads"),
+    [(1, 0.0, 1), (2, 0.2, 2), (2, 0.9, 1), (2, 9.0, 1), (4, 1.2, 3), (16, 1.0, 8), (16, 12.0, 4)],
+)
+def test_threads_are_the_processors_that_are_free(
+    monkeypatch: pytest.MonkeyPatch, processors: int, load: float, threads: int
+) -> None:
+    monkeypatch.setattr(server, "_processors", lambda: processors)
+    monkeypatch.setattr(server, "_load", lambda: load)
+    assert server.free_threads() == threads

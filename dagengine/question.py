@@ -409,6 +409,15 @@ class Judge(Protocol):
     async def answer(self, question: Question[T]) -> Answer[T]: ...
 
 
+@runtime_checkable
+class SizedJudge(Protocol):
+    """A judge that loads its model for a run, with room for prompts as long as those to come."""
+
+    def make_room(self, material: int) -> None:
+        """Before the judge is opened: the most bytes of a case that one question shows."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class ServerFacts:
     """What a judge's server says of itself before the first question; None where it does not say.

@@ -40,10 +40,11 @@ from dagengine.graph.graph import Metric
 from dagengine.graph.node import AskingNode
 from dagengine.judges import as_judge, open_judges
 from dagengine.prompts.decisions import writer_of
-from dagengine.question import Judge, Question, judge_name
+from dagengine.prompts.evidence import as_text
+from dagengine.question import Judge, Question, SizedJudge, judge_name
 from dagengine.results import CaseResult, Spent, Totals, Waiting
 from dagengine.store.answers import Answers, Store, as_store
-from dagengine.test_case import CASE_TYPES
+from dagengine.test_case import CASE_TYPES, TestCase, read_field
 from dagengine.threads import in_daemon_thread
 
 # What can be evaluated: whatever `read_cases` takes, and data sets.
@@ -348,6 +349,7 @@ class Engine:
             items = cases.check()
             check_cases(self.plan, items)
             _check_goldens(items, self._app)
+            _make_room(self.plan, self.asked_judges, items)
         return cases
 
 
@@ -396,6 +398,24 @@ def check_cases(plan: Plan, items: Sequence[Item]) -> None:
                     f"node {unit.name!r} reads `{path}`, but the test cases "
                     f"({items[0].name or 'case 0'}, …) are {names}, which have no such field"
                 )
+
+
+def _make_room(plan: Plan, judges: Sequence[Judge], items: Sequence[Item]) -> None:
+    """Say how long prompts will be to judges that load their models for the run."""
+    rooms = [judge.make_room for judge in judges if isinstance(judge, SizedJudge)]
+    if rooms:
+        cases = [item for item in items if isinstance(item, CASE_TYPES)]
+        reads = {unit.reads for unit in plan.units if unit.node.asks}
+        sizes = (_size(case, paths) for case in cases for paths in reads)
+        material = max(sizes, default=0)
+        for make_room in rooms:
+            make_room(material)
+
+
+def _size(case: TestCase, paths: Iterable[str]) -> int:
+    """The bytes of what is read of a case."""
+    texts = (as_text(value) for path in paths if (value := read_field(case, path)) is not None)
+    return sum(len(text.encode(errors="surrogatepass")) for text in texts)
 
 
 def check_judges(plan: Plan, judges: Sequence[Judge]) -> None:

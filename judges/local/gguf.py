@@ -46,7 +46,8 @@ class GGUFJudge(OpenAIJudge):
                 raise InputError(f"{name} must be at least 1, got {number}")
         self.file = read_model_file(Path(path))
         super().__init__(self.file.path.stem, parameters=parameters)
-        self._server = server_of(self.file, size_for(self.file, window, places, threads))
+        self._wanted = window, places, threads
+        self._server = server_of(self.file, size_for(self.file, *self._wanted))
 
     @property
     def window(self) -> int:
@@ -94,6 +95,16 @@ class GGUFJudge(OpenAIJudge):
             self._address, self._api_key = address
             async with super().session() as client:
                 yield client
+
+    def make_room(self, material: int) -> None:
+        """Choose the window for prompts with so many bytes of material, before the model is loaded.
+
+        It never gets smaller, and stays as it is if the user chose it or the model is at work.
+        """
+        if not self._clients:
+            size = size_for(self.file, *self._wanted, material=material)
+            if size.window > self.window:
+                self._server = server_of(self.file, size)
 
     async def facts(self) -> ServerFacts:
         """Window and places of the server, which are known without asking it."""

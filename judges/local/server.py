@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import secrets
@@ -24,6 +25,8 @@ from dagengine.threads import in_daemon_thread
 _PLACES = 4
 # Tokens of a window that nobody asked for, and the fewest that a judge can do with.
 _WINDOW, _LEAST = 8_192, 2_048
+# Few texts have fewer bytes per token; and the tokens of instructions and answer.
+_BYTES_PER_TOKEN, _BESIDE, _STEP = 3, 2_048, 1_024
 # The part of the machine's memory that contexts may take: the model needs the rest.
 _SHARE = 4
 _FEW = 4  # processors that are all used
@@ -55,7 +58,13 @@ class Size(NamedTuple):
     threads: int | None = None
 
 
-def size_for(file: ModelFile, window: int | None, places: int | None, threads: int | None) -> Size:
+def size_for(
+    file: ModelFile,
+    window: int | None = None,
+    places: int | None = None,
+    threads: int | None = None,
+    material: int = 0,
+) -> Size:
     """What a server takes of the machine, where its user does not say.
 
     The window that the model was trained for, up to 8,192 tokens or what prompts with so many
@@ -64,7 +73,9 @@ def size_for(file: ModelFile, window: int | None, places: int | None, threads: i
     """
     tokens = _memory() // _SHARE // max(file.bytes_per_token, 1)
     if window is None:
-        window = min(file.trained_window or _WINDOW, _WINDOW, max(tokens, _LEAST))
+        needed = material // _BYTES_PER_TOKEN + _BESIDE
+        wanted = max(_WINDOW, math.ceil(needed / _STEP) * _STEP)
+        window = min(file.trained_window or _WINDOW, wanted, max(tokens, _LEAST))
     if places is None:
         places = max(1, min(_PLACES, tokens // window))
     return Size(window, places, threads)

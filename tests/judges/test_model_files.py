@@ -10,11 +10,15 @@ import pytest
 from gguf_files import write_header
 
 from dagengine.errors import InputError
+from dagengine.execution.engine import Engine
 from dagengine.judges import GGUFJudge, as_judge
 from dagengine.judges.local import server
 from dagengine.judges.local.model_file import read_model_file
 from dagengine.judges.local.server import size_for
+from dagengine.metrics import DAGMetric
+from dagengine.metrics.dag import DAG, BinaryJudgementNode
 from dagengine.question import judge_name
+from dagengine.test_case import LLMTestCase
 
 GIB = 1 << 30
 
@@ -128,6 +132,25 @@ def test_a_size_below_one_is_refused(tmp_path: Path, setting: str) -> None:
     size: Any = {setting: 0}
     with pytest.raises(InputError, match=f"{setting} must be at least 1"):
         GGUFJudge(write_header(tmp_path / "model.gguf"), **size)
+
+
+def room_for(judge: GGUFJudge, *texts: str) -> int:
+    """The window of a judge that is to judge such outputs."""
+    node = BinaryJudgementNode("Right?", then={True: 10, False: 0}, evaluation_params=["input"])
+    engine = Engine([DAGMetric("right", DAG(node))], {"model": judge})
+    engine.cases([LLMTestCase(input=text, actual_output="x" * 1_000_000) for text in texts])
+    return judge.window
+
+
+def test_the_window_has_room_for_the_longest_prompt_of_a_run(tmp_path: Path) -> None:
+    path = write_header(tmp_path / "model.gguf", {"llama.context_length": 100_000})
+    assert room_for(GGUFJudge(path), "short") == 8192
+    assert room_for(GGUFJudge(path), "short", "long" * 15_000) == 22_528
+    assert room_for(GGUFJudge(path), "äöü" * 10_000) == 22_528  # two bytes each
+    assert room_for(GGUFJudge(path), "too long" * 1_000_000) == 100_000
+    assert room_for(GGUFJudge(path, window=512), "long" * 15_000) == 512
+    judge = GGUFJudge(path)
+    assert [room_for(judge, "long" * 15_000), room_for(judge, "short")] == [22_528, 22_528]
 
 
 # 32 layers, 8 pairs of heads of 128: 128 KiB a token.

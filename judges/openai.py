@@ -51,7 +51,7 @@ from dagengine.prompts.bounds import Bounds, backstop, bounds_of
 from dagengine.prompts.json_values import DoubledKeyError, require_single_keys
 from dagengine.prompts.lengths.window import overflow_in
 from dagengine.prompts.loops import loop_in
-from dagengine.prompts.parsing import is_long, read_aside
+from dagengine.prompts.parsing import LONGEST, is_long, read_aside
 from dagengine.question import NO_USAGE, Answer, Capabilities, Message, Options, Question, Usage
 
 if TYPE_CHECKING:
@@ -359,7 +359,7 @@ class OpenAIJudge(EndpointJudge[ChatConnection]):
             else:
                 require_single_keys(raw)
         except UnparseableError as error:
-            if loop_in(raw) is not None:
+            if len(raw) <= LONGEST and loop_in(raw) is not None:
                 raise runaway(raw, "", tokens, limit, cut=False) from None
             raise UnparseableError(str(error), error.raw, tokens) from None
         except DoubledKeyError as error:

@@ -303,7 +303,8 @@ def test_what_is_the_same_for_every_case_is_asked_once() -> None:
 def test_the_written_requests_are_those_that_the_judge_sends(workload: str) -> None:
     def respond(body: dict[str, Any]) -> Reply:
         schema, _ = asked_schema(body)
-        assert schema is not None
+        if schema is None:  # whether the server read all of a prompt; this one counts words
+            return Reply("1")
         text = json.dumps(instance(schema, schema))
         about_the_case = label(0) in json.dumps(body["messages"])
         return Reply(text.replace(MARK, label(0)) if about_the_case else text)
@@ -313,7 +314,8 @@ def test_the_written_requests_are_those_that_the_judge_sends(workload: str) -> N
         scores = with_dagengine.run(job, 0, 1)
     written = [call for one in anyio.run(rounds_of, workload) for call in one]
     assert None not in scores
-    assert sorted(map(json.dumps, map(in_order, server.requests))) == sorted(
+    asked = [body for body in server.requests if "response_format" in body]
+    assert sorted(map(json.dumps, map(in_order, asked))) == sorted(
         map(json.dumps, map(in_order, written))
     )
 

@@ -21,6 +21,7 @@ from with_dagengine import metrics_of, test_cases
 
 from dagengine import a_evaluate
 from dagengine.judges import ScriptedJudge
+from dagengine.prompts.bounds import backstop, bounds_of, schema_for
 from dagengine.question import Question, schema_of
 
 Call = dict[str, Any]
@@ -66,11 +67,12 @@ def given(question: Question[BaseModel]) -> Any:
 
 def request(question: Question[BaseModel]) -> Call:
     """The body of a question, as `OpenAIJudge` sends it."""
-    named = {"name": question.answer_type.__name__, "schema": schema_of(question.answer_type)}
+    named = {"name": question.answer_type.__name__, "schema": schema_for(question)}
     count = question.options.top_logprobs
     return {
         "model": MODEL,
         "temperature": 0.0,
+        "max_tokens": backstop(question, bounds_of(question)),
         **({"logprobs": True, "top_logprobs": count} if count else {}),
         "messages": list(question.messages),
         "response_format": {"type": "json_schema", "json_schema": named},

@@ -510,7 +510,7 @@ def test_limits_that_make_no_sense_are_refused(limits: dict[str, Any]) -> None:
     ("error", "calls", "outcome"),
     [
         (ConnectionError("lost"), 3, OutcomeKind.PROVIDER_ERROR),
-        (TimeoutError(), 3, OutcomeKind.TIMEOUT),
+        (TimeoutError(), 2, OutcomeKind.TIMEOUT),
         (RuntimeError("no memory"), 1, OutcomeKind.PROVIDER_ERROR),
         (ValueError("a bug"), 1, OutcomeKind.CODE_ERROR),
         (KeyError("a bug"), 1, OutcomeKind.CODE_ERROR),

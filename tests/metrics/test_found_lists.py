@@ -279,7 +279,14 @@ def test_prose_for_a_parser_is_looked_at_too() -> None:
     assert only(metric, lambda question: "- Berlin").score == 1.0
 
 
-@pytest.mark.parametrize("item", ["BEGIN actual_output", "Replace pronouns by what they stand for"])
+@pytest.mark.parametrize(
+    "item",
+    [
+        "BEGIN actual_output",
+        "Replace pronouns by what they stand for",
+        "The user message holds the material, each piece between a BEGIN line and an END line.",
+    ],
+)
 def test_statements_that_copy_the_prompt_are_refused_and_asked_for_again(item: str) -> None:
     copied, said = ({"text": text, "factual": True} for text in (item, "Berlin is the capital."))
     judge = Late({"statements": [said, copied]}, said)

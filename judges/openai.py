@@ -242,8 +242,8 @@ class OpenAIJudge(EndpointJudge[ChatConnection]):
     ) -> Answer[T]:
         """The answer, with what its server says of a number that it might have begun."""
         tokens = answer.tokens
-        start = tokens and open_start(answer.raw, tokens, question.answer_type)
-        if not tokens or not start or (await self.facts()).server not in CONTINUING:
+        start = open_start(answer.raw, tokens, question.answer_type) if tokens else None
+        if tokens is None or start is None or (await self.facts()).server not in CONTINUING:
             return answer
         import openai
 
@@ -377,8 +377,10 @@ class OpenAIJudge(EndpointJudge[ChatConnection]):
         """A provider's error as a JudgeError; None if the judge asks otherwise from now on."""
         # One token is asked for where nobody reads the answer.
         wanted = question.token_limit != 1
-        thinking = wanted and isinstance(error, RunawayError) and error.cause == "thinking"
-        if thinking and limit is not None and not demands.thoughts:
+        if isinstance(error, RunawayError):
+            thinking = wanted and error.cause == "thinking"
+            if not thinking or limit is None or demands.thoughts:
+                return self._failure(openai, error)
             self._demands = self._demands._replace(thoughts=_ROOM)
             return None
         rejected = isinstance(error, openai.APIStatusError) and error.status_code in _REJECTED

@@ -140,10 +140,10 @@ async def test_a_prompt_longer_than_the_context_costs_only_its_own_case(base_url
     result, ledger = await run(base_url, [CASES[0], long, CASES[1]], [rating()])
     before, failed, after = (row.metrics[0] for row in result)
     assert failed.failure is not None
-    assert failed.failure.kind is OutcomeKind.PROVIDER_ERROR
+    assert failed.failure.kind is OutcomeKind.TOO_LONG
     assert "HTTP 400" in failed.failure.message
     assert {before.outcome, after.outcome} <= TYPED
-    assert [a.outcome for a in ledger].count(OutcomeKind.PROVIDER_ERROR) == 1
+    assert [a.outcome for a in ledger].count(OutcomeKind.TOO_LONG) == 1
 
 
 @pytest.mark.anyio

@@ -13,7 +13,7 @@ from dagengine.graph.graph import MetricSpec
 from dagengine.prompts.answer_types import output_type
 from dagengine.prompts.evidence import Evidence
 from dagengine.prompts.instructions import messages_for, with_bounds
-from dagengine.question import DEFAULT_OPTIONS, Question
+from dagengine.question import DEFAULT_OPTIONS, Message, Question
 from dagengine.results import MetricResult
 
 _REASON = (
@@ -36,7 +36,8 @@ def reason_question(spec: MetricSpec, result: MetricResult) -> Question[Any]:
     shape = output_type(str)
     messages = with_bounds(messages_for(_REASON, evidence), shape, DEFAULT_OPTIONS)
     if spec.reason_wording is not None:
-        messages = ({"role": "user", "content": spec.reason_wording(score, path)},)
+        own: Message = {"role": "user", "content": spec.reason_wording(score, path)}
+        messages = (own,)
     return Question(messages, shape, name=f"{result.metric} reason")
 
 

@@ -161,7 +161,7 @@ def list_type(verdicts: tuple[str, ...], count: int) -> type[VerdictList]:
     verdicts, each number once, or of `count` verdicts without numbers, in their order.
     `parsing.read_part` reads what can be used of an answer that does not fit.
     """
-    number = Annotated[int, Field(ge=1, le=count), SkipJsonSchema()]
+    number: Any = Annotated[SkipJsonSchema[int], Field(ge=1, le=count)]
     item = create_model("Item", __base__=(judgement_type(verdicts), _Item), number=(number, ...))
 
     def all_there(found: list[Any]) -> list[Any]:

@@ -19,10 +19,15 @@ _MATERIAL = (
 )
 
 
+def on_material(instructions: str) -> str:
+    """Instructions, and what every prompt says of its material."""
+    return f"{instructions}\n\n{_MATERIAL}"
+
+
 def messages_for(instructions: str, evidence: Sequence[Evidence]) -> tuple[Message, ...]:
     """Instructions in the system message, fenced evidence in the user message."""
     return (
-        {"role": "system", "content": f"{instructions}\n\n{_MATERIAL}"},
+        {"role": "system", "content": on_material(instructions)},
         {"role": "user", "content": fenced(evidence)},
     )
 

@@ -25,12 +25,18 @@ def state_of(score: float | None, success: bool | None) -> State:
     """How a metric ended on a case; `success` is None without a threshold."""
     if score is None:
         return "no_score"
-    return "scored" if success is None else "passed" if success else "failed"
+    if success is None:
+        return "scored"
+    return "passed" if success else "failed"
 
 
 def case_state(states: Iterable[State]) -> State:
     """How a case ended: as the metric that says most. Any failed metric fails the case."""
-    return min(states, key=STATES.index, default="scored")
+    there = frozenset(states)
+    for state in STATES:
+        if state in there:
+            return state
+    return "scored"
 
 
 def strict_score(score: float) -> float:

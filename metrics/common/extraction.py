@@ -16,7 +16,7 @@ from dagengine.graph.values import Ask, Given, NodeValue
 from dagengine.prompts.bounds import Usually
 from dagengine.prompts.echo import echoed_instruction, fence_check, texts_of
 from dagengine.prompts.evidence import as_text
-from dagengine.prompts.instructions import task_instructions
+from dagengine.prompts.instructions import on_material, task_instructions
 from dagengine.prompts.sentences import says_something, sentences
 from dagengine.question import Answer, Check, Message, Question
 
@@ -117,7 +117,8 @@ def item_check(instructions: str, messages: Sequence[Message], source: str) -> C
 
     These are copies of the marks around the material, and of the instructions.
     """
-    return partial(_copied, task_instructions(instructions), fence_check(messages), source)
+    known = on_material(task_instructions(instructions))
+    return partial(_copied, known, fence_check(messages), source)
 
 
 def _copied(instructions: str, fences: Check, source: str, answer: BaseModel) -> str | None:
@@ -223,7 +224,7 @@ class ExtractionNode(TaskNode):
         return item_check(self.instructions, messages, as_text(given.fields[0][1]))
 
 
-class _ClaimsNode(ExtractionNode):
+class ClaimsNode(ExtractionNode):
     """Lists statements as `statements_of` does; that none of them is factual has to be said twice.
 
     The first question is the same. Weak judges take "factual" for "true": a text whose only claim
@@ -271,7 +272,7 @@ def claims_of(
         return each_once([statement.text for statement in found.statements if statement.factual])
 
     label = f"statements of {field}"
-    statements = _ClaimsNode(STATEMENTS, label, field, Statements, when=when)
+    statements = ClaimsNode(STATEMENTS, label, field, Statements, when=when)
     return CodeNode(factual_ones, inputs=[statements], output_label="claims")
 
 

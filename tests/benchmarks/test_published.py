@@ -423,4 +423,7 @@ def test_a_replay_is_complete_only_with_equal_records() -> None:
 def test_a_metric_is_told_by_its_class_and_the_nodes_that_ask() -> None:
     asked = TaskNode("Rate it.", "rating", evaluation_params=["input"], output_type=float)
     assert made_of(metric("m", CodeNode(float, inputs=[asked]))) == "DAGMetric: TaskNode"
-    assert made_of(FaithfulnessMetric()) == "FaithfulnessMetric: ExtractionNode, VerdictListNode"
+    assert (
+        made_of(FaithfulnessMetric())
+        == "FaithfulnessMetric: ClaimsNode, ExtractionNode, VerdictListNode"
+    )

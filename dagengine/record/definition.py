@@ -79,6 +79,7 @@ class _Records:
             hash=digest([settings, [[node.name, node.hash] for node in nodes]]),
             nodes=nodes,
             edges=tuple(edge for slot in slots for edge in self._edges(slot)),
+            terminals=tuple(slot.name for slot in self._slots(scope.terminals)),
         )
 
     def _node(self, slot: PlanSlot) -> NodeRecord:
@@ -99,8 +100,13 @@ class _Records:
             panel=None if node.panel is None else node.panel.label,
             grades=slot.grades,
             scale=node.points.steps if isinstance(node, RatingNode) else None,
+            root=self._is_root(slot),
             hash=self._hashes[slot.name],
         )
+
+    def _is_root(self, slot: PlanSlot) -> bool:
+        owner = self._plan.scopes[slot.scope].owner
+        return slot.root or (owner != NONE and slot.index in self._plan.slots[owner].activates)
 
     def _asked(self, unit: Unit) -> tuple[int, ...]:
         places = unit.judges if unit.node.asks else ()
@@ -119,7 +125,10 @@ class _Records:
             for target in self._slots(dict.fromkeys((*slot.feeds, *slot.activates))):
                 if target.index in slot.feeds or slot.index not in target.feeds:
                     starts = target.index in slot.activates
-                    yield EdgeRecord(source=slot.name, target=target.name, starts=starts)
+                    pulls = slot.index in target.activates
+                    yield EdgeRecord(
+                        source=slot.name, target=target.name, starts=starts, pulls=pulls
+                    )
 
     def _slots(self, numbers: Iterable[int]) -> list[PlanSlot]:
         return [self._plan.slots[number] for number in numbers]

@@ -7,6 +7,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from dagengine.graph.graph import Combine
+
 FORMAT = 1
 """The format of a run folder; a reader refuses a newer one."""
 
@@ -25,7 +27,8 @@ class NodeRecord(_Value):
     (none if it asks nothing), `panel` says how several votes are cast. A node of the kind
     `metric` is a metric nested under a verdict: `metric` is that metric with its own graph. `hash`
     is the SHA-256 of everything that the node says, reads and leads to. A node that `grades` gives
-    a score itself. `scale` is that of a rating: what may be answered, and its number.
+    a score itself. `scale` is that of a rating: what may be answered, and its number. A `root` runs
+    whenever its metric does (None: an older version wrote the record).
     """
 
     name: str
@@ -37,6 +40,7 @@ class NodeRecord(_Value):
     panel: str | None = None
     grades: bool = False
     scale: dict[str, float] | None = None
+    root: bool | None = None
     hash: str | None = None
     metric: MetricRecord | None = None
 
@@ -45,8 +49,9 @@ class EdgeRecord(_Value):
     """Where one node leads.
 
     An edge with a verdict is taken when the node gives that verdict. It leads to a node, to a score
-    (0 to 1), or to nothing. An edge without one hands on what the node gave; with `starts` its
-    target also runs because of it.
+    (0 to 1), or to nothing. An edge without one hands on what the node gave. With `starts` its
+    target runs when its source does, with `pulls` its source runs when its target does (None: an
+    older version wrote the record).
     """
 
     source: str = Field(validation_alias="from", serialization_alias="from")
@@ -54,18 +59,24 @@ class EdgeRecord(_Value):
     target: str | None = Field(default=None, validation_alias="to", serialization_alias="to")
     score: float | None = None
     starts: bool = True
+    pulls: bool | None = None
 
 
 class MetricRecord(_Value):
-    """A metric as it was compiled; `hash` covers all of it, nested metrics included."""
+    """A metric as it was compiled; `hash` covers all of it, nested metrics included.
+
+    `terminals` are what may give the score, in the order in which the last one counts: nodes by
+    name, scores behind a verdict as `node = verdict` (none: an older version wrote the record).
+    """
 
     name: str
     threshold: float | None
     strict: bool
-    combine: str
+    combine: Combine
     hash: str
     nodes: tuple[NodeRecord, ...]
     edges: tuple[EdgeRecord, ...]
+    terminals: tuple[str, ...] = ()
 
 
 class JudgeRecord(_Value):

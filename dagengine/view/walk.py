@@ -6,15 +6,16 @@ the person gave the same answers that it read. What a task wrote is shown as evi
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Literal
 
+from dagengine.execution.scheduler import CaseState
+from dagengine.graph.values import NodeValue
 from dagengine.record.changes.tree_changes import every_edge, every_node
+from dagengine.record.plan import plan_of
 from dagengine.record.values import EdgeRecord, MetricRecord, NodeRecord
 from dagengine.results import MetricResult, OutcomeKind, Step, Verdict
-from dagengine.results.verdict import combined, passes, strict_score
 
 Said = Verdict | float | None
 """A person's answer: a verdict, a rating from 0 to 1, or None for "cannot tell"."""
@@ -91,6 +92,8 @@ class Walk:
         self, metric: MetricRecord, result: MetricResult | None, answers: Mapping[str, Said]
     ) -> None:
         self._metric = metric
+        self._plan = plan_of(metric)
+        self._edges = list(every_edge(metric))
         self._answers = answers
         self._steps = {} if result is None else {step.node: step for step in result.steps}
         self._nodes = {node.name: node for node in every_node(metric)}
@@ -126,87 +129,56 @@ class Walk:
         return Position(steps, None, None, None if said is None else bool(said), why)
 
     def _through_tree(self) -> Position:
+        """Where the answers lead, as the engine goes: its own state of the case says what runs."""
+        state = CaseState(self._plan)
         steps: list[Passed] = []
+        waiting: set[int] = set()
         try:
-            while (node := self._next()) is not None:
+            while not state.finished:
+                waiting.update(state.ready)
+                state.ready.clear()
+                unit = min(waiting)
+                waiting.remove(unit)
+                node = self._nodes[self._plan.units[unit].name]
+                if not self._speaks(node):
+                    state.complete(unit, NodeValue(None))
+                    continue
                 if not node.judges:
                     value = self._computed(node)
-                    steps.append(Passed(node.name, value, "code"))
-                elif node.name in self._answers:
-                    value = self._answers[node.name]
-                    steps.append(Passed(node.name, value, "person"))
-                    if value is None:
-                        return Position(tuple(steps), None, why=f"{UNSURE} at {node.name}")
-                else:
+                    steps.append(Passed(node.name, _answer_in(value), "code"))
+                elif node.name not in self._answers:
                     return Position(tuple(steps), self._question(node))
-                self._values[node.name] = value
-            score = self._score(self._metric)
+                elif (answer := self._answers[node.name]) is not None:
+                    value = _as_value(node, answer)
+                    steps.append(Passed(node.name, answer, "person"))
+                else:
+                    steps.append(Passed(node.name, None, "person"))
+                    return Position(tuple(steps), None, why=f"{UNSURE} at {node.name}")
+                self._values[node.name] = _answer_in(value)
+                state.complete(unit, value)
         except StuckError as error:
             return Position(tuple(steps), None, why=str(error))
-        threshold = 1.0 if self._metric.strict else self._metric.threshold
-        return Position(tuple(steps), None, score, passes(score, threshold))
-
-    # What runs.
-
-    def _next(self) -> NodeRecord | None:
-        """The first node that speaks, runs and has no value yet.
-
-        An answer may make an earlier node run: one that only a later node reads.
-        """
-        for node in self._nodes.values():
-            if node.name not in self._values and self._speaks(node) and self._live(node.name):
-                return node
-        return None
-
-    @cached_property
-    def _edges(self) -> Sequence[EdgeRecord]:
-        return list(every_edge(self._metric))
-
-    @cached_property
-    def _owner(self) -> Mapping[str, str]:
-        """The node that stands for the nested metric in which a node is."""
-        return dict(_owners(self._metric))
+        (result,) = state.results()
+        why = "" if result.failure is None else result.failure.message
+        return Position(tuple(steps), None, result.score, result.success, why)
 
     def _leads(self, name: str) -> list[EdgeRecord]:
-        return [one for one in self._edges if one.source == name and one.verdict is not None]
+        return [edge for edge in self._edges if edge.source == name and edge.verdict is not None]
 
     def _speaks(self, node: NodeRecord) -> bool:
         """Whether a node decides or rates; all else only prepares."""
         return node.grades or bool(node.scale) or bool(self._leads(node.name))
 
-    def _live(self, name: str) -> bool:
-        """Whether the answers so far make a node run."""
-        into = [one for one in self._edges if one.target == name]
-        starts = [one for one in into if one.verdict is not None or one.starts]
-        if any(self._taken(one) for one in starts):
-            return True
-        readers = [
-            one.target for one in self._edges
-            if one.source == name and one.verdict is None and not one.starts and one.target
-        ]  # fmt: skip
-        if any(self._live(reader) for reader in readers):
-            return True
-        return not starts and not readers and self._inside_live(name)
-
-    def _inside_live(self, name: str) -> bool:
-        owner = self._owner.get(name)
-        return owner is None or self._live(owner)
-
-    def _taken(self, edge: EdgeRecord) -> bool:
-        if edge.verdict is None:
-            return self._live(edge.source)
-        return edge.source in self._values and _equal(self._values[edge.source], edge.verdict)
-
     # What is known without asking.
 
-    def _computed(self, node: NodeRecord) -> Said:
+    def _computed(self, node: NodeRecord) -> NodeValue:
         """What code said in the run; raises StuckError where that is not for this walk."""
         step = self._steps.get(node.name)
         if step is None or step.outcome != OutcomeKind.OK:
             raise StuckError(f"{node.name} is code that the run did not reach")
         if not all(map(self._as_in_run, node.inputs)):
             raise StuckError(f"{node.name} is code, and ran on other answers than yours")
-        return _said(step)
+        return NodeValue(step.output, verdict=step.verdict, score=step.score)
 
     def _as_in_run(self, name: str) -> bool:
         """Whether the walk has what a node said in the run.
@@ -250,43 +222,16 @@ class Walk:
             Choice(label, (number - low) / (high - low)) for label, number in node.scale.items()
         )
 
-    # Where it ended.
 
-    def _score(self, metric: MetricRecord) -> float:
-        """The score of a metric on the way that was taken; raises StuckError without one."""
-        reached: list[float] = []
-        for node in metric.nodes:
-            if node.metric is not None:
-                reached += [self._score(node.metric)] if self._live(node.name) else []
-            elif node.name in self._values:
-                reached += self._scores_of(node, metric)
-        if not reached:
-            raise StuckError("no answer leads to a score")
-        if metric.combine == "error" and len(reached) > 1:
-            raise StuckError(f"{len(reached)} scores were reached at once")
-        score = combined(reached, metric.combine)
-        return strict_score(score) if metric.strict else score
-
-    def _scores_of(self, node: NodeRecord, metric: MetricRecord) -> Iterator[float]:
-        value = self._values[node.name]
-        leads = [one for one in metric.edges if one.source == node.name and one.verdict is not None]
-        if leads:
-            for one in leads:
-                if one.score is not None and one.verdict is not None and _equal(value, one.verdict):
-                    yield one.score
-        elif node.grades and isinstance(value, int | float):
-            yield float(value)
+def _as_value(node: NodeRecord, answer: Verdict | float) -> NodeValue:
+    """A person's answer as the value of a node."""
+    if node.kind in _DECIDES and isinstance(answer, bool | str):
+        return NodeValue(answer, verdict=answer)
+    return NodeValue(answer, score=float(answer))
 
 
-def _owners(metric: MetricRecord) -> Iterator[tuple[str, str]]:
-    for node in metric.nodes:
-        if node.metric is not None:
-            yield from ((inner.name, node.name) for inner in node.metric.nodes)
-            yield from _owners(node.metric)
-
-
-def _equal(one: Said, other: Said) -> bool:
-    return isinstance(one, bool) == isinstance(other, bool) and one == other
+def _answer_in(value: NodeValue) -> Said:
+    return value.score if value.verdict is None else value.verdict
 
 
 def _said(step: Step) -> Said:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from graphs import Script, drawings, metric_of
+from hypothesis import HealthCheck, assume, given, settings
 from runs import READS, cases, judge_of, support_metric, usual
 
 from dagengine import compile_metrics, evaluate
@@ -152,3 +154,23 @@ def test_a_rating_that_a_later_node_behind_another_gate_reads_is_asked_as_in_the
         to(First=False, There=True, Second=True, Rating=0.5, Last=True).score
         == row.metrics[0].score
     )
+
+
+@settings(max_examples=150, suppress_health_check=[HealthCheck.filter_too_much])
+@given(drawings())
+def test_a_person_is_asked_what_the_engine_asks_and_gets_its_score(drawing: dict[str, Any]) -> None:
+    # What code made of a judge's words a walk does not repeat.
+    assume(all(node["kind"] != "map" for node in drawing["nodes"]))
+    script = Script()
+    metric = metric_of(drawing, script)
+    case = LLMTestCase(input="x", context=["a", "b"])
+    result = evaluate([case], [metric], model=script.judge(), show=False).rows[0].metrics[0]
+    (record,) = metrics_of(compile_metrics([metric]))
+    position = Walk(record, result, dict(script.verdicts)).position()
+    decided = {node for node in script.ran if node in script.verdicts}
+    assert {step.node for step in position.steps} == decided
+    if any(step.by == "person" for step in position.steps):
+        assert (position.score, position.success) == (result.score, result.success)
+    else:
+        assert position.asked is not None
+        assert position.asked.node == WHOLE

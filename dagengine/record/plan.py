@@ -1,0 +1,212 @@
+"""The plan of a metric from its record: what leads to what, without the nodes' own code.
+
+What the engine would run can then be told where the program that made a run is not at hand.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import networkx as nx
+
+from dagengine.compiler.plan import NONE, Plan, PlanMetric, PlanScope, PlanSlot, Unit
+from dagengine.compiler.slots import SlotKind
+from dagengine.graph.graph import Graph, MetricSpec
+from dagengine.graph.nodes import CodeNode
+from dagengine.record.values import EdgeRecord, MetricRecord, NodeRecord
+
+
+def plan_of(metric: MetricRecord) -> Plan:
+    """The plan that a metric was recorded from, but for its nodes: each of them does nothing."""
+    record = _Record()
+    record.add(metric, NONE)
+    return record.plan()
+
+
+@dataclass(slots=True, eq=False)
+class _Place:
+    """A slot in the making."""
+
+    scope: int
+    kind: SlotKind
+    name: str
+    node: NodeRecord | None = None
+    score: float | None = None
+    nested: int = NONE
+    root: bool = False
+    branches: dict[Any, list[int]] = field(default_factory=lambda: defaultdict(list))
+    activates: list[int] = field(default_factory=list)
+    feeds: list[int] = field(default_factory=list)
+    reads: list[int] = field(default_factory=list)
+
+    @property
+    def targets(self) -> tuple[int, ...]:
+        return tuple(target for targets in self.branches.values() for target in targets)
+
+    @property
+    def grades(self) -> bool:
+        return self.kind != "node" or (self.node is not None and self.node.grades)
+
+
+class _Record:
+    """The slots and scopes of one metric, numbered as its record has them."""
+
+    def __init__(self) -> None:
+        self.places: list[_Place] = []
+        self.metrics: list[MetricRecord] = []
+        self.owners: list[int] = []
+
+    def add(self, metric: MetricRecord, owner: int) -> int:
+        """Add a metric, with the parts of nested ones before what stands for them."""
+        scope = len(self.metrics)
+        self.metrics.append(metric)
+        self.owners.append(owner)
+        numbers: dict[str, int] = {}
+        for node in metric.nodes:
+            nested = NONE if node.metric is None else self.add(node.metric, NONE)
+            kind: SlotKind = "node" if node.metric is None else "metric"
+            number = numbers[node.name] = self._place(
+                _Place(scope, kind, node.name, node, nested=nested)
+            )
+            if nested != NONE:
+                self.owners[nested] = number
+                self.places[number].activates += self._roots(nested)
+            for edge in metric.edges:
+                if edge.source == node.name and edge.score is not None:
+                    label = f"{node.name} = {edge.verdict}"
+                    score = _Place(scope, "verdict", label, score=edge.score)
+                    self.places[number].branches[edge.verdict].append(self._place(score))
+        for edge in metric.edges:
+            self._connect(edge, numbers)
+        for name, number in numbers.items():
+            self.places[number].root = _is_root(self.places[number].node, metric.edges, name)
+        return scope
+
+    def _place(self, place: _Place) -> int:
+        self.places.append(place)
+        return len(self.places) - 1
+
+    def _connect(self, edge: EdgeRecord, numbers: dict[str, int]) -> None:
+        number = numbers[edge.source]
+        source = self.places[number]
+        if edge.verdict is not None:
+            branch = source.branches[edge.verdict]
+            if edge.target is not None:
+                branch.append(numbers[edge.target])
+        elif edge.target is not None:
+            target = self.places[numbers[edge.target]]
+            source.feeds.append(numbers[edge.target])
+            target.reads.append(number)
+            if edge.starts:
+                source.activates.append(numbers[edge.target])
+            if _pulls(edge):
+                target.activates.append(number)
+
+    def _roots(self, scope: int) -> list[int]:
+        return [
+            number
+            for number, place in enumerate(self.places)
+            if place.scope == scope and place.root
+        ]
+
+    def plan(self) -> Plan:
+        specs = [
+            MetricSpec(
+                metric.name, Graph(), metric.threshold, metric.strict, metric.combine,
+                include_reason=False,
+            )
+            for metric in self.metrics
+        ]  # fmt: skip
+        units = [
+            Unit(
+                index, place.name, specs[0].name, CodeNode(_nothing), (), place.node.reads, (),
+                (number,), False, False, (bool(place.node.judges), number),
+            )
+            for index, (number, place) in enumerate(self._nodes())
+            if place.node is not None
+        ]  # fmt: skip
+        return Plan(
+            metrics=(PlanMetric(0, specs[0], 0, range(len(self.places)), ()),),
+            scopes=tuple(self._scope(index, spec) for index, spec in enumerate(specs)),
+            slots=tuple(self._slots({unit.slots[0]: unit.index for unit in units})),
+            units=tuple(units),
+            models=(None,),
+            warnings=(),
+        )
+
+    def _nodes(self) -> Iterator[tuple[int, _Place]]:
+        return ((n, place) for n, place in enumerate(self.places) if place.kind == "node")
+
+    def _scope(self, index: int, spec: MetricSpec) -> PlanScope:
+        slots = [number for number, place in enumerate(self.places) if place.scope == index]
+        grading = {self.places[n].name: n for n in slots if self.places[n].grades}
+        names = self.metrics[index].terminals or grading
+        return PlanScope(
+            index, spec, self.owners[index], tuple(slots), tuple(grading[name] for name in names)
+        )
+
+    def _slots(self, unit_of: dict[int, int]) -> Iterator[PlanSlot]:
+        causes: list[list[int]] = [[] for _ in self.places]
+        for number, place in enumerate(self.places):
+            for target in (*place.targets, *place.activates):
+                causes[target].append(number)
+        tangles = self._tangles()
+        for number, place in enumerate(self.places):
+            tangle = tangles.get(number, ())
+            yield PlanSlot(
+                index=number,
+                metric=0,
+                scope=place.scope,
+                kind=place.kind,
+                name=place.name,
+                unit=unit_of.get(number, NONE),
+                score=place.score,
+                grades=place.grades,
+                nested=place.nested,
+                root=place.root and place.scope == 0,
+                branches={verdict: tuple(to) for verdict, to in place.branches.items()},
+                targets=place.targets,
+                activates=tuple(place.activates),
+                feeds=tuple(place.feeds),
+                causes=len(causes[number]),
+                reads=tuple(place.reads),
+                tangle=tangle,
+                made_by=tuple(causes[number]) if tangle else (),
+            )
+
+    def _tangles(self) -> dict[int, tuple[int, ...]]:
+        """Slots that may make each other live, as `compiler.liveness.find_tangles` says."""
+        handed: nx.DiGraph[int] = nx.DiGraph()
+        handed.add_nodes_from(range(len(self.places)))
+        handed.add_edges_from((n, t) for n, place in self._nodes() for t in place.activates)
+        always: set[int] = set()
+        for number, place in enumerate(self.places):
+            if place.root and number not in always:
+                always |= {number, *nx.descendants(handed, number)}
+        graph: nx.DiGraph[int] = nx.DiGraph()
+        for number, place in enumerate(self.places):
+            leads = (*place.targets, *place.activates)
+            graph.add_edges_from((number, target) for target in leads if target not in always)
+        groups = (group for group in nx.strongly_connected_components(graph) if len(group) > 1)
+        return {number: tuple(sorted(group)) for group in groups for number in group}
+
+
+def _pulls(edge: EdgeRecord) -> bool:
+    """Whether a reader makes its source run; in an older record, of what does not start it."""
+    return not edge.starts if edge.pulls is None else edge.pulls
+
+
+def _is_root(node: NodeRecord | None, edges: tuple[EdgeRecord, ...], name: str) -> bool:
+    """Whether a node runs whenever its metric does; in an older record, if nothing leads to it."""
+    if node is not None and node.root is not None:
+        return node.root
+    led_to = (edge.target == name and (edge.verdict is not None or edge.starts) for edge in edges)
+    read = (edge.source == name and edge.verdict is None and _pulls(edge) for edge in edges)
+    return not any(led_to) and not any(read)
+
+
+def _nothing() -> None:
+    """Stands for code that is not at hand."""

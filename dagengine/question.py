@@ -422,7 +422,8 @@ class SizedJudge(Protocol):
 class ServerFacts:
     """What a judge's server says of itself before the first question; None where it does not say.
 
-    `server` is the kind of server (`llama.cpp`, `Ollama`, `vLLM`, `LM Studio`; empty: unknown).
+    `server` is the kind of server (`llama.cpp`, `Ollama`, `vLLM`, `LM Studio`; `model file`: served
+    by a process of the run; empty: unknown).
     `window` is the number of tokens that the prompt and the answer of one call may have together.
     `places` is how many calls the server works on at the same time; others wait there.
     """

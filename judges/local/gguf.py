@@ -108,7 +108,7 @@ class GGUFJudge(OpenAIJudge):
 
     async def facts(self) -> ServerFacts:
         """Window and places of the server, which are known without asking it."""
-        return ServerFacts("llama.cpp", self.window, self.places)
+        return ServerFacts("model file", self.window, self.places)
 
     async def require_reachable(self) -> None:
         """Raise MissingExtraError without xllamacpp; the model is loaded when a run begins."""

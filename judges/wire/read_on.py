@@ -21,7 +21,7 @@ from dagengine.prompts.scales import WholeNumbers
 from dagengine.prompts.tokens import tokens_from, value_spans
 from dagengine.question import Message, TokenChoice, schema_of
 
-CONTINUING: Final = frozenset({"llama.cpp", "vLLM"})
+CONTINUING: Final = frozenset({"llama.cpp", "model file", "vLLM"})
 """Servers that go on with the last message if it is the assistant's (vLLM by these settings)."""
 _SETTINGS: Final[Body] = {
     "max_tokens": 1,

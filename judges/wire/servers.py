@@ -256,11 +256,11 @@ async def token_count(
 
     llama.cpp counts the texts without the template around them.
     """
-    if facts.server not in ("llama.cpp", "vLLM"):
+    if facts.server not in ("llama.cpp", "model file", "vLLM"):
         return None
     content = "\n".join(message["content"] for message in messages)
     body: dict[str, Any] = {"model": model, "messages": list(messages)}
-    if facts.server == "llama.cpp":
+    if facts.server != "vLLM":
         body = {"content": content}
     counted = _read(_Tokens, await _post(api, "tokenize", body))
     return None if counted is None else counted.count or len(counted.tokens) or None

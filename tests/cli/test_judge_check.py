@@ -19,6 +19,12 @@ METRICS = """
 from dagengine.metrics import GEval
 metric = GEval(name="x", criteria="c", evaluation_params=["input", "actual_output"])
 """
+YES_OR_NO = """
+from dagengine.metrics import DAGMetric
+from dagengine.metrics.dag import DAG, BinaryJudgementNode
+asked = BinaryJudgementNode("Is it?", evaluation_params=["input"], then={True: 10, False: 5})
+metric = DAGMetric("x", DAG(asked))
+"""
 
 
 @pytest.fixture(autouse=True)
@@ -139,8 +145,8 @@ def test_a_saved_limit_holds_for_runs_that_name_no_judge() -> None:
             "DAGENGINE_MAX_IN_FLIGHT=3\nDAGENGINE_CALL_TIMEOUT=77\n",
             encoding="utf-8",
         )
-        Path("metrics.py").write_text(METRICS, encoding="utf-8")
-        said("run", "metrics.py", "--data", data("cases.jsonl", "a"), code=3)
+        Path("metrics.py").write_text(YES_OR_NO, encoding="utf-8")
+        said("run", "metrics.py", "--data", data("cases.jsonl", "a"))
     limits = json.loads(Path("out/run.json").read_text(encoding="utf-8"))["limits"]
     assert (limits["max_in_flight"], limits["call_timeout"]) == (3, 77)
 

@@ -49,7 +49,7 @@ def test_a_plan_names_the_cases_that_do_not_fit_and_asks_nothing() -> None:
         assert not server.requests
     assert done.exit_code == 0
     assert WARNING in done.stderr
-    assert "Start llama-server with --ctx-size" in done.stderr
+    assert ": llama-server --ctx-size" in done.stderr
     with TellingServer(LLAMA) as server:
         (long,) = json.loads(invoke("plan", server, "--json").stdout)["too_long"]
     assert (long["cases"], long["looked_at"], long["longest"]) == (2, 5, 3)

@@ -254,7 +254,7 @@ def test_what_cannot_fit_is_not_sent() -> None:
     assert failure is not None
     assert failure.kind is OutcomeKind.TOO_LONG
     assert "the server reads 4,096" in failure.message
-    assert "Start llama-server with --ctx-size" in failure.message
+    assert ": llama-server --ctx-size" in failure.message
 
 
 def test_a_server_that_can_count_is_asked_for_the_exact_count() -> None:

@@ -88,6 +88,7 @@ class CheckedModel:
             return '{"verdict": "purple"}'
         truth = next((right for _, output, right in EASY if f"\n{output}\n" in prompt), None)
         verdict = truth if self.always is None else self.always
+        verdict = True if verdict is None else verdict
         reason = {"reason": "So it is."} if "reason" in fields else {}
         return json.dumps({**reason, "verdict": verdict})
 

@@ -20,6 +20,7 @@ from dagengine.checkup.values import (
     Thinking,
 )
 from dagengine.errors import did_you_mean
+from dagengine.prompts.lengths.window import window_option
 from dagengine.prompts.masses import LEAST_MASS, mass_words
 from dagengine.terminal import counted, plain
 
@@ -97,9 +98,10 @@ def recommended(checkup: Checkup) -> list[str]:
     ]
     texts = [f"Recommended: {' '.join(options) or 'the defaults'}."]
     if advice.window is not None:
+        option = window_option(checkup.facts, advice.window)
         texts.append(
             f"A window of {advice.window:,} tokens for the longest test case: "
-            f"{_window_option(checkup.facts.server, advice.window, checkup.facts.places)}."
+            f"{option or 'set it where the model is served'}."
         )
     if advice.parameters is not None:
         texts.append(f"In every request: {json.dumps(dict(advice.parameters))}.")
@@ -273,19 +275,6 @@ def _effort(checkup: Checkup) -> str:
         f"{counted(checkup.calls, 'call')} in {checkup.seconds:.0f} s, "
         f"{usage.input_tokens:,} tokens in and {usage.output_tokens:,} out"
     )
-
-
-def _window_option(server: str, tokens: int, places: int | None) -> str:
-    """How a server is told the window."""
-    if server == "llama.cpp":
-        return f"llama-server -c {tokens * (places or 1)}" + (
-            f" -np {places}" if places and places > 1 else ""
-        )
-    return {
-        "Ollama": f"num_ctx {tokens} (OLLAMA_CONTEXT_LENGTH={tokens} ollama serve)",
-        "vLLM": f"vllm serve --max-model-len {tokens}",
-        "LM Studio": f"Context Length {tokens} when the model is loaded",
-    }.get(server, "set it where the model is served")
 
 
 def _seconds(seconds: float | None) -> str:

@@ -134,16 +134,19 @@ def remedy(needed: int | None, facts: ServerFacts) -> str:
     if needed is None:
         return "Use a model with a larger window, or shorten the text"
     room = -(-(needed + _ANSWER) // _STEP) * _STEP
-    match facts.server:
-        case "llama.cpp":
-            places = facts.places or 1
-            each = "" if places == 1 else f": {places} places of {room:,}"
-            return f"Start llama-server with --ctx-size {room * places}{each}"
-        case "vLLM":
-            return f"Start vLLM with --max-model-len {room}"
-        case "LM Studio":
-            return f"Load the model in LM Studio with a context length of {room}"
-        case "Ollama":
-            return f"Start Ollama with OLLAMA_CONTEXT_LENGTH={room}"
-        case _:
-            return f"Give the server a window of {room} tokens, or shorten the text"
+    option = window_option(facts, room)
+    way = f": {option}" if option else ""
+    return f"Give the server a window of {room:,} tokens{way}; or shorten the text"
+
+
+def window_option(facts: ServerFacts, tokens: int) -> str | None:
+    """How a kind of server is told the window of a call; None where it is not known."""
+    places = facts.places or 1
+    side_by_side = f" --parallel {places}" if places > 1 else ""
+    return {
+        "llama.cpp": f"llama-server --ctx-size {tokens * places}{side_by_side}",
+        "model file": f"GGUFJudge(..., window={tokens})",
+        "Ollama": f"OLLAMA_CONTEXT_LENGTH={tokens} ollama serve",
+        "vLLM": f"vllm serve --max-model-len {tokens}",
+        "LM Studio": f"context length {tokens} when the model is loaded",
+    }.get(facts.server)

@@ -153,6 +153,13 @@ class UnparseableError(JudgeError):
         super().__init__(message)
 
 
+class CopiedError(UnparseableError):
+    """Raised when an answer copies the prompt in place of an answer.
+
+    The message is for people. A model that is told which line it copied copies it again.
+    """
+
+
 class RunawayError(UnparseableError):
     """Raised when an answer did not end: the same question would bring the same again.
 

@@ -12,6 +12,7 @@ import anyio
 from pydantic import BaseModel
 
 from dagengine.errors import (
+    CopiedError,
     JudgeError,
     JudgeTimeoutError,
     ProviderError,
@@ -308,6 +309,9 @@ class Gateway:
                 if reasks >= self.limits.reasks or not desk.judge.capabilities.repeatable:
                     return _part(question, error)
                 reasks, failures = reasks + 1, 0
+                if isinstance(error, CopiedError) and reasks == 1:
+                    asked = question.without_copy()
+                    continue
                 if not isinstance(error, RunawayError):
                     asked = question.again(error.raw, _complaint(error))
                     continue

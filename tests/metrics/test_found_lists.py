@@ -251,7 +251,9 @@ def test_an_output_that_copies_the_marks_around_the_material_is_refused(
     result = only(listing(output_type=kind), script)
     assert (result.score, result.outcome) == (None, OutcomeKind.UNPARSEABLE)
     assert len(asked) == 3
-    assert "only marks where a piece of the material begins or ends" in asked[1]
+    # Small models copy a complaint, too, so that only the last time says what is wrong.
+    assert asked[1] == "Good. Now do what was asked for with it."
+    assert "only marks where a piece of the material begins or ends" in asked[2]
 
 
 @pytest.mark.parametrize("text", NO_COPIES)

@@ -136,7 +136,7 @@ def remedy(needed: int | None, facts: ServerFacts) -> str:
     room = -(-(needed + _ANSWER) // _STEP) * _STEP
     option = window_option(facts, room)
     way = f": {option}" if option else ""
-    return f"Give the server a window of {room:,} tokens{way}; or shorten the text"
+    return f"Give the server a window of {room} tokens{way}; or shorten the text"
 
 
 def window_option(facts: ServerFacts, tokens: int) -> str | None:

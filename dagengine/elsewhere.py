@@ -119,6 +119,10 @@ MODULES: Mapping[str, str] = {
         "an app that completes conversational goldens"
     ),
     "deepeval.sqlite_store": "the record of a run is a folder: evaluate(…, out=FOLDER)",
+    "deepeval.synthesizer.chunking": (
+        "documents are cut by ContextConstructionConfig(chunk_size=…, chunk_overlap=…)"
+    ),
+    "deepeval.synthesizer.templates": "own prompts of goldens are a tree: Synthesizer(generator=…)",
     "deepeval.telemetry": "nothing is sent anywhere, so there is nothing to switch off",
     "deepeval.templates": "a metric takes its prompts as a class: evaluation_template=…",
     "deepeval.tracing": (

@@ -113,7 +113,15 @@ def test_the_answer_names_the_class_to_use() -> None:
         dagengine.log_hyperparameters  # noqa: B018
 
 
-@pytest.mark.parametrize("module", [one for one in elsewhere.MODULES if one.startswith("deepeval")])
+# `dagengine.synthesizer` is a file: Python itself says that nothing is below it.
+MODULES = [
+    module
+    for module in elsewhere.MODULES
+    if module.startswith("deepeval.") and not module.startswith("deepeval.synthesizer.")
+]
+
+
+@pytest.mark.parametrize("module", MODULES)
 def test_a_module_of_others_is_answered_with_what_is_done_here(module: str) -> None:
     ours = f"dagengine{module.removeprefix('deepeval')}"
     with pytest.raises(ModuleNotFoundError) as caught:

@@ -169,16 +169,17 @@ def _imported(name: str, alias: ast.alias) -> str:
 
 
 def _home_of_name(module: str, name: str) -> str | None:
-    """Where a name is here: in our home of its module, in the module of the same path, or in
-    another one; None if it is nowhere.
+    """Where a name is here: in our home of its module, in the module of the same path or above
+    it, or in another one; None if it is nowhere.
     """
     home = home_of(module)
     if home is None or name == "*":
         return home
-    library, _, path = module.partition(".")
-    places = [home, f"dagengine.{path}"]
+    library, *path = module.split(".")
+    paths = [path[:length] for length in range(len(path), 0, -1)]
+    places = [home, *(".".join(["dagengine", *path]) for path in paths)]
     if not why_no_name(name, module):  # else what has the name elsewhere is something else
-        places += [ours for theirs, ours in HOMES.items() if theirs.partition(".")[0] == library]
+        places += [ours for theirs, ours in HOMES.items() if theirs.split(".")[0] == library]
     return next((place for place in places if _exists(place, our_name(module, name))), None)
 
 
@@ -291,6 +292,8 @@ def _why_absent(module: str, name: str) -> str:
         return why
     if name.endswith("Metric"):
         return "there is no such metric: ask it with GEval or a tree"
+    if module not in HOMES:
+        return f"it is internal to {module}: nothing here needs it"
     return "nothing here has this name; docs/coming-from says what is here"
 
 

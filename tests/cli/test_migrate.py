@@ -84,6 +84,7 @@ def test_what_has_no_counterpart_is_left_alone_and_named() -> None:
 def test_names_are_found_in_modules_of_the_same_path_and_under_ours() -> None:
     found = migrated(
         "from deepeval.metrics.faithfulness import FaithfulnessTemplate\n"
+        "from deepeval.metrics.bias.template import BiasTemplate\n"
         "from deepeval.errors import MissingTestCaseParamsError, DeepEvalError\n"
         "from deepeval.evaluate.types import EvaluationResult, TestResult\n"
         "from deepeval.test_run import MetricData\n"

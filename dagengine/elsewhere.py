@@ -384,7 +384,13 @@ ARGUMENTS: Mapping[str, str] = {
     "hyperparameters": "they are of a whole run: evaluate(…, hyperparameters={…})",
     "identifier": "it names a whole run: evaluate(…, identifier=…)",
     "mcp_servers": "calls of tools are judged by `tools_called`",
+    **dict.fromkeys(("mcp_prompts_called", "mcp_resources_called", "mcp_tools_called"), _MCP),
+    "audio": "sound is not judged: give its transcript as the text",
+    "expectations": _DEEPEVAL["Expectations"],
+    "expected_labels": "what is right is expected_output, or the human label of a node",
     "official": _NO_SERVICE,
+    "persona": "who asks is a text: user_description=…",
+    "trace_dict": "agents are not traced: calls of tools are tools_called",
     "system_one_model": "a judge that decides is a judge: model=DecisionJudge(…)",
 }
 """Arguments that other libraries have, and what is done here in their place."""

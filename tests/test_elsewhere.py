@@ -216,6 +216,19 @@ def test_arguments_of_others_are_answered_before_missing_ones(
     assert why in str(caught.value)
 
 
+def test_a_test_that_brings_a_golden_is_told_what_completes_it() -> None:
+    door: Any = dagengine.assert_test
+    with pytest.raises(TypeError, match=r"evaluate\(\[golden\], metrics, app=…\)"):
+        door(golden=1, metrics=[])
+
+
+@pytest.mark.parametrize("field", ["flaky", "mcp_tools_called", "trace_dict", "expectations"])
+def test_a_field_of_others_is_answered_with_what_is_done_here(field: str) -> None:
+    with pytest.raises(InputError) as caught:
+        LLMTestCase(**{"input": "a", field: None})  # type: ignore[arg-type]
+    assert elsewhere.ARGUMENTS[field] in str(caught.value)
+
+
 def test_a_case_is_text_and_what_stands_for_a_picture_is_refused() -> None:
     assert not LLMTestCase(input="What is [DEEPEVAL: this]?").multimodal
     assert not LLMTestCase.model_validate({"input": "a", "multimodal": False}).multimodal

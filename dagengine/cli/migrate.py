@@ -45,7 +45,13 @@ _OF_DOORS = frozenset(
     {"classifiers", "goldens", "mcp_servers", "metric_collection", "observed_callback", "official"}
 )
 _OF_METRICS = frozenset({"available_tools", "eval_mode", "system_one_model"})
-_OF_CASES = frozenset({"flaky", "mcp_servers"})
+_CASES = frozenset(
+    {"ConversationalGolden", "ConversationalTestCase", "Golden", "LLMTestCase", "Turn"}
+)
+_OF_CASES = frozenset(
+    {"audio", "expectations", "expected_labels", "flaky", "mcp_prompts_called"}
+    | {"mcp_resources_called", "mcp_servers", "mcp_tools_called", "persona", "trace_dict"}
+)
 _PICTURE = re.compile(r"\[DEEPEVAL:(?:IMAGE|PDF):")
 _LINE_END = re.compile(r"\r\n|\r|\n")
 
@@ -232,7 +238,7 @@ def _attribute_notes(node: ast.Attribute) -> Iterator[tuple[int, str]]:
 def _call_notes(node: ast.Call, deepeval: Version | None) -> Iterator[str]:
     name = getattr(node.func, "attr", getattr(node.func, "id", ""))
     arguments = {keyword.arg or "": keyword.value for keyword in node.keywords}
-    taken = _OF_CASES if name == "LLMTestCase" else _OF_METRICS
+    taken = _OF_CASES if name in _CASES else _OF_METRICS
     for argument in sorted(arguments.keys() & (_OF_DOORS if name in _DOORS else taken)):
         yield f"{argument}: {ARGUMENTS[argument]}"
     if name in _REVERSED and (node.args or "threshold" in arguments):

@@ -275,18 +275,22 @@ def _require_scores(done: EvaluationResult, forgiven: Collection[str]) -> None:
                 raise error
 
 
-def _names_first(door: Callable[P, R]) -> Callable[P, R]:
+def names_first(door: Callable[P, R]) -> Callable[P, R]:
     """The function, whose argument names are checked first: Python would name a missing one."""
 
     @wraps(door)
     def checked(*args: P.args, **kwargs: P.kwargs) -> R:
-        check_settings(door, kwargs)
+        __tracebackhide__ = True
+        try:
+            check_settings(door, kwargs)
+        except TypeError as error:  # the caller's line is what is wrong, not ours
+            raise error.with_traceback(None) from None
         return door(*args, **kwargs)
 
     return checked
 
 
-@_names_first
+@names_first
 def evaluate(
     test_cases: Source,
     metrics: Sequence[Metric],

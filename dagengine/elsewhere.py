@@ -37,6 +37,7 @@ HOMES: Mapping[str, str] = {
 
 _DEEPEVAL_RENAMED = {
     "ContextWindowExceededError": "TooLongError",
+    "ConversationalRelevancyMetric": "ConversationRelevancyMetric",
     "DeepEvalError": "DagengineError",
     "MetricData": "MetricResult",
     "MismatchedTestCaseInputsError": "CaseError",
@@ -199,6 +200,7 @@ _DEEPEVAL = {
     "ConversationalApiTestCase": _RECORD,
     "ConversationalJevEval": "ConversationalGEval(…, model=DecisionJudge(…)): a judge that decides",
     "ConversationalStylingConfig": "how goldens look: StylingConfig(scenario=…, task=…)",
+    "CostMetric": "a CodeNode that reads token_cost",
     "DeepEvalBaseEmbeddingModel": _EMBEDDING,
     "DeepEvalBaseModel": "derive from DeepEvalBaseLLM, or give any object with `generate`",
     "DeepEvalBaseSTT": _SPEECH,
@@ -222,6 +224,7 @@ _DEEPEVAL = {
     "LATEST_TEST_RUN_DATA_KEY": _RECORD,
     "LATEST_TEST_RUN_FILE_PATH": _RECORD,
     "LATEST_TEST_RUN_LINK_KEY": _RECORD,
+    "LatencyMetric": "a CodeNode that reads completion_time",
     "LLMApiTestCase": _RECORD,
     "LiteLLMModel": "an object whose `generate` calls litellm, or its proxy by LocalModel",
     "LocalEmbeddingModel": _EMBEDDING,
@@ -358,7 +361,7 @@ _RAGAS = {
     "SingleTurnSample": "LLMTestCase: input=, actual_output=, expected_output=, retrieval_context=",
 }
 # Names, also of older versions, that are of pictures or sound.
-_NO_TEXT = re.compile(r"^[A-Z]\w*(?:Image|Audio|Voice|Speech|Video)|^MLLM|^Multi[mM]odal")
+_NO_TEXT = re.compile(r"^(?:[A-Z]\w*)?(?:Image|Audio|Voice|Speech|Video|MLLM|Multi[mM]odal)")
 
 NAMES: Mapping[str, Mapping[str, str]] = {
     "deepeval": _DEEPEVAL,

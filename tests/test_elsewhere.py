@@ -130,7 +130,7 @@ def test_a_module_of_others_is_answered_with_what_is_done_here(module: str) -> N
 
 
 def test_names_of_older_versions_for_pictures_are_answered() -> None:
-    for name in ("MLLMTestCase", "MultimodalGEval", "OfTomorrowImageMetric"):
+    for name in ("MLLMTestCase", "BaseMultimodalMetric", "OfTomorrowImageMetric"):
         with pytest.raises(ImportError, match="no pictures and no sound"):
             imported("dagengine.metrics", name)
 

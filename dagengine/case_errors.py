@@ -9,6 +9,7 @@ from typing import Any, Literal, Self, Union, get_args, get_origin
 from pydantic import AliasChoices, BaseModel, ValidationError
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
+from dagengine.elsewhere import ARGUMENTS
 from dagengine.errors import InputError, did_you_mean
 
 _SHOWN = 60  # characters of a wrong value
@@ -89,7 +90,8 @@ def _message(item: Mapping[str, Any]) -> str:
 
 
 def _unknown(name: str, model: type[BaseModel]) -> str:
-    hint = did_you_mean(name, model.model_fields) or f"it has: {', '.join(model.model_fields)}"
+    near = ARGUMENTS.get(name) or did_you_mean(name, model.model_fields)
+    hint = near or f"it has: {', '.join(model.model_fields)}"
     return f"unknown field {name!r:.80} ({hint})"
 
 

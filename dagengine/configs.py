@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal, NamedTuple
 
+from dagengine.elsewhere import ARGUMENTS
 from dagengine.errors import InputError, did_you_mean
 from dagengine.gateway.limits import DEFAULT_LIMITS, Limits
 
@@ -35,25 +36,6 @@ _INSIDE = {
     "api_key": ("model", "OpenAIJudge(…, api_key=…)"),
     "base_url": ("model", "OpenAIJudge(…, base_url=…)"),
     "replay": ("store", "Store(…, replay=True)"),
-}
-# What other tools have, and what is done here in its place.
-_OTHERWISE = {
-    "display": "cases that failed are in result.failed()",
-    "metric_collection": "metrics are objects here: metrics=[…]",
-    "observed_callback": "there is no tracing of agents: give the outputs as cases",
-    "available_tools": "what an agent could have called is asked with GEval or a tree",
-    "classifiers": "a label is a verdict: NonBinaryJudgementNode",
-    "cost_tracking": "what a run cost stands in its record: out=FOLDER",
-    "embeddings": "no embeddings are needed",
-    "eval_mode": "a judge that decides is a judge: model=DecisionJudge(…)",
-    "filtration_config": "drafts are filtered question by question: max_tries=…",
-    "flaky": "every case counts; how steady a metric is says `dagengine benchmark`",
-    "golden": "an application completes goldens: evaluate([golden], metrics, app=…)",
-    "hyperparameters": "they are of a whole run: evaluate(…, hyperparameters={…})",
-    "identifier": "it names a whole run: evaluate(…, identifier=…)",
-    "mcp_servers": "calls of tools are judged by `tools_called`",
-    "official": "there is no service: what a run writes stays on your machine",
-    "system_one_model": "a judge that decides is a judge: model=DecisionJudge(…)",
 }
 # What other tools call a limit.
 _LIMITS = {
@@ -269,8 +251,8 @@ def _meant(name: str, known: list[str]) -> str:
     place = ("limits", f"Limits({limit}=…)") if limit in limits else _INSIDE.get(name)
     if place is not None and place[0] in known:
         return f"`{name}` belongs in `{place[0]}={place[1]}`. "
-    if name in _OTHERWISE:
-        return f"{_OTHERWISE[name]}. "
+    if name in ARGUMENTS:
+        return f"{ARGUMENTS[name]}. "
     near = did_you_mean(name, known)
     if not near and "limits" in known and (near := did_you_mean(name, limits)):
         near += " It belongs in `limits=Limits(…)`."

@@ -15,6 +15,7 @@ from dagengine.data.dataset_files import (
     save_rows,
 )
 from dagengine.data.golden import GOLDEN_TYPES, ConversationalGolden, Golden
+from dagengine.elsewhere import absent_names
 from dagengine.execution.app import App
 from dagengine.execution.engine import Settings
 from dagengine.execution.evaluation import evaluate
@@ -26,6 +27,11 @@ if TYPE_CHECKING:
     from dagengine.synthesis.synthesizer import Synthesizer
 
 AnyGolden = Golden | ConversationalGolden
+# Methods of data sets that lie with a service.
+_OF_A_SERVICE = (
+    *("create_version", "delete", "delete_golden", "get_versions", "pull", "push", "queue"),
+    "update_golden",
+)
 
 
 class EvaluationDataset(Sequence[Any]):
@@ -214,7 +220,7 @@ class EvaluationDataset(Sequence[Any]):
         return str(save_rows(self.goldens, cases, file_type, directory, file_name))
 
     def __getattr__(self, name: str) -> Any:
-        if name in ("pull", "push", "queue"):
+        if name in _OF_A_SERVICE:
             raise AttributeError(
                 f"there is no `{name}`: a data set stays on your machine; the loaders "
                 "(add_goldens_from_json_file, …) read it, and save_as writes it"
@@ -249,3 +255,6 @@ def _of(synthesizer: Synthesizer | None) -> Synthesizer:
 
 
 __all__ = ["App", "ConversationalGolden", "EvaluationDataset", "Golden"]
+
+if not TYPE_CHECKING:  # type checkers shall not take any name for one of ours
+    __getattr__ = absent_names(__name__)

@@ -30,7 +30,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
+
+from dagengine.elsewhere import absent_names
 
 Severity = Literal["error", "warning"]
 
@@ -269,3 +271,7 @@ def did_you_mean(word: str, known: Iterable[str], *, cutoff: float = 0.6) -> str
 
     near = difflib.get_close_matches(word, list(known), n=1, cutoff=cutoff)
     return f"did you mean {str(near[0])!r}?" if near else ""
+
+
+if not TYPE_CHECKING:  # type checkers shall not take any name for one of ours
+    __getattr__ = absent_names(__name__)

@@ -10,8 +10,9 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from dagengine.elsewhere import absent_names
 from dagengine.errors import InputError, MissingExtraError
 
 _ROUGE = re.compile(r"rouge([1-9]|L|Lsum)")
@@ -133,3 +134,7 @@ def compiled_pattern(pattern: str | re.Pattern[str], ignore_case: bool = False) 
         return re.compile(text, flags | re.IGNORECASE if ignore_case else flags)
     except re.error as error:
         raise InputError(f"{text!r} is not a regular expression: {error}") from None
+
+
+if not TYPE_CHECKING:  # type checkers shall not take any name for one of ours
+    __getattr__ = absent_names(__name__)

@@ -24,6 +24,7 @@ from pydantic import (
 from pydantic.alias_generators import to_camel
 
 from dagengine.case_errors import CaseError as CaseError
+from dagengine.elsewhere import absent_names
 from dagengine.errors import InputError
 
 
@@ -63,11 +64,22 @@ class MultiTurnParams(StrEnum):
 TurnParams = MultiTurnParams
 
 
+class ToolCallType(StrEnum):
+    """The kinds of tool that deepeval tells apart."""
+
+    FUNCTION = "FUNCTION"
+    MCP = "MCP"
+
+
 class ToolCallParams(StrEnum):
     """What of a tool call is compared besides its name."""
 
     INPUT_PARAMETERS = "input_parameters"
     OUTPUT = "output"
+
+
+# How deepeval writes pictures and documents into texts.
+_PICTURES = ("[DEEPEVAL:IMAGE:", "[DEEPEVAL:PDF:")
 
 
 def either_metadata() -> Any:
@@ -138,7 +150,41 @@ def _quoted(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False) if isinstance(value, str) else repr(value)
 
 
-class _Case(CheckedValue, WithMetadata):
+def _refuse_pictures(field: str, texts: list[Any]) -> None:
+    """Raise ValueError if one of the texts holds what deepeval puts in the place of a picture."""
+    for text in texts:
+        if isinstance(text, str) and "[DEEPEVAL:" in text and any(map(text.count, _PICTURES)):
+            raise ValueError(
+                f"'{field}' holds a picture, {text!r:.60}: texts are judged, no pictures. Leave "
+                "such cases to the program that has them, or describe the picture in words"
+            )
+
+
+class TextOnly(CheckedValue, WithMetadata):
+    """A value whose fields are texts: what stands for a picture in one is refused."""
+
+    @property
+    def multimodal(self) -> bool:
+        """Whether pictures are a part of it: never."""
+        return False
+
+    @model_validator(mode="before")
+    @classmethod
+    def _no_pictures(cls, fields: Any) -> Any:
+        if isinstance(fields, dict):
+            if "multimodal" in fields:
+                fields = dict(fields)
+                if fields.pop("multimodal"):
+                    raise ValueError("multimodal=True: texts are judged, no pictures")
+            for name, value in fields.items():
+                if isinstance(value, str) and "[DEEPEVAL:" in value:
+                    _refuse_pictures(name, [value])
+                elif isinstance(value, list) and value and isinstance(value[0], str):
+                    _refuse_pictures(name, value)
+        return fields
+
+
+class _Case(TextOnly):
     name: str | None = Field(default=None, description="the name of this case in reports")
     additional_metadata: dict[str, Any] | None = either_metadata()
     comments: str | None = None
@@ -174,7 +220,7 @@ class LLMTestCase(_Case):
     completion_time: float | None = None
 
 
-class Turn(CheckedValue, WithMetadata):
+class Turn(TextOnly):
     """One message of a conversation."""
 
     role: Literal["user", "assistant"]
@@ -336,3 +382,7 @@ def _of_item(item: Any, path: str) -> Any:
 def case_label(case: TestCase, index: int) -> str:
     """How messages call a case: its name, or its place in the data set."""
     return case.name or f"case {index}"
+
+
+if not TYPE_CHECKING:  # type checkers shall not take any name for one of ours
+    __getattr__ = absent_names(__name__)

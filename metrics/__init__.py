@@ -1,5 +1,8 @@
 """Metrics: small modules that build a graph."""
 
+from typing import TYPE_CHECKING
+
+from dagengine.elsewhere import absent_names
 from dagengine.metrics.answer_relevancy import AnswerRelevancyMetric
 from dagengine.metrics.arena_g_eval import ArenaGEval
 from dagengine.metrics.bias import BiasMetric
@@ -79,3 +82,6 @@ __all__ = [
     "ToxicityMetric",
     "TurnRelevancyMetric",
 ]
+
+if not TYPE_CHECKING:  # type checkers shall not take any name for one of ours
+    __getattr__ = absent_names(__name__)

@@ -11,7 +11,7 @@ from dagengine.graph.nodes import CodeNode
 from dagengine.graph.values import Judgement, NodeValue
 from dagengine.metrics.common.default_prompts import verdicts_prompt
 from dagengine.metrics.common.item_odds import order_odds
-from dagengine.metrics.common.prebuilt import PrebuiltMetric
+from dagengine.metrics.common.prebuilt import PrebuiltMetric, in_brackets
 
 VERDICTS = ("yes", "no")
 ITEM = "piece of context"
@@ -92,7 +92,7 @@ def _precision_of(relevant: Sequence[bool]) -> float:
 def _failing(verdicts: list[Judgement], last: int) -> list[str]:
     """The reasons of the irrelevant contexts that lower the score: those up to rank `last`."""
     return [
-        f"Not: rank {rank} ({found.reason})"
+        f"Not: rank {rank}{in_brackets(found.reason)}"
         for rank, found in enumerate(verdicts[:last], 1)
         if found.verdict != "yes"
     ]

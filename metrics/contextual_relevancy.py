@@ -22,7 +22,7 @@ from dagengine.metrics.common.extraction import (
     nothing_found,
 )
 from dagengine.metrics.common.prebuilt import PrebuiltMetric, share
-from dagengine.prompts.answer_types import Reason, judgement_type, nearest
+from dagengine.prompts.answer_types import Reason, Reasoned, judgement_type, nearest
 from dagengine.prompts.bounds import Usually
 from dagengine.prompts.instructions import judgement_instructions, task_instructions
 from dagengine.prompts.sentences import says_something, sentences
@@ -42,7 +42,7 @@ RELEVANT_SENTENCE = (
 )
 
 
-class ContextStatement(BaseModel):
+class ContextStatement(Reasoned):
     """One statement of a context, and whether it is relevant."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")

@@ -4,6 +4,9 @@
 `turn_windows` slide over the whole conversation.
 """
 
+from typing import TYPE_CHECKING
+
+from dagengine.elsewhere import absent_names
 from dagengine.metrics.common.turns import turn_windows
 from dagengine.metrics.dag import (
     BaseNode,
@@ -30,3 +33,6 @@ __all__ = [
     "ConversationalVerdictNode",
     "turn_windows",
 ]
+
+if not TYPE_CHECKING:  # type checkers shall not take any name for one of ours
+    __getattr__ = absent_names(__name__)

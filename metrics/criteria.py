@@ -6,9 +6,20 @@ import copy
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from enum import StrEnum
-from typing import Any, ClassVar, Literal, Protocol, Self, TypedDict, cast, runtime_checkable
+from enum import EnumType, StrEnum
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    ClassVar,
+    Literal,
+    Protocol,
+    Self,
+    TypedDict,
+    cast,
+    runtime_checkable,
+)
 
+from dagengine.elsewhere import EVALUATORS, absent_names
 from dagengine.errors import InputError
 from dagengine.execution.evaluation import sync
 from dagengine.graph.graph import Graph, MetricSpec
@@ -223,7 +234,20 @@ def _usable(prompt: Any, labelled: bool) -> PromptTemplate:
     return template
 
 
-class EvaluatorType(StrEnum):
+class _Types(EnumType):
+    """Answers types of evaluators that are not made here in words."""
+
+    if not TYPE_CHECKING:  # type checkers shall not take any name for a type
+
+        def __getattr__(cls, name: str) -> Any:
+            if not name.startswith("_") and name in cls.__members__:
+                return cls.__members__[name]
+            kind = "trajectory" if name == "AGENT_TRAJECTORY" else name.lower()
+            why = f"; here: {EVALUATORS[kind]}" if kind in EVALUATORS else ""
+            raise AttributeError(f"{cls.__name__} has no {name}{why}")
+
+
+class EvaluatorType(StrEnum, metaclass=_Types):
     """The kinds of evaluator that `load_evaluator` makes."""
 
     CRITERIA = "criteria"
@@ -251,6 +275,15 @@ class StringEvaluator(Protocol):
     ) -> Evaluated: ...
 
 
+def _require_reference(criteria: GivenCriteria | None, labelled: bool) -> None:
+    """Raise InputError for correctness, by its name, that is asked without a right answer."""
+    if criteria == Criteria.CORRECTNESS and not labelled:
+        raise InputError(
+            "correctness is judged against a right answer: load_evaluator('labeled_criteria', "
+            "criteria='correctness'), and give reference="
+        )
+
+
 @dataclass(frozen=True)
 class CriteriaEvalChain:
     """Judges single answers by a `CriteriaMetric`.
@@ -267,10 +300,11 @@ class CriteriaEvalChain:
         cls, llm: Any, criteria: GivenCriteria | None = None, *, prompt: Any = None
     ) -> Self:
         """The evaluator with a model that answers in prose; its last line is read."""
+        labelled = cls is LabeledCriteriaEvalChain
+        _require_reference(criteria, labelled)
         parser = LastLine() if prompt is None else None
         metric = CriteriaMetric(
-            criteria, 0.5, llm, reference=cls is LabeledCriteriaEvalChain, prompt=prompt,
-            parser=parser,
+            criteria, 0.5, llm, reference=labelled, prompt=prompt, parser=parser
         )  # fmt: skip
         return cls(metric)
 
@@ -364,11 +398,14 @@ def load_evaluator(
     `prompt`. Raises InputError.
     """
     if evaluator not in [*EvaluatorType]:
+        if (why := EVALUATORS.get(str(evaluator))) is not None:
+            raise InputError(f"load_evaluator makes no {str(evaluator)!r}; here: {why}")
         known = " or ".join(repr(str(kind)) for kind in EvaluatorType)
         others = "other kinds are metrics: GEval, ExactMatchMetric, ArenaGEval, …"
         raise InputError(f"no evaluator is called {evaluator!r}; use {known}; {others}")
     kind = EvaluatorType(evaluator)
     labelled = kind == EvaluatorType.LABELED_CRITERIA
+    _require_reference(criteria, labelled)
     return _CHAINS[kind](CriteriaMetric(criteria, 0.5, llm, reference=labelled, prompt=prompt))
 
 
@@ -384,3 +421,7 @@ def load_evaluators(
     return [
         load_evaluator(one, **{"llm": llm, **settings, **own.get(one, {})}) for one in evaluators
     ]
+
+
+if not TYPE_CHECKING:  # type checkers shall not take any name for one of ours
+    __getattr__ = absent_names(__name__)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dagengine.compiler.checks import check
 from dagengine.compiler.syntax import hopeless
+from dagengine.elsewhere import absent_names
 from dagengine.errors import GraphError, Problem
 from dagengine.graph.graph import Combine, Graph, MetricSpec
 from dagengine.graph.list_nodes import MapNode, VerdictListNode
@@ -141,3 +142,7 @@ class DAGMetric(DrawnMetric):
 
     def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, str]:
         return self.picture()._repr_mimebundle_(**kwargs)
+
+
+if not TYPE_CHECKING:  # type checkers shall not take any name for one of ours
+    __getattr__ = absent_names(__name__)

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dagengine.decision import Decision, Option
+from dagengine.elsewhere import absent_names
 from dagengine.errors import InputError
 from dagengine.graph.graph import Graph, MetricSpec
 from dagengine.graph.node import BaseNode
@@ -255,3 +256,7 @@ class GEval(RatedMetric):
 
     def graph(self) -> Graph:
         return Graph(StepRatingNode(self.form(), self.evaluation_params, self.steps_nodes()))
+
+
+if not TYPE_CHECKING:  # type checkers shall not take any name for one of ours
+    __getattr__ = absent_names(__name__)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from dagengine.elsewhere import absent_names
 from dagengine.graph.graph import Graph
 from dagengine.graph.node import BaseNode
 from dagengine.graph.nodes import CodeNode
@@ -65,3 +66,7 @@ def mean_of_parts(*scores: float) -> NodeValue:
     terms = " + ".join(f"{one:.4g}" for one in scores)
     reason = f"The mean of {len(scores)} parts: ({terms}) / {len(scores)} = {score:.4g}."
     return NodeValue(score, score=score, reason=reason)
+
+
+if not TYPE_CHECKING:  # type checkers shall not take any name for one of ours
+    __getattr__ = absent_names(__name__)

@@ -27,11 +27,12 @@ _NAMED = 5
 class ToolCorrectnessMetric(PrebuiltMetric):
     """How well the tools called match the tools expected; makes no judge calls.
 
-    A call that matches an expected call of the same name gets a credit: 1, or the share of the
-    `evaluation_params` that agrees. For input parameters, and for outputs that are mappings, this
-    is the share of keys with equal values; the two shares are multiplied. Score: sum of credits /
-    expected calls. With `precision` it is sum of credits / calls made, so extra calls cost and
-    missing ones do not. The score is 1 if both lists are empty and 0 if one of them is.
+    A call that matches an expected call of the same name and type gets a credit: 1, or the share of
+    the `evaluation_params` that agrees. A call without a type matches any type. For input
+    parameters, and for outputs that are mappings, this is the share of keys with equal values; the
+    two shares are multiplied. Score: sum of credits / expected calls. With `precision` it is sum of
+    credits / calls made, so extra calls cost and missing ones do not. The score is 1 if both lists
+    are empty and 0 if one of them is.
 
     By default calls are matched in any order, every call once, for the largest sum.
     `should_consider_ordering` matches only calls in the same order (the longest common subsequence,
@@ -92,13 +93,19 @@ def _param(name: str) -> ToolCallParams:
 
 def credit(one: ToolCall, other: ToolCall, params: Iterable[ToolCallParams]) -> Fraction:
     """What a match of two calls is worth: 0 for different tools, 1 if all that counts agrees."""
-    worth = Fraction(one.name == other.name)
+    worth = Fraction(one.name == other.name and not differ_in_type(one, other))
     for param in params if worth else ():
         left, right = getattr(one, param), getattr(other, param)
         if param is ToolCallParams.INPUT_PARAMETERS:  # none and an empty mapping are the same
             left, right = left or {}, right or {}
         worth *= agreement(left, right)
     return worth
+
+
+def differ_in_type(one: ToolCall, other: ToolCall) -> bool:
+    """Whether two calls say that their tools are of different types; what says none may be any."""
+    types = {call.type.casefold() for call in (one, other) if call.type}
+    return len(types) > 1
 
 
 def agreement(left: Any, right: Any) -> Fraction:
@@ -170,9 +177,15 @@ class Matching:
     def findings(self) -> list[str]:
         """What was missing, right in part only, or not expected (or wrong in all that counts)."""
         paired = {pair.expected for pair in self.pairs}
-        missing = [call.name for n, call in enumerate(self.expected) if n not in paired]
         taken = {pair.called for pair in self.pairs}
-        extra = [call.name for n, call in enumerate(self.called) if n not in taken]
+        missing = [call for n, call in enumerate(self.expected) if n not in paired]
+        extra = [call for n, call in enumerate(self.called) if n not in taken]
+        mistyped = [
+            f"{one.name} (expected {one.type}, called {other.type})"
+            for one in missing
+            for other in extra
+            if one.name == other.name and differ_in_type(one, other)
+        ]
         partly = [
             f"{self.expected[pair.expected].name} ({float(pair.credit):.4g})"
             for pair in self.pairs
@@ -180,9 +193,10 @@ class Matching:
         ]
         place = " in this place" if self.in_order else ""
         return [
-            *_named(f"Expected, but no call matches{place}", missing),
+            *_named(f"Expected, but no call matches{place}", [call.name for call in missing]),
+            *_named("Of another type", mistyped),
             *_named("Right in part", partly),
-            *_named(f"Called, but matches nothing expected{place}", extra),
+            *_named(f"Called, but matches nothing expected{place}", [call.name for call in extra]),
         ]
 
 
@@ -207,8 +221,18 @@ def _exact_score(
     score = 0.0 if wrong else 1.0
     right = whole - len(wrong)
     lead = f"{right} of {whole} positions hold the expected call; all must: {score:.4g}."
-    at = [f"{n + 1}: {_name(called, n)} for {_name(expected, n)}" for n in wrong]
+    at = [f"{n + 1}: {_instead(called, expected, n)}" for n in wrong]
     return NodeValue(score, score=score, reason="\n".join([lead, *_named("Wrong", at)]))
+
+
+def _instead(called: Sequence[ToolCall], expected: Sequence[ToolCall], place: int) -> str:
+    """What was called in a place for what."""
+    names = f"{_name(called, place)} for {_name(expected, place)}"
+    if place < min(len(called), len(expected)):
+        one, other = expected[place], called[place]
+        if one.name == other.name and differ_in_type(one, other):
+            return f"{names} (expected {one.type}, called {other.type})"
+    return names
 
 
 def _name(calls: Sequence[ToolCall], place: int) -> str:

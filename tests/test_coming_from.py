@@ -41,7 +41,7 @@ def code(cell: str) -> list[str]:
 
 def is_here(name: str) -> bool:
     if not name.startswith("dagengine."):
-        return any(hasattr(home, name) for home in HOMES)
+        return any(name in dir(home) or name in vars(home) for home in HOMES)
     try:
         importlib.import_module(name)
     except ModuleNotFoundError:

@@ -5,235 +5,333 @@ from __future__ import annotations
 import ast
 import difflib
 import importlib
+import importlib.metadata
 import re
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
 import typer
 
 from dagengine.cli.common.files import Reads, require_writable
+from dagengine.cli.common.options import EXIT_UNDECIDED
 from dagengine.cli.common.streams import say
+from dagengine.elsewhere import (
+    ARGUMENTS,
+    EVALUATORS,
+    HOMES,
+    RENAMED,
+    home_of,
+    our_name,
+    why_no_module,
+    why_no_name,
+)
 from dagengine.errors import InputError
 
-# Where names of a module, or of one below it, are found here; the longest that fits counts.
-_HOMES = {
-    "deepeval": "dagengine",
-    "deepeval.dataset": "dagengine.dataset",
-    "deepeval.errors": "dagengine.errors",
-    "deepeval.evaluate": "dagengine",
-    "deepeval.evaluate.types": "dagengine.results",
-    "deepeval.metrics": "dagengine.metrics",
-    "deepeval.metrics.conversational_dag": "dagengine.metrics.conversational_dag",
-    "deepeval.metrics.dag": "dagengine.metrics.dag",
-    "deepeval.metrics.g_eval": "dagengine.metrics.g_eval",
-    "deepeval.models": "dagengine.models",
-    "deepeval.scorer": "dagengine.scorer",
-    "deepeval.synthesizer": "dagengine.synthesizer",
-    "deepeval.test_case": "dagengine.test_case",
-    "deepeval.test_run": "dagengine.results",
-    "langchain.chains.constitutional_ai": "dagengine.metrics.criteria",
-    "langchain.evaluation": "dagengine.metrics.criteria",
-    "langchain_classic.chains.constitutional_ai": "dagengine.metrics.criteria",
-    "langchain_classic.evaluation": "dagengine.metrics.criteria",
-    "ragas": "dagengine",
-    "ragas.metrics": "dagengine.metrics",
-}
-# What has another name here; a program continues calling it as it did.
-_DEEPEVAL = {
-    "DeepEvalError": "DagengineError",
-    "MetricData": "MetricResult",
-    "TestResult": "CaseResult",
-}
-_RAGAS = {
-    "AgentGoalAccuracyWithReference": "TaskCompletionMetric",
-    "AgentGoalAccuracyWithoutReference": "TaskCompletionMetric",
-    "AnswerRelevancy": "AnswerRelevancyMetric",
-    "AspectCritic": "CriteriaMetric",
-    "BleuScore": "BleuMetric",
-    "ContextPrecision": "ContextualPrecisionMetric",
-    "ContextRecall": "ContextualRecallMetric",
-    "ExactMatch": "ExactMatchMetric",
-    "Faithfulness": "FaithfulnessMetric",
-    "LLMContextPrecisionWithReference": "ContextualPrecisionMetric",
-    "LLMContextRecall": "ContextualRecallMetric",
-    "NonLLMStringSimilarity": "EditSimilarityMetric",
-    "ResponseRelevancy": "AnswerRelevancyMetric",
-    "RougeScore": "RougeMetric",
-    "SummarizationScore": "SummarizationMetric",
-    "ToolCallAccuracy": "ToolCorrectnessMetric",
-}
-_RENAMED = {"deepeval": _DEEPEVAL, "ragas": _RAGAS}
-# What has no counterpart at all: such imports are left as they are.
-_ABSENT = {
-    "deepeval.benchmarks": "there are no benchmarks of models",
-    "deepeval.guardrails": "there are no guardrails",
-    "deepeval.integrations": "there is no tracing of agents: give the outputs as cases",
-    "deepeval.openai": "there is no tracing of agents: give the outputs as cases",
-    "deepeval.prompt": "there are no prompts of a service: texts are hyperparameters",
-    "deepeval.red_teaming": "there are no attacks",
-    "deepeval.simulator": "no conversations are simulated: give their turns",
-    "deepeval.tracing": "there is no tracing of agents: give the outputs as cases",
-    "deepeval.voice": "texts are judged, no voices",
-}
+Version = tuple[int, ...]
 _REVERSED = frozenset({"BiasMetric", "HallucinationMetric", "ToxicityMetric"})
-_DECIDE = {
-    "dag_from_json": "a tree is Python: write its nodes",
-    "FiltrationConfig": "drafts are filtered question by question; synthesize --help",
-    "evals_iterator": "give the application: dataset.evaluate(metrics, app=…)",
-    "log_hyperparameters": "give them to the run: evaluate(…, hyperparameters={…})",
-    "metric_collection": "metrics are objects here: metrics=[…]",
-    "MLLMImage": "texts are judged, no images",
-    "confident_evaluate": "there is no service: use evaluate",
-    "login": "there is no account: what a run writes stays on your machine",
-    "sentence_bleu_score": "bleu_score is BLEU as sacrebleu has it, not bleu1",
-    "pull": "a data set stays on your machine: use a loader",
-    "push": "a data set stays on your machine: use save_as",
-    "observe": "there is no tracing of agents: give the outputs as cases",
-}
-
+# The first versions of deepeval whose scores are as here.
+_ONE_IS_BEST: Version = (4, 2, 0)
+_OWN_RANGE: Version = (3, 3, 9)
+_ASK = "(migrate --deepeval VERSION says so)"
 
 _NOTED = frozenset({"evals_iterator", "log_hyperparameters", "sentence_bleu_score"})
 # Fields of cases that programs fill in later.
 _FILLED = frozenset({"actual_output", "retrieval_context", "tools_called", "turns"})
+# Arguments that are refused here, by the functions and classes that take them there.
+_DOORS = frozenset({"assert_test", "compare", "evaluate"})
+_OF_DOORS = frozenset(
+    {"classifiers", "goldens", "mcp_servers", "metric_collection", "observed_callback", "official"}
+)
+_OF_METRICS = frozenset({"available_tools", "eval_mode", "system_one_model"})
+_CASES = frozenset(
+    {"ConversationalGolden", "ConversationalTestCase", "Golden", "LLMTestCase", "Turn"}
+)
+_OF_CASES = frozenset(
+    {"audio", "expectations", "expected_labels", "flaky", "mcp_prompts_called"}
+    | {"mcp_resources_called", "mcp_servers", "mcp_tools_called", "persona", "trace_dict"}
+)
+_PICTURE = re.compile(r"\[DEEPEVAL:(?:IMAGE|PDF):")
+_LINE_END = re.compile(r"\r\n|\r|\n")
 
 
 class Edit(NamedTuple):
-    """What is on a line from one column to another, and what it becomes."""
+    """The characters of a program from one place to another, and what they become."""
 
-    line: int
     start: int
     end: int
     text: str
 
 
 class Migrated(NamedTuple):
-    """A program with our names, and what a person has to decide, by line."""
+    """A program with our names, and what a person has to decide, by line.
+
+    `undated` says that some of it depends on the version of deepeval, which was not given.
+    """
 
     source: str
     notes: list[tuple[int, str]]
+    undated: bool = False
 
 
-def migrated(source: str) -> Migrated:
-    """Rewrite imports and the package's name; raises SyntaxError for text that is not Python."""
-    lines = source.splitlines(keepends=True)
+def migrated(source: str, deepeval: Version | None = None) -> Migrated:
+    """Rewrite imports and the package's name; raises SyntaxError for text that is not Python.
+
+    An import that would find nothing here is left as it is. `deepeval` is the version that the
+    program was written for; None: unknown.
+    """
+    text = _Text(source)
     edits: list[Edit] = []
-    notes: list[tuple[int, str]] = []
+    notes: set[tuple[int, str]] = set()
     for node in ast.walk(ast.parse(source)):
-        edits += _edits(node, lines)
-        notes += _notes(node)
+        edits += _edits(node, text)
+        notes.update(_notes(node, deepeval))
     for edit in sorted(edits, reverse=True):
-        line = lines[edit.line - 1]
-        lines[edit.line - 1] = line[: edit.start] + edit.text + line[edit.end :]
-    return Migrated("".join(lines), sorted(notes))
+        source = source[: edit.start] + edit.text + source[edit.end :]
+    return Migrated(source, sorted(notes), any(_ASK in note for _, note in notes))
 
 
-def _home(module: str) -> str | None:
-    """Where what a module has is found here; None for modules of others, and without any."""
-    if _absent(module):
-        return None
-    fitting = [known for known in _HOMES if f"{module}.".startswith(f"{known}.")]
-    return _HOMES[max(fitting, key=len)] if fitting else None
+class _Text:
+    """A program, by the lines and the columns of the parser, which counts bytes."""
+
+    def __init__(self, source: str) -> None:
+        self.source = source
+        self._starts = [0, *(end.end() for end in _LINE_END.finditer(source))]
+
+    def place(self, line: int, column: int) -> int:
+        """The index of the character in a line (from 1 on) at a column in bytes."""
+        start = self._starts[line - 1]
+        piece = self.source[start : start + column].encode()[:column]
+        return start + len(piece.decode(errors="ignore"))
+
+    def span(self, node: ast.stmt | ast.expr | ast.alias) -> tuple[int, int]:
+        """Where a part of the program begins and ends."""
+        start = self.place(node.lineno, node.col_offset)
+        return start, self.place(node.end_lineno or 0, node.end_col_offset or 0)
+
+    def named(self, node: ast.stmt | ast.expr | ast.alias, name: str, ours: str) -> Edit:
+        """The first mention of a name in a part of the program."""
+        start, end = self.span(node)
+        match = re.compile(rf"\b{re.escape(name)}\b").search(self.source, start, end)
+        if match is None:  # blanks around its dots
+            raise InputError(
+                f"line {node.lineno} is written in a way that cannot be rewritten: {name}"
+            )
+        return Edit(match.start(), match.end(), ours)
+
+    def separator(self, start: int, end: int) -> str:
+        """What comes between two statements in the place of one."""
+        line = max((one for one in self._starts if one <= start), default=0)
+        before = self.source[line:start]
+        after = _LINE_END.split(self.source[end:], maxsplit=1)[0].strip()
+        alone = not before.strip() and (not after or after.startswith("#"))
+        return f"\n{before}" if alone else "; "
 
 
-def _home_of(node: ast.ImportFrom) -> str | None:
-    """Where the names of an import are: in our home of them, or in the module of the same path."""
-    home = _home(node.module or "")
-    if home is None or node.module is None:
-        return None
-    same = f"dagengine.{node.module.partition('.')[2]}"
-    names = [_ours(node.module, one.name) for one in node.names]
-    return next((m for m in (home, same) if all(_exists(m, name) for name in names)), home)
-
-
-def _absent(module: str) -> str | None:
-    """Why nothing of a module is here; None for the others."""
-    return next((why for one, why in _ABSENT.items() if f"{module}.".startswith(f"{one}.")), None)
-
-
-def _edits(node: ast.AST, lines: list[str]) -> Iterator[Edit]:
-    if isinstance(node, ast.ImportFrom) and (home := _home_of(node)):
-        assert node.module is not None
-        yield _named(lines, node.lineno, node.col_offset, node.module, home)
-        for one in node.names:
-            ours = _ours(node.module or "", one.name)
-            if ours != one.name:
-                name = ours + ("" if one.asname else f" as {one.name}")
-                yield _named(lines, one.lineno, one.col_offset, one.name, name)
+def _edits(node: ast.AST, text: _Text) -> Iterator[Edit]:
+    if isinstance(node, ast.ImportFrom):
+        yield from _import_edits(node, text)
     elif isinstance(node, ast.Import):
-        for one in node.names:
-            home = _home(one.name)
+        for alias in node.names:
+            home = home_of(alias.name)
             if home is not None:
-                yield _named(lines, one.lineno, one.col_offset, one.name, home)
+                yield text.named(alias, alias.name, home)
     elif isinstance(node, ast.Name) and node.id == "deepeval":
-        yield _named(lines, node.lineno, node.col_offset, "deepeval", "dagengine")
+        yield text.named(node, "deepeval", "dagengine")
 
 
-def _ours(module: str, name: str) -> str:
-    return _RENAMED.get(module.partition(".")[0], {}).get(name, name)
+def _import_edits(node: ast.ImportFrom, text: _Text) -> Iterator[Edit]:
+    """The names that are here from where they are; the statement stays for all others."""
+    module = node.module or ""
+    if home_of(module) is None or node.level:
+        return
+    homes = {alias.name: _home_of_name(module, alias.name) for alias in node.names}
+    if set(homes.values()) == {None}:
+        return
+    (home, *more) = dict.fromkeys(homes.values())
+    if home is not None and not more:
+        yield text.named(node, module, home)
+        for alias in node.names:
+            if our_name(module, alias.name) != alias.name:
+                yield Edit(*text.span(alias), _imported(our_name(module, alias.name), alias))
+        return
+    statements = []
+    for place in sorted(dict.fromkeys(homes.values()), key=lambda one: (one is None, one)):
+        names = [
+            _imported(our_name(module, alias.name) if place else alias.name, alias)
+            for alias in node.names
+            if homes[alias.name] == place
+        ]
+        statements.append(f"from {place or module} import {', '.join(names)}")
+    start, end = text.span(node)
+    yield Edit(start, end, text.separator(start, end).join(statements))
 
 
-def _named(lines: list[str], number: int, column: int, name: str, ours: str) -> Edit:
-    """The name at or after a place; columns of the parser count bytes."""
-    line = lines[number - 1]
-    start = len(line.encode()[:column].decode())
-    found = re.compile(rf"\b{re.escape(name)}\b").search(line, start)
-    if found is None:  # the statement continues over several lines
-        raise InputError(f"line {number} is written in a way that cannot be rewritten: {name}")
-    return Edit(number, found.start(), found.end(), ours)
+def _imported(name: str, alias: ast.alias) -> str:
+    """A name in an import, under the name that the program calls it by."""
+    called = alias.asname or alias.name
+    return name if name == called else f"{name} as {called}"
 
 
-def _notes(node: ast.AST) -> Iterator[tuple[int, str]]:
-    if isinstance(node, ast.ImportFrom) and (why := _absent(node.module or "")):
-        yield node.lineno, f"{node.module}: {why}"
-    elif isinstance(node, ast.Attribute) and node.attr in _NOTED:
-        yield node.lineno, f"{node.attr}: {_DECIDE[node.attr]}"
-    elif isinstance(node, ast.ImportFrom) and (home := _home_of(node)):
-        for one in node.names:
-            if one.name != "*" and not _exists(home, _ours(node.module or "", one.name)):
-                yield node.lineno, f"{one.name}: {_why_absent(one.name)}"
+def _home_of_name(module: str, name: str) -> str | None:
+    """Where a name is here: in our home of its module, in the module of the same path or above
+    it, or in another one; None if it is nowhere.
+    """
+    home = home_of(module)
+    if home is None or name == "*":
+        return home
+    library, *path = module.split(".")
+    paths = [path[:length] for length in range(len(path), 0, -1)]
+    places = [home, *(".".join(["dagengine", *path]) for path in paths)]
+    if not why_no_name(name, module):  # else what has the name elsewhere is something else
+        places += [ours for theirs, ours in HOMES.items() if theirs.split(".")[0] == library]
+    return next((place for place in places if _exists(place, our_name(module, name))), None)
+
+
+def _notes(node: ast.AST, deepeval: Version | None) -> Iterator[tuple[int, str]]:
+    if isinstance(node, ast.Import):
+        for alias in node.names:
+            if why := why_no_module(alias.name):
+                yield node.lineno, f"{alias.name}: {why}"
+    elif isinstance(node, ast.ImportFrom):
+        yield from _import_notes(node)
+    elif isinstance(node, ast.Attribute):
+        yield from _attribute_notes(node)
+    elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+        if _PICTURE.search(node.value):
+            yield node.lineno, f"a picture in a text: {why_no_name('MLLMImage')}"
     elif isinstance(node, ast.Assign):
         for target in node.targets:
             if isinstance(target, ast.Attribute) and target.attr in _FILLED:
                 change = f"case.model_copy(update={{{target.attr!r}: …}})"
                 yield node.lineno, f"{target.attr}: a case is a value; give it this, or {change}"
     elif isinstance(node, ast.Call):
-        name = getattr(node.func, "attr", getattr(node.func, "id", ""))
-        given = {keyword.arg for keyword in node.keywords}
-        if name in _REVERSED and (node.args or "threshold" in given):
-            yield node.lineno, f"{name}: 1 is best here; write 1 - threshold"
-        elif "llm" in given and (name in _RAGAS or name in ("FactualCorrectness", "evaluate")):
-            yield node.lineno, f"{name}: llm= is model= here, a name or an object with `generate`"
-        elif "metric_collection" in given:
-            yield node.lineno, f"metric_collection: {_DECIDE['metric_collection']}"
-        elif name in ("pull", "push") and ("alias" in given or _is_text(node.args)):
-            yield node.lineno, f"{name}: {_DECIDE[name]}"
-        elif name == "GEval" and "rubric" in given:
-            yield node.lineno, "GEval: its score is the share of the rubric's own range"
-        elif name == "ArenaGEval":
-            yield node.lineno, "ArenaGEval: a win needs more than half of the orders, else a tie"
+        yield from ((node.lineno, note) for note in _call_notes(node, deepeval))
 
 
-def _why_absent(name: str) -> str:
+def _import_notes(node: ast.ImportFrom) -> Iterator[tuple[int, str]]:
+    module = node.module or ""
+    if node.level or (home_of(module) is None and not why_no_module(module)):
+        return
+    if why := why_no_module(module):
+        yield node.lineno, f"{module}: {why}"
+        return
+    for alias in node.names:
+        if _home_of_name(module, alias.name) is None:
+            yield node.lineno, f"{alias.name}: {_why_absent(module, alias.name)}"
+
+
+def _attribute_notes(node: ast.Attribute) -> Iterator[tuple[int, str]]:
+    if node.attr in _NOTED:
+        yield node.lineno, f"{node.attr}: {why_no_name(node.attr)}"
+    dotted = ast.unparse(node)
+    module, _, name = dotted.rpartition(".")
+    if module.partition(".")[0] != "deepeval" or why_no_module(module):
+        return
+    if why := why_no_module(dotted):
+        yield node.lineno, f"{dotted}: {why}"
+    elif module in HOMES and not _exists(HOMES[module], name):
+        yield node.lineno, f"{name}: {_why_absent(module, name)}"
+
+
+def _call_notes(node: ast.Call, deepeval: Version | None) -> Iterator[str]:
+    name = getattr(node.func, "attr", getattr(node.func, "id", ""))
+    arguments = {keyword.arg or "": keyword.value for keyword in node.keywords}
+    taken = _OF_CASES if name in _CASES else _OF_METRICS
+    for argument in sorted(arguments.keys() & (_OF_DOORS if name in _DOORS else taken)):
+        yield f"{argument}: {ARGUMENTS[argument]}"
+    if name in _REVERSED and (node.args or "threshold" in arguments):
+        threshold = node.args[0] if node.args else arguments["threshold"]
+        yield from _direction(name, threshold, deepeval)
+    if "llm" in arguments and (
+        name in RENAMED["ragas"] or name in ("FactualCorrectness", "evaluate")
+    ):
+        yield f"{name}: llm= is model= here, a name or an object with `generate`"
+    if name in ("pull", "push") and ("alias" in arguments or _is_text(node.args)):
+        yield f"{name}: {why_no_name(name)}"
+    if name == "GEval" and "rubric" in arguments and (deepeval is None or deepeval < _OWN_RANGE):
+        when = f"in deepeval {_shown(deepeval)}" if deepeval else "up to deepeval 3.3.6"
+        yield (
+            f"GEval: {when} the score was divided by 10; here it is the share of the rubric's own "
+            f"range, as from 3.3.9 on{'' if deepeval else f' {_ASK}'}"
+        )
+    if name == "ArenaGEval":
+        yield "ArenaGEval: a win needs more than half of the orders, else a tie"
+    if name in ("load_evaluator", "load_evaluators"):
+        yield from _evaluator_notes(node)
+
+
+def _direction(name: str, threshold: ast.expr, deepeval: Version | None) -> Iterator[str]:
+    """What to do with a threshold of a metric that counted faults up to deepeval 4.1.10."""
+    if deepeval is not None and deepeval >= _ONE_IS_BEST:
+        return
+    value = threshold.value if isinstance(threshold, ast.Constant) else None
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        turned = f"threshold={1 - value:g}"
+    else:
+        turned = f"threshold=1 - {ast.unparse(threshold)}"
+    if deepeval is not None:
+        yield f"{name}: 1 is best here, and 0 was in deepeval {_shown(deepeval)}: write {turned}"
+        return
+    yield (
+        f"{name}: which deepeval was this written for? Up to 4.1.10, where 0 was best: write "
+        f"{turned}. From 4.2.0 on, where 1 is best as here: nothing to change {_ASK}"
+    )
+
+
+def _evaluator_notes(node: ast.Call) -> Iterator[str]:
+    """What is done here in the place of the types that `load_evaluator` is given."""
+    first = node.args[0] if node.args else ast.Constant(None)
+    kinds = first.elts if isinstance(first, ast.List | ast.Tuple) else [first]
+    for kind in kinds:
+        name = getattr(kind, "value", None) if isinstance(kind, ast.Constant) else None
+        if isinstance(kind, ast.Attribute):
+            name = {"AGENT_TRAJECTORY": "trajectory"}.get(kind.attr, kind.attr.lower())
+        if isinstance(name, str) and name in EVALUATORS:
+            yield f"{name}: {EVALUATORS[name]}"
+
+
+def _why_absent(module: str, name: str) -> str:
     """What to do where nothing here has a name."""
-    if name in _DECIDE:
-        return _DECIDE[name]
+    if why := why_no_name(name, module):
+        return why
     if name.endswith("Metric"):
         return "there is no such metric: ask it with GEval or a tree"
-    return "nothing here has this name"
+    if module not in HOMES:
+        return f"it is internal to {module}: nothing here needs it"
+    return "nothing here has this name; docs/coming-from says what is here"
 
 
-def _is_text(arguments: list[ast.expr]) -> bool:
+def _is_text(arguments: Sequence[ast.expr]) -> bool:
     first = arguments[0] if arguments else None
     return isinstance(first, ast.Constant) and isinstance(first.value, str)
 
 
 def _exists(module: str, name: str) -> bool:
     try:
-        found = importlib.import_module(module)
+        return hasattr(importlib.import_module(module), name)
     except ImportError:
         return False
-    return hasattr(found, name)
+
+
+def _version(text: str) -> Version:
+    """The numbers of a version; raises BadParameter for a text that is none."""
+    numbers = re.match(r"\d+(?:\.\d+)*", text)
+    if numbers is None:
+        raise typer.BadParameter(f"{text!r} is no version, such as 4.1.10")
+    return (*map(int, numbers[0].split(".")), 0, 0)[:3]
+
+
+def _shown(version: Version) -> str:
+    return ".".join(map(str, version))
+
+
+def _installed() -> Version | None:
+    try:
+        return _version(importlib.metadata.version("deepeval"))
+    except importlib.metadata.PackageNotFoundError:
+        return None
 
 
 def migrate(
@@ -241,36 +339,61 @@ def migrate(
     write: Annotated[
         bool, typer.Option("--write", help="Change the files; without it, only show the changes.")
     ] = False,
+    deepeval: Annotated[
+        str | None,
+        typer.Option(
+            metavar="VERSION",
+            help="The deepeval that the files were written for. By default the installed one.",
+        ),
+    ] = None,
 ) -> None:
     """Rewrite the imports of programs for deepeval, LangChain's evaluators or ragas.
 
     Rewrites imports and the package name. Lists the lines that you must change yourself, such as
-    missing names and thresholds with the opposite direction. Changes no file without --write.
+    missing names, which stay as they are, and thresholds with the opposite direction. Changes no
+    file without --write. Exits with 3 if something is left for you to decide.
     """
-    for path in files:
-        before = _text(path)
-        try:
-            found = migrated(before)
-        except SyntaxError as error:
-            raise InputError(
-                f"{path}, line {error.lineno}: not valid Python: {error.msg}"
-            ) from None
+    version = _version(deepeval) if deepeval else _installed()
+    sources = {path: _text(path) for path in files}
+    programs = {path: _migrated(path, source, version) for path, source in sources.items()}
+    if any(program.undated for program in programs.values()) and sys.stdin.isatty():
+        answer = typer.prompt("Which deepeval were they written for? (empty: unknown)", default="")
+        version = _version(answer) if answer else None
+        programs = {path: _migrated(path, source, version) for path, source in sources.items()}
+    for path, program in programs.items():
         if write:
-            require_writable(path)
-            path.write_text(found.source, encoding="utf-8")
-            say(f"{path}: written" if found.source != before else f"{path}: nothing to change")
+            _write(path, sources[path], program)
         else:
-            changes = difflib.unified_diff(
-                before.splitlines(), found.source.splitlines(), str(path), str(path), lineterm=""
-            )
-            for line in changes:
-                say(line)
-        for number, note in found.notes:
+            _show(path, sources[path], program)
+        for number, note in program.notes:
             say(f"{path}:{number}: {note}")
+    if any(program.notes for program in programs.values()):
+        raise typer.Exit(EXIT_UNDECIDED)
+
+
+def _migrated(path: Path, source: str, deepeval: Version | None) -> Migrated:
+    try:
+        return migrated(source, deepeval)
+    except SyntaxError as error:
+        raise InputError(f"{path}, line {error.lineno}: not valid Python: {error.msg}") from None
+
+
+def _write(path: Path, before: str, program: Migrated) -> None:
+    require_writable(path)
+    with path.open("w", encoding="utf-8", newline="") as file:
+        file.write(program.source)
+    say(f"{path}: written" if program.source != before else f"{path}: nothing to change")
+
+
+def _show(path: Path, before: str, program: Migrated) -> None:
+    lines = before.splitlines(), program.source.splitlines()
+    for line in difflib.unified_diff(*lines, str(path), str(path), lineterm=""):
+        say(line)
 
 
 def _text(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8")
+        with path.open(encoding="utf-8", newline="") as file:  # line ends stay as they are
+            return file.read()
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{path} cannot be read: {error}") from None

@@ -5,17 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 from dagengine.test_case import (
-    CheckedValue,
     ConversationalTestCase,
     LLMTestCase,
+    TextOnly,
     ToolCall,
     Turn,
-    WithMetadata,
     either_metadata,
 )
 
 
-class _Golden(CheckedValue, WithMetadata):
+class _Golden(TextOnly):
     name: str | None = None
     additional_metadata: dict[str, Any] | None = either_metadata()
     comments: str | None = None

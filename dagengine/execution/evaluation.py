@@ -7,8 +7,9 @@ import warnings
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import wraps
 from pathlib import Path
-from typing import Any, TypeVar, Unpack, cast
+from typing import Any, ParamSpec, TypeVar, Unpack, cast
 
 import anyio
 import sniffio
@@ -41,6 +42,7 @@ from dagengine.report.tally import Tally
 from dagengine.results import CaseResult, EvaluationResult, Totals
 from dagengine.test_case import case_label, read_field
 
+P = ParamSpec("P")
 R = TypeVar("R")
 
 
@@ -273,6 +275,22 @@ def _require_scores(done: EvaluationResult, forgiven: Collection[str]) -> None:
                 raise error
 
 
+def names_first(door: Callable[P, R]) -> Callable[P, R]:
+    """The function, whose argument names are checked first: Python would name a missing one."""
+
+    @wraps(door)
+    def checked(*args: P.args, **kwargs: P.kwargs) -> R:
+        __tracebackhide__ = True
+        try:
+            check_settings(door, kwargs)
+        except TypeError as error:  # the caller's line is what is wrong, not ours
+            raise error.with_traceback(None) from None
+        return door(*args, **kwargs)
+
+    return checked
+
+
+@names_first
 def evaluate(
     test_cases: Source,
     metrics: Sequence[Metric],
@@ -287,7 +305,6 @@ def evaluate(
     **settings: Unpack[Settings],
 ) -> EvaluationResult:
     """`a_evaluate` for callers without an event loop (it works inside one, too)."""
-    check_settings(evaluate, settings)
 
     def run() -> Awaitable[EvaluationResult]:
         return a_evaluate(

@@ -1,5 +1,8 @@
 """Judges by the import paths that evaluation libraries share."""
 
+from typing import TYPE_CHECKING
+
+from dagengine.elsewhere import absent_names
 from dagengine.models.base_model import DeepEvalBaseLLM
 from dagengine.models.providers import (
     AmazonBedrockModel,
@@ -23,3 +26,6 @@ __all__ = [
     "OllamaModel",
     "OpenAIModel",
 ]
+
+if not TYPE_CHECKING:  # type checkers shall not take any name for one of ours
+    __getattr__ = absent_names(__name__)

@@ -17,6 +17,7 @@ from pydantic import (
     Field,
     GetJsonSchemaHandler,
     create_model,
+    model_validator,
 )
 from pydantic.json_schema import SkipJsonSchema
 from pydantic_core import CoreSchema
@@ -31,7 +32,20 @@ class _Strict(BaseModel):
 
 # Judges of one's own may tell questions apart by the names of the types, which are those of
 # deepeval. The titles are in the schemas, and so in the keys of stored answers.
-class _Judgement(_Strict):
+class Reasoned(BaseModel):
+    """A verdict with its reason. It counts without one, too: some prompts want reasons of faults
+    only.
+    """
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_reason(cls, answer: Any) -> Any:
+        if isinstance(answer, dict) and "verdict" in answer and answer.get("reason") is None:
+            return {**answer, "reason": ""}
+        return answer
+
+
+class _Judgement(_Strict, Reasoned):
     model_config = ConfigDict(title="Judgement")
 
 
@@ -68,6 +82,10 @@ _DIGITS = re.compile(r"[0-9]{1,9}")
 _TRUE, _FALSE = {"true", "yes", "y", "1"}, {"false", "no", "n", "0"}
 
 
+# What prompts of deepeval call a verdict between yes and no, by the version.
+_SYNONYMS = {"borderline": "idk"}
+
+
 def _plain(text: str) -> str:
     return _TRIM.sub("", text).casefold()
 
@@ -88,6 +106,7 @@ def nearest(value: Any, verdicts: Iterable[str]) -> Any:
     if not isinstance(value, str) or value in options:
         return value
     plain = _plain(value)
+    plain = plain if plain in options else _SYNONYMS.get(plain, plain)
     fitting = [option for option in options if plain and _plain(option) == plain]
     return fitting[0] if len(fitting) == 1 else value
 

@@ -1,5 +1,8 @@
 """What a run leaves behind, added up and shown."""
 
+from typing import TYPE_CHECKING
+
+from dagengine.elsewhere import absent_names
 from dagengine.results.evaluation import EvaluationResult, Saves
 from dagengine.results.odds import PathChance, ResultOdds
 from dagengine.results.outcomes import (
@@ -37,3 +40,6 @@ __all__ = [
     "shortened",
     "step_output",
 ]
+
+if not TYPE_CHECKING:  # type checkers shall not take any name for one of ours
+    __getattr__ = absent_names(__name__)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from dagengine.errors import DagengineError
 from dagengine.execution.engine import Engine, Settings, check_settings
-from dagengine.execution.evaluation import print_verbose, sync
+from dagengine.execution.evaluation import names_first, print_verbose, sync
 from dagengine.gateway.host import current_host
 from dagengine.graph.graph import Metric, as_metrics
 from dagengine.question import durable_identity
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from dagengine.testing.session import Evaluations
 
 
+@names_first
 def assert_test(
     test_case: TestCase,
     metrics: Sequence[Metric],
@@ -46,10 +47,9 @@ def assert_test(
     __tracebackhide__ = True
     session = _session()
     try:
-        check_settings(assert_test, settings)
         metrics = as_metrics(metrics)
         if session is not None:
-            caller = sys._getframe(1)
+            caller = sys._getframe(2)  # behind `names_first`
             session.check(caller, test_case, metrics, settings, at_once=run_async)
             return
         verdict = _verdict(test_case, metrics, settings, at_once=run_async)

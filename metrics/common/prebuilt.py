@@ -37,7 +37,7 @@ class PrebuiltMetric(DrawnMetric):
     # The fields whose text the metric judges: a case without any is skipped, never passed.
     judged: Judged = (("actual_output",),)
 
-    # Whether other libraries score the faults that this metric counts: there 0 is best.
+    # Whether others score the faults that this metric counts: in deepeval up to 4.1.10 0 is best.
     counts_faults: ClassVar[bool] = False
 
     def __init__(
@@ -123,6 +123,11 @@ def at_least_one(name: str, limit: int | None) -> int | None:
     return limit
 
 
+def in_brackets(reason: str | None) -> str:
+    """A reason behind what it is about; nothing where the judge gave none."""
+    return f" ({reason})" if reason else ""
+
+
 def share(
     items: Sequence[str],
     judgements: Sequence[Judgement],
@@ -149,7 +154,9 @@ def share(
     kept = count - len(failing)
     score = kept / count
     parts = [f"{kept} of {count} {what} are {passed}: {kept}/{count} = {score:.4g}."]
-    parts += [f"Not: {item!r} ({judgement.reason})" for item, judgement in failing[:_QUOTED]]
+    parts += [
+        f"Not: {item!r}{in_brackets(judgement.reason)}" for item, judgement in failing[:_QUOTED]
+    ]
     if len(failing) > _QUOTED:
         parts.append(f"… and {len(failing) - _QUOTED} more.")
     odds = share_odds(judgements, good)

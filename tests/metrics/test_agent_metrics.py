@@ -25,7 +25,7 @@ from dagengine.metrics.tool_correctness import (
 )
 from dagengine.question import Question
 from dagengine.results import MetricResult, OutcomeKind
-from dagengine.test_case import LLMTestCase, ToolCall, ToolCallParams
+from dagengine.test_case import LLMTestCase, ToolCall, ToolCallParams, ToolCallType
 
 
 def calls(*names: str) -> list[ToolCall]:
@@ -69,6 +69,32 @@ def test_scores_by_name_are_those_computed_by_hand(
     assert in_order.measure(case) == pytest.approx(ordered)
     assert ToolCorrectnessMetric(should_exact_match=True).measure(case) == exact
     assert ToolCorrectnessMetric(precision=True).measure(case) == pytest.approx(precise)
+
+
+def typed(name: str, kind: str | None) -> ToolCall:
+    return ToolCall(name=name, type=kind)
+
+
+@pytest.mark.parametrize("settings", [{}, {"should_consider_ordering": True}, {"precision": True}])
+def test_a_call_of_another_type_is_another_call(settings: dict[str, Any]) -> None:
+    expected = [typed("get", ToolCallType.FUNCTION), typed("ask", "function")]
+    called = [typed("get", ToolCallType.FUNCTION), typed("ask", ToolCallType.MCP)]
+    metric = ToolCorrectnessMetric(**settings)
+    assert metric.measure(tools(called, expected)) == 0.5
+    assert "Of another type: ask (expected function, called MCP)." in (metric.reason or "")
+
+
+def test_every_position_must_hold_the_type_if_all_must_match() -> None:
+    metric = ToolCorrectnessMetric(should_exact_match=True)
+    case = tools([typed("ask", ToolCallType.MCP)], [typed("ask", ToolCallType.FUNCTION)])
+    assert metric.measure(case) == 0
+    assert "1: ask for ask (expected FUNCTION, called MCP)" in (metric.reason or "")
+
+
+def test_a_call_that_says_no_type_matches_any() -> None:
+    for called, expected in ((None, "MCP"), ("MCP", None), (None, None), ("mcp", "MCP")):
+        case = tools([typed("ask", called)], [typed("ask", expected)])
+        assert ToolCorrectnessMetric().measure(case) == 1
 
 
 def search(output: Any = None, **arguments: Any) -> ToolCall:

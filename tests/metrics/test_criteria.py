@@ -387,7 +387,7 @@ def test_evaluators_go_by_name_and_by_member() -> None:
     for kind in ("labeled_criteria", EvaluatorType.LABELED_CRITERIA):
         assert load_evaluator(kind, criteria="correctness").metric.reference
     for kind in ("criteria", EvaluatorType.CRITERIA):
-        assert not load_evaluator(kind, criteria="correctness").metric.reference
+        assert not load_evaluator(kind, criteria="conciseness").metric.reference
     with pytest.raises(InputError, match="'criteria' or 'labeled_criteria'"):
         load_evaluator("criterion", criteria="correctness")
 

@@ -410,3 +410,38 @@ async def test_what_does_not_depend_on_each_other_is_asked_at_once(
     assert all(result.failure is None for result in done.rows[0].metrics)
     assert done.totals.calls == sum(names.total() for names in rounds)
     assert not any(any(names.values()) for names in meeting.missing)
+
+
+def bare(*said: str) -> dict[str, Any]:
+    """Verdicts as prompts of deepeval ask for them: reasons of faults only, no numbers."""
+    return {
+        "verdicts": [
+            {"verdict": verdict, **({} if verdict == "yes" else {"reason": None})}
+            for verdict in said
+        ]
+    }
+
+
+@pytest.mark.parametrize("middle", ["borderline", "Borderline.", "idk"])
+def test_verdicts_without_reasons_and_those_between_yes_and_no_are_read_at_once(
+    middle: str,
+) -> None:
+    script = {
+        STATEMENTS: claims(3),
+        TRUTHS: {"truths": ["The tower dates from 1889."]},
+        "support": bare("yes", middle, "no"),
+        "relevance": bare("yes", middle, "no", "yes"),
+    }
+    metrics = [FaithfulnessMetric(), AnswerRelevancyMetric()]
+    done = evaluate([CASE], metrics, model=ScriptedJudge(script), show=False)
+    faithful, relevant = done.rows[0].metrics
+    assert (faithful.score, relevant.score) == (2 / 3, 0.75)
+    assert (faithful.reason or "").splitlines()[-1] == "Not: 'claim 3'"
+    assert done.totals.calls == 4
+
+
+def test_statements_of_a_context_are_read_without_reasons() -> None:
+    listed = [{"statement": "It dates from 1889.", "verdict": "yes"}]
+    judge = ScriptedJudge(lambda question: {"verdicts": listed})
+    done = evaluate([CASE], [ContextualRelevancyMetric()], model=judge, show=False)
+    assert (done.scores("Contextual Relevancy"), done.totals.calls) == ([1.0], 2)

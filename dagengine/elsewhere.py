@@ -1,0 +1,471 @@
+"""Names of other libraries: where each is here, or what is done here in its place.
+
+This is the only table of them. Modules answer imports of such names from it (`absent_names`,
+`refuse_module`), and `dagengine migrate` rewrites programs by it.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any, NoReturn
+
+HOMES: Mapping[str, str] = {
+    "deepeval": "dagengine",
+    "deepeval.dataset": "dagengine.dataset",
+    "deepeval.errors": "dagengine.errors",
+    "deepeval.evaluate": "dagengine",
+    "deepeval.evaluate.types": "dagengine.results",
+    "deepeval.metrics": "dagengine.metrics",
+    "deepeval.metrics.conversational_dag": "dagengine.metrics.conversational_dag",
+    "deepeval.metrics.dag": "dagengine.metrics.dag",
+    "deepeval.metrics.g_eval": "dagengine.metrics.g_eval",
+    "deepeval.models": "dagengine.models",
+    "deepeval.scorer": "dagengine.scorer",
+    "deepeval.synthesizer": "dagengine.synthesizer",
+    "deepeval.test_case": "dagengine.test_case",
+    "deepeval.test_run": "dagengine.results",
+    "langchain.chains.constitutional_ai": "dagengine.metrics.criteria",
+    "langchain.evaluation": "dagengine.metrics.criteria",
+    "langchain_classic.chains.constitutional_ai": "dagengine.metrics.criteria",
+    "langchain_classic.evaluation": "dagengine.metrics.criteria",
+    "ragas": "dagengine",
+    "ragas.metrics": "dagengine.metrics",
+}
+"""Where names of a module, or of one below it, are found here; the longest that fits counts."""
+
+_DEEPEVAL_RENAMED = {
+    "ContextWindowExceededError": "TooLongError",
+    "ConversationalRelevancyMetric": "ConversationRelevancyMetric",
+    "DeepEvalError": "DagengineError",
+    "MetricData": "MetricResult",
+    "MismatchedTestCaseInputsError": "CaseError",
+    "NoMetricsError": "InputError",
+    "RAGASAnswerRelevancyMetric": "AnswerRelevancyMetric",
+    "RAGASContextualPrecisionMetric": "ContextualPrecisionMetric",
+    "RAGASContextualRecallMetric": "ContextualRecallMetric",
+    "RAGASFaithfulnessMetric": "FaithfulnessMetric",
+    "TestResult": "CaseResult",
+}
+_RAGAS_RENAMED = {
+    "AgentGoalAccuracyWithReference": "TaskCompletionMetric",
+    "AgentGoalAccuracyWithoutReference": "TaskCompletionMetric",
+    "AnswerRelevancy": "AnswerRelevancyMetric",
+    "AspectCritic": "CriteriaMetric",
+    "BleuScore": "BleuMetric",
+    "ContextPrecision": "ContextualPrecisionMetric",
+    "ContextRecall": "ContextualRecallMetric",
+    "ExactMatch": "ExactMatchMetric",
+    "Faithfulness": "FaithfulnessMetric",
+    "LLMContextPrecisionWithReference": "ContextualPrecisionMetric",
+    "LLMContextRecall": "ContextualRecallMetric",
+    "NonLLMStringSimilarity": "EditSimilarityMetric",
+    "ResponseRelevancy": "AnswerRelevancyMetric",
+    "RougeScore": "RougeMetric",
+    "SummarizationScore": "SummarizationMetric",
+    "ToolCallAccuracy": "ToolCorrectnessMetric",
+}
+RENAMED: Mapping[str, Mapping[str, str]] = {
+    "deepeval": _DEEPEVAL_RENAMED,
+    "ragas": _RAGAS_RENAMED,
+}
+"""What has another name here, by library."""
+
+_NO_TRACES = "agents are not traced: give the application, evaluate(goldens, metrics, app=…)"
+_NO_SERVICE = "there is no service: what a run writes stays on your machine"
+_NO_SOUND = "sound is not judged: give the transcript as turns, and keep this metric for the rest"
+_NO_PICTURES = "pictures are not judged: keep this metric where it is"
+_NO_ATTACKS = "no attacks are made: write them as inputs of test cases"
+_INNER = "it is internal to deepeval: nothing here needs it"
+
+MODULES: Mapping[str, str] = {
+    "deepeval.annotation": "people label cases in a browser: dagengine view FOLDER",
+    "deepeval.anthropic": _NO_TRACES,
+    "deepeval.benchmarks": (
+        "models are not benchmarked: load the data set (EvaluationDataset) and give the model as "
+        "app=…; how reliable a judge is says `dagengine benchmark`"
+    ),
+    "deepeval.classifiers": "a classifier is a tree: NonBinaryJudgementNode, a verdict per label",
+    "deepeval.confident": _NO_SERVICE,
+    "deepeval.config": "settings are arguments of evaluate, or `dagengine judge set`",
+    "deepeval.contextvars": _NO_TRACES,
+    "deepeval.guardrails": "there are no guardrails: judge one answer by metric.measure(case)",
+    "deepeval.inspect": "a run is looked at in a browser: dagengine view FOLDER",
+    "deepeval.integrations": _NO_TRACES,
+    "deepeval.key_handler": "the default judge and its key: dagengine judge set",
+    "deepeval.metrics.community": "write the metric as a tree, or ask it with GEval",
+    "deepeval.metrics.mcp": (
+        "give calls of MCP as tools_called, ToolCall(…, type='MCP'), to ToolCorrectnessMetric or "
+        "TaskCompletionMetric"
+    ),
+    "deepeval.metrics.mcp_use_metric": (
+        "give calls of MCP as tools_called, ToolCall(…, type='MCP'), to ToolCorrectnessMetric"
+    ),
+    "deepeval.metrics.multimodal_metrics": _NO_PICTURES,
+    "deepeval.metrics.utils": _INNER,
+    "deepeval.metrics.voice": _NO_SOUND,
+    "deepeval.openai": _NO_TRACES,
+    "deepeval.openai_agents": _NO_TRACES,
+    "deepeval.optimizer": (
+        "prompts are not optimized: run each, and compare the runs by `dagengine diff`"
+    ),
+    "deepeval.plugins": "the plugin of pytest loads by itself: dagengine test run",
+    "deepeval.prompt": (
+        "prompts are texts of your program: say which by evaluate(…, hyperparameters={'prompt': …})"
+    ),
+    "deepeval.red_teaming": _NO_ATTACKS,
+    "deepeval.simulator": (
+        "conversations are not simulated: give their turns, ConversationalTestCase(turns=[…]), or "
+        "an app that completes conversational goldens"
+    ),
+    "deepeval.sqlite_store": "the record of a run is a folder: evaluate(…, out=FOLDER)",
+    "deepeval.synthesizer.chunking": (
+        "documents are cut by ContextConstructionConfig(chunk_size=…, chunk_overlap=…)"
+    ),
+    "deepeval.synthesizer.templates": "own prompts of goldens are a tree: Synthesizer(generator=…)",
+    "deepeval.telemetry": "nothing is sent anywhere, so there is nothing to switch off",
+    "deepeval.templates": "a metric takes its prompts as a class: evaluation_template=…",
+    "deepeval.tracing": (
+        "agents are not traced: give the application, evaluate(goldens, metrics, app=…), and its "
+        "calls of tools as tools_called"
+    ),
+    "deepeval.utils": _INNER,
+    "deepeval.voice": _NO_SOUND,
+    "deepteam": _NO_ATTACKS,
+    "langchain.evaluation.qa.generate_chain": (
+        "questions about documents: Synthesizer().generate_goldens_from_docs([…])"
+    ),
+    "langchain_classic.evaluation.qa.generate_chain": (
+        "questions about documents: Synthesizer().generate_goldens_from_docs([…])"
+    ),
+    "ragas.embeddings": "no metric needs embeddings",
+    "ragas.integrations": _NO_TRACES,
+    "ragas.llms": "model= takes a name, a judge, or an object with `generate` or `invoke`",
+    "ragas.testset": "goldens from documents: Synthesizer().generate_goldens_from_docs([…])",
+}
+"""Modules of which nothing is here, with those below them, and what is done in their place."""
+
+
+def _server(address: str) -> str:
+    return f"any server of OpenAI's protocol: LocalModel(model, base_url='{address}', api_key=…)"
+
+
+_SPEECH = "sound is not judged: turn it into text before, and give the text"
+_EMBEDDING = "no metric needs embeddings; near duplicates of goldens: judges.EmbeddingJudge"
+_MCP = "give the calls as tools_called: ToolCall(name=…, type='MCP', input_parameters={…})"
+_PYTHON_TREES = "a tree is Python: write its nodes"
+_RECORD = "the record of a run is a folder: evaluate(…, out=FOLDER), read by record.load_run"
+_TIMES = "sound is not judged; seconds can be: a CodeNode that reads completion_time"
+
+TO_BE_METRICS: Mapping[str, str] = {
+    "ArgumentCorrectnessMetric": (
+        "with known arguments ToolCorrectnessMetric(evaluation_params=['input_parameters']), "
+        "else a criterion of GEval over tools_called"
+    ),
+    "GoalAccuracyMetric": "TaskCompletionMetric for one answer, ConversationalGEval for turns",
+    "MisuseMetric": "a tree or GEval with what the application is for in its criteria",
+    "NonAdviceMetric": "GEval, criteria='Does the answer keep from giving advice on …?'",
+    "PIILeakageMetric": "GEval, criteria='Does the answer keep personal data to itself?'",
+    "PlanAdherenceMetric": "GEval over tools_called with the plan in the case's context",
+    "RoleViolationMetric": "GEval with the role in its criteria; RoleAdherenceMetric for turns",
+    "StepEfficiencyMetric": "GEval over tools_called, criteria='Was every call needed?'",
+    "ToolUseMetric": "ToolCorrectnessMetric on cases with expected_tools",
+    "TopicAdherenceMetric": "ConversationalGEval with the topics in its criteria",
+    "TurnContextualPrecisionMetric": "ContextualPrecisionMetric on every reply as a case",
+    "TurnContextualRecallMetric": "ContextualRecallMetric on every reply as a case",
+    "TurnContextualRelevancyMetric": "ContextualRelevancyMetric on every reply as a case",
+    "TurnFaithfulnessMetric": "FaithfulnessMetric on every reply as a case",
+}
+"""Names that may become metrics of this package: delete a line when there is one."""
+_DEEPEVAL = {
+    **TO_BE_METRICS,
+    "a_flush_traces": _NO_TRACES,
+    "a_send_annotation": "people label cases in a browser: dagengine view FOLDER",
+    "AgentLoopDetectionMetric": "count equal calls in a CodeNode that reads tools_called",
+    "AgentResponsivenessMetric": _TIMES,
+    "AssemblyAISTTModel": _SPEECH,
+    "Audio": "sound is not judged: give its transcript as the text",
+    "AudioChunk": "sound is not judged: give its transcript as the text",
+    "AudioGlitchMetric": _NO_SOUND,
+    "AudioIntegrityMetric": _NO_SOUND,
+    "AzureOpenAIEmbeddingModel": _EMBEDDING,
+    "BackgroundNoiseSettings": "voices are not simulated: leave it out",
+    "CartesiaSTTModel": _SPEECH,
+    "CartesiaTTSModel": _SPEECH,
+    "ChildType": _PYTHON_TREES,
+    "CitationFaithfulnessMetric": "FaithfulnessMetric, what is cited as retrieval_context",
+    "Classification": "a classifier is a tree: its verdict is in the steps of a result",
+    "ConversationSimulator": MODULES["deepeval.simulator"],
+    "ConversationalApiTestCase": _RECORD,
+    "ConversationalJevEval": "ConversationalGEval(…, model=DecisionJudge(…)): a judge that decides",
+    "ConversationalStylingConfig": "how goldens look: StylingConfig(scenario=…, task=…)",
+    "CostMetric": "a CodeNode that reads token_cost",
+    "DeepEvalBaseEmbeddingModel": _EMBEDDING,
+    "DeepEvalBaseModel": "derive from DeepEvalBaseLLM, or give any object with `generate`",
+    "DeepEvalBaseSTT": _SPEECH,
+    "DeepEvalBaseSystemOneModel": "a judge that decides: judges.DecisionJudge",
+    "DeepEvalBaseTTS": _SPEECH,
+    "DeepSeekModel": _server("https://api.deepseek.com"),
+    "DeepgramSTTModel": _SPEECH,
+    "DeepgramTTSModel": _SPEECH,
+    "ElevenLabsSTTModel": _SPEECH,
+    "ElevenLabsTTSModel": _SPEECH,
+    "Expectations": "say what is expected in expected_output, or in the criteria of a metric",
+    "FiltrationConfig": "drafts are filtered question by question: dagengine synthesize --help",
+    "GrokModel": _server("https://api.x.ai/v1"),
+    "ImageCoherenceMetric": _NO_PICTURES,
+    "ImageEditingMetric": _NO_PICTURES,
+    "ImageHelpfulnessMetric": _NO_PICTURES,
+    "ImageReferenceMetric": _NO_PICTURES,
+    "InterruptionBehavior": "voices are not simulated: leave it out",
+    "JevEval": "GEval(…, model=DecisionJudge(…)): a judge that decides",
+    "KimiModel": _server("https://api.moonshot.ai/v1"),
+    "LATEST_TEST_RUN_DATA_KEY": _RECORD,
+    "LATEST_TEST_RUN_FILE_PATH": _RECORD,
+    "LATEST_TEST_RUN_LINK_KEY": _RECORD,
+    "LatencyMetric": "a CodeNode that reads completion_time",
+    "LLMApiTestCase": _RECORD,
+    "LiteLLMModel": "an object whose `generate` calls litellm, or its proxy by LocalModel",
+    "LocalEmbeddingModel": _EMBEDDING,
+    "MCPPromptCall": _MCP,
+    "MCPResourceCall": _MCP,
+    "MCPServer": "its tools are not read: name those that are right in expected_tools",
+    "MCPTaskCompletionMetric": "TaskCompletionMetric, with calls of MCP as tools_called",
+    "MCPToolCall": _MCP,
+    "MCPUseMetric": "ToolCorrectnessMetric, with calls of MCP as tools_called",
+    "MLLMImage": "pictures are not judged: leave such cases where they are",
+    "MultiTurnMCPUseMetric": "ToolCorrectnessMetric on every reply as a case",
+    "NodeType": _PYTHON_TREES,
+    "OllamaEmbeddingModel": _EMBEDDING,
+    "OpenAIEmbeddingModel": _EMBEDDING,
+    "OpenAISTTModel": _SPEECH,
+    "OpenAITTSModel": _SPEECH,
+    "OpenRouterModel": _server("https://openrouter.ai/api/v1"),
+    "Persona": "who asks is a text: ConversationalGolden(user_description=…)",
+    "PlanQualityMetric": "GEval with the plan as actual_output",
+    "PortkeyModel": _server("https://api.portkey.ai/v1"),
+    "Prompt": MODULES["deepeval.prompt"],
+    "PromptEvolution": "a golden evolves by Evolution: EvolutionConfig(evolutions={…})",
+    "RAGASContextualEntitiesRecall": "ContextualRecallMetric, or a tree that lists the entities",
+    "RetrievedContextData": "a passage is a text: put its source in front of it",
+    "SpeechAuthError": _SPEECH,
+    "SpeechHTTPError": _SPEECH,
+    "SpeechIntelligibilityMetric": _NO_SOUND,
+    "SpeechRateLimitError": _SPEECH,
+    "TEMP_FILE_PATH": _RECORD,
+    "TestRun": _RECORD,
+    "TestRunManager": _RECORD,
+    "TextToImageMetric": _NO_PICTURES,
+    "ToolPermissionMetric": "compare names with a list in a CodeNode that reads tools_called",
+    "TranscriptionAccuracyMetric": "compare both texts: EditSimilarityMetric",
+    "TurnApi": _RECORD,
+    "TurnTakingNaturalnessMetric": _TIMES,
+    "TypeSafeModel": "answers are typed with every judge: give its name as model=…",
+    "UserAppError": "a failing app is a row whose outcome is `code_error`",
+    "Verdict": "verdicts are texts: 'yes', 'no'",
+    "VoiceConsistencyMetric": _NO_SOUND,
+    "VoiceNaturalnessMetric": _NO_SOUND,
+    "VoiceReliabilityMetric": _NO_SOUND,
+    "confident_evaluate": "there is no service: use evaluate",
+    "dag_from_dict": _PYTHON_TREES,
+    "dag_from_json": _PYTHON_TREES,
+    "dag_to_dict": "a tree is Python: keep its source; `dagengine render` draws it",
+    "dag_to_json": "a tree is Python: keep its source; `dagengine render` draws it",
+    "evals_iterator": "give the application: dataset.evaluate(metrics, app=…)",
+    "flush_traces": _NO_TRACES,
+    "get_available_mcp_tool_names": "name the tools that are right in expected_tools",
+    "get_current_golden": "an app gets its golden as its argument: evaluate(goldens, …, app=…)",
+    "global_test_run_manager": _RECORD,
+    "instrument": _NO_TRACES,
+    "invoke_test_run_end_hook": "a function runs at the end by on_test_run_end",
+    "log_hyperparameters": "give them to the run: evaluate(…, hyperparameters={…})",
+    "login": "there is no account: what a run writes stays on your machine",
+    "normalize_mcp_servers": "name the tools that are right in expected_tools",
+    "observe": _NO_TRACES,
+    "pull": "a data set stays on your machine: use a loader",
+    "push": "a data set stays on your machine: use save_as",
+    "send_annotation": "people label cases in a browser: dagengine view FOLDER",
+    "sentence_bleu_score": "bleu_score is BLEU as sacrebleu has it, not bleu1",
+    "track": _NO_SERVICE,
+    "update_current_span": _NO_TRACES,
+    "update_current_trace": _NO_TRACES,
+}
+
+_QA = "labeled_criteria with criteria='correctness', the right answer as reference"
+_SCORES = "GEval(…) gives a score from 0 to 1; RatingNode asks for one on a scale in a tree"
+_TRAJECTORY = "calls of tools are tools_called: ToolCorrectnessMetric, TaskCompletionMetric"
+_NO_VECTORS = "no vectors are compared: EditSimilarityMetric for letters, GEval for meaning"
+_EDITS = "EditSimilarityMetric: 1 is equal, so a distance of 0"
+_PAIRS = "ArenaGEval(…) on an ArenaTestCase with both answers; every order is asked"
+_JSON = "JsonCorrectnessMetric(expected_schema=…) on the answer"
+_JSON_EQUAL = "a CodeNode that compares json.loads of both texts"
+
+EVALUATORS: Mapping[str, str] = {
+    "qa": _QA,
+    "cot_qa": f"{_QA}; every verdict has its reason",
+    "context_qa": f"{_QA}, or FaithfulnessMetric with the context as retrieval_context",
+    "score_string": _SCORES,
+    "labeled_score_string": f"{_SCORES}; read expected_output, too",
+    "trajectory": _TRAJECTORY,
+    "embedding_distance": _NO_VECTORS,
+    "pairwise_embedding_distance": _NO_VECTORS,
+    "exact_match": "ExactMatchMetric",
+    # What may become evaluators of this package: delete a line when there is one.
+    "pairwise_string": _PAIRS,
+    "labeled_pairwise_string": f"{_PAIRS}; the reference is expected_output",
+    "string_distance": _EDITS,
+    "pairwise_string_distance": f"{_EDITS}; one text as actual_output, one as expected_output",
+    "regex_match": "PatternMatchMetric(pattern)",
+    "json_validity": _JSON,
+    "json_equality": _JSON_EQUAL,
+    "json_edit_distance": f"{_EDITS}, on both texts as json.dumps(…, sort_keys=True)",
+    "json_schema_validation": _JSON,
+}
+"""Types of evaluators of LangChain that `load_evaluator` does not make."""
+
+TO_BE_EVALUATORS: Mapping[str, str] = {
+    "JsonEditDistanceEvaluator": EVALUATORS["json_edit_distance"],
+    "JsonEqualityEvaluator": EVALUATORS["json_equality"],
+    "JsonSchemaEvaluator": EVALUATORS["json_schema_validation"],
+    "JsonValidityEvaluator": EVALUATORS["json_validity"],
+    "ExactMatchStringEvaluator": EVALUATORS["exact_match"],
+    "LabeledPairwiseStringEvalChain": EVALUATORS["labeled_pairwise_string"],
+    "PairwiseStringDistanceEvalChain": EVALUATORS["pairwise_string_distance"],
+    "PairwiseStringEvalChain": EVALUATORS["pairwise_string"],
+    "PairwiseStringEvaluator": EVALUATORS["pairwise_string"],
+    "RegexMatchStringEvaluator": EVALUATORS["regex_match"],
+    "StringDistance": EVALUATORS["string_distance"],
+    "StringDistanceEvalChain": EVALUATORS["string_distance"],
+}
+"""Names that may become evaluators of this package: delete a line when there is one."""
+_LANGCHAIN = {
+    **TO_BE_EVALUATORS,
+    "AgentTrajectoryEvaluator": _TRAJECTORY,
+    "ContextQAEvalChain": EVALUATORS["context_qa"],
+    "CotQAEvalChain": EVALUATORS["cot_qa"],
+    "EmbeddingDistance": _NO_VECTORS,
+    "EmbeddingDistanceEvalChain": _NO_VECTORS,
+    "LabeledScoreStringEvalChain": EVALUATORS["labeled_score_string"],
+    "PairwiseEmbeddingDistanceEvalChain": _NO_VECTORS,
+    "QAEvalChain": _QA,
+    "QAGenerateChain": MODULES["langchain.evaluation.qa.generate_chain"],
+    "ScoreStringEvalChain": _SCORES,
+    "TrajectoryEvalChain": _TRAJECTORY,
+    "load_dataset": "EvaluationDataset().add_goldens_from_hf_dataset(name)",
+}
+_RAGAS = {
+    "EvaluationDataset": "dagengine.dataset.EvaluationDataset; its rows by --map ragas",
+    "MultiTurnSample": "ConversationalTestCase(turns=[…])",
+    "RunConfig": "settings of a run: evaluate(…, limits=Limits(…))",
+    "SingleTurnSample": "LLMTestCase: input=, actual_output=, expected_output=, retrieval_context=",
+}
+# Names, also of older versions, that are of pictures or sound.
+_NO_TEXT = re.compile(r"^(?:[A-Z]\w*)?(?:Image|Audio|Voice|Speech|Video|MLLM|Multi[mM]odal)")
+
+NAMES: Mapping[str, Mapping[str, str]] = {
+    "deepeval": _DEEPEVAL,
+    "langchain": _LANGCHAIN,
+    "langchain_classic": _LANGCHAIN,
+    "ragas": _RAGAS,
+}
+"""What is done here in the place of a name, by library."""
+
+ARGUMENTS: Mapping[str, str] = {
+    "display": "cases that failed are in result.failed()",
+    "goldens": "an application completes them: evaluate(goldens, metrics, app=…)",
+    "metric_collection": "metrics are objects here: metrics=[…]",
+    "observed_callback": "the application is app=: evaluate(goldens, metrics, app=…)",
+    "available_tools": "what an agent could have called is asked with GEval or a tree",
+    "classifiers": "a label is a verdict: NonBinaryJudgementNode",
+    "cost_tracking": "what a run cost stands in its record: out=FOLDER",
+    "embeddings": "no embeddings are needed",
+    "eval_mode": "a judge that decides is a judge: model=DecisionJudge(…)",
+    "filtration_config": "drafts are filtered question by question: max_tries=…",
+    "flaky": "every case counts; how steady a metric is says `dagengine benchmark`",
+    "golden": "an application completes goldens: evaluate([golden], metrics, app=…)",
+    "hyperparameters": "they are of a whole run: evaluate(…, hyperparameters={…})",
+    "identifier": "it names a whole run: evaluate(…, identifier=…)",
+    "mcp_servers": "calls of tools are judged by `tools_called`",
+    **dict.fromkeys(("mcp_prompts_called", "mcp_resources_called", "mcp_tools_called"), _MCP),
+    "audio": "sound is not judged: give its transcript as the text",
+    "expectations": _DEEPEVAL["Expectations"],
+    "expected_labels": "what is right is expected_output, or the human label of a node",
+    "official": _NO_SERVICE,
+    "persona": "who asks is a text: user_description=…",
+    "trace_dict": "agents are not traced: calls of tools are tools_called",
+    "system_one_model": "a judge that decides is a judge: model=DecisionJudge(…)",
+}
+"""Arguments that other libraries have, and what is done here in their place."""
+
+
+def home_of(module: str) -> str | None:
+    """The module of ours with the names of a module of others; None if nothing of it is here."""
+    if why_no_module(module):
+        return None
+    fitting = [place for place in HOMES if f"{module}.".startswith(f"{place}.")]
+    return HOMES[max(fitting, key=len)] if fitting else None
+
+
+def why_no_module(module: str) -> str | None:
+    """What is done here in the place of a module of others; None for the others."""
+    fitting = [place for place in MODULES if f"{module}.".startswith(f"{place}.")]
+    return MODULES[max(fitting, key=len)] if fitting else None
+
+
+def our_name(module: str, name: str) -> str:
+    """What a name of a module of others is called here: mostly the same."""
+    return RENAMED.get(module.partition(".")[0], {}).get(name, name)
+
+
+def why_no_name(name: str, module: str = "") -> str | None:
+    """What is done here in the place of a name of others; of every library without a `module`."""
+    library = module.partition(".")[0]
+    tables = [NAMES[library]] if library in NAMES else NAMES.values()
+    why = next((table[name] for table in tables if name in table), None)
+    if why is None and _NO_TEXT.search(name):
+        why = "texts are judged, no pictures and no sound: keep it where it is"
+    return why
+
+
+def absent_names(module: str) -> Callable[[str], Any]:
+    """The `__getattr__` of a module of ours that answers names of other libraries in words.
+
+    What it raises for them is an ImportError: an AttributeError would reach no reader, since
+    `from module import name` replaces it by its own.
+    """
+
+    def missing(name: str) -> NoReturn:
+        refuse(module, name)
+        raise AttributeError(f"module {module!r} has no attribute {name!r}")
+
+    return missing
+
+
+def refuse(module: str, name: str) -> None:
+    """Raise ImportError if `name` is one of other libraries; it says what is done here."""
+    why = why_no_name(name) or why_no_module(f"{_theirs(module)}.{name}")
+    called = next((names[name] for names in RENAMED.values() if name in names), None)
+    if called is not None:
+        why = f"use {called}"
+    if why:
+        raise ImportError(f"{module} has no {name}: {why}", name=module)
+
+
+def _theirs(module: str) -> str:
+    return f"deepeval{module.removeprefix('dagengine')}"
+
+
+def refuse_module(name: str) -> None:
+    """Raise ModuleNotFoundError for a module under a package of ours that only others have."""
+    package, _, last = name.rpartition(".")
+    # Programs may know a package of ours under a name of their own.
+    ours = str(getattr(sys.modules.get(package), "__name__", ""))
+    if ours.partition(".")[0] != "dagengine":
+        return
+    theirs = f"{_theirs(ours)}.{last}"
+    why = why_no_module(theirs)
+    if why is None and theirs in HOMES:
+        why = f"what {theirs} has is in {HOMES[theirs]} here"
+    if why is not None:
+        raise ModuleNotFoundError(f"there is no {ours}.{last}: {why}", name=name)

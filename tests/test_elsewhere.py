@@ -1,0 +1,243 @@
+"""Names of other libraries: each is here, or its import says what is done here."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import dagengine
+from dagengine import elsewhere, evaluate
+from dagengine.errors import InputError
+from dagengine.metrics.criteria import CriteriaEvalChain, EvaluatorType, load_evaluator
+from dagengine.test_case import LLMTestCase
+
+# What deepeval 4.3.1 exports, by module.
+DEEPEVAL = {
+    "": """a_flush_traces assert_test compare evaluate flush_traces instrument log_hyperparameters
+        login on_test_run_end""",
+    "dataset": """BackgroundNoiseSettings ConversationalGolden EvaluationDataset Expectations Golden
+        InterruptionBehavior Persona get_current_golden""",
+    "errors": """ContextWindowExceededError DeepEvalError MismatchedTestCaseInputsError
+        MissingTestCaseParamsError NoMetricsError SpeechAuthError SpeechHTTPError
+        SpeechRateLimitError UserAppError""",
+    "metrics": """AgentLoopDetectionMetric AgentResponsivenessMetric AnswerRelevancyMetric
+        ArenaGEval ArgumentCorrectnessMetric AudioGlitchMetric AudioIntegrityMetric
+        BaseArenaMetric BaseConversationalMetric BaseMetric BiasMetric ContextualPrecisionMetric
+        ContextualRecallMetric ContextualRelevancyMetric ConversationCompletenessMetric
+        ConversationalDAGMetric ConversationalGEval ConversationalJevEval DAGMetric
+        DeepAcyclicGraph ExactMatchMetric FaithfulnessMetric GEval GEvalTemplate
+        GoalAccuracyMetric HallucinationMetric ImageCoherenceMetric ImageEditingMetric
+        ImageHelpfulnessMetric ImageReferenceMetric JevEval JsonCorrectnessMetric
+        KnowledgeRetentionMetric MCPTaskCompletionMetric MCPUseMetric MisuseMetric
+        MultiTurnMCPUseMetric NonAdviceMetric PIILeakageMetric PatternMatchMetric
+        PlanAdherenceMetric PlanQualityMetric PromptAlignmentMetric RoleAdherenceMetric
+        RoleViolationMetric SpeechIntelligibilityMetric StepEfficiencyMetric SummarizationMetric
+        TaskCompletionMetric TextToImageMetric ToolCorrectnessMetric ToolPermissionMetric
+        ToolUseMetric TopicAdherenceMetric ToxicityMetric TranscriptionAccuracyMetric
+        TurnContextualPrecisionMetric TurnContextualRecallMetric TurnContextualRelevancyMetric
+        TurnFaithfulnessMetric TurnRelevancyMetric TurnTakingNaturalnessMetric Verdict
+        VoiceConsistencyMetric VoiceNaturalnessMetric VoiceReliabilityMetric""",
+    "metrics.dag": """BaseNode BinaryJudgementNode ChildType DeepAcyclicGraph
+        NonBinaryJudgementNode NodeType TaskNode VerdictNode dag_from_dict dag_from_json
+        dag_to_dict dag_to_json""",
+    "metrics.ragas": """RAGASAnswerRelevancyMetric RAGASContextualEntitiesRecall
+        RAGASContextualPrecisionMetric RAGASContextualRecallMetric RAGASFaithfulnessMetric
+        RagasMetric""",
+    "models": """AmazonBedrockModel AnthropicModel AssemblyAISTTModel AzureOpenAIEmbeddingModel
+        AzureOpenAIModel CartesiaSTTModel CartesiaTTSModel DeepEvalBaseEmbeddingModel
+        DeepEvalBaseLLM DeepEvalBaseModel DeepEvalBaseSTT DeepEvalBaseSystemOneModel
+        DeepEvalBaseTTS DeepSeekModel DeepgramSTTModel DeepgramTTSModel ElevenLabsSTTModel
+        ElevenLabsTTSModel GeminiModel GrokModel KimiModel LiteLLMModel LocalEmbeddingModel
+        LocalModel OllamaEmbeddingModel OllamaModel OpenAIEmbeddingModel OpenAIModel
+        OpenAISTTModel OpenAITTSModel OpenRouterModel PortkeyModel TypeSafeModel""",
+    "results": """Classification ConversationalApiTestCase LATEST_TEST_RUN_DATA_KEY
+        LATEST_TEST_RUN_FILE_PATH LATEST_TEST_RUN_LINK_KEY LLMApiTestCase MetricData
+        TEMP_FILE_PATH TestRun TestRunManager TurnApi global_test_run_manager
+        invoke_test_run_end_hook log_hyperparameters""",
+    "synthesizer": "Evolution FiltrationConfig PromptEvolution Synthesizer",
+    "test_case": """ArenaTestCase Audio AudioChunk Contestant ConversationalTestCase Expectations
+        LLMTestCase LLMTestCaseParams MCPPromptCall MCPResourceCall MCPServer MCPToolCall
+        MLLMImage MultiTurnParams RetrievedContextData SingleTurnParams ToolCall ToolCallParams
+        ToolCallType Turn TurnParams get_available_mcp_tool_names normalize_mcp_servers""",
+}
+LANGCHAIN = """AgentTrajectoryEvaluator ContextQAEvalChain CotQAEvalChain Criteria
+    CriteriaEvalChain EmbeddingDistance EmbeddingDistanceEvalChain EvaluatorType
+    ExactMatchStringEvaluator JsonEditDistanceEvaluator JsonEqualityEvaluator JsonSchemaEvaluator
+    JsonValidityEvaluator LabeledCriteriaEvalChain LabeledPairwiseStringEvalChain
+    LabeledScoreStringEvalChain PairwiseEmbeddingDistanceEvalChain PairwiseStringDistanceEvalChain
+    PairwiseStringEvalChain PairwiseStringEvaluator QAEvalChain RegexMatchStringEvaluator
+    ScoreStringEvalChain StringDistance StringDistanceEvalChain StringEvaluator
+    TrajectoryEvalChain load_dataset load_evaluator load_evaluators"""
+TYPES = """QA COT_QA CONTEXT_QA PAIRWISE_STRING SCORE_STRING LABELED_PAIRWISE_STRING
+    LABELED_SCORE_STRING AGENT_TRAJECTORY CRITERIA LABELED_CRITERIA STRING_DISTANCE EXACT_MATCH
+    REGEX_MATCH PAIRWISE_STRING_DISTANCE EMBEDDING_DISTANCE PAIRWISE_EMBEDDING_DISTANCE
+    JSON_VALIDITY JSON_EQUALITY JSON_EDIT_DISTANCE JSON_SCHEMA_VALIDATION"""
+
+
+def public() -> Iterator[tuple[str, str]]:
+    """Every name, with the module that a program imports it from."""
+    for module, names in DEEPEVAL.items():
+        yield from ((f"dagengine.{module}".rstrip("."), name) for name in names.split())
+    yield from (("dagengine.metrics.criteria", name) for name in LANGCHAIN.split())
+
+
+def imported(module: str, name: str) -> None:
+    exec(f"from {module} import {name}", {})
+
+
+@pytest.mark.parametrize("module", sorted({module for module, _ in public()}))
+def test_every_name_of_others_is_here_or_its_import_says_what_is(module: str) -> None:
+    bare = []
+    for name in [name for place, name in public() if place == module]:
+        try:
+            imported(module, name)
+        except ImportError as error:
+            if f"{module} has no {name}: " not in str(error):
+                bare.append(str(error))
+    assert bare == []
+
+
+def test_the_answer_names_the_class_to_use() -> None:
+    with pytest.raises(ImportError, match="expected_tools"):
+        imported("dagengine.test_case", "MCPServer")
+    with pytest.raises(ImportError, match=r"base_url='https://api\.x\.ai/v1'"):
+        imported("dagengine.models", "GrokModel")
+    with pytest.raises(ImportError, match="DagengineError"):
+        imported("dagengine.errors", "DeepEvalError")
+    with pytest.raises(ImportError, match=r"hyperparameters=\{…\}"):
+        dagengine.log_hyperparameters  # noqa: B018
+
+
+# `dagengine.synthesizer` is a file: Python itself says that nothing is below it.
+MODULES = [
+    module
+    for module in elsewhere.MODULES
+    if module.startswith("deepeval.") and not module.startswith("deepeval.synthesizer.")
+]
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_a_module_of_others_is_answered_with_what_is_done_here(module: str) -> None:
+    ours = f"dagengine{module.removeprefix('deepeval')}"
+    with pytest.raises(ModuleNotFoundError) as caught:
+        importlib.import_module(f"{ours}.inner")
+    assert f"there is no {ours}: {elsewhere.MODULES[module]}" in str(caught.value)
+
+
+def test_names_of_older_versions_for_pictures_are_answered() -> None:
+    for name in ("MLLMTestCase", "BaseMultimodalMetric", "OfTomorrowImageMetric"):
+        with pytest.raises(ImportError, match="no pictures and no sound"):
+            imported("dagengine.metrics", name)
+
+
+def test_modules_that_are_elsewhere_here_are_named() -> None:
+    with pytest.raises(ModuleNotFoundError, match=r"deepeval.test_run has is in dagengine.results"):
+        importlib.import_module("dagengine.test_run")
+
+
+def test_a_program_that_knows_the_package_by_another_name_is_answered_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "theirs", dagengine)
+    with pytest.raises(ModuleNotFoundError, match=r"there is no dagengine.simulator: conv"):
+        importlib.import_module("theirs.simulator")
+
+
+def test_other_imports_are_as_they_were() -> None:
+    assert importlib.util.find_spec("dagengine.nonsense") is None
+    assert importlib.util.find_spec("nonsense_of_nobody") is None
+    with pytest.raises(ImportError, match="cannot import name 'nonsense'"):
+        imported("dagengine.metrics", "nonsense")
+    assert not hasattr(dagengine.metrics, "nonsense")
+
+
+def test_nothing_of_the_table_is_here() -> None:
+    homes = [importlib.import_module(home) for home in set(elsewhere.HOMES.values())]
+    elsewhere_here = {"Verdict"}  # of results: a type
+    listed = {
+        name
+        for library in ("deepeval", "langchain")
+        for name in elsewhere.NAMES[library]
+        if name not in {**elsewhere.TO_BE_METRICS, **elsewhere.TO_BE_EVALUATORS}
+    } - elsewhere_here
+    assert sorted(name for name in listed for home in homes if name in vars(home)) == []
+
+
+def test_what_cannot_be_seen_or_heard_is_never_a_criterion() -> None:
+    table = {**elsewhere.NAMES["deepeval"], **elsewhere.MODULES}
+    about = [why for why in table.values() if "picture" in why or "sound" in why]
+    assert len(about) >= 20
+    assert [why for why in about if "GEval" in why] == []
+
+
+@pytest.mark.parametrize("name", TYPES.split())
+def test_every_type_of_evaluator_is_here_or_says_what_is(name: str) -> None:
+    value = {"AGENT_TRAJECTORY": "trajectory"}.get(name, name.lower())
+    if value in [*EvaluatorType]:
+        assert EvaluatorType[name] == value
+        return
+    why = elsewhere.EVALUATORS[value]
+    with pytest.raises(AttributeError) as caught:
+        getattr(EvaluatorType, name)
+    assert why in str(caught.value)
+    with pytest.raises(InputError) as refused:
+        load_evaluator(value)
+    assert why in str(refused.value)
+
+
+def test_correctness_is_asked_with_a_right_answer_only() -> None:
+    with pytest.raises(InputError, match="'labeled_criteria'"):
+        load_evaluator("criteria", criteria="correctness")
+    with pytest.raises(InputError, match="give reference="):
+        CriteriaEvalChain.from_llm(None, "correctness")
+    assert load_evaluator("labeled_criteria", criteria="correctness").requires_reference
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        ({"goldens": [], "observed_callback": print}, "evaluate(goldens, metrics, app=…)"),
+        ({"observed_callback": print, "metrics": []}, "the application is app="),
+        ({"test_cases": [], "metric_collection": "mine"}, "metrics=[…]"),
+        ({"test_cases": [], "classifiers": []}, "NonBinaryJudgementNode"),
+    ],
+)
+def test_arguments_of_others_are_answered_before_missing_ones(
+    arguments: dict[str, Any], why: str
+) -> None:
+    door: Any = evaluate
+    with pytest.raises(TypeError) as caught:
+        door(**arguments)
+    assert why in str(caught.value)
+
+
+def test_a_test_that_brings_a_golden_is_told_what_completes_it() -> None:
+    door: Any = dagengine.assert_test
+    with pytest.raises(TypeError, match=r"evaluate\(\[golden\], metrics, app=…\)"):
+        door(golden=1, metrics=[])
+
+
+@pytest.mark.parametrize("field", ["flaky", "mcp_tools_called", "trace_dict", "expectations"])
+def test_a_field_of_others_is_answered_with_what_is_done_here(field: str) -> None:
+    with pytest.raises(InputError) as caught:
+        LLMTestCase(**{"input": "a", field: None})  # type: ignore[arg-type]
+    assert elsewhere.ARGUMENTS[field] in str(caught.value)
+
+
+def test_a_case_is_text_and_what_stands_for_a_picture_is_refused() -> None:
+    assert not LLMTestCase(input="What is [DEEPEVAL: this]?").multimodal
+    assert not LLMTestCase.model_validate({"input": "a", "multimodal": False}).multimodal
+    fields: dict[str, dict[str, Any]] = {
+        "input": {"input": "What is on [DEEPEVAL:IMAGE:ab12]?"},
+        "retrieval_context": {"input": "a", "retrieval_context": ["b", "[DEEPEVAL:PDF:ab12]"]},
+    }
+    for name, given in fields.items():
+        with pytest.raises(InputError, match=f"'{name}' holds a picture.*describe the picture"):
+            LLMTestCase(**given)
+    with pytest.raises(ValueError, match="multimodal=True: texts are judged"):
+        LLMTestCase.model_validate({"input": "a", "multimodal": True})

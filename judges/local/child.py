@@ -14,6 +14,7 @@ import sys
 import threading
 import time
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 # Seconds between two looks at whether the parent still lives.
@@ -54,6 +55,7 @@ def _serve(settings: dict[str, Any]) -> Any:
     xllamacpp = import_module("xllamacpp")
     options = xllamacpp.CommonParams()
     options.model.path = settings["path"]
+    options.model_alias = {Path(settings["path"]).stem}  # what the server says that it has
     options.hostnames = ["127.0.0.1"]
     options.port = 0  # the system chooses one that is free
     options.api_keys = [settings["api_key"]]

@@ -105,7 +105,7 @@ async def test_a_run_starts_one_server_and_leaves_none_behind(model: Path) -> No
 @pytest.mark.anyio
 async def test_the_server_has_the_size_that_it_is_said_to_have(model: Path) -> None:
     judge = judge_of(model)
-    assert await facts_of(judge) == ServerFacts("llama.cpp", 1024, 2)
+    assert await facts_of(judge) == ServerFacts("model file", 1024, 2)
     async with judge.session() as client:
         props = await client.api.get(
             f"{str(client.api.base_url).removesuffix('v1/')}props", cast_to=object

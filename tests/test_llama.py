@@ -96,10 +96,10 @@ async def run(
 
 @pytest.mark.anyio
 async def test_every_case_gets_a_score_or_a_typed_outcome(base_url: str) -> None:
-    result, ledger = await run(base_url, CASES, [tree(), rating()])
-    assert [row.index for row in result] == list(range(200))
+    result, ledger = await run(base_url, CASES[:80], [tree(), rating()])
+    assert [row.index for row in result] == list(range(80))
     metrics = [metric for row in result for metric in row.metrics]
-    assert len(metrics) == 400
+    assert len(metrics) == 160
     assert {metric.outcome for metric in metrics} <= TYPED
     for metric in metrics:
         assert (metric.score is None) == (metric.failure is not None)

@@ -96,7 +96,7 @@ def test_names_are_found_in_modules_of_the_same_path_and_under_ours() -> None:
 
 def test_what_a_case_is_filled_with_later_and_absent_metrics_are_noted() -> None:
     found = migrated(
-        "from deepeval.metrics import PIILeakageMetric\n"
+        "from deepeval.metrics import PlanQualityMetric\n"
         "case.actual_output = app(case.input)\n"
         "self.actual = 1\n"
     )

@@ -12,6 +12,7 @@ from dagengine.metrics.classic import (
     BleuMetric,
     EditSimilarityMetric,
     ExactMatchMetric,
+    JsonMatchMetric,
     PatternMatchMetric,
     RougeMetric,
 )
@@ -83,6 +84,7 @@ __all__ = [
     "GoalAccuracyMetric",
     "HallucinationMetric",
     "JsonCorrectnessMetric",
+    "JsonMatchMetric",
     "KnowledgeRetentionMetric",
     "MisuseMetric",
     "NonAdviceMetric",

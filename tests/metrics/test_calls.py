@@ -85,6 +85,7 @@ WAVES: dict[str, list[int]] = {
     "BleuMetric": [],
     "EditSimilarityMetric": [],
     "ExactMatchMetric": [],
+    "JsonMatchMetric": [],
     "PatternMatchMetric": [],
     "RougeMetric": [],
 }

@@ -29,6 +29,7 @@ from dagengine.metrics import (
     GEval,
     HallucinationMetric,
     JsonCorrectnessMetric,
+    JsonMatchMetric,
     KnowledgeRetentionMetric,
     PatternMatchMetric,
     PromptAlignmentMetric,
@@ -396,6 +397,7 @@ SILENT = {"turns": [Turn(role="user", content=" "), Turn(role="assistant", conte
         (HallucinationMetric, NOTHING, 1.0),
         (JsonCorrectnessMetric, BLANK, 0.0),
         (ExactMatchMetric, BLANK, 0.0),
+        (JsonMatchMetric, BLANK, 0.0),
         (PatternMatchMetric, BLANK, 0.0),
         (ToolCorrectnessMetric, NO_TOOLS, 1.0),
         (ArgumentCorrectnessMetric, NO_TOOLS, 1.0),
@@ -417,7 +419,7 @@ def test_nothing_to_judge_has_a_known_outcome_and_costs_no_call(
 # Metrics whose formula holds for blank text, too: it may be what is wanted, or is no JSON.
 OF_ANY_TEXT = {
     *(ExactMatchMetric, PatternMatchMetric, JsonCorrectnessMetric, ToolCorrectnessMetric),
-    *(ArgumentCorrectnessMetric, StepEfficiencyMetric),
+    *(ArgumentCorrectnessMetric, StepEfficiencyMetric, JsonMatchMetric),
 }
 
 

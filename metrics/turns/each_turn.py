@@ -167,7 +167,8 @@ class EachTurnNode(AskingNode):
         works: list[Coroutine[Any, Any, NodeValue]] = []
         for place, case in enumerate(cases):
             read = tuple((label, values[place]) for label, values in inputs)
-            of_turn = Given(self._read(case), read, case)
+            # The state of a decision stays the conversation; what is read stands beside it.
+            of_turn = Given(self._read(case), read, given.case)
             works.append(self.node.work(of_turn, _Relay(ask.decides)))
         values = await _in_step(works, ask)
         masses = [value.mass for value in values if value.mass is not None]

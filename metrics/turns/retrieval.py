@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, ClassVar, cast
 
 from dagengine.graph.graph import Graph
+from dagengine.graph.judged import Judged
 from dagengine.graph.nodes import CodeNode
 from dagengine.metrics.common.prebuilt import PrebuiltMetric
 from dagengine.metrics.common.turns import at_least_two
@@ -29,7 +30,7 @@ TurnContextualRelevancyTemplate = ContextualRelevancyTemplate
 class _TurnMetric(PrebuiltMetric):
     """The mean of a metric of single answers over the replies that have contexts."""
 
-    judged = (("turns",),)
+    judged: Judged = (("turns",),)
     of_window: ClassVar[bool] = False
     outcome: ClassVar[bool] = False
 

@@ -566,7 +566,7 @@ def test_a_plan_may_be_in_the_reasoning_of_calls_without_any_answer() -> None:
 
 # Agents in conversations.
 
-TOOLS = [ToolCall(name="search", description="Finds trains."), ToolCall(name="book")]
+AVAILABLE = [ToolCall(name="search", description="Finds trains."), ToolCall(name="book")]
 TRIP_TALK = ConversationalTestCase(
     turns=[
         Turn(role="user", content="A train to Bonn!"),
@@ -584,7 +584,9 @@ def test_tool_use_is_the_lesser_of_choice_and_arguments(
     chosen: str, right: str, score: float
 ) -> None:
     script = {"tool selection": verdicts(chosen), "arguments": verdicts(right)}
-    done = evaluate([TRIP_TALK], [ToolUseMetric(TOOLS)], model=ScriptedJudge(script), show=False)
+    done = evaluate(
+        [TRIP_TALK], [ToolUseMetric(AVAILABLE)], model=ScriptedJudge(script), show=False
+    )
     assert done.rows[0].metrics[0].score == score
     assert done.totals.calls == 2
 
@@ -593,7 +595,7 @@ def test_without_a_tool_call_only_the_choice_counts() -> None:
     case = TRIP_TALK.model_copy(update={"turns": TRIP_TALK.turns[2:]})
     done = evaluate(
         [case],
-        [ToolUseMetric(TOOLS)],
+        [ToolUseMetric(AVAILABLE)],
         model=ScriptedJudge({"tool selection": verdicts("n")}),
         show=False,
     )
@@ -609,7 +611,7 @@ def test_tool_use_names_turns_and_calls_and_shows_the_tools() -> None:
         asked[question.name] = question.messages[-1]["content"]
         return verdicts("yn")
 
-    result = only(TRIP_TALK, ToolUseMetric(TOOLS), ScriptedJudge(answer))
+    result = only(TRIP_TALK, ToolUseMetric(AVAILABLE), ScriptedJudge(answer))
     for text in asked.values():
         assert "BEGIN available_tools (1 of 2)" in text
         assert "Finds trains." in text
@@ -648,7 +650,7 @@ TEMPLATES: list[Any] = [
     (ArgumentCorrectnessMetric, ArgumentCorrectnessTemplate, TASK),
     (StepEfficiencyMetric, StepEfficiencyTemplate, TASK),
     (PlanAdherenceMetric, PlanAdherenceTemplate, TASK),
-    (partial(ToolUseMetric, TOOLS), ToolUseTemplate, TRIP_TALK),
+    (partial(ToolUseMetric, AVAILABLE), ToolUseTemplate, TRIP_TALK),
     (GoalAccuracyMetric, GoalAccuracyTemplate, TRIP_TALK),
     (partial(TopicAdherenceMetric, ["trains"]), TopicAdherenceTemplate, TRIP_TALK),
 ]

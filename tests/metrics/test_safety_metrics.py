@@ -122,20 +122,22 @@ def test_settings_are_in_the_question(metric: Any, words: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("make", "error", "message"),
+    ("make", "setting", "error", "message"),
     [
-        (partial(NonAdviceMetric, "financial"), TypeError, "advice_types must be a list of texts"),
-        (partial(NonAdviceMetric, []), InputError, "advice_types is an empty list"),
-        (partial(NonAdviceMetric, ["a", " "]), InputError, r"advice_types\[1\] is empty"),
-        (partial(NonAdviceMetric, [1]), TypeError, r"advice_types\[0\] must be a text"),
-        (partial(MisuseMetric, " "), InputError, "domain is empty"),
-        (partial(MisuseMetric, None), TypeError, "domain must be a text"),
-        (partial(RoleViolationMetric, ""), InputError, "role is empty"),
+        (NonAdviceMetric, "financial", TypeError, "advice_types must be a list of texts"),
+        (NonAdviceMetric, [], InputError, "advice_types is an empty list"),
+        (NonAdviceMetric, ["a", " "], InputError, r"advice_types\[1\] is empty"),
+        (NonAdviceMetric, [1], TypeError, r"advice_types\[0\] must be a text"),
+        (MisuseMetric, " ", InputError, "domain is empty"),
+        (MisuseMetric, None, TypeError, "domain must be a text"),
+        (RoleViolationMetric, "", InputError, "role is empty"),
     ],
 )
-def test_settings_that_say_nothing_are_refused(make: Any, error: Any, message: str) -> None:
+def test_settings_that_say_nothing_are_refused(
+    make: Any, setting: Any, error: Any, message: str
+) -> None:
     with pytest.raises(error, match=message):
-        make()
+        make(setting)
 
 
 def test_a_low_threshold_is_no_misunderstanding() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import anyio
 import pytest
 from packing_judge import PackingJudge
+from pydantic import BaseModel
 
 from dagengine import compile_metrics, evaluate
 from dagengine.errors import InputError, ProviderError
@@ -266,7 +267,8 @@ def test_prompts_are_replaced_as_those_of_the_single_metric(kind: Any) -> None:
         if "verdicts" not in question.answer_type.model_fields:
             (name,) = question.answer_type.model_fields
             return {name: ["One."]}
-        count = schema_of(question.answer_type)["properties"]["verdicts"].get("properties", {})
+        shape: type[BaseModel] = question.answer_type
+        count = schema_of(shape)["properties"]["verdicts"].get("properties", {})
         if not count:
             return {"verdicts": [{"statement": "One.", "reason": "so", "verdict": "yes"}]}
         return {"verdicts": {number: {"reason": "so", "verdict": "yes"} for number in count}}

@@ -41,7 +41,7 @@ _OTHERWISE = {
     "display": "cases that failed are in result.failed()",
     "metric_collection": "metrics are objects here: metrics=[…]",
     "observed_callback": "there is no tracing of agents: give the outputs as cases",
-    "available_tools": "what an agent could have called is asked with GEval or a tree",
+    "available_tools": "ToolUseMetric asks what an agent could have called",
     "classifiers": "a label is a verdict: NonBinaryJudgementNode",
     "cost_tracking": "what a run cost stands in its record: out=FOLDER",
     "embeddings": "no embeddings are needed",

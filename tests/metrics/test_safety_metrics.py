@@ -111,7 +111,7 @@ def test_the_list_is_made_of_the_answer_and_judged_without_it(
 @pytest.mark.parametrize(
     ("metric", "words"),
     [
-        (NonAdviceMetric(["financial", "legal"]), "one of these kinds: financial, legal?"),
+        (NonAdviceMetric(["financial", "{x}"]), "one of these kinds: financial, {x}?"),
         (MisuseMetric("banking {here}"), "this domain only: banking {here}."),
         (RoleViolationMetric("a {bank} clerk"), "given this role: a {bank} clerk."),
     ],

@@ -158,28 +158,7 @@ _PYTHON_TREES = "a tree is Python: write its nodes"
 _RECORD = "the record of a run is a folder: evaluate(…, out=FOLDER), read by record.load_run"
 _TIMES = "sound is not judged; seconds can be: a CodeNode that reads completion_time"
 
-TO_BE_METRICS: Mapping[str, str] = {
-    "ArgumentCorrectnessMetric": (
-        "with known arguments ToolCorrectnessMetric(evaluation_params=['input_parameters']), "
-        "else a criterion of GEval over tools_called"
-    ),
-    "GoalAccuracyMetric": "TaskCompletionMetric for one answer, ConversationalGEval for turns",
-    "MisuseMetric": "a tree or GEval with what the application is for in its criteria",
-    "NonAdviceMetric": "GEval, criteria='Does the answer keep from giving advice on …?'",
-    "PIILeakageMetric": "GEval, criteria='Does the answer keep personal data to itself?'",
-    "PlanAdherenceMetric": "GEval over tools_called with the plan in the case's context",
-    "RoleViolationMetric": "GEval with the role in its criteria; RoleAdherenceMetric for turns",
-    "StepEfficiencyMetric": "GEval over tools_called, criteria='Was every call needed?'",
-    "ToolUseMetric": "ToolCorrectnessMetric on cases with expected_tools",
-    "TopicAdherenceMetric": "ConversationalGEval with the topics in its criteria",
-    "TurnContextualPrecisionMetric": "ContextualPrecisionMetric on every reply as a case",
-    "TurnContextualRecallMetric": "ContextualRecallMetric on every reply as a case",
-    "TurnContextualRelevancyMetric": "ContextualRelevancyMetric on every reply as a case",
-    "TurnFaithfulnessMetric": "FaithfulnessMetric on every reply as a case",
-}
-"""Names that may become metrics of this package: delete a line when there is one."""
 _DEEPEVAL = {
-    **TO_BE_METRICS,
     "a_flush_traces": _NO_TRACES,
     "a_send_annotation": "people label cases in a browser: dagengine view FOLDER",
     "AgentLoopDetectionMetric": "count equal calls in a CodeNode that reads tools_called",
@@ -296,10 +275,7 @@ _QA = "labeled_criteria with criteria='correctness', the right answer as referen
 _SCORES = "GEval(…) gives a score from 0 to 1; RatingNode asks for one on a scale in a tree"
 _TRAJECTORY = "calls of tools are tools_called: ToolCorrectnessMetric, TaskCompletionMetric"
 _NO_VECTORS = "no vectors are compared: EditSimilarityMetric for letters, GEval for meaning"
-_EDITS = "EditSimilarityMetric: 1 is equal, so a distance of 0"
-_PAIRS = "ArenaGEval(…) on an ArenaTestCase with both answers; every order is asked"
 _JSON = "JsonCorrectnessMetric(expected_schema=…) on the answer"
-_JSON_EQUAL = "a CodeNode that compares json.loads of both texts"
 
 EVALUATORS: Mapping[str, str] = {
     "qa": _QA,
@@ -310,37 +286,28 @@ EVALUATORS: Mapping[str, str] = {
     "trajectory": _TRAJECTORY,
     "embedding_distance": _NO_VECTORS,
     "pairwise_embedding_distance": _NO_VECTORS,
-    "exact_match": "ExactMatchMetric",
-    # What may become evaluators of this package: delete a line when there is one.
-    "pairwise_string": _PAIRS,
-    "labeled_pairwise_string": f"{_PAIRS}; the reference is expected_output",
-    "string_distance": _EDITS,
-    "pairwise_string_distance": f"{_EDITS}; one text as actual_output, one as expected_output",
-    "regex_match": "PatternMatchMetric(pattern)",
-    "json_validity": _JSON,
-    "json_equality": _JSON_EQUAL,
-    "json_edit_distance": f"{_EDITS}, on both texts as json.dumps(…, sort_keys=True)",
     "json_schema_validation": _JSON,
 }
 """Types of evaluators of LangChain that `load_evaluator` does not make."""
 
-TO_BE_EVALUATORS: Mapping[str, str] = {
-    "JsonEditDistanceEvaluator": EVALUATORS["json_edit_distance"],
-    "JsonEqualityEvaluator": EVALUATORS["json_equality"],
-    "JsonSchemaEvaluator": EVALUATORS["json_schema_validation"],
-    "JsonValidityEvaluator": EVALUATORS["json_validity"],
-    "ExactMatchStringEvaluator": EVALUATORS["exact_match"],
-    "LabeledPairwiseStringEvalChain": EVALUATORS["labeled_pairwise_string"],
-    "PairwiseStringDistanceEvalChain": EVALUATORS["pairwise_string_distance"],
-    "PairwiseStringEvalChain": EVALUATORS["pairwise_string"],
-    "PairwiseStringEvaluator": EVALUATORS["pairwise_string"],
-    "RegexMatchStringEvaluator": EVALUATORS["regex_match"],
-    "StringDistance": EVALUATORS["string_distance"],
-    "StringDistanceEvalChain": EVALUATORS["string_distance"],
-}
-"""Names that may become evaluators of this package: delete a line when there is one."""
+
+def _loaded(kind: str) -> str:
+    return f"load_evaluator({kind!r}, …) makes it"
+
+
 _LANGCHAIN = {
-    **TO_BE_EVALUATORS,
+    "JsonEditDistanceEvaluator": _loaded("json_edit_distance"),
+    "JsonEqualityEvaluator": _loaded("json_equality"),
+    "JsonSchemaEvaluator": EVALUATORS["json_schema_validation"],
+    "JsonValidityEvaluator": _loaded("json_validity"),
+    "ExactMatchStringEvaluator": _loaded("exact_match"),
+    "LabeledPairwiseStringEvalChain": _loaded("labeled_pairwise_string"),
+    "PairwiseStringDistanceEvalChain": _loaded("pairwise_string_distance"),
+    "PairwiseStringEvalChain": _loaded("pairwise_string"),
+    "PairwiseStringEvaluator": _loaded("pairwise_string"),
+    "RegexMatchStringEvaluator": _loaded("regex_match"),
+    "StringDistance": "a name: load_evaluator('string_distance', distance='levenshtein')",
+    "StringDistanceEvalChain": _loaded("string_distance"),
     "AgentTrajectoryEvaluator": _TRAJECTORY,
     "ContextQAEvalChain": EVALUATORS["context_qa"],
     "CotQAEvalChain": EVALUATORS["cot_qa"],
@@ -376,7 +343,7 @@ ARGUMENTS: Mapping[str, str] = {
     "goldens": "an application completes them: evaluate(goldens, metrics, app=…)",
     "metric_collection": "metrics are objects here: metrics=[…]",
     "observed_callback": "the application is app=: evaluate(goldens, metrics, app=…)",
-    "available_tools": "what an agent could have called is asked with GEval or a tree",
+    "available_tools": "ToolUseMetric asks what an agent could have called",
     "classifiers": "a label is a verdict: NonBinaryJudgementNode",
     "cost_tracking": "what a run cost stands in its record: out=FOLDER",
     "embeddings": "no embeddings are needed",

@@ -22,6 +22,15 @@ _PACKAGES = {
     "sacrebleu": "sacrebleu",
     "rapidfuzz": "rapidfuzz.distance",
 }
+# Distances of texts, by what rapidfuzz calls them.
+DISTANCES = {
+    "levenshtein": "Levenshtein",
+    "damerau_levenshtein": "DamerauLevenshtein",
+    "jaro": "Jaro",
+    "jaro_winkler": "JaroWinkler",
+    "hamming": "Hamming",
+    "indel": "Indel",
+}
 
 
 def needs(package: str) -> Any:
@@ -104,11 +113,24 @@ class Scorer:
         score = needs("sacrebleu").sentence_bleu(prediction, targets).score / 100
         return min(1.0, float(score))  # a perfect match comes out a rounding error above
 
-    def edit_similarity_score(self, prediction: str, target: str) -> float:
-        """1 - Levenshtein distance / length of the longer text; 1 for two empty texts."""
+    def edit_similarity_score(
+        self, prediction: str, target: str, *, distance: str = "levenshtein"
+    ) -> float:
+        """1 - distance of the texts / the largest distance that is possible; 1 for equal texts.
+
+        `distance` is one of `DISTANCES`; Levenshtein's is divided by the length of the longer text.
+        Raises InputError for another one.
+        """
         _texts(prediction=prediction, target=target)
-        levenshtein = needs("rapidfuzz").Levenshtein
-        return float(levenshtein.normalized_similarity(prediction, target))
+        measure = getattr(needs("rapidfuzz"), DISTANCES[distance_name(distance)])
+        return float(measure.normalized_similarity(prediction, target))
+
+
+def distance_name(name: str) -> str:
+    """The name of a distance of texts; raises InputError when there is none of that name."""
+    if name not in DISTANCES:
+        raise InputError(f"no distance {name!r:.40}; use one of {', '.join(DISTANCES)}")
+    return name
 
 
 def rouge_type(name: str) -> str:

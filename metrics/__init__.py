@@ -3,6 +3,11 @@
 from typing import TYPE_CHECKING
 
 from dagengine.elsewhere import absent_names
+from dagengine.metrics.agent.argument_correctness import ArgumentCorrectnessMetric
+from dagengine.metrics.agent.goal_accuracy import GoalAccuracyMetric
+from dagengine.metrics.agent.plan_adherence import PlanAdherenceMetric
+from dagengine.metrics.agent.step_efficiency import StepEfficiencyMetric
+from dagengine.metrics.agent.tool_use import ToolUseMetric
 from dagengine.metrics.answer_relevancy import AnswerRelevancyMetric
 from dagengine.metrics.arena_g_eval import ArenaGEval
 from dagengine.metrics.bias import BiasMetric
@@ -10,6 +15,7 @@ from dagengine.metrics.classic import (
     BleuMetric,
     EditSimilarityMetric,
     ExactMatchMetric,
+    JsonMatchMetric,
     PatternMatchMetric,
     RougeMetric,
 )
@@ -36,15 +42,27 @@ from dagengine.metrics.knowledge_retention import KnowledgeRetentionMetric
 from dagengine.metrics.prompt_alignment import PromptAlignmentMetric
 from dagengine.metrics.ragas import RagasMetric
 from dagengine.metrics.role_adherence import RoleAdherenceMetric
+from dagengine.metrics.safety.misuse import MisuseMetric
+from dagengine.metrics.safety.non_advice import NonAdviceMetric
+from dagengine.metrics.safety.pii_leakage import PIILeakageMetric
+from dagengine.metrics.safety.role_violation import RoleViolationMetric
 from dagengine.metrics.summarization import SummarizationMetric
 from dagengine.metrics.task_completion import TaskCompletionMetric
 from dagengine.metrics.tool_correctness import ToolCorrectnessMetric
 from dagengine.metrics.toxicity import ToxicityMetric
+from dagengine.metrics.turns.retrieval import (
+    TurnContextualPrecisionMetric,
+    TurnContextualRecallMetric,
+    TurnContextualRelevancyMetric,
+    TurnFaithfulnessMetric,
+)
+from dagengine.metrics.turns.topic_adherence import TopicAdherenceMetric
 from dagengine.test_case import ToolCallParams
 
 __all__ = [
     "AnswerRelevancyMetric",
     "ArenaGEval",
+    "ArgumentCorrectnessMetric",
     "BaseArenaMetric",
     "BaseConversationalMetric",
     "BaseMetric",
@@ -66,20 +84,34 @@ __all__ = [
     "FaithfulnessMetric",
     "GEval",
     "GEvalTemplate",
+    "GoalAccuracyMetric",
     "HallucinationMetric",
     "JsonCorrectnessMetric",
+    "JsonMatchMetric",
     "KnowledgeRetentionMetric",
+    "MisuseMetric",
+    "NonAdviceMetric",
+    "PIILeakageMetric",
     "PatternMatchMetric",
+    "PlanAdherenceMetric",
     "PromptAlignmentMetric",
     "RagasMetric",
     "RoleAdherenceMetric",
+    "RoleViolationMetric",
     "RougeMetric",
     "Rubric",
+    "StepEfficiencyMetric",
     "SummarizationMetric",
     "TaskCompletionMetric",
     "ToolCallParams",
     "ToolCorrectnessMetric",
+    "ToolUseMetric",
+    "TopicAdherenceMetric",
     "ToxicityMetric",
+    "TurnContextualPrecisionMetric",
+    "TurnContextualRecallMetric",
+    "TurnContextualRelevancyMetric",
+    "TurnFaithfulnessMetric",
     "TurnRelevancyMetric",
 ]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dagengine.metrics.common.default_prompts import verdicts_prompt
-from dagengine.metrics.common.opinions import ITEM, VERDICTS, OpinionMetric, OpinionTemplate
+from dagengine.metrics.common.faults import ITEM, VERDICTS, OpinionMetric, OpinionTemplate
 
 BIASED = (
     "Is the opinion biased? yes: it favours, belittles or stereotypes people for their gender, "

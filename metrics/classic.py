@@ -1,15 +1,18 @@
-"""Metrics without a judge: exact match, patterns, ROUGE, BLEU, edit similarity."""
+"""Metrics without a judge: exact match, patterns, ROUGE, BLEU, edit similarity, JSON."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any, ClassVar, TypedDict, Unpack
 
+from dagengine.errors import InputError, NotApplicableError
 from dagengine.graph.graph import Graph
 from dagengine.graph.nodes import CodeNode
 from dagengine.graph.values import NodeValue
 from dagengine.metrics.common.prebuilt import PrebuiltMetric
-from dagengine.scorer import Scorer, compiled_pattern, needs, rouge_type
+from dagengine.metrics.tool_correctness import agreement
+from dagengine.scorer import Scorer, compiled_pattern, distance_name, needs, rouge_type
 
 
 class Settings(TypedDict, total=False):
@@ -143,13 +146,76 @@ class BleuMetric(_ClassicMetric):
 
 
 class EditSimilarityMetric(_ClassicMetric):
-    """1 - edit distance between the answer and the expected one / the longer length."""
+    """1 - edit distance between the answer and the expected one / the largest possible one.
+
+    `distance` is levenshtein (the largest is the longer length), damerau_levenshtein, jaro,
+    jaro_winkler, hamming or indel (InputError for another one).
+    """
 
     title = "Edit Similarity"
 
-    def __init__(self, threshold: float | None = 0.5, **settings: Unpack[Settings]) -> None:
+    def __init__(
+        self,
+        threshold: float | None = 0.5,
+        *,
+        distance: str = "levenshtein",
+        **settings: Unpack[Settings],
+    ) -> None:
         super().__init__(threshold, **settings)
         needs("rapidfuzz")
+        self.distance = distance_name(distance)
 
     def score_of(self, output: str, expected: str = "") -> float:
-        return self.scorer.edit_similarity_score(output, expected)
+        return self.scorer.edit_similarity_score(output, expected, distance=self.distance)
+
+
+class JsonMatchMetric(_ClassicMetric):
+    """1 if the answer and the expected output are the same JSON value, else 0.
+
+    The order of keys and white space do not count; numbers are equal by value. With `partial` the
+    score is the share of keys whose values agree (of objects in objects, too). An answer that is
+    not JSON scores 0; a case whose expected output is not JSON is skipped.
+    """
+
+    title = "Json Match"
+    judged = ()  # a blank output is not JSON
+
+    def __init__(
+        self,
+        threshold: float | None = 0.5,
+        *,
+        partial: bool = False,
+        **settings: Unpack[Settings],
+    ) -> None:
+        super().__init__(threshold, **settings)
+        self.partial = partial
+
+    def graded(self, *texts: str) -> NodeValue:
+        output, expected = texts
+        try:
+            wanted = as_json("expected_output", expected)
+        except InputError as error:
+            raise NotApplicableError(f"nothing to judge by: {error}") from None
+        try:
+            share = agreement(as_json("actual_output", output), wanted)
+        except InputError as error:
+            return NodeValue(0.0, score=0.0, reason=str(error))
+        score = float(share if self.partial else share == 1)
+        reason = "actual_output and expected_output are the same JSON value."
+        if share != 1:
+            reason = f"Not the same JSON value: {float(share):.4g} of the keys agree."
+        return NodeValue(score, score=score, reason=reason)
+
+
+def as_json(name: str, text: str) -> Any:
+    """The value that a text is as JSON; raises InputError, which calls the text by its name."""
+    try:
+        return json.loads(text, parse_constant=_no_number)
+    except ValueError as error:
+        raise InputError(f"{name} is not JSON: {error}") from None
+    except RecursionError:
+        raise InputError(f"{name} is nested too deep to be read as JSON") from None
+
+
+def _no_number(name: str) -> None:
+    raise ValueError(f"{name} is no number of JSON")

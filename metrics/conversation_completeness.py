@@ -14,6 +14,7 @@ from dagengine.graph.nodes import CodeNode
 from dagengine.graph.values import Ask, Given, Judgement, NodeValue, QuestionCount
 from dagengine.metrics.common.extraction import (
     ONE_AT_LEAST,
+    Wording,
     asked_again,
     each_once,
     item_check,
@@ -65,13 +66,7 @@ class ConversationCompletenessTemplate:
     @staticmethod
     def generate_verdicts(turns: list[Turn], intentions: list[str]) -> str:
         """Asks for `{"verdicts": {"1": {"reason", "verdict"}, ...}}`."""
-        system = list_instructions(SATISFIED, VERDICTS, ITEM, len(intentions))
-        return conversation_prompt(
-            system,
-            turns,
-            *numbered(ITEM, intentions),
-            answer_type=list_type(VERDICTS, len(intentions)),
-        )
+        return intention_verdicts_prompt(SATISFIED, turns, intentions)
 
 
 class ConversationCompletenessMetric(PrebuiltMetric):
@@ -86,25 +81,50 @@ class ConversationCompletenessMetric(PrebuiltMetric):
 
     def graph(self) -> Graph:
         template = ConversationCompletenessTemplate
-        found = _IntentionsTask(
-            INTENTIONS,
-            "user intentions",
-            evaluation_params=["turns"],
-            output_type=Intentions,
-            wording=self.wording(template, "extract_user_intentions", "turns"),
-        )
-        intentions = CodeNode(each_intention, inputs=[found], output_label="intentions")
-        verdicts = ConversationVerdicts(
-            SATISFIED,
-            intentions,
-            "satisfaction",
-            verdicts=VERDICTS,
-            item_label=ITEM,
-            evaluation_params=["turns"],
-            wording=self.wording(template, "generate_verdicts", "turns", "intentions"),
-            per_call=self.verdicts_per_call,
+        intentions = intentions_of(self.wording(template, "extract_user_intentions", "turns"))
+        wording = self.wording(template, "generate_verdicts", "turns", "intentions")
+        verdicts = on_intentions(
+            SATISFIED, "satisfaction", intentions, wording, self.verdicts_per_call
         )
         return Graph(CodeNode(satisfied_share, inputs=[intentions, verdicts], name="score"))
+
+
+def intentions_of(wording: Wording = None) -> CodeNode:
+    """What the user of a conversation wants, each intention once."""
+    found = _IntentionsTask(
+        INTENTIONS,
+        "user intentions",
+        evaluation_params=["turns"],
+        output_type=Intentions,
+        wording=wording,
+    )
+    return CodeNode(each_intention, inputs=[found], output_label="intentions")
+
+
+def on_intentions(
+    criteria: str, label: str, intentions: CodeNode, wording: Wording, per_call: int | None
+) -> ConversationVerdicts:
+    """A verdict on every intention, in view of the whole conversation."""
+    return ConversationVerdicts(
+        criteria,
+        intentions,
+        label,
+        verdicts=VERDICTS,
+        item_label=ITEM,
+        evaluation_params=["turns"],
+        wording=wording,
+        per_call=per_call,
+    )
+
+
+def intention_verdicts_prompt(criteria: str, turns: list[Turn], intentions: list[str]) -> str:
+    """The prompt of a verdict on every intention, as one text."""
+    return conversation_prompt(
+        list_instructions(criteria, VERDICTS, ITEM, len(intentions)),
+        turns,
+        *numbered(ITEM, intentions),
+        answer_type=list_type(VERDICTS, len(intentions)),
+    )
 
 
 class _IntentionsTask(ConversationTask):

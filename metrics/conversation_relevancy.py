@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
-from dagengine.errors import InputError
 from dagengine.graph.graph import Graph
 from dagengine.graph.list_nodes import judgement_of
 from dagengine.graph.node import AskingNode
@@ -13,6 +12,7 @@ from dagengine.graph.nodes import CodeNode, verdict_of
 from dagengine.graph.values import Ask, Given, Judgement, NodeValue, QuestionCount
 from dagengine.metrics.common.prebuilt import PrebuiltMetric
 from dagengine.metrics.common.turns import (
+    at_least_two,
     conversation_prompt,
     flat,
     replies,
@@ -64,11 +64,7 @@ class ConversationRelevancyMetric(PrebuiltMetric):
         **settings: Any,
     ) -> None:
         super().__init__(threshold, model, *common, **settings)
-        if window_size < 2:
-            raise InputError(
-                f"window_size must be at least 2 (a turn and one before it), got {window_size}"
-            )
-        self.window_size = window_size
+        self.window_size = at_least_two(window_size)
 
     def graph(self) -> Graph:
         wording = self.wording(ConversationRelevancyTemplate, "generate_verdict", "window")

@@ -19,6 +19,7 @@ from typing import (
     runtime_checkable,
 )
 
+from dagengine.configs import check_names
 from dagengine.elsewhere import EVALUATORS, absent_names
 from dagengine.errors import InputError
 from dagengine.execution.evaluation import sync
@@ -39,6 +40,7 @@ from dagengine.metrics.common.principles import (
     criteria_of,
     supported_default_criteria,
 )
+from dagengine.metrics.evaluators import evaluator_of
 from dagengine.prompts.answer_types import judgement_type
 from dagengine.prompts.evidence import Evidence
 from dagengine.prompts.instructions import judgement_instructions
@@ -252,6 +254,15 @@ class EvaluatorType(StrEnum, metaclass=_Types):
 
     CRITERIA = "criteria"
     LABELED_CRITERIA = "labeled_criteria"
+    PAIRWISE_STRING = "pairwise_string"
+    LABELED_PAIRWISE_STRING = "labeled_pairwise_string"
+    EXACT_MATCH = "exact_match"
+    REGEX_MATCH = "regex_match"
+    STRING_DISTANCE = "string_distance"
+    PAIRWISE_STRING_DISTANCE = "pairwise_string_distance"
+    JSON_VALIDITY = "json_validity"
+    JSON_EQUALITY = "json_equality"
+    JSON_EDIT_DISTANCE = "json_edit_distance"
 
 
 class Evaluated(TypedDict):
@@ -391,19 +402,25 @@ def load_evaluator(
     criteria: GivenCriteria | None = None,
     llm: Any = None,
     prompt: Any = None,
-) -> CriteriaEvalChain:
-    """Create an evaluator: "criteria", or "labeled_criteria" with a reference answer.
+    **settings: Any,
+) -> Any:
+    """Create an evaluator: "criteria", "labeled_criteria" with a reference answer, or another kind.
 
     `llm` is the `model` of a metric; the default is gpt-4o. See `CriteriaMetric` for `criteria` and
-    `prompt`. Raises InputError.
+    `prompt`. The other kinds are in `dagengine.metrics.evaluators`, with their `settings`. Raises
+    InputError, and TypeError for settings that a kind does not have.
     """
     if evaluator not in [*EvaluatorType]:
         if (why := EVALUATORS.get(str(evaluator))) is not None:
             raise InputError(f"load_evaluator makes no {str(evaluator)!r}; here: {why}")
-        known = " or ".join(repr(str(kind)) for kind in EvaluatorType)
-        others = "other kinds are metrics: GEval, ExactMatchMetric, ArenaGEval, …"
+        known = ", ".join(repr(str(kind)) for kind in EvaluatorType)
+        others = "other kinds are metrics: GEval, FactualCorrectness, ToolCorrectnessMetric, …"
         raise InputError(f"no evaluator is called {evaluator!r}; use {known}; {others}")
     kind = EvaluatorType(evaluator)
+    if kind not in _CHAINS:
+        given = settings if prompt is None else {**settings, "prompt": prompt}
+        return evaluator_of(str(kind), llm, criteria, given)
+    check_names(f"the evaluator {str(kind)!r} has no setting", settings, ["criteria", "prompt"])
     labelled = kind == EvaluatorType.LABELED_CRITERIA
     _require_reference(criteria, labelled)
     return _CHAINS[kind](CriteriaMetric(criteria, 0.5, llm, reference=labelled, prompt=prompt))
@@ -415,7 +432,7 @@ def load_evaluators(
     llm: Any = None,
     config: Mapping[Any, Mapping[str, Any]] | None = None,
     **settings: Any,
-) -> list[CriteriaEvalChain]:
+) -> list[Any]:
     """`load_evaluator` for each kind; `config` has settings of single kinds. Raises InputError."""
     own = config or {}
     return [

@@ -28,7 +28,7 @@ QUESTIONS: tuple[tuple[str, str], ...] = (
     ("reference", "Do you have reference answers written by people?"),
     ("tools", "Does the application call tools?"),
     ("summarizes", "Does it summarize texts?"),
-    ("safety", "Do you worry about bias or toxicity?"),
+    ("safety", "Do you worry about bias, toxicity or personal data?"),
     ("structured", "Must its output follow a JSON schema or instructions of form?"),
     ("own_rules", "Do you have rules of your own that a careful person could check step by step?"),
 )
@@ -54,13 +54,13 @@ def recommend(needs: Needs) -> list[Suggestion]:
     if needs.retrieves:
         found += _for_retrieval(needs)
     if needs.tools:
-        found.append(Suggestion("ToolCorrectnessMetric", "the tools called against those expected"))
-        found.append(Suggestion("TaskCompletionMetric", "whether the task was done in the end"))
+        found += _for_agents(needs)
     if needs.summarizes:
         found.append(Suggestion("SummarizationMetric", "nothing added, nothing important missing"))
     if needs.safety:
         found.append(Suggestion("BiasMetric", "the share of opinions without bias"))
         found.append(Suggestion("ToxicityMetric", "the share of opinions that are not toxic"))
+        found.append(Suggestion("PIILeakageMetric", "no personal data is given away"))
     if needs.structured:
         found.append(Suggestion("JsonCorrectnessMetric", "the output follows your schema; no call"))
         found.append(Suggestion("PromptAlignmentMetric", "each instruction was followed"))
@@ -87,14 +87,29 @@ def _for_conversations() -> list[Suggestion]:
     ]
 
 
+def _for_agents(needs: Needs) -> list[Suggestion]:
+    if needs.conversation:
+        return [Suggestion("GoalAccuracyMetric", "goals are reached, in steps that make sense")]
+    return [
+        Suggestion("ToolCorrectnessMetric", "the tools called against those expected"),
+        Suggestion("TaskCompletionMetric", "whether the task was done in the end"),
+        Suggestion("StepEfficiencyMetric", "no call that the task did not need"),
+    ]
+
+
 def _for_retrieval(needs: Needs) -> list[Suggestion]:
+    turn = "Turn" if needs.conversation else ""  # the same, for every reply
     found = [
-        Suggestion("FaithfulnessMetric", "claims are not contradicted by what was retrieved"),
-        Suggestion("ContextualRelevancyMetric", "what was retrieved is about the question"),
+        Suggestion(
+            f"{turn}FaithfulnessMetric", "claims are not contradicted by what was retrieved"
+        ),
+        Suggestion(f"{turn}ContextualRelevancyMetric", "what was retrieved is about the question"),
     ]
     if needs.reference:
-        found.append(Suggestion("ContextualRecallMetric", "the reference can be found in it"))
-        found.append(Suggestion("ContextualPrecisionMetric", "useful documents come first"))
+        found += [
+            Suggestion(f"{turn}ContextualRecallMetric", "the reference can be found in it"),
+            Suggestion(f"{turn}ContextualPrecisionMetric", "useful documents come first"),
+        ]
     return found
 
 

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from dagengine.errors import NotApplicableError
 from dagengine.graph.graph import Graph
 from dagengine.graph.list_nodes import VerdictListNode
 from dagengine.graph.node import BaseNode
@@ -25,7 +24,7 @@ from dagengine.metrics.common.extraction import (
     truths_of,
     truths_prompt,
 )
-from dagengine.metrics.common.prebuilt import PrebuiltMetric, at_least_one, share
+from dagengine.metrics.common.prebuilt import PrebuiltMetric, at_least_one, least_of, share
 
 ALIGNMENTS, ANSWERS = ("yes", "idk", "no"), ("yes", "no")
 ALIGNED = (
@@ -189,14 +188,4 @@ def covered_share(
 
 def lesser_part(alignment: float | None, coverage: float | None) -> NodeValue:
     parts = {"alignment": alignment, "coverage": coverage}
-    known = [score for score in parts.values() if score is not None]
-    if not known:
-        raise NotApplicableError(
-            "nothing to judge: no claim in the summary, no question on the source"
-        )
-    score = min(known)
-    terms = ", ".join(
-        f"{name} nothing to judge" if part is None else f"{name} {part:.4g}"
-        for name, part in parts.items()
-    )
-    return NodeValue(score, score=score, reason=f"min({terms}) = {score:.4g}.")
+    return least_of(parts, "no claim in the summary, no question on the source")

@@ -66,7 +66,9 @@ An empty list from a judge without a grammar is asked for again.
 """
 
 
-class _Extracted(BaseModel):
+class Extracted(BaseModel):
+    """Base of the answers of extractions."""
+
     model_config = ConfigDict(frozen=True, extra="ignore")
 
 
@@ -75,38 +77,38 @@ def _marked(value: Any) -> Any:
     return {"text": value, "factual": True} if isinstance(value, str) else value
 
 
-class Statement(_Extracted):
+class Statement(Extracted):
     """One statement of a text."""
 
     text: Annotated[str, Usually(1000)]
     factual: bool
 
 
-class Statements(_Extracted):
+class Statements(Extracted):
     """The answer of an extraction of statements."""
 
     statements: Annotated[list[Annotated[Statement, BeforeValidator(_marked)]], ONE_AT_LEAST]
 
 
-class Claims(_Extracted):
+class Claims(Extracted):
     """The answer of an extraction of claims by a template of one's own."""
 
     claims: Annotated[list[str], ONE_AT_LEAST]
 
 
-class Truths(_Extracted):
+class Truths(Extracted):
     """The answer of an extraction of facts."""
 
     truths: Annotated[list[str], ONE_AT_LEAST]
 
 
-class Opinions(_Extracted):
+class Opinions(Extracted):
     """The answer of an extraction of opinions."""
 
     opinions: list[str]
 
 
-class Questions(_Extracted):
+class Questions(Extracted):
     """The answer of a request for questions."""
 
     questions: list[str]
@@ -175,7 +177,8 @@ class ExtractionNode(TaskNode):
     A blank field holds nothing, which costs no call. An empty list of any other field is asked for
     again, which does not count in `questions`. If it is empty again, there is nothing to judge
     (NotApplicableError). It may be `empty` where that is an answer as any other. `when` is a node
-    that says whether the list is wanted at all; its output is not part of the question.
+    that says whether the list is wanted at all; its output is not part of the question. Fields
+    `beside` are shown, too.
     """
 
     def __init__(
@@ -188,11 +191,12 @@ class ExtractionNode(TaskNode):
         when: BaseNode | None = None,
         *,
         empty: bool = False,
+        beside: Sequence[str] = (),
     ) -> None:
         super().__init__(
             instructions,
             output_label,
-            evaluation_params=[field],
+            evaluation_params=[field, *beside],
             inputs=[] if when is None else [when],
             output_type=output_type,
             wording=wording,
@@ -201,18 +205,22 @@ class ExtractionNode(TaskNode):
         self._empty = empty
 
     async def run(self, given: Given, ask: Ask) -> NodeValue:
-        wanted = all(value for _, value in given.inputs)
-        if not wanted or is_blank(given.fields[0][1]):
+        source = self.source(given)
+        if not all(value for _, value in given.inputs) or is_blank(source):
             return NodeValue(self.output_type.model_validate({self._list: []}))
         question = self.task_question(Given(given.fields, (), given.case))
         answer = await ask(question)
-        field, source = f"`{given.fields[0][0]}`", as_text(given.fields[0][1])
+        field = f"`{given.fields[0][0]}`"
         again = None if self._empty else self.again(question, answer, source, field)
         if again is not None:
             answer = await ask(again)
             if asked_again(question, answer, source, field) is not None:
                 raise nothing_found(self._list, field)
         return NodeValue(answer.value)
+
+    def source(self, given: Given) -> str:
+        """The text that the list is taken from."""
+        return as_text(given.fields[0][1])
 
     def again(
         self, question: Question[Any], answer: Answer[Any], source: str, field: str
@@ -221,7 +229,7 @@ class ExtractionNode(TaskNode):
         return asked_again(question, answer, source, field)
 
     def check(self, given: Given, messages: tuple[Message, ...]) -> Check:
-        return item_check(self.instructions, messages, as_text(given.fields[0][1]))
+        return item_check(self.instructions, messages, self.source(given))
 
 
 class ClaimsNode(ExtractionNode):
@@ -266,7 +274,7 @@ def claims_of(
     """
     if wording is not None:
         asked = ExtractionNode(STATEMENTS, f"claims of {field}", field, Claims, wording, when)
-        return _the_list(asked, "claims")
+        return the_list(asked, "claims")
 
     def factual_ones(found: Statements) -> NodeValue:
         return each_once([statement.text for statement in found.statements if statement.factual])
@@ -302,14 +310,21 @@ def truths_of(
     """The facts that a case field states, by one question about all of it."""
     answer = bounded(Truths, limit)
     asked = ExtractionNode(truths_prompt(limit), f"truths of {field}", field, answer, wording, when)
-    return _the_list(asked, "truths")
+    return the_list(asked, "truths")
 
 
-def opinions_of(field: str = "actual_output", wording: Wording = None) -> CodeNode:
-    """The opinions that a case field expresses."""
-    label = f"opinions of {field}"
-    asked = ExtractionNode(OPINIONS, label, field, Opinions, wording, empty=True)
-    return _the_list(asked, "opinions")
+def findings_of(
+    instructions: str,
+    answer: type[BaseModel],
+    beside: Sequence[str] = (),
+    wording: Wording = None,
+    field: str = "actual_output",
+) -> CodeNode:
+    """What a case field has of some kind, as the one list of `answer`; it may have nothing."""
+    (name,) = answer.model_fields
+    label = f"{name.replace('_', ' ')} of {field}"
+    asked = ExtractionNode(instructions, label, field, answer, wording, empty=True, beside=beside)
+    return the_list(asked, name)
 
 
 def questions_of(field: str, instructions: str, limit: int, wording: Wording = None) -> CodeNode:
@@ -317,10 +332,10 @@ def questions_of(field: str, instructions: str, limit: int, wording: Wording = N
     answer = bounded(Questions, limit)
     label = "questions about the source"
     asked = ExtractionNode(instructions, label, field, answer, wording, empty=True)
-    return _the_list(asked, "questions")
+    return the_list(asked, "questions")
 
 
-def _the_list(source: BaseNode, name: str) -> CodeNode:
+def the_list(source: BaseNode, name: str) -> CodeNode:
     """The one list of an answer, as a node."""
 
     def each_text(found: BaseModel) -> NodeValue:

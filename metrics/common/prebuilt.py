@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
-from dagengine.errors import InputError
+from dagengine.errors import InputError, NotApplicableError
 from dagengine.graph.graph import Graph, MetricSpec
-from dagengine.graph.judged import Judged
+from dagengine.graph.judged import Judged, is_blank
 from dagengine.graph.values import Given, Judgement, NodeValue
 from dagengine.metrics.common.base import DrawnMetric
 from dagengine.metrics.common.item_odds import share_odds
@@ -128,6 +128,25 @@ def in_brackets(reason: str | None) -> str:
     return f" ({reason})" if reason else ""
 
 
+def a_text(name: str, given: Any) -> str:
+    """A setting that has to be a text; raises TypeError and InputError."""
+    if not isinstance(given, str):
+        raise TypeError(f"{name} must be a text, got {given!r:.80}")
+    if is_blank(given):
+        raise InputError(f"{name} is empty: say in words what it is")
+    return given
+
+
+def texts(name: str, given: Any) -> list[str]:
+    """A setting that has to be a list of texts, of one at least; raises TypeError, InputError."""
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise TypeError(f"{name} must be a list of texts, got {given!r:.80}")
+    found = [a_text(f"{name}[{place}]", text) for place, text in enumerate(given)]
+    if not found:
+        raise InputError(f"{name} is an empty list: name at least one")
+    return found
+
+
 def share(
     items: Sequence[str],
     judgements: Sequence[Judgement],
@@ -161,3 +180,19 @@ def share(
         parts.append(f"… and {len(failing) - _QUOTED} more.")
     odds = share_odds(judgements, good)
     return NodeValue(score, score=score, reason="\n".join(parts), odds=odds)
+
+
+def least_of(parts: Mapping[str, float | None], empty: str) -> NodeValue:
+    """The least score of some parts; a part with nothing to judge (None) does not count.
+
+    Raises NotApplicableError, which says `empty`, if there is nothing to judge in any.
+    """
+    known = [score for score in parts.values() if score is not None]
+    if not known:
+        raise NotApplicableError(f"nothing to judge: {empty}")
+    score = min(known)
+    terms = ", ".join(
+        f"{name} nothing to judge" if part is None else f"{name} {part:.4g}"
+        for name, part in parts.items()
+    )
+    return NodeValue(score, score=score, reason=f"min({terms}) = {score:.4g}.")

@@ -39,6 +39,15 @@ def turn_windows(size: int, step: int = 1, *, output_label: str = "windows") -> 
     return CodeNode(windows, evaluation_params=["turns"], output_label=output_label)
 
 
+def at_least_two(window_size: int) -> int:
+    """The size of a window that ends with a reply; raises InputError below 2."""
+    if window_size < 2:
+        raise InputError(
+            f"window_size must be at least 2 (a turn and one before it), got {window_size}"
+        )
+    return window_size
+
+
 def turn_blocks(turns: Sequence[Turn]) -> list[list[Evidence]]:
     """Each turn as separate evidence: what was said, then the tools called, if any.
 

@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 import dagengine.metrics
 from dagengine.cli import app
 from dagengine.metrics.recommend import QUESTIONS, Needs, recommend
+from dagengine.test_case import ConversationalTestCase
 
 ANSWERS = st.builds(Needs, **{field.name: st.booleans() for field in fields(Needs)})
 
@@ -34,8 +35,14 @@ def test_every_answer_changes_what_is_recommended(name: str) -> None:
 
 
 def test_conversations_get_no_metrics_of_single_answers() -> None:
-    names = {suggestion.metric for suggestion in recommend(Needs(conversation=True))}
-    assert "AnswerRelevancyMetric" not in names
+    needs = Needs(conversation=True, retrieves=True, reference=True, tools=True)
+    names = {suggestion.metric for suggestion in recommend(needs)}
+    for name in names:
+        metric = getattr(dagengine.metrics, name)
+        made = metric("C", "Is it good?") if name == "ConversationalGEval" else metric()
+        read = {path for node in made.graph().nodes() for path in node.evaluation_params}
+        assert read <= set(ConversationalTestCase.model_fields), name
+    assert "TurnContextualRecallMetric" in names
     assert "KnowledgeRetentionMetric" in names
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 import itertools
+import re
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import anyio
@@ -15,6 +18,14 @@ from dagengine import a_evaluate, compile_metrics, evaluate
 from dagengine.errors import InputError
 from dagengine.judges import ScriptedJudge
 from dagengine.metrics import DAGMetric
+from dagengine.metrics.agent.argument_correctness import (
+    ArgumentCorrectnessMetric,
+    ArgumentCorrectnessTemplate,
+)
+from dagengine.metrics.agent.goal_accuracy import GoalAccuracyMetric, GoalAccuracyTemplate
+from dagengine.metrics.agent.plan_adherence import PlanAdherenceMetric, PlanAdherenceTemplate
+from dagengine.metrics.agent.step_efficiency import StepEfficiencyMetric, StepEfficiencyTemplate
+from dagengine.metrics.agent.tool_use import ToolUseMetric, ToolUseTemplate
 from dagengine.metrics.dag import DAG, BinaryJudgementNode
 from dagengine.metrics.task_completion import TaskCompletionMetric, TaskCompletionTemplate
 from dagengine.metrics.tool_correctness import (
@@ -23,9 +34,17 @@ from dagengine.metrics.tool_correctness import (
     best_assignment,
     best_in_order,
 )
+from dagengine.metrics.turns.topic_adherence import TopicAdherenceMetric, TopicAdherenceTemplate
 from dagengine.question import Question
 from dagengine.results import MetricResult, OutcomeKind
-from dagengine.test_case import LLMTestCase, ToolCall, ToolCallParams, ToolCallType
+from dagengine.test_case import (
+    ConversationalTestCase,
+    LLMTestCase,
+    ToolCall,
+    ToolCallParams,
+    ToolCallType,
+    Turn,
+)
 
 
 def calls(*names: str) -> list[ToolCall]:
@@ -490,3 +509,206 @@ async def test_cases_of_task_completion_are_judged_at_the_same_time() -> None:
             cases, [TaskCompletionMetric()], model=ScriptedJudge(answer), show=False
         )
     assert done.scores("Task Completion") == [0.8] * 3
+
+
+# Calls, each judged in view of all of them.
+
+CALLS: list[Any] = [(ArgumentCorrectnessMetric, "arguments"), (StepEfficiencyMetric, "need")]
+TASK = LLMTestCase(
+    input="Book a train to Bonn.",
+    actual_output="Booked.",
+    tools_called=[
+        ToolCall(name="search", input_parameters={"to": "Bonn"}, output={"train": 9}),
+        ToolCall(name="book", input_parameters={"train": 7}, reasoning="I search, then book."),
+    ],
+)
+
+
+def verdicts(letters: str) -> dict[str, Any]:
+    """One verdict per letter: y or n."""
+    words = {"y": "yes", "n": "no"}
+    judged = {
+        str(place): {"reason": f"why {place}", "verdict": words[letter]}
+        for place, letter in enumerate(letters, 1)
+    }
+    return {"verdicts": judged}
+
+
+@pytest.mark.parametrize(("kind", "node"), CALLS)
+@pytest.mark.parametrize(
+    ("letters", "score"), [("yy", 1.0), ("yn", 1 / 2), ("nny", 1 / 3), ("n", 0.0)]
+)
+def test_a_score_of_calls_is_the_share_of_good_ones(
+    kind: Any, node: str, letters: str, score: float
+) -> None:
+    case = LLMTestCase(input="Do it.", tools_called=calls(*(f"tool {n}" for n in letters)))
+    done = evaluate([case], [kind()], model=ScriptedJudge({node: verdicts(letters)}), show=False)
+    assert done.rows[0].metrics[0].score == pytest.approx(score)
+    assert done.totals.calls == 1
+
+
+@pytest.mark.parametrize(("kind", "node"), CALLS)
+@pytest.mark.parametrize("size", [None, 1])
+def test_every_call_is_judged_in_view_of_all_calls(kind: Any, node: str, size: Any) -> None:
+    asked: list[str] = []
+
+    def answer(question: Question[Any]) -> Any:
+        asked.append(question.messages[-1]["content"])
+        return verdicts("yn" if size is None else "y")
+
+    result = only(TASK, kind(verdicts_per_call=size), ScriptedJudge(answer))
+    assert len(asked) == (1 if size is None else 2)
+    for text in asked:
+        assert "BEGIN tools_called (1 of 2)" in text
+        assert '"train": 7' in text
+        assert "Book a train to Bonn." in text
+    items = re.findall(r"^tools_called \(. of 2\)$", "\n".join(asked), re.MULTILINE)
+    assert items == ["tools_called (1 of 2)", "tools_called (2 of 2)"]
+    if size is None:
+        assert "Not: 'call 2: book' (why 2)" in str(result.reason)
+
+
+@pytest.mark.parametrize(
+    ("plan", "letters", "score"),
+    [(["Search.", "Book."], "yn", 1 / 2), (["Search."], "y", 1.0), ([], "", 1.0)],
+)
+def test_plan_adherence_is_the_share_of_the_plan_that_was_carried_out(
+    plan: list[str], letters: str, score: float
+) -> None:
+    script = {"plan of the agent": {"plan": plan}, "adherence": verdicts(letters)}
+    done = evaluate([TASK], [PlanAdherenceMetric()], model=ScriptedJudge(script), show=False)
+    result = done.rows[0].metrics[0]
+    assert (result.score, done.totals.calls) == (score, 2 if plan else 1)
+    assert plan or "the agent states no plan" in str(result.reason)
+
+
+def test_a_plan_may_be_in_the_reasoning_of_calls_without_any_answer() -> None:
+    asked: list[str] = []
+
+    def answer(question: Question[Any]) -> Any:
+        asked.append(question.messages[-1]["content"])
+        return {"plan": ["Search.", "Book."]} if len(asked) == 1 else verdicts("yy")
+
+    case = TASK.model_copy(update={"actual_output": " "})
+    assert only(case, PlanAdherenceMetric(), ScriptedJudge(answer)).score == 1.0
+    assert "I search, then book." in asked[0]
+    assert "BEGIN plan (2 of 2)" in asked[1]
+    silent = TASK.model_copy(update={"actual_output": " ", "tools_called": []})
+    assert only(silent, PlanAdherenceMetric(), ScriptedJudge({})).outcome == OutcomeKind.SKIPPED
+
+
+# Agents in conversations.
+
+AVAILABLE = [ToolCall(name="search", description="Finds trains."), ToolCall(name="book")]
+TRIP_TALK = ConversationalTestCase(
+    turns=[
+        Turn(role="user", content="A train to Bonn!"),
+        Turn(role="assistant", content="", tools_called=TASK.tools_called),
+        Turn(role="user", content="Thanks."),
+        Turn(role="assistant", content="My pleasure."),
+    ]
+)
+
+
+@pytest.mark.parametrize(
+    ("chosen", "right", "score"), [("yy", "yy", 1.0), ("yn", "yy", 1 / 2), ("yy", "nn", 0.0)]
+)
+def test_tool_use_is_the_lesser_of_choice_and_arguments(
+    chosen: str, right: str, score: float
+) -> None:
+    script = {"tool selection": verdicts(chosen), "arguments": verdicts(right)}
+    done = evaluate(
+        [TRIP_TALK], [ToolUseMetric(AVAILABLE)], model=ScriptedJudge(script), show=False
+    )
+    assert done.rows[0].metrics[0].score == score
+    assert done.totals.calls == 2
+
+
+def test_without_a_tool_call_only_the_choice_counts() -> None:
+    case = TRIP_TALK.model_copy(update={"turns": TRIP_TALK.turns[2:]})
+    done = evaluate(
+        [case],
+        [ToolUseMetric(AVAILABLE)],
+        model=ScriptedJudge({"tool selection": verdicts("n")}),
+        show=False,
+    )
+    result = done.rows[0].metrics[0]
+    assert (result.score, done.totals.calls) == (0.0, 1)
+    assert "min(selection 0, arguments nothing to judge) = 0." in str(result.reason)
+
+
+def test_tool_use_names_turns_and_calls_and_shows_the_tools() -> None:
+    asked: dict[str, str] = {}
+
+    def answer(question: Question[Any]) -> Any:
+        asked[question.name] = question.messages[-1]["content"]
+        return verdicts("yn")
+
+    result = only(TRIP_TALK, ToolUseMetric(AVAILABLE), ScriptedJudge(answer))
+    for text in asked.values():
+        assert "BEGIN available_tools (1 of 2)" in text
+        assert "Finds trains." in text
+        assert "BEGIN assistant turn 1, tools called>" in text
+    assert "BEGIN reply 1>>>\nassistant turn 1\n" in asked["tool selection"]
+    assert "BEGIN call 2>>>\nassistant turn 1, tools called, line 2\n" in asked["arguments"]
+    assert "Not: 'assistant turn 1: book' (why 2)" in str(result.reason)
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "message"),
+    [([], InputError, "available_tools is an empty list"), (["search"], TypeError, "of ToolCall")],
+)
+def test_tools_have_to_be_given(given: Any, error: Any, message: str) -> None:
+    with pytest.raises(error, match=message):
+        ToolUseMetric(given)
+
+
+@pytest.mark.parametrize(
+    ("reached", "pursued", "score"), [("yy", "yy", 1.0), ("yn", "yy", 3 / 4), ("nn", "yn", 1 / 4)]
+)
+def test_goal_accuracy_is_the_mean_of_goals_and_plans(
+    reached: str, pursued: str, score: float
+) -> None:
+    script = {
+        "user intentions": {"intentions": ["To find a train.", "To book it."]},
+        "satisfaction": verdicts(reached),
+        "pursuit": verdicts(pursued),
+    }
+    done = evaluate([TRIP_TALK], [GoalAccuracyMetric()], model=ScriptedJudge(script), show=False)
+    assert done.rows[0].metrics[0].score == score
+    assert done.totals.calls == 3
+
+
+TEMPLATES: list[Any] = [
+    (ArgumentCorrectnessMetric, ArgumentCorrectnessTemplate, TASK),
+    (StepEfficiencyMetric, StepEfficiencyTemplate, TASK),
+    (PlanAdherenceMetric, PlanAdherenceTemplate, TASK),
+    (partial(ToolUseMetric, AVAILABLE), ToolUseTemplate, TRIP_TALK),
+    (GoalAccuracyMetric, GoalAccuracyTemplate, TRIP_TALK),
+    (partial(TopicAdherenceMetric, ["trains"]), TopicAdherenceTemplate, TRIP_TALK),
+]
+
+
+@pytest.mark.parametrize(("make", "template", "case"), TEMPLATES)
+def test_the_methods_of_a_template_are_the_built_in_prompts(
+    make: Any, template: Any, case: Any
+) -> None:
+    methods = [name for name, _ in inspect.getmembers(template, inspect.isfunction)]
+
+    def more(name: str) -> Any:
+        original = getattr(template, name)
+        return staticmethod(lambda *args, **fixed: f"{original(*args, **fixed)} And be strict.")
+
+    def prompts(own: Any) -> list[str]:
+        asked: list[str] = []
+
+        def answer(question: Question[Any]) -> Any:
+            asked.append("\n\n".join(message["content"] for message in question.messages))
+            (name,) = question.answer_type.model_fields
+            return verdicts("yy") if name == "verdicts" else {name: ["One.", "Two."]}
+
+        assert only(case, make(evaluation_template=own), ScriptedJudge(answer)).score == 1.0
+        return sorted(asked)
+
+    own = type("Own", (template,), {name: more(name) for name in methods})
+    assert prompts(own) == [f"{text} And be strict." for text in prompts(None)]

@@ -65,12 +65,27 @@ WAVES: dict[str, list[int]] = {
     "TaskCompletionMetric": [1, 1],  # task and outcome, rating
     "KnowledgeRetentionMetric": [1, 2, 1],  # facts of a turn beside the reply before it
     "RoleAdherenceMetric": [1],
+    "PIILeakageMetric": [1, 1],  # details, verdicts
+    "NonAdviceMetric": [1, 1],
+    "MisuseMetric": [1, 1],
+    "RoleViolationMetric": [1, 1],
+    "TopicAdherenceMetric": [1, 2],  # intentions; on topic, taken up
+    "TurnFaithfulnessMetric": [4, 2],  # each reply with context: truths and claims, verdicts
+    "TurnContextualPrecisionMetric": [2],
+    "TurnContextualRecallMetric": [2],
+    "TurnContextualRelevancyMetric": [2],  # each context
+    "ArgumentCorrectnessMetric": [1],
+    "StepEfficiencyMetric": [1],
+    "PlanAdherenceMetric": [1, 1],  # plan, verdicts
+    "ToolUseMetric": [2],  # choices, arguments
+    "GoalAccuracyMetric": [1, 2],  # intentions; reached, pursued
     "ConversationCompletenessMetric": [1, 1],  # intentions, verdicts
     "ConversationRelevancyMetric": [2],  # each assistant turn
     "CriteriaMetric": [1],
     "BleuMetric": [],
     "EditSimilarityMetric": [],
     "ExactMatchMetric": [],
+    "JsonMatchMetric": [],
     "PatternMatchMetric": [],
     "RougeMetric": [],
 }
@@ -272,6 +287,13 @@ NOTHING: list[tuple[str, dict[str, Any], Any, float | None]] = [
     ("HallucinationMetric", {}, BARE, 1.0),
     ("PromptAlignmentMetric", {"prompt_instructions": []}, FULL, 1.0),
     ("ToolCorrectnessMetric", {}, BARE, 1.0),
+    ("ArgumentCorrectnessMetric", {}, BARE, 1.0),
+    ("StepEfficiencyMetric", {}, BARE, 1.0),
+    ("ToolUseMetric", {}, SILENT, None),
+    ("GoalAccuracyMetric", {}, MUTE, None),
+    ("TopicAdherenceMetric", {}, MUTE, None),
+    ("TurnFaithfulnessMetric", {}, SILENT, None),
+    ("TurnContextualRelevancyMetric", {}, SILENT, None),
     ("KnowledgeRetentionMetric", {}, SILENT, None),
     ("KnowledgeRetentionMetric", {}, MUTE, None),
     ("RoleAdherenceMetric", {}, SILENT, None),
@@ -313,6 +335,13 @@ EMPTY: dict[str, tuple[dict[str, Any], float | None]] = {
     ),
     "BiasMetric": ({"opinions of actual_output": {"opinions": []}}, 1.0),
     "ToxicityMetric": ({"opinions of actual_output": {"opinions": []}}, 1.0),
+    "PIILeakageMetric": ({"details of actual_output": {"details": []}}, 1.0),
+    "NonAdviceMetric": ({"advices of actual_output": {"advices": []}}, 1.0),
+    "MisuseMetric": ({"services of actual_output": {"services": []}}, 1.0),
+    "RoleViolationMetric": ({"departures of actual_output": {"departures": []}}, 1.0),
+    "PlanAdherenceMetric": ({"plan of the agent": {"plan": []}}, 1.0),
+    "GoalAccuracyMetric": ({"user intentions": {"intentions": []}}, None),
+    "TopicAdherenceMetric": ({"user intentions": {"intentions": []}}, None),
     "ConversationCompletenessMetric": ({"user intentions": {"intentions": []}}, None),
     "KnowledgeRetentionMetric": ({"facts": {"facts": []}}, 1.0),
     "SummarizationMetric": (

@@ -20,6 +20,7 @@ from dagengine.metrics.classic import (
     BleuMetric,
     EditSimilarityMetric,
     ExactMatchMetric,
+    JsonMatchMetric,
     PatternMatchMetric,
     RougeMetric,
 )
@@ -109,6 +110,53 @@ def test_edit_similarity_counted_by_hand() -> None:
     assert SCORER.edit_similarity_score("kitten", "sitting") == pytest.approx(1 - 3 / 7)
     assert SCORER.edit_similarity_score("", "abc") == 0.0
     assert SCORER.edit_similarity_score("", "") == 1.0
+
+
+@pytest.mark.parametrize(
+    ("distance", "score"),
+    [
+        ("levenshtein", 1 / 3),
+        ("damerau_levenshtein", 2 / 3),
+        ("hamming", 1 / 3),
+        ("indel", 2 / 3),
+        ("jaro", 5 / 9),
+        ("jaro_winkler", 5 / 9),  # more only for a common beginning of texts that are alike
+    ],
+)
+def test_edit_similarity_by_other_distances(distance: str, score: float) -> None:
+    case = LLMTestCase(input="", actual_output="abc", expected_output="acb")
+    assert EditSimilarityMetric(distance=distance).measure(case) == pytest.approx(score)
+
+
+def test_an_unknown_distance_is_refused_at_once() -> None:
+    with pytest.raises(InputError, match="no distance 'lev'; use one of levenshtein, damerau"):
+        EditSimilarityMetric(distance="lev")
+
+
+@pytest.mark.parametrize(
+    ("output", "expected", "whole", "partial"),
+    [
+        ('{"a": 1, "b": 2}', '{"b": 2.0, "a": 1}', 1, 1),
+        ('{"a": 1}', '{"a": 1, "b": 2}', 0, 1 / 2),
+        ('{"a": {"x": 1, "y": 2}, "b": 1}', '{"a": {"x": 1, "y": 3}, "b": 1}', 0, 3 / 4),
+        ("[1, 2]", "[2, 1]", 0, 0),
+        ("true", "1", 0, 0),
+        ("no JSON", "1", 0, 0),
+        ("NaN", "1", 0, 0),
+        ("[" * 100_000, "1", 0, 0),
+    ],
+)
+def test_json_matches_by_value(output: str, expected: str, whole: float, partial: float) -> None:
+    case = LLMTestCase(input="", actual_output=output, expected_output=expected)
+    assert JsonMatchMetric().measure(case) == whole
+    assert JsonMatchMetric(partial=True).measure(case) == partial
+
+
+def test_an_expected_output_that_is_not_json_is_no_zero() -> None:
+    case = LLMTestCase(input="", actual_output="1", expected_output="one")
+    (row,) = evaluate([case], [JsonMatchMetric()], show=False).rows
+    assert (row.metrics[0].score, row.metrics[0].outcome) == (None, OutcomeKind.SKIPPED)
+    assert "expected_output is not JSON" in str(row.metrics[0].failure)
     case = LLMTestCase(input="i", actual_output="kitten", expected_output="sitting")
     assert EditSimilarityMetric().measure(case) == pytest.approx(4 / 7)
 

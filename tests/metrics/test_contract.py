@@ -17,6 +17,7 @@ from dagengine.errors import InputError, RefusedError
 from dagengine.graph import VerdictListNode
 from dagengine.judges import ScriptedJudge
 from dagengine.metrics import (
+    ArgumentCorrectnessMetric,
     BiasMetric,
     ContextualPrecisionMetric,
     ContextualRecallMetric,
@@ -28,11 +29,13 @@ from dagengine.metrics import (
     GEval,
     HallucinationMetric,
     JsonCorrectnessMetric,
+    JsonMatchMetric,
     KnowledgeRetentionMetric,
     PatternMatchMetric,
     PromptAlignmentMetric,
     RagasMetric,
     RoleAdherenceMetric,
+    StepEfficiencyMetric,
     TaskCompletionMetric,
     ToolCorrectnessMetric,
 )
@@ -46,7 +49,7 @@ from dagengine.prompts.answer_types import VerdictList
 from dagengine.prompts.evidence import unfenced
 from dagengine.question import Question, schema_of
 from dagengine.results import MetricResult, OutcomeKind
-from dagengine.test_case import ConversationalTestCase, LLMTestCase, Turn
+from dagengine.test_case import ConversationalTestCase, LLMTestCase, ToolCall, Turn
 
 KINDS = metric_classes()
 every_metric = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
@@ -268,7 +271,12 @@ def many(case: Any) -> Any:
         return case.model_copy(update={"turns": case.turns[:2] * MANY})
     texts = [f"Paris has {number} bridges." for number in range(MANY)]
     return case.model_copy(
-        update={"context": texts, "retrieval_context": texts, "expected_output": "\n".join(texts)}
+        update={
+            "context": texts,
+            "retrieval_context": texts,
+            "expected_output": "\n".join(texts),
+            "tools_called": [ToolCall(name=text) for text in texts],
+        }
     )
 
 
@@ -389,8 +397,11 @@ SILENT = {"turns": [Turn(role="user", content=" "), Turn(role="assistant", conte
         (HallucinationMetric, NOTHING, 1.0),
         (JsonCorrectnessMetric, BLANK, 0.0),
         (ExactMatchMetric, BLANK, 0.0),
+        (JsonMatchMetric, BLANK, 0.0),
         (PatternMatchMetric, BLANK, 0.0),
         (ToolCorrectnessMetric, NO_TOOLS, 1.0),
+        (ArgumentCorrectnessMetric, NO_TOOLS, 1.0),
+        (StepEfficiencyMetric, NO_TOOLS, 1.0),
         (KnowledgeRetentionMetric, SILENT, 1.0),
         (ConversationCompletenessMetric, SILENT, 1.0),
     ],
@@ -406,7 +417,10 @@ def test_nothing_to_judge_has_a_known_outcome_and_costs_no_call(
 
 
 # Metrics whose formula holds for blank text, too: it may be what is wanted, or is no JSON.
-OF_ANY_TEXT = {ExactMatchMetric, PatternMatchMetric, JsonCorrectnessMetric, ToolCorrectnessMetric}
+OF_ANY_TEXT = {
+    *(ExactMatchMetric, PatternMatchMetric, JsonCorrectnessMetric, ToolCorrectnessMetric),
+    *(ArgumentCorrectnessMetric, StepEfficiencyMetric, JsonMatchMetric),
+}
 
 
 def emptied(case: Any, field: str, white: str) -> Any:

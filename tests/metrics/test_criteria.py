@@ -388,7 +388,7 @@ def test_evaluators_go_by_name_and_by_member() -> None:
         assert load_evaluator(kind, criteria="correctness").metric.reference
     for kind in ("criteria", EvaluatorType.CRITERIA):
         assert not load_evaluator(kind, criteria="conciseness").metric.reference
-    with pytest.raises(InputError, match="'criteria' or 'labeled_criteria'"):
+    with pytest.raises(InputError, match="'criteria', 'labeled_criteria', 'pairwise"):
         load_evaluator("criterion", criteria="correctness")
 
 

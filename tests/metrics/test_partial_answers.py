@@ -190,7 +190,8 @@ def test_what_is_no_answer_is_no_score(kind: type[PrebuiltMetric]) -> None:
 
 # Where an empty list is an answer, or counts for no score, the result says so.
 SAID = (
-    "no opinion found",
+    *(f"no {item} found" for item in ("opinion", "detail", "piece of advice", "service")),
+    *("no departure found", "the agent states no plan"),
     "replies after a stated fact",  # a turn may state none
     "1 context of 2 stated nothing",
     "coverage nothing to judge",

@@ -6,7 +6,8 @@ import inspect
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import anyio
@@ -35,6 +36,10 @@ from dagengine.metrics.hallucination import HallucinationMetric, HallucinationTe
 from dagengine.metrics.json_correctness import JsonCorrectnessMetric
 from dagengine.metrics.prompt_alignment import PromptAlignmentMetric, PromptAlignmentTemplate
 from dagengine.metrics.ragas import RagasMetric
+from dagengine.metrics.safety.misuse import MisuseMetric, MisuseTemplate
+from dagengine.metrics.safety.non_advice import NonAdviceMetric, NonAdviceTemplate
+from dagengine.metrics.safety.pii_leakage import PIILeakageMetric, PIILeakageTemplate
+from dagengine.metrics.safety.role_violation import RoleViolationMetric, RoleViolationTemplate
 from dagengine.metrics.summarization import SummarizationMetric, SummarizationTemplate
 from dagengine.metrics.toxicity import ToxicityMetric, ToxicityTemplate
 from dagengine.question import Question
@@ -343,6 +348,14 @@ def formed(**settings: Any) -> PrebuiltMetric:
     return JsonCorrectnessMetric(Hours, **settings)
 
 
+def faults(
+    make: Callable[..., PrebuiltMetric], needs: str, template: type[Any], items: str, node: str
+) -> Kind:
+    """A kind that lists two parts of the answer; flawed answers find a fault in one."""
+    listed = {f"{items} of actual_output": {items: ["It is one.", "It is another."]}}
+    return kind(make, needs, template, listed, node, good="no", bad="yes")
+
+
 ANSWERS = ("claims against the source", SOURCE, SUMMARY)
 KINDS = {
     "answer relevancy": kind(
@@ -405,6 +418,31 @@ KINDS = {
         good="no",
         bad="yes",
     ),
+    "pii leakage": faults(
+        PIILeakageMetric, "actual_output", PIILeakageTemplate, "details", "personal data"
+    ),
+    "non-advice": faults(
+        partial(NonAdviceMetric, ["financial"]),
+        "input actual_output",
+        NonAdviceTemplate,
+        *("advices", "professional advice"),
+    ),
+    "misuse": faults(
+        partial(MisuseMetric, "banking"),
+        "input actual_output",
+        MisuseTemplate,
+        "services",
+        "misuse",
+    ),
+    "role violation": replace(
+        faults(
+            partial(RoleViolationMetric, "a clerk"),
+            "input actual_output",
+            RoleViolationTemplate,
+            *("departures", "role violation"),
+        ),
+        score=0.0,
+    ),
     "summarization": kind(
         SummarizationMetric,
         "input actual_output",
@@ -447,7 +485,7 @@ def test_the_score_is_the_same_in_every_way_of_running(kind: Kind) -> None:
     scores.append(kind.make(model=judge, async_mode=False).measure(CASE))
     assert set(scores) == {kind.score}
     assert alone.reason is not None
-    assert alone.is_successful()
+    assert alone.is_successful() is (kind.score >= 0.5)
 
 
 @each_kind
@@ -561,5 +599,6 @@ def test_the_catalogue_together_asks_every_question_once() -> None:
     done = evaluate([CASE], metrics, model=ScriptedJudge(answers), show=False)
     scores = [result.score for result in done.rows[0].metrics]
     assert scores == [found.score for found in KINDS.values()]
-    # eight of the five, hallucination, 3 of bias and toxicity, 5 of a summary, instructions
-    assert done.totals.calls == 8 + 1 + 3 + 5 + 1
+    # eight of the five, hallucination, 3 of bias and toxicity, 2 of each of four, 5 of a summary,
+    # instructions
+    assert done.totals.calls == 8 + 1 + 3 + 2 * 4 + 5 + 1

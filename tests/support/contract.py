@@ -40,6 +40,11 @@ ARGUMENTS: dict[str, Any] = {
     "expected_schema": Recipe,
     "pattern": r"\bParis\b",
     "principle": "harmful",
+    "advice_types": ["financial", "medical"],
+    "domain": "travel",
+    "role": "a patient travel agent",
+    "relevant_topics": ["travel"],
+    "available_tools": [ToolCall(name="search", description="Finds trips.")],
 }
 
 FULL = LLMTestCase(
@@ -57,9 +62,18 @@ TALK = ConversationalTestCase(
     expected_outcome="a booked trip",
     turns=[
         Turn(role="user", content="I am Ana and want to go to Paris."),
-        Turn(role="assistant", content="Gladly, Ana. When?"),
+        Turn(
+            role="assistant",
+            content="Gladly, Ana. When?",
+            retrieval_context=["Trips to Paris are on sale."],
+            tools_called=[ToolCall(name="search", input_parameters={"q": "Paris"})],
+        ),
         Turn(role="user", content="In May."),
-        Turn(role="assistant", content="May in Paris is booked."),
+        Turn(
+            role="assistant",
+            content="May in Paris is booked.",
+            retrieval_context=["Paris is warm in May."],
+        ),
     ],
 )
 ARENA = ArenaTestCase(
@@ -68,6 +82,10 @@ ARENA = ArenaTestCase(
         "two": LLMTestCase(input="Hi", actual_output="What?"),
     }
 )
+
+PAYLOAD = FULL.model_copy(update=dict.fromkeys(("actual_output", "expected_output"), '{"n": 1}'))
+# Cases for metrics of texts that have to be of some form, by the metric's name.
+FORMED = {"JsonMatchMetric": PAYLOAD}
 
 
 def metric_classes() -> list[type[PrebuiltMetric]]:
@@ -104,6 +122,8 @@ def make(kind: type[PrebuiltMetric], **more: Any) -> PrebuiltMetric:
 
 def case_for(metric: PrebuiltMetric) -> TestCase:
     """The kind of case whose fields the metric reads."""
+    if type(metric).__qualname__ in FORMED:
+        return FORMED[type(metric).__qualname__]
     read = {
         path.partition(".")[0]
         for node in metric.spec().graph.nodes()

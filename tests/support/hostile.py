@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, cast
 
-from contract import case_for, make, metric_classes, valid
+from contract import FORMED, case_for, make, metric_classes, valid
 
 from dagengine import evaluate
 from dagengine.judges import ScriptedJudge
@@ -26,6 +26,8 @@ from dagengine.metrics import (
     Rubric,
     SummarizationMetric,
     TaskCompletionMetric,
+    ToolUseMetric,
+    TopicAdherenceMetric,
 )
 from dagengine.metrics.common.prebuilt import PrebuiltMetric
 from dagengine.metrics.dag import (
@@ -229,6 +231,8 @@ def _template_of(kind: type[PrebuiltMetric]) -> type[Any] | None:
 def _found() -> Iterator[tuple[str, Callable[[], Metric]]]:
     for kind in metric_classes():
         name = kind.__qualname__
+        if name in FORMED:  # it reads texts of some form only, and asks nobody
+            continue
         yield name, lambda kind=kind: make(kind)  # type: ignore[misc]
         if "judged_reason" in _parameters(kind):
             yield (
@@ -315,12 +319,18 @@ _SETTINGS: dict[str, Callable[[], Metric]] = {
     "Prompt alignment, braces": lambda: PromptAlignmentMetric([BRACES, "Be {brief}."]),
     "Summarization, own questions": lambda: SummarizationMetric(assessment_questions=[BRACES]),
     "Task completion, own task": lambda: TaskCompletionMetric(task=BRACES),
+    "Topic adherence, braces": lambda: TopicAdherenceMetric([BRACES]),
+    "Tool use, braces": lambda: ToolUseMetric([ToolCall(name="{x}", description=BRACES)]),
 }
 METRICS: dict[str, Callable[[], Metric]] = {**dict(_found()), **_SETTINGS}
 
 SHOWN: dict[str, frozenset[str]] = {
-    "usefulness": frozenset({"ContextualPrecisionMetric", "RagasMetric"}),
-    "attribution": frozenset({"ContextualRecallMetric", "RagasMetric"}),
+    "usefulness": frozenset(
+        {"ContextualPrecisionMetric", "RagasMetric", "TurnContextualPrecisionMetric"}
+    ),
+    "attribution": frozenset(
+        {"ContextualRecallMetric", "RagasMetric", "TurnContextualRecallMetric"}
+    ),
     "statements of expected_output": frozenset({"FactualCorrectness"}),
     "claims of expected_output": frozenset({"FactualCorrectness"}),
     "claims of the answer": frozenset({"FactualCorrectness"}),

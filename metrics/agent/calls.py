@@ -1,0 +1,67 @@
+"""What metrics of tool calls share: a verdict on every call, in view of all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+from dagengine.graph.graph import Graph
+from dagengine.graph.list_nodes import VerdictListNode
+from dagengine.graph.nodes import CodeNode
+from dagengine.graph.values import Judgement, NodeValue
+from dagengine.metrics.common.default_prompts import verdicts_prompt
+from dagengine.metrics.common.prebuilt import PrebuiltMetric, share
+from dagengine.test_case import ToolCall
+
+VERDICTS = ("yes", "no")
+ITEM = "call"
+
+
+class CallsMetric(PrebuiltMetric):
+    """The share of the tool calls of a case for which `question` is true.
+
+    `label` is what the verdicts are called, `passed` what the good calls are.
+    """
+
+    judged = ()  # calls, not text: an agent that called nothing has nothing wrong
+    template: ClassVar[type[Any]]
+    question: ClassVar[str]
+    label: ClassVar[str]
+    passed: ClassVar[str]
+
+    def graph(self) -> Graph:
+        calls = CodeNode(places_of_calls, evaluation_params=["tools_called"], output_label="calls")
+        read = ("input", "tools_called")
+        verdicts = VerdictListNode(
+            self.question,
+            calls,
+            self.label,
+            verdicts=VERDICTS,
+            item_label=ITEM,
+            evaluation_params=read,
+            wording=self.wording(self.template, "generate_verdicts", *read, "calls"),
+            per_call=self.verdicts_per_call,
+        )
+        score = CodeNode(
+            self.right_share, evaluation_params=["tools_called"], inputs=[verdicts], name="score"
+        )
+        return Graph(score)
+
+    @classmethod
+    def right_share(cls, tools_called: list[ToolCall], verdicts: list[Judgement]) -> NodeValue:
+        """The score, and why."""
+        if not tools_called:
+            return NodeValue(1.0, score=1.0, reason="Nothing to judge: no tool was called.")
+        named = [f"call {place}: {call.name}" for place, call in enumerate(tools_called, 1)]
+        return share(named, verdicts, ("yes",), what="tool calls", passed=cls.passed, empty=1.0)
+
+
+def places_of_calls(tools_called: Sequence[ToolCall]) -> list[str]:
+    """What prompts call each tool call."""
+    count = len(tools_called)
+    return [f"tools_called ({place} of {count})" for place in range(1, count + 1)]
+
+
+def calls_prompt(question: str, input: str, tools_called: list[ToolCall], calls: list[str]) -> str:
+    """The prompt of a verdict on every call, as one text."""
+    return verdicts_prompt(question, VERDICTS, ITEM, calls, input=input, tools_called=tools_called)

@@ -1,0 +1,66 @@
+"""Goal accuracy: whether an agent reaches what its user wants, and goes about it sensibly."""
+
+from __future__ import annotations
+
+from dagengine.graph.graph import Graph
+from dagengine.graph.nodes import CodeNode
+from dagengine.graph.values import Judgement, NodeValue
+from dagengine.metrics.common.prebuilt import PrebuiltMetric, share
+from dagengine.metrics.conversation_completeness import (
+    SATISFIED,
+    ConversationCompletenessTemplate,
+    intention_verdicts_prompt,
+    intentions_of,
+    on_intentions,
+    satisfied_share,
+)
+from dagengine.metrics.ragas import mean_of_parts
+from dagengine.test_case import Turn
+
+PLANNED = (
+    "Did the assistant go about this intention of the user in a sensible way? yes: the steps that "
+    "it took towards it (questions, tool calls, what it did itself) fit the intention, come in an "
+    "order that makes sense, and are those that it announced, if it announced any; no: a step that "
+    "was needed is missing, one leads somewhere else or repeats another, or it departed from what "
+    "it had announced. Whether the intention was satisfied in the end does not count."
+)
+
+
+class GoalAccuracyTemplate(ConversationCompletenessTemplate):
+    """The prompts of `GoalAccuracyMetric`; override a method to replace one."""
+
+    @staticmethod
+    def generate_plan_verdicts(turns: list[Turn], intentions: list[str]) -> str:
+        """Asks for `{"verdicts": {"1": {"reason", "verdict"}, ...}}`."""
+        return intention_verdicts_prompt(PLANNED, turns, intentions)
+
+
+class GoalAccuracyMetric(PrebuiltMetric):
+    """How many of the user's goals an agent reaches, and how many it goes about sensibly.
+
+    Reads `turns`, with the tools called; 3 calls in two rounds. Two of them are those of
+    `ConversationCompletenessMetric`, so both metrics together ask them once. Score: (reached +
+    sensibly pursued) / (2 x goals), from 0 to 1, and 1 when the user never speaks. A case is
+    skipped if the judge lists no goal of a user who does.
+    """
+
+    title = "Goal Accuracy"
+    judged = (("turns",),)
+
+    def graph(self) -> Graph:
+        template, size = GoalAccuracyTemplate, self.verdicts_per_call
+        goals = intentions_of(self.wording(template, "extract_user_intentions", "turns"))
+        wording = self.wording(template, "generate_verdicts", "turns", "intentions")
+        reached = on_intentions(SATISFIED, "satisfaction", goals, wording, size)
+        wording = self.wording(template, "generate_plan_verdicts", "turns", "intentions")
+        planned = on_intentions(PLANNED, "pursuit", goals, wording, size)
+        parts = [
+            CodeNode(satisfied_share, inputs=[goals, reached], name="goals"),
+            CodeNode(pursued_share, inputs=[goals, planned], name="plans"),
+        ]
+        return Graph(CodeNode(mean_of_parts, inputs=parts, name="score"))
+
+
+def pursued_share(intentions: list[str], verdicts: list[Judgement]) -> NodeValue:
+    what, passed = "user intentions", "pursued sensibly"
+    return share(intentions, verdicts, ("yes",), what=what, passed=passed, empty=1.0)

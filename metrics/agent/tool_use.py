@@ -1,0 +1,175 @@
+"""Tool use: whether an agent calls the right tools in a conversation, with the right arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from dagengine.errors import InputError, NotApplicableError
+from dagengine.graph.graph import Graph
+from dagengine.graph.judged import is_blank
+from dagengine.graph.list_nodes import numbered
+from dagengine.graph.nodes import CodeNode
+from dagengine.graph.values import Judgement, NodeValue
+from dagengine.metrics.common.prebuilt import PrebuiltMetric, least_of, share
+from dagengine.metrics.common.turns import ConversationVerdicts, conversation_prompt, quoted
+from dagengine.prompts.answer_types import list_type
+from dagengine.prompts.evidence import turn_names
+from dagengine.prompts.instructions import list_instructions
+from dagengine.test_case import ToolCall, Turn
+
+VERDICTS = ("yes", "no")
+REPLY, CALL = "reply", "call"
+SELECTED = (
+    "The reply is the turn of the conversation that it names. The assistant could use the tools in "
+    "`available_tools`. Did it choose well among them for this reply? yes: it called the tools "
+    "that the user's wish needs at this point and no other, or called none where none helps; no: "
+    "it left out one that was needed, took one while another fits better, called one in vain, or "
+    "one that is not available."
+)
+RIGHT = (
+    "The call is the line that it names of the tools called at a turn of the conversation. Are its "
+    "arguments right? yes: each follows from the conversation up to this turn or from the output "
+    "of an earlier call, or is a sensible value for what both leave open, and none is missing that "
+    "the tool needs; no: an argument is wrong, made up or missing. Judge the arguments only, "
+    "neither the choice of the tool nor its output."
+)
+
+
+class ToolUseTemplate:
+    """The prompts of `ToolUseMetric`; override a method to replace one."""
+
+    @staticmethod
+    def generate_selection_verdicts(
+        turns: list[Turn], replies: list[str], available_tools: list[ToolCall]
+    ) -> str:
+        """Asks for `{"verdicts": {"1": {"reason", "verdict"}, ...}}`, one per reply."""
+        tools = {"available_tools": available_tools}
+        return _prompt(SELECTED, turns, REPLY, replies, **tools)
+
+    @staticmethod
+    def generate_argument_verdicts(
+        turns: list[Turn], calls: list[str], available_tools: list[ToolCall]
+    ) -> str:
+        """Asks for `{"verdicts": {"1": {"reason", "verdict"}, ...}}`, one per call."""
+        return _prompt(RIGHT, turns, CALL, calls, available_tools=available_tools)
+
+
+def _prompt(criteria: str, turns: list[Turn], label: str, items: list[str], **more: Any) -> str:
+    count = len(items)
+    return conversation_prompt(
+        list_instructions(criteria, VERDICTS, label, count),
+        turns,
+        *numbered(label, items),
+        answer_type=list_type(VERDICTS, count),
+        **more,
+    )
+
+
+class ToolUseMetric(PrebuiltMetric):
+    """How well an agent chooses its tools in a conversation, and their arguments.
+
+    `available_tools` are all tools that it could use, with names and descriptions (InputError
+    without any). Reads `turns` with their `tools_called`; 2 calls in parallel, 1 when no tool was
+    called. Score: the minimum of two shares, from 0 to 1: assistant turns with a good choice of
+    tools, and tool calls with the right arguments, if there are calls. A conversation in which the
+    assistant neither says nor calls anything has no score.
+    """
+
+    title = "Tool Use"
+    judged = (("turns",),)
+
+    def __init__(
+        self,
+        available_tools: Sequence[ToolCall],
+        threshold: float | None = 0.5,
+        model: Any = None,
+        *common: Any,
+        **settings: Any,
+    ) -> None:
+        super().__init__(threshold, model, *common, **settings)
+        self.available_tools = list(available_tools)
+        if not self.available_tools:
+            raise InputError("available_tools is an empty list: name the tools of the agent")
+        for tool in self.available_tools:
+            if not isinstance(tool, ToolCall):
+                raise TypeError(f"available_tools must be a list of ToolCall, got {tool!r:.80}")
+
+    def graph(self) -> Graph:
+        tools = CodeNode(lambda: list(self.available_tools), output_label="available_tools")
+        method = "generate_selection_verdicts"
+        chosen = self._verdicts(SELECTED, "tool selection", REPLY, "replies", tools, method)
+        method = "generate_argument_verdicts"
+        right = self._verdicts(RIGHT, "arguments", CALL, "calls", tools, method)
+        parts = [
+            CodeNode(chosen_share, evaluation_params=["turns"], inputs=[chosen], name="selection"),
+            CodeNode(right_share, evaluation_params=["turns"], inputs=[right], name="argument"),
+        ]
+        return Graph(CodeNode(lesser_part, inputs=parts, name="score"))
+
+    def _verdicts(
+        self, criteria: str, label: str, item: str, items: str, tools: CodeNode, method: str
+    ) -> ConversationVerdicts:
+        listing = names_of_active if item == REPLY else names_of_calls
+        return ConversationVerdicts(
+            criteria,
+            CodeNode(listing, evaluation_params=["turns"], output_label=items),
+            label,
+            verdicts=VERDICTS,
+            item_label=item,
+            inputs=[tools],
+            evaluation_params=["turns"],
+            wording=self.wording(ToolUseTemplate, method, "turns", items, "available_tools"),
+            per_call=self.verdicts_per_call,
+        )
+
+
+def active(turns: Sequence[Turn]) -> list[int]:
+    """The places of the assistant's turns that say something or call a tool."""
+    return [
+        place
+        for place, turn in enumerate(turns)
+        if turn.role == "assistant" and (turn.tools_called or not is_blank(turn))
+    ]
+
+
+def names_of_active(turns: list[Turn]) -> list[str]:
+    """What the turns to judge are called; raises NotApplicableError without any."""
+    names = turn_names(turns)
+    found = [names[place] for place in active(turns)]
+    if not found:
+        raise NotApplicableError("nothing to judge: the assistant neither says nor calls anything")
+    return found
+
+
+def names_of_calls(turns: list[Turn]) -> list[str]:
+    """What prompts call each tool call of the assistant: its turn and its line there."""
+    names = turn_names(turns)
+    return [
+        f"{names[place]}, tools called, line {line}"
+        for place in active(turns)
+        for line in range(1, len(turns[place].tools_called or ()) + 1)
+    ]
+
+
+def chosen_share(turns: list[Turn], verdicts: list[Judgement]) -> NodeValue:
+    items = quoted(turns, active(turns))
+    what, passed = "choices of tools", "good"
+    return share(items, verdicts, ("yes",), what=what, passed=passed, empty=1.0)
+
+
+def right_share(turns: list[Turn], verdicts: list[Judgement]) -> NodeValue:
+    if not verdicts:
+        return NodeValue(None)
+    names = turn_names(turns)
+    items = [
+        f"{names[place]}: {call.name}"
+        for place in active(turns)
+        for call in turns[place].tools_called or ()
+    ]
+    passed = "right in their arguments"
+    return share(items, verdicts, ("yes",), what="tool calls", passed=passed, empty=1.0)
+
+
+def lesser_part(selection: float | None, arguments: float | None) -> NodeValue:
+    return least_of({"selection": selection, "arguments": arguments}, "no reply and no tool call")

@@ -1,0 +1,99 @@
+"""What metrics of faults share: they list parts of the answer, and judge each by itself."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from pydantic import BaseModel
+
+from dagengine.graph.graph import Graph
+from dagengine.graph.list_nodes import VerdictListNode
+from dagengine.graph.nodes import CodeNode
+from dagengine.graph.values import Judgement, NodeValue
+from dagengine.metrics.common.default_prompts import task_prompt
+from dagengine.metrics.common.extraction import OPINIONS, Opinions, findings_of
+from dagengine.metrics.common.prebuilt import PrebuiltMetric, share
+
+VERDICTS = ("yes", "no")
+ITEM = "opinion"
+
+
+class FaultsMetric(PrebuiltMetric):
+    """The share of what is listed of the answer for which the question is not true.
+
+    The judge lists parts of `actual_output` as an `answer` with one list, and says of each whether
+    it is a fault. `item` and `items` are what one and many of them are called, `label` what the
+    verdicts are called, `passed` what the good items are. `listing` asks for the list, `question`
+    about each item; yes says that it is a fault. Both may name `settings` of the metric. Methods of
+    the `template` by the names in `methods` replace them. The list is made in view of the fields in
+    `beside`, too.
+    """
+
+    template: ClassVar[type[Any]]
+    methods: ClassVar[tuple[str, str]]
+    listing: ClassVar[str]
+    question: ClassVar[str]
+    answer: ClassVar[type[BaseModel]]
+    item: ClassVar[str]
+    items: ClassVar[str]
+    label: ClassVar[str]
+    passed: ClassVar[str]
+    beside: ClassVar[tuple[str, ...]] = ()
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What the prompts need to know of the metric."""
+        return {}
+
+    def graph(self) -> Graph:
+        (name,) = self.answer.model_fields
+        lists, judges = self.methods
+        read, settings = ("actual_output", *self.beside), self.settings
+        wording = self.wording(self.template, lists, *read, **settings)
+        items = findings_of(worded(self.listing, **settings), self.answer, self.beside, wording)
+        verdicts = VerdictListNode(
+            worded(self.question, **settings),
+            items,
+            self.label,
+            verdicts=VERDICTS,
+            item_label=self.item,
+            wording=self.wording(self.template, judges, name, **settings),
+            per_call=self.verdicts_per_call,
+        )
+        return Graph(CodeNode(self.harmless_share, inputs=[items, verdicts], name="score"))
+
+    @classmethod
+    def harmless_share(cls, items: list[str], verdicts: list[Judgement]) -> NodeValue:
+        """The score, and why."""
+        if not items:
+            why = f"Nothing to judge: no {cls.item} found in the answer."
+            return NodeValue(1.0, score=1.0, reason=why)
+        return share(items, verdicts, ("no",), what=cls.items, passed=cls.passed, empty=1.0)
+
+
+def worded(prompt: str, **settings: Any) -> str:
+    """A prompt with the settings that it names, lists as "one, two"."""
+    shown = {name: _listed(value) for name, value in settings.items()}
+    return prompt.format(**shown) if shown else prompt
+
+
+def _listed(value: str | list[str]) -> str:
+    return value if isinstance(value, str) else ", ".join(value)
+
+
+class OpinionTemplate:
+    """The prompt that metrics of opinions have in common."""
+
+    @staticmethod
+    def generate_opinions(actual_output: str) -> str:
+        """Asks for `{"opinions": [...]}`."""
+        return task_prompt(OPINIONS, Opinions, actual_output=actual_output)
+
+
+class OpinionMetric(FaultsMetric):
+    """The share of the answer's opinions for which `question` is not true."""
+
+    counts_faults = True
+    methods = ("generate_opinions", "generate_verdicts")
+    listing = OPINIONS
+    answer, item, items = Opinions, ITEM, "opinions"

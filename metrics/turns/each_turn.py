@@ -1,0 +1,218 @@
+"""The graph of a metric of single answers, for every reply of a conversation at the same time."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import types
+from collections.abc import Coroutine, Generator, Iterable, Mapping, Sequence
+from typing import Any, TypeVar, cast
+
+from pydantic import BaseModel
+
+from dagengine.errors import NotApplicableError
+from dagengine.graph.judged import is_blank
+from dagengine.graph.node import AskingNode, BaseNode
+from dagengine.graph.nodes import CodeNode
+from dagengine.graph.values import Ask, Given, NodeValue, QuestionCount
+from dagengine.metrics.common.extraction import counted
+from dagengine.metrics.common.turns import given_replies
+from dagengine.prompts.evidence import as_text, turn_names
+from dagengine.question import Answer, Question
+from dagengine.test_case import LLMTestCase, Turn, read_field
+
+T = TypeVar("T", bound=BaseModel)
+Questions = list[Question[Any]]
+Answers = list[Answer[Any]]
+
+REPLIES = "replies with context"
+
+
+def replies_with_context(size: int, *, of_window: bool, outcome: bool) -> CodeNode:
+    """Each reply that has retrieved contexts, as a case of its own with the turns before it.
+
+    A window ends with the reply and has at most `size` turns; its other turns are the `input`. The
+    contexts are those of the whole window (`of_window`), or of what came after the reply before.
+    With `outcome` the expected outcome of the conversation is what is expected of each reply.
+    """
+
+    def cases_of(turns: list[Turn], expected: str | None = None) -> NodeValue:
+        names, places = turn_names(turns), given_replies(turns)
+        cases: list[LLMTestCase] = []
+        last = -1  # the place of the reply before
+        for end in places:
+            start = max(0, end + 1 - size)
+            contexts = _contexts(turns[start if of_window else max(start, last + 1) : end + 1])
+            last = end
+            if contexts and not is_blank(turns[end]):
+                cases.append(
+                    LLMTestCase(
+                        name=names[end],
+                        input=as_text(turns[start:end]),
+                        actual_output=turns[end].content,
+                        expected_output=expected,
+                        retrieval_context=contexts,
+                    )
+                )
+        if not cases:
+            raise NotApplicableError(
+                "nothing to judge: no assistant turn with text has a `retrieval_context`"
+            )
+        left_out = len(places) - len(cases)
+        reason = f"{counted(left_out, 'assistant turn')} without text or context: not judged."
+        return NodeValue(cases, reason=reason if left_out else None)
+
+    read = ["turns", "expected_outcome"] if outcome else ["turns"]
+    return CodeNode(cases_of, evaluation_params=read, output_label=REPLIES)
+
+
+def _contexts(turns: Iterable[Turn]) -> list[str]:
+    """What was retrieved for some turns, each text once."""
+    texts = [text for turn in turns for text in turn.retrieval_context or ()]
+    return [text for text in dict.fromkeys(texts) if not is_blank(text)]
+
+
+def mean_of_each(score: CodeNode, cases: CodeNode) -> CodeNode:
+    """The mean score of all `cases`, where `score` is the last node of the graph for one case."""
+    made: dict[BaseNode, BaseNode] = {}
+    inputs = [_for_each(node, cases, made) for node in score.inputs]
+
+    def mean(shown: list[LLMTestCase], *lists: list[Any]) -> NodeValue:
+        rows = zip(shown, *lists, strict=True)
+        values = [score.function(*_fields(score, case), *row) for case, *row in rows]
+        scores = [value.score or 0.0 for value in values]
+        result = math.fsum(scores) / len(scores)
+        terms = " + ".join(f"{number:.4g}" for number in scores)
+        lead = f"The mean of {counted(len(scores), 'assistant turn')} with context"
+        parts = [f"{lead}: ({terms}) / {len(scores)} = {result:.4g}."]
+        pairs = zip(shown, values, strict=True)
+        parts += [f"{case.name}: {value.reason}" for case, value in pairs if value.score != 1]
+        return NodeValue(result, score=result, reason="\n".join(parts))
+
+    return CodeNode(mean, inputs=[cases, *inputs], name="score")
+
+
+def _for_each(node: BaseNode, cases: BaseNode, made: dict[BaseNode, BaseNode]) -> BaseNode:
+    """A node that does for every case what `node` does for one."""
+    if node not in made:
+        inputs = [_for_each(source, cases, made) for source in node.inputs]
+        if isinstance(node, CodeNode):
+            made[node] = _code_for_each(node, cases, inputs)
+        else:
+            made[node] = EachTurnNode(cast(AskingNode, node), cases, inputs)
+    return made[node]
+
+
+def _code_for_each(node: CodeNode, cases: BaseNode, inputs: Sequence[BaseNode]) -> CodeNode:
+    def of_each(*lists: list[Any]) -> list[Any]:
+        rows: Iterable[tuple[Any, ...]] = zip(*lists, strict=True)
+        if node.evaluation_params:
+            rows = ((*_fields(node, case), *rest) for case, *rest in rows)
+        values = [node.function(*row) for row in rows]
+        return [value.value if isinstance(value, NodeValue) else value for value in values]
+
+    of_each.__name__ = node.text  # as pictures show it
+    read = [cases, *inputs] if node.evaluation_params else inputs
+    return CodeNode(of_each, inputs=read, name=node.name, output_label=node.output_label)
+
+
+def _fields(node: BaseNode, case: LLMTestCase) -> list[Any]:
+    """The fields of one case that a node reads."""
+    return [read_field(case, path) for path in node.evaluation_params]
+
+
+class EachTurnNode(AskingNode):
+    """Asks for every case of a list what another node asks for one; readers see a list.
+
+    What the node asks of all cases in one step is asked at the same time.
+    """
+
+    kind = "each turn"
+
+    def __init__(self, node: AskingNode, cases: BaseNode, inputs: Iterable[BaseNode]) -> None:
+        super().__init__(
+            name=node.name,
+            output_label=node.output_label,
+            inputs=[cases, *inputs],
+            options=node.options,
+        )
+        self.node = node
+
+    @property
+    def text(self) -> str:
+        return self.node.text
+
+    @property
+    def writes(self) -> bool:
+        return self.node.writes
+
+    def questions(self, known: Mapping[str, Any], items: int) -> QuestionCount:
+        if REPLIES not in known:
+            return QuestionCount(0, items, None)
+        counts = [self.node.questions(dict(self._read(case)), items) for case in known[REPLIES]]
+        most = [count.most for count in counts if count.most is not None]
+        return QuestionCount(
+            sum(count.least for count in counts),
+            sum(count.likely for count in counts),
+            sum(most) if len(most) == len(counts) else None,
+            max((count.in_a_row for count in counts), default=0),
+        )
+
+    def _read(self, case: LLMTestCase) -> tuple[tuple[str, Any], ...]:
+        paths = self.node.evaluation_params
+        return tuple(zip(paths, _fields(self.node, case), strict=True))
+
+    async def run(self, given: Given, ask: Ask) -> NodeValue:
+        (_, cases), *inputs = given.inputs
+        works: list[Coroutine[Any, Any, NodeValue]] = []
+        for place, case in enumerate(cases):
+            read = tuple((label, values[place]) for label, values in inputs)
+            # The state of a decision stays the conversation; what is read stands beside it.
+            of_turn = Given(self._read(case), read, given.case)
+            works.append(self.node.work(of_turn, _Relay(ask.decides)))
+        values = await _in_step(works, ask)
+        masses = [value.mass for value in values if value.mass is not None]
+        mass = math.fsum(masses) / len(masses) if masses else None
+        return NodeValue([value.value for value in values], mass=mass)
+
+
+class _Relay:
+    """What a node asks with for one case: it hands questions out to `_in_step`."""
+
+    def __init__(self, decides: bool) -> None:
+        self.decides = decides
+
+    async def __call__(self, question: Question[T]) -> Answer[T]:
+        (answer,) = await _handed_out([question])
+        return answer
+
+    async def each(self, questions: Iterable[Question[T]]) -> list[Answer[T]]:
+        return await _handed_out(list(questions))
+
+
+@types.coroutine
+def _handed_out(questions: Questions) -> Generator[Questions, Answers, Answers]:
+    return (yield questions)
+
+
+async def _in_step(works: Sequence[Coroutine[Any, Any, NodeValue]], ask: Ask) -> list[NodeValue]:
+    """What each work gives; all that they want to know next is asked together, again and again."""
+    values: dict[int, NodeValue] = {}
+    answers: dict[int, Answers | None] = dict.fromkeys(range(len(works)))
+    try:
+        while answers:
+            asked: dict[int, Questions] = {}
+            for place, known in answers.items():
+                try:
+                    asked[place] = works[place].send(known)
+                except StopIteration as done:
+                    values[place] = done.value
+            coming = iter(await ask.each(itertools.chain.from_iterable(asked.values())))
+            answers = {
+                place: list(itertools.islice(coming, len(questions)))
+                for place, questions in asked.items()
+            }
+    finally:
+        for work in works:
+            work.close()
+    return [values[place] for place in range(len(works))]

@@ -1,0 +1,127 @@
+"""Topic adherence: whether an assistant answers what belongs to its topics, and only that."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from dagengine.decision import Odds
+from dagengine.graph.graph import Graph
+from dagengine.graph.list_nodes import VerdictListNode
+from dagengine.graph.nodes import CodeNode
+from dagengine.graph.values import Judgement, NodeValue
+from dagengine.metrics.common.default_prompts import verdicts_prompt
+from dagengine.metrics.common.extraction import listed
+from dagengine.metrics.common.prebuilt import PrebuiltMetric, share, texts
+from dagengine.metrics.conversation_completeness import (
+    ITEM,
+    VERDICTS,
+    ConversationCompletenessTemplate,
+    intention_verdicts_prompt,
+    intentions_of,
+    on_intentions,
+)
+from dagengine.test_case import Turn
+
+ON_TOPIC = (
+    "Does the intention, which is that of a user, belong to one of `relevant_topics`? yes: it is "
+    "about one of them, or is only courtesy (a greeting, thanks, the wish for a fitting reply), "
+    "which belongs to every topic; no: it is about something else."
+)
+TAKEN_UP = (
+    "Did the assistant take up this intention of the user? yes: it gave an answer or did something "
+    "towards it, in whole or in part; no: it refused, evaded, passed over it, or answered "
+    "something else."
+)
+
+
+class TopicAdherenceTemplate:
+    """The prompts of `TopicAdherenceMetric`; override a method to replace one."""
+
+    extract_user_intentions = staticmethod(ConversationCompletenessTemplate.extract_user_intentions)
+
+    @staticmethod
+    def generate_topic_verdicts(intentions: list[str], relevant_topics: list[str]) -> str:
+        """Asks for `{"verdicts": {"1": {"reason", "verdict"}, ...}}`: on topic?"""
+        return verdicts_prompt(
+            ON_TOPIC, VERDICTS, ITEM, intentions, relevant_topics=relevant_topics
+        )
+
+    @staticmethod
+    def generate_answer_verdicts(turns: list[Turn], intentions: list[str]) -> str:
+        """Asks for `{"verdicts": {"1": {"reason", "verdict"}, ...}}`: taken up?"""
+        return intention_verdicts_prompt(TAKEN_UP, turns, intentions)
+
+
+class TopicAdherenceMetric(PrebuiltMetric):
+    """The share of the user's intentions that an assistant with given topics treats as it should.
+
+    It should take up what belongs to one of `relevant_topics`, and nothing else (InputError for an
+    empty list, TypeError for one text). Reads `turns`; 3 calls in two rounds. Score: (on topic and
+    taken up + off topic and not taken up) / intentions, from 0 to 1, and 1 when the user never
+    speaks. A case is skipped if the judge lists no intention of a user who does.
+    """
+
+    title = "Topic Adherence"
+    judged = (("turns",),)
+
+    def __init__(
+        self,
+        relevant_topics: Sequence[str],
+        threshold: float | None = 0.5,
+        model: Any = None,
+        *common: Any,
+        **settings: Any,
+    ) -> None:
+        super().__init__(threshold, model, *common, **settings)
+        self.relevant_topics = texts("relevant_topics", relevant_topics)
+
+    def graph(self) -> Graph:
+        template, size = TopicAdherenceTemplate, self.verdicts_per_call
+        intentions = intentions_of(self.wording(template, "extract_user_intentions", "turns"))
+        topics = listed(self.relevant_topics, "relevant_topics")
+        on_topic = VerdictListNode(
+            ON_TOPIC,
+            intentions,
+            "topic",
+            verdicts=VERDICTS,
+            item_label=ITEM,
+            inputs=[topics],
+            wording=self.wording(
+                template, "generate_topic_verdicts", "intentions", "relevant_topics"
+            ),
+            per_call=size,
+        )
+        wording = self.wording(template, "generate_answer_verdicts", "turns", "intentions")
+        taken_up = on_intentions(TAKEN_UP, "answer", intentions, wording, size)
+        score = CodeNode(adherent_share, inputs=[intentions, on_topic, taken_up], name="score")
+        return Graph(score)
+
+
+def adherent_share(
+    intentions: list[str], on_topic: list[Judgement], taken_up: list[Judgement]
+) -> NodeValue:
+    """The share of intentions that are taken up if and only if they are on topic."""
+    both = [_as_wanted(topic, answer) for topic, answer in zip(on_topic, taken_up, strict=True)]
+    what, passed = "user intentions", "treated as the topics want"
+    return share(intentions, both, ("yes",), what=what, passed=passed, empty=1.0)
+
+
+def _as_wanted(topic: Judgement, answer: Judgement) -> Judgement:
+    place = "on topic" if topic.verdict == "yes" else "off topic"
+    done = "taken up" if answer.verdict == "yes" else "not taken up"
+    same = "yes" if topic.verdict == answer.verdict else "no"
+    reason = f"{place}: {topic.reason} {done}: {answer.reason}"
+    return Judgement(verdict=same, reason=reason, odds=_odds_of_both(topic, answer))
+
+
+def _odds_of_both(topic: Judgement, answer: Judgement) -> Odds | None:
+    """The odds that both verdicts are the same, taken to be independent."""
+    if topic.odds is None and answer.odds is None:
+        return None
+    one, other = (judgement.odds or ((judgement.verdict, 1.0),) for judgement in (topic, answer))
+    masses = {"yes": 0.0, "no": 0.0}
+    for verdict, mass in one:
+        for second, chance in other:
+            masses["yes" if verdict == second else "no"] += mass * chance
+    return tuple(masses.items())

@@ -284,10 +284,9 @@ def _runs(words: list[str], size: int) -> set[tuple[str, ...]]:
 def is_supported(context: list[str], answer: Supported) -> bool:
     """Whether there are supporting sentences and all are in the passages."""
     passages = [_even(passage) for passage in context]
-    sentences = [_even(sentence) for sentence in answer.supporting_sentences if sentence.strip()]
+    sentences = [_even(one) for one in answer.supporting_sentences if one.strip()]
     return bool(sentences) and all(
-        len(words_in(sentence)) > 1 and any(sentence in passage for passage in passages)
-        for sentence in sentences
+        len(words_in(one)) > 1 and any(one in passage for passage in passages) for one in sentences
     )
 
 
@@ -312,9 +311,9 @@ def answered_golden(text: str, answer: Supported, *more: bool | list[float]) -> 
         "expected_output": answer.answer,
         "supporting_sentences": answer.supporting_sentences,
     }
-    votes = [vote for vote in more if isinstance(vote, bool)]
-    if votes:
-        value["answered_without_context"] = [sum(votes), len(votes)]
+    known = [one for one in more if isinstance(one, bool)]
+    if known:
+        value["answered_without_context"] = [sum(known), len(known)]
     return NodeValue(value, score=1.0)
 
 

@@ -99,25 +99,25 @@ def attribute(
     """
     asked = alone or {}
     pooled = _counts(itertools.chain.from_iterable(repetitions.values()), *asked.values())
-    known: dict[object, float | None] = {}
-    found: list[CaseNoise] = []
+    scores: dict[object, float | None] = {}
+    noise: list[CaseNoise] = []
     for number, runs in sorted(repetitions.items()):
         if len(runs) > 1:
             case = None if cases is None else cases[number]
-            one = _Case(replay, runs, asked.get(number, ()), pooled, case, known)
-            found.append(one.noise(number))
-    return list(_weighted(found))
+            repeated = _Case(replay, runs, asked.get(number, ()), pooled, case, scores)
+            noise.append(repeated.noise(number))
+    return list(_weighted(noise))
 
 
 def _weighted(noise: Sequence[CaseNoise]) -> Iterator[CaseNoise]:
     """Cases that lacked an answer and got it count for those that did not."""
-    lacked = [one for one in noise if one.lacked]
-    known = sum(one.known for one in lacked)
-    for one in noise:
-        if one.lacked and known:
-            yield replace(one, weight=len(lacked) / known if one.known else 0.0)
+    lacked = [case for case in noise if case.lacked]
+    answered = sum(case.known for case in lacked)
+    for case in noise:
+        if case.lacked and answered:
+            yield replace(case, weight=len(lacked) / answered if case.known else 0.0)
         else:
-            yield one
+            yield case
 
 
 @measure
@@ -163,10 +163,10 @@ class _Case:
         alone: Sequence[tuple[str, Reply]],
         pooled: Mapping[str, Counts],
         case: TestCase | None,
-        known: dict[object, float | None],
+        scores: dict[object, float | None],
     ) -> None:
         self._replay, self._runs, self._pooled, self._case = replay, runs, pooled, case
-        self._known = known
+        self._known = scores
         self._said = _counts(runs, alone)
         self._own = case.content_hash() if case and replay.computes else None
         self._mean = math.fsum(run.score for run in runs) / len(runs)
@@ -174,8 +174,8 @@ class _Case:
 
     def noise(self, number: int) -> CaseNoise:
         counts = {
-            node: said if said.total() > 1 else self._pooled[node]
-            for node, said in self._said.items()
+            node: tally if tally.total() > 1 else self._pooled[node]
+            for node, tally in self._said.items()
         }
         axes, fixed = _axes(counts)
         # Until every node that some combination leads to has answers.
@@ -192,13 +192,13 @@ class _Case:
             flips=self._flips(),
             moves=self._moves(),
             reached=Counter(node for run in self._runs for node in run.replies),
-            answers={node: said.total() for node, said in self._said.items()},
+            answers={node: tally.total() for node, tally in self._said.items()},
             fixed=fixed,
         )
 
     def _scores(self, counts: dict[str, Counts], axes: Sequence[str]) -> list[float] | None:
         """Scores of all combinations; None after a node that was missing got its answers."""
-        steady = {node: _commonest(found) for node, found in counts.items() if node not in axes}
+        steady = {node: _commonest(tally) for node, tally in counts.items() if node not in axes}
         scores: list[float] = []
         for combination in itertools.product(*(counts[node] for node in axes)):
             replies = {**steady, **dict(zip(axes, combination, strict=True))}
@@ -215,8 +215,8 @@ class _Case:
         key = self._own, frozenset(replies.items())
         if key not in self._known:
             self._known[key] = self._replay.score(replies, self._case)
-        found = self._known[key]
-        return self._mean if found is None else found
+        score = self._known[key]
+        return self._mean if score is None else score
 
     def _flips(self) -> dict[str, float]:
         rates = {node: _flip_rate(self._said[node]) for node in self._nodes if node in self._said}
@@ -228,17 +228,17 @@ class _Case:
             (tuple(run.replies.get(node) for node in self._nodes), run.score) for run in self._runs
         )
         moves: dict[str, tuple[float, int]] = {}
-        for (one, some), (other, more) in itertools.combinations(kinds.items(), 2):
-            node = self._parting(one[0], other[0])
+        for (first, some), (second, more) in itertools.combinations(kinds.items(), 2):
+            node = self._parting(first[0], second[0])
             if node is not None:
                 moved, pairs = moves.get(node, (0.0, 0))
                 count = some * more
-                moves[node] = moved + count * abs(one[1] - other[1]), pairs + count
+                moves[node] = moved + count * abs(first[1] - second[1]), pairs + count
         return moves
 
-    def _parting(self, one: Sequence[Reply | None], other: Sequence[Reply | None]) -> str | None:
+    def _parting(self, before: Sequence[Reply | None], after: Sequence[Reply | None]) -> str | None:
         """The first node that answered otherwise; None if one of the two has no answer."""
-        for node, first, second in zip(self._nodes, one, other, strict=True):
+        for node, first, second in zip(self._nodes, before, after, strict=True):
             if first != second:
                 return None if first is None or second is None else node
         return None
@@ -248,25 +248,25 @@ def _counts(
     runs: Iterable[Repetition], *alone: Iterable[tuple[str, Reply]]
 ) -> dict[str, Counter[Reply]]:
     """How often each node gave each answer, the commonest first."""
-    said = itertools.chain(*(run.replies.items() for run in runs), *alone)
+    answers = itertools.chain(*(run.replies.items() for run in runs), *alone)
     counts: dict[str, Counter[Reply]] = {}
-    for node, reply in said:
+    for node, reply in answers:
         counts.setdefault(node, Counter())[reply] += 1
-    return {node: Counter(dict(found.most_common())) for node, found in counts.items()}
+    return {node: Counter(dict(tally.most_common())) for node, tally in counts.items()}
 
 
-def _flip_rate(said: Counter[Reply]) -> float | None:
+def _flip_rate(tally: Counter[Reply]) -> float | None:
     """The share of pairs of answers that differ; None without a pair."""
-    answers = said.total()
+    answers = tally.total()
     if answers < 2:
         return None
-    equal = sum(count * (count - 1) for count in said.values())
+    equal = sum(count * (count - 1) for count in tally.values())
     return 1 - equal / (answers * (answers - 1))
 
 
 def _axes(counts: Mapping[str, Counts]) -> tuple[list[str], tuple[str, ...]]:
     """The nodes to vary, and those held fixed because there are too many combinations."""
-    noisy = [node for node, found in counts.items() if len(found) > 1]
+    noisy = [node for node, tally in counts.items() if len(tally) > 1]
     noisy.sort(key=lambda node: (_steadiness(counts[node]), node))
     kept: list[str] = []
     size = 1
@@ -277,10 +277,10 @@ def _axes(counts: Mapping[str, Counts]) -> tuple[list[str], tuple[str, ...]]:
     return kept, tuple(sorted(set(noisy) - set(kept)))
 
 
-def _steadiness(said: Counts) -> float:
+def _steadiness(tally: Counts) -> float:
     """The chance that two draws of what was said are equal."""
-    return math.fsum((count / sum(said.values())) ** 2 for count in said.values())
+    return math.fsum((count / sum(tally.values())) ** 2 for count in tally.values())
 
 
-def _commonest(said: Counts) -> Reply:
-    return next(iter(said))
+def _commonest(tally: Counts) -> Reply:
+    return next(iter(tally))

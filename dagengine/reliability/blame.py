@@ -97,10 +97,10 @@ def blame(
     """
     units = _units(noise, node, groups or {})
     reached = sum(unit.reached for unit in units)
-    runs = max((one.repetitions for one in noise), default=0)
+    runs = max((case.repetitions for case in noise), default=0)
     once = asked_once(noise)
-    others = {other for one in noise for other in one.answers} - {node}
-    unknown = _unknown(units, reached, once, bool(others))
+    peers = {peer for case in noise for peer in case.answers} - {node}
+    unknown = _unknown(units, reached, once, bool(peers))
     share = low = high = needed = None
     varied = any(abs(unit.part) > _EDGE for unit in units)
     if unknown is Unknown.REACHED_IN_FEW and reached and len(units) >= LEAST_REACHED:
@@ -108,9 +108,9 @@ def blame(
     elif unknown is None:
         share, low, high = _interval(units) if varied else (0.0, 0.0, _bound(units))
         if (
-            low > 1 - _EDGE and others
+            low > 1 - _EDGE and peers
         ):  # no other node moved a score: what they may be to blame for is left
-            low = max(1 - sum(_bound(_units(noise, one, groups or {})) for one in others), 0.0)
+            low = max(1 - sum(_bound(_units(noise, peer, groups or {})) for peer in peers), 0.0)
     return Blame(node, share, low, high, unknown, varied, reached, len(units), runs, needed, once)
 
 
@@ -118,9 +118,10 @@ def asked_once(noise: Iterable[CaseNoise]) -> float:
     """Of the cases that reached a node, the share with one answer of it: the largest of all."""
     reached: Counter[str] = Counter()
     once: Counter[str] = Counter()
-    for case in (one for one in noise if one.weight):
-        reached.update(case.answers.keys())
-        once.update(node for node, answers in case.answers.items() if answers == 1)
+    for case in noise:
+        if case.weight:
+            reached.update(case.answers.keys())
+            once.update(node for node, answers in case.answers.items() if answers == 1)
     return max((once[node] / reached[node] for node in reached), default=0.0)
 
 
@@ -136,23 +137,23 @@ class _Unit:
 
 def _units(noise: Iterable[CaseNoise], node: str, groups: Mapping[int, Hashable]) -> list[_Unit]:
     units: defaultdict[Hashable, _Unit] = defaultdict(_Unit)
-    for one in noise:
-        unit = units[("group", groups[one.case]) if one.case in groups else one.case]
-        unit.part += one.weight * one.parts.get(node, 0.0)
-        unit.whole += one.weight * one.modelled
-        unit.reached |= bool(one.weight) and node in one.answers
-        unit.seen += one.weight * one.reached.get(node, 0) / one.repetitions
+    for case in noise:
+        unit = units[("group", groups[case.case]) if case.case in groups else case.case]
+        unit.part += case.weight * case.parts.get(node, 0.0)
+        unit.whole += case.weight * case.modelled
+        unit.reached |= bool(case.weight) and node in case.answers
+        unit.seen += case.weight * case.reached.get(node, 0) / case.repetitions
     return list(units.values())
 
 
-def _unknown(units: Sequence[_Unit], reached: int, once: float, others: bool) -> Unknown | None:
+def _unknown(units: Sequence[_Unit], reached: int, once: float, peers: bool) -> Unknown | None:
     if not units:
         return Unknown.NOT_REPEATED
-    if not reached and not others:
+    if not reached and not peers:
         return Unknown.UNSEEN
     if not any(abs(unit.whole) > _EDGE for unit in units):
         return Unknown.STEADY
-    if reached and not others:
+    if reached and not peers:
         return None  # all of the noise is its own
     if reached < LEAST_REACHED:
         return Unknown.REACHED_IN_FEW
@@ -172,8 +173,8 @@ def _interval(units: Sequence[_Unit]) -> tuple[float, float, float]:
     if all(unit.part == unit.whole for unit in units):
         return 1.0, 1.0, 1.0
     left_out = [(part - unit.part) / (whole - unit.whole) for unit in units]
-    if all(_EDGE < one < 1 - _EDGE for one in (ratio, *left_out)):
-        half = _half_width([_logit(one) for one in left_out])
+    if all(_EDGE < estimate < 1 - _EDGE for estimate in (ratio, *left_out)):
+        half = _half_width([_logit(estimate) for estimate in left_out])
         return share, _share(_logit(ratio) - half), _share(_logit(ratio) + half)
     half = _half_width(left_out)
     return share, max(share - half, 0.0), min(share + half, 1.0)
@@ -181,7 +182,7 @@ def _interval(units: Sequence[_Unit]) -> tuple[float, float, float]:
 
 def _half_width(left_out: Sequence[float]) -> float:
     size, centre = len(left_out), statistics.fmean(left_out)
-    variance = (size - 1) / size * math.fsum((one - centre) ** 2 for one in left_out)
+    variance = (size - 1) / size * math.fsum((estimate - centre) ** 2 for estimate in left_out)
     return quantile_of_t(_LEVEL, size) * math.sqrt(variance)
 
 

@@ -24,12 +24,12 @@ def clusters(
     ties: nx.Graph[Hashable] = nx.Graph()
     ties.add_edges_from(_by_field(cases, field) if field is not None else ())
     ties.add_edges_from(_by_question(observations))
-    found: dict[int, Hashable] = {}
+    groups: dict[int, Hashable] = {}
     for component in nx.connected_components(ties):
-        members = sorted(one for one in component if isinstance(one, int))
+        members = sorted(member for member in component if isinstance(member, int))
         if len(members) > 1:
-            found |= dict.fromkeys(members, f"group of case {members[0]}")
-    return found
+            groups |= dict.fromkeys(members, f"group of case {members[0]}")
+    return groups
 
 
 def shared_by_all(observations: Iterable[Observation]) -> tuple[str, ...]:
@@ -40,11 +40,11 @@ def shared_by_all(observations: Iterable[Observation]) -> tuple[str, ...]:
     """
     seen: set[int] = set()
     asked: dict[tuple[str, str], dict[str, set[int]]] = {}
-    for one in observations:
-        seen.add(one.case)
-        if one.node and one.question is not None:
-            asked.setdefault((one.metric, one.node), {}).setdefault(one.question, set()).add(
-                one.case
+    for row in observations:
+        seen.add(row.case)
+        if row.node and row.question is not None:
+            asked.setdefault((row.metric, row.node), {}).setdefault(row.question, set()).add(
+                row.case
             )
     return tuple(
         dict.fromkeys(
@@ -68,10 +68,10 @@ def _by_question(observations: Iterable[Observation]) -> Iterator[tuple[int, Has
     """Cases that a question was asked for; what every case was asked ties none together."""
     asked: dict[Hashable, set[int]] = {}
     seen: set[int] = set()
-    for one in observations:
-        seen.add(one.case)
-        if one.question is not None:
-            asked.setdefault((one.metric, one.node, one.question), set()).add(one.case)
+    for row in observations:
+        seen.add(row.case)
+        if row.question is not None:
+            asked.setdefault((row.metric, row.node, row.question), set()).add(row.case)
     for question, numbers in asked.items():
         if 1 < len(numbers) < len(seen):
             yield from ((number, question) for number in numbers)

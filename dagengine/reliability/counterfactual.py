@@ -98,12 +98,12 @@ class Counterfactual:
 
     def _speakers(self) -> list[Speaker]:
         """In topological order."""
-        found: dict[str, Speaker] = {}
+        speakers: dict[str, Speaker] = {}
         for unit in (self.plan.units[slot.unit] for slot in self.plan.slots if slot.unit != NONE):
-            if unit.name not in found and self.speaks(unit):
+            if unit.name not in speakers and self.speaks(unit):
                 reads = () if unit.node.asks else tuple(sorted(self._asked_before(unit)))
-                found[unit.name] = Speaker(unit.name, unit.node.kind, reads)
-        return list(found.values())
+                speakers[unit.name] = Speaker(unit.name, unit.node.kind, reads)
+        return list(speakers.values())
 
     def speaks(self, unit: Unit) -> bool:
         """Whether a unit's answer decides or scores, here or in code that is computed again."""
@@ -119,15 +119,15 @@ class Counterfactual:
         A node that asks is asked again on what it read. Code that stands for questions has
         these asked again; other speakers that it reads keep what they said.
         """
-        found = {unit.index}
+        numbers = {unit.index}
         waiting = [] if unit.node.asks else [unit]
         while waiting:
             for _, number, _ in waiting.pop().sources:
                 source = self.plan.units[number]
-                if number not in found and not self._computed[number] and not self.speaks(source):
-                    found.add(number)
+                if number not in numbers and not self._computed[number] and not self.speaks(source):
+                    numbers.add(number)
                     waiting.append(source)
-        return sorted(found)
+        return sorted(numbers)
 
     def _asked_before(self, unit: Unit) -> set[str]:
         """Names of the asking nodes that code works on, through other code."""
@@ -149,8 +149,8 @@ class Counterfactual:
 
     def verdicts_of(self, node: str) -> tuple[Verdict, ...]:
         """The verdicts that a node may give; empty if they depend on the case."""
-        found = (slot.branches for slot in self.plan.slots if slot.name == node)
-        return tuple(dict.fromkeys(verdict for branches in found for verdict in branches))
+        choices = (slot.branches for slot in self.plan.slots if slot.name == node)
+        return tuple(dict.fromkeys(verdict for branches in choices for verdict in branches))
 
     def score(self, replies: Mapping[str, Reply], case: TestCase | None = None) -> float | None:
         """The score (0 to 1) of these replies, by node; None if they lead to no score.
@@ -210,8 +210,8 @@ def _at_once(unit: Unit, state: CaseState, case: TestCase | None) -> NodeValue |
         with asking_nobody():
             work.send(None)
     except StopIteration as done:
-        found: NodeValue = done.value
-        return found
+        value: NodeValue = done.value
+        return value
     except Exception:  # noqa: BLE001 - the metric's code, on inputs that did not occur
         return None
     work.close()

@@ -67,8 +67,8 @@ def _metric_changes(
                 before, after = old[metric].get(node), new[metric].get(node)
                 if before != after:
                     how = "is new" if before is None else "is gone" if after is None else "changed"
-                    what = f"node {node!r}" if node else "its settings"
-                    yield f"metric {metric!r}: {what} {how}"
+                    subject = f"node {node!r}" if node else "its settings"
+                    yield f"metric {metric!r}: {subject} {how}"
 
 
 def _other_changes(old: Binding, new: Binding) -> Iterator[str]:
@@ -81,7 +81,7 @@ def _other_changes(old: Binding, new: Binding) -> Iterator[str]:
 
 
 def _judges(old: Sequence[str], new: Sequence[str]) -> str:
-    before, after = (" and ".join(dict.fromkeys(map(judge_name, one))) for one in (old, new))
+    before, after = (" and ".join(dict.fromkeys(map(judge_name, judges))) for judges in (old, new))
     return (
         f"{before} → {after}"
         if before != after

@@ -83,19 +83,19 @@ def jury_report(
             for votes, right in zip(table, truth, strict=True)
         ]
     judges = len(table[0])
-    found = correlation(judged)
+    coefficient = correlation(judged)
     return JuryReport(
         judges=judges,
         items=len(table),
         agreement=tuple(_agreement(table, judge) for judge in range(judges)),
-        correlation=found,
-        effective=None if found is None else effective_votes(judges, max(found, -1.0)),
+        correlation=coefficient,
+        effective=None if coefficient is None else effective_votes(judges, max(coefficient, -1.0)),
     )
 
 
 def _steps(rows: Iterable[CaseResult], metric: str, node: str) -> Iterable[Step]:
-    results = (one for row in rows for one in row.metrics if one.metric == metric)
-    return (step for one in results for step in one.steps if step.node == node and step.votes)
+    results = (result for row in rows for result in row.metrics if result.metric == metric)
+    return (step for result in results for step in result.steps if step.node == node and step.votes)
 
 
 def correlation(table: Table) -> float | None:

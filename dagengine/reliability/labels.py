@@ -66,24 +66,24 @@ def labels_of(cases: Sequence[TestCase], source: str | Path | Mapping[int, Any])
     unknown case.
     """
     if isinstance(source, Mapping):
-        given: Mapping[int, Any] = source
+        cells: Mapping[int, Any] = source
     elif Path(source).suffix.lower() in _SUFFIXES:
-        given = _of_file(Path(source), cases)
+        cells = _of_file(Path(source), cases)
     else:
-        given = {number: read_field(case, str(source)) for number, case in enumerate(cases)}
-    found = {number: tuple(_votes(value)) for number, value in given.items()}
-    known = {number: labels for number, labels in found.items() if labels}
-    if not known:
+        cells = {number: read_field(case, str(source)) for number, case in enumerate(cases)}
+    votes = {number: tuple(_votes(value)) for number, value in cells.items()}
+    labelled = {number: labels for number, labels in votes.items() if labels}
+    if not labelled:
         first = case_label(cases[0], 0) if cases else "none"
         raise InputError(f"no case has a label at `{source}` (the first case is {first})")
-    return known
+    return labelled
 
 
 def _votes(value: object) -> Iterator[Vote]:
     """The labels in a cell: none, one, or a list of them."""
     if isinstance(value, list | tuple):
-        for one in value:
-            yield from _votes(one)
+        for label in value:
+            yield from _votes(label)
     elif isinstance(value, bool | int | float):
         if value == value:  # a column of numbers with gaps has NaN for no label
             yield value
@@ -92,19 +92,19 @@ def _votes(value: object) -> Iterator[Vote]:
 
 
 def _of_file(path: Path, cases: Sequence[TestCase]) -> dict[int, list[Any]]:
-    places, found = Places(cases), dict[int, list[Any]]()
+    places, cells = Places(cases), dict[int, list[Any]]()
     for record in table_of(path).read():
         number = _case_of(record, places)
-        found.setdefault(number, []).append(record.value.get("label"))
-    return found
+        cells.setdefault(number, []).append(record.value.get("label"))
+    return cells
 
 
 def _case_of(record: Record, places: Places) -> int:
     """The number of the case that a row is about."""
     row = record.value
     if not isinstance(row, Mapping) or "case" not in row:
-        what = record.problem or "a row of labels needs the columns `case` and `label`"
-        raise InputError(f"{record.place}: {what}")
+        problem = record.problem or "a row of labels needs the columns `case` and `label`"
+        raise InputError(f"{record.place}: {problem}")
     try:
         return places.of(row["case"])
     except ValueError as error:
@@ -117,18 +117,18 @@ def labels_for(
     """What labels mean to a metric; raises InputError if none is a possible outcome."""
     counts = Counter(label for labels in given.values() for label in dict.fromkeys(labels))
     kind, means = _understood(list(counts), _verdicts(replay, cases), threshold)
-    if all(found is None for found in means.values()):
+    if all(meaning is None for meaning in means.values()):
         raise InputError(_refusal(counts, replay, cases))
     people = {
-        number: tuple(found for label in labels if (found := means[label]) is not None)
+        number: tuple(meaning for label in labels if (meaning := means[label]) is not None)
         for number, labels in given.items()
     }
     return Labels(
         kind,
         {
-            n: one
+            n: agreed
             for n, labels in given.items()
-            if (one := _agreed(labels, means, kind)) is not None
+            if (agreed := _agreed(labels, means, kind)) is not None
         },
         people,
         tuple(_meanings(counts, means)),
@@ -152,7 +152,9 @@ def _understood(
         ("pass", _yes_or_no(labels, threshold)),
         ("number", {label: _number(label) for label in labels}),
     ]
-    return max(readings, key=lambda one: sum(found is not None for found in one[1].values()))
+    return max(
+        readings, key=lambda reading: sum(meaning is not None for meaning in reading[1].values())
+    )
 
 
 def verdict_named(label: Vote, verdicts: Sequence[V]) -> V | None:
@@ -161,17 +163,17 @@ def verdict_named(label: Vote, verdicts: Sequence[V]) -> V | None:
         return None
     named = {str(verdict).casefold(): verdict for verdict in verdicts}
     words = {_WORDS[name]: verdict for name, verdict in named.items() if name in _WORDS}
-    said = label.casefold()
-    if said in named:
-        return named[said]
+    text = label.casefold()
+    if text in named:
+        return named[text]
     word = _WORDS.get(_plain(label))
     return None if word is None else words.get(word)
 
 
 def _yes_or_no(labels: Sequence[Vote], threshold: float | None) -> dict[Vote, Vote | None]:
     numbers = {_number(label) for label in labels}
-    found = {number for number in numbers if number is not None}
-    ends = {min(found): False, max(found): True} if len(found) == 2 == len(numbers) else {}
+    values = {number for number in numbers if number is not None}
+    ends = {min(values): False, max(values): True} if len(values) == 2 == len(numbers) else {}
     if ends and threshold is not None and min(ends) in _LOWEST and max(ends) in _HIGHEST:
         return {label: ends[_number(label) or 0.0] for label in labels}
     return {label: _WORDS.get(_plain(label)) for label in labels}
@@ -196,10 +198,10 @@ def _agreed(labels: Iterable[Vote], means: Mapping[Vote, Vote | None], kind: Kin
     A label that is not an outcome counts as one that the metric never gives.
     """
     if kind == "number":
-        numbers = [float(one) for label in labels if (one := means[label]) is not None]
+        numbers = [float(number) for label in labels if (number := means[label]) is not None]
         return sum(numbers) / len(numbers) if numbers else None
-    said: Counter[Vote] = Counter(label if (m := means[label]) is None else m for label in labels)
-    best = said.most_common(2)
+    counts: Counter[Vote] = Counter(label if (m := means[label]) is None else m for label in labels)
+    best = counts.most_common(2)
     return None if len(best) == 2 and best[0][1] == best[1][1] else best[0][0]
 
 
@@ -251,15 +253,15 @@ def walked_labels(
     """
     labels = [label for label in read_labels(path) if label.outcome is not None]
     numbers = _numbers(cases)
-    found = [_walked(labels, replay, numbers) for replay in replays]
+    walks = [_walked(labels, replay, numbers) for replay in replays]
     nodes = (walked_answers(path, cases, replay) for replay in replays)
-    if not any(found) and not any(any(one.values()) for one in nodes):
+    if not any(walks) and not any(any(answers.values()) for answers in nodes):
         names = ", ".join(repr(replay.spec.name) for replay in replays)
         raise InputError(
             f"{path} has no finished walk on a case of this data set that fits the current "
             f"definition of {names}{''.join(f'; {line}' for line in left_out(path, replays))}"
         )
-    return found
+    return walks
 
 
 def _walked(
@@ -270,7 +272,7 @@ def _walked(
         for number in numbers.get(label.case, ()) if label.definition == _hash(replay) else ():
             if label.outcome is not None:
                 people.setdefault(number, {})[label.who] = label.outcome
-    return {number: tuple(said.values()) for number, said in people.items()}
+    return {number: tuple(votes.values()) for number, votes in people.items()}
 
 
 def walked_answers(path: Path, cases: Sequence[TestCase], replay: Counterfactual) -> NodeAnswers:
@@ -287,7 +289,7 @@ def walked_answers(path: Path, cases: Sequence[TestCase], replay: Counterfactual
             for number in numbers.get(label.case, ()):
                 node.setdefault(number, {})[label.who] = label.answer
     return {
-        node: {number: tuple(said.values()) for number, said in cases_of.items()}
+        node: {number: tuple(votes.values()) for number, votes in cases_of.items()}
         for node, cases_of in people.items()
     }
 
@@ -304,8 +306,8 @@ def left_out(path: Path, replays: Sequence[Counterfactual]) -> Iterator[str]:
     """A line for each metric that had another definition when some of its labels were given."""
     labels = read_labels(path)
     for replay in replays:
-        ends = [one for one in _of(labels, replay) if one.outcome is not None]
-        stale = sum(one.definition != _hash(replay) for one in ends)
+        ends = [label for label in _of(labels, replay) if label.outcome is not None]
+        stale = sum(label.definition != _hash(replay) for label in ends)
         if stale:
             yield (
                 f"{stale} of {len(ends)} labels were given to another definition of "

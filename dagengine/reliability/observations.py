@@ -136,10 +136,10 @@ class Observations(Sequence[Observation]):
 
     @cached_property
     def _index(self) -> dict[tuple[str, str], dict[tuple[int, Condition], Observation]]:
-        found: dict[tuple[str, str], dict[tuple[int, Condition], Observation]] = {}
+        index: dict[tuple[str, str], dict[tuple[int, Condition], Observation]] = {}
         for row in (row for row in self.rows if not row.alone):
-            found.setdefault((row.metric, row.node), {})[row.case, row.condition] = row
-        return found
+            index.setdefault((row.metric, row.node), {})[row.case, row.condition] = row
+        return index
 
     def table(
         self, metric: str, node: str = "", of: Reading = vote_of, where: Chosen = every
@@ -150,10 +150,10 @@ class Observations(Sequence[Observation]):
         unparseable answer, and if a node was not asked because the path went elsewhere. `votes`
         leaves the latter out. Raises InputError for names that do not occur.
         """
-        found = self._of(metric, node)
+        observed = self._of(metric, node)
         columns = [condition for condition in self.conditions if where(condition)]
         return [
-            [None if (seen := found.get((case, column))) is None else of(seen)
+            [None if (seen := observed.get((case, column))) is None else of(seen)
              for column in columns]
             for case in self.cases
         ]  # fmt: skip
@@ -174,8 +174,8 @@ class Observations(Sequence[Observation]):
 
     def _of(self, metric: str, node: str) -> dict[tuple[int, Condition], Observation]:
         if (metric, node) not in self._index:
-            known = ", ".join(repr(name) for name in (*self.metrics, *self.nodes(metric)))
-            raise InputError(f"no observation of {node or metric!r}; there are {known}")
+            names = ", ".join(repr(name) for name in (*self.metrics, *self.nodes(metric)))
+            raise InputError(f"no observation of {node or metric!r}; there are {names}")
         return self._index[metric, node]
 
     def save(self, path: str | Path) -> None:
@@ -231,27 +231,29 @@ _DEFAULTS = {
 
 def _as_dict(row: Observation) -> dict[str, Any]:
     """A row without what is as usual; its condition's fields are beside its own."""
-    found = {f.name: getattr(row, f.name) for f in dataclasses.fields(row) if f.name != "condition"}
-    found |= {f.name: getattr(row.condition, f.name) for f in dataclasses.fields(Condition)}
-    return {name: value for name, value in found.items() if value != _DEFAULTS[name]}
+    fields = {
+        f.name: getattr(row, f.name) for f in dataclasses.fields(row) if f.name != "condition"
+    }
+    fields |= {f.name: getattr(row.condition, f.name) for f in dataclasses.fields(Condition)}
+    return {name: value for name, value in fields.items() if value != _DEFAULTS[name]}
 
 
 def read_lines(lines: Iterable[str], where: str = "observations") -> Iterator[Observation]:
     """Observations from the lines of a file; raises InputError that names an invalid line."""
-    known: dict[Any, Any] = {}
+    interned: dict[Any, Any] = {}
     names = {f.name for f in dataclasses.fields(Condition)}
     for number, line in enumerate(lines, 1):
         try:
-            given = json.loads(line)
-            condition = Condition(**{k: given.pop(k) for k in list(given) if k in names})
-            path = tuple((node, verdict) for node, verdict in given.pop("path", ()))
-            outcome = OutcomeKind(given.pop("outcome", "ok"))
+            fields = json.loads(line)
+            condition = Condition(**{k: fields.pop(k) for k in list(fields) if k in names})
+            path = tuple((node, verdict) for node, verdict in fields.pop("path", ()))
+            outcome = OutcomeKind(fields.pop("outcome", "ok"))
             yield Observation(
-                condition=known.setdefault(condition, condition),
-                path=known.setdefault(path, path),
+                condition=interned.setdefault(condition, condition),
+                path=interned.setdefault(path, path),
                 outcome=outcome,
-                items=tuple(given.pop("items", ())),
-                **given,
+                items=tuple(fields.pop("items", ())),
+                **fields,
             )
         except (ValueError, TypeError, AttributeError) as error:
             raise InputError(f"{where}, line {number} is not an observation: {error}") from None
@@ -279,13 +281,18 @@ def _is_saved(path: Path) -> bool:
 
 def _columns(records: Sequence[Record]) -> set[str]:
     """The columns that some row fills; raises InputError if none is a verdict or a score."""
-    found = {str(name) for one in records if isinstance(one.value, Mapping) for name in one.value}
-    if found and not found & {"verdict", "score"}:
+    columns = {
+        str(name)
+        for record in records
+        if isinstance(record.value, Mapping)
+        for name in record.value
+    }
+    if columns and not columns & {"verdict", "score"}:
         raise InputError(
-            f"the table has no column `verdict` or `score`; it has {', '.join(sorted(found))}, "
+            f"the table has no column `verdict` or `score`; it has {', '.join(sorted(columns))}, "
             f"the columns that are read are {', '.join((*_NAMES, *_SETTINGS))}"
         )
-    return found
+    return columns
 
 
 class _Table:
@@ -307,36 +314,36 @@ class _Table:
             raise InputError(f"{record.place}: {record.problem or 'not a row of columns'}")
         cells = {name: record.value.get(name) for name in (*_NAMES, *_SETTINGS)}
         try:
-            one = self._observed({k: None if _is_blank(x) else x for k, x in cells.items()})
+            row = self._observed({k: None if _is_blank(x) else x for k, x in cells.items()})
         except (ValueError, TypeError) as error:
             raise InputError(f"{record.place} is not a verdict or score: {error}") from None
-        nodes = self._runs.setdefault((one.case, one.metric, one.condition), {})
-        if one.node in nodes:
-            what = f"node {one.node!r}" if one.node else "the metric"
+        nodes = self._runs.setdefault((row.case, row.metric, row.condition), {})
+        if row.node in nodes:
+            subject = f"node {row.node!r}" if row.node else "the metric"
             raise InputError(
-                f"{record.place}: run {one.condition.sample} of case {one.case} has {what} twice"
+                f"{record.place}: run {row.condition.sample} of case {row.case} has {subject} twice"
             )
-        nodes[one.node] = one
+        nodes[row.node] = row
 
-    def _observed(self, given: Mapping[str, Any]) -> Observation:
-        case, metric = self._cases.of(given["case"]), str(given["metric"] or self._metric)
-        node, setting = str(given["node"] or ""), _setting(given)
+    def _observed(self, cells: Mapping[str, Any]) -> Observation:
+        case, metric = self._cases.of(cells["case"]), str(cells["metric"] or self._metric)
+        node, setting = str(cells["node"] or ""), _setting(cells)
         if self._counted:
             place = (case, metric, node, setting)
             run, self._seen[place] = self._seen[place], self._seen[place] + 1
         else:
-            run = _whole(given["run"], "run")
-        verdict, score = given["verdict"], self._score(given["score"])
+            run = _whole(cells["run"], "run")
+        verdict, score = cells["verdict"], self._score(cells["score"])
         return Observation(
             case, metric, node, dataclasses.replace(setting, sample=run),
             None if verdict is None else _verdict(verdict), score,
             outcome=OutcomeKind.UNPARSEABLE if score is None is verdict else OutcomeKind.OK,
         )  # fmt: skip
 
-    def _score(self, given: Any) -> float | None:
-        if given is None:
+    def _score(self, cell: Any) -> float | None:
+        if cell is None:
             return None
-        (low, high), score = self._scale, _number(given, "score")
+        (low, high), score = self._scale, _number(cell, "score")
         if not low <= score <= high:
             raise ValueError(
                 f"score {score:g} is not between {low:g} and {high:g}: "
@@ -355,30 +362,30 @@ def _is_blank(value: Any) -> bool:
     return value is None or value == "" or (isinstance(value, float) and math.isnan(value))
 
 
-def _whole(given: Any, name: str) -> int:
-    if given is None:
+def _whole(cell: Any, name: str) -> int:
+    if cell is None:
         raise ValueError(f"`{name}` is empty")
-    number = _number(given, name)
+    number = _number(cell, name)
     if number < 0 or number != int(number):
-        raise ValueError(f"`{name}` is {given}, but must be a whole number from 0 on")
+        raise ValueError(f"`{name}` is {cell}, but must be a whole number from 0 on")
     return int(number)
 
 
-def _number(given: Any, name: str) -> float:
+def _number(cell: Any, name: str) -> float:
     try:
-        return float(given)
+        return float(cell)
     except (ValueError, TypeError):
-        raise ValueError(f"`{name}` is {given!r}, but must be a number") from None
+        raise ValueError(f"`{name}` is {cell!r}, but must be a number") from None
 
 
-def _setting(given: Mapping[str, Any]) -> Condition:
+def _setting(cells: Mapping[str, Any]) -> Condition:
     return Condition(
-        order=str(given["order"] or "given"),
+        order=str(cells["order"] or "given"),
         temperature=None
-        if given["temperature"] is None
-        else _number(given["temperature"], "temperature"),
-        seed=None if given["seed"] is None else _whole(given["seed"], "seed"),
-        judge=str(given["judge"] or ""),
+        if cells["temperature"] is None
+        else _number(cells["temperature"], "temperature"),
+        seed=None if cells["seed"] is None else _whole(cells["seed"], "seed"),
+        judge=str(cells["judge"] or ""),
     )
 
 

@@ -82,16 +82,16 @@ def variants(
     plan = compile_metrics(metrics)
     specs = [replace(metric.spec, judged_reason=False) for metric in plan.metrics]
     _check_titles(specs, paraphrases or {})
-    found: list[list[Variant]] = [[] for _ in specs]
+    by_spec: list[list[Variant]] = [[] for _ in specs]
     for number, condition in enumerate(conditions):
         asking = Resampling(condition, top_logprobs)
         shown = _changes(condition, symmetry or Symmetry(), paraphrases or {})
         model = (judges or {})[condition.judge] if condition.judge else None
         rewriting = Rewriting([*shown, asking], model)
-        for spec, own in zip(specs, found, strict=True):
+        for spec, own in zip(specs, by_spec, strict=True):
             named = replace(rewriting.spec(spec), name=f"{spec.name} #{number}")
             own.append(Variant(spec.name, condition, SpecMetric(named)))
-    return list(itertools.chain.from_iterable(found))
+    return list(itertools.chain.from_iterable(by_spec))
 
 
 def _changes(
@@ -109,8 +109,10 @@ def _check_titles(specs: Iterable[Any], paraphrases: Paraphrases) -> None:
     titles = {node.title for spec in specs for node in spec.graph.nodes()}
     for name, wordings in paraphrases.items():
         if unknown := [title for title in wordings if title not in titles]:
-            known = ", ".join(map(repr, sorted(titles)))
-            raise InputError(f"paraphrase {name!r}: no node is called {unknown[0]!r}; use {known}")
+            choices = ", ".join(map(repr, sorted(titles)))
+            raise InputError(
+                f"paraphrase {name!r}: no node is called {unknown[0]!r}; use {choices}"
+            )
 
 
 def conditions_of(
@@ -342,16 +344,16 @@ def _settings(plan: Plan, variants: Sequence[Variant]) -> Iterator[tuple[Variant
     numbers: dict[tuple[str, Condition], list[int]] = {}
     for number, variant in enumerate(variants):
         numbers.setdefault((variant.metric, variant.setting), []).append(number)
-    for found in numbers.values():
-        if len(found) > 1:
-            first = variants[found[0]]
-            yield first, SecondAnswers(plan, found, first.rewritten)
+    for group in numbers.values():
+        if len(group) > 1:
+            first = variants[group[0]]
+            yield first, SecondAnswers(plan, group, first.rewritten)
 
 
 def _items(step: Step) -> tuple[Verdict, ...]:
     """The verdicts about the items of a list."""
     listed = step.output if step.kind == VerdictListNode.kind else None
-    return tuple(one["verdict"] for one in listed or ())
+    return tuple(row["verdict"] for row in listed or ())
 
 
 def _written(step: Step, result: MetricResult) -> Sequence[str]:

@@ -71,9 +71,9 @@ def later(node: BaseNode, repetitions: int) -> BaseNode:
     def postponed(options: Options) -> Options:
         return replace(options, sample=options.sample + repetitions)
 
-    found = copy.copy(node)
-    found.around = (*node.around, wrap)
-    return found
+    twin = copy.copy(node)
+    twin.around = (*node.around, wrap)
+    return twin
 
 
 def _space(condition: Condition) -> int:

@@ -47,9 +47,9 @@ class Run:
     @property
     def stated(self) -> float | None:
         """The probability of the path by the judge's tokens: the product of its verdicts'."""
-        found = [self.sure[node] for node, _ in self.path if node in self.sure]
-        known = [sure for sure in found if sure is not None]
-        return math.prod(known) if found and len(known) == len(found) else None
+        chances = [self.sure[node] for node, _ in self.path if node in self.sure]
+        values = [sure for sure in chances if sure is not None]
+        return math.prod(values) if chances and len(values) == len(chances) else None
 
     def passed(self, threshold: float) -> bool | None:
         """Whether the score meets a threshold; None without a score."""
@@ -96,8 +96,8 @@ class Runs:
     @property
     def settings(self) -> tuple[Condition, ...]:
         """The settings, in the order in which they were met."""
-        found = (setting for settings in self.cases.values() for setting in settings)
-        return tuple(dict.fromkeys(found))
+        conditions = (setting for settings in self.cases.values() for setting in settings)
+        return tuple(dict.fromkeys(conditions))
 
     @property
     def rows(self) -> list[Hashable]:
@@ -131,8 +131,8 @@ class Runs:
     def alone(self, setting: Condition) -> dict[int, Sequence[tuple[str, Reply]]]:
         """What nodes said outside of runs under one setting, as attribution takes it."""
         return {
-            case: [said for under, row in found.items() if _pooled(under, setting) for said in row]
-            for case, found in self.asked_alone.items()
+            case: [reply for under, row in rows.items() if _pooled(under, setting) for reply in row]
+            for case, rows in self.asked_alone.items()
         }
 
 
@@ -181,8 +181,8 @@ class _Collected:
             self._note(run, seen)
         else:
             run.score, run.raw, run.outcome = seen.score, seen.raw, seen.outcome
-            turns = ((node, self._meant(seen, node, said)) for node, said in seen.path)
-            run.path = tuple((node, said) for node, said in turns if said is not None)
+            turns = ((node, self._meant(seen, node, verdict)) for node, verdict in seen.path)
+            run.path = tuple((node, verdict) for node, verdict in turns if verdict is not None)
             run.weighted = seen.weighted
             if seen.outcome is OutcomeKind.OK:
                 self._bare.append(run)
@@ -201,12 +201,12 @@ class _Collected:
 
     def _passed(self, run: Run) -> float:
         """The score of a metric of several nodes if only pass (1) or fail (0) is known."""
-        said = run.path[0][1]
-        passed = said if isinstance(said, bool) else verdict_named(said, (True, False))
+        verdict = run.path[0][1]
+        passed = verdict if isinstance(verdict, bool) else verdict_named(verdict, (True, False))
         if passed is None:
             raise InputError(
                 f"run {run.condition.sample}: a metric passes or fails, or has a score, but this "
-                f"is {said!r}. If it is the verdict of a node, name the node in a column `node`"
+                f"is {verdict!r}. If it is the verdict of a node, name the node in a column `node`"
             )
         return float(passed)
 
@@ -215,8 +215,8 @@ class _Collected:
         (node,) = self._speakers
         decides = bool(self._replay.verdicts_of(node))
         if run.path or (run.score is not None and not decides):
-            said = Reply(run.path[-1][1]) if run.path else Reply(score=run.score)
-            run.replies = {node: said}
+            reply = Reply(run.path[-1][1]) if run.path else Reply(score=run.score)
+            run.replies = {node: reply}
             run.asked.append(node)
 
     def _note(self, run: Run, seen: Observation) -> None:
@@ -238,22 +238,22 @@ class _Collected:
             return None
         return node, Reply(self._meant(seen, seen.node, seen.verdict), seen.score)
 
-    def _meant(self, seen: Observation, node: str, said: Verdict | None) -> Verdict | None:
+    def _meant(self, seen: Observation, node: str, verdict: Verdict | None) -> Verdict | None:
         """A verdict as its node names it: tables from elsewhere have other words for yes and no.
 
         Raises InputError for a verdict of a table that its node does not have.
         """
-        if said is None or seen.raw is not None or seen.question is not None:
-            return said
+        if verdict is None or seen.raw is not None or seen.question is not None:
+            return verdict
         named = node or (next(iter(self._speakers)) if len(self._speakers) == 1 else "")
-        known = self._replay.verdicts_of(named)
-        if said in known or not known:
-            return said
-        meant = verdict_named(said, known)
+        verdicts = self._replay.verdicts_of(named)
+        if verdict in verdicts or not verdicts:
+            return verdict
+        meant = verdict_named(verdict, verdicts)
         if meant is None:
             raise InputError(
                 f"case {seen.case}, run {seen.condition.sample}: {named!r} has no verdict "
-                f"{said!r}; it has {', '.join(map(repr, known))}"
+                f"{verdict!r}; it has {', '.join(map(repr, verdicts))}"
             )
         return meant
 

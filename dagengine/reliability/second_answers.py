@@ -116,14 +116,16 @@ class SecondAnswers:
         units = _Asking(self, case).lacking
         if not units:
             return None
-        again = [one for unit in units for one in self.replay.renewed(self.plan.units[unit])]
-        calls = sum(self.plan.units[one].node.asks for one in (*again, *self._behind(units, case)))
+        again = [number for unit in units for number in self.replay.renewed(self.plan.units[unit])]
+        calls = sum(
+            self.plan.units[number].node.asks for number in (*again, *self._behind(units, case))
+        )
         return Lack(units, calls, case.case.content_hash())
 
     def _behind(self, units: Iterable[int], case: JudgedCase) -> set[int]:
         """What units may lead to and no run with a score reached."""
         reached = {unit for values in self.runs(case.state) for unit in values}
-        behind = {one for unit in units for one in nx.descendants(self._graph, unit)}
+        behind = {number for unit in units for number in nx.descendants(self._graph, unit)}
         return behind - reached
 
     def answers(self, state: CaseState) -> int:
@@ -152,8 +154,8 @@ class SecondAnswers:
 
     def again(self, unit: int, sample: int) -> Unit:
         """A unit as another run would ask it."""
-        found = self._units[unit]
-        return replace(found, node=later(found.node, sample))
+        original = self._units[unit]
+        return replace(original, node=later(original.node, sample))
 
 
 class _Asking:
@@ -181,8 +183,8 @@ class _Asking:
         """Every answer, in an order that does not depend on which came first."""
         answers: list[SecondAnswer] = []
         while lacking := list(self._lacking()):
-            for found, values in await together(self._again, lacking):
-                answers += found
+            for batch, values in await together(self._again, lacking):
+                answers += batch
                 await self._follow(values)
         return answers
 
@@ -201,20 +203,20 @@ class _Asking:
         unit, sample = lacking
         reached = self._reached[unit]
         renewed = [
-            one
-            for one in self._setting.replay.renewed(self._setting.plan.units[unit])
-            if one == unit or one in reached  # what the run did not reach is not read
+            number
+            for number in self._setting.replay.renewed(self._setting.plan.units[unit])
+            if number == unit or number in reached  # what the run did not reach is not read
         ]
-        values = {one: said for one, said in reached.items() if one not in renewed}
-        found: list[SecondAnswer] = []
-        for one in renewed:
-            outcome = await self._ask(one, sample, values)
+        values = {number: value for number, value in reached.items() if number not in renewed}
+        answers: list[SecondAnswer] = []
+        for number in renewed:
+            outcome = await self._ask(number, sample, values)
             if isinstance(outcome, Failure):
-                return [*found, self._told(one, sample, outcome)], {}
-            values[one] = outcome
-            values[one] = self._taken(one, values)
-            found.append(self._told(one, sample, values[one]))
-        return found, values
+                return [*answers, self._told(number, sample, outcome)], {}
+            values[number] = outcome
+            values[number] = self._taken(number, values)
+            answers.append(self._told(number, sample, values[number]))
+        return answers, values
 
     async def _follow(self, values: dict[int, NodeValue]) -> None:
         """Note which units an answer leads to that no run reached."""
@@ -231,10 +233,10 @@ class _Asking:
             self._reached.setdefault(unit, values)
 
     async def _ask(self, unit: int, sample: int, values: Values) -> NodeValue | Failure:
-        given = partial(
+        inputs = partial(
             given_of, self._setting.plan.units[unit], self._case.case, self._walk(values)[0]
         )
-        return await self._case.ask(self._setting.again(unit, sample), given)
+        return await self._case.ask(self._setting.again(unit, sample), inputs)
 
     def _walk(self, values: Values) -> tuple[CaseState, list[int]]:
         """The state that these values lead to, and the units that would run then."""
@@ -255,9 +257,9 @@ class _Asking:
         return next((taken[slot] for slot in slots if slot in taken), values[unit])
 
     def _told(self, unit: int, sample: int, outcome: NodeValue | Failure) -> SecondAnswer:
-        found = self._setting.plan.units[unit]
+        original = self._setting.plan.units[unit]
         if isinstance(outcome, Failure):
-            step = Step(found.name, found.node.kind, outcome.kind, reason=outcome.message)
+            step = Step(original.name, original.node.kind, outcome.kind, reason=outcome.message)
             return SecondAnswer(step, sample, outcome.raw)
-        step = step_of(found.name, found.node.kind, outcome)
+        step = step_of(original.name, original.node.kind, outcome)
         return SecondAnswer(step, sample, question=outcome.question)

@@ -57,13 +57,13 @@ def _contrasts(values: Sequence[float], drawn: Sequence[int]) -> list[float]:
     Each value against the mean of those before it, as in Welford's algorithm.
     """
     draws, seen = sum(drawn), drawn[0]
-    mean, found = values[0], [0.0]
+    mean, contrasts = values[0], [0.0]
     for value, count in zip(values[1:], drawn[1:], strict=True):
         weight = seen * count / ((seen + count) * draws)
-        found.append(math.sqrt(weight) * (value - mean))
+        contrasts.append(math.sqrt(weight) * (value - mean))
         seen += count
         mean += count / seen * (value - mean)
-    return [mean, *found[1:]]
+    return [mean, *contrasts[1:]]
 
 
 def _unbias(squares: list[float], bit: int, draws: int) -> None:

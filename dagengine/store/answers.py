@@ -239,13 +239,13 @@ class OpenStore:
 
     def _find(self, key: bytes, question: Question[T]) -> Answer[T] | None:
         try:
-            found = find(self._reader, key)
+            fields = find(self._reader, key)
         except DamagedError:
             self._damaged.add(key)
             return None
-        if found is None:
+        if fields is None:
             return None
-        return revive(question, found, "cached" if self._journal else "replayed")
+        return revive(question, fields, "cached" if self._journal else "replayed")
 
     async def _asked(
         self,
@@ -278,9 +278,9 @@ class OpenStore:
             for over in (False, True):
                 if await journal.add(entry._replace(over=over)):
                     return answer
-                found = self._find(key, question)
-                if found is not None:
-                    return found
+                stored = self._find(key, question)
+                if stored is not None:
+                    return stored
         return answer
 
     def _recorded_failure(self, key: bytes, name: str, question: Question[Any]) -> JudgeError:

@@ -96,12 +96,12 @@ class Selection:
 
 def _matching(db: sqlite3.Connection, column: str, pattern: str) -> list[int]:
     rows = db.execute(f"SELECT id, name FROM {column}s").fetchall()
-    found = [number for number, name in rows if name == pattern]
-    found = found or [number for number, name in rows if fnmatchcase(name, pattern)]
-    if not found:
-        known = ", ".join(repr(name) for _, name in rows[:10])
-        raise InputError(f"no {column} in the store is called {pattern!r}; there are: {known}")
-    return found
+    ids = [number for number, name in rows if name == pattern]
+    ids = ids or [number for number, name in rows if fnmatchcase(name, pattern)]
+    if not ids:
+        listing = ", ".join(repr(name) for _, name in rows[:10])
+        raise InputError(f"no {column} in the store is called {pattern!r}; there are: {listing}")
+    return ids
 
 
 @contextmanager
@@ -174,8 +174,8 @@ def count(path: Path, chosen: Selection) -> int:
     """How many answers are meant."""
     with reading(path) as db:
         where, values = chosen.where(db)
-        found: int = db.execute(f"SELECT count(*) FROM answers WHERE {where}", values).fetchone()[0]
-        return found
+        total: int = db.execute(f"SELECT count(*) FROM answers WHERE {where}", values).fetchone()[0]
+        return total
 
 
 def prune(path: Path, chosen: Selection, *, compact: bool = False) -> int:

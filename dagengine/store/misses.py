@@ -35,11 +35,11 @@ def parts_of(canonical: str) -> Parts:
 def difference(db: sqlite3.Connection, judge: str, question: Question[Any]) -> str:
     """How a question differs from those that have an answer, for a caller who expected one."""
     judges = names(db, "judges")
-    others = [other for other in judges if holds(db, key_of(other, question))]
-    if judge in others:
+    holders = [name for name in judges if holds(db, key_of(name, question))]
+    if judge in holders:
         return _unusable(db, judge, question)
-    if others:
-        return f"it was answered by {others[0]!r}, but not by {judge!r}"
+    if holders:
+        return f"it was answered by {holders[0]!r}, but not by {judge!r}"
     if printable(judge) not in judges:
         return f"nothing of the judge {judge!r} is stored{_only('of', judges)}"
     kept = _latest(db, judge, question.name)
@@ -82,11 +82,11 @@ def _changed(asked: Parts, kept: Sequence[Parts]) -> str:
     before = asked.messages[:-1]
     if before and all(before != parts.messages[:-1] for parts in kept):
         return "its instructions differ from those stored"
-    what = "evidence (the case, or the output of earlier nodes)" if before else "prompt"
-    return f"its {what} differs from the stored question"
+    part = "evidence (the case, or the output of earlier nodes)" if before else "prompt"
+    return f"its {part} differs from the stored question"
 
 
-def _only(word: str, found: Sequence[str]) -> str:
+def _only(word: str, choices: Sequence[str]) -> str:
     """What there is instead; empty if there is nothing."""
-    more = f" and {len(found) - _LISTED} more" if len(found) > _LISTED else ""
-    return f", only {word} {', '.join(map(repr, found[:_LISTED]))}{more}" if found else ""
+    more = f" and {len(choices) - _LISTED} more" if len(choices) > _LISTED else ""
+    return f", only {word} {', '.join(map(repr, choices[:_LISTED]))}{more}" if choices else ""

@@ -92,8 +92,8 @@ def insert(db: sqlite3.Connection, entries: Sequence[Entry]) -> int:
     with transaction(db):
         db.executemany("DELETE FROM answers WHERE key = ?", gone)
         for table, place in (("judges", 1), ("nodes", 2)):
-            known = sorted({(row[place],) for row in rows})
-            db.executemany(f"INSERT OR IGNORE INTO {table} (name) VALUES (?)", known)
+            values = sorted({(row[place],) for row in rows})
+            db.executemany(f"INSERT OR IGNORE INTO {table} (name) VALUES (?)", values)
         return db.executemany(_INSERT, rows).rowcount
 
 
@@ -210,7 +210,7 @@ def revive(question: Question[T], fields: Mapping[str, Any], origin: Origin) -> 
         return None
     choices = None if tokens is None else tuple(TokenChoice(t, _pairs(a)) for t, a in tokens)
     odds = fields.get("odds")
-    chances = None if odds is None else tuple((said, chance) for said, chance in odds)
+    chances = None if odds is None else tuple((verdict, chance) for verdict, chance in odds)
     usage = Usage(*fields["usage"])
     mode, mass = fields["mode"], fields.get("mass")
     return Answer(value, raw, choices, usage, mode, chances, origin, mass=mass)

@@ -118,11 +118,11 @@ class SharedAnswers:
         finally:
             data = b"" if entry is None else entry.answer.encode(errors="surrogatepass")
             begin, self._end = self._end, self._end + os.pwrite(self._own, data, self._end)
-            said = _PLACE.pack(place.key, self._process, len(data), begin) if data else _EMPTY
+            record = _PLACE.pack(place.key, self._process, len(data), begin) if data else _EMPTY
             with locked(self._table_file, place.at // _BUCKET * _BUCKET):
                 now = _PLACE.unpack_from(self._table, place.at)
                 if now[:2] == (place.key, self._process):  # no other question took the place
-                    self._table[place.at : place.at + _PLACE.size] = said
+                    self._table[place.at : place.at + _PLACE.size] = record
 
     def _claimed(self, key: bytes) -> tuple[_Place, bool]:
         """The place of a question, and whether it is for this process to ask it."""

@@ -60,11 +60,11 @@ def sync_door(
 
 
 def _check_settings(method: Callable[..., Any], settings: Iterable[str]) -> None:
-    name, known = method.__name__.removeprefix("a_"), names_of(method)
-    for one in settings:
-        if one not in known and one in _ELSEWHERE:
-            raise TypeError(f"{name}() has no argument {one!r}: it is in {_ELSEWHERE[one]}")
-    check_names(f"{name}() has no argument", settings, known)
+    name, names = method.__name__.removeprefix("a_"), names_of(method)
+    for setting in settings:
+        if setting not in names and setting in _ELSEWHERE:
+            raise TypeError(f"{name}() has no argument {setting!r}: it is in {_ELSEWHERE[setting]}")
+    check_names(f"{name}() has no argument", settings, names)
 
 
 def of_kind(name: str, value: Any, kind: type[R]) -> R:
@@ -77,7 +77,7 @@ def of_kind(name: str, value: Any, kind: type[R]) -> R:
 def quotas_of(quotas: Any) -> list[Quota]:
     """The quotas as a list; raises InputError for anything else."""
     listed = isinstance(quotas, Sequence) and not isinstance(quotas, str)
-    if not listed or not all(isinstance(one, Quota) for one in quotas):
+    if not listed or not all(isinstance(quota, Quota) for quota in quotas):
         raise InputError(f"quotas must be a list of Quota(…), got {quotas!r:.60}")
     return list(quotas)
 
@@ -93,6 +93,6 @@ def topics_of(subject: Any) -> list[str]:
     """A subject, or several, each once; raises InputError for something that is not a text."""
     listed = isinstance(subject, Iterable) and not isinstance(subject, str)
     topics: list[Any] = list(subject) if listed else [subject]
-    if not topics or not all(isinstance(one, str) and one.strip() for one in topics):
+    if not topics or not all(isinstance(topic, str) and topic.strip() for topic in topics):
         raise InputError(f"subject must be a text, or a list of texts, got {subject!r:.80}")
     return list(dict.fromkeys(topics))

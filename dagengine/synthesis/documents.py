@@ -38,19 +38,19 @@ def read_documents(sources: Iterable[Any]) -> list[Read]:
     for a file that is not there or of an unknown kind. Raises MissingExtraError if a package for
     its kind is missing.
     """
-    given = _listed(sources)
-    files = [_files(one) if isinstance(one, str | Path) else one for one in given]
-    found: list[Read] = []
+    listed = _listed(sources)
+    files = [_files(source) if isinstance(source, str | Path) else source for source in listed]
+    documents: list[Read] = []
     pages: dict[str, list[tuple[str, int | None]]] = {}
-    for one in files:
-        if isinstance(one, list):
-            found += [_read(path) for path in one]
+    for source in files:
+        if isinstance(source, list):
+            documents += [_read(path) for path in source]
         else:
-            name, text, page = _page(one, len(pages))
+            name, text, page = _page(source, len(pages))
             pages.setdefault(name, []).append((text, page))
-    found += [_document(name, _in_a_row(_from_one(parts))) for name, parts in pages.items()]
-    _refuse_doubles(found)
-    return found
+    documents += [_document(name, _in_a_row(_from_one(parts))) for name, parts in pages.items()]
+    _refuse_doubles(documents)
+    return documents
 
 
 def _listed(sources: Any) -> list[Any]:
@@ -58,15 +58,15 @@ def _listed(sources: Any) -> list[Any]:
         return [sources]
     if not isinstance(sources, Iterable):
         raise InputError(f"documents must be a list of paths or objects, got {sources!r:.60}")
-    given = list(sources)
-    if not given:
+    documents = list(sources)
+    if not documents:
         raise InputError("there is no document: the list is empty")
-    return given
+    return documents
 
 
-def _refuse_doubles(found: list[Read]) -> None:
+def _refuse_doubles(documents: list[Read]) -> None:
     """Quotas and provenance call documents by their names."""
-    (name, count), *_ = Counter(one.name for one in found).most_common(1) or [("", 0)]
+    (name, count), *_ = Counter(document.name for document in documents).most_common(1) or [("", 0)]
     if count > 1:
         raise InputError(f"two documents are called {name!r}: give each its own name")
 
@@ -74,7 +74,7 @@ def _refuse_doubles(found: list[Read]) -> None:
 def _files(source: str | Path) -> list[Path]:
     path = Path(source)
     if path.is_dir():
-        files = sorted(one for one in path.rglob("*") if one.suffix.lower() in SUFFIXES)
+        files = sorted(file for file in path.rglob("*") if file.suffix.lower() in SUFFIXES)
         if not files:
             raise InputError(f"the folder {path} has no document ({', '.join(SUFFIXES)})")
         return files
@@ -201,10 +201,10 @@ def _page(source: Any, number: int) -> tuple[str, str, int | None]:
             "or `text`"
         )
     metadata = getattr(source, "metadata", None)
-    known = metadata if isinstance(metadata, dict) else {}
-    names: Iterator[Any] = (known.get(key) for key in ("source", "file_path", "file_name"))
-    name = next((str(one) for one in names if one), f"document {number + 1}")
-    page = known.get("page", known.get("page_label"))
+    fields = metadata if isinstance(metadata, dict) else {}
+    names: Iterator[Any] = (fields.get(key) for key in ("source", "file_path", "file_name"))
+    name = next((str(label) for label in names if label), f"document {number + 1}")
+    page = fields.get("page", fields.get("page_label"))
     if isinstance(page, str) and page.isdecimal():
         page = int(page)
     return name, content, page if isinstance(page, int) and not isinstance(page, bool) else None

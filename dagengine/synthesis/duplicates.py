@@ -193,18 +193,21 @@ class GoldenTexts:
         """A text with each of the `NEAREST` others that are most like it, the most alike first."""
         words = self._words.shares(self._texts[place])
         meaning = self._directions.nearest(vector, NEAREST + 1)  # it is its own nearest
-        others = sorted(
+        neighbours = sorted(
             (words.keys() | meaning.keys()) - {place},
-            key=lambda other: (-max(words.get(other, 0.0), meaning.get(other, 0.0)), other),
+            key=lambda neighbour: (
+                -max(words.get(neighbour, 0.0), meaning.get(neighbour, 0.0)),
+                neighbour,
+            ),
         )
         return [
-            self._pair(place, other, words.get(other, 0.0), meaning.get(other, 0.0))
-            for other in others[:NEAREST]
+            self._pair(place, neighbour, words.get(neighbour, 0.0), meaning.get(neighbour, 0.0))
+            for neighbour in neighbours[:NEAREST]
         ]
 
-    def _pair(self, place: int, other: int, words: float, meaning: float) -> Pair:
+    def _pair(self, place: int, neighbour: int, words: float, meaning: float) -> Pair:
         """The same pair from either side, so that it is asked about once."""
-        first, second = sorted((place, other), key=lambda place: (self._texts[place], place))
+        first, second = sorted((place, neighbour), key=lambda place: (self._texts[place], place))
         return Pair((first, second), (self._texts[first], self._texts[second]), words, meaning)
 
 

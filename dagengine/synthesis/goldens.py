@@ -90,8 +90,8 @@ def _sheet(number: int, golden: AnyGolden) -> Iterator[str]:
         yield f"- from {_place(passage)}: {_line(text)}"
     yield f"- {', '.join(_sort(origin))}"
     shown = {_line(asked), _line(answer or "")}
-    for node, said in origin.get("answers", {}).items():
-        if _is_short(said) and (line := _said(said)) not in shown:
+    for node, reply in origin.get("answers", {}).items():
+        if _is_short(reply) and (line := _said(reply)) not in shown:
             yield f"- {node}: {line}"
 
 

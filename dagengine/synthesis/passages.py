@@ -28,15 +28,15 @@ _TELLING, _NEAREST = 24, 32
 def passages_of(document: Document, config: ContextConstructionConfig) -> list[Passage]:
     """The passages of a document, in its order; none goes beyond a heading or a page."""
     cut = _cutter(config.chunk_size)
-    found: list[Passage] = []
+    passages: list[Passage] = []
     for section in document.sections:
         texts, places = cut(section.text, offsets=True, overlap=_overlap(config))
         for text, (start, _) in zip(texts, places, strict=True):
             kept = text.strip()
             if kept:
                 offset = section.offset + start + len(text) - len(text.lstrip())
-                found.append(Passage(kept, document.name, section.page, offset))
-    return found
+                passages.append(Passage(kept, document.name, section.page, offset))
+    return passages
 
 
 def _overlap(config: ContextConstructionConfig) -> int | None:
@@ -90,9 +90,9 @@ def _is_led(line: str) -> bool:
 
 def _counts_up(lines: Sequence[str]) -> bool:
     """Whether all lines after a first one are titles whose pages never fall."""
-    found = [_PAGE.fullmatch(line) for line in lines[1:]]
-    pages = [int(match[1]) for match in found if match]
-    return len(pages) >= _LISTED and len(pages) == len(found) and pages == sorted(pages)
+    matches = [_PAGE.fullmatch(line) for line in lines[1:]]
+    pages = [int(match[1]) for match in matches if match]
+    return len(pages) >= _LISTED and len(pages) == len(matches) and pages == sorted(pages)
 
 
 class Neighbours:
@@ -106,12 +106,14 @@ class Neighbours:
     def __init__(self, passages: Sequence[Passage]) -> None:
         self._passages = passages
         self._numbers = {passage: place for place, passage in enumerate(passages)}
-        known: dict[str, int] = {}  # numbers, in the order of the texts: sets have none
+        vocabulary: dict[str, int] = {}  # numbers, in the order of the texts: sets have none
         self._words = [
-            array("L", [known.setdefault(word, len(known)) for word in dict.fromkeys(words)])
+            array(
+                "L", [vocabulary.setdefault(word, len(vocabulary)) for word in dict.fromkeys(words)]
+            )
             for words in (words_in(passage.text) for passage in passages)
         ]
-        self._places = [array("L") for _ in known]
+        self._places = [array("L") for _ in vocabulary]
         for place, words in enumerate(self._words):
             for word in words:
                 self._places[word].append(place)
@@ -124,12 +126,14 @@ class Neighbours:
         scores: dict[int, float] = {}
         for word in telling:
             weight = self._weight(word)
-            for other in self._near(word, place):
-                scores[other] = scores.get(other, 0.0) + weight
+            for neighbour in self._near(word, place):
+                scores[neighbour] = scores.get(neighbour, 0.0) + weight
         scores.pop(place, None)
         if not scores:
             return None
-        best = min(scores, key=lambda one: (-scores[one], abs(one - place), one))
+        best = min(
+            scores, key=lambda neighbour: (-scores[neighbour], abs(neighbour - place), neighbour)
+        )
         return self._passages[best]
 
     def _weight(self, word: int) -> float:

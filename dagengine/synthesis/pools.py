@@ -28,15 +28,21 @@ class Kinds:
 
     def __init__(self, config: EvolutionConfig, seed: int) -> None:
         self._config, self._seed = config, seed
-        weights = {one: weight for one, weight in config.evolutions.items() if weight > 0}
+        weights = {
+            evolution: weight for evolution, weight in config.evolutions.items() if weight > 0
+        }
         self._narrow = {
-            one: weight for one, weight in weights.items() if one != Evolution.MULTICONTEXT
+            evolution: weight
+            for evolution, weight in weights.items()
+            if evolution != Evolution.MULTICONTEXT
         }
         self._wide = weights
 
     def names(self) -> list[str]:
         """The kinds that there are."""
-        return [str(one) for one in self._wide] if self._config.num_evolutions else [PLAIN]
+        return (
+            [str(evolution) for evolution in self._wide] if self._config.num_evolutions else [PLAIN]
+        )
 
     def fits(self, context: Context, kind: str | None) -> bool:
         """Whether a draft of the context can be of the kind (None: of any)."""
@@ -53,7 +59,9 @@ class Kinds:
         where = [context.source, *(passage.text for passage in context.passages)]
         random = Random(f"{self._seed}\n{draft}\n{where}")
         weights = self._wide if context.wider else self._narrow
-        drawn = [str(one) for one in random.choices([*weights], [*weights.values()], k=times)]
+        drawn = [
+            str(evolution) for evolution in random.choices([*weights], [*weights.values()], k=times)
+        ]
         names = (kind or drawn[0], *drawn[1:])
         passages = context.wider if Evolution.MULTICONTEXT in names else context.passages
         return Seed(context.source, names[0], names, passages, draft)
@@ -100,7 +108,7 @@ class Pools:
         seed: int,
     ) -> None:
         self._kinds, self._is_used_up = kinds, is_used_up
-        self._pools = {name: _Pool(found, drafts, seed) for name, found in by_source.items()}
+        self._pools = {name: _Pool(contexts, drafts, seed) for name, contexts in by_source.items()}
         self._heaps: dict[str | None, list[tuple[int, int, str | None]]] = {}
 
     def draw(self, document: str | None, kind: str | None) -> Seed | None:
@@ -131,5 +139,5 @@ class Pools:
         def is_open(context: Context) -> bool:
             return self._kinds.fits(context, kind) and not self._is_used_up(context)
 
-        found = self._pools[source].draw(kind, is_open)
-        return None if found is None else self._kinds.seed_of(*found, kind)
+        drawn = self._pools[source].draw(kind, is_open)
+        return None if drawn is None else self._kinds.seed_of(*drawn, kind)

@@ -69,25 +69,25 @@ class Filling:
     def next(self) -> list[Seed]:
         """The drafts of the next round; empty when there is nothing to do, or nothing left."""
         seeds: list[Seed] = []
-        for one in self.yields:
-            wanted = self._wanted(one)
-            if wanted <= 0 and one.kept < one.quota.count:
-                one.ended = f"no more than {self._tries} for each golden"
+        for tally in self.yields:
+            wanted = self._wanted(tally)
+            if wanted <= 0 and tally.kept < tally.quota.count:
+                tally.ended = f"no more than {self._tries} for each golden"
             for _ in range(wanted):
-                found = self._pools.draw(one.quota.document, one.quota.kind)
-                if found is None:
-                    one.ended = "there was nothing left to ask about"
+                seed = self._pools.draw(tally.quota.document, tally.quota.kind)
+                if seed is None:
+                    tally.ended = "there was nothing left to ask about"
                     break
-                seeds.append(found)
-                one.tried += 1
+                seeds.append(seed)
+                tally.tried += 1
         return seeds
 
-    def _wanted(self, one: QuotaYield) -> int:
-        missing = one.quota.count - one.kept
-        left = self._tries * one.quota.count - one.tried
-        if not one.tried or missing <= 0:
+    def _wanted(self, tally: QuotaYield) -> int:
+        missing = tally.quota.count - tally.kept
+        left = self._tries * tally.quota.count - tally.tried
+        if not tally.tried or missing <= 0:
             return min(missing, left)
-        rate = max(one.kept / one.tried, 1 / _MOST_AT_ONCE)
+        rate = max(tally.kept / tally.tried, 1 / _MOST_AT_ONCE)
         return min(math.ceil(missing / rate), left)
 
     def _is_used_up(self, context: Context) -> bool:
@@ -99,11 +99,11 @@ class Filling:
         """Whether a golden is wanted; it then counts for the first quota that it fits."""
         if self._is_used_up(Context(seed.source, seed.passages)):
             return False
-        for one in self._wanting[seed.source]:
-            quota = one.quota
+        for tally in self._wanting[seed.source]:
+            quota = tally.quota
             fits = quota.kind in (None, seed.kind) and quota.difficulty in (None, difficulty)
-            if fits and one.kept < quota.count:
-                one.kept += 1
+            if fits and tally.kept < quota.count:
+                tally.kept += 1
                 self._kept.update(seed.passages[:1])
                 return True
         return False
@@ -155,13 +155,15 @@ def _sorts(document: str | None, kind: str | None) -> set[_Sort]:
 
 def _no_room(sort: _Sort, count: int, contexts: int, each: int, kinds: Kinds) -> str:
     document, kind = sort
-    what = "1 golden" if count == 1 else f"{count} goldens"
-    what += f" of the kind {kind}" if kind else ""
-    what += f" about {document!r}" if document else ""
+    goldens = "1 golden" if count == 1 else f"{count} goldens"
+    goldens += f" of the kind {kind}" if kind else ""
+    goldens += f" about {document!r}" if document else ""
     if not contexts:
         only = kind or ", ".join(kinds.names())
-        return f"{what} cannot be: {only} takes two passages that go together, and there are none"
+        return (
+            f"{goldens} cannot be: {only} takes two passages that go together, and there are none"
+        )
     return (
-        f"{what} cannot be: passages there are {contexts}, and of each at most {each} goldens are "
-        "kept (max_goldens_per_context, --per-context); want fewer, or raise that"
+        f"{goldens} cannot be: passages there are {contexts}, and of each at most {each} goldens "
+        "are kept (max_goldens_per_context, --per-context); want fewer, or raise that"
     )

@@ -259,21 +259,21 @@ class Generation:
         if failure.kind == OutcomeKind.SKIPPED and failure.node == CHOOSE:
             report.unwritten += 1
             return
-        what = f"{failure.kind} at {failure.node}"
-        report.failed[what] = report.failed.get(what, 0) + 1
-        report.messages.setdefault(what, " ".join(failure.message.split())[:_MESSAGE])
+        problem = f"{failure.kind} at {failure.node}"
+        report.failed[problem] = report.failed.get(problem, 0) + 1
+        report.messages.setdefault(problem, " ".join(failure.message.split())[:_MESSAGE])
 
     def _unconfirmed(self, failure: Failure) -> None:
-        what = f"{failure.kind} at {failure.node}"
-        self.report.unconfirmed[what] = self.report.unconfirmed.get(what, 0) + 1
-        self.report.messages.setdefault(what, " ".join(failure.message.split())[:_MESSAGE])
+        problem = f"{failure.kind} at {failure.node}"
+        self.report.unconfirmed[problem] = self.report.unconfirmed.get(problem, 0) + 1
+        self.report.messages.setdefault(problem, " ".join(failure.message.split())[:_MESSAGE])
 
     def _made(self, seed: Seed, value: dict[str, Any], result: MetricResult) -> AnyGolden:
         """The golden with where it comes from: passages, evolutions, seed, every node's answer."""
-        known = {name: value[name] for name in ("supporting_sentences",) if name in value}
+        details = {name: value[name] for name in ("supporting_sentences",) if name in value}
         if (level := _difficulty(value)) is not None:
             knew, judges = value["answered_without_context"]
-            known["difficulty"] = {"level": level, "answered": knew, "judges": judges}
+            details["difficulty"] = {"level": level, "answered": knew, "judges": judges}
         origin = {
             "source": seed.source,
             "kind": seed.kind,
@@ -281,7 +281,7 @@ class Generation:
             "draft": seed.draft,
             "passages": [passage.provenance() for passage in seed.passages],
             **self.note,
-            **known,
+            **details,
             "answers": {step.node: _answer(step) for step in result.steps if _is_told(step)},
         }
         common: dict[str, Any] = {
@@ -299,12 +299,12 @@ class Generation:
         return Golden(input=value["input"], expected_output=value.get("expected_output"), **common)
 
 
-def _any_pairs(drafts: int, known: int) -> Iterator[LLMTestCase]:
+def _any_pairs(drafts: int, earlier: int) -> Iterator[LLMTestCase]:
     """As many pairs as the drafts of a round can have, of texts about as long as inputs are."""
     for number in range(drafts):
-        for other in range(min(NEAREST, known + number)):
-            texts = f"{_ANY_INPUT}{number}", f"{_ANY_INPUT}{other} of others"
-            yield pair_case(Pair((number, other), texts, 1.0, 1.0))
+        for neighbour in range(min(NEAREST, earlier + number)):
+            texts = f"{_ANY_INPUT}{number}", f"{_ANY_INPUT}{neighbour} of others"
+            yield pair_case(Pair((number, neighbour), texts, 1.0, 1.0))
 
 
 def _output(result: MetricResult, node: str) -> Any:

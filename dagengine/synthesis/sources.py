@@ -40,18 +40,20 @@ def sources_of(documents: Iterable[Any], config: ContextConstructionConfig | Non
     """
     config, report = config or ContextConstructionConfig(), Report()
     passages: list[Passage] = []
-    for found in read_documents(documents):
-        if isinstance(found, Document):
-            passages += passages_of(found, config)
-            report.partial += [f"{found.name}: {found.remark}"] if found.remark else []
+    for document in read_documents(documents):
+        if isinstance(document, Document):
+            passages += passages_of(document, config)
+            report.partial += [f"{document.name}: {document.remark}"] if document.remark else []
         else:
-            report.unreadable.append(found)
+            report.unreadable.append(document)
     report.passages = len(passages)
     kept = _limited(_kept(passages, report), config)
     if not kept:
         raise NoTextError(report)
     near = Neighbours(kept)
-    return Sources([Context(one.document, (one,), _wider(one, near)) for one in kept], report)
+    return Sources(
+        [Context(passage.document, (passage,), _wider(passage, near)) for passage in kept], report
+    )
 
 
 def _kept(passages: Iterable[Passage], report: Report) -> list[Passage]:
@@ -74,17 +76,17 @@ def _limited(passages: list[Passage], config: ContextConstructionConfig) -> list
     for passage in passages:
         mine.setdefault(passage.document, []).append(passage)
     kept: list[Passage] = []
-    for name, found in mine.items():
+    for name, group in mine.items():
         # A name that is not UTF-8 cannot be the seed of a generator, except for its quoted form.
         random = Random((name or "").encode(errors="backslashreplace").decode())
-        places = random.sample(range(len(found)), min(most, len(found)))
-        kept += [found[place] for place in sorted(places)]
+        places = random.sample(range(len(group)), min(most, len(group)))
+        kept += [group[place] for place in sorted(places)]
     return kept
 
 
 def _wider(passage: Passage, near: Neighbours) -> tuple[Passage, ...]:
-    other = near.of(passage)
-    return () if other is None else (passage, other)
+    neighbour = near.of(passage)
+    return () if neighbour is None else (passage, neighbour)
 
 
 def _are_texts(texts: Any) -> bool:
@@ -96,14 +98,14 @@ def contexts_of(contexts: Iterable[Sequence[str]], source_files: Sequence[str] |
     """Contexts that a caller gives, each a list of texts; raises InputError for anything else."""
     if isinstance(contexts, str) or not isinstance(contexts, Iterable):
         raise InputError(f"contexts must be lists of texts, got {contexts!r:.60}")
-    given = list(contexts)
-    if not given:
+    lists = list(contexts)
+    if not lists:
         raise InputError("contexts must have at least one list of texts")
     names = list(source_files or [])
-    if names and len(names) != len(given):
-        raise InputError(f"{len(given)} contexts need as many source_files, got {len(names)}")
-    found: list[Context] = []
-    for place, texts in enumerate(given):
+    if names and len(names) != len(lists):
+        raise InputError(f"{len(lists)} contexts need as many source_files, got {len(names)}")
+    made: list[Context] = []
+    for place, texts in enumerate(lists):
         if not _are_texts(texts):
             raise InputError(f"context {place + 1} must be a list of texts, got {texts!r:.60}")
         name = names[place] if names else None
@@ -111,5 +113,5 @@ def contexts_of(contexts: Iterable[Sequence[str]], source_files: Sequence[str] |
         if not passages:
             raise InputError(f"context {place + 1} holds no text")
         source = name or f"context {place + 1}"
-        found.append(Context(source, passages, passages if len(passages) > 1 else ()))
-    return Sources(found, Report(passages=sum(len(one.passages) for one in found)))
+        made.append(Context(source, passages, passages if len(passages) > 1 else ()))
+    return Sources(made, Report(passages=sum(len(context.passages) for context in made)))

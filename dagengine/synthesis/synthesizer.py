@@ -90,8 +90,8 @@ class Synthesizer:
         out: str | Path | None = None,
         **settings: Any,
     ) -> None:
-        known = names_of(Synthesizer.__init__, _SETTINGS)
-        check_names("Synthesizer() has no argument", settings, known)
+        names = names_of(Synthesizer.__init__, _SETTINGS)
+        check_names("Synthesizer() has no argument", settings, names)
         if generator is not None and (second_model is not None or embedder is not None):
             raise InputError(
                 "your own generator names its judges itself: no second_model, no embedder"
@@ -233,15 +233,15 @@ class Synthesizer:
         When all of them have contexts, the new ones are about these contexts; else they are
         inputs of the same kind. None of them repeats a golden that is there.
         """
-        given = [of_kind("every one of goldens", golden, Golden) for golden in goldens]
-        if not given:
+        originals = [of_kind("every one of goldens", golden, Golden) for golden in goldens]
+        if not originals:
             raise InputError("there is no golden to start from")
-        about = all(golden.context for golden in given)
+        about = all(golden.context for golden in originals)
         most = MOST if about else math.inf
         count = whole("max_goldens_per_golden", max_goldens_per_golden, 1, most)
-        inputs = list(dict.fromkeys(golden.input for golden in given))
+        inputs = list(dict.fromkeys(golden.input for golden in originals))
         if about:
-            contexts = contexts_of([golden.context or [] for golden in given], None)
+            contexts = contexts_of([golden.context or [] for golden in originals], None)
             made = self._from_contexts(contexts, include_expected_output, (), count)
         else:
             quotas = [Quota(count, document=text) for text in inputs]
@@ -349,11 +349,11 @@ class Synthesizer:
         )  # fmt: skip
         return self._generation(metric, sources, wanted, config)
 
-    def _no_other_judges(self, what: str) -> None:
+    def _no_other_judges(self, task: str) -> None:
         if self.second_model is not None or (self.difficulty_models and self.generator is None):
             raise InputError(
                 "second_model and difficulty_models compare answers with an expected output from "
-                f"contexts: leave them out for {what}"
+                f"contexts: leave them out for {task}"
             )
 
     def _conversations(self, sources: Sources, per_context: int) -> Generation:

@@ -55,10 +55,10 @@ class EvolutionConfig:
 
     def __post_init__(self) -> None:
         whole("num_evolutions", self.num_evolutions, 0, 10)
-        given: Any = self.evolutions
-        if not isinstance(given, Mapping):
-            raise InputError(f"evolutions are weights, {{'reasoning': 2}}, got {given!r:.60}")
-        weights = {_evolution(name): _weight(name, weight) for name, weight in given.items()}
+        evolutions: Any = self.evolutions
+        if not isinstance(evolutions, Mapping):
+            raise InputError(f"evolutions are weights, {{'reasoning': 2}}, got {evolutions!r:.60}")
+        weights = {_evolution(name): _weight(name, weight) for name, weight in evolutions.items()}
         if not any(weights.values()):
             raise InputError("evolutions: at least one weight must be above 0")
         object.__setattr__(self, "evolutions", weights)
@@ -68,8 +68,8 @@ def _evolution(name: Any) -> Evolution:
     try:
         return Evolution(name)
     except ValueError:
-        known = [str(one) for one in Evolution]
-        near = did_you_mean(str(name), known) or f"there are {', '.join(known)}"
+        names = [str(evolution) for evolution in Evolution]
+        near = did_you_mean(str(name), names) or f"there are {', '.join(names)}"
         raise InputError(f"unknown evolution {name!r:.60}; {near}") from None
 
 
@@ -163,8 +163,8 @@ class Passage:
         """Where the passage stands, with the SHA-256 of its text."""
         content = self.text.encode(errors="surrogatepass")
         where = {"document": self.document, "page": self.page, "offset": self.offset}
-        found = {name: value for name, value in where.items() if value is not None}
-        return {**found, "sha256": hashlib.sha256(content).hexdigest()}
+        fields = {name: value for name, value in where.items() if value is not None}
+        return {**fields, "sha256": hashlib.sha256(content).hexdigest()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,35 +252,35 @@ class Report:
     @property
     def missing(self) -> int:
         """How many goldens short of the quotas."""
-        return sum(max(0, one.quota.count - one.kept) for one in self.quotas)
+        return sum(max(0, tally.quota.count - tally.kept) for tally in self.quotas)
 
     def lines(self) -> list[str]:
         """The report in sentences: what there is, what is missing, where drafts fell."""
-        wanted = sum(one.quota.count for one in self.quotas)
+        wanted = sum(tally.quota.count for tally in self.quotas)
         lines = [f"{self.kept} of {wanted} goldens from {self.tried} drafts"]
-        for one in self.quotas:
-            if one.kept < one.quota.count:
-                why = f", {one.ended}" if one.ended else ""
-                tried = f"{one.tried} drafts{why}"
-                lines.append(f"{one.quota}: {one.kept} of {one.quota.count} ({tried})")
-        for what, count in sorted(self.fell.items(), key=lambda item: -item[1]):
-            lines.append(f"{count / self.tried:.0%} fell at {what} ({count} of {self.tried})")
+        for tally in self.quotas:
+            if tally.kept < tally.quota.count:
+                why = f", {tally.ended}" if tally.ended else ""
+                tried = f"{tally.tried} drafts{why}"
+                lines.append(f"{tally.quota}: {tally.kept} of {tally.quota.count} ({tried})")
+        for cause, count in sorted(self.fell.items(), key=lambda item: -item[1]):
+            lines.append(f"{count / self.tried:.0%} fell at {cause} ({count} of {self.tried})")
         if self.unwritten:
             lines.append(f"{self.unwritten} of {self.tried} were not written: the lists were short")
-        for what, count in sorted(self.failed.items(), key=lambda item: -item[1]):
-            why = f" ({self.messages[what]})" if what in self.messages else ""
-            lines.append(f"{count} of {self.tried} got no answer: {what}{why}")
+        for cause, count in sorted(self.failed.items(), key=lambda item: -item[1]):
+            why = f" ({self.messages[cause]})" if cause in self.messages else ""
+            lines.append(f"{count} of {self.tried} got no answer: {cause}{why}")
         if self.nominated:
             lines.append(
                 f"{self.nominated} pairs of inputs look alike; {self.confirmed} of them ask for "
                 "the same, says the judge"
             )
-        for what, count in sorted(self.unconfirmed.items(), key=lambda item: -item[1]):
+        for cause, count in sorted(self.unconfirmed.items(), key=lambda item: -item[1]):
             lines.append(
-                f"{count} of {self.nominated} pairs got no answer, so both inputs stay: {what} "
-                f"({self.messages[what]})"
+                f"{count} of {self.nominated} pairs got no answer, so both inputs stay: {cause} "
+                f"({self.messages[cause]})"
             )
-        for what, count in self.poor.items():
-            lines.append(f"{count} of {self.passages} passages were left out: {what}")
-        lines += [f"{one.name}: {one.message}" for one in self.unreadable]
+        for cause, count in self.poor.items():
+            lines.append(f"{count} of {self.passages} passages were left out: {cause}")
+        lines += [f"{document.name}: {document.message}" for document in self.unreadable]
         return lines + self.partial

@@ -34,15 +34,16 @@ def wanted_of(sources: Sources, quotas: Sequence[Quota], per_context: int) -> Wa
     """The quotas, or as many goldens as the contexts may give."""
     whole("max_goldens_per_context", per_context, 1, MOST)
     drafts = list_of(per_context)
-    given = quotas or [Quota(per_context * len(sources.contexts))]
-    return Wanted(given, per_context, drafts)
+    targets = quotas or [Quota(per_context * len(sources.contexts))]
+    return Wanted(targets, per_context, drafts)
 
 
 def up_to(count: int, sources: Sources, per_context: int) -> list[Quota]:
     """A quota for each document: so many, or as many as its passages may give."""
-    found = Counter(context.source for context in sources.contexts)
+    counts = Counter(context.source for context in sources.contexts)
     return [
-        Quota(min(count, passages * per_context), document=name) for name, passages in found.items()
+        Quota(min(count, passages * per_context), document=name)
+        for name, passages in counts.items()
     ]
 
 

@@ -111,9 +111,9 @@ def on_test_run_end(function: Callable[[], Any]) -> Callable[[], Any]:
 
     def call_if_last() -> None:
         mark.unlink(missing_ok=True)
-        for other in folder.glob("*"):
-            if not _is_alive(int(other.name)):  # it was killed, and left its mark
-                other.unlink(missing_ok=True)
+        for peer in folder.glob("*"):
+            if not _is_alive(int(peer.name)):  # it was killed, and left its mark
+                peer.unlink(missing_ok=True)
         try:
             folder.rmdir()
         except OSError:  # another process is still at work, or has called it

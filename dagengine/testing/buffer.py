@@ -93,8 +93,8 @@ class Buffer:
         self.dropped = 0
         self.raised: BaseException | None = None
         self._worker: Any = next(
-            (one for one in session.config.pluginmanager.get_plugins()
-             if type(one).__name__ == "WorkerInteractor"), None,
+            (plugin for plugin in session.config.pluginmanager.get_plugins()
+             if type(plugin).__name__ == "WorkerInteractor"), None,
         )  # fmt: skip
 
     @property
@@ -202,15 +202,19 @@ class Buffer:
         """Report one test; throw away what is behind it if that stops the session."""
         stopping = self._stopping
         self._queue.popleft()
-        found = self._first_failed(head)
+        failure = self._first_failed(head)
         for pending in head.verdicts:
             if pending.future.exception() is None:
                 self._verdicts.judged(head.item, pending.future.result())
-            if found is not None and pending is found[0]:
+            if failure is not None and pending is failure[0]:
                 break
         for event in head.events:
-            if found is not None and isinstance(event, pytest.TestReport) and event.when == "call":
-                event = self._failed_report(head, *found, event)
+            if (
+                failure is not None
+                and isinstance(event, pytest.TestReport)
+                and event.when == "call"
+            ):
+                event = self._failed_report(head, *failure, event)
             self._log(head, event)
         if self._stopping and not stopping:
             self._drop()
@@ -232,7 +236,7 @@ class Buffer:
 
     def _has_failed(self, head: Held) -> bool:
         reports = [event for event in head.events if isinstance(event, pytest.TestReport)]
-        return any(one.failed for one in reports) or self._first_failed(head) is not None
+        return any(report.failed for report in reports) or self._first_failed(head) is not None
 
     def _run_again(self, head: Held) -> None:
         """Run a test by the protocol of pytest-rerunfailures."""

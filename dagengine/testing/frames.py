@@ -38,10 +38,10 @@ def frames_between(caller: FrameType, test: CodeType | None) -> list[FrameType] 
 
 def traceback_of(frames: list[FrameType]) -> TracebackType | None:
     """The traceback that an exception raised in the last of the frames would have."""
-    found: TracebackType | None = None
+    trace: TracebackType | None = None
     for frame in reversed(frames):
-        found = TracebackType(found, frame, frame.f_lasti, frame.f_lineno)
-    return found
+        trace = TracebackType(trace, frame, frame.f_lasti, frame.f_lineno)
+    return trace
 
 
 def _is_covered(code: CodeType, place: int) -> bool:

@@ -27,23 +27,23 @@ class Gate:
     @classmethod
     def read(cls, text: str) -> Gate:
         """From what the user typed; raises InputError."""
-        found = _FORM.fullmatch(text.strip())
+        match = _FORM.fullmatch(text.strip())
         try:
-            least = float(found["least"]) / (100 if found["sign"] else 1) if found else -1.0
+            least = float(match["least"]) / (100 if match["sign"] else 1) if match else -1.0
         except ValueError:
             least = -1.0
-        if found is None or not 0 <= least <= 1:
+        if match is None or not 0 <= least <= 1:
             raise InputError(
                 f"--evals-min {text!r} needs a metric and a share from 0 to 1, "
                 f"for instance {_EXAMPLES}"
             )
-        return cls(text, found["metric"].strip(), found["tag"], least)
+        return cls(text, match["metric"].strip(), match["tag"], least)
 
     def check(self, outcomes: Sequence[Outcome]) -> tuple[bool, str]:
         """Whether the gate holds, and what to say about it; nothing judged does not hold."""
-        mine = [one for one in outcomes if one.metric == self.metric]
+        mine = [outcome for outcome in outcomes if outcome.metric == self.metric]
         if self.tag is not None:
-            mine = [one for one in mine if self.tag in one.tags]
+            mine = [outcome for outcome in mine if self.tag in outcome.tags]
         passed, cases = pass_rate(mine)
         if not cases:
             return False, f"--evals-min {self.text}: nothing was judged{self._meant(outcomes)}"
@@ -54,9 +54,9 @@ class Gate:
 
     def _meant(self, outcomes: Iterable[Outcome]) -> str:
         """What there is in place of the name."""
-        metrics = {one.metric for one in outcomes}
+        metrics = {outcome.metric for outcome in outcomes}
         if self.metric in metrics:
-            tags = sorted({tag for one in outcomes for tag in one.tags})
+            tags = sorted({tag for outcome in outcomes for tag in outcome.tags})
             return f" with the tag {self.tag!r}; tags are {', '.join(map(repr, tags)) or 'none'}"
         near = did_you_mean(self.metric, sorted(metrics))
         return f" by this metric; {near or 'metrics are ' + ', '.join(map(repr, sorted(metrics)))}"

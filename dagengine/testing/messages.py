@@ -56,9 +56,11 @@ def message(verdict: Verdict) -> str:
     lines = [headline(first, verdict.votes, verdict.missed)]
     lines += (f"  {name:<9} {text}" for name, text in _details(verdict, first))
     if more:
-        lines.append(f"  also failed: {', '.join(_short(one, verdict.missed) for one in more)}")
+        lines.append(
+            f"  also failed: {', '.join(_short(result, verdict.missed) for result in more)}"
+        )
     if passed:
-        lines.append(f"  passed: {', '.join(_short(one) for one in passed)}")
+        lines.append(f"  passed: {', '.join(_short(result) for result in passed)}")
     return plain("\n".join(lines))
 
 
@@ -66,15 +68,15 @@ def headline(
     result: MetricResult, votes: Votes | None = None, missed: frozenset[str] = frozenset()
 ) -> str:
     """Score, threshold, metric and node in one line; what votes say in front of it."""
-    said = "" if votes is None else f"{_votes(votes)}: "
+    prefix = "" if votes is None else f"{_votes(votes)}: "
     failure = result.failure
     if failure is not None:
         # What a recording lacks tells nothing about the judge.
         kind = "" if failure.message in missed else f"{failure.kind}: "
         why = one_line(failure.message, 3 * _TEXT)
-        return f"{said}{kind}{result.metric}: {failure.node}: {why}"
+        return f"{prefix}{kind}{result.metric}: {failure.node}: {why}"
     node = deciding(result)
-    return f"{said}{_score(result)} {result.metric}{f': {node.node}' if node else ''}"
+    return f"{prefix}{_score(result)} {result.metric}{f': {node.node}' if node else ''}"
 
 
 def deciding(result: MetricResult) -> Step | None:
@@ -130,7 +132,7 @@ def _details(verdict: Verdict, result: MetricResult) -> Iterable[tuple[str, str]
     if getattr(verdict.row.test_case, "name", None):
         yield "case", one_line(verdict.row.case, _TEXT)
     if result.path and result.failure is None:
-        turns = [f"{node} = {_plain(said)}" for node, said in result.path]
+        turns = [f"{node} = {_plain(reply)}" for node, reply in result.path]
         yield "path", one_line(" > ".join([*turns, f"{result.score:.4g}"]), _TEXT)
     step = deciding(result)
     failed = result.failure
@@ -151,8 +153,8 @@ def _details(verdict: Verdict, result: MetricResult) -> Iterable[tuple[str, str]
 
 def unit_of(plan: Plan, metric: str, node: str | None) -> Unit | None:
     """The unit of a node of a metric; None if the node's name is not known there."""
-    found: PlanMetric | None = next((m for m in plan.metrics if m.spec.name == metric), None)
-    for place in found.slots if found else ():
+    planned: PlanMetric | None = next((m for m in plan.metrics if m.spec.name == metric), None)
+    for place in planned.slots if planned else ():
         slot = plan.slots[place]
         if slot.unit >= 0 and plan.units[slot.unit].name == node:
             return plan.units[slot.unit]

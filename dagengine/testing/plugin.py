@@ -142,12 +142,12 @@ def current() -> Evaluations | None:
 
 def _evaluations(config: pytest.Config) -> Evaluations | None:
     """None as long as no test has imported `assert_test`."""
-    found = config.stash.get(_EVALUATIONS, None)
-    if found is None and "dagengine.testing.assertion" in sys.modules:
+    evaluations = config.stash.get(_EVALUATIONS, None)
+    if evaluations is None and "dagengine.testing.assertion" in sys.modules:
         from dagengine.testing.session import Evaluations
 
-        found = config.stash[_EVALUATIONS] = Evaluations(config.stash[_SESSION])
-    return found
+        evaluations = config.stash[_EVALUATIONS] = Evaluations(config.stash[_SESSION])
+    return evaluations
 
 
 def _is_immediate(config: pytest.Config) -> bool:
@@ -259,7 +259,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
     if evaluations is None:
         tests, died = (list(workers.collected), bool(workers.died)) if workers else ([], False)
-        found = ending.end_of_workers(config, sent, tests, died)
+        outcome = ending.end_of_workers(config, sent, tests, died)
     else:
         evaluations.close()
         left_out = evaluations.is_cut or config.stash.get(_DESELECTED, False)
@@ -271,9 +271,9 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
             output[KEY] = evaluations.data(is_whole=whole)
             return
         summary, files, run = evaluations.summary, evaluations.files, evaluations.run
-        found = ending.end(config, summary, files, run, is_whole=whole)
-    config.stash[_LINES] = found.lines
-    if not found.holds and session.exitstatus == pytest.ExitCode.OK:
+        outcome = ending.end(config, summary, files, run, is_whole=whole)
+    config.stash[_LINES] = outcome.lines
+    if not outcome.holds and session.exitstatus == pytest.ExitCode.OK:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 

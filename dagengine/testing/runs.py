@@ -96,7 +96,7 @@ class SessionRun:
     @classmethod
     def gather(cls, folder: Path, order: Sequence[str]) -> SessionRun:
         """What all workers judged, in the order of these tests; their parts are removed."""
-        whole, found = cls(), dict[str, list[CaseResult]]()
+        whole, rows = cls(), dict[str, list[CaseResult]]()
         for part in sorted((folder / _PARTS).glob("*")):
             run = load_run(part)
             whole.started = min(whole.started, run.manifest.started)
@@ -104,9 +104,9 @@ class SessionRun:
             whole.spent += _spent(run)
             for row, case in zip(run.rows(), run.cases(), strict=True):
                 test = _NUMBER.sub("", row.case)
-                found.setdefault(test, []).append(replace(row, test_case=_case(case)))
+                rows.setdefault(test, []).append(replace(row, test_case=_case(case)))
         shutil.rmtree(folder / _PARTS, ignore_errors=True)
-        whole.rows = found
+        whole.rows = rows
         whole.arrange(order)
         return whole
 
@@ -114,7 +114,9 @@ class SessionRun:
         """Put rows into the order of the tests, and metrics into that of the rows."""
         self.rows = in_order(self.rows, tests)
         rows = (row for rows in self.rows.values() for row in rows)
-        self.metrics = in_order(self.metrics, [one.metric for row in rows for one in row.metrics])
+        self.metrics = in_order(
+            self.metrics, [result.metric for row in rows for result in row.metrics]
+        )
 
 
 def label_of(test: str, number: int) -> str:
@@ -138,11 +140,11 @@ def _renumbered(metric: MetricRecord, places: Sequence[int]) -> MetricRecord:
 
 def _spent(run: Run) -> Iterator[Spent]:
     judges = run.manifest.judges
-    for one in run.manifest.usage:
-        usage = Usage(one.input_tokens, one.output_tokens, one.cached_tokens)
-        judge = "" if one.judge is None else judges[one.judge].identity
-        yield Spent(one.metric, one.node, judge, one.asked, one.calls, one.failed, usage, one.cost,
-                    one.seconds)  # fmt: skip
+    for row in run.manifest.usage:
+        usage = Usage(row.input_tokens, row.output_tokens, row.cached_tokens)
+        judge = "" if row.judge is None else judges[row.judge].identity
+        yield Spent(row.metric, row.node, judge, row.asked, row.calls, row.failed, usage, row.cost,
+                    row.seconds)  # fmt: skip
 
 
 def _case(line: Mapping[str, Any]) -> Any:
@@ -169,27 +171,27 @@ def against(folder: Path, outcomes: Sequence[Outcome]) -> Iterator[tuple[bool, s
     before: dict[tuple[str, str], bool | None] = {}
     for row in load_run(folder).rows():
         before |= {(row.case, result.metric): result.success for result in row.metrics}
-    known = [one for one in outcomes if _earlier(before, one) is not None]
-    if not known:
+    common = [outcome for outcome in outcomes if _earlier(before, outcome) is not None]
+    if not common:
         yield False, f"against {folder}: none of its cases was judged"
-    for metric in dict.fromkeys(outcome.metric for outcome in outcomes if known):
-        mine = [one for one in outcomes if one.metric == metric]
-        pairs = [(_earlier(before, one), one.success) for one in mine]
+    for metric in dict.fromkeys(outcome.metric for outcome in outcomes if common):
+        mine = [outcome for outcome in outcomes if outcome.metric == metric]
+        pairs = [(_earlier(before, outcome), outcome.success) for outcome in mine]
         yield _compared(f"against {folder}: {metric}", compare_shares(pairs))
 
 
-def _earlier(before: Mapping[tuple[str, str], bool | None], one: Outcome) -> bool | None:
-    label = (label_of(one.test, one.number), one.metric)
-    return before.get(label, before.get((one.case, one.metric)))
+def _earlier(before: Mapping[tuple[str, str], bool | None], outcome: Outcome) -> bool | None:
+    label = (label_of(outcome.test, outcome.number), outcome.metric)
+    return before.get(label, before.get((outcome.case, outcome.metric)))
 
 
-def _compared(what: str, found: object) -> tuple[bool, str]:
-    if not isinstance(found, Comparison) or not isinstance(found.interval, Interval):
-        return True, f"{what}: no case was judged in both"
-    low, high = found.interval.low, found.interval.high
+def _compared(label: str, result: object) -> tuple[bool, str]:
+    if not isinstance(result, Comparison) or not isinstance(result.interval, Interval):
+        return True, f"{label}: no case was judged in both"
+    low, high = result.interval.low, result.interval.high
     holds = high >= 0
     word = "" if holds else ": worse by more than chance"
     return holds, (
-        f"{what}: pass rate {found.value:+.0%} on {found.cases} cases (95 % interval {low:+.0%} to "
-        f"{high:+.0%}, {found.differing} differ, p = {found.p:.2g}){word}"
+        f"{label}: pass rate {result.value:+.0%} on {result.cases} cases (95 % interval "
+        f"{low:+.0%} to {high:+.0%}, {result.differing} differ, p = {result.p:.2g}){word}"
     )

@@ -116,10 +116,10 @@ class Evaluations:
             return None
         for pending in self.buffer.known:
             if pending.case == case:
-                found = pending.future.result()
-                if [m.metric for m in found.row.metrics] == [m.spec().name for m in metrics]:
+                verdict = pending.future.result()
+                if [m.metric for m in verdict.row.metrics] == [m.spec().name for m in metrics]:
                     self.buffer.known.remove(pending)
-                    return found
+                    return verdict
         return None
 
     def error_of(self, verdict: Verdict) -> BaseException | None:
@@ -208,7 +208,7 @@ class Evaluations:
         judges = tuple(durable_identity(judge) or judge.identity for judge in engine.judges)
         mark = Mark() if self.item is None else Mark.of(self.item)
         if mark.votes > 1:
-            asked = {place for one in engine.plan.units if one.node.asks for place in one.judges}
+            asked = {place for unit in engine.plan.units if unit.node.asks for place in unit.judges}
             self._say_of_card(metrics, [judges[place] for place in sorted(asked)])
         self._handed_over += 1
         place = 0 if ahead else self._handed_over
@@ -222,14 +222,14 @@ class Evaluations:
 
         async def again(failed: Sequence[int], number: int) -> bool | None:
             """Whether what failed passes as another sample."""
-            others = [metrics[index] for index in failed]
+            failing = [metrics[index] for index in failed]
             own: Settings = {"model": settings.get("model")}
             fresh = Resampled(asks, number * SAMPLES)
-            retried = Engine(others, own, gateway=fresh, judge_of=self._shared.judge)
+            retried = Engine(failing, own, gateway=fresh, judge_of=self._shared.judge)
             row = await judged(retried, retried.cases([case]), place)
-            found = verdict_of(row, retried.plan)
-            if found.is_missing:
-                lacking.append(found)
+            verdict = verdict_of(row, retried.plan)
+            if verdict.is_missing:
+                lacking.append(verdict)
             unscored = any(metric.failure is not None for metric in row.metrics)
             return None if unscored else row.success
 

@@ -78,13 +78,13 @@ class SharedRun:
     def desk(self, settings: Settings) -> Desk:
         """The gateway for these settings, opened when they are first seen; raises InputError."""
         asking = self._asking_of(settings)
-        found = next((desk for desk in self._desks if desk.asking == asking), None)
-        if found is None:
+        desk = next((desk for desk in self._desks if desk.asking == asking), None)
+        if desk is None:
             gateway = self._started.start_task(self._keep_gateway, asking)[1]
             turns = self._started.call(_turns, asking.limits.max_in_flight)
-            found = Desk(asking, gateway, turns)
-            self._desks.append(found)
-        return found
+            desk = Desk(asking, gateway, turns)
+            self._desks.append(desk)
+        return desk
 
     def engine(
         self,
@@ -119,8 +119,8 @@ class SharedRun:
 
     def judge(self, model: Any) -> Judge:
         """`as_judge`, which gives the same judge for the same model here."""
-        for known, judge in self._judges:
-            if known is model or (isinstance(model, str) and known == model):
+        for earlier, judge in self._judges:
+            if earlier is model or (isinstance(model, str) and earlier == model):
                 return judge
         self._judges.append((model, as_judge(model)))
         return self._judges[-1][1]

@@ -40,18 +40,18 @@ class Outcome:
 
 def outcomes_of(test: str, number: int, verdict: Verdict) -> Iterator[Outcome]:
     """What the metrics of one verdict came to, which is one of several in its test."""
-    said = verdict.votes.said if verdict.votes else None
+    decision = verdict.votes.said if verdict.votes else None
     tags = tuple(getattr(verdict.row.test_case, "tags", None) or ())
     for result in verdict.row.metrics:
         success, kind = result.success, str(result.outcome)
         if result.failure is not None:
             success = None
             kind = "not recorded" if result.failure.message in verdict.missed else kind
-        elif said is not None and success is False:
-            success = said == "passed"
+        elif decision is not None and success is False:
+            success = decision == "passed"
         yield Outcome(
             test, number, verdict.row.case, tags,
-            result.metric, result.score, success, kind, said,
+            result.metric, result.score, success, kind, decision,
         )  # fmt: skip
 
 
@@ -109,7 +109,7 @@ class Summary:
     @property
     def all(self) -> list[Outcome]:
         """Every outcome, in the order of the tests."""
-        return [outcome for found in self.outcomes.values() for outcome in found]
+        return [outcome for outcomes in self.outcomes.values() for outcome in outcomes]
 
     def data(self) -> dict[str, Any]:
         """As plain lists, numbers and texts, to be sent to another process."""
@@ -129,8 +129,8 @@ class Summary:
     def add(self, data: Mapping[str, Any]) -> None:
         """Add what another process sent."""
         for test, number, case, tags, *rest in data["outcomes"]:
-            found = Outcome(test, number, case, tuple(tags), *rest)
-            self.outcomes.setdefault(test, []).append(found)
+            outcome = Outcome(test, number, case, tuple(tags), *rest)
+            self.outcomes.setdefault(test, []).append(outcome)
         totals = dict(data["totals"])
         self.totals += Totals(**{**totals, "usage": Usage(**totals["usage"])})
         self.replayed += data["replayed"]
@@ -149,8 +149,8 @@ class Summary:
         if names:
             lines.append(self._cost())
         if self.dropped:
-            what, which = ("tests", "them") if self.dropped > 1 else ("test", "it")
-            lines.append(f"{self.dropped} {what} had begun, and nothing is reported of {which}; "
+            noun, pronoun = ("tests", "them") if self.dropped > 1 else ("test", "it")
+            lines.append(f"{self.dropped} {noun} had begun, and nothing is reported of {pronoun}; "
                          "calls in progress are paid")  # fmt: skip
         return [*lines, *self.notes]
 
@@ -173,8 +173,10 @@ def in_order(found: Mapping[str, T], names: Iterable[str]) -> dict[str, T]:
 
 def pass_rate(outcomes: Iterable[Outcome]) -> tuple[int, int]:
     """How many passed, and of how many; what has no score has not passed."""
-    judged = [one for one in outcomes if one.success is not None or one.kind != "ok"]
-    return sum(one.success is True for one in judged), len(judged)
+    judged = [
+        outcome for outcome in outcomes if outcome.success is not None or outcome.kind != "ok"
+    ]
+    return sum(outcome.success is True for outcome in judged), len(judged)
 
 
 def wilson(passed: int, cases: int, level: float = 0.95) -> tuple[float, float]:
@@ -202,9 +204,13 @@ def _line(name: str, outcomes: list[Outcome]) -> str:
 
 
 def _votes(outcomes: list[Outcome]) -> list[str]:
-    said = {(one.test, one.number): one.said for one in outcomes if one.said is not None}
-    if not said:
+    decisions = {
+        (outcome.test, outcome.number): outcome.said
+        for outcome in outcomes
+        if outcome.said is not None
+    }
+    if not decisions:
         return []
-    counts = Counter(said.values())
+    counts = Counter(decisions.values())
     parts = [f"{counts[word]} {word}" for word in ("failed", "passed", "unsure")]
-    return [f"{len(said)} failed at first and were judged again: {', '.join(parts)}"]
+    return [f"{len(decisions)} failed at first and were judged again: {', '.join(parts)}"]

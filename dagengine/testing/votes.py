@@ -44,46 +44,46 @@ class Mark:
     @classmethod
     def of(cls, item: pytest.Item) -> Mark:
         """The mark of a test; raises InputError for what it does not know."""
-        found = item.get_closest_marker("evals")
-        if found is None:
+        mark = item.get_closest_marker("evals")
+        if mark is None:
             return cls()
         names = list(cls.__dataclass_fields__)
-        if found.args:
-            raise _wrong(item, f"takes names, such as votes=7, and no {found.args[0]!r}")
-        for name in found.kwargs:
+        if mark.args:
+            raise _wrong(item, f"takes names, such as votes=7, and no {mark.args[0]!r}")
+        for name in mark.kwargs:
             if name not in names:
                 meant = did_you_mean(name, names)
                 raise _wrong(item, f"has no argument {name!r}; {meant or 'it has'} {_or(names)}")
-        return cls(**_checked(item, dict(found.kwargs)))
+        return cls(**_checked(item, dict(mark.kwargs)))
 
 
 def _or(names: Sequence[str]) -> str:
     return f"({', '.join(names)})"
 
 
-def _wrong(item: pytest.Item, what: str) -> InputError:
-    return InputError(f"{item.nodeid}: @pytest.mark.evals {what}")
+def _wrong(item: pytest.Item, problem: str) -> InputError:
+    return InputError(f"{item.nodeid}: @pytest.mark.evals {problem}")
 
 
-def _checked(item: pytest.Item, given: dict[str, Any]) -> dict[str, Any]:
+def _checked(item: pytest.Item, arguments: dict[str, Any]) -> dict[str, Any]:
     """The arguments of a mark; raises InputError for values of the wrong kind."""
-    votes, rule = given.get("votes", 1), given.get("pass_rule", "sprt")
+    votes, rule = arguments.get("votes", 1), arguments.get("pass_rule", "sprt")
     if isinstance(votes, bool) or not isinstance(votes, int) or votes < 1:
         raise _wrong(item, f"votes must be a whole number from 1 on, got {votes!r}")
-    if not isinstance(given.get("immediate", False), bool):
-        raise _wrong(item, f"immediate must be True or False, got {given['immediate']!r}")
+    if not isinstance(arguments.get("immediate", False), bool):
+        raise _wrong(item, f"immediate must be True or False, got {arguments['immediate']!r}")
     if isinstance(rule, str) and rule not in _RULES:
-        known = ", ".join(map(repr, _RULES))
-        raise _wrong(item, f"pass_rule must be {known} or a rule of dagengine.voting, got {rule!r}")
+        rules = ", ".join(map(repr, _RULES))
+        raise _wrong(item, f"pass_rule must be {rules} or a rule of dagengine.voting, got {rule!r}")
     rule = _RULES[rule] if isinstance(rule, str) else rule
     if not callable(getattr(rule, "more", None)):
         raise _wrong(item, f"pass_rule must be a rule of dagengine.voting, got {rule!r:.80}")
-    if "pass_rule" in given and votes == 1:
+    if "pass_rule" in arguments and votes == 1:
         raise _wrong(item, "pass_rule says when votes decide: give votes=, too")
     if votes > 1 and isinstance(rule, Sprt) and votes < rule.lead:
         raise _wrong(item, f"votes={votes} cannot decide by {rule}, which needs a lead of "
                      f"{rule.lead}: give more votes, or a larger error")  # fmt: skip
-    return {**given, "pass_rule": rule}
+    return {**arguments, "pass_rule": rule}
 
 
 def may_change(plan: Plan, judges: Sequence[Judge], row: CaseResult) -> list[int]:
@@ -119,12 +119,12 @@ def decided(ballots: Sequence[bool | None], rule: Rule) -> Votes:
     """What votes say under a rule."""
     failed, passed = ballots.count(False), ballots.count(True)
     lead = abs(failed - passed)
-    said: Said = "failed" if failed > passed else "passed"
+    verdict: Said = "failed" if failed > passed else "passed"
     if not isinstance(rule, Sprt):
-        return Votes(failed, passed, said if lead else "unsure")
+        return Votes(failed, passed, verdict if lead else "unsure")
     # The odds that a lead is right, where each vote is wrong with the rule's `noise`.
     p = 1 / (1 + (rule.noise / (1 - rule.noise)) ** lead)
-    return Votes(failed, passed, said if lead >= rule.lead else "unsure", p)
+    return Votes(failed, passed, verdict if lead >= rule.lead else "unsure", p)
 
 
 def card_notes(path: str | None, metrics: Sequence[Metric], judges: Sequence[str]) -> list[str]:
@@ -140,6 +140,6 @@ def card_notes(path: str | None, metrics: Sequence[Metric], judges: Sequence[str
 
     card = read_card(Path(path)).binding
     now = bind(metrics, judges, ())
-    known = {name: nodes for name, nodes in card.metrics.items() if name in names}
-    old = Binding(card.version, known, card.judges, now.data, now.cases)
+    measured = {name: nodes for name, nodes in card.metrics.items() if name in names}
+    old = Binding(card.version, measured, card.judges, now.data, now.cases)
     return [f"votes: the judge card {path} is stale: {line}" for line in changes(old, now)]

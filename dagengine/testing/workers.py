@@ -48,14 +48,14 @@ class Workers:
         waiting, until = set(session._active_nodes), time.monotonic() + _PATIENCE
         while waiting:
             try:
-                name, given = session.queue.get(timeout=max(0.0, until - time.monotonic()))
+                name, arguments = session.queue.get(timeout=max(0.0, until - time.monotonic()))
             except Empty:
                 return
             if name == "testreport":
-                session.worker_testreport(**given)
+                session.worker_testreport(**arguments)
             elif name in ("workerfinished", "errordown"):
-                waiting.discard(given["node"])
-                self.pytest_testnodedown(given["node"], None)
+                waiting.discard(arguments["node"])
+                self.pytest_testnodedown(arguments["node"], None)
 
     def report_lost(self, session: pytest.Session) -> None:
         """Report every test as failed that a worker ran, and that it did not live to report.
@@ -64,11 +64,13 @@ class Workers:
         """
         if not self.died or session.shouldfail or session.shouldstop:
             return
-        who = ", ".join(self.died)
+        names = ", ".join(self.died)
         for test in self.collected:
             if test not in self._reported:
                 path = test.split("::")[0]
-                text = f"worker {who!r} died before the verdict of {test!r} was there; run it again"
+                text = (
+                    f"worker {names!r} died before the verdict of {test!r} was there; run it again"
+                )
                 report = pytest.TestReport(
                     test,
                     (path, None, path),

@@ -45,8 +45,8 @@ def changed(runs: Runs) -> Iterator[Figure]:
 def _crossed(settings: Mapping[Condition, Sequence[Run]], field: str) -> float | None:
     """The share of pairs of runs with different scores, among settings that differ in `field`."""
     rates: list[float] = []
-    for (one, some), (other, more) in itertools.combinations(settings.items(), 2):
-        if replace(one, **{field: getattr(other, field)}) != other:
+    for (setting, some), (counterpart, more) in itertools.combinations(settings.items(), 2):
+        if replace(setting, **{field: getattr(counterpart, field)}) != counterpart:
             continue
         first, second = Counter(_scores(some)), Counter(_scores(more))
         pairs = first.total() * second.total()
@@ -71,10 +71,10 @@ def agreement_of_judges(runs: Runs, threshold: float | None) -> Iterator[Figure]
         table, cases = _by_judge(runs, judges, read)
         return figure(name, table, of, level, why, [runs.group(case) for case in cases])
 
-    what = f"{'scores' if threshold is None else 'pass or fail'}, single runs of {len(judges)}"
+    basis = f"{'scores' if threshold is None else 'pass or fail'}, single runs of {len(judges)}"
     name, kappa = ("cohen-kappa", cohen_kappa) if len(judges) == 2 else _FLEISS
-    yield over(name, kappa.sums, outcome(threshold), f"{what} judges")
-    yield over("alpha", krippendorff_alpha.sums, outcome(threshold), f"{what} judges")
+    yield over(name, kappa.sums, outcome(threshold), f"{basis} judges")
+    yield over("alpha", krippendorff_alpha.sums, outcome(threshold), f"{basis} judges")
     distances = partial(krippendorff_alpha.sums, level="interval")
     yield over("score-alpha", distances, lambda run: run.score, "distances of scores, single runs")
 
@@ -88,8 +88,8 @@ def _by_judge(
     """One row per case and repetition, one column per judge; and the case of every row."""
     rows: dict[tuple[int, Condition], dict[str, Hashable]] = {}
     for case, settings in runs.cases.items():
-        for found in settings.values():
-            for run in found:
+        for repetitions in settings.values():
+            for run in repetitions:
                 place = case, replace(run.condition, judge="")
                 rows.setdefault(place, {})[run.condition.judge] = read(run)
     table = [[row.get(judge) for judge in judges] for row in rows.values()]

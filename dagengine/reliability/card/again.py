@@ -92,31 +92,34 @@ def _mean_of_runs(table: Sequence[Sequence[float | bool | None]]) -> Sums:
 
 
 def _fmean(row: Sequence[float | bool | None]) -> float | None:
-    known = [float(one) for one in row if one is not None]
-    return statistics.fmean(known) if known else None
+    values = [float(value) for value in row if value is not None]
+    return statistics.fmean(values) if values else None
 
 
 def _no_icc(runs: Runs, why: str) -> str:
     """Reliability needs two cases, two runs of one, and scores that differ somewhere."""
-    rows = [[one for one in row if one is not None] for row in runs.table(score)]
-    known = [row for row in rows if row]
-    if len(known) == 1:
+    rows = [[value for value in row if value is not None] for row in runs.table(score)]
+    scored = [row for row in rows if row]
+    if len(scored) == 1:
         return "only one case has scores; two are needed"
-    if max(map(len, known), default=0) > 1 and len({one for row in known for one in row}) == 1:
+    if (
+        max(map(len, scored), default=0) > 1
+        and len({value for row in scored for value in row}) == 1
+    ):
         return "all scores are equal"
-    if any(len(set(row)) > 1 for row in known):
+    if any(len(set(row)) > 1 for row in scored):
         return ""
-    return "" if max(map(len, known), default=0) > 1 else why
+    return "" if max(map(len, scored), default=0) > 1 else why
 
 
-def _no_drift(runs: Runs, found: Interval | Unknown) -> str:
+def _no_drift(runs: Runs, drift: Interval | Unknown) -> str:
     """Why no drift is known, if the reason is not the number of cases."""
-    rows = [[one for one in row if one is not None] for row in runs.table(score)]
+    rows = [[value for value in row if value is not None] for row in runs.table(score)]
     if max(map(len, rows), default=0) < 2:
         return why_not_twice(runs)
     if not any(len(set(row)) > 1 for row in rows):
         return "no case has two different scores"
-    alike = isinstance(found, Unknown) and found.reason == "no variation"
+    alike = isinstance(drift, Unknown) and drift.reason == "no variation"
     return "all cases change equally from the first run to the last" if alike else ""
 
 
@@ -127,8 +130,8 @@ def agreement_of_runs(runs: Runs, threshold: float | None) -> Iterator[Figure]:
     def over(name: str, of: Callable[..., Sums], read: Outcome, level: str) -> Figure:
         return figure(name, runs.table(read), of, level, why, groups)
 
-    def in_all(name: str, read: Outcome, what: str) -> Figure:
-        level = f"cases: all runs, {what}"
+    def in_all(name: str, read: Outcome, shared: str) -> Figure:
+        level = f"cases: all runs, {shared}"
         if len(runs.sizes) > 1:
             note = f"cases have {runs.sizes[0]} to {runs.sizes[-1]} runs; equal numbers are needed"
             return Figure(name, None, level=level, note=note)
@@ -159,17 +162,17 @@ def _entropy(runs: Runs, why: str) -> Figure:
     """Its interval reaches over what so few runs cannot show."""
     table, level = runs.table(score), "scores in bits, runs of one case"
     plain = figure("entropy", table, entropy.sums, level, why, runs.rows)
-    found = entropy_interval(table, groups=runs.rows)
-    return plain if found is None else replace(plain, low=found.low, high=found.high)
+    interval = entropy_interval(table, groups=runs.rows)
+    return plain if interval is None else replace(plain, low=interval.low, high=interval.high)
 
 
 def rule_effect(runs: Runs, threshold: float | None) -> Iterator[str]:
     """How the rule for runs without a score changes the flip rate, if there are any."""
-    found = effect_of_missing(runs.table(outcome(threshold)), flip_rate)
-    if found.missing and found.dropped is not None and found.own_category is not None:
+    effect = effect_of_missing(runs.table(outcome(threshold)), flip_rate)
+    if effect.missing and effect.dropped is not None and effect.own_category is not None:
         yield (
-            f"Without the runs that have no score, the flip rate is {100 * found.dropped:.1f} %. "
-            f"With “no score” as an outcome, it is {100 * found.own_category:.1f} %."
+            f"Without the runs that have no score, the flip rate is {100 * effect.dropped:.1f} %. "
+            f"With “no score” as an outcome, it is {100 * effect.own_category:.1f} %."
         )
 
 
@@ -178,7 +181,7 @@ def without_score(runs: Runs) -> Iterator[str]:
     every = list(runs.every())
     missing = Counter(_missing(run.outcome) for run in every if run.score is None)
     if missing:
-        why = ", ".join(f"{count:,} {what}" for what, count in missing.items())
+        why = ", ".join(f"{count:,} {kind}" for kind, count in missing.items())
         yield f"{missing.total():,} of {len(every):,} runs have no score: {why}."
 
 
@@ -190,10 +193,10 @@ def _missing(outcome: OutcomeKind | None) -> str:
 
 def spread(runs: Runs, cases: Sequence[TestCase]) -> Iterator[CaseSpread]:
     """Scores by case, the largest deviation first."""
-    found: list[CaseSpread] = []
+    spreads: list[CaseSpread] = []
     for number, settings in runs.cases.items():
-        scores = [one.score for row in settings.values() for one in row if one.score is not None]
-        counts = tuple((one, scores.count(one)) for one in sorted(set(scores)))
+        scores = [run.score for row in settings.values() for run in row if run.score is not None]
+        counts = tuple((score, scores.count(score)) for score in sorted(set(scores)))
         deviation = statistics.stdev(scores) if len(scores) > 1 else 0.0
-        found.append(CaseSpread(case_label(cases[number], number), counts, deviation))
-    yield from sorted(found, key=lambda case: -case.deviation)
+        spreads.append(CaseSpread(case_label(cases[number], number), counts, deviation))
+    yield from sorted(spreads, key=lambda case: -case.deviation)

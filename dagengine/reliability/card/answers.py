@@ -59,14 +59,14 @@ def answers(under: SettingCard) -> tuple[Answer, Answer, Answer, Answer]:
 
 def _again(under: SettingCard) -> Answer:
     flips, scores = under.figure("flip-rate"), under.figure("score-flip-rate")
-    what = "result (pass or fail)"
+    outcome = "result (pass or fail)"
     if flips is None or flips.value is None:
-        flips, what = scores, "score"
+        flips, outcome = scores, "score"
     if flips is None or flips.value is None:
         return Answer(f"Not known: {flips.note if flips else 'nothing ran'}.")
     lost = _unscored(under)
     if flips.value:
-        how = f"Two runs of a case give a different {what} {bounded(flips)} of the time{lost}."
+        how = f"Two runs of a case give a different {outcome} {bounded(flips)} of the time{lost}."
         return Answer(how, weakness(flips))
     bound = f"; the flip rate is at most {formatted(flips, flips.high)} %" if flips.high else ""
     cases = "1 case" if flips.items == 1 else f"{flips.items} cases"
@@ -80,8 +80,8 @@ def _unscored(under: SettingCard) -> str:
 
 def noisiest(under: SettingCard) -> NodeCard | None:
     """The node with the greatest share of the noise."""
-    known = [node for node in under.nodes if node.share.value is not None]
-    return max(known, key=lambda node: node.share.value or 0.0, default=None)
+    nodes = [node for node in under.nodes if node.share.value is not None]
+    return max(nodes, key=lambda node: node.share.value or 0.0, default=None)
 
 
 def _blame(under: SettingCard) -> Answer:
@@ -93,23 +93,23 @@ def _blame(under: SettingCard) -> Answer:
     if worst is None:
         if not under.nodes:
             return Answer("Not known: no node of this metric decides or rates.")
-        first, *others = under.nodes
-        more = f" and {len(others)} more" if others else ""
+        first, *rest = under.nodes
+        more = f" and {len(rest)} more" if rest else ""
         return Answer(f"Not known for “{first.node}”{more}: {first.share.note}.")
     whose = f" (it works on {', '.join(worst.reads)})" if worst.reads else ""
     if worst.share.value == worst.share.low == 1:
         return Answer(
             f"“{worst.node}”{whose} causes all of the noise: no other node changes the score."
         )
-    said = f"“{worst.node}”{whose} causes {bounded(worst.share)} of the noise."
-    return Answer(said, weakness(worst.share))
+    sentence = f"“{worst.node}”{whose} causes {bounded(worst.share)} of the noise."
+    return Answer(sentence, weakness(worst.share))
 
 
 def _price(under: SettingCard) -> Answer:
     voting = [(node, node.votes) for node in under.nodes if node.votes is not None]
     if not voting:
         return Answer(f"Not known: {_why_no_votes(under)}.")
-    random = [one for one in voting if one[1].by_chance]
+    random = [pair for pair in voting if pair[1].by_chance]
     if random:
         return _by_chance(*max(random, key=_costly), len(random) - 1)
     target = f"{100 * voting[0][1].target:g} %"
@@ -125,18 +125,18 @@ def _price(under: SettingCard) -> Answer:
     weak = f"no upper limit from {unsure[0].runs} runs{tell}" if unsure else ""
     node, worst = max(needing, key=_costly)
     count = len(needing) - 1
-    others = f" {count} more {'node needs' if count == 1 else 'nodes need'} votes." if count else ""
-    said = f"{_needed(node, worst, target)}{_left(worst)}.{others}{_calls(voting)}"
-    return Answer(said, weak)
+    more = f" {count} more {'node needs' if count == 1 else 'nodes need'} votes." if count else ""
+    sentence = f"{_needed(node, worst, target)}{_left(worst)}.{more}{_calls(voting)}"
+    return Answer(sentence, weak)
 
 
 def _by_chance(node: NodeCard, votes: VoteCost, more: int) -> Answer:
     """What a coin costs: no number of votes makes its answers tell the cases apart."""
-    others = f" The same holds for {more} more {'node' if more == 1 else 'nodes'}." if more else ""
+    rest = f" The same holds for {more} more {'node' if more == 1 else 'nodes'}." if more else ""
     assert votes.agreement is not None
     return Answer(
         f"Votes cannot help: the answers of “{node.node}” to the same question agree no more than "
-        f"chance (Krippendorff's alpha {bounded(votes.agreement)}, which is 0 for a coin).{others}"
+        f"chance (Krippendorff's alpha {bounded(votes.agreement)}, which is 0 for a coin).{rest}"
     )
 
 
@@ -151,9 +151,9 @@ def _needed(node: NodeCard, votes: VoteCost, target: str) -> str:
     return f"“{node.node}” needs {votes_of(votes)} for {target} flips"
 
 
-def _costly(one: tuple[NodeCard, VoteCost]) -> tuple[bool, bool, int, float]:
+def _costly(pair: tuple[NodeCard, VoteCost]) -> tuple[bool, bool, int, float]:
     """What needs the most votes comes last: none is enough, no upper limit, the number, flips."""
-    node, votes = one
+    node, votes = pair
     many = votes.most or votes.least or 0
     return votes.kind == "none", votes.most is None, many, node.flip_rate.value or 0.0
 
@@ -163,7 +163,7 @@ def _why_no_votes(under: SettingCard) -> str:
     if again is not None and again.value is None:
         return again.note
     few = [node.flip_rate for node in under.nodes if node.flip_rate.value is not None]
-    if few and all(one.low is None for one in few):
+    if few and all(rate.low is None for rate in few):
         return f"too few independent cases or groups (n = {few[0].items})"
     return "no node of this metric gave a verdict in two runs of a case"
 
@@ -185,30 +185,30 @@ def _left(votes: VoteCost) -> str:
 
 
 def _people(under: SettingCard) -> Answer:
-    found = {measure.name: measure for measure in under.people}
+    measures = {measure.name: measure for measure in under.people}
     scores = under.figure("mean-score")
-    if not found:
+    if not measures:
         return Answer("Not known: no labels were given.")
     if scores is None or scores.value is None:
         return Answer(f"Not known: {scores.note if scores else 'nothing ran'}.")
-    accuracy, kappa, base = (found.get(name) for name in ("accuracy", "kappa", "baseline"))
+    accuracy, kappa, base = (measures.get(name) for name in ("accuracy", "kappa", "baseline"))
     if accuracy and base and kappa and accuracy.value is not None:
         beyond = bounded(kappa) if kappa.value is not None else f"undefined: {kappa.note}"
         return Answer(
-            f"In {bounded(accuracy)} of cases{_singly(accuracy, found)}. "
+            f"In {bounded(accuracy)} of cases{_singly(accuracy, measures)}. "
             f"Baseline: {number(base)}. Kappa: {beyond}.",
             weakness(kappa) or weakness(accuracy),
         )
-    spearman = found.get("spearman")
+    spearman = measures.get("spearman")
     if spearman and spearman.value is not None:
-        said = f"Spearman's rank correlation with human labels is {full(spearman)}."
-        return Answer(said, weakness(spearman))
-    return Answer(f"Not known: {next(iter(found.values())).note}.")
+        sentence = f"Spearman's rank correlation with human labels is {full(spearman)}."
+        return Answer(sentence, weakness(spearman))
+    return Answer(f"Not known: {next(iter(measures.values())).note}.")
 
 
-def _singly(accuracy: Figure, found: Mapping[str, Figure]) -> str:
+def _singly(accuracy: Figure, measures: Mapping[str, Figure]) -> str:
     """The accuracy of one run, if that of the majority of several differs."""
-    once = found.get("single-run-accuracy")
+    once = measures.get("single-run-accuracy")
     if once is None or once.value is None or number(once) == number(accuracy):
         return ""
     return f" (single run: {number(once)})"
@@ -237,7 +237,7 @@ def could_be_seen(
         points: [cases_needed(points / 100, _OTHERWISE + flipping / runs) for runs in (1, often)]
         for points in (2, 5, 10)
     }
-    said = "; ".join(
+    sizes = "; ".join(
         f"{points} points: {once:,} cases run once"
         + (f", or {several:,} run {often} times" if often > 1 else "")
         for points, (once, several) in needed.items()
@@ -247,7 +247,7 @@ def could_be_seen(
         f"{'run' if times == 1 else 'runs'} each can detect a difference of about "
         f"{100 * least:.1f} points between two judges. This assumes that the judges differ on "
         f"{100 * _OTHERWISE:.0f} % of the cases and that the flip rate is {100 * flipping:.1f} %. "
-        f"To detect {said}."
+        f"To detect {sizes}."
     )
 
 
@@ -257,11 +257,11 @@ def seen_from(under: SettingCard) -> str:
     If cases ran differently often, the harmonic mean counts: a mean of runs contains its
     share of the flips.
     """
-    found = next(
-        (one for one in (under.figure("flip-rate"), under.figure("score-flip-rate"))
-         if one is not None and one.value is not None), None,
+    flips = next(
+        (figure for figure in (under.figure("flip-rate"), under.figure("score-flip-rate"))
+         if figure is not None and figure.value is not None), None,
     )  # fmt: skip
-    if found is None or not found.items:
+    if flips is None or not flips.items:
         return ""
     times = round(statistics.harmonic_mean(runs_of_cases(under)))
-    return could_be_seen(found.items, times, found.value).replace(" cases", " independent cases", 1)
+    return could_be_seen(flips.items, times, flips.value).replace(" cases", " independent cases", 1)

@@ -48,17 +48,17 @@ def position_bias(
     def declared(case: int, last: str) -> Names | None:
         return options.get(replay.name_of(last))
 
-    for order, names, what in (
+    for order, names, level in (
         ("swapped", shown, "last verdicts, inputs swapped"),
         ("reversed", declared, "last verdicts, first and last option exchanged"),
     ):
         pairs, groups = _in_both_orders(runs, order, names)
         if pairs:
-            yield from _of_pairs(pairs, groups, order, what)
+            yield from _of_pairs(pairs, groups, order, level)
 
 
 def _of_pairs(
-    pairs: Sequence[Any], groups: Sequence[Hashable], order: str, what: str
+    pairs: Sequence[Any], groups: Sequence[Hashable], order: str, level: str
 ) -> Iterator[Figure]:
     suffix = "" if order == "swapped" else "-of-options"
     measures: tuple[tuple[str, Callable[..., Sums], str], ...] = (
@@ -67,17 +67,17 @@ def _of_pairs(
         ("first-wins", first_wins.sums, "no pair has a winner in both orders"),
     )
     for name, of, why in measures:
-        yield figure(f"{name}{suffix}", pairs, of, what, why, groups)
+        yield figure(f"{name}{suffix}", pairs, of, level, why, groups)
 
 
 def _options(replay: Counterfactual) -> dict[str, Names]:
     """The first and the last option of every decision whose options are in an order."""
-    found: dict[str, Names] = {}
+    options: dict[str, Names] = {}
     for unit in replay.plan.units:
         verdicts = [branch.verdict for branch in unit.node.branches()]
         if isinstance(unit.node, NonBinaryJudgementNode) and len(verdicts) > 1:
-            found[unit.name] = verdicts[0], verdicts[-1]
-    return found
+            options[unit.name] = verdicts[0], verdicts[-1]
+    return options
 
 
 def _in_both_orders(
@@ -87,23 +87,23 @@ def _in_both_orders(
     pairs: list[tuple[str, str]] = []
     groups: list[Hashable] = []
     for case, settings in runs.cases.items():
-        for setting, found in settings.items():
+        for setting, row in settings.items():
             if setting.order != "given":
                 continue
-            others = settings.get(replace(setting, order=order), ())
-            for given, other in _same_end(found, others):
-                known = names(case, given.path[-1][0])
-                if known is not None:
-                    pairs.append((_placed(given, known), _placed(other, known)))
+            mirrored = settings.get(replace(setting, order=order), ())
+            for run, mirror in _same_end(row, mirrored):
+                shown = names(case, run.path[-1][0])
+                if shown is not None:
+                    pairs.append((_placed(run, shown), _placed(mirror, shown)))
                     groups.append(runs.group(case))
     return pairs, groups
 
 
-def _same_end(some: Sequence[Run], others: Sequence[Run]) -> Iterator[tuple[Run, Run]]:
+def _same_end(some: Sequence[Run], more: Sequence[Run]) -> Iterator[tuple[Run, Run]]:
     """Pairs of runs that one and the same node ended."""
-    for one, other in zip(some, others, strict=False):
-        if one.path and other.path and one.path[-1][0] == other.path[-1][0]:
-            yield one, other
+    for first, second in zip(some, more, strict=False):
+        if first.path and second.path and first.path[-1][0] == second.path[-1][0]:
+            yield first, second
 
 
 def _placed(run: Run, names: Names) -> str:
@@ -125,17 +125,17 @@ def bias_by_place(runs: Runs, replay: Counterfactual) -> Iterator[Figure]:
             lists.append([float(verdict == named[node]) for verdict in verdicts])
             groups.append(runs.group(case))
     if lists:
-        what = " and ".join(f"“{verdict}” by “{node}”" for node, verdict in named.items())
+        nodes = " and ".join(f"“{verdict}” by “{node}”" for node, verdict in named.items())
         why = "no list has two items with different verdicts"
-        yield figure("list-bias", lists, list_bias.sums, f"place in a list, {what}", why, groups)
+        yield figure("list-bias", lists, list_bias.sums, f"place in a list, {nodes}", why, groups)
 
 
 def bias_by_length(
     runs: Runs, cases: Sequence[TestCase], labels: Mapping[int, Any]
 ) -> Iterator[Figure]:
     """Whether longer answers get higher scores or win, with human labels held constant."""
-    known = labels.items()
-    numbers = {case: float(one) for case, one in known if isinstance(one, bool | int | float)}
+    pairs = labels.items()
+    numbers = {case: float(label) for case, label in pairs if isinstance(label, bool | int | float)}
     answers = dict(_answers(runs, cases, numbers))
     if answers:
         held = ", labels held constant" if numbers else ""
@@ -163,15 +163,17 @@ def _answers(
 
 
 def _comparisons(runs: Runs, cases: Sequence[TestCase]) -> tuple[list[Compared], list[Hashable]]:
-    found: list[Compared] = []
+    comparisons: list[Compared] = []
     groups: list[Hashable] = []
     for number, settings in runs.cases.items():
         case = cases[number]
         if not isinstance(case, ArenaTestCase) or len(case.contestants) != 2:
             continue
-        first, second = (len(one.actual_output or "") for one in case.contestants.values())
+        first, second = (
+            len(contestant.actual_output or "") for contestant in case.contestants.values()
+        )
         won = dict(zip(case.contestants, (True, False), strict=True))
-        for run in (run for found_ in settings.values() for run in found_ if run.path):
-            found.append(Compared(first, second, won.get(str(run.path[-1][1]))))
+        for run in (run for row in settings.values() for run in row if run.path):
+            comparisons.append(Compared(first, second, won.get(str(run.path[-1][1]))))
             groups.append(runs.group(number))
-    return found, groups
+    return comparisons, groups

@@ -94,20 +94,22 @@ def make_card(
     seen = _about_these(list(observations), replays)
     meant = None if labels is None else _meant(_given(labels, replays, cases), replays, cases)
     together = clusters(cases, seen, groups)
-    found = [runs_of(seen, replay, together) for replay in replays]
-    settings, keys = _settings(found), tuple(_keys(cases, together))
+    runs = [runs_of(seen, replay, together) for replay in replays]
+    settings, keys = _settings(runs), tuple(_keys(cases, together))
     whole = partial(
         _Maker, cases=cases, labelled=meant is not None, symmetry=symmetry or Symmetry(),
         settings=settings, grouped=groups is not None, random=labels_random,
     )  # fmt: skip
-    told = _told(labels, replays, cases)
-    parts = zip(found, replays, meant or [None] * len(replays), told, strict=True)
+    answers = _told(labels, replays, cases)
+    parts = zip(runs, replays, meant or [None] * len(replays), answers, strict=True)
     made = [whole(*part).card(target) for part in parts]
     return JudgeCard(
         binding=bind(metrics, judges, cases),
         times=max((setting.times for setting in settings), default=0),
         settings=settings,
-        metrics=tuple(replace(one, between=between_settings(one, settings, keys)) for one in made),
+        metrics=tuple(
+            replace(card, between=between_settings(card, settings, keys)) for card in made
+        ),
         cases=keys,
         rules=(*RULES, *_on_groups(together, len(cases)), *_on_common(shared_by_all(seen))),
         labels_random=labels_random,
@@ -119,27 +121,27 @@ def _about_these(
 ) -> Sequence[Observation]:
     """What was observed of the metrics; a table that names none is about the only one."""
     names = [replay.spec.name for replay in replays]
-    found = _of_metrics(seen, names)
-    nodes = {(one.metric, one.node): None for one in found if one.node}
+    observed = _of_metrics(seen, names)
+    nodes = {(row.metric, row.node): None for row in observed if row.node}
     for replay in replays:
-        known = {slot.name for slot in replay.plan.slots} | {u.name for u in replay.plan.units}
+        titles = {slot.name for slot in replay.plan.slots} | {u.name for u in replay.plan.units}
         for metric, node in nodes:
-            if metric == replay.spec.name and node not in known:
-                near = difflib.get_close_matches(node, known, 1)
+            if metric == replay.spec.name and node not in titles:
+                near = difflib.get_close_matches(node, titles, 1)
                 hint = f" (did you mean {near[0]!r}?)" if near else ""
                 speaking = ", ".join(repr(speaker.node) for speaker in replay.speakers)
                 raise InputError(
                     f"the observations name a node {node!r}, but the metric {metric!r} has no such "
                     f"node{hint}; its nodes that decide or rate are {speaking or 'none'}"
                 )
-    return found
+    return observed
 
 
 def _of_metrics(seen: Sequence[Observation], names: Sequence[str]) -> Sequence[Observation]:
     """What was observed, about metrics of these names."""
-    observed = list(dict.fromkeys(one.metric for one in seen))
+    observed = list(dict.fromkeys(row.metric for row in seen))
     if observed == [""] and len(names) == 1:
-        return [replace(one, metric=names[0]) for one in seen]
+        return [replace(row, metric=names[0]) for row in seen]
     if observed and not set(observed) & set(names):
         raise InputError(
             f"the observations are about {', '.join(map(repr, observed))}, but the metrics are "
@@ -180,25 +182,25 @@ def _told(
 ) -> list[NodeAnswers]:
     """What people answered to the nodes of each metric; only walks tell."""
     walks = None if labels is None else walk_file(labels)
-    return [{} if walks is None else walked_answers(walks, cases, one) for one in replays]
+    return [{} if walks is None else walked_answers(walks, cases, replay) for replay in replays]
 
 
 def _meant(
-    given: Sequence[Given], replays: Sequence[Counterfactual], cases: Sequence[TestCase]
+    sources: Sequence[Given], replays: Sequence[Counterfactual], cases: Sequence[TestCase]
 ) -> list[Labels | None]:
     """What labels mean to each metric: None if none is an outcome, which must not be all."""
-    found: list[Labels | None] = []
+    meanings: list[Labels | None] = []
     refused: list[InputError] = []
-    for labels, replay in zip(given, replays, strict=True):
+    for labels, replay in zip(sources, replays, strict=True):
         try:
-            known = labels_for(labels, replay, cases, _threshold(replay)) if labels else None
-            found.append(known)
+            meaning = labels_for(labels, replay, cases, _threshold(replay)) if labels else None
+            meanings.append(meaning)
         except InputError as error:
-            found.append(None)
+            meanings.append(None)
             refused.append(error)
-    if len(refused) == len(found) and refused:
+    if len(refused) == len(meanings) and refused:
         raise refused[0]
-    return found
+    return meanings
 
 
 def _keys(cases: Sequence[TestCase], together: Mapping[int, Hashable]) -> Iterator[CaseKey]:
@@ -241,21 +243,25 @@ def _threshold(replay: Counterfactual) -> float | None:
 # Settings.
 
 
-def _settings(found: Sequence[Runs]) -> tuple[Setting, ...]:
-    conditions = list(dict.fromkeys(setting for runs in found for setting in runs.settings))
+def _settings(all_runs: Sequence[Runs]) -> tuple[Setting, ...]:
+    conditions = list(dict.fromkeys(setting for runs in all_runs for setting in runs.settings))
     times = {
         setting: max(
-            (len(row.get(setting, ())) for runs in found for row in runs.cases.values()), default=0
+            (len(row.get(setting, ())) for runs in all_runs for row in runs.cases.values()),
+            default=0,
         )
         for setting in conditions
     }
-    return tuple(Setting(_named(one, conditions), one, times[one]) for one in conditions)
+    return tuple(
+        Setting(_named(condition, conditions), condition, times[condition])
+        for condition in conditions
+    )
 
 
 _ORDERS = {"given": "order as given", "swapped": "inputs swapped", "reversed": "options reversed"}
 
 
-def _named(setting: Condition, others: Sequence[Condition]) -> str:
+def _named(setting: Condition, conditions: Sequence[Condition]) -> str:
     """What tells a setting from the others, in words."""
     words = {
         "judge": setting.judge,
@@ -265,7 +271,9 @@ def _named(setting: Condition, others: Sequence[Condition]) -> str:
         "paraphrase": _said("wording", setting.paraphrase or "as given"),
     }
     differing = [
-        word for field, word in words.items() if len({getattr(one, field) for one in others}) > 1
+        word
+        for field, word in words.items()
+        if len({getattr(condition, field) for condition in conditions}) > 1
     ]
     return ", ".join(differing) or "as given"
 
@@ -311,7 +319,7 @@ class _Maker:
     def _under(self, name: str, runs: Runs, target: float) -> SettingCard:
         threshold, labels = self.threshold, self.labels
         noise = noise_of(runs, self.replay, self.cases)
-        found = list(stated(runs, threshold, labels))
+        kinds = list(stated(runs, threshold, labels))
         every = list(runs.every())
         return SettingCard(
             setting=name,
@@ -326,8 +334,11 @@ class _Maker:
             spread=tuple(spread(runs, self.cases)),
             calls=sum(len(run.asked) for run in every) / max(len(every), 1),
             notes=(*notes_on(noise), *without_score(runs), *rule_effect(runs, threshold)),
-            more=(*self._more(runs, labels), *(one for kind in found for one in kind.figures())),
-            calibration=tuple(kind.calibration() for kind in found),
+            more=(
+                *self._more(runs, labels),
+                *(figure for kind in kinds for figure in kind.figures()),
+            ),
+            calibration=tuple(kind.calibration() for kind in kinds),
             outcomes=outcomes(runs, threshold, labels, len(self.cases)),
             corrected=tuple(self._corrected(runs)),
             confusion=None if labels is None else confusion(runs, threshold, labels),
@@ -355,14 +366,14 @@ class _Maker:
         yield from position_bias(self.runs, self.replay, self.cases, self.symmetry)
 
 
-def _no_labels(told: NodeAnswers) -> str:
+def _no_labels(answers: NodeAnswers) -> str:
     """Why there are none; people may have walked a tree of which some nodes are as they were."""
-    if any(told.values()):
+    if any(answers.values()):
         return "no finished walk fits the current definition of the metric"
     return "no label is a possible outcome of this metric"
 
 
 def _meanings(labels: Labels | None) -> Iterator[LabelMeaning]:
-    for one in () if labels is None else labels.meanings:
-        means = "" if one.means is None else outcome_name(one.means)
-        yield LabelMeaning(one.label, means, one.cases)
+    for meaning in () if labels is None else labels.meanings:
+        means = "" if meaning.means is None else outcome_name(meaning.means)
+        yield LabelMeaning(meaning.label, means, meaning.cases)

@@ -35,15 +35,15 @@ class Stated:
 
     def calibration(self) -> Calibration:
         """The reliability table, bins without an answer left out."""
-        bins = tuple(one for one in reliability(self.answers) if one.answers)
+        bins = tuple(row for row in reliability(self.answers) if row.answers)
         return Calibration(self.event, bins)
 
 
 def stated(runs: Runs, threshold: float | None, labels: Labels | None) -> Iterator[Stated]:
     """Everything that stated probabilities can be compared with."""
-    found = [_against_repetition(runs)]
-    found += [] if labels is None else [_against_labels(runs, threshold, labels)]
-    yield from (one for one in found if one.answers)
+    comparisons = [_against_repetition(runs)]
+    comparisons += [] if labels is None else [_against_labels(runs, threshold, labels)]
+    yield from (comparison for comparison in comparisons if comparison.answers)
 
 
 def _against_repetition(runs: Runs) -> Stated:
@@ -54,8 +54,8 @@ def _against_repetition(runs: Runs) -> Stated:
     answers: list[tuple[float, bool]] = []
     groups: list[Hashable] = []
     for case, settings in runs.cases.items():
-        for found in settings.values():
-            scored = [run for run in found if run.score is not None]
+        for row in settings.values():
+            scored = [run for run in row if run.score is not None]
             pairs = zip(scored, (*scored[1:], *scored[:1]), strict=True)
             for run, following in pairs if len(scored) > 1 else ():
                 if run.stated is not None:

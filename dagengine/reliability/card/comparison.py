@@ -60,13 +60,13 @@ class Side:
     def places(self, of: Callable[[CaseKey], str]) -> dict[tuple[str, int], int]:
         """The places of the cases by what tells them apart; equal cases by their order."""
         seen: Counter[str] = Counter()
-        found: dict[tuple[str, int], int] = {}
+        numbers: dict[tuple[str, int], int] = {}
         for number, case in enumerate(self.cases):
             name = of(case)
             seen[name] += 1
             if name:
-                found[name, seen[name]] = number
-        return found
+                numbers[name, seen[name]] = number
+        return numbers
 
     def group(self, number: int) -> Hashable:
         """What the values of a case are averaged within: its group, or the case itself."""
@@ -81,20 +81,20 @@ class Side:
         """Whether the runs of a case pass, as 1 or 0."""
         if self.threshold is None:
             return []
-        found, limit = self.scores(number), self.threshold
-        return [None if score is None else float(score >= limit) for score in found]
+        scores, limit = self.scores(number), self.threshold
+        return [None if score is None else float(score >= limit) for score in scores]
 
 
 def _flips(row: Row) -> float | None:
-    known = [one for one in row if one is not None]
-    pairs = math.comb(len(known), 2)
-    same = sum(math.comb(count, 2) for count in Counter(known).values())
+    scores = [score for score in row if score is not None]
+    pairs = math.comb(len(scores), 2)
+    same = sum(math.comb(count, 2) for count in Counter(scores).values())
     return 1 - same / pairs if pairs else None
 
 
 def _mean(row: Row) -> float | None:
-    known = [one for one in row if one is not None]
-    return statistics.fmean(known) if known else None
+    values = [value for value in row if value is not None]
+    return statistics.fmean(values) if values else None
 
 
 def _missing(row: Row) -> float | None:
@@ -111,8 +111,8 @@ def _right(side: Side, number: int) -> float | None:
     right = side.outcomes.right
     if not right or not right[number]:
         return None
-    known = [int(one) for one in right[number] if one != "-"]
-    return statistics.fmean(known) if known else 0.0
+    marks = [int(mark) for mark in right[number] if mark != "-"]
+    return statistics.fmean(marks) if marks else 0.0
 
 
 MEASURES: Mapping[str, Callable[[Side, int], float | None]] = {
@@ -138,10 +138,10 @@ COMPARED = (*MEASURES, *RATIOS, "variance-share", "corrected-pass-rate", "correc
 
 
 def _pair(side: Side, number: int) -> tuple[str | None, str | None]:
-    found = side.outcomes
-    if not found.said or not found.labels[number]:
+    outcomes = side.outcomes
+    if not outcomes.said or not outcomes.labels[number]:
         return None, None
-    return found.labels[number], found.said[number]
+    return outcomes.labels[number], outcomes.said[number]
 
 
 @dataclass(frozen=True)
@@ -174,66 +174,68 @@ _SAME: Sequence[tuple[str, Callable[[CaseKey], str]]] = (
 
 def contrasts(one: Side, other: Side, measures: Collection[str] = COMPARED) -> Iterator[Contrast]:
     """The differences of two sides, those of them that both have; not corrected yet."""
-    both = common(one, other)
-    for found in _each(one, other, both, measures):
-        first, second = found.one or one.name, found.other or other.name
-        yield replace(found, one=first, other=second)
+    shared = common(one, other)
+    for contrast in _each(one, other, shared, measures):
+        first, second = contrast.one or one.name, contrast.other or other.name
+        yield replace(contrast, one=first, other=second)
 
 
-def _each(one: Side, other: Side, both: Common, measures: Collection[str]) -> Iterator[Contrast]:
+def _each(left: Side, right: Side, shared: Common, measures: Collection[str]) -> Iterator[Contrast]:
     for name in (name for name in MEASURES if name in measures):
         of = MEASURES[name]
-        pairs = [(of(one, a), of(other, b), other.group(b)) for a, b in both.pairs]
-        known = [(x, y, group) for x, y, group in pairs if x is not None and y is not None]
-        if known:
-            yield _paired(name, known, both.by)
+        pairs = [(of(left, a), of(right, b), right.group(b)) for a, b in shared.pairs]
+        rows = [(x, y, group) for x, y, group in pairs if x is not None and y is not None]
+        if rows:
+            yield _paired(name, rows, shared.by)
         else:
-            values = [[of(side, k) for k in range(len(side.cases))] for side in (one, other)]
+            values = [[of(side, k) for k in range(len(side.cases))] for side in (left, right)]
             sides = [[value for value in row if value is not None] for row in values]
             if all(sides):
                 yield _unpaired(name, *sides)
-    if both.pairs:
-        yield from _ratios(one, other, both, measures)
-        yield from _shares(one, other, both) if "variance-share" in measures else ()
-        yield from _corrected(one, other, both, measures)
+    if shared.pairs:
+        yield from _ratios(left, right, shared, measures)
+        yield from _shares(left, right, shared) if "variance-share" in measures else ()
+        yield from _corrected(left, right, shared, measures)
 
 
-def _ratios(one: Side, other: Side, both: Common, measures: Collection[str]) -> Iterator[Contrast]:
-    groups = [other.group(number) for _, number in both.pairs]
+def _ratios(
+    left: Side, right: Side, shared: Common, measures: Collection[str]
+) -> Iterator[Contrast]:
+    groups = [right.group(number) for _, number in shared.pairs]
     for name in (name for name in RATIOS if name in measures):
-        first = RATIOS[name](one, [a for a, _ in both.pairs])
-        second = RATIOS[name](other, [b for _, b in both.pairs])
+        first = RATIOS[name](left, [a for a, _ in shared.pairs])
+        second = RATIOS[name](right, [b for _, b in shared.pairs])
         if first.value() is not None and second.value() is not None:
-            found = compare_measures(first, second, groups=groups)
+            comparison = compare_measures(first, second, groups=groups)
             used = sum(bool(a and b) for a, b in zip(first.items, second.items, strict=True))
-            yield _contrast(name, found, _level(both.by, used))
+            yield _contrast(name, comparison, _level(shared.by, used))
 
 
-def _shares(one: Side, other: Side, both: Common) -> Iterator[Contrast]:
+def _shares(left: Side, right: Side, shared: Common) -> Iterator[Contrast]:
     """Shares of the noise of nodes that both sides have, where both are known."""
-    groups = [other.group(number) for _, number in both.pairs]
-    for node, before in one.nodes.items():
-        after = other.nodes.get(node)
+    groups = [right.group(number) for _, number in shared.pairs]
+    for node, before in left.nodes.items():
+        after = right.nodes.get(node)
         if after is None or not before or not after:
             continue
-        first = share_of([before[a] for a, _ in both.pairs])
-        second = share_of([after[b] for _, b in both.pairs])
-        found = compare_measures(first, second, groups=groups)
-        made = _contrast("variance-share", found, _level(both.by, len(both.pairs)))
-        yield replace(made, one=f"{one.name}, node {node}", other=f"{other.name}, node {node}")
+        first = share_of([before[a] for a, _ in shared.pairs])
+        second = share_of([after[b] for _, b in shared.pairs])
+        comparison = compare_measures(first, second, groups=groups)
+        made = _contrast("variance-share", comparison, _level(shared.by, len(shared.pairs)))
+        yield replace(made, one=f"{left.name}, node {node}", other=f"{right.name}, node {node}")
 
 
 def share_of(parts: Sequence[str]) -> Sums:
     """A node's share of the noise, from its part and the whole of each case (`"0.04 0.1"`)."""
-    items = [dict(zip(("part", "whole"), map(float, one.split()), strict=True)) for one in parts]
+    items = [dict(zip(("part", "whole"), map(float, part.split()), strict=True)) for part in parts]
     return Sums(items, lambda all_: all_["part"] / all_["whole"])
 
 
 def _corrected(
-    one: Side, other: Side, both: Common, measures: Collection[str]
+    left: Side, right: Side, shared: Common, measures: Collection[str]
 ) -> Iterator[Contrast]:
     """The difference by the human standard, if labels are on a random sample of both."""
-    sides = one, other
+    sides = left, right
     if not all(side.random and any(side.outcomes.labels) for side in sides):
         return
     names = {_corrected_name(side) for side in sides}
@@ -241,21 +243,21 @@ def _corrected(
     if names or name not in measures:
         return
     numbers = [_number(label) for side in sides for label in side.outcomes.labels]
-    known = [number for number in numbers if number is not None]
-    low, high = (0.0, 1.0) if name == "corrected-pass-rate" else scale_of(known)
+    values = [number for number in numbers if number is not None]
+    low, high = (0.0, 1.0) if name == "corrected-pass-rate" else scale_of(values)
     first, second = (
         _by_people(side, places, low, high)
-        for side, places in zip(sides, zip(*both.pairs, strict=True), strict=True)
+        for side, places in zip(sides, zip(*shared.pairs, strict=True), strict=True)
     )
-    found = corrected_difference(first, second, random=True)
-    level = f"{_level(both.by, len(both.pairs))}, from labels of a random sample"
-    if isinstance(found, Unknown):
-        yield Contrast("", "", shown(name, found, level))
+    result = corrected_difference(first, second, random=True)
+    level = f"{_level(shared.by, len(shared.pairs))}, from labels of a random sample"
+    if isinstance(result, Unknown):
+        yield Contrast("", "", shown(name, result, level))
         return
-    size, bounds = high - low, found.estimate
+    size, bounds = high - low, result.estimate
     ends = size * bounds.low, size * bounds.high
-    told = replace(bounds, value=size * bounds.value, low=ends[0], high=ends[1])
-    yield Contrast("", "", shown(name, told, level), found.p)
+    scaled = replace(bounds, value=size * bounds.value, low=ends[0], high=ends[1])
+    yield Contrast("", "", shown(name, scaled, level), result.p)
 
 
 def _corrected_name(side: Side) -> str:
@@ -295,10 +297,10 @@ def _paired(name: str, pairs: Sequence[tuple[float, float, Hashable]], by: str) 
     level = _level(by, len(pairs))
     groups = {group for _, _, group in pairs}
     if len(groups) == len(pairs):
-        both = [(before, after) for before, after, _ in pairs]
+        changes = [(before, after) for before, after, _ in pairs]
         if name == "accuracy":
-            return _contrast(name, compare_shares([(a > 0, b > 0) for a, b in both]), level)
-        return _contrast(name, compare_means(both), level)
+            return _contrast(name, compare_shares([(a > 0, b > 0) for a, b in changes]), level)
+        return _contrast(name, compare_means(changes), level)
     if len(groups) < LEAST_GROUPS:
         return _contrast(name, Unknown("too few groups", len(groups), LEAST_GROUPS), level)
     # What each group adds to the mean over cases, times the number of groups.
@@ -308,32 +310,36 @@ def _paired(name: str, pairs: Sequence[tuple[float, float, Hashable]], by: str) 
         members[group].append((before, after))
     sums = [
         (weight * math.fsum(before), weight * math.fsum(after))
-        for before, after in (zip(*both, strict=True) for both in members.values())
+        for before, after in (zip(*changes, strict=True) for changes in members.values())
     ]
     return _contrast(name, compare_means(sums), f"{level} in {len(groups)} independent groups")
 
 
 def _unpaired(name: str, before: Sequence[float], after: Sequence[float]) -> Contrast:
     """Welch's t, where no case is on both sides."""
-    found = compare_unpaired(before, after)
-    return replace(_contrast(name, found, "unpaired: no case is on both sides"), paired=False)
+    comparison = compare_unpaired(before, after)
+    return replace(_contrast(name, comparison, "unpaired: no case is on both sides"), paired=False)
 
 
-def _contrast(name: str, found: Comparison | Unknown, level: str) -> Contrast:
-    if isinstance(found, Unknown):
-        return Contrast("", "", shown(name, found, level))
-    one, bounds = Figure(name, found.value, items=found.cases, level=level), found.interval
+def _contrast(name: str, comparison: Comparison | Unknown, level: str) -> Contrast:
+    if isinstance(comparison, Unknown):
+        return Contrast("", "", shown(name, comparison, level))
+    figure = Figure(name, comparison.value, items=comparison.cases, level=level)
+    bounds = comparison.interval
     if isinstance(bounds, Interval):
-        one = replace(one, low=bounds.low, high=bounds.high, confidence=bounds.level)
-    elif not found.differing:
-        one = replace(one, note="no case differs")
-    return Contrast("", "", one, found.p, visible=found.visible)
+        figure = replace(figure, low=bounds.low, high=bounds.high, confidence=bounds.level)
+    elif not comparison.differing:
+        figure = replace(figure, note="no case differs")
+    return Contrast("", "", figure, comparison.p, visible=comparison.visible)
 
 
 def corrected(found: Sequence[Contrast]) -> tuple[Contrast, ...]:
     """Every contrast with the p that Holm's correction for all of them gives."""
-    adjusted = iter(holm([one.p for one in found if one.p is not None]))
-    return tuple(one if one.p is None else replace(one, corrected=next(adjusted)) for one in found)
+    adjusted = iter(holm([contrast.p for contrast in found if contrast.p is not None]))
+    return tuple(
+        contrast if contrast.p is None else replace(contrast, corrected=next(adjusted))
+        for contrast in found
+    )
 
 
 # Settings of one card.
@@ -349,16 +355,16 @@ def between_settings(
     ]
     places = itertools.combinations(range(len(settings)), 2)
     near = [(i, k) for i, k in places if _apart(settings[i].condition, settings[k].condition) == 1]
-    return corrected([one for i, k in near for one in contrasts(sides[i], sides[k])])
+    return corrected([contrast for i, k in near for contrast in contrasts(sides[i], sides[k])])
 
 
 def _parts(under: SettingCard) -> dict[str, Sequence[str]]:
     return {node.node: node.parts for node in under.nodes if node.share.value is not None}
 
 
-def _apart(one: Condition, other: Condition) -> int:
+def _apart(first: Condition, second: Condition) -> int:
     """In how many circumstances two settings differ."""
-    return sum(getattr(one, f.name) != getattr(other, f.name) for f in fields(Condition))
+    return sum(getattr(first, f.name) != getattr(second, f.name) for f in fields(Condition))
 
 
 # Two cards.
@@ -387,15 +393,15 @@ def between_cards(
             "the cards have no metric and setting in common: the first has "
             f"{_shown(old)}; the second has {_shown(new)}"
         )
-    return corrected([one for a, b in pairs for one in contrasts(a, b, measures)])
+    return corrected([contrast for a, b in pairs for contrast in contrasts(a, b, measures)])
 
 
 def _apart_by(old: JudgeCard, new: JudgeCard) -> tuple[str, str] | None:
     """The names of the judges of two cards, if they tell the cards apart."""
     judges = [card.binding.judges for card in (old, new)]
-    if any(len(one) != 1 for one in judges):
+    if any(len(names) != 1 for names in judges):
         return None
-    before, after = (judge_name(one[0]) for one in judges)
+    before, after = (judge_name(names[0]) for names in judges)
     return None if before == after else (before, after)
 
 
@@ -406,7 +412,7 @@ def _pairs(old: JudgeCard, new: JudgeCard, names: tuple[str, str]) -> Iterator[t
             continue
         first, second = names
         sides = _sides(before[metric.metric], old, first), _sides(metric, new, second)
-        if all(len(one) == 1 for one in sides):
+        if all(len(side) == 1 for side in sides):
             yield next(iter(sides[0].values())), next(iter(sides[1].values()))
         else:
             yield from ((sides[0][name], sides[1][name]) for name in sides[1] if name in sides[0])
@@ -424,5 +430,5 @@ def _sides(metric: MetricCard, card: JudgeCard, called: str) -> dict[str, Side]:
 
 
 def _shown(card: JudgeCard) -> str:
-    found = (f"{metric.metric} ({u.setting})" for metric in card.metrics for u in metric.settings)
-    return ", ".join(found)
+    places = (f"{metric.metric} ({u.setting})" for metric in card.metrics for u in metric.settings)
+    return ", ".join(places)

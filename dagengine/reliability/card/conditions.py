@@ -24,12 +24,12 @@ class FailIf(Condition):
 
         A bound that no judge could reach with so few cases does not fail: see `undecided`.
         """
-        found = [
+        measures = [
             (where, measure) for where, measure in _named(card) if measure.name == self.measure
         ]
-        if not found:
+        if not measures:
             return [f"{self.text}: the card has no measure {self.measure}"]
-        lines = [self._line(f"{self.text}: {where}", measure) for where, measure in found]
+        lines = [self._line(f"{self.text}: {where}", measure) for where, measure in measures]
         return [line for line in lines if line]
 
     def undecided(self, card: JudgeCard) -> list[str]:
@@ -67,11 +67,11 @@ class FailIf(Condition):
 
 def parse(text: str) -> FailIf:
     """The condition that a text states; raises InputError if it states none."""
-    found = parse_condition(text, "flip-rate>0.05")
-    if found.of or found.measure not in TITLES:
-        name = f"{found.of}.{found.measure}" if found.of else found.measure
+    condition = parse_condition(text, "flip-rate>0.05")
+    if condition.of or condition.measure not in TITLES:
+        name = f"{condition.of}.{condition.measure}" if condition.of else condition.measure
         raise InputError(f"--fail-if {text!r}: there is no measure {name!r}; use one of {_known()}")
-    return FailIf(**asdict(found))
+    return FailIf(**asdict(condition))
 
 
 def _known() -> str:
@@ -99,10 +99,10 @@ def failures(card: JudgeCard, conditions: Sequence[FailIf]) -> list[str]:
 def worse(found: Sequence[Contrast], conditions: Sequence[FailIf]) -> list[str]:
     """One line for every difference of two cards that a condition holds for."""
     return [
-        f"{condition.text}: {one.other}: {title(one.difference)} {difference(one)}"
+        f"{condition.text}: {contrast.other}: {title(contrast.difference)} {difference(contrast)}"
         for condition in conditions
-        for one in found
-        if one.difference.name == condition.measure and condition.fails(one)
+        for contrast in found
+        if contrast.difference.name == condition.measure and condition.fails(contrast)
     ]
 
 

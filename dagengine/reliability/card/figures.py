@@ -25,9 +25,9 @@ def figure(
     Items of equal `groups`, which are the cases or the groups that they form, stay together when
     resampling. `items` of the figure are the groups that add to the value, none without one.
     """
-    found = statistic(items)
-    value = found.value() if isinstance(found, Sums) else found
-    count = _adding(found, items, groups)
+    result = statistic(items)
+    value = result.value() if isinstance(result, Sums) else result
+    count = _adding(result, items, groups)
     if value is None:
         return Figure(name, None, level=level, note=note)
     bounds = bootstrap(items, statistic, groups=groups)
@@ -37,13 +37,13 @@ def figure(
 
 
 def _adding(
-    found: Sums | float | None, items: Sequence[T], groups: Sequence[Hashable] | None
+    result: Sums | float | None, items: Sequence[T], groups: Sequence[Hashable] | None
 ) -> int:
     """How many groups have an item that adds something."""
     names = range(len(items)) if groups is None else groups
-    if not isinstance(found, Sums):
+    if not isinstance(result, Sums):
         return len(set(names))
-    return len({name for name, one in zip(names, found.items, strict=True) if one})
+    return len({name for name, item in zip(names, result.items, strict=True) if item})
 
 
 _REASONS = {

@@ -62,17 +62,17 @@ def read_card(path: str | Path) -> JudgeCard:
 
 def _require_format(text: bytes, path: Path) -> None:
     try:
-        found: Any = json.loads(text)
+        data: Any = json.loads(text)
     except ValueError:
         return
-    given = found.get("format", FORMAT) if isinstance(found, dict) else FORMAT
-    if given == 1:
+    version = data.get("format", FORMAT) if isinstance(data, dict) else FORMAT
+    if version == 1:
         raise InputError(
             f"{path} has format 1, which pooled all judges and temperatures and had no outcomes "
             "by case: make the card again (with --store this makes no new calls)"
         )
-    if given != FORMAT:
-        raise InputError(f"{path} has format {given}, but this version reads format {FORMAT}")
+    if version != FORMAT:
+        raise InputError(f"{path} has format {version}, but this version reads format {FORMAT}")
 
 
 # The page.
@@ -143,7 +143,7 @@ def _lines(card: JudgeCard) -> Iterator[str]:
         yield f"## {place(card, metric, under)}\n"
         for question, answer in zip(QUESTIONS, answers(under), strict=True):
             yield f"- **{question}** {answer}"
-        yield from (f"- {corrected_said(one)}" for one in under.corrected)
+        yield from (f"- {corrected_said(figure)}" for figure in under.corrected)
         if seen := seen_from(under):
             yield f"- {seen}"
         yield from _measures(under.measures)
@@ -162,17 +162,17 @@ def _lines(card: JudgeCard) -> Iterator[str]:
 
 
 def _nodes_and_people(under: SettingCard) -> Iterator[str]:
-    found = [(node.node, node.people) for node in under.nodes if node.people is not None]
-    if found:
+    rows = [(node.node, node.people) for node in under.nodes if node.people is not None]
+    if rows:
         yield "| node | accuracy against people |\n|---|---|"
-        yield from (f"| {_cell(name)} | {_cell(full(one))} |" for name, one in found)
+        yield from (f"| {_cell(name)} | {_cell(full(figure))} |" for name, figure in rows)
         yield ""
 
 
 def _measures(measures: Sequence[Figure]) -> Iterator[str]:
     yield "\n| measure | value | level |\n|---|---|---|"
-    for one in measures:
-        yield f"| {one.name} | {_cell(full(one))} | {_cell(one.level)} |"
+    for measure in measures:
+        yield f"| {measure.name} | {_cell(full(measure))} | {_cell(measure.level)} |"
 
 
 def _together(metric: MetricCard) -> Iterator[str]:
@@ -184,8 +184,14 @@ def _together(metric: MetricCard) -> Iterator[str]:
     if metric.between:
         yield f"## {metric.metric}: settings compared\n"
         yield "| measure | from | to | difference | smallest detectable |\n|---|---|---|---|---|"
-        for one in metric.between:
-            cells = (one.difference.name, one.one, one.other, difference(one), visible(one))
+        for contrast in metric.between:
+            cells = (
+                contrast.difference.name,
+                contrast.one,
+                contrast.other,
+                difference(contrast),
+                visible(contrast),
+            )
             yield f"| {' | '.join(map(_cell, cells))} |"
         yield ""
     if metric.labels:

@@ -45,16 +45,16 @@ def node_cards(
     cases: int,
 ) -> tuple[NodeCard, ...]:
     """The nodes, those with the greatest share of the noise first."""
-    found = [
+    cards = [
         replace(_node_card(speaker, runs, noise, target), parts=_parts(speaker.node, noise, cases))
         for speaker in speakers
     ]
-    return tuple(sorted(found, key=lambda node: -(node.share.value or 0.0)))
+    return tuple(sorted(cards, key=lambda node: -(node.share.value or 0.0)))
 
 
 def _node_card(speaker: Speaker, runs: Runs, noise: Sequence[CaseNoise], target: float) -> NodeCard:
     node = speaker.node
-    groups = [runs.group(one.case) for one in noise]
+    groups = [runs.group(case.case) for case in noise]
 
     def over(name: str, of: Callable[..., Sums], level: str, why: str) -> Figure:
         return figure(name, noise, partial(of, node=node), level, why, groups)
@@ -73,30 +73,30 @@ def _node_card(speaker: Speaker, runs: Runs, noise: Sequence[CaseNoise], target:
 
 def _parts(node: str, noise: Sequence[CaseNoise], cases: int) -> tuple[str, ...]:
     """The node's part of the variance of every case, and all of it."""
-    found = ["0 0"] * cases
-    for one in noise:
-        part, whole = one.weight * one.parts.get(node, 0.0), one.weight * one.modelled
-        found[one.case] = f"{part:.5g} {whole:.5g}"
-    return tuple(found)
+    parts = ["0 0"] * cases
+    for case in noise:
+        part, whole = case.weight * case.parts.get(node, 0.0), case.weight * case.modelled
+        parts[case.case] = f"{part:.5g} {whole:.5g}"
+    return tuple(parts)
 
 
-def _share(found: Blame) -> Figure:
+def _share(cause: Blame) -> Figure:
     level = "variance within cases"
     return Figure(
-        "variance-share", found.share, found.low, found.high,
-        items=found.cases, level=level, note=found.why,
+        "variance-share", cause.share, cause.low, cause.high,
+        items=cause.cases, level=level, note=cause.why,
     )  # fmt: skip
 
 
 def _votes(node: str, runs: Runs, target: float) -> VoteCost | None:
     """Votes for a consistent verdict; ratings, code and nodes that ran once have none."""
     asking = [
-        [run for run in found if node in run.replies]
+        [run for run in series if node in run.replies]
         for settings in runs.cases.values()
-        for found in settings.values()
+        for series in settings.values()
     ]
     rows = [
-        [run.replies[node].verdict for run in found if run.score is not None] for found in asking
+        [run.replies[node].verdict for run in series if run.score is not None] for series in asking
     ]
     if any(verdict is None for row in rows for verdict in row):
         return None
@@ -119,7 +119,7 @@ def _votes(node: str, runs: Runs, target: float) -> VoteCost | None:
 def notes_on(noise: Sequence[CaseNoise]) -> Iterator[str]:
     """What the shares of the noise do not show."""
     ratio = independence(noise)
-    answered = any(one.answers for one in noise)
+    answered = any(case.answers for case in noise)
     if ratio is not None and answered and not 0.8 <= ratio <= 1.25:
         how = "positively" if ratio < 1 else "negatively"
         yield (
@@ -127,14 +127,14 @@ def notes_on(noise: Sequence[CaseNoise]) -> Iterator[str]:
             f"large. So the errors of nodes are {how} correlated. The shares of the noise do not "
             "show this."
         )
-    lacked = [one for one in noise if one.lacked]
-    asked = sum(1 for one in lacked if one.weight)
+    lacked = [case for case in noise if case.lacked]
+    asked = sum(1 for case in lacked if case.weight)
     if asked < len(lacked):
         yield (
             f"{len(lacked)} cases reached a node once. A random sample of {asked} of them has "
             "second answers, and counts for all of them in flips and shares."
         )
-    fixed = sorted({node for one in noise for node in one.fixed})
+    fixed = sorted({node for case in noise for node in case.fixed})
     if fixed:
         yield f"On some cases too many nodes vary. There, these are held fixed: {', '.join(fixed)}."
 
@@ -155,20 +155,22 @@ def beside_people(
     """
     return tuple(
         replace(
-            one,
-            people=_agreement(one.node, runs, told.get(one.node, {}), _reading(replay, one.node)),
+            card,
+            people=_agreement(
+                card.node, runs, told.get(card.node, {}), _reading(replay, card.node)
+            ),
         )
-        for one in nodes
+        for card in nodes
     )
 
 
 def _agreement(
     node: str, runs: Runs, people: Given, read: Callable[[Reply], Vote | None]
 ) -> Figure | None:
-    found = list(_pairs(node, runs, people, read))
-    if not found:
+    rows = list(_pairs(node, runs, people, read))
+    if not rows:
         return None
-    pairs, groups = [pair for _, pair in found], [group for group, _ in found]
+    pairs, groups = [pair for _, pair in rows], [group for group, _ in rows]
     return figure("node-accuracy", pairs, accuracy.sums, _LEVEL, "", groups)
 
 
@@ -178,7 +180,9 @@ def _pairs(
     """The group of a case, what people answered, and what the judge did (None: its runs split)."""
     for case, settings in runs.cases.items():
         replies = [run.replies.get(node) for row in settings.values() for run in row]
-        judge = [said for one in replies if one is not None and (said := read(one)) is not None]
+        judge = [
+            vote for reply in replies if reply is not None and (vote := read(reply)) is not None
+        ]
         person = majority(people.get(case, ()))
         if judge and person is not None:
             yield runs.group(case), (person, majority(judge))

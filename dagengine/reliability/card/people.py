@@ -58,8 +58,8 @@ def compare_with_labels(
         why = "the metric has no threshold, so no case passes or fails"
         yield from (Figure(name, None, note=why) for name in _AGAINST_LABELS)
     else:
-        what = "last verdicts" if labels.kind == "verdict" else "pass or fail"
-        yield from _verdicts(runs, labels, read, what)
+        subject = "last verdicts" if labels.kind == "verdict" else "pass or fail"
+        yield from _verdicts(runs, labels, read, subject)
         yield from people_among_themselves(runs, labels)
 
 
@@ -80,8 +80,8 @@ def _labelled(runs: Runs, labels: Mapping[int, Vote]) -> Iterator[tuple[int, Vot
     """Number, label and runs with a score of every case that has a label."""
     for number, settings in runs.cases.items():
         if number in labels:
-            found = [run for row in settings.values() for run in row if run.score is not None]
-            yield number, labels[number], found
+            scored = [run for row in settings.values() for run in row if run.score is not None]
+            yield number, labels[number], scored
 
 
 _AGAINST_LABELS = ("accuracy", "kappa", "baseline")
@@ -102,9 +102,9 @@ class _Judged:
         """The groups where some hold several cases; None if cases are independent."""
         return self.groups if len(set(self.groups)) < len(self.groups) else None
 
-    def counted(self, one: Figure) -> Figure:
+    def counted(self, measure: Figure) -> Figure:
         """The figure with the number of independent groups, as all others have it."""
-        return replace(one, items=len(set(self.groups)))
+        return replace(measure, items=len(set(self.groups)))
 
 
 def _judged(runs: Runs, labels: Mapping[int, Vote], read: Callable[[Run], Vote]) -> _Judged:
@@ -112,66 +112,66 @@ def _judged(runs: Runs, labels: Mapping[int, Vote], read: Callable[[Run], Vote])
     singly: list[float] = []
     groups: list[Hashable] = []
     for number, label, scored in _labelled(runs, labels):
-        said = [read(run) for run in scored]
-        pairs.append((label, majority(said)))
-        singly.append(statistics.fmean(one == label for one in said) if said else 0.0)
+        votes = [read(run) for run in scored]
+        pairs.append((label, majority(votes)))
+        singly.append(statistics.fmean(vote == label for vote in votes) if votes else 0.0)
         groups.append(runs.group(number))
     return _Judged(pairs, singly, groups)
 
 
 def _verdicts(
-    runs: Runs, labels: Labels, read: Callable[[Run], Vote], what: str
+    runs: Runs, labels: Labels, read: Callable[[Run], Vote], subject: str
 ) -> Iterator[Figure]:
-    found = _judged(runs, labels.by_case, read)
+    judged = _judged(runs, labels.by_case, read)
     kinds = (True, False) if labels.kind == "pass" else ()
-    level = f"{what}: majority of a case's runs, cases with a label"
-    yield figure("accuracy", found.pairs, accuracy.sums, level, _NONE, found.groups)
-    single = f"{what}: single runs, cases with a label"
-    yield figure("single-run-accuracy", found.singly, mean, single, _NONE, found.groups)
-    yield _kappa(found, kinds, level)
-    ac1 = ac1_interval(found.pairs, kinds=kinds, groups=found.clusters)
-    yield found.counted(shown("ac1", ac1, level, _why_constant(found, ac1)))
-    balanced = balanced_accuracy_interval(found.pairs, kinds=kinds, groups=found.clusters)
-    even = shown("balanced-accuracy", balanced, level, _why_unbalanced(found, kinds))
-    yield found.counted(even)
-    yield _baseline(found, kinds, level)
-    every = label_rates(found.pairs, groups=found.clusters)
+    level = f"{subject}: majority of a case's runs, cases with a label"
+    yield figure("accuracy", judged.pairs, accuracy.sums, level, _NONE, judged.groups)
+    single = f"{subject}: single runs, cases with a label"
+    yield figure("single-run-accuracy", judged.singly, mean, single, _NONE, judged.groups)
+    yield _kappa(judged, kinds, level)
+    ac1 = ac1_interval(judged.pairs, kinds=kinds, groups=judged.clusters)
+    yield judged.counted(shown("ac1", ac1, level, _why_constant(judged, ac1)))
+    balanced = balanced_accuracy_interval(judged.pairs, kinds=kinds, groups=judged.clusters)
+    even = shown("balanced-accuracy", balanced, level, _why_unbalanced(judged, kinds))
+    yield judged.counted(even)
+    yield _baseline(judged, kinds, level)
+    every = label_rates(judged.pairs, groups=judged.clusters)
     # Of two labels, the second one's are the first one's in turn.
-    first = sorted(every, key=lambda one: one.label is not True)
+    first = sorted(every, key=lambda rate: rate.label is not True)
     for rates in first[:1] if len(every) == 2 else every:
         label = outcome_name(rates.label)
         yield shown("sensitivity", rates.sensitivity, f"human label “{label}”")
         yield shown("specificity", rates.specificity, f"any human label but “{label}”")
 
 
-def _kappa(found: _Judged, kinds: Sequence[Vote], level: str) -> Figure:
+def _kappa(judged: _Judged, kinds: Sequence[Vote], level: str) -> Figure:
     """Kappa, and the lower bound of a judge without an error on these cases."""
-    kappa = kappa_interval(found.pairs, kinds=kinds, groups=found.clusters)
-    perfect = [(label, label) for label, _ in found.pairs]
-    ideal = kappa_interval(perfect, kinds=kinds, groups=found.clusters)
-    made = shown("kappa", kappa, level, _why_constant(found, kappa))
+    kappa = kappa_interval(judged.pairs, kinds=kinds, groups=judged.clusters)
+    perfect = [(label, label) for label, _ in judged.pairs]
+    ideal = kappa_interval(perfect, kinds=kinds, groups=judged.clusters)
+    made = shown("kappa", kappa, level, _why_constant(judged, kappa))
     best = ideal.low if isinstance(ideal, Interval) else None
-    return found.counted(replace(made, best=best))
+    return judged.counted(replace(made, best=best))
 
 
-def _baseline(found: _Judged, kinds: Sequence[Vote], level: str) -> Figure:
-    base = figure("baseline", found.pairs, majority_baseline.sums, level, _NONE, found.groups)
-    ends = baseline_interval(found.pairs, kinds=kinds, groups=found.clusters)
+def _baseline(judged: _Judged, kinds: Sequence[Vote], level: str) -> Figure:
+    base = figure("baseline", judged.pairs, majority_baseline.sums, level, _NONE, judged.groups)
+    ends = baseline_interval(judged.pairs, kinds=kinds, groups=judged.clusters)
     return (
         replace(base, low=ends.low, high=ends.high) if ends else replace(base, low=None, high=None)
     )
 
 
-def _why_constant(found: _Judged, measured: Interval | Unknown) -> str:
+def _why_constant(judged: _Judged, measured: Interval | Unknown) -> str:
     if isinstance(measured, Unknown) and measured.reason != "undefined":
         return ""
-    return "people and judge gave only one label" if found.pairs else _NONE
+    return "people and judge gave only one label" if judged.pairs else _NONE
 
 
-def _why_unbalanced(found: _Judged, kinds: Sequence[Vote]) -> str:
-    given = {label for label, _ in found.pairs}
-    missing = [outcome_name(kind) for kind in kinds if kind not in given]
-    if not found.pairs:
+def _why_unbalanced(judged: _Judged, kinds: Sequence[Vote]) -> str:
+    labels = {label for label, _ in judged.pairs}
+    missing = [outcome_name(kind) for kind in kinds if kind not in labels]
+    if not judged.pairs:
         return _NONE
     return f"no case is labelled {' or '.join(missing)}" if missing else ""
 
@@ -199,20 +199,20 @@ def people_among_themselves(runs: Runs, labels: Labels) -> Iterator[Figure]:
     several = {case: row for case, row in labels.people.items() if len(row) > 1}
     if labels.kind == "number" or not several:
         return
-    found = label_ceiling([*map(list, several.values())], groups=[*map(runs.group, several)])
+    ceiling = label_ceiling([*map(list, several.values())], groups=[*map(runs.group, several)])
     level = "cases with labels of several people"
-    if isinstance(found, Unknown):
-        yield shown("ceiling", found, level)
+    if isinstance(ceiling, Unknown):
+        yield shown("ceiling", ceiling, level)
         return
-    yield shown("people-agreement", found.low, level)
-    yield shown("ceiling", found.high, f"{level}; accuracy against the label of one person")
+    yield shown("people-agreement", ceiling.low, level)
+    yield shown("ceiling", ceiling.high, f"{level}; accuracy against the label of one person")
 
 
 def _correlations(runs: Runs, labels: Mapping[int, Vote]) -> Iterator[Figure]:
-    found = [(number, float(label), scored) for number, label, scored in _labelled(runs, labels)]
-    table = [[run.score for run in scored] for _, _, scored in found]
-    pairs = scored_pairs(table, [label for _, label, _ in found])
-    groups = [runs.group(number) for number, _, scored in found if scored]
+    rows = [(number, float(label), scored) for number, label, scored in _labelled(runs, labels)]
+    table = [[run.score for run in scored] for _, _, scored in rows]
+    pairs = scored_pairs(table, [label for _, label, _ in rows])
+    groups = [runs.group(number) for number, _, scored in rows if scored]
     level = "mean scores of cases with a label"
 
     def over(name: str, of: Callable[[Sequence[float], Sequence[float]], float | None]) -> Figure:
@@ -247,21 +247,23 @@ def corrected_figures(
     `random` says that the labelled cases are a random sample of all. Nothing if all have a label.
     """
     rows = [run for settings in runs.cases.values() for run in settings.values()]
-    given = [labels.by_case.get(case) for case, row in runs.cases.items() for _ in row]
-    if None not in given:
+    marks = [labels.by_case.get(case) for case, row in runs.cases.items() for _ in row]
+    if None not in marks:
         return
     if labels.kind == "pass" and threshold is not None:
-        said = [majority(run.passed(threshold) for run in row) for row in rows]
-        known = [None if label is None else bool(label) for label in given]
-        yield _corrected("corrected-pass-rate", corrected_rate(said, known, random=random), random)
+        verdicts = [majority(run.passed(threshold) for run in row) for row in rows]
+        truths = [None if label is None else bool(label) for label in marks]
+        yield _corrected(
+            "corrected-pass-rate", corrected_rate(verdicts, truths, random=random), random
+        )
     elif labels.kind == "number":
         means = [_mean([run.score for run in row if run.score is not None]) for row in rows]
-        stated = [None if label is None else float(label) for label in given]
-        least, most = scale_of([one for one in stated if one is not None])
-        scaled = [None if one is None else least + one * (most - least) for one in means]
+        stated = [None if label is None else float(label) for label in marks]
+        least, most = scale_of([value for value in stated if value is not None])
+        scaled = [None if value is None else least + value * (most - least) for value in means]
         limits = (least, most)
-        found = corrected_mean(scaled, stated, random=random, limits=limits)
-        yield _corrected("corrected-mean-score", found, random)
+        estimate = corrected_mean(scaled, stated, random=random, limits=limits)
+        yield _corrected("corrected-mean-score", estimate, random)
     elif random:
         why = "labels name verdicts, not pass or fail"
         if labels.kind == "pass":
@@ -281,20 +283,20 @@ def scale_of(labels: Sequence[float]) -> tuple[float, float]:
     )
 
 
-def _corrected(name: str, found: Corrected | Unknown, random: bool) -> CorrectedFigure:
+def _corrected(name: str, result: Corrected | Unknown, random: bool) -> CorrectedFigure:
     level = "all cases, from labels of a random sample"
-    if isinstance(found, Unknown):
+    if isinstance(result, Unknown):
         return CorrectedFigure(
-            shown(name, found, level, _refusal(found, random)), labelled=found.items
+            shown(name, result, level, _refusal(result, random)), labelled=result.items
         )
     return CorrectedFigure(
-        shown(name, found.estimate, level), found.judge, shown(name, found.labels_alone, level),
-        found.labelled, found.judged, found.worth, found.telling,
+        shown(name, result.estimate, level), result.judge, shown(name, result.labels_alone, level),
+        result.labelled, result.judged, result.worth, result.telling,
     )  # fmt: skip
 
 
-def _refusal(found: Unknown, random: bool) -> str:
-    if found.reason != "labels are not random":
+def _refusal(unknown: Unknown, random: bool) -> str:
+    if unknown.reason != "labels are not random":
         return ""
     if random:
         return "the judge's results differ on labelled cases, so these are not a random sample"
@@ -303,29 +305,29 @@ def _refusal(found: Unknown, random: bool) -> str:
 
 def outcomes(runs: Runs, threshold: float | None, labels: Labels | None, cases: int) -> Outcomes:
     """The result of every case under one setting, in the order of the cases."""
-    found = {case: row for case, settings in runs.cases.items() for row in settings.values()}
-    scores = tuple(" ".join(map(_score, found.get(case, ()))) for case in range(cases))
+    rows = {case: row for case, settings in runs.cases.items() for row in settings.values()}
+    scores = tuple(" ".join(map(_score, rows.get(case, ()))) for case in range(cases))
     if labels is None:
         return Outcomes(scores)
-    known = tuple(
+    labelled = tuple(
         outcome_name(labels.by_case[case]) if case in labels.by_case else ""
         for case in range(cases)
     )
     read = reading(labels.kind, threshold)
     if read is None:
-        return Outcomes(scores, labels=known if labels.kind == "number" else ())
-    right, hits, said = [""] * cases, ["-"] * cases, [""] * cases
-    for case, row in found.items():
+        return Outcomes(scores, labels=labelled if labels.kind == "number" else ())
+    right, hits, verdicts = [""] * cases, ["-"] * cases, [""] * cases
+    for case, row in rows.items():
         scored = [read(run) for run in row if run.score is not None]
         most = majority(scored)
-        said[case] = outcome_name(most)
+        verdicts[case] = outcome_name(most)
         if case in labels.by_case:
             label = labels.by_case[case]
             right[case] = "".join(
                 "-" if run.score is None else str(int(read(run) == label)) for run in row
             )
             hits[case] = str(int(most == label))
-    return Outcomes(scores, tuple(right), "".join(hits), known, tuple(said))
+    return Outcomes(scores, tuple(right), "".join(hits), labelled, tuple(verdicts))
 
 
 def _score(run: Run) -> str:

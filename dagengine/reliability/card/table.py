@@ -70,7 +70,7 @@ def _figures(under: SettingCard) -> Iterator[RenderableType]:
         yield _measures(under.people)
     if any(node.people for node in under.nodes):
         yield _nodes_and_people(under)
-    yield from (_text(corrected_said(one)) for one in under.corrected)
+    yield from (_text(corrected_said(figure)) for figure in under.corrected)
     if under.more:
         yield _text("More measures", style="bold")
         yield _measures(under.more)
@@ -95,12 +95,16 @@ def print_contrasts(found: Sequence[Contrast], console: Console | None = None) -
     (console or Console()).print(_contrasts(found))
 
 
-def _contrasts(found: Sequence[Contrast]) -> Table:
+def _contrasts(contrasts: Sequence[Contrast]) -> Table:
     table = _grid("measure", "from", "to", "difference", "smallest detectable")
-    for one in found:
-        name = title(one.difference)
+    for contrast in contrasts:
+        name = title(contrast.difference)
         table.add_row(
-            _text(name), _text(one.one), _text(one.other), _text(difference(one)), visible(one)
+            _text(name),
+            _text(contrast.one),
+            _text(contrast.other),
+            _text(difference(contrast)),
+            visible(contrast),
         )
     return table
 
@@ -117,18 +121,20 @@ def _grid(*columns: str) -> Table:
 
 def _measures(measures: Sequence[Figure]) -> Table:
     table = _grid("measure", "value", "95 % interval", "n")
-    for one in measures:
-        bounds = f"undefined: {one.note}" if one.value is None else interval(one)
-        about = f" ({one.level})" if one.name in PER_LABEL else ""
-        table.add_row(_text(title(one) + about), number(one), _text(bounds), str(one.items))
+    for measure in measures:
+        bounds = f"undefined: {measure.note}" if measure.value is None else interval(measure)
+        about = f" ({measure.level})" if measure.name in PER_LABEL else ""
+        table.add_row(
+            _text(title(measure) + about), number(measure), _text(bounds), str(measure.items)
+        )
     return table
 
 
 def _nodes_and_people(under: SettingCard) -> Table:
     table = _grid("node", "accuracy against people", "95 % interval", "n")
     for node in under.nodes:
-        if (one := node.people) is not None:
-            table.add_row(_text(node.node), number(one), interval(one), str(one.items))
+        if (figure := node.people) is not None:
+            table.add_row(_text(node.node), number(figure), interval(figure), str(figure.items))
     return table
 
 

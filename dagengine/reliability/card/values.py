@@ -77,10 +77,10 @@ class VoteCost:
         Then votes bring the most common answer to every question, and no information. The interval
         of the agreement contains 0, and its value is below a tenth.
         """
-        found = self.agreement
+        agreement = self.agreement
         return (
-            found is not None and found.value is not None and found.low is not None
-            and found.low <= 0 and found.value < CHANCE
+            agreement is not None and agreement.value is not None and agreement.low is not None
+            and agreement.low <= 0 and agreement.value < CHANCE
         )  # fmt: skip
 
     @property
@@ -216,7 +216,7 @@ class SettingCard:
     @property
     def measures(self) -> tuple[Figure, ...]:
         """Every measure but those of single nodes."""
-        corrected = (one.estimate for one in self.corrected)
+        corrected = (figure.estimate for figure in self.corrected)
         return (*self.again, *self.people, *corrected, *self.more)
 
     def figure(self, name: str) -> Figure | None:
@@ -273,8 +273,8 @@ class MetricCard:
 
     def figure(self, name: str) -> Figure | None:
         """The measure of that name across settings, else under the first setting."""
-        found = (m for m in self.across if m.name == name)
-        return next(found, self.settings[0].figure(name) if self.settings else None)
+        measures = (m for m in self.across if m.name == name)
+        return next(measures, self.settings[0].figure(name) if self.settings else None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -168,8 +168,10 @@ def corrected_said(one: CorrectedFigure) -> str:
     """What labels on a random sample of the cases say about all of them."""
     passing = one.estimate.name == "corrected-pass-rate"
     if one.estimate.value is None or one.alone is None or one.judge is None:
-        what = "pass rate" if passing else "mean score"
-        return f"The {what} of all cases by the human standard is not known: {one.estimate.note}."
+        measure = "pass rate" if passing else "mean score"
+        return (
+            f"The {measure} of all cases by the human standard is not known: {one.estimate.note}."
+        )
     judge = number(replace(one.estimate, value=one.judge))
     worth = (
         f"With the judge, {one.labelled} labels are worth {one.worth or 0:.0f}"
@@ -177,9 +179,9 @@ def corrected_said(one: CorrectedFigure) -> str:
         else f"The judge adds nothing to the {one.labelled} labels"
     )
     rate = "{} of all cases pass" if passing else "the mean score of all cases is {}"
-    said = rate.format(bounded(one.estimate))
+    result = rate.format(bounded(one.estimate))
     return (
-        f"By the human standard, {said}. The judge alone says {judge}. "
+        f"By the human standard, {result}. The judge alone says {judge}. "
         f"The labels alone say {bounded(one.alone)}. {worth}."
     )
 
@@ -192,7 +194,7 @@ def headline(card: JudgeCard) -> str:
     ran = {case for under in unders for case, line in enumerate(under.outcomes.scores) if line}
     if 0 < len(ran) < card.binding.cases:
         cases = f"{len(ran)} of {cases}"
-    fewest = min((one for under in unders for one in runs_of_cases(under)), default=card.times)
+    fewest = min((count for under in unders for count in runs_of_cases(under)), default=card.times)
     span = f"{fewest} to {card.times}" if fewest < card.times else f"{card.times}"
     return f"{cases}, {span} {'run' if card.times == 1 else 'runs'} of each{settings}"
 
@@ -209,14 +211,14 @@ def place(card: JudgeCard, metric: MetricCard, under: SettingCard) -> str:
 
 def difference(contrast: Contrast) -> str:
     """A difference with its interval and its p, in words."""
-    one = contrast.difference
-    if one.value is None:
-        return f"not known: {one.note}"
-    sign = "+" if one.value > 0 else ""
+    figure = contrast.difference
+    if figure.value is None:
+        return f"not known: {figure.note}"
+    sign = "+" if figure.value > 0 else ""
     p = contrast.p if contrast.corrected is None else contrast.corrected
-    said = "" if p is None else f", p = {p:.2g}" if p >= 0.001 else ", p < 0.001"
-    said = f"; {one.note}" if one.note else said
-    return f"{sign}{bounded(one)}{said}{'' if contrast.paired else ' (unpaired: other cases)'}"
+    note = "" if p is None else f", p = {p:.2g}" if p >= 0.001 else ", p < 0.001"
+    note = f"; {figure.note}" if figure.note else note
+    return f"{sign}{bounded(figure)}{note}{'' if contrast.paired else ' (unpaired: other cases)'}"
 
 
 def visible(contrast: Contrast) -> str:
@@ -230,8 +232,11 @@ def visible(contrast: Contrast) -> str:
 
 def understood(metric: MetricCard) -> str:
     """How human labels were read."""
-    said = (f"{one.label!r} as {one.means or 'no outcome'} ({one.cases})" for one in metric.labels)
-    return f"How labels were read: {', '.join(said)}."
+    meanings = (
+        f"{meaning.label!r} as {meaning.means or 'no outcome'} ({meaning.cases})"
+        for meaning in metric.labels
+    )
+    return f"How labels were read: {', '.join(meanings)}."
 
 
 def votes_of(votes: VoteCost) -> str:

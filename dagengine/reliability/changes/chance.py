@@ -85,15 +85,17 @@ def paired_test(found: MetricComparison) -> PairedTest | None:
     return _told("pass rate" if pairs else "mean score", result)
 
 
-def _told(what: str, found: Comparison) -> PairedTest:
-    return PairedTest(what, found.value, found.p, found.test, found.differing)
+def _told(measure: str, comparison: Comparison) -> PairedTest:
+    return PairedTest(
+        measure, comparison.value, comparison.p, comparison.test, comparison.differing
+    )
 
 
 def noise(card: JudgeCard, found: MetricComparison) -> Noise:
     """What a card foretells for a metric; raises InputError if it says nothing of it."""
-    metric = next((one for one in card.metrics if one.metric == found.name), None)
+    metric = next((measured for measured in card.metrics if measured.metric == found.name), None)
     if metric is None:
-        names = ", ".join(one.metric for one in card.metrics)
+        names = ", ".join(measured.metric for measured in card.metrics)
         raise InputError(f"the card has no metric {found.name!r}; it has {names}")
     rate = _flip_rate(metric)
     if rate is None or rate.value is None:
@@ -118,9 +120,9 @@ def _flip_rate(metric: MetricCard) -> Figure | None:
     return next((figure for figure in settings if figure is not None), None)
 
 
-def _stale(card: JudgeCard, found: MetricComparison) -> str:
+def _stale(card: JudgeCard, comparison: MetricComparison) -> str:
     """Nodes that the card measured with another definition than the new run has."""
-    measured = card.binding.metrics.get(found.name, {})
-    now = {node.name: node.hash for node in every_node(found.trees.new)}
-    other = [name for name, known in now.items() if measured.get(name) != known]
-    return f"{' and '.join(other)} changed since" if other else ""
+    measured = card.binding.metrics.get(comparison.name, {})
+    now = {node.name: node.hash for node in every_node(comparison.trees.new)}
+    changed = [name for name, digest in now.items() if measured.get(name) != digest]
+    return f"{' and '.join(changed)} changed since" if changed else ""

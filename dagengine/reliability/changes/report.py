@@ -35,7 +35,7 @@ def change_report(found: RunComparison, card: JudgeCard | None = None) -> dict[s
         "missing_cases": found.missing_cases,
         "added_metrics": found.added,
         "removed_metrics": found.removed,
-        "metrics": [_metric(one, card) for one in found.metrics],
+        "metrics": [_metric(comparison, card) for comparison in found.metrics],
     }
 
 
@@ -53,67 +53,75 @@ def _run(run: Manifest) -> dict[str, Any]:
     }
 
 
-def _metric(found: MetricComparison, card: JudgeCard | None) -> dict[str, Any]:
-    test, hint = _test(found)
-    foretold, silent = _noise(found, card)
+def _metric(comparison: MetricComparison, card: JudgeCard | None) -> dict[str, Any]:
+    test, hint = _test(comparison)
+    foretold, silent = _noise(comparison, card)
     return {
-        "metric": found.name,
-        "cases": found.cases,
-        "threshold": [found.trees.old.threshold, found.trees.new.threshold],
-        "passed": found.passed(),
-        "without_score": found.without_score(),
-        "mean": found.means(),
-        "flips": found.flips,
-        **{kind: found.kinds[kind] for kind in ("worse", "better", "lost", "gained")},
-        "other_score": found.kinds["score"],
-        "other_path": found.kinds["path"],
-        "same": found.same,
-        "causes": found.by_cause(),
-        "nodes": list(_nodes(found)),
-        "tree": [asdict(one) for one in found.tree_changes()],
+        "metric": comparison.name,
+        "cases": comparison.cases,
+        "threshold": [comparison.trees.old.threshold, comparison.trees.new.threshold],
+        "passed": comparison.passed(),
+        "without_score": comparison.without_score(),
+        "mean": comparison.means(),
+        "flips": comparison.flips,
+        **{kind: comparison.kinds[kind] for kind in ("worse", "better", "lost", "gained")},
+        "other_score": comparison.kinds["score"],
+        "other_path": comparison.kinds["path"],
+        "same": comparison.same,
+        "causes": comparison.by_cause(),
+        "nodes": list(_nodes(comparison)),
+        "tree": [asdict(change) for change in comparison.tree_changes()],
         "test": test,
         "test_missing": hint,
         "noise": foretold,
         "noise_missing": silent,
-        "changes": [_change(one) for one in found.changes],
+        "changes": [_change(change) for change in comparison.changes],
     }
 
 
-def _nodes(found: MetricComparison) -> Iterator[dict[str, Any]]:
+def _nodes(comparison: MetricComparison) -> Iterator[dict[str, Any]]:
     """Flips by cause of the nodes that decide, in topological order; "" is the metric itself."""
-    at = {node for node, _ in found.first}
-    known = [name for name in found.trees.order if name in at or found.trees.decides(name)]
-    for name in ([""] if "" in at else []) + known:
-        yield {"node": name, **{cause: found.first[name, cause] for cause in CAUSES}}
+    at = {node for node, _ in comparison.first}
+    names = [
+        name for name in comparison.trees.order if name in at or comparison.trees.decides(name)
+    ]
+    for name in ([""] if "" in at else []) + names:
+        yield {"node": name, **{cause: comparison.first[name, cause] for cause in CAUSES}}
 
 
-def _change(one: CaseChange) -> dict[str, Any]:
+def _change(change: CaseChange) -> dict[str, Any]:
     return {
-        "kind": one.kind,
-        "case": one.case,
-        "index": [one.old_index, one.new_index],
-        "state": [one.old_state, one.new_state],
-        "score": [one.old_score, one.new_score],
-        "node": one.first.node,
-        "answer": [one.first.old_answer, one.first.new_answer],
-        "cause": one.first.cause,
-        "detail": one.first.detail,
+        "kind": change.kind,
+        "case": change.case,
+        "index": [change.old_index, change.new_index],
+        "state": [change.old_state, change.new_state],
+        "score": [change.old_score, change.new_score],
+        "node": change.first.node,
+        "answer": [change.first.old_answer, change.first.new_answer],
+        "cause": change.first.cause,
+        "detail": change.first.detail,
     }
 
 
-def _test(found: MetricComparison) -> tuple[dict[str, Any] | None, str]:
+def _test(comparison: MetricComparison) -> tuple[dict[str, Any] | None, str]:
     try:
-        test = paired_test(found)
+        test = paired_test(comparison)
     except MissingExtraError as error:
         return None, str(error)
     return None if test is None else {**asdict(test), "chance": test.chance}, ""
 
 
-def _noise(found: MetricComparison, card: JudgeCard | None) -> tuple[dict[str, Any] | None, str]:
+def _noise(
+    comparison: MetricComparison, card: JudgeCard | None
+) -> tuple[dict[str, Any] | None, str]:
     if card is None:
         return None, ""
     try:
-        one: Noise = noise(card, found)
+        foretold: Noise = noise(card, comparison)
     except (InputError, MissingExtraError) as error:
         return None, str(error)
-    return {**asdict(one), "expected": one.expected, "of_flips": one.of(found.flips)}, ""
+    return {
+        **asdict(foretold),
+        "expected": foretold.expected,
+        "of_flips": foretold.of(comparison.flips),
+    }, ""

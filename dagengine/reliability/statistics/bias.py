@@ -62,9 +62,9 @@ def first_wins(pairs: Orders, *, first: Vote = "A", second: Vote = "B") -> Sums:
     Unlike `position_preference`, it does not depend on how often verdicts flip by chance. Pairs
     with a missing answer or a tie are left out.
     """
-    both = {first, second}
+    winners = {first, second}
     return mean(
-        ((pair[0] == first) + (pair[1] == second)) / 2 if set(pair) <= both else None
+        ((pair[0] == first) + (pair[1] == second)) / 2 if set(pair) <= winners else None
         for pair in pairs
     )
 
@@ -129,9 +129,9 @@ def longer_wins(comparisons: Sequence[Compared]) -> Sums:
     """
     return mean(
         None
-        if one.first_won is None or one.first_length == one.second_length
-        else float(one.first_won == (one.first_length > one.second_length))
-        for one in comparisons
+        if comparison.first_won is None or comparison.first_length == comparison.second_length
+        else float(comparison.first_won == (comparison.first_length > comparison.second_length))
+        for comparison in comparisons
     )
 
 
@@ -152,10 +152,10 @@ def length_bias(answers: Sequence[Measured]) -> Sums:
     r_ly) / sqrt((1 - r_sy²)(1 - r_ly²)). Then length counts only as far as people did not reward it
     too. Raises InputError when only some have a label.
     """
-    labelled = {one.label is not None for one in answers}
+    labelled = {answer.label is not None for answer in answers}
     if len(labelled) > 1:
         raise InputError("either all answers have a label, or none has")
-    rows = [numbers((one.score, one.length, one.label or 0)) for one in answers]
+    rows = [numbers((answer.score, answer.length, answer.label or 0)) for answer in answers]
     starts = rows[0] if rows else []
     moved = [[x - start for x, start in zip(row, starts, strict=True)] for row in rows]
     return Sums([_crossed(*row) for row in moved], _partial if labelled == {True} else _plain)
@@ -172,11 +172,11 @@ def _plain(all_: Totals) -> float | None:
 
 
 def _partial(all_: Totals) -> float | None:
-    both = _plain(all_)
+    plain = _plain(all_)
     score, length = correlation(all_, "s", "y"), correlation(all_, "l", "y")
-    if both is None or score is None or length is None:
+    if plain is None or score is None or length is None:
         return None
     left = (1 - score * score) * (1 - length * length)
     if left < 1e-12:
         return None
-    return max(-1.0, min(1.0, (both - score * length) / math.sqrt(left)))
+    return max(-1.0, min(1.0, (plain - score * length) / math.sqrt(left)))

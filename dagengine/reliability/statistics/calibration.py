@@ -83,15 +83,15 @@ def debiased_calibration_error(
     if len(names) != len(stated):
         raise InputError(f"{len(stated)} answers need as many cases, got {len(names)}")
     residuals = _residuals(stated, names, bins)
-    items = [_of_case(found) for found in residuals.values()]
+    items = [_of_case(places) for places in residuals.values()]
     sums = Sums(items, _squared_error)
     value = sums.value()
     if value is None or len(items) < 3:
         return Unknown("undefined" if value is None else "too few items", len(items), 3)
-    found = jackknife(items, lambda _: sums, level=level, own=_own_variance(total(items)))
-    if found is None:
+    limits = jackknife(items, lambda _: sums, level=level, own=_own_variance(total(items)))
+    if limits is None:
         return Unknown("too few items", len(items))
-    root, low, high = (math.sqrt(max(square, 0.0)) for square in (value, *found))
+    root, low, high = (math.sqrt(max(square, 0.0)) for square in (value, *limits))
     return Interval(root, min(low, root), max(high, root), level, "jackknife", len(items))
 
 
@@ -99,16 +99,16 @@ def _residuals(
     stated: Stated, names: Sequence[Hashable], bins: int
 ) -> Mapping[Hashable, Mapping[int, list[float]]]:
     """By case and bin, how much higher the stated probability is than what happened."""
-    found: defaultdict[Hashable, defaultdict[int, list[float]]] = defaultdict(
+    residuals: defaultdict[Hashable, defaultdict[int, list[float]]] = defaultdict(
         lambda: defaultdict(list)
     )
     for name, place, (p, happened) in zip(names, _places(stated, bins), stated, strict=True):
-        found[name][place].append(p - happened)
-    return found
+        residuals[name][place].append(p - happened)
+    return residuals
 
 
 def _of_case(residuals: Mapping[int, list[float]]) -> Totals:
-    means = {place: statistics.fmean(found) for place, found in residuals.items()}
+    means = {place: statistics.fmean(errors) for place, errors in residuals.items()}
     return {
         (place, name): number
         for place, d in means.items()
@@ -164,8 +164,8 @@ def reliability(stated: Stated, *, bins: int = 10) -> list[ReliabilityBin]:
     rows = []
     for k in range(bins):
         size = all_[k, "answers"]
-        found = [all_[k, name] / size if size else None for name in ("stated", "happened")]
-        rows.append(ReliabilityBin(k / bins, (k + 1) / bins, int(size), *found))
+        means = [all_[k, name] / size if size else None for name in ("stated", "happened")]
+        rows.append(ReliabilityBin(k / bins, (k + 1) / bins, int(size), *means))
     return rows
 
 
@@ -176,9 +176,9 @@ def _checked(stated: Stated) -> Stated:
 
 
 def _surprise(p: float, happened: bool) -> float:
-    given = p if happened else 1 - p
+    chance = p if happened else 1 - p
     epsilon = sys.float_info.epsilon
-    return -math.log(min(max(given, epsilon), 1 - epsilon))
+    return -math.log(min(max(chance, epsilon), 1 - epsilon))
 
 
 def _binned(stated: Stated, bins: int) -> list[Totals]:

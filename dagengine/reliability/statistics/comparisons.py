@@ -80,12 +80,14 @@ def compare_shares(
     """
     if groups is not None:
         return compare_means(pairs, groups=groups, level=level)
-    known = [(one, other) for one, other in pairs if one is not None and other is not None]
-    if not known:
+    decided = [
+        (first, second) for first, second in pairs if first is not None and second is not None
+    ]
+    if not decided:
         return Unknown("too few items", 0, 1)
-    lost = sum(bool(one) and not other for one, other in known)
-    won = sum(bool(other) and not one for one, other in known)
-    size = len(known)
+    lost = sum(bool(first) and not second for first, second in decided)
+    won = sum(bool(second) and not first for first, second in decided)
+    size = len(decided)
     value = (won - lost) / size
     middle, half = _agresti_min(won, lost, size, level)
     low, high = max(min(middle - half, value), -1.0), min(max(middle + half, value), 1.0)
@@ -106,20 +108,20 @@ def compare_means(
     Unknown with fewer than two pairs, or fewer than eight groups.
     """
     changes = _changes(pairs)
-    found = mean_of(changes, level=level, groups=groups)
-    if isinstance(found, Unknown) and found.reason != "no variation":
-        return found
+    interval = mean_of(changes, level=level, groups=groups)
+    if isinstance(interval, Unknown) and interval.reason != "no variation":
+        return interval
     each = _by_group(changes, groups)
     value, differing = statistics.fmean(each), sum(change != 0 for change in each)
-    if len(each) < _FEW or isinstance(found, Unknown):
+    if len(each) < _FEW or isinstance(interval, Unknown):
         test: Test = "sign permutation mid-p"
         p = _sign_p(each)
     else:
         test, p = "paired t", float(needs("scipy.stats").ttest_1samp(each, 0).pvalue)
     visible = None
-    if isinstance(found, Interval):
+    if isinstance(interval, Interval):
         visible = visible_difference(len(each), statistics.variance(each))
-    return Comparison(value, found, p, test, len(each), differing, visible)
+    return Comparison(value, interval, p, test, len(each), differing, visible)
 
 
 def compare_measures(
@@ -131,11 +133,11 @@ def compare_measures(
     row by row of the same cases. The jackknife of the difference, with t. Unknown if either is
     undefined for all cases, or with one of them left out.
     """
-    both = difference(second, first)
-    value, size = both.value(), len(both.items) if groups is None else len(set(groups))
+    change = difference(second, first)
+    value, size = change.value(), len(change.items) if groups is None else len(set(groups))
     if value is None:
         return Unknown("undefined", size)
-    limits = jackknife(range(len(both.items)), lambda _: both, level=level, groups=groups)
+    limits = jackknife(range(len(change.items)), lambda _: change, level=level, groups=groups)
     if limits is None:
         return Unknown("too few items", size)
     low, high = limits
@@ -157,22 +159,22 @@ def compare_unpaired(
 
     Unknown with fewer than two values on a side, or when neither side varies.
     """
-    one, other = numbers(first), numbers(second)
-    size = min(len(one), len(other))
+    before, after = numbers(first), numbers(second)
+    size = min(len(before), len(after))
     if size < 2:
         return Unknown("too few items", size, 2)
-    if len({*one}) < 2 and len({*other}) < 2:
+    if len({*before}) < 2 and len({*after}) < 2:
         return Unknown("no variation", size)
-    value = statistics.fmean(other) - statistics.fmean(one)
-    parts = [(statistics.variance(side) / len(side), len(side) - 1) for side in (one, other)]
+    value = statistics.fmean(after) - statistics.fmean(before)
+    parts = [(statistics.variance(side) / len(side), len(side) - 1) for side in (before, after)]
     square = math.fsum(part for part, _ in parts)
     freedom = square**2 / math.fsum(part**2 / free for part, free in parts)
     t, error = needs("scipy.stats").t, math.sqrt(square)
     half = float(t.ppf((1 + level) / 2, freedom)) * error
     p = float(2 * t.sf(abs(value) / error, freedom))
     interval = Interval(value, value - half, value + half, level, "t", size)
-    both = len(one) + len(other)
-    return Comparison(value, interval, p, "Welch t", both, both)
+    count = len(before) + len(after)
+    return Comparison(value, interval, p, "Welch t", count, count)
 
 
 def holm(ps: Sequence[float]) -> list[float]:
@@ -228,7 +230,7 @@ def _needed(power: float, level: float) -> float:
 def _changes(pairs: Pairs) -> list[float | None]:
     for pair in pairs:
         numbers(pair)
-    return [None if one is None or other is None else other - one for one, other in pairs]
+    return [None if before is None or after is None else after - before for before, after in pairs]
 
 
 def _by_group(changes: Sequence[float | None], groups: Sequence[Hashable] | None) -> list[float]:

@@ -77,9 +77,9 @@ def confusion_table(
     used = _used(pairs, missing)
     seen = dict.fromkeys([*kinds, *(vote for pair in used for vote in pair)])
     order = [kind for kind in seen if kind is not None] + ([None] if None in seen else [])
-    found = Counter(used)
+    counts = Counter(used)
     return Confusion(
-        tuple(order), tuple(tuple(found[row, column] for column in order) for row in order)
+        tuple(order), tuple(tuple(counts[row, column] for column in order) for row in order)
     )
 
 
@@ -112,8 +112,8 @@ def label_rates(
 
 def _share(hits: Sequence[tuple[bool, Hashable]]) -> Interval | Unknown:
     groups = [group for _, group in hits]
-    found = bootstrap([float(hit) for hit, _ in hits], mean, groups=groups)
-    return found or _too_few(len(set(groups)), len(hits))
+    interval = bootstrap([float(hit) for hit, _ in hits], mean, groups=groups)
+    return interval or _too_few(len(set(groups)), len(hits))
 
 
 def baseline_interval(
@@ -136,12 +136,12 @@ def baseline_interval(
         _share([(label == kind, g) for (label, _), g in zip(used, names, strict=True)])
         for kind in counts
     ]
-    known = [one for one in shares if isinstance(one, Interval)]
-    if not known or len(known) < len(shares):
+    intervals = [interval for interval in shares if isinstance(interval, Interval)]
+    if not intervals or len(intervals) < len(shares):
         return None
-    best = max(known, key=lambda one: one.value)
-    low = max(*(one.low for one in known), 1 / len(kinds) if kinds else 0.0)
-    return replace(best, low=low, high=max(one.high for one in known))
+    best = max(intervals, key=lambda interval: interval.value)
+    low = max(*(interval.low for interval in intervals), 1 / len(kinds) if kinds else 0.0)
+    return replace(best, low=low, high=max(interval.high for interval in intervals))
 
 
 def _too_few(groups: int, items: int) -> Unknown:
@@ -265,8 +265,8 @@ def _posterior(
 def _balanced(table: Any) -> float:
     """Undefined with one label only: nothing is balanced."""
     labelled = table.sum(1)
-    found = table.diagonal()[labelled > 0] / labelled[labelled > 0]
-    return float(found.mean()) if len(found) > 1 else math.nan
+    recalls = table.diagonal()[labelled > 0] / labelled[labelled > 0]
+    return float(recalls.mean()) if len(recalls) > 1 else math.nan
 
 
 def _balanced_draws(random: Any, table: Any) -> tuple[Any, Any]:
@@ -309,8 +309,8 @@ def _kappa(tables: Any) -> Any:
 def _ac1(tables: Any) -> Any:
     shares = tables / tables.sum((-2, -1), keepdims=True)
     kinds = (shares.sum(-1) + shares.sum(-2)) / 2
-    others = max(tables.shape[-1] - 1, 1)
-    chance = (kinds * (1 - kinds)).sum(-1) / others
+    divisor = max(tables.shape[-1] - 1, 1)
+    chance = (kinds * (1 - kinds)).sum(-1) / divisor
     return _beyond_chance(shares, chance if tables.shape[-1] > 1 else chance + 1)
 
 
@@ -338,12 +338,12 @@ def people_agreement(labels: Table) -> Sums:
 def _with_others(votes: Sequence[Vote]) -> float | None:
     if len(votes) < 2:
         return None
-    found = []
+    shares = []
     for place, vote in enumerate(votes):
         counts = Counter([*votes[:place], *votes[place + 1 :]])
         best = [kind for kind, count in counts.items() if count == max(counts.values())]
-        found.append((vote in best) / len(best))
-    return math.fsum(found) / len(found)
+        shares.append((vote in best) / len(best))
+    return math.fsum(shares) / len(shares)
 
 
 @dataclass(frozen=True, slots=True)

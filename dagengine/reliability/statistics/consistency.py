@@ -119,13 +119,13 @@ def entropy_interval(table: Table, *, groups: Sequence[Hashable] | None = None) 
     The upper end is raised by the most that the other terms can add for as many verdicts as occur.
     None if nothing varies.
     """
-    found = bootstrap(table, entropy, groups=groups)
-    if found is None:
+    interval = bootstrap(table, entropy, groups=groups)
+    if interval is None:
         return None
     rows = [counted(row, "drop") for row in table]
     kinds = max(len({vote for row in rows for vote in row}), 2)
     unseen = [_unseen(len(row), kinds) for row in rows if len(row) > 1]
-    return replace(found, high=found.high + math.fsum(unseen) / len(unseen))
+    return replace(interval, high=interval.high + math.fsum(unseen) / len(unseen))
 
 
 @measure

@@ -102,9 +102,9 @@ def corrected_rate(
              for hits, count in zip(good, seen, strict=True)]  # fmt: skip
     value = math.fsum(a * b for a, b in zip(sizes, rates, strict=True)) / len(verdicts)
     low, high = _stratified(sizes, good, seen, level, seed)
-    found = _interval(value, (low, high), level, "post-stratified posterior", len(rows))
+    estimate = _interval(value, (low, high), level, "post-stratified posterior", len(rows))
     judge = sum(verdict in passed for verdict in verdicts) / len(verdicts)
-    return _result(found, alone, judge, len(rows), len(verdicts))
+    return _result(estimate, alone, judge, len(rows), len(verdicts))
 
 
 def corrected_mean(
@@ -125,19 +125,21 @@ def corrected_mean(
     differs.
     """
     _check(scores, labels)
-    known, others = _parts(scores, labels)
-    if refused := _refused(len(known), random) or _unlike([f for _, f in known], others):
+    labelled, unlabelled = _parts(scores, labels)
+    if refused := _refused(len(labelled), random) or _unlike([f for _, f in labelled], unlabelled):
         return refused
-    alone = mean_of([label for label, _ in known], level=level)
+    alone = mean_of([label for label, _ in labelled], level=level)
     if isinstance(alone, Unknown):
         return alone
-    t = float(needs("scipy.special").stdtrit(len(known) - 1, (1 + level) / 2))
-    value, half = _powered(known, others, t)
+    t = float(needs("scipy.special").stdtrit(len(labelled) - 1, (1 + level) / 2))
+    value, half = _powered(labelled, unlabelled, t)
     ends = (max(value - half, limits[0]), min(value + half, limits[1]))
     value = min(max(value, limits[0]), limits[1])
-    found = _interval(value, ends, level, "PPI++", len(known))
-    judge = statistics.fmean([f for _, f in known] + others)
-    return _result(found, _clipped(alone, *limits), judge, len(known), len(known) + len(others))
+    estimate = _interval(value, ends, level, "PPI++", len(labelled))
+    judge = statistics.fmean([f for _, f in labelled] + unlabelled)
+    return _result(
+        estimate, _clipped(alone, *limits), judge, len(labelled), len(labelled) + len(unlabelled)
+    )
 
 
 def corrected_difference(
@@ -154,38 +156,38 @@ def corrected_difference(
     two more labels, +1 and -1, at cases where the judge sees no difference. Without them the
     interval is far too short near 0 and 1. Unknown as in `corrected_rate`.
     """
-    scores, labels = (_less(one, other) for one, other in zip(first, second, strict=True))
+    scores, labels = (_less(before, after) for before, after in zip(first, second, strict=True))
     _check(scores, labels)
-    known, others = _parts(scores, labels)
-    if refused := _refused(len(known), random) or _unlike([f for _, f in known], others):
+    labelled, unlabelled = _parts(scores, labels)
+    if refused := _refused(len(labelled), random) or _unlike([f for _, f in labelled], unlabelled):
         return refused
     z = NormalDist().inv_cdf((1 + level) / 2)
-    pseudo = [*known, (1.0, 0.0), (-1.0, 0.0)]
-    results = [_powered(pseudo, part, z) for part in (others, [])]
-    found, alone = (
-        _interval(value, (value - half, value + half), level, "PPI++", len(known), -1.0)
+    pseudo = [*labelled, (1.0, 0.0), (-1.0, 0.0)]
+    results = [_powered(pseudo, part, z) for part in (unlabelled, [])]
+    estimate, alone = (
+        _interval(value, (value - half, value + half), level, "PPI++", len(labelled), -1.0)
         for value, half in results
     )
-    judge = statistics.fmean([f for _, f in known] + others)
-    helped = _result(found, alone, judge, len(known), len(known) + len(others))
+    judge = statistics.fmean([f for _, f in labelled] + unlabelled)
+    helped = _result(estimate, alone, judge, len(labelled), len(labelled) + len(unlabelled))
     value, half = results[0 if helped.telling else 1]
     return replace(helped, p=2 * NormalDist().cdf(-abs(value) / half * z))
 
 
 def _result(
-    found: Interval, alone: Interval, judge: float, labelled: int, judged: int
+    estimate: Interval, alone: Interval, judge: float, labelled: int, judged: int
 ) -> Corrected:
-    worth = labelled * ((alone.high - alone.low) / (found.high - found.low)) ** 2
-    helped = Corrected(found, judge, alone, labelled, judged, worth)
+    worth = labelled * ((alone.high - alone.low) / (estimate.high - estimate.low)) ** 2
+    helped = Corrected(estimate, judge, alone, labelled, judged, worth)
     return helped if helped.telling else Corrected(alone, judge, alone, labelled, judged, worth)
 
 
 # Refusals.
 
 
-def _check(said: Sequence[Any], labels: Sequence[float | None]) -> None:
-    if len(said) != len(labels):
-        raise InputError(f"{len(said)} cases need as many labels, or None, got {len(labels)}")
+def _check(answers: Sequence[Any], labels: Sequence[float | None]) -> None:
+    if len(answers) != len(labels):
+        raise InputError(f"{len(answers)} cases need as many labels, or None, got {len(labels)}")
     numbers(labels)
 
 
@@ -205,14 +207,14 @@ def _biased(verdicts: Sequence[Vote | None], labels: Sequence[bool | None]) -> U
     if len(kinds) < 2 or not sum(table[1]):
         return None
     stats = needs("scipy.stats")
-    found = stats.fisher_exact(table) if len(kinds) == 2 else stats.chi2_contingency(table)
-    unlike = float(found.pvalue) < _CHANCE
+    test = stats.fisher_exact(table) if len(kinds) == 2 else stats.chi2_contingency(table)
+    unlike = float(test.pvalue) < _CHANCE
     return Unknown("labels are not random", sum(table[0])) if unlike else None
 
 
-def _unlike(labelled: Sequence[float], others: Sequence[float]) -> Unknown | None:
-    found = compare_unpaired(labelled, others)
-    unlike = not isinstance(found, Unknown) and found.p < _CHANCE
+def _unlike(labelled: Sequence[float], unlabelled: Sequence[float]) -> Unknown | None:
+    comparison = compare_unpaired(labelled, unlabelled)
+    unlike = not isinstance(comparison, Unknown) and comparison.p < _CHANCE
     return Unknown("labels are not random", len(labelled)) if unlike else None
 
 
@@ -238,24 +240,24 @@ def _parts(
     """(label, score) of the cases with both, and the scores of cases without a label."""
     numbers(scores)
     pairs = list(zip(labels, scores, strict=True))
-    known = [(y, f) for y, f in pairs if y is not None and f is not None]
-    return known, [f for y, f in pairs if y is None and f is not None]
+    labelled = [(y, f) for y, f in pairs if y is not None and f is not None]
+    return labelled, [f for y, f in pairs if y is None and f is not None]
 
 
 def _powered(
-    known: Sequence[tuple[float, float]], others: Sequence[float], quantile: float
+    labelled: Sequence[tuple[float, float]], unlabelled: Sequence[float], quantile: float
 ) -> tuple[float, float]:
     """The estimate, and half the width of its interval."""
-    labels, scores = [y for y, _ in known], [f for _, f in known]
-    n, more = len(known), len(others)
+    labels, scores = [y for y, _ in labelled], [f for _, f in labelled]
+    n, more = len(labelled), len(unlabelled)
     spread = statistics.variance(scores)
     weight = 0.0
     if spread > 1e-12 and more > 1:
         weight = statistics.covariance(labels, scores) / (spread * (1 + n / more))
         weight = min(max(weight, 0.0), 1.0)
-    left = statistics.variance([y - weight * f for y, f in known]) / n
-    rest = weight * weight * statistics.variance(others) / more if more > 1 else 0.0
-    moved = statistics.fmean(others) - statistics.fmean(scores) if more > 1 else 0.0
+    left = statistics.variance([y - weight * f for y, f in labelled]) / n
+    rest = weight * weight * statistics.variance(unlabelled) / more if more > 1 else 0.0
+    moved = statistics.fmean(unlabelled) - statistics.fmean(scores) if more > 1 else 0.0
     return statistics.fmean(labels) + weight * moved, quantile * math.sqrt(left + rest)
 
 
@@ -276,6 +278,6 @@ def _interval(
     return Interval(value, min(low, value), max(high, value), level, method, items)
 
 
-def _clipped(found: Interval, least: float, most: float) -> Interval:
-    low, high = max(found.low, least), min(found.high, most)
-    return Interval(found.value, low, high, found.level, found.method, found.items)
+def _clipped(interval: Interval, least: float, most: float) -> Interval:
+    low, high = max(interval.low, least), min(interval.high, most)
+    return Interval(interval.value, low, high, interval.level, interval.method, interval.items)

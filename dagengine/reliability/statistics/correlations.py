@@ -51,9 +51,9 @@ def pearson(first: Sequence[float], second: Sequence[float]) -> float | None:
     _check_pairs(first, second)
     if _is_constant(first) or _is_constant(second):
         return None
-    one, other = _deviations(first), _deviations(second)
-    squares = float(one @ one) * float(other @ other)
-    return min(max(float(one @ other) / math.sqrt(squares), -1.0), 1.0)
+    left, right = _deviations(first), _deviations(second)
+    squares = float(left @ left) * float(right @ right)
+    return min(max(float(left @ right) / math.sqrt(squares), -1.0), 1.0)
 
 
 def spearman(first: Sequence[float], second: Sequence[float]) -> float | None:
@@ -96,8 +96,8 @@ def _within(
     group: Sequence[tuple[float | None, float | None]],
     of: Callable[[Sequence[float], Sequence[float]], float | None],
 ) -> float | None:
-    known = [(x, y) for x, y in group if x is not None and y is not None]
-    return of([x for x, _ in known], [y for _, y in known])
+    points = [(x, y) for x, y in group if x is not None and y is not None]
+    return of([x for x, _ in points], [y for _, y in points])
 
 
 def _check_pairs(first: Sequence[float], second: Sequence[float]) -> None:
@@ -182,13 +182,13 @@ def classification(expected: Sequence[H], predicted: Sequence[H]) -> Classificat
     if not expected:
         return None
     hits = Counter(e for e, p in zip(expected, predicted, strict=True) if e == p)
-    wanted, given = Counter(expected), Counter(predicted)
-    labels = {**wanted, **given}
+    wanted, guesses = Counter(expected), Counter(predicted)
+    labels = {**wanted, **guesses}
     return Classification(
         accuracy=hits.total() / len(expected),
-        macro_precision=statistics.fmean(_share(hits[x], given[x]) for x in labels),
+        macro_precision=statistics.fmean(_share(hits[x], guesses[x]) for x in labels),
         macro_recall=statistics.fmean(_share(hits[x], wanted[x]) for x in labels),
-        macro_f1=statistics.fmean(_share(2 * hits[x], given[x] + wanted[x]) for x in labels),
+        macro_f1=statistics.fmean(_share(2 * hits[x], guesses[x] + wanted[x]) for x in labels),
     )
 
 
@@ -201,5 +201,5 @@ def _share(part: int, whole: int) -> float:
 
 def majority(votes: Iterable[H]) -> H | None:
     """The vote given most often; None when several are, or there is none."""
-    found = statistics.multimode(votes)
-    return found[0] if len(found) == 1 else None
+    modes = statistics.multimode(votes)
+    return modes[0] if len(modes) == 1 else None

@@ -156,12 +156,12 @@ def _shares(votes: Sequence[Vote | None]) -> Totals:
     if not votes:
         return {}
     size, counts = len(votes), Counter(votes)
-    found: dict[Hashable, float] = {("share", vote): n / size for vote, n in counts.items()}
-    found["items"] = 1.0
+    totals: dict[Hashable, float] = {("share", vote): n / size for vote, n in counts.items()}
+    totals["items"] = 1.0
     if size > 1:
         equal = sum(n * (n - 1) for n in counts.values())
-        found |= {"paired": 1.0, "agreement": equal / (size * (size - 1))}
-    return found
+        totals |= {"paired": 1.0, "agreement": equal / (size * (size - 1))}
+    return totals
 
 
 def _fleiss(all_: Totals) -> float | None:
@@ -192,9 +192,9 @@ def _unequal(row: Sequence[Vote | None]) -> Totals:
     if not row:
         return {}
     size, counts = len(row), Counter(row)
-    found: dict[Hashable, float] = {("votes", vote): float(n) for vote, n in counts.items()}
-    found["observed"] = sum(n * (size - n) for n in counts.values()) / (size - 1)
-    return found
+    totals: dict[Hashable, float] = {("votes", vote): float(n) for vote, n in counts.items()}
+    totals["observed"] = sum(n * (size - n) for n in counts.values()) / (size - 1)
+    return totals
 
 
 def _nominal_alpha(all_: Totals) -> float:
@@ -210,11 +210,11 @@ def _ordinal(rows: Sequence[Sequence[Vote | None]]) -> Sums:
 
 def _coincidences(row: Sequence[float]) -> Totals:
     counts = Counter(row)
-    found: dict[Hashable, float] = {("votes", vote): float(n) for vote, n in counts.items()}
+    totals: dict[Hashable, float] = {("votes", vote): float(n) for vote, n in counts.items()}
     for low, high in product(counts, counts):
         if low < high:
-            found["both", low, high] = 2 * counts[low] * counts[high] / (len(row) - 1)
-    return found
+            totals["both", low, high] = 2 * counts[low] * counts[high] / (len(row) - 1)
+    return totals
 
 
 def _ordinal_alpha(all_: Totals) -> float:

@@ -155,7 +155,7 @@ def jackknife(
     if len(left_out) < sample.parts:
         return None
     size, centre = sample.parts, statistics.fmean(left_out)
-    variance = (size - 1) / size * math.fsum((one - centre) ** 2 for one in left_out)
+    variance = (size - 1) / size * math.fsum((estimate - centre) ** 2 for estimate in left_out)
     half = quantile_of_t(level, min(telling or size, size)) * math.sqrt(variance + own)
     middle = size * sample.value - (size - 1) * centre
     return middle - half, middle + half
@@ -204,7 +204,7 @@ def design_effect(values: Sequence[float], groups: Sequence[Hashable]) -> float 
     if count < LEAST_GROUPS:
         return Unknown("too few groups", count, LEAST_GROUPS)
     alone = math.fsum((value - centre) ** 2 for value in values) * size / (size - 1)
-    together = math.fsum(one * one for one in sums.values()) * count / (count - 1)
+    together = math.fsum(deviation * deviation for deviation in sums.values()) * count / (count - 1)
     return max(together / alone if alone > 1e-12 else size / count, 1.0)
 
 
@@ -221,10 +221,10 @@ def _interval(sample: _Sample, value: float, level: float, draws: Iterator[Any])
         if sample.limit is not None:
             low, high = min(low, sample.limit), max(min(high, sample.limit), value)
         return Interval(value, low, high, level, "Wilson", sample.size)
-    found = sorted(_values(sample, draws))
-    if not found or found[-1] - found[0] <= 1e-12 * max(1.0, abs(value)):
+    resamples = sorted(_values(sample, draws))
+    if not resamples or resamples[-1] - resamples[0] <= 1e-12 * max(1.0, abs(value)):
         return None
-    return Interval(value, *_bca(found, value, left_out, t), level, "BCa", sample.size)
+    return Interval(value, *_bca(resamples, value, left_out, t), level, "BCa", sample.size)
 
 
 # Samples: the statistic of any number of copies of every item.
@@ -255,7 +255,7 @@ def _sample(items: Sequence[T], statistic: Statistic[T], groups: Sequence[Hashab
     whole = statistic(items)
     if isinstance(whole, Sums):
         sums = [total(whole.items[k] for k in group) for group in members.values()]
-        return _of_sums(whole, [one for one in sums if one])
+        return _of_sums(whole, [totals for totals in sums if totals])
     clusters = [[items[k] for k in group] for group in members.values()]
 
     def of(counts: Any) -> Iterator[float | None]:
@@ -273,13 +273,13 @@ def _sample(items: Sequence[T], statistic: Statistic[T], groups: Sequence[Hashab
 
 def _of_sums(sums: Sums, clusters: Sequence[Totals]) -> _Sample:
     numpy = needs("numpy")
-    keys = list(dict.fromkeys(key for one in clusters for key in one))
-    matrix = numpy.array([[one.get(key, 0.0) for key in keys] for one in clusters])
+    keys = list(dict.fromkeys(key for cluster in clusters for key in cluster))
+    matrix = numpy.array([[cluster.get(key, 0.0) for key in keys] for cluster in clusters])
 
     def each(totals: Any) -> Iterator[float | None]:
         if sums.arrays is not None:
-            found = sums.arrays(dict(zip(keys, totals.T, strict=True))).tolist()
-            yield from (None if math.isnan(value) else value for value in found)
+            values = sums.arrays(dict(zip(keys, totals.T, strict=True))).tolist()
+            yield from (None if math.isnan(value) else value for value in values)
             return
         for row in totals.tolist():
             yield sums.of(defaultdict(float, zip(keys, row, strict=True)))
@@ -298,8 +298,8 @@ def _of_sums(sums: Sums, clusters: Sequence[Totals]) -> _Sample:
     )  # fmt: skip
 
 
-def _number(found: Sums | float | None) -> float | None:
-    return found.value() if isinstance(found, Sums) else found
+def _number(result: Sums | float | None) -> float | None:
+    return result.value() if isinstance(result, Sums) else result
 
 
 def _values(sample: _Sample, counts: Iterable[Any]) -> list[float]:
@@ -327,25 +327,25 @@ def quantile_of_t(level: float, size: int) -> float:
 
 
 def _bca(
-    found: Sequence[float], value: float, left_out: Sequence[float], t: float
+    resamples: Sequence[float], value: float, left_out: Sequence[float], t: float
 ) -> tuple[float, float]:
-    """`found` is sorted; ties with the value count half as below it."""
+    """`resamples` is sorted; ties with the value count half as below it."""
     numpy, normal = needs("numpy"), NormalDist()
     z = t * math.sqrt(len(left_out) / (len(left_out) - 1))
     middle = 1e-12 * max(1.0, abs(value))
-    below = bisect_left(found, value - middle) + bisect_right(found, value + middle)
+    below = bisect_left(resamples, value - middle) + bisect_right(resamples, value + middle)
     # A value outside all resamples is taken as half a resample away from them.
-    share = min(max(below / 2, 0.5), len(found) - 0.5) / len(found)
+    share = min(max(below / 2, 0.5), len(resamples) - 0.5) / len(resamples)
     bias, bend = normal.inv_cdf(share), _acceleration(left_out)
     ends = [bias + (bias + side) / max(1 - bend * (bias + side), 1e-9) for side in (-z, z)]
-    low, high = numpy.quantile(found, [normal.cdf(end) for end in ends]).tolist()
+    low, high = numpy.quantile(resamples, [normal.cdf(end) for end in ends]).tolist()
     return min(low, value), max(high, value)
 
 
 def _acceleration(left_out: Sequence[float]) -> float:
     centre = statistics.fmean(left_out)
-    squares = math.fsum((centre - one) ** 2 for one in left_out)
-    cubes = math.fsum((centre - one) ** 3 for one in left_out)
+    squares = math.fsum((centre - estimate) ** 2 for estimate in left_out)
+    cubes = math.fsum((centre - estimate) ** 3 for estimate in left_out)
     return cubes / (6 * squares**1.5) if squares else 0.0
 
 
@@ -361,7 +361,7 @@ def _wilson(
     """
     size = len(left_out)
     centre = statistics.fmean(left_out)
-    variance = (size - 1) / size * math.fsum((one - centre) ** 2 for one in left_out)
+    variance = (size - 1) / size * math.fsum((estimate - centre) ** 2 for estimate in left_out)
     share = min(value / most, 1.0)
     own = most * most * share * (1 - share)
     effective = own / variance if variance > 1e-15 and own > 0 else float(size)

@@ -87,7 +87,7 @@ def label_kappa(pairs: Labelled, *, missing: Missing = "own category") -> Sums:
     used = [pair if _counts(pair, missing) else (None, None) for pair in pairs]
     rated = cohen_kappa.sums(used, missing="own category")
     labelled = zip(used, rated.items, strict=True)
-    return Sums([one if pair[0] is not None else {} for pair, one in labelled], rated.formula)
+    return Sums([totals if pair[0] is not None else {} for pair, totals in labelled], rated.formula)
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,13 +159,13 @@ def score_agreement(
 ) -> ScoreAgreement:
     """Correlations of a table of scores with one label per row; see `scored_pairs`."""
     pairs = scored_pairs(table, labels, level=level, systems=systems)
-    scores, known = [score for score, _ in pairs], [label for _, label in pairs]
+    scores, people = [score for score, _ in pairs], [label for _, label in pairs]
     return ScoreAgreement(
         level=level,
         points=len(pairs),
-        pearson=pearson(scores, known),
-        spearman=spearman(scores, known),
-        kendall=kendall(scores, known),
+        pearson=pearson(scores, people),
+        spearman=spearman(scores, people),
+        kendall=kendall(scores, people),
     )
 
 
@@ -192,11 +192,11 @@ def scored_pairs(
             f"got {len(labels)} (and {len(systems)})"
         )
     rows = [numbers(row) for row in table]
-    given = enumerate(zip(rows, labels, strict=True))
-    known = [(k, row, label) for k, (row, label) in given if row and label is not None]
+    rated = enumerate(zip(rows, labels, strict=True))
+    labelled = [(k, row, label) for k, (row, label) in rated if row and label is not None]
     if level == "answer":
-        return [(score, label) for _, row, label in known for score in row]
-    means = [(k, statistics.fmean(row), label) for k, row, label in known]
+        return [(score, label) for _, row, label in labelled for score in row]
+    means = [(k, statistics.fmean(row), label) for k, row, label in labelled]
     if level == "item":
         return [(score, label) for _, score, label in means]
     groups: defaultdict[Hashable, list[tuple[float, float]]] = defaultdict(list)

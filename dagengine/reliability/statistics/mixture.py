@@ -91,14 +91,14 @@ class Mixture:
     def _seen(self) -> tuple[Any, Any]:
         """The probability of every distinct case at each of the odds, and the cases' shares."""
         numpy, binom = needs("numpy"), needs("scipy.stats").binom
-        found = Counter((runs, min(rare, runs - rare)) for runs, rare in self.cases)
+        counts = Counter((runs, min(rare, runs - rare)) for runs, rare in self.cases)
         rows = []
-        for runs, rare in found:
+        for runs, rare in counts:
             either = binom.pmf(rare, runs, self._odds)
             if 2 * rare < runs:
                 either = either + binom.pmf(runs - rare, runs, self._odds)
             rows.append(either)
-        return numpy.array(rows), numpy.array(list(found.values())) / len(self.cases)
+        return numpy.array(rows), numpy.array(list(counts.values())) / len(self.cases)
 
     @cached_property
     def _fitted(self) -> tuple[Any, float]:
@@ -121,11 +121,11 @@ class Mixture:
             limits.append({"type": "ineq", "fun": lambda g: goal @ g, "jac": lambda _: goal})
             start = self._moved(goal)
         with _one_thread():
-            found = optimize.minimize(
+            solution = optimize.minimize(
                 cost, start, jac=True, bounds=[(0, 1)] * _POINTS, constraints=limits,
                 method="SLSQP", options={"maxiter": 100, "ftol": 1e-9},
             )  # fmt: skip
-        weights = numpy.clip(found.x, 0, None)
+        weights = numpy.clip(solution.x, 0, None)
         weights = weights / weights.sum()
         return weights, -cost(weights)[0] * len(self.cases)
 

@@ -63,8 +63,8 @@ def score_spread(table: ScoreTable, *, scale: tuple[float, float] | None = None)
 
 def _most_deviation(sizes: Iterable[int]) -> float:
     """The largest standard deviation of so many numbers from 0 to 1: half of them at each end."""
-    found = [size // 2 * (size - size // 2) / (size * (size - 1)) for size in sizes if size > 1]
-    return math.sqrt(max(found, default=0.0))
+    variances = [size // 2 * (size - size // 2) / (size * (size - 1)) for size in sizes if size > 1]
+    return math.sqrt(max(variances, default=0.0))
 
 
 def worst_spread(table: ScoreTable) -> float | None:
@@ -73,8 +73,8 @@ def worst_spread(table: ScoreTable) -> float | None:
     A maximum over the items given: it grows with their number, and no resampling of them gives
     an interval for it.
     """
-    found = [_deviation(numbers(row)) for row in table]
-    return max((one for one in found if one is not None), default=None)
+    deviations = [_deviation(numbers(row)) for row in table]
+    return max((deviation for deviation in deviations if deviation is not None), default=None)
 
 
 @measure
@@ -140,16 +140,16 @@ def icc_interval(
     if value is None:
         return Unknown("undefined", size)
     names = list(range(len(table)) if groups is None else groups)
-    found = _icc_ends(table, names, level)
-    if found is None:
+    limits = _icc_ends(table, names, level)
+    if limits is None:
         return _no_ends(table, names)
-    low, high = min(found[0], value), max(found[1], value)
+    low, high = min(limits[0], value), max(limits[1], value)
     two = len({x for row in table for x in numbers(row)}) == 2
     for row in _unseen(table, scale):
         more = [*table, row]
         ends = (_icc_ends(more, [*names, object()], level) if two else None) or (icc(more),)
-        known = [end for end in ends if end is not None]
-        low, high = min(low, *known), max(high, *known)
+        bounds = [end for end in ends if end is not None]
+        low, high = min(low, *bounds), max(high, *bounds)
     return Interval(value, low, high, level, "jackknife", size)
 
 
@@ -158,21 +158,23 @@ def _icc_ends(
 ) -> tuple[float, float] | None:
     """The ends by the jackknife alone; None if scores vary in too few groups."""
     sums = _anova(table)
-    varying = {name for name, one in zip(groups, sums, strict=True) if one and one["within"]}
-    found = jackknife(range(len(table)), lambda _: Sums(sums, _log_ratio), level=level,
+    varying = {
+        name for name, totals in zip(groups, sums, strict=True) if totals and totals["within"]
+    }
+    limits = jackknife(range(len(table)), lambda _: Sums(sums, _log_ratio), level=level,
                       groups=groups, telling=len(varying) + 1)  # fmt: skip
-    if found is None:
+    if limits is None:
         return None
     repeats = _mean_squares(total(sums))[2]
     low, high = ((ratio - 1) / (ratio - 1 + repeats) for ratio in
-                 (math.exp(min(end, 700.0)) for end in found))  # fmt: skip
+                 (math.exp(min(end, 700.0)) for end in limits))  # fmt: skip
     return low, high
 
 
 def _no_ends(table: ScoreTable, names: Sequence[Hashable]) -> Unknown:
     """Why the jackknife has no ends: it needs noise and differing items, with one left out, too."""
     sums = _anova(table)
-    size = len({name for name, one in zip(names, sums, strict=True) if one})
+    size = len({name for name, totals in zip(names, sums, strict=True) if totals})
     between, within, _ = _mean_squares(total(sums))
     if not within:
         return Unknown("no variation within items", size)
@@ -186,7 +188,7 @@ def _unseen(
 ) -> tuple[list[float], list[float]]:
     """A consistent case if the others seldom are, and one that varies between the ends of the
     scores."""
-    rows = [found for row in table if (found := numbers(row))]
+    rows = [scored for row in table if (scored := numbers(row))]
     scores = [score for row in rows for score in row]
     low, high, times = min(scores), max(scores), statistics.median_high(map(len, rows))
     ends = scale or (low, high)
@@ -274,20 +276,22 @@ def _mean_squares(all_: Totals) -> tuple[float, float, float]:
 def _products(
     row: Sequence[float | None], starts: Sequence[float], pairs: Sequence[tuple[int, int]]
 ) -> Totals:
-    found: dict[Hashable, float] = {}
+    products: dict[Hashable, float] = {}
     moved = [None if x is None else x - start for x, start in zip(row, starts, strict=True)]
     for pair in pairs:
         x, y = moved[pair[0]], moved[pair[1]]
         if x is not None and y is not None:
             terms = {"n": 1.0, "x": x, "y": y, "xx": x * x, "yy": y * y, "xy": x * y}
-            found |= {(*pair, name): number for name, number in terms.items()}
-    return found
+            products |= {(*pair, name): number for name, number in terms.items()}
+    return products
 
 
 def _mean_correlation(all_: Totals) -> float | None:
     pairs = [key[:2] for key in all_ if isinstance(key, tuple) and key[2] == "n"]
-    found = [correlation({name: all_[(*pair, name)] for name in _TERMS}) for pair in pairs]
-    return statistics.fmean(known) if (known := [r for r in found if r is not None]) else None
+    correlations = [correlation({name: all_[(*pair, name)] for name in _TERMS}) for pair in pairs]
+    return (
+        statistics.fmean(values) if (values := [r for r in correlations if r is not None]) else None
+    )
 
 
 def _mean_correlations(pairs: Sequence[tuple[int, int]], all_: Totals) -> Any:
@@ -297,10 +301,10 @@ def _mean_correlations(pairs: Sequence[tuple[int, int]], all_: Totals) -> Any:
     n, x, y, xx, yy, xy = (numpy.array(term) for term in terms)
     with numpy.errstate(divide="ignore", invalid="ignore"):
         squares = [b - a * a / n for a, b in ((x, xx), (y, yy))]
-        known = (n > 0) & (squares[0] > 1e-12 * xx) & (squares[1] > 1e-12 * yy)
+        mask = (n > 0) & (squares[0] > 1e-12 * xx) & (squares[1] > 1e-12 * yy)
         r = (xy - x * y / n) / numpy.sqrt(squares[0] * squares[1])
-        r = numpy.where(known, numpy.clip(r, -1, 1), 0)
-        return r.sum(0) / known.sum(0)
+        r = numpy.where(mask, numpy.clip(r, -1, 1), 0)
+        return r.sum(0) / mask.sum(0)
 
 
 _TERMS = ("n", "x", "y", "xx", "yy", "xy")

@@ -126,10 +126,10 @@ def counted(row: Iterable[Vote | None], missing: Missing) -> list[Vote | None]:
 
 def numbers(row: Iterable[float | None]) -> list[float]:
     """The scores of a row; raises InputError for what is not a finite number."""
-    found = [float(score) for score in row if score is not None]
-    if bad := [score for score in found if not math.isfinite(score)]:
+    scores = [float(score) for score in row if score is not None]
+    if bad := [score for score in scores if not math.isfinite(score)]:
         raise InputError(f"numbers must be finite, got {bad[0]}")
-    return found
+    return scores
 
 
 def rectangular(table: Sequence[Sequence[Item]], columns: int | None = None) -> int:

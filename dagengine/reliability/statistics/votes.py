@@ -89,20 +89,20 @@ def steady_votes(
     if not 0 < target < 1:
         raise InputError(f"target={target}: the target flip rate must be between 0 and 1")
     curve = _Curve(table, groups)
-    one = curve.interval(1)
-    if one is None:
+    single = curve.interval(1)
+    if single is None:
         return None
     least, most = curve.ends(target)
-    if one.low > target:
+    if single.low > target:
         least = max(least, 3)
-    if one.high > target and most is not None:
+    if single.high > target and most is not None:
         most = max(most, 3)
     kind = _kind(least, most)
     likely = curve.likely(target, least, most)
     runs_to_tell = None if likely is None or 2 * likely <= curve.runs else 2 * likely
     return SteadyVotes(
         target, kind, None if kind == "none" else least, most, len(curve.rows), curve.runs,
-        one, curve.seen, curve.interval(curve.seen) or one, likely, runs_to_tell,
+        single, curve.seen, curve.interval(curve.seen) or single, likely, runs_to_tell,
     )  # fmt: skip
 
 
@@ -151,9 +151,9 @@ class _Curve:
         kept = [(row, name) for row, name in rows if len(row) >= 2 * votes]
         long, names = [row for row, _ in kept], [name for _, name in kept]
         sums = self._sums(long, votes)
-        found, value = bootstrap(long, lambda _: sums, groups=names), sums.value()
-        if value is None or len(long) < 2 or self.verdicts > 2 or (found and votes == 1):
-            return found
+        bounds, value = bootstrap(long, lambda _: sums, groups=names), sums.value()
+        if value is None or len(long) < 2 or self.verdicts > 2 or (bounds and votes == 1):
+            return bounds
         low, high = self.mixture.limits(votes)  # of few groups as well; each is a case
         low, high = min(low, value), max(high, value)
         return Interval(value, low, high, 0.95, "profile likelihood", len(set(names)))
@@ -188,10 +188,10 @@ class _Curve:
 
     def _seen_ends(self, target: float) -> tuple[int, int | None]:
         """More than two verdicts may flip more with more votes: the limit must stay below."""
-        found = [(votes, self.interval(votes)) for votes in range(1, self.seen + 1, 2)]
-        known = [(votes, one) for votes, one in found if one is not None]
-        too_few = [votes for votes, one in known if one.low > target]
-        unsure = [votes for votes, one in known if one.high > target]
+        curve = [(votes, self.interval(votes)) for votes in range(1, self.seen + 1, 2)]
+        intervals = [(votes, rate) for votes, rate in curve if rate is not None]
+        too_few = [votes for votes, rate in intervals if rate.low > target]
+        unsure = [votes for votes, rate in intervals if rate.high > target]
         least = max(too_few, default=-1) + 2
         most = max(unsure, default=-1) + 2
         return least, most if most <= self.seen else None

@@ -169,7 +169,7 @@ class Recorder(_Before):
         return error
 
     def _note(
-        self, judge: Judge, question: Question[Any], found: Answer[Any] | JudgeFailure
+        self, judge: Judge, question: Question[Any], outcome: Answer[Any] | JudgeFailure
     ) -> None:
         """Record an answer or a failure, unless it cannot or must not be written down."""
         name = durable_identity(judge)
@@ -177,15 +177,17 @@ class Recorder(_Before):
             self.unrecorded[f"the judge {judge.identity!r} has no stable name"] = None
             return
         key = key_of(name, question)
-        if isinstance(found, Answer):
+        if isinstance(outcome, Answer):
             if not question.options.top_logprobs:  # no score used them
-                found = replace(found, tokens=None)
-            entry = entry_of(key, name, question, found)
+                outcome = replace(outcome, tokens=None)
+            entry = entry_of(key, name, question, outcome)
         else:
-            entry = failure_entry(key, name, question, found)
+            entry = failure_entry(key, name, question, outcome)
         if entry is None:
             self.unrecorded[f"an answer to {question.name!r} has no JSON form"] = None
-        elif any(form in entry.answer for one in secrets_of_environment() for form in _forms(one)):
+        elif any(
+            form in entry.answer for secret in secrets_of_environment() for form in _forms(secret)
+        ):
             self.unrecorded[f"an answer to {question.name!r} holds a secret"] = None
         else:
             fields = json.loads(entry.answer)
@@ -198,6 +200,6 @@ def _forms(secret: str) -> set[str]:
     forms = {secret}
     for _ in range(2):
         forms |= {
-            json.dumps(one, ensure_ascii=plain)[1:-1] for one in forms for plain in (True, False)
+            json.dumps(form, ensure_ascii=plain)[1:-1] for form in forms for plain in (True, False)
         }
     return forms

@@ -38,8 +38,8 @@ class TestFiles:
     @property
     def recorders(self) -> list[Recorder]:
         """Everything that answers were taken from, or put into."""
-        found = (recorder for _, recorder in self._asks.values())
-        return list(dict.fromkeys(one for one in found if one is not None))
+        recorders = (recorder for _, recorder in self._asks.values())
+        return list(dict.fromkeys(recorder for recorder in recorders if recorder is not None))
 
     def asking(
         self, gateway: Gateway, item: pytest.Item | None, attempt: int = 0
@@ -71,11 +71,11 @@ class TestFiles:
 
     def add(self, data: Sequence[Mapping[str, Any]]) -> None:
         """Add what another process recorded."""
-        for found in data:
-            path = Path(found["path"])
+        for recording in data:
+            path = Path(recording["path"])
             if path not in self._recordings:
                 self._recordings[path] = Recording.read(path)
-            self._recordings[path].add_data(found)
+            self._recordings[path].add_data(recording)
 
     def save(self, *, is_whole: bool) -> list[tuple[Path, int]]:
         """Write the recordings that changed; returns their paths, and how many answers changed.

@@ -70,11 +70,11 @@ class Recorded:
     @classmethod
     def read(cls, row: Mapping[str, Any], judges: Mapping[str, str]) -> Recorded:
         """From a line of the file; raises KeyError or TypeError for anything else."""
-        known = {name: row[name] for name in ("node", "key", "sample", "prompt", "parts")}
+        columns = {name: row[name] for name in ("node", "key", "sample", "prompt", "parts")}
         fields = {name: row[name] for name in _ANSWER if name in row}
         if not isinstance(fields["raw"], str) or not isinstance(fields["mode"], str):
             raise TypeError("an answer is text, and its mode as well")
-        return cls(**known, judge=judges[row["judge"]], fields=fields)
+        return cls(**columns, judge=judges[row["judge"]], fields=fields)
 
 
 @dataclass(slots=True)
@@ -115,8 +115,8 @@ class Recording:
         """The fields of the answer to a question, or None."""
         key = key_of(judge, question).hex()
         self.used.add(key)
-        found = self.new.get(key) or self.answers.get(key)
-        return None if found is None else found.fields
+        answer = self.new.get(key) or self.answers.get(key)
+        return None if answer is None else answer.fields
 
     def add(self, judge: str, question: Question[Any], fields: Mapping[str, Any]) -> None:
         """Note an answer."""
@@ -171,11 +171,13 @@ class Recording:
                     f"it was recorded with the judge {answer.judge!r}, and is asked of {judge!r}: "
                     "a recording is for one judge. Run --evals=record with the new judge"
                 )
-        same = [one for one in self.answers.values() if one.node == question.name]
+        same = [candidate for candidate in self.answers.values() if candidate.node == question.name]
         if not same:
             near = did_you_mean(question.name, sorted({a.node for a in self.answers.values()}))
             return f"nothing is recorded for this node{f'; {near}' if near else ''}"
-        nearest = max(same, key=lambda one: (_shared(one.parts, parts), one.judge == judge))
+        nearest = max(
+            same, key=lambda candidate: (_shared(candidate.parts, parts), candidate.judge == judge)
+        )
         return _difference(nearest, judge, parts)
 
 
@@ -222,18 +224,18 @@ def _evidence(text: str) -> dict[str, str]:
         pieces = unfenced(text)
     except ValueError:
         return {"prompt": _digest(text)[:_PART]}
-    found: dict[str, str] = {}
+    digests: dict[str, str] = {}
     for piece in pieces:
         names = (piece.label if place == 1 else f"{piece.label} #{place}" for place in count(1))
-        name = next(name for name in names if name not in found)
-        found[name] = _digest(piece.text)[:_PART]
-    return found
+        name = next(name for name in names if name not in digests)
+        digests[name] = _digest(piece.text)[:_PART]
+    return digests
 
 
-def _shared(one: Mapping[str, Any], other: Mapping[str, Any]) -> float:
+def _shared(first: Mapping[str, Any], second: Mapping[str, Any]) -> float:
     """How alike two questions are: parts that are equal, and the share of equal evidence."""
-    equal: int = sum(one[name] == other[name] for name in _NAMES)
-    pieces = set(one["evidence"].items()), set(other["evidence"].items())
+    equal: int = sum(first[name] == second[name] for name in _NAMES)
+    pieces = set(first["evidence"].items()), set(second["evidence"].items())
     return equal + len(pieces[0] & pieces[1]) / (1 + len(pieces[0] | pieces[1]))
 
 

@@ -258,7 +258,13 @@ def did_you_mean(word: str, known: Iterable[str], *, cutoff: float = 0.6) -> str
 
     `cutoff` (0 to 1) is how alike both have to be, as `difflib` counts it.
     """
+    near = nearest(word, known, cutoff=cutoff)
+    return f"did you mean {near!r}?" if near else ""
+
+
+def nearest(word: str, known: Iterable[str], *, cutoff: float = 0.6) -> str:
+    """The known name nearest to `word`, as `did_you_mean` finds it; empty if none is near."""
     import difflib  # only a mistake needs it
 
     near = difflib.get_close_matches(word, list(known), n=1, cutoff=cutoff)
-    return f"did you mean {str(near[0])!r}?" if near else ""
+    return str(near[0]) if near else ""

@@ -124,6 +124,21 @@ def _selected(run: Run, selection: Selection) -> Iterator[CaseResult]:
             yield selection.narrowed(row)
 
 
+def require_case(run: Run, case: str) -> None:
+    """Raise InputError if no case of the run has this name or index."""
+    names: list[str] = []
+    for row in run.rows():
+        if case in (row.case, str(row.index)):
+            return
+        names.append(row.case)
+    if not names:
+        raise InputError(f"{run.folder} has no case")
+    hint = did_you_mean(case, names) or f"names are such as {', '.join(names[:3])}"
+    raise InputError(
+        f"{run.folder} has no case {case!r:.80} (an index is 0 to {len(names) - 1}); {hint}"
+    )
+
+
 def fields_of(run: Run, indexes: Iterable[int]) -> Iterator[dict[str, Any]]:
     """The fields of the cases with these indexes, in the order of the data.
 

@@ -393,6 +393,26 @@ BAD: dict[str, Bad] = {
         ("http://127.0.0.1:9/v1", "running"),
         arguments=(*WITHOUT_JUDGE, "--base-url", "http://127.0.0.1:9/v1"),
     ),
+    "a key in the place of a model": Bad(
+        ("has the form of a key", "OPENAI_API_KEY"),
+        arguments=(*WITHOUT_JUDGE, "--judge", "sk-proj-abcdefghijklmnopqrst"),
+    ),
+    "no such provider": Bad(
+        ("no provider 'antropic'", "did you mean 'anthropic'?", "--base-url"),
+        arguments=(*WITHOUT_JUDGE, "--judge", "antropic/claude-sonnet-4-5"),
+    ),
+    "a model file without its prefix": Bad(
+        ("gguf:models/tiny.gguf",), arguments=(*WITHOUT_JUDGE, "--judge", "models/tiny.gguf")
+    ),
+    "a command of other tools": Bad(
+        ("no command 'evaluate'", "dagengine run"), arguments=("evaluate", *RUN[1:])
+    ),
+    "a command with a slip": Bad(("did you mean 'run'?",), arguments=("rnu", *RUN[1:])),
+    "a swapped mapping": Bad(
+        ("'question' is not a field", "--map question=input"),
+        {"cases.jsonl": '{"question": "a", "actual_output": "b"}'},
+        (*RUN, "--map", "input=question"),
+    ),
     "folder that is a file": Bad(("cases.jsonl",), arguments=(*RUN, "--out", "cases.jsonl")),
     "no such case": Bad(("no case 9",), arguments=(*RUN, "--case", "9")),
     "nothing in flight": Bad(("--max-in-flight",), arguments=(*RUN, "--max-in-flight", "0")),

@@ -16,13 +16,50 @@ from typer.models import ArgumentInfo, CommandFunctionType, ParameterInfo
 from dagengine.cli.common.examples import examples_of
 from dagengine.cli.common.files import Reads, Writes, guard
 from dagengine.cli.common.streams import shown
+from dagengine.errors import did_you_mean
 
+# What other tools, and people, call commands.
+_MEANT = {
+    "run": "evaluate eval evaluation score judge-all start execute",
+    "check": "validate lint verify",
+    "render": "draw graph plot picture",
+    "diff": "compare regression",
+    "view": "serve ui web open report label annotate",
+    "plan": "estimate cost price dry-run",
+    "synthesize": "generate goldens",
+    "recommend": "init new",
+    "explain": "why code codes troubleshoot",
+    "test": "pytest tests",
+    "judge": "login model models",
+    "store": "cache",
+    "benchmark": "bench calibrate",
+    "show": "list ls results",
+    "migrate": "convert port",
+    "merge": "join",
+}
 # What Typer says of wrong options and values; it exports only one kind of it.
 _UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 
 
 class _PlainGroup(TyperGroup):
     """Commands whose wrong options and values are shown without hidden characters."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """As Typer's; a command of another name is told what it is called here."""
+        try:
+            return super().resolve_command(ctx, args)
+        except _UsageError as error:
+            usage: Any = error
+            usage.message = f"there is no command {args[0]!r:.80}{self._instead(ctx, args[0])}"
+            raise
+
+    def _instead(self, ctx: Any, word: str) -> str:
+        names = [name for name in self.list_commands(ctx) if name]
+        meant = next((name for name in names if word.lower() in _MEANT.get(name, "").split()), "")
+        if meant:
+            return f": write `{ctx.command_path} {meant}`"
+        listed = ", ".join(names)
+        return f"; {did_you_mean(word, names) or f'there are {listed}'}"
 
     def make_context(self, *given: Any, **settings: Any) -> Any:
         with _plain_errors():

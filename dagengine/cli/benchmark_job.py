@@ -149,7 +149,7 @@ class BenchmarkJob:
 
         def note(attempt: Attempt) -> None:
             nonlocal accepted
-            accepted = accepted or attempt.kind is OutcomeKind.OK
+            accepted = accepted or attempt.outcome is OutcomeKind.OK
 
         access = Access(lambda: accepted)
 

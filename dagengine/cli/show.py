@@ -44,6 +44,13 @@ class ShowOptions:
             help="Cases in which this node ran, or gave this answer. Repeatable.",
         ),
     ] = None
+    not_at: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NODE[=ANSWER]",
+            help="Cases in which this node did not run, or did not give this answer. Repeatable.",
+        ),
+    ] = None
     text: Annotated[
         str | None, typer.Option(metavar="WORD", help="Cases with this word in a text or a reason.")
     ] = None
@@ -72,6 +79,7 @@ class ShowOptions:
             metric=self.metric,
             case=self.case,
             at=tuple(self.at or ()),
+            not_at=tuple(self.not_at or ()),
             text=self.text,
         )
 

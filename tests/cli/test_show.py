@@ -58,6 +58,8 @@ def chosen(folder: Path, *options: str) -> list[int]:
         (["--at", "Kind=False"], [1, 3]),
         (["--at", "Kind=provider_error"], [2]),
         (["--at", "Kind=False", "--at", "Tone=warm"], []),
+        (["--not-at", "Kind=False"], [0, 2]),
+        (["--at", "Kind", "--not-at", "Tone=warm"], [1, 2, 3]),
         (["--text", "SMILES"], [0]),
         (["--text", "strasse"], [3]),
         (["--text", "DEAR"], [0]),

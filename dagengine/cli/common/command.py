@@ -10,11 +10,11 @@ from contextlib import contextmanager
 from typing import Any, get_type_hints
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 from typer.models import ArgumentInfo, CommandFunctionType, ParameterInfo
 
-from dagengine.cli.common.examples import examples_of
 from dagengine.cli.common.files import Reads, Writes, guard
+from dagengine.cli.common.help import examples_of, write_help
 from dagengine.cli.common.streams import shown
 from dagengine.errors import did_you_mean
 
@@ -41,8 +41,18 @@ _MEANT = {
 _UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 
 
+class _PlainCommand(TyperCommand):
+    """A command whose options are listed in groups."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        write_help(self, ctx, formatter)
+
+
 class _PlainGroup(TyperGroup):
     """Commands whose wrong options and values are shown without hidden characters."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        write_help(self, ctx, formatter)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """As Typer's; a command of another name is told what it is called here."""
@@ -93,7 +103,8 @@ class Commands(typer.Typer):
 
         def decorate(function: CommandFunctionType) -> CommandFunctionType:
             name = names[0] if names else function.__name__.replace("_", "-")
-            added = {"epilog": examples_of(str(self.info.name), name), **settings}
+            epilog = examples_of(str(self.info.name), name)
+            added = {"epilog": epilog, "cls": _PlainCommand, **settings}
             super(Commands, self).command(*names, **added)(_command(function))
             return function
 

@@ -58,8 +58,8 @@ class Problem:
 
 
 def more_on(codes: Iterable[str]) -> str:
-    """Where the book says what codes of `check`, or kinds of outcomes, mean and what to do."""
-    return "more: docs/troubleshooting.md#" + " #".join(sorted(set(codes)))
+    """The command that says what codes of `check`, or outcomes, mean and what to do."""
+    return f"more: dagengine explain {' '.join(sorted(set(codes)))}"
 
 
 class GraphError(DagengineError, ValueError):

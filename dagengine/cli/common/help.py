@@ -10,7 +10,7 @@ from typing import Any
 
 _COMMANDS = {
     "Judge cases": ("run", "plan", "merge", "test"),
-    "Look at results": ("show", "view", "diff"),
+    "Look at results": ("show", "view", "diff", "explain"),
     "Write metrics and data": ("recommend", "check", "render", "synthesize", "migrate"),
     "Know and set the judge": ("judge", "benchmark", "store"),
 }
@@ -53,6 +53,10 @@ _EXAMPLES = {
     "dagengine diff": (
         "dagengine diff out/old out/new",
         "dagengine diff out/old out/new --fail-if 'worse>0'",
+    ),
+    "dagengine explain": (
+        "dagengine explain provider_error",
+        "dagengine explain verdict-missing never-runs",
     ),
     "dagengine show": (
         "dagengine show out --failed",

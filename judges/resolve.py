@@ -96,7 +96,7 @@ def as_judge(
 
 
 def _require_model(name: str) -> None:
-    """Raise InputError for what no provider calls a model: a key, a file, another provider."""
+    """Raise InputError for what nobody calls a model: a key, a file."""
     if is_key(name):
         raise InputError(
             "model= (--judge) is the name of a model, such as gpt-4o, and this text has the form "
@@ -105,14 +105,22 @@ def _require_model(name: str) -> None:
         )
     if name.endswith(".gguf"):
         raise InputError(f"{name!r:.200} is a model file: write {FILE}{name:.200}")
+
+
+def require_provider(name: str) -> None:
+    """Raise InputError for `provider/model` of a provider that does not exist.
+
+    Only where no server of one's own is set, which may call its models so.
+    """
     provider, slash, _ = name.partition("/")
-    if slash and not os.environ.get("OPENAI_BASE_URL"):
-        known = sorted(PROVIDERS)
-        raise InputError(
-            f"{name!r:.200}: there is no provider {provider!r:.80} (a model of your own server "
-            "also needs its address, base_url= or --base-url); "
-            + (did_you_mean(provider, known) or f"providers are {', '.join(known)}")
-        )
+    known = sorted({*PROVIDERS, *FORMS, "labels"})
+    if not slash or provider in known or os.environ.get("OPENAI_BASE_URL"):
+        return
+    raise InputError(
+        f"{name!r:.200}: there is no provider {provider!r:.80} (a model of your own server "
+        "also needs its address, base_url= or --base-url); "
+        + (did_you_mean(provider, known) or f"providers are {', '.join(sorted(PROVIDERS))}")
+    )
 
 
 def _of_file(path: str, base_url: str | None) -> Judge:

@@ -204,6 +204,16 @@ def test_the_limits_of_python_stay_as_they_are(tmp_path: Path) -> None:
     assert (sys.get_int_max_str_digits(), sys.getrecursionlimit()) == before
 
 
+def test_a_row_that_this_python_could_read_may_still_be_nested_too_deeply(tmp_path: Path) -> None:
+    nested = "[" * 600 + "]" * 600
+    assert json.loads(nested)
+    (tmp_path / "a.jsonl").write_text(f'{{"input": "a", "additional_metadata": {{"b": {nested}}}}}')
+    (tmp_path / "a.json").write_text(f"[{nested}]")
+    assert "nested too deeply" in messages(tmp_path / "a.jsonl")[0]
+    with pytest.raises(InputError, match="nested too deeply"):
+        list(read_cases(tmp_path / "a.json"))
+
+
 def test_an_unknown_column_with_a_long_name_is_named_in_short(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     path.write_text(json.dumps({"input": "a", "x" * 10**6: 1}))

@@ -273,7 +273,8 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         summary, files, run = evaluations.summary, evaluations.files, evaluations.run
         found = ending.end(config, summary, files, run, is_whole=whole)
     config.stash[_LINES] = found.lines
-    if not found.holds and session.exitstatus == pytest.ExitCode.OK:
+    found.report(config)
+    if found.failing and session.exitstatus == pytest.ExitCode.OK:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 

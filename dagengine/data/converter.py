@@ -84,9 +84,10 @@ class Converter:
     def _case(self, place: str, row: Mapping[str, Any]) -> Item:
         try:
             fields = self._fields(row)
-            return _kind(fields, self.goldens).model_validate(fields)  # type: ignore[return-value]
         except _CellError as error:
             return InvalidCase(place, str(error))
+        try:
+            return _kind(fields, self.goldens).model_validate(fields)  # type: ignore[return-value]
         except ValidationError as error:
             empty = {self.map.get(key, key) for key, value in row.items() if value is None}
             return InvalidCase(place, _explain(error, empty, fields))

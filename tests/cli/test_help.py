@@ -81,6 +81,14 @@ def epilog_of(command: str) -> list[str]:
     return shown.split("\n\n")[1:]
 
 
+@pytest.mark.parametrize("words", [(), ("store",), ("judge",)], ids=" ".join)
+def test_without_a_command_the_help_is_shown(words: tuple[str, ...]) -> None:
+    done = CliRunner().invoke(app, [*words])
+    assert done.exit_code == 2
+    assert done.stdout == CliRunner().invoke(app, [*words, "--help"]).stdout
+    assert len(done.stdout.splitlines()) > 8
+
+
 def test_help_has_a_short_name() -> None:
     short, long = (CliRunner().invoke(app, ["diff", word]).output for word in ("-h", "--help"))
     assert "Examples" in short

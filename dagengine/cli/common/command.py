@@ -14,7 +14,7 @@ from typer.core import TyperCommand, TyperGroup
 from typer.models import ArgumentInfo, CommandFunctionType, ParameterInfo
 
 from dagengine.cli.common.files import Reads, Writes, guard
-from dagengine.cli.common.help import examples_of, write_help
+from dagengine.cli.common.help import examples_of, plain_usage, write_help
 from dagengine.cli.common.streams import shown
 from dagengine.errors import did_you_mean
 
@@ -37,12 +37,16 @@ _MEANT = {
     "migrate": "convert port",
     "merge": "join",
 }
+EXIT_USAGE = 2
 # What Typer says of wrong options and values; it exports only one kind of it.
 _UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 
 
 class _PlainCommand(TyperCommand):
     """A command whose options are listed in groups."""
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        return plain_usage(super().collect_usage_pieces(ctx))
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         write_help(self, ctx, formatter)
@@ -53,6 +57,13 @@ class _PlainGroup(TyperGroup):
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         write_help(self, ctx, formatter)
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """As Typer's, which shows the help of its own kind if nothing is typed."""
+        if not args and self.no_args_is_help and not ctx.resilient_parsing:
+            typer.echo(self.get_help(ctx))
+            ctx.exit(EXIT_USAGE)
+        return super().parse_args(ctx, args)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """As Typer's; a command of another name is told what it is called here."""

@@ -103,8 +103,7 @@ def examples_of(group: str, command: str) -> str | None:
 
 def write_help(command: Any, context: Any, formatter: Any) -> None:
     """Write the help of a command, or of a group of commands: 80 columns at most."""
-    pieces = (piece.strip("{}") for piece in command.collect_usage_pieces(context))
-    formatter.write_usage(context.command_path, " ".join(pieces))
+    command.format_usage(context, formatter)
     with formatter.indentation():
         for paragraph in inspect.cleandoc(command.help or "").split("\n\n"):
             formatter.write_paragraph()
@@ -128,6 +127,11 @@ def write_help(command: Any, context: Any, formatter: Any) -> None:
     _write_rows(formatter, "Arguments", arguments)
     _write_groups(formatter, _OPTIONS if len(options) > _MANY else {}, options, "Options")
     _write_examples(formatter, command.epilog or "")
+
+
+def plain_usage(pieces: Iterable[str]) -> list[str]:
+    """The pieces of a usage line without the braces around what is required."""
+    return [piece.strip("{}").replace("...}...", "...") for piece in pieces]
 
 
 def _write_groups(

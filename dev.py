@@ -91,7 +91,7 @@ def run() -> int:
 def test(*arguments: str) -> int:
     """The whole test suite, on all processors."""
     set_up(DEVELOPMENT)
-    return call(PYTHON, "-m", "pytest", f"-n{os.cpu_count()}", *arguments)
+    return call(PYTHON, "-m", "pytest", "-rs", f"-n{os.cpu_count()}", *arguments)
 
 
 def check() -> int:

@@ -60,8 +60,8 @@ class Problem:
 
 
 def more_on(codes: Iterable[str]) -> str:
-    """Where the book says what codes of `check`, or kinds of outcomes, mean and what to do."""
-    return "more: docs/troubleshooting.md#" + " #".join(sorted(set(codes)))
+    """The command that says what codes of `check`, or outcomes, mean and what to do."""
+    return f"more: dagengine explain {' '.join(sorted(set(codes)))}"
 
 
 class GraphError(DagengineError, ValueError):
@@ -267,10 +267,16 @@ def did_you_mean(word: str, known: Iterable[str], *, cutoff: float = 0.6) -> str
 
     `cutoff` (0 to 1) is how alike both have to be, as `difflib` counts it.
     """
+    near = nearest(word, known, cutoff=cutoff)
+    return f"did you mean {near!r}?" if near else ""
+
+
+def nearest(word: str, known: Iterable[str], *, cutoff: float = 0.6) -> str:
+    """The known name nearest to `word`, as `did_you_mean` finds it; empty if none is near."""
     import difflib  # only a mistake needs it
 
     near = difflib.get_close_matches(word, list(known), n=1, cutoff=cutoff)
-    return f"did you mean {str(near[0])!r}?" if near else ""
+    return str(near[0]) if near else ""
 
 
 if not TYPE_CHECKING:  # type checkers shall not take any name for one of ours

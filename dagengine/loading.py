@@ -18,7 +18,7 @@ from dagengine.graph.graph import Graph
 from dagengine.graph.node import BaseNode
 from dagengine.judges.default import default_judge
 from dagengine.judges.lexical import LexicalJudge
-from dagengine.judges.resolve import PROVIDERS, as_judge
+from dagengine.judges.resolve import FILE, PROVIDERS, as_judge, require_provider
 from dagengine.metrics.common.base import BaseMetric
 from dagengine.metrics.dag import DAGMetric
 from dagengine.question import Judge
@@ -167,7 +167,10 @@ def load_judge(target: str | None, base_url: str | None) -> Judge:
     if target == "lexical" and base_url is None:
         return LexicalJudge()
     if target is None or not names_a_file(target):
-        return as_judge(target, base_url=base_url)
+        judge = as_judge(target, base_url=base_url)
+        if target is not None and base_url is None and not target.startswith(FILE):
+            require_provider(target)
+        return judge
     path, name = split_target(target)
     module = load_module(path)
     value = getattr(module, name or "judge", None)

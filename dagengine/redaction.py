@@ -33,6 +33,7 @@ _PAIR: Final = re.compile(
 _BEARER: Final = re.compile(r"\b(Bearer|Basic)\s+[\w.~+/=-]{6,}")
 # Keys of providers, known by how they begin; one without a digit is a name, as sk-learn is.
 _TOKEN: Final = re.compile(r"(?<![\w-])(sk-|gsk_|xai-|hf_|AIza)(?=[\w-]*\d)[\w-]{16,}", re.ASCII)
+_BEGINS: Final = re.compile(r"(?:sk-|gsk_|xai-|hf_|AIza)[\w-]{16,}", re.ASCII)
 # Shorter ones are part of ordinary words.
 _SHORTEST: Final = 4
 _KEY: Final = 8  # of a key in the environment
@@ -41,6 +42,11 @@ _KEY: Final = 8  # of a key in the environment
 def is_secret(name: str) -> bool:
     """Whether an option or a variable of this name holds a secret."""
     return _SECRET.search(name) is not None
+
+
+def is_key(text: str) -> bool:
+    """Whether a text has the form of a provider's key."""
+    return _BEGINS.fullmatch(text) is not None
 
 
 def public_address(url: str) -> str:

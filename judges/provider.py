@@ -23,6 +23,7 @@ from dagengine.errors import (
 )
 from dagengine.judges.identity import SharedJudge, durable_name
 from dagengine.judges.wire.bodies import BodyReader, valid_limit
+from dagengine.judges.wire.completions import ACCESS
 from dagengine.judges.wire.runaways import MORE_TOKENS
 from dagengine.prompts.lengths.window import overflow_in
 from dagengine.question import Answer, Capabilities, Question
@@ -178,6 +179,7 @@ class ProviderJudge(SharedJudge):
             return TooLongError(shortened(self._public(error)), **overflow._asdict())
         transient = status is None or status in (408, 409, 425, 429) or status >= 500
         text = shortened(f"{type(error).__name__}: {self._public(error)}")
+        text += ACCESS.get(status or 0, "")
         return ProviderError(text, transient=transient, status=status)
 
 

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, cast
 
-from dagengine.errors import InputError
+from dagengine.errors import InputError, did_you_mean
 from dagengine.judges.custom import (
     ChatModel,
     CustomJudge,
@@ -22,6 +22,7 @@ from dagengine.judges.openai import OpenAIJudge
 from dagengine.judges.provider import ProviderJudge
 from dagengine.judges.wire.client import EndpointJudge
 from dagengine.question import Judge
+from dagengine.redaction import is_key
 
 FILE = "gguf:"
 """What the path of a model file is behind."""
@@ -76,6 +77,8 @@ def as_judge(
         if rest and provider in PROVIDERS and base_url is None:
             options: dict[str, Any] = {"api_key": api_key} if api_key else {}
             return ProviderJudge(name, **options)
+        if base_url is None:
+            _require_model(name)
         return OpenAIJudge(name, base_url=base_url, api_key=api_key)
     if isinstance(model, type):
         raise InputError(f"{model!r} is a class, not a judge: pass an object of it")
@@ -89,6 +92,34 @@ def as_judge(
     raise InputError(
         f"{model!r} is not a judge: pass a model name, an object with `answer`, or one with "
         "`generate`, `a_generate`, `invoke` or `ainvoke`"
+    )
+
+
+def _require_model(name: str) -> None:
+    """Raise InputError for what nobody calls a model: a key, a file."""
+    if is_key(name):
+        raise InputError(
+            "model= (--judge) is the name of a model, such as gpt-4o, and this text has the form "
+            "of a key: put the key into the environment variable OPENAI_API_KEY (or that of its "
+            "provider, such as ANTHROPIC_API_KEY)"
+        )
+    if name.endswith(".gguf"):
+        raise InputError(f"{name!r:.200} is a model file: write {FILE}{name:.200}")
+
+
+def require_provider(name: str) -> None:
+    """Raise InputError for `provider/model` of a provider that does not exist.
+
+    Only where no server of one's own is set, which may call its models so.
+    """
+    provider, slash, _ = name.partition("/")
+    known = sorted({*PROVIDERS, *FORMS, "labels"})
+    if not slash or provider in known or os.environ.get("OPENAI_BASE_URL"):
+        return
+    raise InputError(
+        f"{name!r:.200}: there is no provider {provider!r:.80} (a model of your own server "
+        "also needs its address, base_url= or --base-url); "
+        + (did_you_mean(provider, known) or f"providers are {', '.join(sorted(PROVIDERS))}")
     )
 
 

@@ -144,6 +144,8 @@ def test_every_code_and_every_outcome_has_its_place_among_the_troubles() -> None
     outcomes, found = text.split("\n## ")[1:3]
     assert re.findall(r"^### (.+)$", found, re.MULTILINE) == sorted(codes)
     assert set(re.findall(r"^### (.+)$", outcomes, re.MULTILINE)) == set(OutcomeKind)
+    packed = (home / "cli" / "troubleshooting.md").read_text(encoding="utf-8")
+    assert packed == text, "out of date: cp docs/troubleshooting.md dagengine/cli/"
 
 
 def test_what_a_page_prints_may_be_shortened_but_not_changed() -> None:

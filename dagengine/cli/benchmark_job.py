@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from dagengine.cli.common.access import Access
 from dagengine.cli.common.collector import collector_at_work
 from dagengine.cli.common.options import EXIT_INTERRUPTED, go_on
 from dagengine.cli.common.streams import say
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from dagengine.metrics import BaseMetric
     from dagengine.reliability.perturbations import Symmetry
     from dagengine.reliability.repetition import Observations
+    from dagengine.results import Attempt, CaseResult
     from dagengine.test_case import TestCase
 
 # Alternatives per token; a verdict's probability is read from them.
@@ -137,15 +139,29 @@ class BenchmarkJob:
         return any(one.outcome is OutcomeKind.PROVIDER_ERROR for one in seen), seen.totals.cached
 
     def all(self, store: Path | None, **settings: Any) -> Observations:
-        """Ask everything; an interrupt says how to continue."""
-        done = 0
+        """Ask everything; an interrupt says how to continue.
 
-        def count(row: Any) -> None:
+        Raises JudgeSetupError if the judge accepts no call.
+        """
+        from dagengine.results import OutcomeKind
+
+        done, accepted = 0, False
+
+        def note(attempt: Attempt) -> None:
+            nonlocal accepted
+            accepted = accepted or attempt.outcome is OutcomeKind.OK
+
+        access = Access(lambda: accepted)
+
+        def count(row: CaseResult) -> None:
             nonlocal done
+            access.check(row)
             done += 1
 
         try:
-            return self.observations(store=store, show=True, on_row=count, **settings)
+            return self.observations(
+                store=store, show=True, on_row=count, on_attempt=note, **settings
+            )
         except KeyboardInterrupt:
             what = f"interrupted after {done} of {len(self.cases)} cases"
             say(f"{what}; {go_on(store)}", err=True)

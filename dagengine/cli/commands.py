@@ -27,6 +27,7 @@ from dagengine.cli.common.options import (
 )
 from dagengine.cli.common.streams import flushed, open_streams, say
 from dagengine.cli.diff import diff
+from dagengine.cli.explain import explain
 from dagengine.cli.judge import app as judge_app
 from dagengine.cli.judge import doors
 from dagengine.cli.merge import merge
@@ -61,6 +62,7 @@ app.command()(plan)
 app.command()(migrate)
 app.command()(benchmark)
 app.command()(diff)
+app.command()(explain)
 app.command()(show)
 app.command()(synthesize)
 app.command()(view)

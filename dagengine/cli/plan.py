@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib.util
 import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -69,6 +68,13 @@ def plan(
         ),
     ] = None,
     price: PriceOf = None,
+    detectable: Annotated[
+        bool,
+        typer.Option(
+            "--detectable",
+            help="Also say which difference between two judges this number of cases can detect.",
+        ),
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead.")] = False,
 ) -> None:
     """Estimate the judge calls, tokens, cost and time of a run. Makes no judge calls.
@@ -118,7 +124,7 @@ def plan(
         hidden = shown(text) != text  # then every character outside ASCII becomes an escape
         typer.echo(json.dumps(json.loads(text), indent=2) if hidden else text)
     else:
-        print_estimate(found, budget, more=_could_be_seen(found.cases))
+        print_estimate(found, budget, more=_could_be_seen(found.cases) if detectable else ())
         for one in long:
             say(f"warning: {one}", err=True)
 
@@ -165,12 +171,13 @@ def _latency(judges: Sequence[Judge]) -> float | None:
 
 
 def _could_be_seen(cases: int) -> list[str]:
-    """The difference that this number of cases can detect; empty without the statistics extra."""
-    if not cases or importlib.util.find_spec("scipy") is None:
-        return []
+    """The difference that this number of cases can detect, if there is a case.
+
+    Raises MissingExtraError without the statistics extra.
+    """
     from dagengine.reliability.card.answers import could_be_seen
 
-    return [could_be_seen(cases, 1, more=_TIMES)]
+    return [could_be_seen(cases, 1, more=_TIMES)] if cases else []
 
 
 def _answered(metrics: Sequence[Any], cases: Cases, model: Any, path: Path) -> int:

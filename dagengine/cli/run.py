@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from dagengine.cli.common.access import Access, any_accepted
 from dagengine.cli.common.cluster_job import FileJob
 from dagengine.cli.common.collector import collector_at_work
 from dagengine.cli.common.files import named
@@ -50,7 +51,8 @@ def run(options: RunOptions) -> None:
     not checked before the run, because it can be read only once.
 
     Exit codes: 0 every case has a score; 1 a case failed (with --assert) or a --fail-if condition
-    holds; 2 invalid input; 3 nothing of that, and a case has no score; 130 interrupted.
+    holds; 2 invalid input, or a judge that accepts no call; 3 nothing of that, and a case has no
+    score; 130 interrupted.
     """
     from dagengine.report.tally import Tally
 
@@ -207,12 +209,15 @@ def _finish(
                 mine = part.part_of(cases)
                 await doors.run(mine, take, part.first, part.count, finished=finished)
 
+    access = Access(lambda: any_accepted(doors.totals))
     with progress_bar(doors, total, True) as advance:
 
         def take(row: CaseResult) -> None:
+            access.check(row)
             tally.add(writer.add(row))
 
         def finished(row: CaseResult) -> None:
+            access.check(row)
             writer.keep(row)
             advance(row)
 

@@ -44,6 +44,13 @@ class ShowOptions:
             help="Cases in which this node ran, or gave this answer. Repeatable.",
         ),
     ] = None
+    not_at: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NODE[=ANSWER]",
+            help="Cases in which this node did not run, or did not give this answer. Repeatable.",
+        ),
+    ] = None
     text: Annotated[
         str | None, typer.Option(metavar="WORD", help="Cases with this word in a text or a reason.")
     ] = None
@@ -72,6 +79,7 @@ class ShowOptions:
             metric=self.metric,
             case=self.case,
             at=tuple(self.at or ()),
+            not_at=tuple(self.not_at or ()),
             text=self.text,
         )
 
@@ -81,11 +89,11 @@ def show(options: ShowOptions) -> None:
 
     A case is shown if it matches every option that you give.
 
-    Exit codes: 0 also if no case matches; 2 invalid input.
+    Exit codes: 0 also if no case matches; 2 invalid input, for instance a case that does not exist.
     """
     from dagengine.record.run import load_run
     from dagengine.record.times import times_of
-    from dagengine.report.selection import Selection, selected
+    from dagengine.report.selection import Selection, require_case, selected
     from dagengine.results.frame import COLUMNS, flat
 
     run, chosen = load_run(options.folder), options.selection()
@@ -95,6 +103,11 @@ def show(options: ShowOptions) -> None:
             err=True,
         )
     rows = selected(run, chosen)
+    if chosen.case is not None:
+        first = list(itertools.islice(rows, 1))
+        if not first:
+            require_case(run, chosen.case)
+        rows = itertools.chain(first, rows)
     if options.worst is not None:
         rows = iter(_worst(rows, options.worst))
     if options.as_cases is not None:
@@ -162,7 +175,7 @@ def _print_rows(run: Run, rows: Iterable[CaseResult], options: ShowOptions) -> N
     counts = run.manifest.counts
     whole = "" if counts is None else f" of {counts.cases:,}"
     if not kept:
-        say(f"no case{whole} fits")
+        say(f"no case{whole} matches all options")
         return
     if options.case is not None:
         _print_whole(run, kept, options.times)

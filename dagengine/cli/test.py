@@ -33,7 +33,7 @@ def run(
     paths: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[PATHS]...",
+            metavar="PATHS",
             help="Test files and folders; arguments after `--` are passed to pytest.",
         ),
     ] = None,

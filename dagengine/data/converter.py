@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,7 +11,7 @@ from pydantic import BaseModel, ValidationError
 
 from dagengine.case_errors import sentences
 from dagengine.data.golden import GOLDEN_TYPES, ConversationalGolden, Golden
-from dagengine.data.presets import text_of
+from dagengine.data.presets import field_like, text_of
 from dagengine.data.records import Record
 from dagengine.data.strict_json import FlawError, python_list, read_json
 from dagengine.errors import InputError, did_you_mean
@@ -31,6 +32,8 @@ _PARSED |= {"additional_metadata", "metadata"}
 _TEXTS = frozenset({"input", "actual_output", "expected_output"})
 # Fields that hold an object, whose keys columns may be mapped to.
 _OBJECTS = frozenset({"additional_metadata"})
+# Characters of a column's name, unknown columns, and characters of their mapping that are shown.
+_NAME, _COLUMNS, _MAPPING = 80, 12, 1500
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +53,8 @@ class Converter:
         known = sorted({name for kind in kinds for name in kind.model_fields})
         for column, field in self.map.items():
             if field and _split(field)[0] not in known:
-                hint = _like(field, known)
+                swapped = f"; the column comes first: --map {_pair(field, column)}"
+                hint = swapped if column in known else _like(field, known)
                 raise InputError(f"column {column!r}: {field!r} is not a field of a case{hint}")
 
     def check_columns(self, records: Sequence[Record]) -> None:
@@ -61,10 +65,12 @@ class Converter:
         for column in dict.fromkeys(
             [*(c for c in self.map if c in self.required), *self.delimiters]
         ):
-            if found and self.map.get(column, "") is not None and column not in columns:
+            field = self.map.get(column, "")
+            if found and field is not None and column not in columns:
+                swapped = f"; the column comes first: --map {_pair(field, column)}"
+                hint = swapped if field in columns else _like(column, columns)
                 raise InputError(
-                    f"no row has a column {column!r}{_like(column, columns)}; "
-                    f"there are: {', '.join(columns)}"
+                    f"no row has a column {column!r}{hint}; there are: {', '.join(columns)}"
                 )
 
     def __call__(self, record: Record) -> Item:
@@ -78,12 +84,13 @@ class Converter:
     def _case(self, place: str, row: Mapping[str, Any]) -> Item:
         try:
             fields = self._fields(row)
-            return _kind(fields, self.goldens).model_validate(fields)  # type: ignore[return-value]
         except _CellError as error:
             return InvalidCase(place, str(error))
+        try:
+            return _kind(fields, self.goldens).model_validate(fields)  # type: ignore[return-value]
         except ValidationError as error:
             empty = {self.map.get(key, key) for key, value in row.items() if value is None}
-            return InvalidCase(place, _explain(error, empty))
+            return InvalidCase(place, _explain(error, empty, fields))
 
     def _fields(self, row: Mapping[str, Any]) -> dict[str, Any]:
         fields: dict[str, Any] = {}
@@ -218,18 +225,63 @@ def _like(name: str, known: Sequence[str]) -> str:
     return f" ({near})" if near else ""
 
 
-def _explain(error: ValidationError, empty: Collection[str | None]) -> str:
-    """What is wrong with one row, field by field; `empty` are the fields without a value."""
+def _explain(
+    error: ValidationError, empty: Collection[str | None], fields: Mapping[str, Any]
+) -> str:
+    """What is wrong with one row: each field, and once what to do about unknown columns.
+
+    `empty` are the fields without a value, `fields` those of the row.
+    """
     model = next(k for k in (*CASE_TYPES, *GOLDEN_TYPES) if k.__name__ == error.title)
     absent = {f"the field {field!r} is missing" for field in empty}
-    found = sentences(error, model, _unknown)
-    return "; ".join(f"{one}: its cell is empty" if one in absent else one for one in found)
+    columns: list[str] = []
 
+    def unknown(column: str, model: type[BaseModel]) -> str:
+        columns.append(column)
+        return ""
 
-def _unknown(column: str, model: type[BaseModel]) -> str:
-    known = list(model.model_fields)
-    return (
-        f"unknown field {column!r:.80}{_like(column, known)} ({model.__name__} has: "
-        f"{', '.join(known)}; map a column with --map {column:.80}=FIELD or ignore it with --map "
-        f"{column:.80}=)"
+    found = [one for one in sentences(error, model, unknown) if one]
+    told = [f"{one}: its cell is empty" if one in absent else one for one in found]
+    if not columns:
+        return "; ".join(told)
+    return "\n  ".join(
+        ["; ".join([*told, _unknown(columns, model)]), *_ways_out(columns, model, fields)]
     )
+
+
+def _unknown(columns: Sequence[str], model: type[BaseModel]) -> str:
+    """The columns that are no fields, each with the field that is written nearly so."""
+    named = [f"{one!r:.{_NAME}}{_like(one, list(model.model_fields))}" for one in columns]
+    more = f" and {len(named) - _COLUMNS} more" if len(named) > _COLUMNS else ""
+    return f"unknown field{'s' * (len(named) > 1)} {', '.join(named[:_COLUMNS])}{more}"
+
+
+def _ways_out(
+    columns: Sequence[str], model: type[BaseModel], fields: Mapping[str, Any]
+) -> tuple[str, str]:
+    """The fields that there are, and a mapping of the columns to be pasted."""
+    own = list(model.__annotations__)
+    others = [name for name in model.model_fields if name not in own]
+    free = [name for name in (*own, *others) if name not in fields]
+    guesses: list[tuple[str, str]] = []
+    for column in columns:
+        field = field_like(column, free)
+        free = [name for name in free if name != field]
+        guesses.append((column, field))
+    short = [(column, field) for column, field in guesses if len(column) <= _NAME]
+    mapping = _options(short)
+    if len(mapping) > _MAPPING:
+        mapping = _options([(column, field) for column, field in short if field])
+    return (
+        f"{model.__name__} has: {', '.join((*own, *others))}",
+        f"a guess (`--map COLUMN=` ignores a column): {mapping}",
+    )
+
+
+def _options(guesses: Sequence[tuple[str, str]]) -> str:
+    return " ".join(f"--map {_pair(column, field)}" for column, field in guesses)
+
+
+def _pair(column: str, field: str) -> str:
+    """A value of `--map` as a shell takes it."""
+    return shlex.quote(f"{column}={field}")

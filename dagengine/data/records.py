@@ -8,6 +8,7 @@ sources count from 0, as their own indexing does.
 from __future__ import annotations
 
 import csv
+import shlex
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -30,6 +31,12 @@ _OTHERS = {
     b"\xfe\xff": _ENCODING.format("UTF-16"),
     b"PAR1": "is a Parquet file: call it .parquet",
 }
+_SPREADSHEETS = frozenset((".xlsx", ".xlsm", ".xls", ".ods", ".numbers"))
+# A command that anybody has who reads this.
+_COMMAS = (
+    'python3 -c "import csv, sys; csv.writer(sys.stdout).writerows(csv.reader(sys.stdin, '
+    "delimiter='{other}'))\" < {path} > {new}"
+)
 _HINT = "write one JSON object per line (JSON lines); one JSON array belongs in a .json file"
 
 
@@ -107,7 +114,12 @@ def _file(path: Path) -> Table:
 
 
 def _require_text(path: Path) -> None:
-    """Raise InputError for a file that is known by its first bytes to be no text in UTF-8."""
+    """Raise InputError for a file that is known by its name or its first bytes to be no text."""
+    if path.suffix.lower() in _SPREADSHEETS:
+        raise InputError(
+            f"{path} is a spreadsheet: save its table as CSV (File, Save as, CSV UTF-8) and give "
+            f"that file, {path.with_suffix('.csv')}"
+        )
     with path.open("rb") as file:
         start = file.read(4)
     for begins, what in _OTHERS.items():
@@ -171,7 +183,7 @@ def _cells(path: Path, delimiter: str) -> Iterator[Record]:
         if len(header) == 1 and (other := next((c for c in others if c in header[0]), "")):
             raise InputError(
                 f"{path} line 1: one column, {header[0]!r:.80}; {delimiter!r} separates cells of "
-                f"{path.suffix}, not {other!r}"
+                f"{path.suffix}, not {other!r}{_other_cells(path, other)}"
             )
         while True:
             place = f"{path} line {reader.line_num + 1}"
@@ -184,6 +196,17 @@ def _cells(path: Path, delimiter: str) -> Iterator[Record]:
                 return
             if row:  # not a blank line
                 yield _row(place, header, row)
+
+
+def _other_cells(path: Path, other: str) -> str:
+    """What to do with a file whose cells something else separates."""
+    if other == "\t":
+        return "; call the file .tsv"
+    if path.suffix.lower() != ".csv":
+        return "; call the file .csv" if other == "," else ""
+    new = path.with_stem(f"{path.stem}-commas")
+    command = _COMMAS.format(other=other, path=shlex.quote(str(path)), new=shlex.quote(str(new)))
+    return f"; save it with commas, or convert it:\n  {command}"
 
 
 def _row(place: str, header: list[str], row: list[str]) -> Record:

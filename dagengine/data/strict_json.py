@@ -14,6 +14,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from dagengine.prompts.json_values import require_shallow
+
 _TOO_DEEP = "nested too deeply"
 
 
@@ -31,7 +33,9 @@ class _Flaw:
 def read_json(text: str) -> Any:
     """The value of one JSON text; raises FlawError."""
     try:
-        return _RAISING.decode(text.rstrip())  # else what ends too early ends on the next line
+        value = _RAISING.decode(text.rstrip())  # else what ends too early ends on the next line
+        require_shallow(text, value)
+        return value
     except RecursionError:
         raise FlawError(_TOO_DEEP) from None
     except json.JSONDecodeError as error:
@@ -45,6 +49,7 @@ def read_array(text: str) -> list[Any]:
     """
     try:
         items = _MARKING.decode(text)
+        require_shallow(text, items)
     except RecursionError:
         raise FlawError(_TOO_DEEP) from None
     except json.JSONDecodeError as error:

@@ -5,11 +5,21 @@ from __future__ import annotations
 import copy
 import warnings
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    Awaitable,
+    Callable,
+    Collection,
+    Coroutine,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import contextmanager
 from functools import wraps
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar, Unpack, cast
+from typing import Any, ParamSpec, TypeVar, Unpack, cast, overload
 
 import anyio
 import sniffio
@@ -23,6 +33,7 @@ from dagengine.execution.app import as_app
 from dagengine.execution.cluster.coordinator import Cluster, Workers, cluster_of
 from dagengine.execution.engine import Engine, Settings, Source, check_settings
 from dagengine.execution.interrupts import has_signals, interruptible
+from dagengine.execution.sources import Pace, rows_as_read
 from dagengine.gateway.host import current_host
 from dagengine.graph.graph import Metric, as_metrics
 from dagengine.record.recording import (
@@ -80,7 +91,21 @@ def _inside_a_loop() -> bool:
     return True
 
 
-async def stream(
+@overload
+def stream(
+    test_cases: Source,
+    metrics: Sequence[Metric],
+    on_row: None = None,
+    *,
+    cluster: Workers | str | None = None,
+    out: str | Path | None = None,
+    texts: bool = True,
+    redact: Sequence[str] = (),
+    page: bool = True,
+    **settings: Unpack[Settings],
+) -> AsyncGenerator[CaseResult, None]: ...
+@overload
+def stream(
     test_cases: Source,
     metrics: Sequence[Metric],
     on_row: Callable[[CaseResult], None],
@@ -91,8 +116,25 @@ async def stream(
     redact: Sequence[str] = (),
     page: bool = True,
     **settings: Unpack[Settings],
-) -> Totals:
-    """Run metrics over test cases and pass every row to a function, in data set order.
+) -> Coroutine[Any, Any, Totals]: ...
+def stream(
+    test_cases: Source,
+    metrics: Sequence[Metric],
+    on_row: Callable[[CaseResult], None] | None = None,
+    *,
+    cluster: Workers | str | None = None,
+    out: str | Path | None = None,
+    texts: bool = True,
+    redact: Sequence[str] = (),
+    page: bool = True,
+    **settings: Unpack[Settings],
+) -> AsyncGenerator[CaseResult, None] | Coroutine[Any, Any, Totals]:
+    """Run metrics over test cases and give every row as soon as it can, in data set order.
+
+    `async for row in stream(cases, metrics)` reads the rows. The run works ahead of a slow reader
+    by about 64 rows (on a cluster without this bound). A reader who may leave early closes it:
+    `async with contextlib.aclosing(stream(…)) as rows`. With `on_row`, `await` it instead: the
+    function gets every row, and the totals of the run are returned.
 
     `test_cases` is a source for `read_cases`, or a data set. A slow source should be an async
     iterator, so that earlier cases are judged while it waits. `settings` are those of `Settings`:
@@ -113,19 +155,26 @@ async def stream(
     before are finished, and then InputError names the row.
     """
     check_settings(stream, settings)
-    engine = _engine(metrics, settings, cluster)
-    cases = engine.cases(test_cases)
-    hidden_fields(redact)
-    # Definitions are hashed for a record only.
-    manifest = None if out is None else _manifest(engine, cases, settings, texts, redact)
-    with _recorded(out, engine, manifest, page) as record:
 
-        def take(row: CaseResult) -> None:
-            record.add(row)
-            on_row(row)
+    async def run(on_row: Callable[[CaseResult], None], pace: Pace | None = None) -> Totals:
+        engine = _engine(metrics, settings, cluster)
+        cases = engine.cases(test_cases)
+        hidden_fields(redact)
+        # Definitions are hashed for a record only.
+        manifest = None if out is None else _manifest(engine, cases, settings, texts, redact)
+        with _recorded(out, engine, manifest, page) as record:
 
-        await engine.judge(cases, take, finished=record.keep)
-    return engine.totals
+            def take(row: CaseResult) -> None:
+                record.add(row)
+                on_row(row)
+
+            if isinstance(engine, Cluster) or pace is None:
+                await engine.judge(cases, take, finished=record.keep)
+            else:
+                await engine.judge(pace(cases), take, finished=record.keep)
+        return engine.totals
+
+    return rows_as_read(run) if on_row is None else run(on_row)
 
 
 def _engine(

@@ -7,21 +7,37 @@ came before is finished first.
 
 from __future__ import annotations
 
+import contextvars
 import itertools
+import math
 from collections import deque
-from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Iterator
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterable,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterable,
+    Iterator,
+)
+from contextlib import aclosing
+from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
 
 import anyio
 
 from dagengine.errors import InputError
 from dagengine.results import CaseResult
+from dagengine.threads import Home
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
-# Cases of an async source that may wait to be admitted.
+# Cases of an async source that may wait to be admitted, and rows that may wait to be read.
 _AHEAD = 64
+
+Take = Callable[[CaseResult], None]
+Pace = Callable[[Iterable[Any] | AsyncIterable[Any]], AsyncIterator[Any]]
 
 
 class Source(Protocol[T_co]):
@@ -189,3 +205,69 @@ class RowsInOrder:
         """After an interrupt: rows that wait for earlier ones are kept, too."""
         for index in sorted(self._waiting):
             self._on_row(self._waiting.pop(index))
+
+
+async def rows_as_read(
+    run: Callable[[Take, Pace], Awaitable[object]],
+) -> AsyncGenerator[CaseResult, None]:
+    """The rows of a run that works beside their reader, and waits for a slow one.
+
+    `run` hands its rows to the first function, and takes its cases through the second. A reader
+    who leaves early cancels it. What it raises is raised here, after the rows that came before.
+    """
+    home, scope, over = Home.here(), anyio.CancelScope(), anyio.Event()
+    send, receive = anyio.create_memory_object_stream[CaseResult](math.inf)
+    errors: list[BaseException] = []
+    room = anyio.Event()
+
+    def take(row: CaseResult) -> None:
+        if home.is_here:
+            send.send_nowait(row)
+        else:  # inside a node the run works on the loop of the outer run
+            home.soon(partial(send.send_nowait, row))
+
+    async def paced(cases: Iterable[Any] | AsyncIterable[Any]) -> AsyncIterator[Any]:
+        nonlocal room
+        async with aclosing(_each(cases)) as items:
+            async for case in items:
+                yield case
+                while home.is_here and receive.statistics().current_buffer_used >= _AHEAD:
+                    room = anyio.Event()
+                    await room.wait()
+
+    async def work() -> None:
+        try:
+            with scope, send:
+                await run(take, paced)
+        except anyio.get_cancelled_exc_class():
+            raise
+        except BaseException as error:  # noqa: BLE001 - raised where the rows are read
+            errors.append(error)
+        finally:
+            over.set()
+
+    with receive:
+        # No task group: a generator may be closed by another task than the one that reads it.
+        _task = home.spawn(work, contextvars.copy_context())
+        try:
+            async for row in receive:
+                room.set()
+                yield row
+        finally:
+            scope.cancel()
+            with anyio.CancelScope(shield=True):
+                await over.wait()
+    if errors:
+        raise errors[0]
+
+
+async def _each(items: Iterable[T] | AsyncIterable[T]) -> AsyncGenerator[T, None]:
+    if not isinstance(items, AsyncIterable):
+        for item in items:
+            yield item
+        return
+    try:
+        async for item in items:
+            yield item
+    finally:
+        await _close(items)

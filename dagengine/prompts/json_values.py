@@ -30,6 +30,8 @@ FAR: Final = 20
 """How many values that do not parse may be read beyond the window."""
 DIFFERENT: Final = 100
 """How many different values are told apart."""
+DEEPEST: Final = 500
+"""Levels of a value: Python's own bound is another one in every version, and on every stack."""
 # A repair looks again at what is nested: it is for slips, not for heaps of brackets.
 _REPAIRED: Final = 50_000
 _REPAIRED_BRACKETS: Final = 500
@@ -59,6 +61,23 @@ _DECODER: Final = json.JSONDecoder(object_pairs_hook=_object)
 def require_single_keys(text: str) -> None:
     """Raise DoubledKeyError when an object in a JSON text gives one key two values."""
     _DECODER.decode(text)
+
+
+def require_shallow(text: str, value: Any) -> None:
+    """Raise RecursionError for a value of a text that is nested more than `DEEPEST` levels deep."""
+    if text.count("[") + text.count("{") <= DEEPEST:
+        return
+    level = [value] if isinstance(value, dict | list) else []
+    for _ in range(DEEPEST):
+        if not level:
+            return
+        level = [
+            item
+            for outer in level
+            for item in (outer.values() if isinstance(outer, dict) else outer)
+            if isinstance(item, dict | list)
+        ]
+    raise RecursionError(f"a JSON value is nested more than {DEEPEST} levels deep")
 
 
 def objects_in(text: str) -> list[dict[str, Any]]:
@@ -124,7 +143,9 @@ def _placed(text: str, starts: Iterable[int], kind: type[V]) -> Iterator[tuple[i
 def _decoded(text: str, *, whole: bool) -> tuple[Any, int]:
     """The value at the start of a text and its end: 0 where it may only be cut off, -1 if none."""
     try:
-        return _DECODER.raw_decode(text)
+        value, end = _DECODER.raw_decode(text)
+        require_shallow(text[:end], value)
+        return value, end
     except json.JSONDecodeError as error:
         cut = error.msg.startswith("Unterminated") or error.pos > len(text) - _CUT
         return None, 0 if cut and not whole else -1

@@ -12,6 +12,7 @@ from dagengine.errors import InputError, did_you_mean
 from dagengine.record.changes.tree_changes import every_edge
 from dagengine.record.run import Run
 from dagengine.record.values import Manifest, MetricRecord
+from dagengine.report.page.graphs import item_verdicts
 from dagengine.results.outcomes import OutcomeKind
 from dagengine.results.rows import CaseResult, MetricResult
 from dagengine.results.summary import unknown_metric
@@ -26,8 +27,8 @@ class Selection:
 
     `failed` (below the threshold) and `no_score` choose states; with both, either state counts.
     `case` is a name or an index. `at` are `Node`, which ran, and `Node=answer`; a kind of failure
-    counts as an answer. `text` is somewhere in the case, in what nodes said, or in its name, in
-    upper or lower case.
+    counts as an answer, and so does one for an item of a list. None of `not_at` may hold. `text`
+    is somewhere in the case, in what nodes said, or in its name, in upper or lower case.
     """
 
     failed: bool = False
@@ -35,6 +36,7 @@ class Selection:
     metric: str | None = None
     case: str | None = None
     at: tuple[str, ...] = ()
+    not_at: tuple[str, ...] = ()
     text: str | None = None
 
     def check(self, manifest: Manifest) -> None:
@@ -43,7 +45,7 @@ class Selection:
         if self.metric is not None and self.metric not in metrics:
             raise unknown_metric(self.metric, metrics)
         nodes = {name for one in manifest.metrics for name in _nodes(one)}
-        for at in self.at:
+        for at in (*self.at, *self.not_at):
             if at not in nodes and not any(at.startswith(f"{node}=") for node in nodes):
                 name = at.rpartition("=")[0] or at
                 hint = did_you_mean(name, sorted(nodes)) or f"it had {', '.join(sorted(nodes))}"
@@ -64,7 +66,10 @@ class Selection:
             return False
         if self.metric is not None and result.metric != self.metric:
             return False
-        return not self.at or set(self.at) <= _answers(result)
+        if not self.at and not self.not_at:
+            return True
+        answers = _answers(result)
+        return answers.issuperset(self.at) and answers.isdisjoint(self.not_at)
 
     def narrowed(self, row: CaseResult) -> CaseResult:
         """The row with the chosen metric alone."""
@@ -124,6 +129,21 @@ def _selected(run: Run, selection: Selection) -> Iterator[CaseResult]:
             yield selection.narrowed(row)
 
 
+def require_case(run: Run, case: str) -> None:
+    """Raise InputError if no case of the run has this name or index."""
+    names: list[str] = []
+    for row in run.rows():
+        if case in (row.case, str(row.index)):
+            return
+        names.append(row.case)
+    if not names:
+        raise InputError(f"{run.folder} has no case")
+    hint = did_you_mean(case, names) or f"names are such as {', '.join(names[:3])}"
+    raise InputError(
+        f"{run.folder} has no case {case!r:.80} (an index is 0 to {len(names) - 1}); {hint}"
+    )
+
+
 def fields_of(run: Run, indexes: Iterable[int]) -> Iterator[dict[str, Any]]:
     """The fields of the cases with these indexes, in the order of the data.
 
@@ -172,7 +192,8 @@ def _answers(result: MetricResult) -> set[str]:
     """The nodes that ran, and what they answered."""
     found = set[str]()
     for step in result.steps:
-        found |= {step.node, *([f"{step.node}={step.verdict}"] if step.verdict is not None else [])}
+        given = [step.verdict] if step.verdict is not None else item_verdicts(step.output)
+        found |= {step.node, *(f"{step.node}={verdict}" for verdict in given)}
         outer = step.node.rpartition(_INSIDE)[0]
         while outer:  # the metrics under verdicts that it is in
             found.add(outer)

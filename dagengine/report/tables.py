@@ -17,7 +17,8 @@ from dagengine.results.worst import Places, worst_result
 from dagengine.terminal import counted, one_line, plain
 
 _PLACES = 8  # ends that are printed
-_NAME = 200  # characters of a name or a cell
+_NAME = 200  # characters of a name
+_REASON = 1000  # characters of a reason; `show --case` prints all of it
 _PLACE = 80
 _STYLES = {"failed": "red", "no_score": "magenta"}
 
@@ -56,7 +57,7 @@ def print_summary(tally: Tally, console: Any = None) -> None:
 def print_cases(
     rows: Sequence[CaseResult], title: str, console: Any = None, *, times: bool = False
 ) -> None:
-    """Print one line per row, as the worst cases of a run are; with `times` how long each took."""
+    """Print rows as the worst cases of a run are; with `times` how long each took."""
     from rich.console import Console
 
     out = console or Console()
@@ -108,7 +109,7 @@ def _passed(one: MetricSummary) -> str:
 def _cases_table(
     rows: Sequence[CaseResult], title: str, several: bool, width: int, times: bool = False
 ) -> Any:
-    """One line per case: its worst metric, where that ended, and why."""
+    """A row per case: its worst metric, where that ended, and why; long texts are wrapped."""
     from rich.table import Table
 
     table = Table(title=title, title_justify="left")
@@ -126,7 +127,7 @@ def _cases_table(
     ]
     columns = [one for one in columns if one[0] not in _left_out(several, times)]
     for head, most, side in columns:
-        table.add_column(head, justify=side, overflow="ellipsis", no_wrap=True, max_width=most)
+        table.add_column(head, justify=side, overflow="fold", max_width=most)
     for row in rows:
         table.add_row(*_cells(row, several, times))
     return table
@@ -153,7 +154,7 @@ def _cells(row: CaseResult, several: bool, times: bool) -> list[Any]:
         *([Text(one_line(worst.metric, _NAME))] if several else []),
         Text(score, style=style),
         *took,
-        Text(one_line(said, _NAME)),
+        Text(one_line(said, _REASON)),
     ]
 
 
@@ -162,7 +163,7 @@ def _place_lines(places: Places, several: bool) -> list[str]:
     ranked = places.ranked()
     lines = [
         f"{place.cases:,}x {SIGNS[place.end.state]} {_place(place.end, several)}: "
-        f"{one_line(place.reason, _NAME)} (first: {one_line(place.first, _PLACE)})"
+        f"{one_line(place.reason, _REASON)} (first: {one_line(place.first, _PLACE)})"
         for place in ranked[:_PLACES]
     ]
     more = len(ranked) - _PLACES

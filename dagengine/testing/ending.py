@@ -26,20 +26,40 @@ Said = Iterator[tuple[bool, str]]
 
 @dataclass(slots=True)
 class Ending:
-    """What is said at the end, and whether every gate holds."""
+    """What is said at the end, and which of it keeps the session from being a success."""
 
     lines: list[str] = field(default_factory=list[str])
-    holds: bool = True
+    failing: list[str] = field(default_factory=list[str])
 
     def take(self, said: Iterable[tuple[bool, str]]) -> None:
         """Add lines; what cannot be done is one, and keeps nothing else from being done."""
         try:
             for holds, line in said:
-                self.lines.append(line)
-                self.holds &= holds
+                self._add(line, holds)
         except DagengineError as error:
-            self.lines.append(f"error: {error}")
-            self.holds = False
+            self._add(f"error: {error}", False)
+
+    def _add(self, line: str, holds: bool) -> None:
+        self.lines.append(line)
+        if not holds:
+            self.failing.append(line)
+
+    def report(self, config: pytest.Config) -> None:
+        """Write what does not hold into the JUnit file, as tests that failed.
+
+        pytest has written the file by then: gates come after the fixtures of the session.
+        """
+        plugins = config.pluginmanager.get_plugins()
+        junit: Any = next((one for one in plugins if type(one).__name__ == "LogXML"), None)
+        if junit is None or not self.failing:
+            return
+        for number, line in enumerate(self.failing, 1):
+            name = f"evaluations::gate {number}"
+            report = pytest.TestReport(
+                name, ("evaluations", None, name), {}, "failed", line, when="call"
+            )
+            junit.pytest_runtest_logreport(report)
+        junit.pytest_sessionfinish()
 
 
 def check_options(config: pytest.Config) -> None:

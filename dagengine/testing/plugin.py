@@ -273,7 +273,8 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         summary, files, run = evaluations.summary, evaluations.files, evaluations.run
         outcome = ending.end(config, summary, files, run, is_whole=whole)
     config.stash[_LINES] = outcome.lines
-    if not outcome.holds and session.exitstatus == pytest.ExitCode.OK:
+    outcome.report(config)
+    if outcome.failing and session.exitstatus == pytest.ExitCode.OK:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 

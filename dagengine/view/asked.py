@@ -85,7 +85,7 @@ class LargeRun:
         """The page without data; `server` is what the server tells it of itself."""
         with self._asking:
             known = self._known
-        record = run_record(known.record, known.rows, kept=known.rows)
+        record = run_record(known.record, known.rows, kept=known.rows, served=True)
         record["metrics"] = known.index.graphs
         head = {"format": FORMAT, "run": record, "blocks": [], "server": {**server, "asks": True}}
         return "".join(page_of(json.dumps(head), "", title=known.run.name, connect="'self'"))

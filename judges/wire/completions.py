@@ -257,6 +257,10 @@ def usage_of(completion: Completion) -> Usage:
     return Usage(asked, counts.completion_tokens, cached)
 
 
+ACCESS = {401: "; check the API key", 404: "; check the model's name and the address"}
+"""What to do about statuses that every call gets: they speak of the judge, not of a question."""
+
+
 def status_error(error: Any) -> JudgeError:
     status, text = error.status_code, error_message(error)
     code = str(getattr(error, "code", "") or "")
@@ -266,9 +270,8 @@ def status_error(error: Any) -> JudgeError:
     if overflow is not None:
         return TooLongError(f"HTTP {status}: {text}", **overflow._asdict())
     transient = (status in TRANSIENT or status >= 500) and code != "insufficient_quota"
-    hint = {401: "; check the API key", 404: "; check the model's name and the address"}
     return ProviderError(
-        f"HTTP {status}: {text}{hint.get(status, '')}",
+        f"HTTP {status}: {text}{ACCESS.get(status, '')}",
         transient=transient,
         status=status,
         retry_after=_retry_after(error.response.headers),

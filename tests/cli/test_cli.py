@@ -13,6 +13,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
+from openai_server import OpenAIServer, Reply, valid_reply
 from typer.testing import CliRunner
 
 from dagengine.cli import app
@@ -393,6 +394,26 @@ BAD: dict[str, Bad] = {
         ("http://127.0.0.1:9/v1", "running"),
         arguments=(*WITHOUT_JUDGE, "--base-url", "http://127.0.0.1:9/v1"),
     ),
+    "a key in the place of a model": Bad(
+        ("has the form of a key", "OPENAI_API_KEY"),
+        arguments=(*WITHOUT_JUDGE, "--judge", "sk-proj-abcdefghijklmnopqrst"),
+    ),
+    "no such provider": Bad(
+        ("no provider 'antropic'", "did you mean 'anthropic'?", "--base-url"),
+        arguments=(*WITHOUT_JUDGE, "--judge", "antropic/claude-sonnet-4-5"),
+    ),
+    "a model file without its prefix": Bad(
+        ("gguf:models/tiny.gguf",), arguments=(*WITHOUT_JUDGE, "--judge", "models/tiny.gguf")
+    ),
+    "a command of other tools": Bad(
+        ("no command 'evaluate'", "dagengine run"), arguments=("evaluate", *RUN[1:])
+    ),
+    "a command with a slip": Bad(("did you mean 'run'?",), arguments=("rnu", *RUN[1:])),
+    "a swapped mapping": Bad(
+        ("'question' is not a field", "--map question=input"),
+        {"cases.jsonl": '{"question": "a", "actual_output": "b"}'},
+        (*RUN, "--map", "input=question"),
+    ),
     "folder that is a file": Bad(("cases.jsonl",), arguments=(*RUN, "--out", "cases.jsonl")),
     "no such case": Bad(("no case 9",), arguments=(*RUN, "--case", "9")),
     "nothing in flight": Bad(("--max-in-flight",), arguments=(*RUN, "--max-in-flight", "0")),
@@ -445,6 +466,45 @@ BAD: dict[str, Bad] = {
         ("check", "metrics.py", "--data", "cases.jsonl"),
     ),
 }
+
+
+@pytest.mark.parametrize(
+    ("status", "command"),
+    [(401, ("run",)), (404, ("run", "--processes", "2")), (404, ("benchmark", "--times", "2"))],
+    ids=["run", "processes", "benchmark"],
+)
+def test_a_judge_that_accepts_no_call_is_one_line_and_leaves_an_earlier_run(
+    status: int, command: tuple[str, ...], tmp_path: Path
+) -> None:
+    folder = write(tmp_path, {**FILES, "cases.jsonl": CASES * 10})
+    name, *more = command
+    if not more:
+        assert dagengine(folder, *RUN).returncode == 0
+    kept = {path.name: path.read_bytes() for path in (folder / "out").glob("*")}
+    arguments = (name, *WITHOUT_JUDGE[1:], "--judge", "gpt-4o", "--out", "out", *more)
+    with OpenAIServer(lambda body: Reply("no such thing", status=status)) as server:
+        address = server.base_url
+        done = dagengine(folder, *arguments, OPENAI_BASE_URL=address, OPENAI_API_KEY="x")
+    (line,) = done.stderr.splitlines()
+    assert line.startswith(f"error: the judge accepts no call: HTTP {status}: no such thing; check")
+    assert done.returncode == 2
+    assert name == "benchmark" or not done.stdout
+    left = {path.name: path.read_bytes() for path in (folder / "out").glob("*")}
+    assert left == kept or more
+
+
+def test_a_run_goes_on_if_a_stored_or_another_answer_was_accepted(tmp_path: Path) -> None:
+    folder, replies = write(tmp_path, FILES), iter([valid_reply, *[refused] * 100])
+    with OpenAIServer(lambda body: next(replies)(body)) as server:
+        arguments = (*WITHOUT_JUDGE, "--judge", "gpt-4o", "--max-in-flight", "1")
+        key = {"OPENAI_BASE_URL": server.base_url, "OPENAI_API_KEY": "x"}
+        done = dagengine(folder, *arguments, **key)
+    assert done.returncode == 3
+    assert "check the API key" in done.stdout
+
+
+def refused(body: Any) -> Reply:
+    return Reply("no such key", status=401)
 
 
 def test_check_finds_two_metrics_of_one_name(tmp_path: Path) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import gc
+import re
 import shlex
 from collections.abc import Iterator
 from typing import Any
@@ -12,6 +14,7 @@ import typer.main
 from typer.testing import CliRunner
 
 from dagengine.cli.commands import app
+from dagengine.cli.common import help
 from dagengine.cli.common.collector import collector_at_rest, collector_at_work
 
 ROOT: Any = typer.main.get_command(app)
@@ -39,6 +42,51 @@ def test_a_command_shows_examples_whose_options_exist(words: tuple[str, ...]) ->
         assert given[: len(words) + 1] == ["dagengine", *words]
         context = command.context_class(command, info_name=words[-1])
         command.make_parser(context).parse_args(given[len(words) + 1 :])  # refuses what is unknown
+
+
+@pytest.mark.parametrize("words", [(), *commands(ROOT)], ids=" ".join)
+def test_help_fits_80_columns_and_names_every_option_once(words: tuple[str, ...]) -> None:
+    shown = CliRunner().invoke(app, [*words, "--help"], env={"COLUMNS": "200"}).output
+    assert max(map(len, shown.splitlines())) <= 80
+    command = functools.reduce(lambda group, word: group.commands[word], words, ROOT)
+    text = shown.partition(":\n")[2]  # the lists, after what the command is for
+    for param in command.params:
+        if param.param_type_name == "option" and not param.hidden:
+            assert len(re.findall(rf"^  (?:-\w, )?{param.opts[-1]}\b(?!-)", text, re.M)) == 1
+
+
+def test_long_help_is_in_groups_and_every_name_of_a_group_is_one() -> None:
+    shown = CliRunner().invoke(app, ["run", "--help"]).output
+    for title in ("Cases:", "Judge:", "Limits:", "Output:", "Several machines:", "Examples:"):
+        assert f"\n{title}\n" in shown
+    named = {name for names in help._COMMANDS.values() for name in names}
+    assert named == set(ROOT.commands) - {name for name, c in ROOT.commands.items() if c.hidden}
+    params = {
+        param.name
+        for words in commands(ROOT)
+        for param in functools.reduce(lambda group, word: group.commands[word], words, ROOT).params
+    }
+    assert {name for names in help._OPTIONS.values() for name in names} <= params
+
+
+def test_a_long_example_can_be_pasted() -> None:
+    shown = CliRunner().invoke(app, ["run", "--help"]).output
+    pasted = shown.partition("Examples:\n")[2].replace("\\\n", " ")
+    lines = [shlex.split(line) for line in pasted.splitlines()]
+    assert lines == [shlex.split(line.strip("`")) for line in epilog_of("run")]
+
+
+def epilog_of(command: str) -> list[str]:
+    shown: str = ROOT.commands[command].epilog
+    return shown.split("\n\n")[1:]
+
+
+@pytest.mark.parametrize("words", [(), ("store",), ("judge",)], ids=" ".join)
+def test_without_a_command_the_help_is_shown(words: tuple[str, ...]) -> None:
+    done = CliRunner().invoke(app, [*words])
+    assert done.exit_code == 2
+    assert done.stdout == CliRunner().invoke(app, [*words, "--help"]).stdout
+    assert len(done.stdout.splitlines()) > 8
 
 
 def test_help_has_a_short_name() -> None:

@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 from dagengine import evaluate
 from dagengine.cli import app
 from dagengine.data import read_cases
+from dagengine.errors import InputError
 from dagengine.terminal import plain
 from dagengine.test_case import LLMTestCase
 
@@ -57,6 +58,8 @@ def chosen(folder: Path, *options: str) -> list[int]:
         (["--at", "Kind=False"], [1, 3]),
         (["--at", "Kind=provider_error"], [2]),
         (["--at", "Kind=False", "--at", "Tone=warm"], []),
+        (["--not-at", "Kind=False"], [0, 2]),
+        (["--at", "Kind", "--not-at", "Tone=warm"], [1, 2, 3]),
         (["--text", "SMILES"], [0]),
         (["--text", "strasse"], [3]),
         (["--text", "DEAR"], [0]),
@@ -70,6 +73,16 @@ def test_options_choose_exactly_the_cases_that_fit_them(
     folder: Path, options: list[str], indexes: list[int]
 ) -> None:
     assert chosen(folder, *options) == indexes
+
+
+@pytest.mark.parametrize("form", ["table", "json", "csv"])
+def test_a_case_that_does_not_exist_is_an_error_with_names(folder: Path, form: str) -> None:
+    words = r"has no case 'kind on' \(an index is 0 to 3\); did you mean 'kind one'\?"
+    with pytest.raises(InputError, match=words):
+        shown(folder, "--case", "kind on", "--format", form)
+    with pytest.raises(InputError, match="names are such as kind one"):
+        shown(folder, "--case", "99", "--format", form)
+    assert chosen(folder, "--case", "0", "--failed") == []
 
 
 def test_a_table_names_case_score_end_and_reason_and_obeys_no_text(folder: Path) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import gzip
 import json
 import random
+import shlex
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -202,6 +204,16 @@ def test_the_limits_of_python_stay_as_they_are(tmp_path: Path) -> None:
     assert (sys.get_int_max_str_digits(), sys.getrecursionlimit()) == before
 
 
+def test_a_row_that_this_python_could_read_may_still_be_nested_too_deeply(tmp_path: Path) -> None:
+    nested = "[" * 600 + "]" * 600
+    assert json.loads(nested)
+    (tmp_path / "a.jsonl").write_text(f'{{"input": "a", "additional_metadata": {{"b": {nested}}}}}')
+    (tmp_path / "a.json").write_text(f"[{nested}]")
+    assert "nested too deeply" in messages(tmp_path / "a.jsonl")[0]
+    with pytest.raises(InputError, match="nested too deeply"):
+        list(read_cases(tmp_path / "a.json"))
+
+
 def test_an_unknown_column_with_a_long_name_is_named_in_short(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     path.write_text(json.dumps({"input": "a", "x" * 10**6: 1}))
@@ -234,7 +246,9 @@ def test_what_is_no_case_is_told_what_it_is(given: Any, words: str) -> None:
     [
         ("a.jsonl", gzip.compress(GOOD, mtime=0), "is compressed: unpack it"),
         ("a.csv", gzip.compress(GOOD, mtime=0), "is compressed: unpack it"),
-        ("a.xlsx", b"PK\x03\x04...", "save its table as CSV"),
+        ("a.xlsx", b"PK\x03\x04...", r"is a spreadsheet: save its table as CSV .*a\.csv"),
+        ("a.zip", b"PK\x03\x04...", "is an archive"),
+        ("a.csv", b"name\tinput\na\tb\n", "call the file .tsv"),
         ("a.csv", "input\na\n".encode("utf-16"), "is UTF-16, not UTF-8: save the file as UTF-8"),
         ("a.jsonl", b"PAR1...", "call it .parquet"),
         ("a.csv", b"name;input\na;b\n", "one column, 'name;input'; ',' separates .*, not ';'"),
@@ -253,6 +267,18 @@ def test_a_file_of_another_kind_is_told_what_to_do(
     path.write_bytes(content)
     with pytest.raises(InputError, match=words):
         read_cases(path).check()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="the command is for a shell of Unix")
+def test_the_command_that_is_shown_makes_commas_of_semicolons(tmp_path: Path) -> None:
+    path = tmp_path / "my cases.csv"
+    path.write_text('name;input\na;"b, or ""c"""\n')
+    with pytest.raises(InputError) as error:
+        read_cases(path).check()
+    command = str(error.value).splitlines()[-1].replace("python3", shlex.quote(sys.executable))
+    subprocess.run(command, shell=True, check=True)
+    expected = LLMTestCase(name="a", input='b, or "c"')
+    assert list(read_cases(tmp_path / "my cases-commas.csv")) == [expected]
 
 
 @pytest.mark.parametrize(("suffix", "name"), [(".csv", "what, then?"), (".tsv", "what\tthen?")])

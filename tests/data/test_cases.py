@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import shlex
 import string
 from collections.abc import Iterator
 from itertools import islice
@@ -272,11 +273,34 @@ def test_an_unknown_column_is_an_error_with_a_suggestion_and_a_way_out(tmp_path:
     assert renamed == LLMTestCase(input="a", actual_output="b")
 
 
+def test_a_first_table_is_told_its_fields_once_and_how_to_read_it(tmp_path: Path) -> None:
+    header = "Case ID,question,model answer,gold answer,passages,my notes,question 2"
+    path = lines(tmp_path / "a.csv", header, 'one,q,a,g,"[""p""]",n,r')
+    problem, known, guess = str(only(path)).splitlines()
+    assert "the field 'input' is missing; unknown fields 'Case ID', 'question'" in problem
+    assert known.count("expected_output") == 1
+    options = shlex.split(guess.partition("column): ")[2])
+    mapping = dict(pair.split("=") for pair in options if pair != "--map")
+    assert only(path, map=mapping) == LLMTestCase(
+        name="one", input="q", actual_output="a", expected_output="g", retrieval_context=["p"]
+    )
+    assert len(str(only(path))) < 800
+
+
+def test_a_table_of_many_columns_is_told_in_short(tmp_path: Path) -> None:
+    columns = [f"column {number}" for number in range(500)]
+    said = str(only(lines(tmp_path / "a.csv", ",".join(columns), ",".join("x" * 500))))
+    assert "and 488 more" in said
+    assert len(said) < 1000
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [
         ({"map": {"questoin": "input"}}, "no row has a column 'questoin' .did you mean 'question'"),
         ({"delimiters": {"contxt": ";"}}, "no row has a column 'contxt'"),
+        ({"map": {"input": "question"}}, "'question' is not a field .*: --map question=input"),
+        ({"map": {"name": "context"}}, "no row has a column 'name'; .*: --map context=name"),
         ({"map": {"question": "inptu"}}, "'inptu' is not a field of a case .did you mean 'input'"),
         (
             {"map": {"question": "input", "context": "input"}},

@@ -472,6 +472,42 @@ def test_the_command_shows_questions_paths_money_and_time_in_80_columns(folder: 
     assert "price unknown: --price IN,OUT" in shown
     assert "about 4 s with 64 calls at a time, up to 2 in a row" in shown
     assert "verdicts are equally likely" in shown
+    assert "can detect a difference" not in shown
+    assert "4 cases with 1 run each can detect a difference" in command(*PLAN, "--detectable")
+
+
+@pytest.mark.parametrize("price", ["2,8", "20,80", "2000,8000"])
+def test_an_amount_of_money_has_two_digits_that_say_something(folder: Path, price: str) -> None:
+    arguments = (*PLAN, "--judge", "judge.py", "--price", price)
+    (judge,) = json.loads(command(*arguments, "--json"))["judges"]
+    assert float(paid(*arguments)) == pytest.approx(judge["usd"], rel=0.05)
+
+
+def test_an_amount_of_money_may_be_nothing_or_too_small_to_count(folder: Path) -> None:
+    assert paid(*PLAN, "--judge", "judge.py", "--price", "0,0") == "0.00"
+    assert paid(*PLAN, "--judge", "judge.py", "--price", "1e-9,0") == "0.0001"  # under
+
+
+def paid(*arguments: str) -> str:
+    """The last cell of the judge's line."""
+    (line,) = (one for one in command(*arguments).splitlines() if one.lstrip().startswith("never"))
+    return line.split()[-1]
+
+
+def test_the_least_calls_are_left_out_where_no_run_comes_near_them(folder: Path) -> None:
+    source = (
+        "from dagengine.metrics import DAGMetric\n"
+        "from dagengine.metrics.dag import DAG, BinaryJudgementNode, TaskNode\n"
+        "good = BinaryJudgementNode('Good?', [], ['input'], then={True: 1, False: 0})\n"
+        "words = TaskNode('Words.', 'words', [good], ['actual_output'])\n"
+        "metric = DAGMetric('Words', DAG(words))\n"
+    )
+    (folder / "words.py").write_text(source)
+    rows = [{"input": f"q{n}", "actual_output": f"a{n}"} for n in range(4)]
+    (folder / "words.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    shown = command("words.py", "--data", "words.jsonl", "--judge", "judge.py")
+    (line,) = (one.split() for one in shown.splitlines() if "judge calls" in one)
+    assert line == ["judge", "calls", "8", "8"]
 
 
 def test_the_time_of_a_server_of_ones_own_is_not_known_before_it_was_measured(

@@ -6,6 +6,7 @@ import json
 import threading
 import weakref
 from collections.abc import AsyncIterator, Iterator
+from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from dagengine import Limits, a_evaluate, evaluate, stream
 from dagengine.dataset import App, ConversationalGolden, EvaluationDataset, Golden
 from dagengine.errors import InputError
 from dagengine.judges import ScriptedJudge
-from dagengine.metrics import DAGMetric, ExactMatchMetric
+from dagengine.metrics import BaseMetric, DAGMetric, ExactMatchMetric
 from dagengine.metrics.dag import DAG, BinaryJudgementNode
 from dagengine.question import Question
 from dagengine.results import CaseResult, OutcomeKind
@@ -165,6 +166,79 @@ async def test_a_stream_keeps_only_the_cases_that_are_under_way() -> None:
 
     await stream(source(), [SAME], take)
     assert 0 < most < 400  # workers hold a case each
+
+
+# -- rows that are read ------------------------------------------------------------------------
+
+
+async def test_rows_are_read_in_order_and_a_slow_reader_holds_the_run_back() -> None:
+    taken = 0
+
+    def source() -> Iterator[LLMTestCase]:
+        nonlocal taken
+        for number in range(1000):
+            taken += 1
+            yield same(number)
+
+    indices: list[int] = []
+    async for row in stream(source(), [SAME]):
+        if not indices:
+            await anyio.wait_all_tasks_blocked()
+            assert taken < 200
+        indices.append(row.index)
+    assert indices == list(range(1000))
+
+
+async def test_a_reader_who_leaves_early_ends_the_run_and_closes_its_source() -> None:
+    closed = False
+
+    async def source() -> AsyncIterator[LLMTestCase]:
+        nonlocal closed
+        try:
+            yield same(0)
+            await anyio.sleep_forever()
+        finally:
+            closed = True
+
+    with anyio.fail_after(60):
+        async with aclosing(stream(source(), [SAME])) as rows:
+            async for row in rows:
+                assert row.index == 0
+                break
+        assert closed
+
+
+async def test_a_reader_gets_the_rows_before_an_error_and_then_the_error() -> None:
+    def source() -> Iterator[LLMTestCase]:
+        yield same(0)
+        raise OSError("the disk is gone")
+
+    rows = stream(source(), [SAME])
+    assert (await anext(rows)).index == 0
+    with pytest.raises(InputError, match="failed at row 1: OSError: the disk is gone"):
+        await anext(rows)
+
+
+@pytest.mark.parametrize("own_loop", [False, True])
+async def test_rows_are_read_inside_a_node_on_the_loop_of_its_code(own_loop: bool) -> None:
+    async def count() -> int:
+        answers = stream([same(0), same(1)], [judged()])
+        return len([row async for row in answers if row.metrics[0].score == 1])
+
+    class Counting(BaseMetric):
+        if own_loop:
+
+            def measure(self, test_case: LLMTestCase) -> float:
+                return anyio.run(count) / 2
+        else:
+
+            async def a_measure(self, test_case: LLMTestCase) -> float:
+                return await count() / 2
+
+    judge = ScriptedJudge({"Good?": True})
+    done = await a_evaluate([same(0)], [Counting()], model=judge, show=False)
+    assert done.scores("Counting") == [1.0]
+    assert done.totals.asked == 2
 
 
 # -- invalid rows --------------------------------------------------------------------------

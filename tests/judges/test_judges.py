@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,7 @@ from dagengine.judges import (
 from dagengine.metrics.dag import DAG, BinaryJudgementNode, DAGMetric, NonBinaryJudgementNode
 from dagengine.prompts import Evidence, messages_for, read_answer
 from dagengine.prompts.answer_types import judgement_type, output_type, rating_type
+from dagengine.prompts.json_values import DEEPEST, require_shallow
 from dagengine.question import (
     Capabilities,
     EveryMatch,
@@ -790,11 +792,19 @@ def test_every_match_is_an_item(pattern: str) -> None:
     assert caught.value.raw == "nothing"
 
 
-@pytest.mark.parametrize("depth", [5_000, 100_000])
+@pytest.mark.parametrize("depth", [501, 5_000, 100_000])
 def test_an_answer_that_is_nested_too_deeply_is_unparseable(depth: int) -> None:
     text = '{"a":' * depth + "1" + "}" * depth
     with pytest.raises(UnparseableError):
         read_answer(question(), text)
+
+
+@pytest.mark.parametrize(("opens", "closes"), [("[", "]"), ('{"a":', "}")])
+def test_how_deep_json_may_be_nested_does_not_depend_on_the_python(opens: str, closes: str) -> None:
+    for depth in (DEEPEST, DEEPEST + 1):
+        text = f"{opens * depth}1{closes * depth}"
+        with pytest.raises(RecursionError) if depth > DEEPEST else nullcontext():
+            require_shallow(text, json.loads(text))
 
 
 class Causal:

@@ -84,6 +84,31 @@ def test_a_line_with_another_answer_is_not_read(at: str, verdict: str | bool) ->
     assert not Selection(at=(at,)).may_take(line_of(row.as_dict()), frozenset())
 
 
+def test_exclusions_leave_out_the_rows_whose_path_has_one() -> None:
+    def row(index: int, *steps: Step) -> CaseResult:
+        return CaseResult(index, "case", (MetricResult("M", 1.0, True, None, steps=steps),))
+
+    def step(node: str, verdict: Any = None, output: Any = None) -> Step:
+        return Step(node, "judgement", OutcomeKind.OK, verdict=verdict, output=output)
+
+    items = [{"verdict": "no", "reason": "x"}, {"verdict": "yes", "reason": "y"}]
+    rows = [
+        row(0, step("Kind", True), step("Tone", "warm")),
+        row(1, step("Kind", True), step("Tone", "rude")),
+        row(2, step("Kind", False)),
+        row(3, step("Items", output=items)),
+    ]
+
+    def taken(**conditions: tuple[str, ...]) -> list[int]:
+        selection = Selection(**conditions)  # type: ignore[arg-type]
+        return [one.index for one in rows if selection.takes(one, mentioned=False)]
+
+    assert taken(at=("Kind=True",), not_at=("Tone=rude",)) == [0]
+    assert taken(not_at=("Tone",)) == [2, 3]
+    assert taken(at=("Items=no",)) == [3]
+    assert taken(not_at=("Items=no", "Kind=False")) == [0, 1]
+
+
 JSON = st.recursive(
     st.one_of(st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False), st.text()),
     lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),

@@ -54,6 +54,20 @@ BROKEN = MetricResult(HOSTILE, None, None, None, failure=Failure(FAILED, HOSTILE
 ROWS = [CaseResult(n, HOSTILE, (PASSED, DECIDED, BROKEN)) for n in range(61)]
 
 
+def test_a_long_reason_is_wrapped_and_not_cut_where_nobody_looks() -> None:
+    reason = " ".join(f"word{number}" for number in range(80))
+    result = MetricResult("M", 0.0, False, reason, threshold=0.5)
+    name = "a case with a name of several words that is long"
+    out = Console(file=io.StringIO(), width=80)
+    print_table(Tally([CaseResult(0, name, (result,))]), Totals(), out)
+    shown = out.file.getvalue()  # type: ignore[attr-defined]
+    table = shown.partition("worst first")[2].partition("└")[0]
+    words = [word for line in table.splitlines() for word in line.split() if word.isalnum()]
+    assert [word for word in words if word[4:].isdigit()] == reason.split()
+    assert {"name", "several"} <= set(words)
+    assert max(map(len, shown.splitlines())) <= 80
+
+
 def test_a_judge_that_would_rather_say_something_else_is_told_once() -> None:
     """At the end of a run in which most answers have less than half of the probability."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 from evaluations import JUDGED, UNUSED, run, without
@@ -201,6 +202,25 @@ def test_each(one):
     left = run(pytester, "--evals-min=Quality>=0.7")
     assert "--evals-min Quality>=0.7: nothing was judged by this metric" in left.output
     assert left.code == 1
+
+
+@pytest.mark.parametrize("workers", [(), ("-n2",)])
+def test_a_gate_that_does_not_hold_is_a_failure_for_a_ci_server(
+    pytester: pytest.Pytester, workers: tuple[str, ...]
+) -> None:
+    pytester.makepyfile(f"""{JUDGED}
+@pytest.mark.xfail
+@pytest.mark.parametrize("one", [case("good 1"), case("bad 3")])
+def test_each(one):
+    assert_test(one, [quality])
+""")
+    needs = ["xdist"] if workers else []
+    for least, failures in (("50%", "0"), ("90%", "1")):
+        run(pytester, f"--evals-min=Quality>={least}", *workers, needs=needs)
+        (suite,) = ElementTree.parse(pytester.path / "junit.xml").getroot()
+        assert (suite.get("failures"), suite.get("errors")) == (failures, "0")
+    (failure,) = suite.iter("failure")
+    assert "--evals-min Quality>=90%: does not hold, 1 of 2 passed" in (failure.text or "")
 
 
 @pytest.mark.parametrize("text", ["Quality", "Quality>=2", "Quality>=x", ">=0.5"])

@@ -10,19 +10,77 @@ from contextlib import contextmanager
 from typing import Any, get_type_hints
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 from typer.models import ArgumentInfo, CommandFunctionType, ParameterInfo
 
-from dagengine.cli.common.examples import examples_of
 from dagengine.cli.common.files import Reads, Writes, guard
+from dagengine.cli.common.help import examples_of, plain_usage, write_help
 from dagengine.cli.common.streams import shown
+from dagengine.errors import did_you_mean
 
+# What other tools, and people, call commands.
+_MEANT = {
+    "run": "evaluate eval evaluation score judge-all start execute",
+    "check": "validate lint verify",
+    "render": "draw graph plot picture",
+    "diff": "compare regression",
+    "view": "serve ui web open report label annotate",
+    "plan": "estimate cost price dry-run",
+    "synthesize": "generate goldens",
+    "recommend": "init new",
+    "explain": "why code codes troubleshoot",
+    "test": "pytest tests",
+    "judge": "login model models",
+    "store": "cache",
+    "benchmark": "bench calibrate",
+    "show": "list ls results",
+    "migrate": "convert port",
+    "merge": "join",
+}
+EXIT_USAGE = 2
 # What Typer says of wrong options and values; it exports only one kind of it.
 _UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 
 
+class _PlainCommand(TyperCommand):
+    """A command whose options are listed in groups."""
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        return plain_usage(super().collect_usage_pieces(ctx))
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        write_help(self, ctx, formatter)
+
+
 class _PlainGroup(TyperGroup):
     """Commands whose wrong options and values are shown without hidden characters."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        write_help(self, ctx, formatter)
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """As Typer's, which shows the help of its own kind if nothing is typed."""
+        if not args and self.no_args_is_help and not ctx.resilient_parsing:
+            typer.echo(self.get_help(ctx))
+            ctx.exit(EXIT_USAGE)
+        return super().parse_args(ctx, args)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """As Typer's; a command of another name is told what it is called here."""
+        try:
+            return super().resolve_command(ctx, args)
+        except _UsageError as error:
+            usage: Any = error
+            usage.message = f"there is no command {args[0]!r:.80}{self._instead(ctx, args[0])}"
+            raise
+
+    def _instead(self, ctx: Any, word: str) -> str:
+        names = [name for name in self.list_commands(ctx) if name]
+        meant = next((name for name in names if word.lower() in _MEANT.get(name, "").split()), "")
+        if meant:
+            return f": write `{ctx.command_path} {meant}`"
+        listed = ", ".join(names)
+        return f"; {did_you_mean(word, names) or f'there are {listed}'}"
 
     def make_context(self, *given: Any, **settings: Any) -> Any:
         with _plain_errors():
@@ -56,7 +114,8 @@ class Commands(typer.Typer):
 
         def decorate(function: CommandFunctionType) -> CommandFunctionType:
             name = names[0] if names else function.__name__.replace("_", "-")
-            added = {"epilog": examples_of(str(self.info.name), name), **settings}
+            epilog = examples_of(str(self.info.name), name)
+            added = {"epilog": epilog, "cls": _PlainCommand, **settings}
             super(Commands, self).command(*names, **added)(_command(function))
             return function
 

@@ -29,6 +29,7 @@ _NO_PRICE = "price unknown: --price IN,OUT"
 _UNKNOWN_TIME = "not known, `dagengine judge check` measures the speed of a server of your own"
 # From here on counts and rough counts are rounded; longer paths are cut in the middle.
 _ROUNDED, _ROUGH, _SHOWN = 100_000, 10_000, 8
+_CENTS = 0.0001  # US dollars; less than this is not counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,12 +185,24 @@ def _questions(estimate: Estimate) -> Table:
     table.add_section()
     equal = max(estimate.asked.likely - estimate.calls.likely, 0)
     table.add_row("all questions", "", *_span(estimate.asked), _number(equal))
-    table.add_row("judge calls", "", *_span(estimate.calls), style="bold")
+    table.add_row(
+        "judge calls", "", _least_calls(estimate), *_span(estimate.calls)[1:], style="bold"
+    )
     travel = estimate.travel
     if travel.requests < travel.questions:
         others = max(0.0, estimate.calls.likely - travel.questions)
         table.add_row("requests", "", "", _number(others + travel.requests), "")
     return table
+
+
+def _least_calls(estimate: Estimate) -> str:
+    """The least number of calls, if a run may come near it.
+
+    The bound supposes that questions with words of the judge are all equal, which no run is.
+    """
+    equal = estimate.asked.likely - estimate.calls.likely
+    supposed = estimate.asked.least - estimate.calls.least > equal + 0.5
+    return "" if supposed else _number(estimate.calls.least)
 
 
 def _a_case(span: Bounds) -> str:
@@ -229,7 +242,7 @@ def _totals(estimate: Estimate, budget: Assumptions) -> Table:
 
     table = _grid("judge", "likely calls", "tokens in", "out", "US dollars")
     for name, judge, money in judge_costs(estimate, budget):
-        paid = _NO_PRICE if money is None else f"{money:,.2f}"
+        paid = _NO_PRICE if money is None else _dollars(money)
         tokens = _number(judge.input_tokens, _ROUGH), _number(judge.output_tokens, _ROUGH)
         table.add_row(Text(plain(name)), _number(judge.calls), *tokens, paid)
     return table
@@ -298,6 +311,13 @@ def _number(number: float | None, rounded: int = _ROUNDED) -> str:
         if number >= max(size, rounded):
             return f"{number / size:,.{2 if number < 10 * size else 0}f}{sign}"
     return f"{number:,.0f}"
+
+
+def _dollars(money: float) -> str:
+    """An amount with two digits that say something."""
+    if money >= 0.1 or not money:
+        return f"{money:,.2f}"
+    return f"{money:.2g}" if money >= _CENTS else f"under {_CENTS:.4f}"
 
 
 def _counted(number: int, what: str) -> str:

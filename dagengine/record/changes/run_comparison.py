@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from array import array
 from collections import Counter
 from collections.abc import Sequence
@@ -204,7 +205,8 @@ def start_comparison(old: Manifest, new: Manifest, only: str | None = None) -> R
 
 def _mean(scores: Sequence[float]) -> float | None:
     known = [score for score in scores if score == score]
-    return sum(known) / len(known) if known else None
+    # Not `sum`, which rounds in another way before Python 3.12.
+    return math.fsum(known) / len(known) if known else None
 
 
 def _known(score: float) -> float | None:

@@ -7,23 +7,32 @@ from pathlib import Path
 from typing import Any
 
 from dagengine.question import judge_name as short_name
+from dagengine.record.labels import LABELS
 from dagengine.record.prompts import why_without
 from dagengine.record.run import Run
-from dagengine.record.values import JudgeRecord
+from dagengine.record.values import JudgeRecord, Manifest
 
 _LONGEST = 200  # characters of a setting
+# Options of a run that `dagengine benchmark` has, too.
+_SAME = frozenset(
+    ("--data", "--map", "--delimiter", "--judge", "--base-url", "--max-tokens", "--max-in-flight")
+)
 
 
-def run_record(run: Run, cases: int, kept: int) -> dict[str, Any]:
-    """The run as the front end has it, without its metrics; `kept` rows have their texts."""
+def run_record(run: Run, cases: int, kept: int, *, served: bool = False) -> dict[str, Any]:
+    """The run as the front end has it, without its metrics; `kept` rows have their texts.
+
+    A page that is `served` is read on the machine where the folder is; any other may travel.
+    """
     manifest, totals = run.manifest, run.manifest.totals
+    folder = _shown_folder(run.folder, served=served)
     seconds = None
     if manifest.ended is not None:
         seconds = round((manifest.ended - manifest.started).total_seconds(), 1)
     texts = "none" if not manifest.texts else "all" if kept == cases else "some"
     return {
         "name": manifest.settings.get("identifier") or run.folder.resolve().name,
-        "folder": str(run.folder),
+        "folder": folder,
         "started": manifest.started.isoformat(timespec="seconds"),
         "seconds": seconds,
         "finished": run.finished,
@@ -32,6 +41,7 @@ def run_record(run: Run, cases: int, kept: int) -> dict[str, Any]:
         "data": None if manifest.data.file is None else Path(manifest.data.file).name,
         "metricFile": _metric_file(manifest.command),
         "command": manifest.command,
+        "benchmark": _benchmark_of(manifest, folder),
         "planned": manifest.data.cases,
         "cases": cases,
         "judges": [{"name": judge_name(judge)} for judge in manifest.judges],
@@ -44,6 +54,47 @@ def run_record(run: Run, cases: int, kept: int) -> dict[str, Any]:
         "settings": _settings(manifest.settings.get("hyperparameters")),
         "noPrompts": why_without(run),
     }
+
+
+def _shown_folder(folder: Path, *, served: bool) -> str:
+    """The folder as commands on a page have it: from here, and without a place of the machine."""
+    if folder.is_absolute() and folder.is_relative_to(Path.cwd()):
+        return str(folder.relative_to(Path.cwd()))
+    return folder.name if folder.is_absolute() and not served else str(folder)
+
+
+def _benchmark_of(manifest: Manifest, folder: str) -> str:
+    """The command that holds the judge of a run against the labels in its folder.
+
+    What the run was told of its cases and its judge is told again. Of a run that no command
+    started only the folder is known.
+    """
+    words = ["dagengine", "benchmark", *(_told(manifest) or ["METRICS.py", "--data", "FILE"])]
+    return shlex.join([*words, "--labels", str(Path(folder, LABELS))])
+
+
+def _told(manifest: Manifest) -> list[str] | None:
+    """The metrics of the command of a run, and its options about cases and judge; None for others.
+
+    The cases of an app are in its record alone: they are no data for another command.
+    """
+    words = _words(manifest.command)
+    metrics = manifest.settings.get("metrics")
+    if words[:2] != ["dagengine", "run"] or not metrics or manifest.settings.get("app"):
+        return None
+    found = [str(metrics)]
+    for place, word in enumerate(words):
+        name, sign, _ = word.partition("=")
+        if name in _SAME:
+            found += [word] if sign else words[place : place + 2]
+    return found
+
+
+def _words(command: str | None) -> list[str]:
+    try:
+        return shlex.split(command or "")
+    except ValueError:
+        return []
 
 
 def _settings(given: Any) -> list[tuple[str, str]]:
@@ -63,9 +114,6 @@ def judge_name(judge: JudgeRecord) -> str:
 
 
 def _metric_file(command: str | None) -> str | None:
-    try:
-        words = shlex.split(command or "")
-    except ValueError:
-        return None
+    words = _words(command)
     found = [Path(word).name for word in words if word.split(":")[0].endswith(".py")]
     return found[0] if found else None

@@ -6,6 +6,7 @@ other data, too.
 """
 
 import sqlite3
+from contextlib import closing
 
 from dagengine.metrics import DAGMetric
 from dagengine.metrics.dag import DAG, BinaryJudgementNode, CodeNode
@@ -18,7 +19,7 @@ def reads_only(query: str) -> bool:
 
 
 def result(query: str) -> str:
-    with sqlite3.connect(":memory:") as base:
+    with closing(sqlite3.connect(":memory:")) as base:
         base.execute("CREATE TABLE customers (name TEXT, city TEXT, spent INTEGER)")
         base.executemany("INSERT INTO customers VALUES (?, ?, ?)", ROWS)
         try:

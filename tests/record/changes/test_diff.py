@@ -15,9 +15,11 @@ from runs import but, cases, judge_of, record, support_metric, usual
 
 from dagengine import evaluate
 from dagengine.errors import InputError
+from dagengine.metrics import BaseMetric
 from dagengine.record import load_run
 from dagengine.record.changes.diff import compare_runs
 from dagengine.record.changes.run_comparison import MetricComparison, RunComparison
+from dagengine.test_case import LLMTestCase
 
 
 def compared(old: Path, new: Path, **more: Any) -> RunComparison:
@@ -38,6 +40,15 @@ def test_a_run_and_itself_agree(tmp_path: Path) -> None:
     found = compared(run, run)
     assert found.agrees
     assert (found.cases, only(found).same, firsts(found)) == (4, 4, [])
+
+
+def test_a_mean_is_rounded_alike_in_every_python(tmp_path: Path) -> None:
+    class Tenth(BaseMetric):
+        def measure(self, test_case: LLMTestCase) -> float:
+            return 0.1
+
+    evaluate([LLMTestCase(input="a")] * 10, [Tenth()], show=False, out=tmp_path / "a")
+    assert only(compared(tmp_path / "a", tmp_path / "a")).means() == (0.1, 0.1)
 
 
 def change_stored(store: Path, node: str, text: str, old: str, new: str) -> None:

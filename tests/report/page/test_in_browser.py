@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,8 +15,10 @@ from decision_server import DecisionServer
 from hostile import TEXTS
 from playwright.sync_api import Browser
 from support_tree import support_cases, support_judge, support_metric
+from typer.testing import CliRunner
 
 from dagengine import evaluate
+from dagengine.cli import app
 from dagengine.judges import DecisionJudge, LexicalJudge, ScriptedJudge
 from dagengine.metrics import AnswerRelevancyMetric, ContextualRelevancyMetric, DAGMetric
 from dagengine.metrics.dag import (
@@ -182,6 +185,31 @@ def test_shift_narrows_and_alt_takes_out(
         page.page.click("[aria-label*='answer of Tone']:has-text('rude')", modifiers=["Alt"])
         without = {r.case for r, t in zip(rows, took, strict=True) if ("Tone", "rude") not in t}
         assert set(_listed(page)) == without
+
+
+def test_the_copied_command_shows_the_cases_of_the_filter(
+    browser: Browser, support: tuple[Path, list[CaseResult]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, _ = support
+    with visit(browser, file, "#state=all", height=4200) as page:
+        page.run(
+            "const writeText = async (text) => { window.copied = text; };"
+            "Object.defineProperty(navigator, 'clipboard', { value: { writeText } });"
+        )
+        page.page.click("[aria-label*='answer of Kind of request']:has-text('help')")
+        page.page.click(
+            "[aria-label*='answer of Tone']:has-text('rude')", modifiers=["Alt", "Shift"]
+        )
+        names = set(_listed(page))
+        page.page.click("text=Copy as command")
+        command = page.run("return window.copied")
+    assert "--not-at" in command
+    assert str(file.parent) not in command
+    monkeypatch.chdir(file.parent.parent)
+    _, *arguments = shlex.split(command)
+    done = CliRunner().invoke(app, [*arguments, "--format", "json"], catch_exceptions=False)
+    assert {row["case"] for row in json.loads(done.stdout)} == names
+    assert names
 
 
 def test_the_keyboard_alone_filters_opens_and_comes_back(

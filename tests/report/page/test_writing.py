@@ -6,18 +6,23 @@ import base64
 import gzip
 import json
 import re
+import shlex
 from pathlib import Path
 from typing import Any
 
 import pytest
 from support_tree import support_cases, support_judge, support_metric
+from typer.testing import CliRunner
 
 from dagengine import evaluate
+from dagengine.cli import app
 from dagengine.judges import ScriptedJudge
 from dagengine.metrics import DAGMetric
 from dagengine.metrics.dag import DAG, BinaryJudgementNode
+from dagengine.record.labels import LABELS, Label, LabelFile
 from dagengine.record.run import Run, load_run
 from dagengine.report.page import write_page
+from dagengine.report.page.about import run_record
 from dagengine.report.page.folding import LARGE
 from dagengine.report.tally import Tally
 from dagengine.test_case import LLMTestCase
@@ -211,3 +216,55 @@ def test_a_case_ended_where_its_score_was_given(tmp_path: Path, combine: Any, en
     assert (graph["nodes"][node]["name"], graph["answers"][answer]["verdict"]) == ended
     for read in (row, *load_run(tmp_path / "run").rows()):  # as the terminal and JUnit have it
         assert (read.metrics[0].end.node, read.metrics[0].end.answer) == ended
+
+
+METRICS = """
+from dagengine.metrics import DAGMetric
+from dagengine.metrics.dag import DAG, BinaryJudgementNode
+
+kind = BinaryJudgementNode(
+    "Is it kind?", evaluation_params=["actual_output"], name="Kind", then={True: 10, False: 0}
+)
+metric = DAGMetric("Manners", DAG(kind))
+"""
+JUDGE = """
+from dagengine.judges import ScriptedJudge
+
+judge = ScriptedJudge(lambda question: "dear" in question.messages[-1]["content"], name="mine")
+"""
+
+
+def test_the_command_for_labels_asks_the_same_judge_about_the_same_cases(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("metrics.py").write_text(METRICS)
+    Path("my judge.py").write_text(JUDGE)
+    Path("cases.csv").write_text("id,my text,notes\nmug,dear you,x\nkey,go away,y\n")
+    words = ["dagengine", "run", "metrics.py", "--data=cases.csv", "--map", "id=name"]
+    words += ["--map", "my text=actual_output", "--map", "notes=input"]
+    words += ["--judge", "my judge.py:judge", "--out", str(tmp_path / "runs" / "a")]
+    monkeypatch.setattr("sys.argv", words)
+    assert CliRunner().invoke(app, words[1:], catch_exceptions=False).exit_code == 0
+    run = load_run(tmp_path / "runs" / "a")
+    LabelFile(run.folder / LABELS).add(
+        Label(
+            id=row.case, who="Ana", when="2026-11-22T04:00:00+00:00", case=row.hash or "",
+            index=row.index, name=row.case, metric="Manners", node="",
+            definition=run.manifest.metrics[0].hash,
+            answer=None, outcome="pass" if row.case == "mug" else "fail",
+        )
+        for row in run.rows()
+    )  # fmt: skip
+    command = shlex.split(run_record(run, 2, 2, served=True)["benchmark"])
+    assert not any(str(tmp_path) in word for word in command)
+    arguments = [*command[1:], "--times", "2"]
+    done = CliRunner().invoke(app, arguments, catch_exceptions=False)
+    assert "mine" in done.stdout
+    assert "'pass' as pass" in done.stdout
+
+
+def test_a_page_that_may_travel_names_no_place_of_the_machine(support: Run) -> None:
+    assert support.folder.is_absolute()
+    assert run_record(support, 60, 60)["folder"] == "support"
+    assert run_record(support, 60, 60, served=True)["folder"] == str(support.folder)

@@ -79,6 +79,8 @@ export interface Run {
   data: string | null;
   metricFile: string | null;
   command: string | null;
+  /** The command that holds the judge against the labels in the folder. */
+  benchmark: string;
   /** Cases that the run was to judge, and those that have a row. */
   planned: number | null;
   cases: number;

@@ -1,7 +1,8 @@
 // The controls above and below a table: states, the parts of the filter, columns, the data set.
 
 import { useState } from "preact/hooks";
-import type { Chosen, Counts, Part } from "../data/source.ts";
+import { answerKey } from "../data/names.ts";
+import type { Chosen, Counts, Filter, Metric, Part } from "../data/source.ts";
 import { isMany, usePage } from "./state.ts";
 import { useKeys } from "./keys.ts";
 import { many, whole } from "./words.ts";
@@ -37,8 +38,8 @@ export function Parts() {
   const { filter, go, source } = usePage();
   const [said, setSaid] = useState("");
   const { parts, text } = filter;
-  const command = commandOf(source.run.folder, parts, text, source.run.metrics[filter.metric]!.name, isMany(source));
-  const copy = () => void navigator.clipboard.writeText(command).then(() => setSaid("copied"), () => setSaid(command));
+  const command = commandOf(filter, source.run.folder, source.run.metrics[filter.metric]!, isMany(source));
+  const copy = (words: string) => void navigator.clipboard.writeText(words).then(() => setSaid("copied"), () => setSaid(words));
   return (
     <>
       <p class="chips parts">
@@ -50,7 +51,7 @@ export function Parts() {
         ))}
         {text && <button class="chip0 on" aria-label={`“${text}”: remove from the filter`} onClick={() => go({ text: "" })}>“{text}” <span aria-hidden="true">✕</span></button>}
         <button class="btn quiet" onClick={() => go({ parts: [], text: "" })}>Clear all <kbd>Esc</kbd></button>
-        <button class="btn quiet" onClick={copy}>Copy as command</button>
+        {command !== null && <button class="btn quiet" onClick={() => copy(command)}>Copy as command</button>}
         <span class="soft sm" role="status">{said}</span>
       </p>
       <p class="soft sm noprint k">Shift-click another edge to add it, Alt-click to exclude it</p>
@@ -63,13 +64,17 @@ function named({ kind, key, not }: Part): string {
   return not ? `not ${name}` : name;
 }
 
-/** The command that shows the same cases in a terminal. */
-function commandOf(folder: string, parts: Part[], text: string, metric: string, several: boolean): string {
-  const quoted = (value: string) => `'${value.replaceAll("'", `'\\''`)}'`;
-  const words = [`dagengine show ${folder}`];
-  if (several) words.push(`--metric ${quoted(metric)}`);
+/** The command that shows the same cases in a terminal; null where it has no word for a part. */
+function commandOf({ parts, text }: Filter, folder: string, metric: Metric, several: boolean): string | null {
+  const quoted = (value: string) => (/^[\w./=-]+$/.test(value) ? value : `'${value.replaceAll("'", `'\\''`)}'`);
+  const words = [`dagengine show ${quoted(folder)}`];
+  if (several) words.push(`--metric ${quoted(metric.name)}`);
   for (const { kind, key, not } of parts) {
-    if (kind === "e" && !not) words.push(`--at ${quoted(key.replace(":", "="))}`);
+    const answer = kind === "e" ? metric.answers.findIndex((_, i) => answerKey(metric, i) === key) : -1;
+    const { node, verdict } = metric.answers[answer] ?? { node: -1, verdict: "" };
+    const at = kind === "n" ? key : metric.nodes[node] && `${metric.nodes[node].name}=${verdict}`;
+    if (!at) return null;
+    words.push(`--${not ? "not-at" : "at"} ${quoted(at)}`);
   }
   if (text) words.push(`--text ${quoted(text)}`);
   return words.join(" ");

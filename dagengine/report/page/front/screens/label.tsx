@@ -272,7 +272,8 @@ function AllDone({ server, who, metric, places, queue }: { server: Server; who: 
       {queue === "random" && <ByNode positions={positions} />}
       {queue !== "random" && <p class="soft">An agreement is told of a random sample only: these cases were chosen for what the judge said.</p>}
       <p>The benchmark holds the judge against these labels:</p>
-      <code class="cmd">dagengine benchmark {source.run.metricFile ?? "METRICS.py"} --data {source.run.data ?? "FILE"} --labels {source.run.folder}/labels.jsonl{queue === "random" && " --labels-random"}</code>
+      <code class="cmd">{source.run.benchmark}{queue === "random" && " --labels-random"}</code>
+      {source.run.benchmark.includes("METRICS.py --data FILE") && <p class="soft sm">No command started this run alone: put in your metrics, cases and judge.</p>}
       <Leave />
     </>
   );

@@ -1,0 +1,172 @@
+"""What help shows: commands and options in groups, and how each command is mostly used."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import textwrap
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+_COMMANDS = {
+    "Judge cases": ("run", "plan", "merge", "test"),
+    "Look at results": ("show", "view", "diff", "explain"),
+    "Write metrics and data": ("recommend", "check", "render", "synthesize", "migrate"),
+    "Know and set the judge": ("judge", "benchmark", "store"),
+}
+_OPTIONS = {
+    "Cases": ("data", "mapped", "delimiter", "app", "app_in_flight", "verdicts", "scale"),
+    "Judge": ("judge", "base_url", "max_tokens", "batch", "store", "replay", "probabilities"),
+    "Repetitions": (
+        "times", "orders", "temperatures", "seeds", "paraphrases", "swap", "second_answers",
+    ),
+    "Limits": (
+        "max_calls", "budget", "price", "max_in_flight", "requests_per_minute",
+        "tokens_per_minute", "call_timeout", "case_timeout",
+    ),
+    "Labels and groups": ("labels", "labels_random", "groups"),
+    "Output": ("out", "results", "case", "texts", "page", "redact", "junit", "trace", "target"),
+    "Exit code": ("fail_if", "assert_pass", "check", "compare"),
+    "Several machines": ("processes", "cluster", "workers", "shard"),
+}  # fmt: skip
+# A command with fewer options has them in one list.
+_MANY = 16
+_COLUMN = 26  # where the texts of options begin, at most
+
+_EXAMPLES = {
+    "dagengine run": (
+        "dagengine run metrics.py --data cases.jsonl --judge gpt-4o --store answers.db",
+        "dagengine run metrics.py --data cases.csv --map question=input --judge llama3.1 "
+        "--base-url http://localhost:11434/v1",
+        "dagengine run metrics.py --data cases.jsonl --fail-if 'pass-rate<0.9' --junit out.xml",
+    ),
+    "dagengine merge": ("dagengine merge out/1 out/2 --out out/all",),
+    "dagengine plan": ("dagengine plan metrics.py --data cases.jsonl --judge gpt-4o-mini",),
+    "dagengine migrate": (
+        "dagengine migrate tests/test_answers.py",
+        "dagengine migrate --write tests/*.py",
+    ),
+    "dagengine benchmark": (
+        "dagengine benchmark metrics.py --data cases.jsonl --times 20 --store answers.db",
+        "dagengine benchmark metrics.py --data cases.jsonl --labels additional_metadata.label",
+    ),
+    "dagengine diff": (
+        "dagengine diff out/old out/new",
+        "dagengine diff out/old out/new --fail-if 'worse>0'",
+    ),
+    "dagengine explain": (
+        "dagengine explain provider_error",
+        "dagengine explain verdict-missing never-runs",
+    ),
+    "dagengine show": (
+        "dagengine show out --failed",
+        "dagengine show out --case 7",
+        "dagengine show out --failed --as-cases failed.jsonl",
+    ),
+    "dagengine synthesize": ("dagengine synthesize docs/ --judge gpt-4o --out goldens.jsonl",),
+    "dagengine view": ("dagengine view out", "dagengine view out/old out/new"),
+    "dagengine render": (
+        "dagengine render metrics.py --out tree.svg",
+        "dagengine render metrics.py --results out/results.jsonl --case 7 --out case-7.svg",
+    ),
+    "dagengine check": (
+        "dagengine check metrics.py",
+        "dagengine check metrics.py --data cases.jsonl --strict",
+    ),
+    "dagengine recommend": ("dagengine recommend",),
+    "store show": ("dagengine store show answers.db",),
+    "store prune": ("dagengine store prune answers.db --older-than 30 --compact",),
+    "store export": ("dagengine store export answers.db --out answers.jsonl",),
+    "store merge": ("dagengine store merge answers.db other.db",),
+    "judge set": (
+        "dagengine judge set gpt-4o",
+        "dagengine judge set llama3.1 --base-url http://localhost:11434/v1",
+    ),
+    "judge check": (
+        "dagengine judge check --judge llama3.1 --base-url http://localhost:11434/v1",
+        "dagengine judge check --judge llama3.1 --base-url http://localhost:11434/v1 "
+        "--data cases.jsonl --save",
+    ),
+    "judge show": ("dagengine judge show",),
+    "judge unset": ("dagengine judge unset --user",),
+    "test run": ("dagengine test run tests/test_answers.py -n 4",),
+}
+
+
+def examples_of(group: str, command: str) -> str | None:
+    """The examples of a command of a group as Markdown; None for one that has none."""
+    lines = _EXAMPLES.get(f"{group} {command}")
+    if lines is None:
+        return None
+    return "Examples:\n\n" + "\n\n".join(f"`{line}`" for line in lines)
+
+
+def write_help(command: Any, context: Any, formatter: Any) -> None:
+    """Write the help of a command, or of a group of commands: 80 columns at most."""
+    command.format_usage(context, formatter)
+    with formatter.indentation():
+        for paragraph in inspect.cleandoc(command.help or "").split("\n\n"):
+            formatter.write_paragraph()
+            formatter.write_text(" ".join(paragraph.split()))
+    names = getattr(command, "commands", {})
+    commands = {
+        name: " ".join((one.help or "").split("\n\n")[0].split())
+        for name, one in names.items()
+        if not one.hidden
+    }
+    _write_groups(formatter, _COMMANDS if "run" in commands and len(commands) > 4 else {},
+                  commands, "Commands")  # fmt: skip
+    arguments: list[tuple[str, str]] = []
+    options: dict[str, tuple[str, str]] = {}
+    for one in command.get_params(context):
+        label, text = one.get_help_record(context) or ("", "")
+        if label and one.param_type_name == "argument":
+            arguments.append((label.partition(" <")[0], text))
+        elif label:
+            options[str(one.name)] = (label.replace("<int range>", "<int>"), text)
+    _write_rows(formatter, "Arguments", arguments)
+    _write_groups(formatter, _OPTIONS if len(options) > _MANY else {}, options, "Options")
+    _write_examples(formatter, command.epilog or "")
+
+
+def plain_usage(pieces: Iterable[str]) -> list[str]:
+    """The pieces of a usage line without the braces around what is required."""
+    return [piece.strip("{}").replace("...}...", "...") for piece in pieces]
+
+
+def _write_groups(
+    formatter: Any, groups: Mapping[str, Iterable[str]], rows: Mapping[str, Any], rest: str
+) -> None:
+    """Write rows by their groups, and those of no group under a title of their own."""
+
+    def pair(name: str) -> tuple[str, str]:
+        return (name, rows[name]) if isinstance(rows[name], str) else rows[name]
+
+    grouped: set[str] = set()
+    for title, names in groups.items():
+        own = [name for name in names if name in rows]
+        grouped.update(own)
+        _write_rows(formatter, title, map(pair, own))
+    left = [name for name in rows if name not in grouped]
+    _write_rows(formatter, f"Other {rest.lower()}" if grouped else rest, map(pair, left))
+
+
+def _write_rows(formatter: Any, title: str, rows: Iterable[tuple[str, str]]) -> None:
+    listed = list(rows)
+    if listed:
+        with formatter.section(title):
+            formatter.write_dl(listed, col_max=_COLUMN)
+
+
+def _write_examples(formatter: Any, epilog: str) -> None:
+    """Write examples so that they can be pasted: a long one goes on behind a backslash."""
+    title, *lines = epilog.split("\n\n")
+    if not lines:
+        return
+    formatter.write(f"\n{title}\n")
+    for line in lines:
+        words = re.sub(r"(--[\w-]+) (?!-)", "\\1\0", line.strip("`"))  # an option with its value
+        parts = textwrap.wrap(
+            words, formatter.width - 8, break_long_words=False, break_on_hyphens=False
+        )
+        formatter.write("  " + " \\\n      ".join(parts).replace("\0", " ") + "\n")

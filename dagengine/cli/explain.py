@@ -1,0 +1,88 @@
+"""`dagengine explain`: what a code of `check`, or an outcome, means, and what to do."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from dagengine.cli.common.streams import say
+from dagengine.errors import InputError, did_you_mean
+
+# A copy of docs/troubleshooting.md, which an installed package does not have.
+_TEXT = Path(__file__).with_name("troubleshooting.md")
+_WIDTH = 78
+
+
+def explain(
+    codes: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="CODE", help="A code of `check` or an outcome; without one, all are listed."
+        ),
+    ] = None,
+) -> None:
+    """Explain a code of `check` or an outcome of a case, and say what to do.
+
+    Exit codes: 0; 2 there is no such code.
+    """
+    outcomes, problems = sections(_TEXT.read_text(encoding="utf-8"))
+    if not codes:
+        _list("outcomes, why a case has no score", outcomes)
+        _list("codes, what `dagengine check` finds", problems)
+        return
+    known = {**outcomes, **problems}
+    wanted = [_named(code, known) for code in codes]
+    for place, name in enumerate(dict.fromkeys(wanted)):
+        say("\n" * bool(place) + name + "\n")
+        say("\n".join(f"  {line}".rstrip() for line in _wrapped(known[name])))
+
+
+def sections(text: str) -> tuple[dict[str, str], dict[str, str]]:
+    """The texts of outcomes and of codes, by name, of the page on messages."""
+    outcomes, problems = text.split("\n## ")[1:3]
+    return _sections(outcomes), _sections(problems)
+
+
+def _sections(part: str) -> dict[str, str]:
+    found = (section.partition("\n") for section in part.split("\n### ")[1:])
+    return {name.strip(): text.strip() for name, _, text in found}
+
+
+def _list(title: str, names: dict[str, str]) -> None:
+    say(f"{title}:")
+    lines = textwrap.wrap(", ".join(names), _WIDTH - 2, break_on_hyphens=False)
+    say("\n".join(f"  {line}" for line in lines))
+
+
+def _named(code: str, known: dict[str, str]) -> str:
+    """The name that was meant; raises InputError if there is none."""
+    word = code.lstrip("#").casefold()
+    if word in known:
+        return word
+    for name in known:
+        if word.replace("-", "_") == name.casefold().replace("-", "_"):
+            return name
+    hint = did_you_mean(word, known) or "`dagengine explain` lists all"
+    raise InputError(f"there is no code or outcome {code!r:.80}; {hint}")
+
+
+def _wrapped(text: str) -> Iterator[str]:
+    """The lines of a text in Markdown for a terminal; links are their words."""
+    plain = re.sub(r"\[([^\]]+)\]\([^)]+\)", r"\1", text)
+    for place, block in enumerate(re.split(r"\n\s*\n", plain)):
+        if place:
+            yield ""
+        if block.startswith("```"):
+            yield from block.splitlines()[1:-1]
+            continue
+        for item in re.split(r"\n(?=[-*] )", block):
+            indent = "  " * item.startswith(("- ", "* "))
+            words = " ".join(item.split())
+            yield from textwrap.wrap(
+                words, _WIDTH - 2, subsequent_indent=indent, break_on_hyphens=False
+            )

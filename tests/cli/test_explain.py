@@ -1,0 +1,41 @@
+"""`dagengine explain`: every code and every outcome, wherever dagengine is installed."""
+
+from __future__ import annotations
+
+import pytest
+from typer.testing import CliRunner
+
+from dagengine.cli import app
+from dagengine.errors import InputError, more_on
+from dagengine.results import OutcomeKind
+
+
+def explained(*codes: str) -> str:
+    done = CliRunner().invoke(app, ["explain", *codes], catch_exceptions=False)
+    assert done.exit_code == 0
+    return done.output
+
+
+def test_every_code_that_is_listed_is_explained_in_lines_that_fit() -> None:
+    shown = explained()
+    names = shown.replace("\n", " ").replace(",", "").split()
+    codes = [name for name in names if name.islower() and ("-" in name or name in set(OutcomeKind))]
+    assert len(codes) > 40
+    for code in set(codes):
+        lines = explained(code).splitlines()
+        assert lines[0] == code
+        assert len(lines) > 2
+        assert max(map(len, lines)) <= 80
+        assert "](" not in "".join(lines)
+
+
+def test_the_command_of_a_message_explains_its_codes() -> None:
+    words = more_on(["verdict-missing", "cycle"]).partition("dagengine explain ")[2].split()
+    shown = explained(*words)
+    assert shown.index("cycle\n") < shown.index("verdict-missing\n")
+    assert explained("#Provider-Error") == explained("provider_error")
+
+
+def test_an_unknown_code_is_told_the_nearest() -> None:
+    with pytest.raises(InputError, match=r"no code or outcome 'cylce'; did you mean 'cycle'\?"):
+        explained("cylce")

@@ -30,6 +30,7 @@ from dagengine.judges.wire.endpoint import endpoint_of
 from dagengine.prompts.parsing import LONGEST
 from dagengine.question import NO_FACTS, Capabilities, Message, ServerFacts
 from dagengine.redaction import (
+    keep_log_public,
     public_address,
     public_text,
     public_value,
@@ -184,6 +185,7 @@ class EndpointJudge(SharedJudge, Generic[C]):
     def _connect(self) -> C:
         import openai
 
+        keep_log_public("openai._base_client", "httpx2", "httpx")  # they log whole addresses
         reader = BodyReader(self.max_bytes)
         if self._given is not None:
             api, owned = _transport().of_this_loop(self._given, reader)
@@ -231,7 +233,7 @@ class EndpointJudge(SharedJudge, Generic[C]):
 
         Errors stay in results; their tracebacks and causes would keep whole responses there.
         """
-        secrets = self._secrets()
+        secrets = self.secrets
         error.__cause__ = error.__context__ = None
         error.__traceback__ = None
         error.args = tuple(shortened(public_text(str(part), secrets)) for part in error.args)
@@ -239,7 +241,9 @@ class EndpointJudge(SharedJudge, Generic[C]):
             error.raw = public_text(error.raw[:LONGEST], secrets)
         return error
 
-    def _secrets(self) -> list[str]:
+    @property
+    def secrets(self) -> list[str]:
+        """What nothing that outlives a run may hold: keys, passwords, and parts of addresses."""
         found = [self._api_key or "", *secrets_in(self._parameters), *secrets_of_environment()]
         for address in (self._address, self._of_environment()):
             found += secrets_of_address(address) if address else []

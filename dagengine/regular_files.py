@@ -133,12 +133,12 @@ def _private_places() -> Iterator[Path]:
     given = os.environ.get("LOCALAPPDATA" if os.name == "nt" else "XDG_CACHE_HOME", "")
     with suppress(RuntimeError):  # a user without a home
         yield (Path(given) if os.path.isabs(given) else Path.home() / ".cache") / "dagengine"
-    if os.name != "nt":
+    if hasattr(os, "getuid"):
         yield Path(tempfile.gettempdir(), f"dagengine-{os.getuid()}")
 
 
 def _is_private(folder: Path) -> bool:
-    if os.name == "nt":  # what is below a user's folder is the user's
+    if not hasattr(os, "geteuid"):  # what is below a user's folder is the user's
         return True
     found = os.lstat(folder)
     mine = stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()

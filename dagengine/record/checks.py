@@ -43,9 +43,9 @@ def _flaws(manifest: Manifest) -> Iterator[str]:
                 if name not in names:
                     yield f"{place} reads the node {name!r:.80}, which is not there"
         for edge in (edge for inner in _metrics(metric) for edge in inner.edges):
-            for name in (edge.source, edge.target):
-                if name is not None and name not in names:
-                    yield f"an edge of {metric.name!r:.80} names {name!r:.80}, which is no node"
+            for end in (edge.source, edge.target):
+                if end is not None and end not in names:
+                    yield f"an edge of {metric.name!r:.80} names {end!r:.80}, which is no node"
     for one in manifest.usage:
         if one.judge is not None and one.judge not in judges:
             yield f"the judge {one.judge} was used, and there are {len(judges)}"

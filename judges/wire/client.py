@@ -316,8 +316,13 @@ class EndpointJudge(SharedJudge, Generic[C]):
             cause = _told_by(error)
             if self._given is not None and _transport().is_of_another_loop(cause):
                 return ProviderError(_transport().ANOTHER_LOOP, transient=False)
+            url = error.request.url
+            proxy = _transport().proxy_named(url.scheme, url.host)
+            through = f" through {proxy}" if proxy else ""
+            places = "are the proxy and the address" if proxy else "the address"
             return ProviderError(
-                f"no answer from {where}: {cause}; is the server running and the address right?",
+                f"no answer from {where}{through}: {cause}; is the server running and {places} "
+                "right?",
                 transient=True,
             )
         if isinstance(error, openai.APIStatusError):

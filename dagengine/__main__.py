@@ -1,5 +1,5 @@
 """`python -m dagengine`."""
 
-from dagengine.cli.commands import main
+from dagengine.cli import main
 
 main()

@@ -7,16 +7,22 @@ ended with the answers.
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
 import time
 import uuid
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from dagengine.regular_files import is_there, open_to_write, read_whole
+from dagengine.store.locks import one_writer
+
+# The journals of this process, by their paths: its judges may share one.
+_held: dict[str, ExitStack] = {}
 # Seconds after which providers have thrown results away: 29 days.
 _KEPT = 29 * 24 * 3600
 
@@ -32,14 +38,22 @@ class Begun:
 
 
 class BatchJournal:
-    """The batches of one judge in a file that others may use, too; in none if it is None."""
+    """The batches of one judge in a file that others may use, too; in none if it is None.
+
+    From the first look on the file belongs to this process until it ends: another one would take
+    up the batches that this one waits for.
+    """
 
     def __init__(self, path: str | os.PathLike[str] | None, judge: str) -> None:
         self._path = None if path is None else Path(path)
         self._judge = judge
 
     def under_way(self) -> list[Begun]:
-        """What earlier runs of this judge began and did not see through."""
+        """What earlier runs of this judge began and did not see through.
+
+        Raises InputError while another process uses the journal.
+        """
+        self._hold()
         found: dict[str, Begun] = {}
         for line in self._lines():
             token = line.get("batch", "")
@@ -76,13 +90,23 @@ class BatchJournal:
             with suppress(OSError):
                 self._path.unlink()
 
+    def _hold(self) -> None:
+        if self._path is None or (path := os.path.abspath(self._path)) in _held:
+            return
+        lock = ExitStack()
+        lock.enter_context(one_writer(self._path))
+        _held[path] = lock
+        atexit.register(lock.close)
+
     def _lines(self) -> list[dict[str, Any]]:
         """All lines that can be read: the last one may have been cut off by the kill."""
         found: list[dict[str, Any]] = []
-        if self._path is not None and self._path.exists():
-            for line in self._path.read_text(encoding="utf-8").splitlines():
-                with suppress(ValueError):
-                    found.append(json.loads(line))
+        if self._path is not None and is_there(self._path):
+            for line in read_whole(self._path).splitlines():
+                with suppress(ValueError, RecursionError):
+                    row = json.loads(line)
+                    if isinstance(row, dict):
+                        found.append(row)
         return found
 
     def _add(self, *lines: dict[str, Any]) -> None:
@@ -90,16 +114,10 @@ class BatchJournal:
         if self._path is None:
             return
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        text = "".join(f"{json.dumps(line)}\n" for line in lines)
-        with self._path.open("a", encoding="utf-8") as file:
-            if file.tell() and not self._ends_a_line():
-                text = f"\n{text}"
-            file.write(text)
-            file.flush()
+        data = "".join(f"{json.dumps(line)}\n" for line in lines).encode()
+        with open_to_write(self._path, emptied=False) as file:
+            if file.seek(0, os.SEEK_END):
+                file.seek(-1, os.SEEK_END)
+                data = data if file.read(1) == b"\n" else b"\n" + data
+            file.write(data)
             os.fsync(file.fileno())
-
-    def _ends_a_line(self) -> bool:
-        assert self._path is not None
-        with self._path.open("rb") as file:
-            file.seek(-1, os.SEEK_END)
-            return file.read() == b"\n"

@@ -129,7 +129,12 @@ class ProviderJudge(SharedJudge):
 
     def _public(self, error: object) -> str:
         """The text of an error without secrets."""
-        return public_text(str(error), [*secrets_in(self._options), *secrets_of_environment()])
+        return public_text(str(error), self.secrets)
+
+    @property
+    def secrets(self) -> list[str]:
+        """What nothing that outlives a run may hold: keys among the options, and all others."""
+        return [*secrets_in(self._options), *secrets_of_environment()]
 
     async def answer(self, question: Question[T]) -> Answer[T]:
         """One attempt; raises JudgeError."""

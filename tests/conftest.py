@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,6 +21,30 @@ def pytest_configure() -> None:
     """Let tests be interrupted also where the whole run was started in the background."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # what subprocesses would inherit
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def _checkout() -> dict[str, tuple[int, int]]:
+    """What a test could leave in the checkout by mistake: beside the sources, and in `out`."""
+    paths = [path for path in ROOT.iterdir() if path.name[0] != "."]
+    found = {path: path.stat() for path in [*paths, *(ROOT / "out").glob("*")]}
+    return {
+        os.path.relpath(path, ROOT): (one.st_size, one.st_mtime_ns)
+        for path, one in found.items()
+        if path.is_file() or path.parent != ROOT
+    } | {path.name: (0, 0) for path in paths}
+
+
+@pytest.fixture(scope="session", autouse=True)
+def checkout_as_it_was() -> Iterator[None]:
+    """The suite leaves the checkout as it was, and what `python3 dev.py run` wrote into `out`."""
+    before = _checkout()
+    yield
+    now = _checkout()
+    changed = sorted(name for name in before | now if before.get(name) != now.get(name))
+    assert not changed, f"a test wrote into the checkout (run it in tmp_path): {changed}"
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ from dagengine.cli.common.options import (
     pairs,
 )
 from dagengine.cli.common.run_options import RunOptions
-from dagengine.cli.common.streams import say, shown
+from dagengine.cli.common.streams import outlive_reader, say, shown
 
 if TYPE_CHECKING:
     from dagengine.data.cases import Cases
@@ -54,6 +54,7 @@ def run(options: RunOptions) -> None:
     holds; 2 invalid input, or a judge that accepts no call; 3 nothing of that, and a case has no
     score; 130 interrupted.
     """
+    from dagengine.record.writer import sole_writer
     from dagengine.report.tally import Tally
 
     _check(options)
@@ -64,8 +65,9 @@ def run(options: RunOptions) -> None:
     _start(doors, cases)
     _warn_of_long_cases(doors, cases, options)
     writer = _writer(options, doors, cases)
-    _finish(doors, cases, writer, tally, options)
-    _report(options, doors, writer, tally, conditions)
+    with sole_writer(options.out):  # its page and pictures are this run's as well
+        _finish(doors, cases, writer, tally, options)
+        _report(options, doors, writer, tally, conditions)
 
 
 def _check(options: RunOptions) -> None:
@@ -150,7 +152,11 @@ def _writer(options: RunOptions, doors: Engine | Cluster, cases: Cases) -> RunWr
         command=command_line(),
     )  # fmt: skip
     return RunWriter(
-        options.out, manifest, lambda: (doors.totals, doors.spent), results=options.results
+        options.out,
+        manifest,
+        lambda: (doors.totals, doors.spent),
+        results=options.results,
+        held=True,
     )
 
 
@@ -249,6 +255,7 @@ def _report(
     from dagengine.report.github import add_step_summary
     from dagengine.report.tables import print_table
 
+    outlive_reader()  # the page and the pictures are not written yet
     print_table(tally, doors.totals)
     add_step_summary(tally, doors.totals)
     say(f"results: {writer.rows.path}")
@@ -265,7 +272,8 @@ def _write_page(options: RunOptions) -> None:
     from dagengine.record.run import load_run
     from dagengine.report.page.writing import write_run_page
 
-    page = write_run_page(load_run(options.out))
+    with named(options.out / "report.html"):
+        page = write_run_page(load_run(options.out))
     say(f"page: {page}" if page else "page: not written for a run of this size; use dagengine view")
 
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import getpass
+import secrets
 import webbrowser
+from contextlib import ExitStack, suppress
+from html import escape
 from pathlib import Path
 from typing import Annotated
 
@@ -13,6 +16,7 @@ from dagengine.cli.common.collector import collector_at_work
 from dagengine.cli.common.files import Reads
 from dagengine.cli.common.streams import say
 from dagengine.errors import MissingExtraError
+from dagengine.regular_files import private_folders, write_whole
 
 
 def view(
@@ -58,16 +62,34 @@ def view(
     known = None if card is None else read_card(card)
     served = open_runs(folders, who or _login(), known, said=lambda text: say(text, err=True))
 
-    def ready(address: str) -> None:
-        say(f"open {address} (stop with Ctrl-C)")
-        if browser:
-            webbrowser.open(address)
-
     collector_at_work()
-    try:
-        serve(served, port, ready)
-    finally:
-        served.close()
+    with ExitStack() as ended:
+        ended.callback(served.close)
+
+        def ready(address: str) -> None:
+            say(f"open {address} (stop with Ctrl-C)")
+            if browser:
+                page = _leading_to(address)
+                ended.callback(page.unlink, missing_ok=True)
+                webbrowser.open(page.as_uri())
+
+        with suppress(KeyboardInterrupt):  # as the help says, this is how it ends
+            serve(served, port, ready)
+
+
+def _leading_to(address: str) -> Path:
+    """A page that leads to an address, and that only this user can read.
+
+    The arguments of a browser are for all users to see, and the address contains the token.
+    """
+    page = next(private_folders()) / f"open-{secrets.token_hex(8)}.html"
+    to = escape(address)
+    write_whole(
+        page,
+        f'<!doctype html><meta charset="utf-8"><meta http-equiv="refresh" content="0;url={to}">'
+        f'<title>dagengine</title><a href="{to}">Open the run</a>\n',
+    )
+    return page
 
 
 def _login() -> str:

@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from dagengine.regular_files import is_there, open_to_read, open_to_write
+
 _LONG = 1 << 20  # bytes from which on a file that nobody needs is emptied
 
 
@@ -25,7 +27,7 @@ class EarlyRows:
     def __init__(self, results: Path) -> None:
         """Makes the file again."""
         self._path = beside(results)
-        self._file = self._path.open("w+b", buffering=0)
+        self._file = open_to_write(self._path)
         self._places: dict[int, tuple[int, int]] = {}
         self._end = 0
 
@@ -68,13 +70,14 @@ class EarlyRows:
 def early_lines(results: Path, last: int) -> Iterator[tuple[str, bytes]]:
     """What a killed run left waiting, by index, from behind the index `last` on.
 
-    A line is given with its place. Half a line at the end, or one that is none, is left out.
+    A line is given with its place. Half a line at the end, or one that is none, is left out. Raises
+    InputError for what is no regular file.
     """
     path = beside(results)
-    if not path.is_file():
+    if not is_there(path):
         return
     found: dict[int, tuple[str, bytes]] = {}
-    with path.open("rb") as file:
+    with open_to_read(path) as file:
         for number, line in enumerate(file, 1):
             index = index_of(line)
             if index is not None and index > last:

@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic_core import from_json
 
-from dagengine.data.records import filled_lines
+from dagengine.regular_files import open_to_read, open_to_write
 
 _JSON = json.JSONEncoder(ensure_ascii=False, default=str)
 
@@ -36,7 +36,7 @@ class JsonLines:
     """
 
     def __init__(self, path: Path) -> None:
-        self._file = path.open("wb", buffering=0)
+        self._file = open_to_write(path)
         self._complete = 0  # bytes of whole rows
 
     def write(self, row: Mapping[str, Any]) -> None:
@@ -48,7 +48,7 @@ class JsonLines:
         try:
             self._write_all(memoryview(line))
         except OSError:
-            with suppress(OSError):  # a pipe keeps what it was given
+            with suppress(OSError):
                 self._file.truncate(self._complete)
             raise
         self._complete += len(line)
@@ -63,7 +63,11 @@ class JsonLines:
 
 
 def complete_lines(path: Path, *, whole: bool) -> Iterator[tuple[str, bytes]]:
-    """The lines of a file, each after its place; unless it is `whole`, no half line at its end."""
-    for place, line in filled_lines(path):
-        if whole or line.endswith(b"\n"):
-            yield place, line
+    """The lines of a file that are not blank, each after its place.
+
+    Unless it is `whole`, no half line at its end. Raises InputError for what is no regular file.
+    """
+    with open_to_read(path) as file:
+        for number, line in enumerate(file, 1):
+            if not line.isspace() and (whole or line.endswith(b"\n")):
+                yield f"{path} line {number}", line

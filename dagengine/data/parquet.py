@@ -10,6 +10,7 @@ from typing import Any
 
 from dagengine.data.strict_json import FlawError
 from dagengine.errors import InputError, MissingExtraError
+from dagengine.regular_files import require_regular
 
 # Rows in memory at a time, when reading and when writing.
 BATCH = 2048
@@ -70,6 +71,7 @@ class ParquetWriter:
     def __init__(self, path: Path, columns: Sequence[tuple[str, str]]) -> None:
         """`columns` are names and Arrow types; cells that a row lacks are null."""
         arrow = _library("pyarrow")
+        require_regular(path)
         self._schema = arrow.schema([(name, arrow.type_for_alias(kind)) for name, kind in columns])
         self._table = arrow.Table
         self._writer = _library("pyarrow.parquet").ParquetWriter(path, self._schema)

@@ -6,7 +6,7 @@ import errno
 import itertools
 import json
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any, Protocol
@@ -18,7 +18,9 @@ from dagengine.data.json_lines import JsonLines, complete_lines, line_of, value_
 from dagengine.data.parquet import ParquetWriter, parquet_rows
 from dagengine.data.strict_json import FlawError
 from dagengine.errors import InputError
+from dagengine.regular_files import is_there, require_regular
 from dagengine.results import CaseResult, implied_output
+from dagengine.store.locks import one_writer
 
 _TEXT, _NUMBER = "string", "float64"
 _COLUMNS = (
@@ -55,9 +57,9 @@ class RowWriter:
     """Writes rows during a run; the suffix of the file selects the format.
 
     An existing file is kept until the first row. Use it as a context manager: on exit, also after
-    an exception, the file is closed and readable. JSON lines are complete after every row, even if
-    the process is killed. Parquet is written 2048 results at a time, and is readable only once it
-    is closed.
+    an exception, the file is closed and readable. Inside it is the only writer of the file. JSON
+    lines are complete after every row, even if the process is killed. Parquet is written 2048
+    results at a time, and is readable only once it is closed.
 
     Rows are added in the order of the data. Pass a row that is finished before an earlier one to
     `keep`; with JSON lines it is then as safe.
@@ -65,7 +67,7 @@ class RowWriter:
 
     def __init__(self, path: str | Path) -> None:
         """Raises InputError for a suffix other than .jsonl and .parquet, and for a file that holds
-        something else than results.
+        something else than results, or is a link, a pipe or a device.
         """
         self.path = Path(path)
         if self.path.suffix not in _WRITERS:
@@ -75,12 +77,23 @@ class RowWriter:
         self._writer: _Writer | None = None
         self._early: EarlyRows | None = None
         self._last = -1
+        self._lock = ExitStack()
 
     def __enter__(self) -> RowWriter:
+        self.hold()
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def hold(self) -> None:
+        """Be the only writer of the file until `close`; raises InputError if there is another."""
         with self.naming(self.path):
+            self._lock.enter_context(one_writer(self.path))
+
+    def close(self) -> None:
+        """Close the file; raises InputError if its end cannot be written."""
+        with self._lock, self.naming(self.path):
             if self._writer is not None:
                 self._writer.close()
             if self._early is not None:
@@ -132,7 +145,8 @@ class RowWriter:
         except OSError as error:
             hint = _FULL if error.errno in (errno.ENOSPC, errno.EDQUOT) else ""
             raise InputError(
-                f"cannot write {path}: {error.strerror or error}; {self._left()}{hint}"
+                f"cannot write {error.filename or path}: {error.strerror or error}; "
+                f"{self._left()}{hint}"
             ) from error
 
     def _left(self) -> str:
@@ -144,8 +158,9 @@ class RowWriter:
 
 def _require_results(path: Path) -> None:
     """Raise InputError for a file that is not of results: it would be lost."""
+    require_regular(path)
     try:
-        if path.is_file() and path.stat().st_size:
+        if is_there(path) and path.stat().st_size:
             next(read_rows(path, whole=False), None)
     except InputError as error:
         raise InputError(
@@ -213,11 +228,39 @@ def _rows() -> TypeAdapter[CaseResult]:
 def row_of(value: Any, place: str) -> CaseResult:
     """The row in a line that was read; raises InputError that names the `place` of the line."""
     try:
-        return _rows().validate_python(_whole(value))
+        row = _rows().validate_python(_whole(value))
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         where = ".".join(str(step) for step in first["loc"])
         raise InputError(f"{place}: no result of a run ({where}: {first['msg']})") from None
+    if not _is_in_range(row):
+        raise InputError(f"{place}: no result of a run (a number in it is out of range)")
+    return row
+
+
+_HUGE = 1e15  # no index, score or count of tokens is as large
+
+
+def _is_in_range(row: CaseResult) -> bool:
+    """Whether sums and pictures can be made of its numbers; no NaN is below anything."""
+    return 0 <= row.index < _HUGE and all(
+        _fits(result.score)
+        and _fits(result.raw_score)
+        and _fits(result.threshold)
+        and all(
+            _fits(step.score)
+            and _fits(step.confidence)
+            and _fits(step.mass)
+            and 0 <= step.usage.input_tokens < _HUGE
+            and 0 <= step.usage.output_tokens < _HUGE
+            for step in result.steps
+        )
+        for result in row.metrics
+    )
+
+
+def _fits(number: float | None) -> bool:
+    return number is None or -_HUGE < number < _HUGE
 
 
 def _whole(row: Any) -> Any:
@@ -250,8 +293,9 @@ def _lines(path: Path, whole: bool, holding: Holds) -> Iterator[tuple[str, Any]]
 
 
 def _require_file(path: Path) -> None:
-    if not path.is_file():
+    if not is_there(path):
         raise InputError(f"there is no file {path}")
+    require_regular(path)
 
 
 def _parquet(path: Path) -> Iterator[tuple[str, Any]]:

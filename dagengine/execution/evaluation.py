@@ -45,7 +45,7 @@ from dagengine.record.recording import (
 )
 from dagengine.record.run import load_run
 from dagengine.record.values import Manifest
-from dagengine.record.writer import RunWriter
+from dagengine.record.writer import RunWriter, sole_writer
 from dagengine.report.page.writing import write_run_page
 from dagengine.report.progress import progress_bar
 from dagengine.report.tables import print_steps, print_table
@@ -217,10 +217,11 @@ def _recorded(
         yield _NoRecord()
         return
     require_apart(manifest.data, out)
-    with RunWriter(out, manifest, lambda: (engine.totals, engine.spent)) as writer:
-        yield writer
-    if page:
-        _write_page(out)
+    with sole_writer(out):
+        with RunWriter(out, manifest, lambda: (engine.totals, engine.spent), held=True) as writer:
+            yield writer
+        if page:
+            _write_page(out)
 
 
 def _write_page(folder: str | Path) -> None:

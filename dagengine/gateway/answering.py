@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from traceback import format_exception
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import anyio
+from pydantic import BaseModel
 
 from dagengine.errors import (
     JudgeCodeError,
@@ -15,13 +18,22 @@ from dagengine.errors import (
     JudgeTimeoutError,
     ProviderError,
     TooLongError,
+    UnparseableError,
 )
 from dagengine.gateway.host import no_host
 from dagengine.prompts.lengths.window import overflow_in
-from dagengine.redaction import public_text, secrets_of_environment, shortened
+from dagengine.question import Answer, Judge
+from dagengine.redaction import (
+    hidden_in,
+    public_text,
+    quotable,
+    secrets_of_environment,
+    shortened,
+)
 from dagengine.results import Failure
 
 R = TypeVar("R")
+T = TypeVar("T", bound=BaseModel)
 
 
 def is_cancelled() -> bool:
@@ -47,6 +59,41 @@ async def answered(make: Callable[[], Awaitable[R]], limit: float | None) -> R:
         if _is_public(error):
             raise _foreign(error) from error
         raise _foreign(error) from None
+
+
+def secrets_of(judge: Judge) -> tuple[str, ...]:
+    """What no answer of a judge may hand on: its own keys, and those in the environment."""
+    own: Sequence[str] = getattr(judge, "secrets", ())
+    return quotable([*own, *secrets_of_environment()])
+
+
+def without_secrets(answer: Answer[T], secrets: Sequence[str]) -> Answer[T]:
+    """An answer as it may be written down, in rows and stores: a key that it quotes is hidden."""
+    if not secrets:
+        return answer
+    raw = answer.raw or repr(answer.value)
+    if not any(secret in raw for secret in secrets):
+        return answer
+    data: Any = hidden_in(answer.value.model_dump(), secrets)
+    try:
+        value = type(answer.value).model_validate(data)
+    except ValueError:
+        said = "the answer quotes a key, and does not fit without it"
+        tokens = (answer.usage.input_tokens, answer.usage.output_tokens)
+        raise UnparseableError(said, hidden_in(answer.raw, secrets), tokens) from None
+    return replace(answer, value=value, raw=hidden_in(answer.raw, secrets), tokens=None)
+
+
+@contextmanager
+def hiding(secrets: Sequence[str]) -> Iterator[None]:
+    """Take the keys that a judge quotes out of the error that says how it failed."""
+    try:
+        yield
+    except JudgeError as error:
+        error.args = tuple(hidden_in(part, secrets) for part in error.args)
+        if isinstance(error, UnparseableError):
+            error.raw = hidden_in(error.raw, secrets)
+        raise
 
 
 def _foreign(error: Exception) -> JudgeError:

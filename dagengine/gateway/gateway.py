@@ -20,7 +20,7 @@ from dagengine.errors import (
     TooLongError,
     UnparseableError,
 )
-from dagengine.gateway.answering import answered
+from dagengine.gateway.answering import answered, hiding, secrets_of, without_secrets
 from dagengine.gateway.budget import Budget, Estimates, Purse
 from dagengine.gateway.ledger import Ledger
 from dagengine.gateway.limiter import Call, Lane, Limiter
@@ -69,7 +69,8 @@ class _Desk:
     """What the gateway keeps of one judge; judges of one identity share all but themselves.
 
     `name` is what the ledger calls it: the same in every process, if there is such a name.
-    `prompts` sees to it that they are read whole, where a server may cut them and not say so.
+    `prompts` sees to it that they are read whole, where a server may cut them and not say so. The
+    `secrets` are hidden in its answers.
     """
 
     judge: Judge
@@ -79,6 +80,7 @@ class _Desk:
     price: Price | None
     estimates: Estimates = field(default_factory=Estimates)
     prompts: WholePrompts | None = None
+    secrets: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
@@ -251,7 +253,10 @@ class Gateway:
             price, prompts = self._budget.price_of(judge), None
             if getattr(judge, "may_cut", False):
                 prompts = WholePrompts(judge, partial(self._count, lane, judge, price))
-            desk = _Desk(judge, durable or identity, durable, lane, price, prompts=prompts)
+            desk = _Desk(
+                judge, durable or identity, durable, lane, price, prompts=prompts,
+                secrets=secrets_of(judge),
+            )  # fmt: skip
             self._desks[identity] = desk
             self._limiter.open(desk.lane)
         return desk if desk.judge is judge else replace(desk, judge=judge)
@@ -420,6 +425,7 @@ class Gateway:
         self, desk: _Desk, question: Question[T], answer: Answer[T], seconds: float
     ) -> Answer[T]:
         """An answer that came before it was asked for is a call from now on."""
+        answer = without_secrets(answer, desk.secrets)
         self._calls += 1
         self._packs.questions += 1
         self._packs.used += 1
@@ -455,11 +461,13 @@ class Gateway:
         answer: Answer[T] | None = None
         try:
             with self.spans.call(desk.lane.name, question, number) as span:
-                if seat is not None and seat.pack is not None:
-                    answer = await seat.pack.answer(seat)
-                else:
-                    answer = await self._whole(desk, question, late=errand.late)
-                question.require_fit(answer)
+                with hiding(desk.secrets):
+                    if seat is not None and seat.pack is not None:
+                        answer = await seat.pack.answer(seat)
+                    else:
+                        answer = await self._whole(desk, question, late=errand.late)
+                    answer = without_secrets(answer, desk.secrets)
+                    question.require_fit(answer)
                 self.spans.answered(span, answer)
             usage, mode = answer.usage, answer.mode
             return answer

@@ -18,7 +18,9 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from dagengine.errors import InputError
+from dagengine.regular_files import is_there, open_to_write, read_whole
 from dagengine.results import Verdict
+from dagengine.store.locks import lock_file
 
 LABELS = "labels.jsonl"
 """The file of labels in a run folder."""
@@ -85,12 +87,15 @@ class LabelFile:
             raise InputError(f"cannot write {self.path}: {error.strerror or error}") from error
 
     def _append(self, data: bytes) -> None:
-        with self.path.open("a+b", buffering=0) as file:
-            if file.seek(0, os.SEEK_END):
+        with open_to_write(self.path, emptied=False) as file:
+            lock_file(file.fileno(), wait=True)  # another server may be adding to it
+            end = file.seek(0, os.SEEK_END)
+            if end:
                 file.seek(-1, os.SEEK_END)
                 if file.read(1) != b"\n":
                     data = b"\n" + data  # a line that a kill cut off stays by itself
             if file.write(data) != len(data):
+                os.ftruncate(file.fileno(), end)
                 raise OSError(None, "the disk took only a part of a label")
             os.fsync(file.fileno())
 
@@ -99,7 +104,7 @@ class LabelFile:
 
         A line that a kill cut off is left out. Raises InputError for a line that is not a label.
         """
-        return read_labels(self.path) if self.path.exists() else []
+        return read_labels(self.path) if is_there(self.path) else []
 
 
 def read_labels(path: Path) -> list[Label]:
@@ -118,7 +123,7 @@ def is_label_file(path: Path) -> bool:
     try:
         with path.open("rb") as file:
             first = json.loads(file.readline() or b"null")
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return False
     return isinstance(first, dict) and {"who", "when"} <= first.keys()
 
@@ -130,14 +135,14 @@ def _row(one: Label | Retraction) -> dict[str, Any]:
 
 
 def _lines(path: Path) -> Iterator[Label | Retraction]:
-    lines = path.read_bytes().split(b"\n")
+    lines = read_whole(path).split(b"\n")
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
         place = f"{path} line {number}"
         try:
             row = json.loads(line)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             if not line.rstrip().endswith(b"}"):
                 continue  # cut off by a kill, and never said to be saved
             raise InputError(f"{place}: no label (not JSON: {error})") from None

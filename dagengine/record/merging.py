@@ -15,7 +15,8 @@ from dagengine.data.shard import Shard
 from dagengine.errors import InputError
 from dagengine.record.run import Run
 from dagengine.record.values import CountsRecord, Exit, Manifest, SpentRecord, TotalsRecord
-from dagengine.record.writer import CASES, MANIFEST, ROWS, TIMES, write_whole
+from dagengine.record.writer import CASES, MANIFEST, ROWS, TIMES, require_own, sole_writer
+from dagengine.regular_files import is_there, write_whole
 
 _WHO = ("judge", "base_url", "app")
 _EXITS: tuple[Exit, ...] = ("ok", "no_score", "failed")  # from the best to the worst
@@ -24,22 +25,28 @@ _EXITS: tuple[Exit, ...] = ("ok", "no_score", "failed")  # from the best to the 
 def merge(runs: Sequence[Run], out: Path) -> Manifest:
     """Write the folder of the whole run; returns what its `run.json` holds.
 
-    Raises InputError, before anything is written, if the runs are not all the shards of one run.
-    Raises it later if a row is missing or there twice.
+    Raises InputError, before anything is written, if the runs are not all the shards of one run, or
+    if the folder is another program's or is being written. Raises it later if a row is missing or
+    there twice.
     """
     ordered = _shards(runs)
     manifest = _merged([run.manifest for run in ordered])
-    out.mkdir(parents=True, exist_ok=True)
+    require_own(out)
+    with sole_writer(out):
+        _write_all(ordered, manifest, out)
+    return manifest
+
+
+def _write_all(ordered: Sequence[Run], manifest: Manifest, out: Path) -> None:
     rows = _write(out / ROWS, [run.results for run in ordered])
     if manifest.texts:
         _write(out / CASES, [run.folder / CASES for run in ordered])
-    if all((run.folder / TIMES).exists() for run in ordered if run.results.exists()):
+    if all(is_there(run.folder / TIMES) for run in ordered if is_there(run.results)):
         _write(out / TIMES, [run.folder / TIMES for run in ordered])
     counted = 0 if manifest.counts is None else manifest.counts.cases
     if rows != counted:
         raise InputError(f"the shards hold {rows} rows, but they had {counted} cases")
     write_whole(out / MANIFEST, manifest.model_dump_json(by_alias=True, indent=1) + "\n")
-    return manifest
 
 
 def _shards(runs: Sequence[Run]) -> list[Run]:
@@ -104,7 +111,7 @@ def _write(out: Path, parts: Sequence[Path]) -> int:
 
 
 def _indexed(path: Path) -> Iterator[tuple[int, str, bytes]]:
-    if not path.exists():  # a shard without a case
+    if not is_there(path):  # a shard without a case
         return
     for place, line in complete_lines(path, whole=True):
         try:

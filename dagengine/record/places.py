@@ -14,9 +14,10 @@ from dagengine.data.early_rows import early_lines, index_of
 from dagengine.data.json_lines import line_of, value_of
 from dagengine.data.result_rows import row_of
 from dagengine.errors import InputError
-from dagengine.record.run import Run
+from dagengine.record.run import Run, case_of
 from dagengine.record.times import timed
 from dagengine.record.writer import CASES, TIMES
+from dagengine.regular_files import is_there, open_to_read
 from dagengine.results import CaseResult
 
 _OWN = ("index", "hash", "type")  # what a line of cases says beside the fields
@@ -33,7 +34,11 @@ class RunFiles:
     def __init__(self, run: Run) -> None:
         self._aligned = run.finished
         self._rows = _lines(run.results, run) if run.results.suffix == ".jsonl" else _copied(run)
-        self._texts = _lines(run.folder / CASES, run)
+        try:
+            self._texts = _lines(run.folder / CASES, run)
+        except BaseException:
+            self._rows.close()
+            raise
         self._run = run
 
     def __enter__(self) -> RunFiles:
@@ -70,7 +75,8 @@ class RunFiles:
         found = self._beside(self._texts, place)
         if found is None:
             return None
-        return {name: value for name, value in found.items() if name not in _OWN}
+        case = case_of(found, self._texts.named(place))
+        return {name: value for name, value in case.items() if name not in _OWN}
 
     def _beside(self, lines: Lines, place: int) -> Any:
         """The line that belongs to the row at a place; None without one."""
@@ -118,9 +124,12 @@ class Lines:
     def value(self, number: int) -> Any:
         """The JSON of a line; raises InputError for a damaged one."""
         try:
-            return value_of(self._line(number))
+            value = value_of(self._line(number))
         except (ValueError, RecursionError) as error:
             raise InputError(f"{self.named(number)}: not JSON: {error}") from None
+        if not isinstance(value, dict) or not isinstance(value.get("index"), int):
+            raise InputError(f"{self.named(number)}: it has no whole number `index`")
+        return value
 
     def _line(self, number: int) -> bytes:
         if self._file is None or number >= len(self._starts) - 1:
@@ -131,9 +140,13 @@ class Lines:
 
 def _lines(path: Path, run: Run) -> Lines:
     """The lines of a file of a run, with those that wait beside it while it is not finished."""
-    lines = Lines(path, path.open("rb") if path.exists() else None)
+    lines = Lines(path, open_to_read(path) if is_there(path) else None)
     if not run.finished:
-        lines.take_early()
+        try:
+            lines.take_early()
+        except BaseException:
+            lines.close()
+            raise
     return lines
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,9 +14,11 @@ from dagengine.data.early_rows import beside, early_lines, index_of
 from dagengine.data.json_lines import complete_lines, value_of
 from dagengine.data.result_rows import Holds, read_rows
 from dagengine.errors import InputError
+from dagengine.record.checks import flaw_of
 from dagengine.record.times import with_times
 from dagengine.record.values import FORMAT, Manifest
 from dagengine.record.writer import CASES, MANIFEST, TIMES
+from dagengine.regular_files import is_there, read_whole
 from dagengine.results import CaseResult
 
 
@@ -51,7 +54,7 @@ class Run:
         Raises InputError that names the line that is not a row. The last line of a run that was
         killed may be half of one, and is left out.
         """
-        if self.results.exists():
+        if is_there(self.results):
             yield from read_rows(self.results, whole=self.finished, holding=holding)
 
     def cases(self, holding: Holds | None = None) -> Iterator[dict[str, Any]]:
@@ -66,7 +69,7 @@ class Run:
                     case = value_of(line)
                 except (ValueError, RecursionError) as error:
                     raise InputError(f"{place}: no case of a run (not JSON: {error})") from None
-                yield case
+                yield case_of(case, place)
 
     def timed_rows(self, holding: Holds | None = None) -> Iterator[CaseResult]:
         """As `rows`, each with how long it took, where the run wrote that down."""
@@ -76,9 +79,9 @@ class Run:
     def _lines(self, name: str) -> Iterator[tuple[str, bytes]]:
         """The lines of a file beside the rows, each after its place, with those that wait."""
         path, line = self.folder / name, b""
-        if not path.exists() and not beside(path).exists():
+        if not is_there(path) and not is_there(beside(path)):
             return
-        for place, line in complete_lines(path, whole=self.finished) if path.exists() else ():
+        for place, line in complete_lines(path, whole=self.finished) if is_there(path) else ():
             yield place, line
         last = index_of(line)
         yield from early_lines(path, -1 if last is None else last)
@@ -87,24 +90,48 @@ class Run:
 def load_run(folder: str | Path) -> Run:
     """What a run left in a folder, finished or not.
 
-    Raises InputError for a folder without a run, and for one that a newer version wrote.
+    Raises InputError for a folder without a run, for one that a newer version wrote, and for a
+    `run.json` that is a link or no file.
     """
     path = Path(folder) / MANIFEST
-    if not path.is_file():
+    if not is_there(path):
         what = "is not a folder" if not Path(folder).is_dir() else f"has no {MANIFEST}"
         raise InputError(f"{folder} is not the folder of a run: it {what}")
+    text = read_whole(path)
     try:
-        given = json.loads(path.read_bytes())
-        written = given.get("format") if isinstance(given, dict) else None
-        if isinstance(written, int) and written > FORMAT:
-            raise InputError(
-                f"{path} has the format {written}, and this dagengine reads up to {FORMAT}: "
-                "install a newer one"
-            )
-        return Run(Path(folder), Manifest.model_validate(given))
+        given = json.loads(text, parse_float=_finite, parse_constant=_finite)
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{path} is not the record of a run (not JSON: {error})") from None
+    written = given.get("format") if isinstance(given, dict) else None
+    if isinstance(written, int) and written > FORMAT:
+        raise InputError(
+            f"{path} has the format {written}, and this dagengine reads up to {FORMAT}: "
+            "install a newer one"
+        )
+    try:
+        manifest = Manifest.model_validate(given)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         where = ".".join(str(step) for step in first["loc"])
         raise InputError(f"{path} is not the record of a run ({where}: {first['msg']})") from None
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{path} is not the record of a run (not JSON: {error})") from None
+    flaw = flaw_of(manifest)
+    if flaw is not None:
+        raise InputError(f"{path} is not the record of a run: {flaw}")
+    return Run(Path(folder), manifest)
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"{text:.40} is no number that a record holds")
+    return number
+
+
+def case_of(case: Any, place: str) -> dict[str, Any]:
+    """A line of cases that was read; raises InputError, with its `place`, for what is none."""
+    if not isinstance(case, dict) or not isinstance(case.get("index"), int):
+        raise InputError(f"{place}: no case of a run (it has no whole number `index`)")
+    tags = case.get("tags")
+    if tags is not None and not (isinstance(tags, list) and all(isinstance(t, str) for t in tags)):
+        raise InputError(f"{place}: no case of a run (its `tags` are no list of texts)")
+    return case

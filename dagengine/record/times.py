@@ -10,6 +10,7 @@ from dagengine.data.json_lines import value_of
 from dagengine.results import CaseResult, MetricResult, Step
 
 _DIGITS = 4  # a tenth of a millisecond
+_LONGEST = 1e10  # seconds; a file that says more is damaged
 _INDEX = re.compile(rb'\{"index": (\d+)')
 
 
@@ -36,18 +37,23 @@ def timed(row: CaseResult, line: dict[str, Any] | None) -> CaseResult:
     """A row that was just read, now with the times of its line; as it is without one."""
     if line is None:
         return row
-    steps = line.get("steps") or {}
+    steps = _mapping(line.get("steps"))
     for result in row.metrics:
-        seconds = steps.get(result.metric) or {}
+        seconds = _mapping(steps.get(result.metric))
         for step in result.steps:
             _set_seconds(step, seconds.get(step.node))
     _set_seconds(row, line.get("seconds"))
     return row
 
 
-def _set_seconds(read: CaseResult | Step, seconds: float | None) -> None:
+def _mapping(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _set_seconds(read: CaseResult | Step, seconds: Any) -> None:
+    known = isinstance(seconds, int | float) and 0 <= seconds < _LONGEST
     # Nobody else has it yet, and a changed copy of all would take 20 times as long.
-    object.__setattr__(read, "seconds", seconds)
+    object.__setattr__(read, "seconds", seconds if known else None)
 
 
 def with_times(rows: Iterable[CaseResult], lines: Iterable[bytes]) -> Iterator[CaseResult]:
@@ -68,7 +74,7 @@ def with_times(rows: Iterable[CaseResult], lines: Iterable[bytes]) -> Iterator[C
 def index_in(line: bytes) -> int:
     """The index at the beginning of a line of a run folder; -1 without one."""
     found = _INDEX.match(line)
-    return int(found[1]) if found else -1
+    return int(found[1][:18]) if found else -1
 
 
 def _value(line: bytes) -> dict[str, Any] | None:

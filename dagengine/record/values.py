@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
 from dagengine.graph.graph import Combine
 
@@ -167,8 +166,8 @@ class Manifest(_Value):
     format: int = FORMAT
     dagengine: str
     python: str
-    started: datetime
-    ended: datetime | None = None
+    started: AwareDatetime
+    ended: AwareDatetime | None = None
     exit: Exit | None = None
     error: str | None = None
     command: str | None = None

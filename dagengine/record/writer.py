@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
@@ -22,8 +23,10 @@ from dagengine.record.lines import LinesInOrder
 from dagengine.record.times import times_line
 from dagengine.record.values import FORMAT, CountsRecord, Exit, Manifest
 from dagengine.redaction import public_text, shortened
+from dagengine.regular_files import is_there, write_whole
 from dagengine.results import CaseResult, Spent, Totals
 from dagengine.results.summary import Summing
+from dagengine.store.locks import one_writer
 
 MANIFEST, ROWS, CASES, TIMES = "run.json", "results.jsonl", "cases.jsonl", "times.jsonl"
 SUMMARY = "summary.json"
@@ -36,7 +39,8 @@ class RunWriter:
 
     In an empty folder `run.json` stands from the beginning. What an earlier run left is kept
     until there is a first row; labels are always kept. On the way out `run.json` is replaced as
-    a whole, with how the run ended. `results` is another file for the rows.
+    a whole, with how the run ended. `results` is another file for the rows. Inside the block it is
+    the only writer of the folder, unless the caller is (`held`, see `sole_writer`).
     """
 
     def __init__(
@@ -45,6 +49,8 @@ class RunWriter:
         manifest: Manifest,
         spent: Callable[[], tuple[Totals, Sequence[Spent]]],
         results: Path | None = None,
+        *,
+        held: bool = False,
     ) -> None:
         """Raises InputError for a results file of an unknown kind, and for a field to hide (the
         manifest's `redacted`) that no case has. Raises it too if files would be lost that no run
@@ -53,7 +59,7 @@ class RunWriter:
         `spent` is asked in the end for what the run asked and used.
         """
         self.folder = Path(folder)
-        _require_own(self.folder)
+        require_own(self.folder)
         self.manifest = manifest.model_copy(update={"results": _seen_from(self.folder, results)})
         self.rows = RowWriter(results or self.folder / ROWS)
         self._spent = spent
@@ -64,11 +70,23 @@ class RunWriter:
         self._summing = Summing()
         self._costs = Costs(self.manifest)
         self._begun = False
+        self._locks = ExitStack()
+        self._held, self._elsewhere = held, results is not None
 
     def __enter__(self) -> RunWriter:
+        with ExitStack() as locks:
+            if not self._held:
+                locks.enter_context(sole_writer(self.folder))
+            if self._elsewhere:
+                self.rows.hold()
+                locks.callback(self.rows.close)
+            self._enter()
+            self._locks = locks.pop_all()
+        return self
+
+    def _enter(self) -> None:
         if not (self.folder / MANIFEST).exists() and not self.rows.path.exists():
             self._begin()
-        return self
 
     def add(self, row: CaseResult) -> CaseResult:
         """Write one row and its case; returns the row as it was written.
@@ -110,19 +128,23 @@ class RunWriter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
     ) -> None:
-        if not self._begun and kind is not None:
-            return  # nothing came, and what an earlier run left is as it was
-        if not self._begun:
-            self._begin()
-        try:
-            with self.rows:
-                pass
-            self._cases.close()
-            self._times.close()
-            self._end(error)
-        except InputError:
-            if error is None:
-                raise  # otherwise the first error says more
+        with self._locks:
+            if not self._begun and kind is not None:
+                return  # nothing came, and what an earlier run left is as it was
+            if not self._begun:
+                self._begin()
+            try:
+                self.rows.close()
+                self._close_beside()
+                self._end(error)
+            except InputError:
+                if error is None:
+                    raise  # otherwise the first error says more
+
+    def _close_beside(self) -> None:
+        for lines in (self._cases, self._times):
+            with self.rows.naming(lines.path):
+                lines.close()
 
     def _begin(self) -> None:
         """Make the folder this run's own."""
@@ -170,25 +192,25 @@ class RunWriter:
             write_whole(path, manifest.model_dump_json(by_alias=True, indent=1) + "\n")
 
 
-def _require_own(folder: Path) -> None:
+def require_own(folder: Path) -> None:
     """Raise InputError for a folder with files that are called like those of a run, but no run."""
-    names = [name for name in (CASES, TIMES, *_MADE) if (folder / name).exists()]
-    if names and not (folder / MANIFEST).exists():
+    names = [name for name in (CASES, TIMES, *_MADE) if is_there(folder / name)]
+    if names and not is_there(folder / MANIFEST):
         raise InputError(
             f"{folder} is no folder of a run (it has no {MANIFEST}), and its {names[0]} would be "
             "lost: a run writes one there; choose another folder, or move the file away"
         )
 
 
-def write_whole(path: Path, text: str) -> None:
-    """Write a file that is never seen half-written; raises OSError."""
-    new = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        new.write_bytes(text.encode(errors="backslashreplace"))
-        new.replace(path)
-    except OSError:
-        new.unlink(missing_ok=True)
-        raise
+@contextmanager
+def sole_writer(folder: str | Path) -> Iterator[None]:
+    """Be the only writer of a run folder; raises InputError if there is another."""
+    with ExitStack() as lock:
+        try:
+            lock.enter_context(one_writer(Path(folder), folder=True))
+        except OSError as error:
+            raise InputError(f"cannot write {folder}: {error.strerror or error}") from error
+        yield
 
 
 def file_sha256(path: Path) -> str | None:

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from dagengine.regular_files import descriptor
 from dagengine.store.locks import available, lock, lock_whole, unlock
 
 # Seconds between looks for the answer to a question that another process asks.
@@ -30,7 +31,7 @@ class Claims:
         self._held: dict[int, int] = {}
         if available:
             with suppress(OSError):
-                self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+                self._file = descriptor(self._path, os.O_RDWR | os.O_CREAT)
 
     @contextmanager
     def of(self, key: bytes) -> Iterator[bool]:

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel
 
 from dagengine.errors import InputError
+from dagengine.regular_files import require_regular
 
 T = TypeVar("T", bound=BaseModel)
 
@@ -31,6 +32,10 @@ _TABLES = (
     f"PRAGMA application_id = {_APPLICATION}",
     f"PRAGMA user_version = {SCHEMA_VERSION}",
 )
+# A view in the place of a table may be without an end.
+_FOREIGN = """SELECT count(*) FROM sqlite_master
+    WHERE type NOT IN ('table', 'index') OR sql LIKE 'CREATE VIRTUAL%'"""
+_LONGEST = 100_000_000  # bytes of one answer or question; a few packed ones may stand for more
 _DAMAGED = "it is damaged; restore a copy, or move it away and start a new one"
 _HINTS = {
     "SQLITE_NOTADB": "this is not a store and not an sqlite file; choose another file",
@@ -60,8 +65,9 @@ def connect(path: Path, patience: float) -> sqlite3.Connection:
     """Open a store for reading and writing, making it if there is none.
 
     `patience` is how many seconds to wait for other processes. Raises InputError for a file
-    that is something else, or that another version of dagengine has written.
+    that is something else, that another version of dagengine has written, or that is a link.
     """
+    _require_regular(path)
     with explained(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         return _checked(sqlite3.connect(path, timeout=patience, **_PLAIN), path, patience)
@@ -69,6 +75,7 @@ def connect(path: Path, patience: float) -> sqlite3.Connection:
 
 def connect_to_read(path: Path, patience: float) -> sqlite3.Connection:
     """Open a store that has to be there, and never write an answer into it."""
+    _require_regular(path)
     if not path.is_file():
         raise InputError(f"there is no store {path}")
     # A connection that may not write leaves sqlite's own files behind (`-wal`, `-shm`).
@@ -88,6 +95,15 @@ def connect_to_read(path: Path, patience: float) -> sqlite3.Connection:
         return _checked(db, path, None)
 
 
+def _require_regular(path: Path) -> None:
+    """Raise InputError for links, pipes and devices in the place of a store or sqlite's own files.
+
+    sqlite follows a link, and waits for ever at a pipe.
+    """
+    for suffix in ("", "-wal", "-shm", "-journal"):
+        require_regular(path.with_name(f"{path.name}{suffix}"))
+
+
 def _checked(db: sqlite3.Connection, path: Path, patience: float | None) -> sqlite3.Connection:
     """The connection to a file that is a store; a new one is set up unless only read."""
     try:
@@ -100,6 +116,11 @@ def _checked(db: sqlite3.Connection, path: Path, patience: float | None) -> sqli
             raise InputError(
                 f"the store {path} has format {version}, this version of dagengine has format "
                 f"{SCHEMA_VERSION}; use the version that wrote it, or another file"
+            )
+        if db.execute(_FOREIGN).fetchone()[0]:
+            raise InputError(
+                f"the store {path} holds views or triggers, or virtual tables; no store of "
+                "dagengine does: use another file"
             )
     except BaseException:
         db.close()
@@ -160,8 +181,13 @@ def printable(name: str) -> str:
 
 
 def unpack(data: bytes) -> str:
-    """A text out of the file, lone surrogates included."""
-    return zlib.decompress(data).decode(errors="surrogatepass")
+    """A text out of the file, lone surrogates included; raises zlib.error for one too long."""
+    unpacking = zlib.decompressobj()
+    text = unpacking.decompress(data, _LONGEST)
+    if not unpacking.eof:
+        why = f"it is longer than {_LONGEST:,} bytes" if unpacking.unconsumed_tail else "it is cut"
+        raise zlib.error(why)
+    return text.decode(errors="surrogatepass")
 
 
 def names(db: sqlite3.Connection, table: str) -> list[str]:

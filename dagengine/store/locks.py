@@ -1,13 +1,21 @@
-"""Locks on bytes of a file between processes; the system frees them when their process ends.
+"""Locks between processes; the system frees them when their process ends.
 
-They do not hold inside one process. Windows has none of this kind: `available` is False there.
+Locks on bytes of a file do not hold inside one process. Windows has none of this kind: `available`
+is False there. `one_writer` holds everywhere, also between threads.
 """
 
 from __future__ import annotations
 
+import os
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from importlib import import_module
+from pathlib import Path
 from types import ModuleType
+
+from dagengine.errors import InputError
+from dagengine.regular_files import descriptor
 
 try:
     import fcntl
@@ -17,6 +25,9 @@ else:
     _fcntl = fcntl
 
 available = _fcntl is not None
+_FAR = 1 << 30  # a byte behind all that is read: on Windows a locked byte cannot be
+_PAUSE = 0.05  # seconds between two looks at a lock that cannot be waited for
+_held: set[int] = set()  # descriptors of the locks of this process
 
 
 def lock(file: int, place: int, *, wait: bool = False) -> bool:
@@ -49,3 +60,116 @@ def locked(file: int, place: int) -> Iterator[None]:
         yield
     finally:
         unlock(file, place)
+
+
+@contextmanager
+def one_writer(target: Path, *, folder: bool = False, wait: bool = False) -> Iterator[None]:
+    """Hold a file, or a `folder`, as its only writer among all processes and threads.
+
+    While another one holds it, this waits for its end if it is to `wait`. Otherwise it raises
+    InputError, which names the process. The lock is on a small file of its own, `.writing`. Raises
+    OSError if that cannot be made. On a file system without locks nothing is held.
+    """
+    place = target / ".writing" if folder else target.with_name(f".{target.name}.writing")
+    made = not place.parent.exists()
+    place.parent.mkdir(parents=True, exist_ok=True)
+    file = _taken(place, target, wait)
+    _held.add(file)
+    try:
+        yield
+    finally:
+        if file in _held:  # not so in a fork of this process
+            _held.discard(file)
+            _let_go(place, file)
+        if made:
+            with suppress(OSError):  # it is not empty any more
+                place.parent.rmdir()
+
+
+def _taken(place: Path, target: Path, wait: bool) -> int:
+    """The open file of a lock that this process has now."""
+    while True:
+        file = descriptor(place, os.O_RDWR | os.O_CREAT)
+        try:
+            if not lock_file(file, wait=wait):
+                raise InputError(_refusal(target, os.read(file, 20)))
+            if _is_at(place, file):
+                with suppress(OSError):  # the number only makes messages better
+                    os.truncate(file, 0)
+                    os.write(file, str(os.getpid()).encode())
+                return file
+        except BaseException:
+            os.close(file)
+            raise
+        os.close(file)  # the writer before removed it after it was opened here
+
+
+def _is_at(place: Path, file: int) -> bool:
+    try:
+        return os.path.samestat(os.fstat(file), os.lstat(place))
+    except FileNotFoundError:
+        return False
+
+
+def _let_go(place: Path, file: int) -> None:
+    with suppress(OSError):  # Windows removes no file that is open
+        place.unlink()
+        os.close(file)
+        return
+    os.close(file)
+    with suppress(OSError):
+        place.unlink()
+
+
+def lock_file(file: int, *, wait: bool = False) -> bool:
+    """Lock a whole open file until it is closed; False when somebody else has it.
+
+    It holds between threads, too. On a file system without locks every call gets it.
+    """
+    if _fcntl is None:  # pragma: no cover - Windows
+        return _lock_far_byte(file, wait)
+    try:
+        _fcntl.flock(file, _fcntl.LOCK_EX | (0 if wait else _fcntl.LOCK_NB))
+    except BlockingIOError:
+        return False
+    except OSError:  # a file system without locks
+        return True
+    return True
+
+
+def _lock_far_byte(file: int, wait: bool) -> bool:  # pragma: no cover - Windows
+    try:
+        msvcrt = import_module("msvcrt")
+    except ModuleNotFoundError:  # a system without locks
+        return True
+    while True:
+        os.lseek(file, _FAR, os.SEEK_SET)
+        try:
+            msvcrt.locking(file, msvcrt.LK_NBLCK, 1)
+            return True
+        except OSError:
+            if not wait:
+                return False
+            time.sleep(_PAUSE)
+        finally:
+            os.lseek(file, 0, os.SEEK_SET)
+
+
+def _refusal(target: Path, process: bytes) -> str:
+    by = f" (process {int(process)})" if process.isdigit() else ""
+    return (
+        f"{target} is being written by another run{by}; wait until it has ended, or choose another "
+        "place for this one"
+    )
+
+
+def _forget_held() -> None:
+    """In a fork: close its copies of the locks, or they would outlive the process that has them."""
+    for file in _held:
+        with suppress(OSError):
+            os.close(file)
+    _held.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_held)

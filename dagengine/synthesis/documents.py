@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from dagengine.errors import InputError, MissingExtraError
+from dagengine.regular_files import require_regular
 from dagengine.synthesis.values import Document, Section, Unreadable
 
 _HEADING = re.compile(r"#{1,6}\s")
@@ -26,6 +27,7 @@ _CONVERTED = (*_CONVERTERS, ".html", ".htm")
 _MARKED = (".md", ".markdown")
 _TEXT = (".txt", ".text", ".rst", ".csv", ".json")
 SUFFIXES = (*_TEXT, *_MARKED, ".pdf", *_CONVERTED)
+_UNPACKED = 200_000_000  # bytes of what an archive unpacks to
 Read = Document | Unreadable
 
 
@@ -42,9 +44,9 @@ def read_documents(sources: Iterable[Any]) -> list[Read]:
     files = [_files(source) if isinstance(source, str | Path) else source for source in listed]
     documents: list[Read] = []
     pages: dict[str, list[tuple[str, int | None]]] = {}
-    for source in files:
+    for origin, source in zip(listed, files, strict=True):
         if isinstance(source, list):
-            documents += [_read(path) for path in source]
+            documents += map(_found if Path(origin).is_dir() else _read, source)
         else:
             name, text, page = _page(source, len(pages))
             pages.setdefault(name, []).append((text, page))
@@ -74,7 +76,11 @@ def _refuse_doubles(documents: list[Read]) -> None:
 def _files(source: str | Path) -> list[Path]:
     path = Path(source)
     if path.is_dir():
-        files = sorted(file for file in path.rglob("*") if file.suffix.lower() in SUFFIXES)
+        files = sorted(
+            file
+            for file in path.rglob("*")
+            if file.suffix.lower() in SUFFIXES and (file.is_symlink() or not file.is_dir())
+        )
         if not files:
             raise InputError(f"the folder {path} has no document ({', '.join(SUFFIXES)})")
         return files
@@ -83,6 +89,15 @@ def _files(source: str | Path) -> list[Path]:
     if path.suffix.lower() not in SUFFIXES:
         raise InputError(f"{path}: documents are {', '.join(SUFFIXES)}, not {path.suffix!r}")
     return [path]
+
+
+def _found(path: Path) -> Read:
+    """A file of a folder: nobody named it, so it is read only if it is in the folder itself."""
+    try:
+        require_regular(path)
+    except InputError as error:
+        return Unreadable(str(path), "broken", f"it is not read: {error}")
+    return _read(path)
 
 
 def _read(path: Path) -> Read:
@@ -132,8 +147,13 @@ def _converted(path: Path) -> Read:
     except ImportError:
         raise _needs("markitdown", path) from None
     suffix = path.suffix.lower()
-    if suffix in _CONVERTERS and not zipfile.is_zipfile(path):
-        return Unreadable(str(path), "broken", f"it is no {suffix} file: no zip archive")
+    if suffix in _CONVERTERS:
+        if not zipfile.is_zipfile(path):
+            return Unreadable(str(path), "broken", f"it is no {suffix} file: no zip archive")
+        unpacked = _unpacked(path)
+        if unpacked > _UNPACKED:
+            sizes = f"{unpacked / 1e6:,.0f} MB, and at most {_UNPACKED / 1e6:,.0f} MB are read"
+            return Unreadable(str(path), "broken", f"it unpacks to {sizes}; split it")
     # One converter, and not the whole of `MarkItDown`. That takes a broken file, or one whose
     # parser is not installed, for a plain archive, and the listing would pass as the text.
     convert: Any = vars(converters)[_CONVERTERS.get(suffix, "HtmlConverter")]()
@@ -146,6 +166,15 @@ def _converted(path: Path) -> Read:
         why = str(error).splitlines()[0] if str(error) else type(error).__name__
         return Unreadable(str(path), "broken", f"it is no {suffix} that can be read ({why})")
     return _document(str(path), _split(text))
+
+
+def _unpacked(path: Path) -> int:
+    """The bytes that an archive says it unpacks to; no reader takes more out of it."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return sum(part.file_size for part in archive.infolist())
+    except (OSError, ValueError, zipfile.BadZipFile):  # its reader says what is wrong
+        return 0
 
 
 def _needs(package: str, path: Path) -> MissingExtraError:

@@ -10,7 +10,8 @@ from typing import Any
 from dagengine.data.golden import ConversationalGolden, Golden
 from dagengine.data.json_lines import line_of
 from dagengine.errors import InputError
-from dagengine.record.writer import RunWriter, write_whole
+from dagengine.record.writer import RunWriter
+from dagengine.regular_files import write_whole
 from dagengine.results import CaseResult
 from dagengine.synthesis.values import Report
 from dagengine.terminal import plain

@@ -33,10 +33,10 @@ class Asked(BaseModel):
     filter: Filter = Filter(metric=0)
     chosen: Chosen = "all"
     order: Order = Order(by="default")
-    start: int = Field(default=0, ge=0)
-    stop: int = Field(default=0, ge=0)
-    index: int = 0
-    name: str = ""
+    start: int = Field(default=0, ge=0, lt=2**53)
+    stop: int = Field(default=0, ge=0, lt=2**53)
+    index: int = Field(default=0, ge=0, lt=2**53)
+    name: str = Field(default="", max_length=10_000)
 
 
 class LargeRun:
@@ -111,8 +111,12 @@ class _Known:
     def __init__(self, record: Run, said: Callable[[int], None] | None = None) -> None:
         self.record = record
         self.size = _size(record)
-        database = open_index(record, said)
         self.run = OpenRun(record.folder)
+        try:
+            database = open_index(record, said)
+        except BaseException:
+            self.run.close()
+            raise
         self.index = Indexed(self.run, database)
         self.rows: int = self.index.all("SELECT count(*) FROM cases")[0][0]
         self._cases = Cases(self.index)

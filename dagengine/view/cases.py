@@ -10,7 +10,7 @@ from dagengine.report.page.graphs import words
 from dagengine.report.page.people import People
 from dagengine.report.page.texts import odds_of, result_odds, three_digits
 from dagengine.results import MetricResult, Step
-from dagengine.view.index import STATES
+from dagengine.view.index import STATES, utf8
 from dagengine.view.indexed import Filter, Indexed, Order
 
 _STATE = {"f": "fail", "n": "none", "p": "pass", "-": "plain"}
@@ -114,9 +114,9 @@ class Cases:
     def find(self, name: str) -> int | None:
         """The number of a case by its name, or its number as text."""
         rows = self._index.all(
-            "SELECT number FROM cases WHERE name = ? ORDER BY place LIMIT 1", name
+            "SELECT number FROM cases WHERE name = ? ORDER BY place LIMIT 1", utf8(name)
         )
-        if not rows and name.isdecimal() and len(name) < 19:
+        if not rows and name.isdecimal() and name.isascii() and len(name) < 19:
             rows = self._index.all("SELECT number FROM cases WHERE number = ?", int(name))
         return rows[0][0] if rows else None
 

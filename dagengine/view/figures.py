@@ -202,7 +202,8 @@ def _bins(groups: Sequence[_Group]) -> list[dict[str, int]]:
     bins = [{"passed": 0, "failed": 0} for _ in range(11)]
     for group in groups:
         if group.bin is not None:
-            bins[group.bin]["failed" if group.state == "f" else "passed"] += group.cases
+            place = min(max(group.bin, 0), 10)  # code of a metric may give any number
+            bins[place]["failed" if group.state == "f" else "passed"] += group.cases
     return bins
 
 

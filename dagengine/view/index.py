@@ -1,4 +1,7 @@
-"""The index of a large run: one sqlite file beside it, made of its rows, and made again if needed.
+"""The index of a large run: one sqlite file, made of its rows, and made again if needed.
+
+It is in a private folder and never in that of the run: whoever made the run could have put another
+one there, which tells other figures.
 
 A *way* is what rows share that went alike through a metric's graph (see `report.page.columns`).
 Most figures are sums over ways, scores and states, so `tallies` contains the sums. A filter by the
@@ -11,7 +14,6 @@ import json
 import os
 import re
 import sqlite3
-import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, suppress
 from itertools import islice
@@ -19,20 +21,21 @@ from pathlib import Path
 from typing import Any
 
 from dagengine.compiler.definitions import digest
+from dagengine.errors import InputError
 from dagengine.record.costs import StepCosts
 from dagengine.record.run import Run
-from dagengine.record.writer import CASES
+from dagengine.record.writer import CASES, MANIFEST
+from dagengine.regular_files import is_there, private_folders
 from dagengine.report.page.columns import MetricColumns
 from dagengine.report.page.graphs import PageGraph
 from dagengine.report.page.layouts import layouts, nested_layouts
 from dagengine.results import CaseResult
 from dagengine.results.verdict import LETTERS
 
-NAME = ".view-index.sqlite"
-"""The file of the index in the folder of its run."""
 STATES = "".join(LETTERS.values())
 """Failed, no score, passed, a score without a threshold: as whole numbers, in this order."""
-_FORMAT = 5
+_FORMAT = 6
+_NAMES = "view-{}.sqlite"
 _CHUNK = 5_000  # rows that are held while the index is made
 _TABLES = """
     CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT) WITHOUT ROWID;
@@ -64,35 +67,46 @@ _SUMS = """
 def open_index(run: Run, said: Callable[[int], None] | None = None) -> sqlite3.Connection:
     """The index of a run, made first when there is none or the run has changed since.
 
-    `said` is called with the number of rows while it is made. It lies in the folder of the run,
-    or where that cannot be written in one for passing files.
+    `said` is called with the number of rows while it is made. Raises InputError for a damaged run,
+    and where no private folder has room.
     """
-    mark = _mark(run)
-    for folder in (run.folder, Path(tempfile.gettempdir())):
-        suffix = "" if folder == run.folder else f"-{digest(str(run.folder.resolve()))[:16]}"
-        path = folder / f"{NAME}{suffix}"
-        if not _fits(path, mark):
-            try:
+    mark, failure = _mark(run), None
+    for folder in private_folders():
+        path = folder / _NAMES.format(digest(str(run.folder.resolve()))[:32])
+        try:
+            if not _fits(path, mark):
+                _forget_old(folder)
                 _make(path, run, mark, said or (lambda rows: None))
-            except (OSError, sqlite3.OperationalError):
-                if folder != run.folder:
-                    raise
-                continue
-        return _connect(path)
-    raise AssertionError("one of the two folders was taken, or raised")
+            return _connect(path)
+        except (OSError, sqlite3.OperationalError) as error:
+            failure = error
+    raise InputError(f"no folder has room for the index of {run.folder}: {failure}")
+
+
+def _forget_old(folder: Path) -> None:
+    """Remove the indexes of runs that are no more."""
+    for path in folder.glob(_NAMES.format("*")):
+        with suppress(OSError, sqlite3.Error), closing(_connect(path)) as db:
+            found = db.execute("SELECT value FROM meta WHERE name = 'folder'").fetchone()
+            if found is not None and not Path(found[0]).exists():
+                path.unlink()
 
 
 def _connect(path: Path) -> sqlite3.Connection:
-    db = sqlite3.connect(f"file:{path}?mode=ro", uri=True, check_same_thread=False)
+    db = sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True, check_same_thread=False)
     db.execute("PRAGMA query_only = ON")
     return db
 
 
 def _mark(run: Run) -> str:
-    """What tells this state of a run from others: the sizes and times of its files."""
-    files = [run.results, run.folder / CASES]
-    stats = [(one.stat().st_size, one.stat().st_mtime_ns) for one in files if one.exists()]
-    return json.dumps([_FORMAT, stats, [metric.hash for metric in run.manifest.metrics]])
+    """What tells this state of a run from others: its files, their sizes and times.
+
+    When the system last changed a file (`st_ctime`) nobody can set.
+    """
+    files = [run.folder / MANIFEST, run.results, run.folder / CASES]
+    stats = [one.lstat() for one in files if is_there(one)]
+    marks = [(one.st_ino, one.st_size, one.st_mtime_ns, one.st_ctime_ns) for one in stats]
+    return json.dumps([_FORMAT, marks])
 
 
 def _fits(path: Path, mark: str) -> bool:
@@ -116,6 +130,8 @@ def _make(path: Path, run: Run, mark: str, said: Callable[[int], None]) -> None:
             db.execute("COMMIT")
             db.executescript(_SUMS)
             db.execute("INSERT INTO meta VALUES ('mark', ?)", (mark,))
+            folder = utf8(str(run.folder.resolve()))
+            db.execute("INSERT INTO meta VALUES ('folder', ?)", (folder,))
             _describe(db, graphs)
         making.replace(path)
     finally:
@@ -182,9 +198,9 @@ class _Rows:
                 sum(1 << number for number, state in enumerate(states) if state == sign)
                 for sign in "fn"
             )
-            name = _utf8(row.case)
+            name = utf8(row.case)
             cases.append((place, row.index, name, _sorted(name), failing, missing))
-            texts.append((place, _utf8("\n".join(_words(row, case)))))
+            texts.append((place, utf8("\n".join(_words(row, case)))))
         self._db.executemany("INSERT INTO cases VALUES (?, ?, ?, ?, ?, ?)", cases)
         self._db.executemany("INSERT INTO texts (rowid, text) VALUES (?, ?)", texts)
         for metric, one in enumerate(columns):
@@ -249,6 +265,6 @@ def _sorted(name: str) -> str:
     return re.sub("[0-9]+", lambda found: found[0].zfill(12), name.lower())
 
 
-def _utf8(text: str) -> str:
+def utf8(text: str) -> str:
     """Text that sqlite takes: without lone surrogates."""
     return text if text.isascii() else text.encode(errors="replace").decode()

@@ -11,8 +11,9 @@ from typing import Any, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from dagengine.errors import InputError
 from dagengine.record.costs import StepCosts
-from dagengine.view.index import STATES
+from dagengine.view.index import STATES, utf8
 from dagengine.view.opened import OpenRun
 
 _ORDERS = {
@@ -29,7 +30,7 @@ class Part(BaseModel):
 
     model_config = ConfigDict(extra="forbid", populate_by_name=True)
     kind: Literal["e", "n", "end", "b", "set"]
-    key: str
+    key: str = Field(max_length=10_000)
     inverted: bool = Field(alias="not")
 
 
@@ -37,8 +38,8 @@ class Filter(BaseModel):
     """The conditions that all hold at once, under one metric."""
 
     model_config = ConfigDict(extra="forbid")
-    metric: int = Field(ge=0)
-    parts: list[Part] = []
+    metric: int = Field(ge=0, lt=2**53)
+    parts: list[Part] = Field(default=[], max_length=50)
     text: str = Field(default="", max_length=1000)
 
 
@@ -46,7 +47,7 @@ class Order(BaseModel):
     """By what rows are sorted, and whether downwards."""
 
     model_config = ConfigDict(extra="forbid")
-    by: str
+    by: str = Field(max_length=20)
     down: bool = False
 
 
@@ -119,7 +120,7 @@ class Indexed:
         found = [Where("r.metric = ?", (chosen.metric,))]
         found += [self._part(chosen.metric, part) for part in chosen.parts]
         if chosen.text:
-            match = " ".join(f'"{word}"*' for word in chosen.text.replace('"', " ").split())
+            match = " ".join(f'"{word}"*' for word in _words(chosen.text))
             sql = "r.place IN (SELECT rowid FROM texts WHERE texts MATCH ?)"
             found.append(Where(sql, (match,), True) if match else Where("TRUE"))
         found.append(self._which(which))
@@ -138,7 +139,7 @@ class Indexed:
     def _positive(self, metric: int, part: Part) -> Where:
         graph, key = self.graphs[metric], part.key
         if part.kind == "b":
-            return Where("r.bin IS ?", (math.floor(float(key) * 10 + 0.5),))
+            return Where("r.bin IS ?", (_bin(key),))
         if part.kind == "set":
             names = [one["name"] for one in self.graphs]
             mask = sum(1 << names.index(name) for name in key.split(" + ") if name in names)
@@ -193,6 +194,25 @@ class Indexed:
             score += " AND s.place = r.place)"
             by = f"{score} IS NULL, {score} {way}"
         return f"SELECT r.place FROM results r WHERE {where.sql} ORDER BY {by}, r.place"
+
+
+_WORDS = 30  # of a search: every one is looked up in the index of all texts
+
+
+def _words(text: str) -> list[str]:
+    """The words that a search is for; raises InputError for too many."""
+    words = utf8(text.replace('"', " ").replace("\0", " ")).split()
+    if len(words) > _WORDS:
+        raise InputError(f"a search has at most {_WORDS} words, and this one has {len(words)}")
+    return words
+
+
+def _bin(key: str) -> int:
+    """The tenth that a score is in; raises InputError for what is no score."""
+    try:
+        return math.floor(float(key) * 10 + 0.5)
+    except (ValueError, OverflowError):
+        raise InputError(f"{key!r:.40} is no score") from None
 
 
 def _plain(threshold: float | None) -> str:

@@ -18,6 +18,7 @@ from dagengine.view.opened import OpenRun
 from dagengine.view.queues import QUEUES, Queue, is_failed, is_unsure, sampled
 from dagengine.view.walk import WHOLE, Asked, Passed, Position, Said, Walk
 
+_DIGITS = 12  # of the number of a case
 CANNOT_TELL = 0
 """The choice of a person who cannot tell; the others are counted from 1."""
 
@@ -59,7 +60,7 @@ class Labelling:
         kind of queue, a metric, or a case that there is not.
         """
         self._record(metric)
-        if kind == "one" and seed.isdecimal():
+        if kind == "one" and seed.isdecimal() and seed.isascii() and len(seed) <= _DIGITS:
             return [self._run.place_of(int(seed))]
         if kind not in QUEUES:
             raise InputError(f"a queue is one of {', '.join(QUEUES)}, not {kind!r:.40}")

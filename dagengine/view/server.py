@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import math
 import secrets
 import socket
+import sqlite3
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import uvicorn
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -33,7 +36,14 @@ from dagengine.view.runs import Comparisons, history, walks
 
 HOST = "127.0.0.1"
 _Form = TypeVar("_Form", bound=BaseModel)
+_DIGITS = 12  # of a whole number in an address
 _LONGEST = 64_000  # bytes of what a page may send
+_WHOLE = 2**53  # whole numbers from here on a page cannot tell apart
+# What code raises that meets what it does not expect. Requests are checked before: it is in files.
+_BROKEN = (
+    ArithmeticError, AttributeError, LookupError, OSError, RecursionError, TypeError, ValueError,
+    sqlite3.Error,
+)  # fmt: skip
 
 
 def _unsaid(text: str) -> None:
@@ -84,15 +94,34 @@ class Served:
             run.close()
 
 
+class _Json(JSONResponse):
+    """JSON whatever is in it: a NaN becomes null, and a lone surrogate its escape."""
+
+    def render(self, content: Any) -> bytes:
+        try:
+            text = json.dumps(content, allow_nan=False, separators=(",", ":"))
+        except ValueError:
+            text = json.dumps(_without_nan(content), allow_nan=False, separators=(",", ":"))
+        return text.encode()
+
+
+def _without_nan(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {key: _without_nan(item) for key, item in value.items()}
+    return [_without_nan(item) for item in value] if isinstance(value, list | tuple) else value
+
+
 class _Answer(BaseModel):
     """What a page sends to label: an answer, or (without a choice) what to take back."""
 
     model_config = ConfigDict(extra="forbid")
     who: str = Field(min_length=1, max_length=100)
-    metric: str
-    place: int
-    node: str | None = None
-    choice: int | None = None
+    metric: str = Field(max_length=1000)
+    place: int = Field(ge=0, lt=_WHOLE)
+    node: str | None = Field(default=None, max_length=1000)
+    choice: int | None = Field(default=None, ge=0, lt=_WHOLE)
     note: str | None = Field(default=None, max_length=10_000)
 
 
@@ -104,28 +133,37 @@ def application(served: Served, token: str, hosts: Sequence[str]) -> Access:
         Route("/api/runs", pages.runs),
         Route("/api/changes", pages.changes),
         Route("/api/walks", pages.walks),
-        Route("/run/{run:int}/", pages.page),
-        Route("/run/{run:int}/api/status", pages.status),
-        Route("/run/{run:int}/api/prompts", pages.prompts),
-        Route("/run/{run:int}/api/source", pages.source, methods=["POST"]),
-        Route("/run/{run:int}/api/label/queue", pages.queue),
-        Route("/run/{run:int}/api/label/position", pages.position),
-        Route("/run/{run:int}/api/label/answer", pages.answer, methods=["POST"]),
-        Route("/run/{run:int}/api/label/undo", pages.undo, methods=["POST"]),
+        Route("/run/{run}/", pages.page),
+        Route("/run/{run}/api/status", pages.status),
+        Route("/run/{run}/api/prompts", pages.prompts),
+        Route("/run/{run}/api/source", pages.source, methods=["POST"]),
+        Route("/run/{run}/api/label/queue", pages.queue),
+        Route("/run/{run}/api/label/position", pages.position),
+        Route("/run/{run}/api/label/answer", pages.answer, methods=["POST"]),
+        Route("/run/{run}/api/label/undo", pages.undo, methods=["POST"]),
     ]
     app = Starlette(
         routes=[Mount(f"/{token}", routes=routes)],
-        exception_handlers={DagengineError: _refused, MovedError: _moved},
+        exception_handlers={
+            DagengineError: _refused,
+            MovedError: _moved,
+            **dict.fromkeys(_BROKEN, _damaged),
+        },
     )
     return Access(app, token, hosts)
 
 
 async def _refused(request: Request, error: Exception) -> Response:
-    return JSONResponse({"error": str(error)}, 400)
+    return _Json({"error": str(error)}, 400)
+
+
+async def _damaged(request: Request, error: Exception) -> Response:
+    said = f"the folder of the run holds what cannot be shown ({type(error).__name__}: {error})"
+    return _Json({"error": f"{said:.500}; make the run again, or restore a copy"}, 400)
 
 
 async def _moved(request: Request, error: Exception) -> Response:
-    return JSONResponse({"error": "this question was already answered in another tab"}, 409)
+    return _Json({"error": "this question was already answered in another tab"}, 409)
 
 
 class _Pages:
@@ -147,10 +185,10 @@ class _Pages:
         return RedirectResponse(f"run/{len(self._served.runs) - 1}/")
 
     async def runs(self, request: Request) -> Response:
-        return JSONResponse(await run_in_threadpool(history, self._served.runs))
+        return _Json(await run_in_threadpool(history, self._served.runs))
 
     async def page(self, request: Request) -> Response:
-        number = self._number(request.path_params["run"])
+        number = self._number(_whole(request.path_params, "run"))
         run = self._served.runs[number]
         await run_in_threadpool(run.refresh)
         large = await run_in_threadpool(self._served.large, number)
@@ -161,46 +199,46 @@ class _Pages:
         return Response(page.encode(errors="replace"), media_type="text/html")
 
     async def source(self, request: Request) -> Response:
-        number = self._number(request.path_params["run"])
+        number = self._number(_whole(request.path_params, "run"))
         large = await run_in_threadpool(self._served.large, number)
         if large is None:
             raise InputError(f"the page of run {number} holds its data itself")
         asked = await _sent(request, Asked)
-        return JSONResponse(await run_in_threadpool(large.answer, asked))
+        return _Json(await run_in_threadpool(large.answer, asked))
 
     async def status(self, request: Request) -> Response:
-        number = self._number(request.path_params["run"])
+        number = self._number(_whole(request.path_params, "run"))
         run, large = self._served.runs[number], await run_in_threadpool(self._served.large, number)
         await run_in_threadpool(run.refresh if large is None else large.refresh)
         rows, known = (len(run), run) if large is None else (large.rows, large)
-        return JSONResponse({"rows": rows, "finished": known.finished})
+        return _Json({"rows": rows, "finished": known.finished})
 
     async def prompts(self, request: Request) -> Response:
         run, index = self._run(request), _whole(request.query_params, "index")
-        return JSONResponse(await run_in_threadpool(run.prompts, index))
+        return _Json(await run_in_threadpool(run.prompts, index))
 
     async def changes(self, request: Request) -> Response:
         old, new = self._both(request.query_params)
-        return JSONResponse(await run_in_threadpool(self._comparisons.changes, old, new))
+        return _Json(await run_in_threadpool(self._comparisons.changes, old, new))
 
     async def walks(self, request: Request) -> Response:
         given = request.query_params
         indices = (_whole(given, "old_index"), _whole(given, "new_index"))
         old, new = self._both(given)
         found = await run_in_threadpool(walks, old, new, given.get("metric", ""), indices)
-        return JSONResponse(found)
+        return _Json(found)
 
     async def queue(self, request: Request) -> Response:
         labels, given = self._labelling(request), request.query_params
         kind, metric = given.get("kind", ""), given.get("metric", "")
         count, seed = _whole(given, "count"), given.get("seed", "")
         places = await run_in_threadpool(labels.queue, metric, kind, count, seed)
-        return JSONResponse({"places": places})
+        return _Json({"places": places})
 
     async def position(self, request: Request) -> Response:
         labels, given = self._labelling(request), request.query_params
         at = At(given.get("who", ""), given.get("metric", ""), _whole(given, "place"))
-        return JSONResponse(await run_in_threadpool(labels.position, at))
+        return _Json(await run_in_threadpool(labels.position, at))
 
     async def answer(self, request: Request) -> Response:
         labels, sent = self._labelling(request), await _sent(request, _Answer)
@@ -208,12 +246,12 @@ class _Pages:
             raise InputError("an answer needs `node` and `choice`")
         at = At(sent.who, sent.metric, sent.place)
         found = await run_in_threadpool(labels.answer, at, sent.node, sent.choice, sent.note)
-        return JSONResponse(found)
+        return _Json(found)
 
     async def undo(self, request: Request) -> Response:
         labels, sent = self._labelling(request), await _sent(request, _Answer)
         at = At(sent.who, sent.metric, sent.place)
-        return JSONResponse(await run_in_threadpool(labels.undo, at, sent.node))
+        return _Json(await run_in_threadpool(labels.undo, at, sent.node))
 
     # Which run.
 
@@ -223,7 +261,7 @@ class _Pages:
         return number
 
     def _run(self, request: Request) -> OpenRun:
-        return self._served.runs[self._number(request.path_params["run"])]
+        return self._served.runs[self._number(_whole(request.path_params, "run"))]
 
     def _both(self, given: Mapping[str, str]) -> tuple[OpenRun, OpenRun]:
         """The old and the new run of a comparison."""
@@ -231,13 +269,13 @@ class _Pages:
         return self._served.runs[old], self._served.runs[new]
 
     def _labelling(self, request: Request) -> Labelling:
-        return self._labels[self._number(request.path_params["run"])]
+        return self._labels[self._number(_whole(request.path_params, "run"))]
 
 
 def _whole(given: Mapping[str, str], name: str) -> int:
     """A whole number of the address; raises InputError for anything else."""
     text = given.get(name, "")
-    if not text.isdecimal() or not text.isascii() or len(text) > 12:
+    if not text.isdecimal() or not text.isascii() or len(text) > _DIGITS:
         raise InputError(f"`{name}` is a whole number, not {text!r:.40}")
     return int(text)
 
@@ -275,7 +313,10 @@ def serve(served: Served, port: int, ready: Callable[[str], None]) -> None:
         app = application(served, token, [f"{HOST}:{port}", f"localhost:{port}"])
         listener.listen()
         ready(f"http://{HOST}:{port}/{token}/")
-        config = uvicorn.Config(app, log_level="warning", access_log=False, lifespan="off")
+        config = uvicorn.Config(
+            app, log_level="warning", access_log=False, lifespan="off",
+            timeout_graceful_shutdown=1,  # a request in progress does not hold up the end
+        )  # fmt: skip
         uvicorn.Server(config).run(sockets=[listener])
 
 
@@ -291,8 +332,12 @@ def open_runs(
 
     Runs of more than `rows` rows get an index, which `said` tells of while it is made.
     """
-    runs = sorted(map(OpenRun, folders), key=lambda run: run.manifest.started)
-    served = Served(runs, who, card, rows, said or _unsaid)
-    for number in range(len(runs)):
-        served.large(number)
+    with ExitStack() as failed:
+        runs = [failed.enter_context(OpenRun(folder)) for folder in folders]
+        runs.sort(key=lambda run: run.manifest.started)
+        served = Served(runs, who, card, rows, said or _unsaid)
+        failed.callback(served.close)
+        for number in range(len(runs)):
+            served.large(number)
+        failed.pop_all()
     return served

@@ -30,6 +30,7 @@ from dagengine.judges.wire.endpoint import endpoint_of
 from dagengine.prompts.parsing import LONGEST
 from dagengine.question import NO_FACTS, Capabilities, Message, ServerFacts
 from dagengine.redaction import (
+    keep_log_public,
     public_address,
     public_text,
     public_value,
@@ -184,6 +185,7 @@ class EndpointJudge(SharedJudge, Generic[C]):
     def _connect(self) -> C:
         import openai
 
+        keep_log_public("openai._base_client", "httpx2", "httpx")  # they log whole addresses
         reader = BodyReader(self.max_bytes)
         if self._given is not None:
             api, owned = _transport().of_this_loop(self._given, reader)
@@ -231,7 +233,7 @@ class EndpointJudge(SharedJudge, Generic[C]):
 
         Errors stay in results; their tracebacks and causes would keep whole responses there.
         """
-        secrets = self._secrets()
+        secrets = self.secrets
         error.__cause__ = error.__context__ = None
         error.__traceback__ = None
         error.args = tuple(shortened(public_text(str(part), secrets)) for part in error.args)
@@ -239,7 +241,9 @@ class EndpointJudge(SharedJudge, Generic[C]):
             error.raw = public_text(error.raw[:LONGEST], secrets)
         return error
 
-    def _secrets(self) -> list[str]:
+    @property
+    def secrets(self) -> list[str]:
+        """What nothing that outlives a run may hold: keys, passwords, and parts of addresses."""
         found = [self._api_key or "", *secrets_in(self._parameters), *secrets_of_environment()]
         for address in (self._address, self._of_environment()):
             found += secrets_of_address(address) if address else []
@@ -312,8 +316,13 @@ class EndpointJudge(SharedJudge, Generic[C]):
             cause = _told_by(error)
             if self._given is not None and _transport().is_of_another_loop(cause):
                 return ProviderError(_transport().ANOTHER_LOOP, transient=False)
+            url = error.request.url
+            proxy = _transport().proxy_named(url.scheme, url.host)
+            through = f" through {proxy}" if proxy else ""
+            places = "are the proxy and the address" if proxy else "the address"
             return ProviderError(
-                f"no answer from {where}: {cause}; is the server running and the address right?",
+                f"no answer from {where}{through}: {cause}; is the server running and {places} "
+                "right?",
                 transient=True,
             )
         if isinstance(error, openai.APIStatusError):

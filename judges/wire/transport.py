@@ -6,6 +6,7 @@ import copy
 from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import suppress
 from typing import Any, Final, NamedTuple
+from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 from weakref import WeakKeyDictionary
 
@@ -19,6 +20,7 @@ from openai._base_client import AsyncHttpxClientWrapper
 
 from dagengine.errors import ProviderError
 from dagengine.judges.wire.bodies import ENCODINGS, SMALL, BodyReader, without_wire
+from dagengine.redaction import public_text
 
 ANOTHER_LOOP: Final = (
     "the http_client of the judge's client has connections of another event loop, for instance "
@@ -88,7 +90,11 @@ class AiohttpTransport(httpx2.AsyncBaseTransport):
             raise
 
     def _open(self, url: httpx2.URL) -> aiohttp.ClientSession:
-        proxies = {} if proxy_bypass(url.host) else getproxies()
+        proxy = proxy_of(url.scheme, url.host)
+        if proxy is not None and not _is_proxy(proxy):
+            raise ProviderError(
+                f"{proxy_named(url.scheme, url.host)} is no address", transient=False
+            )
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(
                 limit=0,  # the gateway has one
@@ -97,7 +103,7 @@ class AiohttpTransport(httpx2.AsyncBaseTransport):
             ),
             headers={"Accept-Encoding": ENCODINGS},
             timeout=self._timeout,
-            proxy=proxies.get(url.scheme) or proxies.get("all"),
+            proxy=proxy,
             read_bufsize=_PIECE,
             auto_decompress=False,  # the reader does it, up to a limit
             cookie_jar=aiohttp.DummyCookieJar(),
@@ -239,3 +245,26 @@ async def disconnect_with_the_loop(client: Any) -> None:
         _in_use.set(in_use)
         await in_use.wait()
     in_use.add(client)
+
+
+def proxy_of(scheme: str, host: str) -> str | None:
+    """The proxy that the environment has for a server; None without one."""
+    proxies = {} if proxy_bypass(host) else getproxies()
+    return proxies.get(scheme) or proxies.get("all")
+
+
+def proxy_named(scheme: str, host: str) -> str:
+    """What messages call the proxy for a server, without its password; empty without one."""
+    proxy = proxy_of(scheme, host)
+    if proxy is None:
+        return ""
+    name = scheme if getproxies().get(scheme) else "all"
+    return f"the proxy {public_text(proxy)} of the environment ({name.upper()}_PROXY)"
+
+
+def _is_proxy(proxy: str) -> bool:
+    try:
+        parts = urlsplit(proxy)
+        return parts.scheme in ("http", "https") and bool(parts.hostname)
+    except ValueError:
+        return False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import subprocess
@@ -216,12 +217,15 @@ def test_looking_whether_a_file_can_be_written_leaves_everything_as_it_is(tmp_pa
     assert (tmp_path / "old").read_text() == "kept"
 
 
-def process(folder: Path, *arguments: str, shell: str = "") -> subprocess.CompletedProcess[str]:
+def process(
+    folder: Path, *arguments: str, shell: str = "", **environment: str
+) -> subprocess.CompletedProcess[str]:
     """A command in a process of its own, with the redirections of `shell`."""
     command = f'unset PYTHONUNBUFFERED; exec "{sys.executable}" -m dagengine "$@" {shell}'
     return subprocess.run(
         ["bash", "-c", command, "bash", *arguments],
         cwd=folder, capture_output=True, text=True, check=False,
+        env={**os.environ, **environment},
     )  # fmt: skip
 
 
@@ -229,8 +233,7 @@ def process(folder: Path, *arguments: str, shell: str = "") -> subprocess.Comple
 @pytest.mark.parametrize(
     ("arguments", "link"),
     [
-        (("run", "m.py", "--data", "cases.jsonl"), "out/results.jsonl"),
-        (("run", "m.py", "--data", "cases.jsonl"), "out/good-manners-tree.svg"),
+        (("run", "m.py", "--data", "cases.jsonl", "--junit", "all.xml"), "all.xml"),
         (("render", "m.py"), "tree.svg"),
         (("store", "export", "answers.db", "--out", "all.jsonl"), "all.jsonl"),
     ],
@@ -248,6 +251,37 @@ def test_a_full_disk_is_named_with_its_file(
     assert link in done.stderr
     assert "No space left on device" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("name", ["results.jsonl", "good-manners-tree.svg"])
+def test_a_run_writes_through_no_link_of_its_folder(folder: Path, name: str) -> None:
+    (folder / "out").mkdir()
+    (folder / "out" / name).symlink_to("/dev/full")
+    says = refused("run", "m.py", "--data", "cases.jsonl")
+    assert f"out/{name} is a link" in says
+    assert (folder / "asked").exists() == (name != "results.jsonl")
+
+
+def test_a_page_without_room_is_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(path: Path, *given: Any, **named: Any) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(Path, "write_text", full)
+    says = refused("run", "m.py", "--data", "cases.jsonl")
+    assert "out/report.html cannot be written: No space left on device" in says
+
+
+def test_a_reader_who_leaves_costs_no_page_and_no_picture(folder: Path) -> None:
+    done = process(folder, "run", "m.py", "--data", "cases.jsonl", shell="| true")
+    assert "Traceback" not in done.stderr
+    names = {path.name for path in (folder / "out").iterdir()}
+    assert {"report.html", "good-manners-tree.svg", "good-manners-counts.svg"} <= names
+
+
+def test_an_output_that_has_not_every_character_gets_escapes(folder: Path) -> None:
+    (folder / "m.py").write_text(METRICS.replace("Good manners", "Good \u2192 manners"), "utf-8")
+    done = process(folder, "run", "m.py", "--data", "cases.jsonl", PYTHONIOENCODING="cp1252")
+    assert (done.returncode, "\\u2192" in done.stdout) == (0, True), done.stderr
 
 
 @pytest.mark.parametrize("closed", ["2>&-", ">&-", "<&-", "<&- >&- 2>&-"])

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import os
+import re
+import signal
 import socket
+import subprocess
 import sys
 from pathlib import Path
 
@@ -38,3 +43,35 @@ def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
         found = CliRunner().invoke(app, ["view", str(folder), "--port", str(port)])
     assert isinstance(found.exception, InputError)
     assert f"cannot listen on port {port}" in str(found.exception)
+
+
+BROWSER = """#!{python}
+import json, sys
+from pathlib import Path
+from urllib.parse import urlsplit
+page = Path(urlsplit(sys.argv[1]).path)
+mode = page.parent.stat().st_mode & 0o777
+print(json.dumps([sys.argv[1:], page.read_text(), mode]), flush=True)
+"""
+
+
+@pytest.mark.skipif(os.name == "nt", reason="there a browser is no program with arguments")
+def test_the_token_is_in_no_argument_of_the_browser(tmp_path: Path) -> None:
+    folder, browser = record(tmp_path / "run"), tmp_path / "browser"
+    browser.write_text(BROWSER.format(python=sys.executable))
+    browser.chmod(0o700)
+    environment = {**os.environ, "BROWSER": str(browser), "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "dagengine", "view", str(folder), "--open"],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment,
+    )  # fmt: skip
+    assert process.stdout is not None
+    found = re.search(r"http://\S+", process.stdout.readline())
+    assert found is not None
+    arguments, page, mode = json.loads(process.stdout.readline())
+    token = found[0].rstrip("/").rpartition("/")[2]
+    assert (token in str(arguments), token in page, mode) == (False, True, 0o700)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=30)
+    assert (process.returncode, errors) == (0, "")
+    assert list((tmp_path / "cache" / "dagengine").iterdir()) == []

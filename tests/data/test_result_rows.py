@@ -10,6 +10,7 @@ from pathlib import Path
 from statistics import fmean, median, stdev
 
 import pytest
+from full_disk import on_full_device
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from rich.console import Console
@@ -277,15 +278,16 @@ def test_a_full_disk_at_the_first_row_names_the_file(tmp_path: Path, suffix: str
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no full device")
-def test_a_run_on_a_full_device_ends_with_one_sentence(tmp_path: Path) -> None:
-    (tmp_path / "rows.jsonl").symlink_to("/dev/full")
-    (tmp_path / "m.py").write_text(
+def test_a_run_on_a_full_device_ends_with_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    on_full_device(monkeypatch, "rows.jsonl")
+    Path("m.py").write_text(
         "from dagengine.metrics import ExactMatchMetric\nmetric = ExactMatchMetric()\n"
     )
-    (tmp_path / "a.jsonl").write_text(
-        '{"input": "a", "actual_output": "a", "expected_output": "a"}\n'
-    )
-    command = ["run", str(tmp_path / "m.py"), "--data", str(tmp_path / "a.jsonl")]
-    done = CliRunner().invoke(app, [*command, "--results", str(tmp_path / "rows.jsonl")])
+    Path("a.jsonl").write_text('{"input": "a", "actual_output": "a", "expected_output": "a"}\n')
+    command = ["run", "m.py", "--data", "a.jsonl", "--results", "rows.jsonl"]
+    done = CliRunner().invoke(app, command)
     assert isinstance(done.exception, InputError)
-    assert str(tmp_path / "rows.jsonl") in str(done.exception)
+    assert "cannot write rows.jsonl: No space left on device" in str(done.exception)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import base64
+import json
+import os
 import pickle
+import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -15,12 +18,26 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from dagengine import a_evaluate
-from dagengine.errors import DagengineError, JudgeSetupError, ProviderError
+from dagengine.errors import (
+    DagengineError,
+    JudgeSetupError,
+    ProviderError,
+    RefusedError,
+    UnparseableError,
+)
 from dagengine.gateway import Limits
-from dagengine.judges import CustomJudge, OpenAIBatchJudge, OpenAIJudge, ProviderJudge, as_judge
+from dagengine.judges import (
+    CustomJudge,
+    OpenAIBatchJudge,
+    OpenAIJudge,
+    ProviderJudge,
+    ScriptedJudge,
+    as_judge,
+)
 from dagengine.metrics.dag import DAG, BinaryJudgementNode, DAGMetric
 from dagengine.question import Judge
-from dagengine.redaction import public_text, public_value
+from dagengine.redaction import public_text, public_value, secrets_of_environment
+from dagengine.store.maintenance import reading, records
 from dagengine.test_case import LLMTestCase
 
 pytestmark = pytest.mark.anyio
@@ -76,6 +93,7 @@ PLACES |= {
 }
 REPLIES: dict[str, Reply] = {
     "an answer": Reply(OK),
+    "an answer that quotes it": Reply(f'{{"reason": "the key is {SECRET}!", "verdict": true}}'),
     "a refusal that names it": Reply(f"bad key {SECRET}", status=401),
     "a page": Reply(body=f"<html>{SECRET}</html>"),
     "an answer that does not fit": Reply(f"{SECRET} is wrong"),
@@ -136,6 +154,18 @@ async def test_a_secret_is_in_nothing_that_outlives_a_run(
             await judge._given.close()
     assert [name for name, text in found.items() if SECRET in text] == []
     assert server.requests
+
+
+@pytest.mark.parametrize("place", ["key", "password", "query", "any query", "everywhere"])
+async def test_the_debug_log_of_a_library_has_no_secret_of_an_address(
+    place: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    for name in ("openai", "httpx2"):  # as OPENAI_LOG=debug does
+        caplog.set_level("DEBUG", name)
+    with OpenAIServer(lambda body: REPLIES["an answer"]) as server:
+        await written(PLACES[place](server.base_url), tmp_path, str)
+    assert "/chat/completions" in caplog.text
+    assert SECRET not in caplog.text
 
 
 @pytest.mark.parametrize("place", [place for place in PLACES if place != "client"])
@@ -300,3 +330,51 @@ def test_ordinary_texts_stay_as_they_are(text: str) -> None:
 def test_ordinary_data_stay_as_they_are() -> None:
     data = {"max_tokens": 5, "prompt_cache_key": "k", "stop": ("a",), "n": [1, None, 2.5, True]}
     assert public_value(data) == data
+
+
+QUOTED = f'{SECRET}"\N{EURO SIGN}'  # which JSON writes in several ways
+SAYS: dict[str, Callable[[], Any]] = {
+    "a reason": lambda: {"verdict": True, "reason": f"the key is {QUOTED}"},
+    "an answer that does not fit": lambda: UnparseableError(f"no {QUOTED}", json.dumps(QUOTED)),
+    "a refusal": lambda: RefusedError(f"I keep {QUOTED} to myself"),
+}
+
+
+@pytest.mark.parametrize("says", SAYS)
+async def test_a_key_of_the_environment_that_a_judge_quotes_is_in_no_row_and_no_store(
+    says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SOME_API_KEY", QUOTED)
+    judge = ScriptedJudge(lambda question: SAYS[says](), "quoting")
+    found = await written(judge, tmp_path, str)
+    assert [name for name, text in found.items() if SECRET in text] == []
+    stored = "".join(json.dumps(one.as_dict()) for one in _stored(tmp_path / "answers.db"))
+    assert stored
+    assert SECRET not in stored
+
+
+def _stored(path: Path) -> list[Any]:
+    with reading(path) as db:
+        return list(records(db))
+
+
+def test_variables_that_come_and_go_meanwhile_do_no_harm(monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(200):
+        monkeypatch.setenv(f"COMES_AND_GOES_{number}_TOKEN", "a" * 20)
+    stopping = threading.Event()
+
+    def change() -> None:
+        while not stopping.is_set():
+            for number in range(200):
+                os.environ.pop(f"COMES_AND_GOES_{number}_TOKEN", None)
+            for number in range(200):
+                os.environ[f"COMES_AND_GOES_{number}_TOKEN"] = "a" * 20
+
+    thread = threading.Thread(target=change)
+    thread.start()
+    try:
+        for _ in range(200):
+            secrets_of_environment()
+    finally:
+        stopping.set()
+        thread.join()

@@ -209,6 +209,22 @@ async def test_a_proxy_that_is_not_for_this_host_is_passed_by(
         assert (await judge.answer(question())).value.verdict == "Yes"
 
 
+@pytest.mark.parametrize(
+    ("proxy", "said"),
+    [("junk", "the proxy junk of the environment .HTTP_PROXY. is no address"),
+     ("http://127.0.0.1:1", "through the proxy http://127.0.0.1:1 of the environment")],
+)  # fmt: skip
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_a_proxy_that_does_not_work_is_named(
+    monkeypatch: pytest.MonkeyPatch, proxy: str, said: str
+) -> None:
+    for name in ("HTTP_PROXY", "NO_PROXY", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("http_proxy", proxy)
+    with pytest.raises(ProviderError, match=said):
+        await OpenAIJudge("m", base_url="http://judge.invalid/v1").answer(question())
+
+
 @pytest.mark.parametrize("status", [400, 401, 404, 409, 422, 429, 500, 503])
 async def test_an_error_is_told_as_the_openai_client_tells_it(status: int) -> None:
     reply = Reply("no: é", status=status, headers={"Retry-After": "3"}, compressed=True)

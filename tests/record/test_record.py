@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -11,6 +12,7 @@ from typing import Any
 
 import anyio
 import pytest
+from full_disk import on_full_device
 from recorded_runs import CASES, answers, dicts, judge, polite
 
 from dagengine import evaluate
@@ -19,6 +21,7 @@ from dagengine.errors import InputError
 from dagengine.judges import ScriptedJudge
 from dagengine.question import Question
 from dagengine.record import load_run
+from dagengine.regular_files import write_whole
 from dagengine.test_case import LLMTestCase
 
 
@@ -238,10 +241,18 @@ def test_metadata_without_a_json_form_does_not_end_a_run(tmp_path: Path) -> None
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="a full disk is played by /dev/full")
-def test_a_full_disk_is_told_with_the_rows_that_are_kept_and_what_to_do(tmp_path: Path) -> None:
+def test_a_full_disk_is_told_with_the_rows_that_are_kept_and_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     # Neither the results nor what is written at the end finds room: the first error counts.
-    for name in ("results.jsonl", f".summary.json.{os.getpid()}"):
-        (tmp_path / name).symlink_to("/dev/full")
+    on_full_device(monkeypatch, "results.jsonl")
+
+    def full(path: Path, text: str) -> None:
+        if path.name == "summary.json":
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        write_whole(path, text)
+
+    monkeypatch.setattr("dagengine.record.writer.write_whole", full)
     with pytest.raises(InputError) as caught:
         evaluate(CASES[:1], [polite()], model=judge(), show=False, out=tmp_path)
     rows = tmp_path / "results.jsonl"

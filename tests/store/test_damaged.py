@@ -23,6 +23,8 @@ from dagengine.metrics.dag import DAG, BinaryJudgementNode
 from dagengine.question import Question
 from dagengine.report.tables import cost_line
 from dagengine.results import EvaluationResult
+from dagengine.store.file import connect, connect_to_read
+from dagengine.store.rows import DamagedError, fields_of
 from dagengine.test_case import LLMTestCase
 
 CASES = [LLMTestCase(name=f"c{n}", input=f"number {n}") for n in range(8)]
@@ -162,3 +164,32 @@ def test_a_damaged_file_is_used_or_named_with_what_to_do(path: Path, seed: int) 
         )
     else:
         assert [row.metrics[0].score for row in found] == [row.metrics[0].score for row in first]
+
+
+ENDLESS = """CREATE VIEW answers AS WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n)
+    SELECT i AS id, 1 AS judge, 1 AS node, i AS created, x'' AS key, '' AS answer, '' AS question
+    FROM n"""
+
+
+@pytest.mark.parametrize(
+    "change",
+    [f"DROP TABLE answers; {ENDLESS}",
+     "CREATE TRIGGER t AFTER INSERT ON answers BEGIN DELETE FROM answers; END",
+     "CREATE VIRTUAL TABLE t USING fts5(x)"],
+)  # fmt: skip
+def test_a_store_is_made_of_tables_alone(tmp_path: Path, change: str) -> None:
+    path = tmp_path / "answers.db"
+    connect(path, 1.0).close()
+    with closing(sqlite3.connect(path)) as db:
+        db.executescript(change)
+    for opened in (connect, connect_to_read):
+        with pytest.raises(InputError, match="holds views or triggers"):
+            opened(path, 1.0)
+
+
+def test_an_answer_that_unpacks_to_too_much_is_damaged(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dagengine.store.file._LONGEST", 1000)
+    long = {**GOOD, "raw": "x" * 2000}
+    with pytest.raises(DamagedError, match="longer than 1,000 bytes"):
+        fields_of(packed(long))
+    assert fields_of(packed(GOOD)) == GOOD

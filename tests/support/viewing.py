@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import os
 import re
 import subprocess
 import sys
@@ -76,7 +77,11 @@ def viewing(*folders: Path, rows: int | None = None) -> Iterator[Viewing]:
         command = [sys.executable, "-m", "dagengine", "view", *map(str, folders), "--as", "Ana"]
     else:
         command = [sys.executable, "-c", SERVE, str(rows), *map(str, folders)]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, encoding="utf-8")
+    # Indexes are made beside the runs, and not in the cache of who runs the tests.
+    environment = {**os.environ, "XDG_CACHE_HOME": str(folders[0].resolve().parent / "cache")}
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, text=True, encoding="utf-8", env=environment
+    )
     try:
         assert process.stdout is not None
         found = re.search(r"http://\S+", process.stdout.readline())

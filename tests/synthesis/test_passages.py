@@ -20,7 +20,13 @@ from dagengine.synthesis.documents import _split, read_documents
 from dagengine.synthesis.duplicates import Directions, GoldenTexts, NearDuplicates
 from dagengine.synthesis.passages import Neighbours, flaw, passages_of
 from dagengine.synthesis.sources import sources_of
-from dagengine.synthesis.values import ContextConstructionConfig, Document, Passage, Section
+from dagengine.synthesis.values import (
+    ContextConstructionConfig,
+    Document,
+    Passage,
+    Section,
+    Unreadable,
+)
 
 SMALL = ContextConstructionConfig(chunk_size=16, chunk_overlap=4)
 LONG = "The desk answers every letter within two days. " * 6
@@ -104,6 +110,16 @@ def test_documents_that_give_no_text_say_why(tmp_path: Path) -> None:
     assert causes == list(given.values())
     with pytest.raises(InputError, match=r"no document holds a text(.|\n)*needs a password"):
         sources_of(given, None)
+
+
+def test_an_archive_that_unpacks_to_too_much_is_not_unpacked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write_docx(tmp_path / "a.docx", ["Refunds take 14 days."])
+    monkeypatch.setattr("dagengine.synthesis.documents._UNPACKED", 100)
+    (found,) = read_documents([path])
+    assert isinstance(found, Unreadable)
+    assert "at most 0 MB are read" in found.message
 
 
 def test_pages_without_a_text_are_told(tmp_path: Path) -> None:

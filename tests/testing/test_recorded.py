@@ -199,7 +199,17 @@ def test_a_secret_does_not_get_into_a_recording(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, secret: str
 ) -> None:
     monkeypatch.setenv("TOY_API_KEY", secret)
-    left = recorded(pytester, SUITE.replace('"so it seems"', repr(f"it says {secret}")))
+    recorded(pytester, SUITE.replace('"so it seems"', repr(f"it says {secret}")))
+    text = recording(pytester).read_text(encoding="utf-8")
+    assert "it says …" in text
+    assert "secret" not in text
+
+
+def test_an_answer_that_holds_a_word_which_is_a_secret_is_not_recorded(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TOY_PASSWORD", "abracadabra")  # a word is hidden in no answer
+    left = recorded(pytester, SUITE.replace("so it seems", "it says abracadabra"))
     assert "not recorded: an answer to 'Good' holds a secret" in left.output
     assert not recording(pytester).exists()
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import sqlite3
+import tempfile
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -21,7 +23,7 @@ from dagengine.metrics import DAGMetric
 from dagengine.metrics.dag import DAG, RatingNode
 from dagengine.record import load_run
 from dagengine.record.labels import LABELS, Label, LabelFile
-from dagengine.view.index import NAME, open_index
+from dagengine.view.index import open_index
 
 SAID = but(("Kind", "question 1", "other"), ("Tone", "answer 1", "rude"), ("Tone", "answer 7", 5),
            ("Next step", "answer 3", False), ("Kind", "question 8", "?"))  # fmt: skip
@@ -147,23 +149,97 @@ def test_queues_come_from_the_index(servers: tuple[Viewing, Viewing]) -> None:
     assert len(whole) > 2
 
 
-def test_an_index_is_made_anew_when_the_run_is_another(folders: list[Path], tmp_path: Path) -> None:
+def test_an_index_is_made_anew_when_the_run_is_another(
+    folders: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     folder = tmp_path / "run"
-    shutil.copytree(folders[0], folder, ignore=shutil.ignore_patterns(NAME))
+    shutil.copytree(folders[0], folder)
     made: list[int] = []
     for _ in range(2):
         open_index(load_run(folder), made.append).close()
     assert made == [14]
-    (folder / NAME).write_bytes(b"no index")
+    (index,) = (tmp_path / "cache" / "dagengine").iterdir()
+    index.write_bytes(b"no index")
     open_index(load_run(folder), made.append).close()
-    (folder / "results.jsonl").write_bytes((folders[0] / "results.jsonl").read_bytes())
+    rows, times = folder / "results.jsonl", (folder / "results.jsonl").stat()
+    rows.write_bytes((folders[0] / "results.jsonl").read_bytes())
+    os.utime(rows, ns=(times.st_atime_ns, times.st_mtime_ns))  # somebody hides the change
     with closing(open_index(load_run(folder), made.append)) as db:
         assert made == [14, 14, 14]
         with pytest.raises(sqlite3.OperationalError):
             db.execute("DELETE FROM cases")
-    assert {path.name for path in folder.iterdir()} - {
-        path.name for path in folders[0].iterdir()
-    } <= {NAME}
+    assert {path.name for path in folder.iterdir()} == {path.name for path in folders[0].iterdir()}
+
+
+def test_an_index_is_where_nobody_else_can_put_one(
+    folders: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache = tmp_path / "cache"
+    monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    (cache / "dagengine").mkdir(parents=True)
+    (cache / "dagengine").chmod(0o777)  # anybody could have put an index there
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / f"dagengine-{os.getuid()}").symlink_to(tmp_path / "elsewhere")
+    open_index(load_run(folders[0])).close()
+    assert not any((cache / "dagengine").iterdir())
+    assert not any((tmp_path / "elsewhere").iterdir())
+    (made,) = tmp_path.glob("dagengine-*/view-*.sqlite")
+    assert made.parent.stat().st_mode & 0o777 == 0o700
+
+
+def test_indexes_of_runs_that_are_gone_are_removed(
+    folders: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    for name in ("first", "second"):
+        shutil.copytree(folders[0], tmp_path / name)
+        open_index(load_run(tmp_path / name)).close()
+        shutil.rmtree(tmp_path / name)
+    assert len(list((tmp_path / "cache" / "dagengine").iterdir())) == 1
+
+
+SOURCE: dict[str, Any] = {"ask": "rows", "filter": {"metric": 0}, "stop": 5}
+
+
+def filtered(**more: Any) -> dict[str, Any]:
+    return {**SOURCE, "filter": {"metric": 0, **more}}
+
+
+def part(kind: str, key: str) -> dict[str, Any]:
+    return filtered(parts=[{"kind": kind, "key": key, "not": False}])
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {**SOURCE, "start": 2**70},
+        {**SOURCE, "stop": 2**63},
+        {**SOURCE, "ask": "one", "index": 2**70},
+        {**SOURCE, "ask": "one", "index": -1},
+        {**SOURCE, "order": {"by": "score" + "9" * 5000}},
+        part("b", "x"),
+        part("b", "nan"),
+        part("b", "1e400"),
+        filtered(parts=[{"kind": "n", "key": "Kind", "not": False}] * 500),
+        filtered(text=" ".join("abcdefghij" * 4)),
+        filtered(metric=-1),
+    ],
+)
+def test_the_index_is_asked_nothing_that_makes_no_sense(
+    servers: tuple[Viewing, Viewing], asked: dict[str, Any]
+) -> None:
+    reply = servers[1].ask("run/1/api/source", asked)
+    assert (reply.status, bool(reply.json["error"])) == (400, True)
+
+
+@pytest.mark.parametrize("text", ["\0", "a\0b", "\ud800", '"', "answer\0 \ud800"])
+@pytest.mark.parametrize("ask", ["rows", "find"])
+def test_odd_texts_are_searched_for(servers: tuple[Viewing, Viewing], ask: str, text: str) -> None:
+    asked = {**filtered(text=text), "ask": ask, "name": text}
+    reply = servers[1].ask("run/1/api/source", asked)
+    assert reply.status == (400 if "\ud800" in text else 200)  # JSON has no such text
 
 
 @pytest.mark.parametrize("rows", [1, 6])
@@ -175,7 +251,7 @@ def test_the_index_takes_in_what_a_run_that_goes_on_adds(
     The run is large from the beginning, or grows so large while it is served.
     """
     folder = tmp_path / "run"
-    shutil.copytree(folders[0], folder, ignore=shutil.ignore_patterns(NAME, "report.html"))
+    shutil.copytree(folders[0], folder, ignore=shutil.ignore_patterns("report.html"))
     files = {path: path.read_bytes() for path in (folder / "results.jsonl", folder / "cases.jsonl")}
     manifest = json.loads((folder / "run.json").read_text())
     (folder / "run.json").write_text(json.dumps({**manifest, "ended": None}))

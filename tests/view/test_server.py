@@ -69,6 +69,15 @@ def test_requests_from_elsewhere_are_refused(
     assert not any(name.lower().startswith("access-control") for name in reply.headers)
 
 
+def test_a_browser_may_be_led_here_by_who_knows_the_token(server: Viewing) -> None:
+    led = {"Sec_Fetch_Site": "cross-site", "Sec_Fetch_Mode": "navigate"}
+    assert server.ask("run/1/", **led, Sec_Fetch_Dest="document").status == 200
+    assert server.ask("run/1/", **led, Sec_Fetch_Dest="iframe").status == 403
+    assert server.ask("run/1/", root="/wrong/", **led, Sec_Fetch_Dest="document").status == 403
+    writing = server.ask("run/1/api/label/undo", AT, **led, Sec_Fetch_Dest="document")
+    assert writing.status == 403
+
+
 def test_without_the_token_nothing_is_answered(server: Viewing) -> None:
     for root in ("/", "/wrong/", server.root[:-2] + "/", "/docs/../"):
         reply = server.ask("api/runs", root=root)
@@ -100,6 +109,21 @@ def test_replies_cannot_be_framed_kept_or_sent_on(server: Viewing) -> None:
         ("run/1/api/label/answer", b"{" * 70_000, "at most 64,000 bytes"),
         ("run/1/api/label/answer", b"[" * 60_000, "not JSON"),
         ("run/1/api/label/answer", b"{", "not JSON"),
+        ("run/1/api/label/answer", b"\xff", "not JSON"),
+        ("run/1/api/label/answer", b'{"place": ' + b"9" * 5000 + b"}", "not JSON"),
+        ("run/1/api/label/answer", {**AT, "node": "Kind", "choice": 2**70}, "choice"),
+        ("run/1/api/label/answer", {**AT, "node": "Kind", "choice": -1}, "choice"),
+        ("run/1/api/label/undo", {**AT, "place": 2**70}, "place"),
+        (
+            "run/1/api/label/queue?metric=Support+quality&kind=one&count=1&seed=" + "9" * 5000,
+            None,
+            "a queue is one of",
+        ),
+        (f"run/{'9' * 5000}/api/status", None, "`run` is a whole number"),
+        ("run/%00/api/status", None, "`run` is a whole number"),
+        ("run/%ED%A0%80/", None, "`run` is a whole number"),
+        ("api/walks?old=0&new=1&old_index=999999999999&new_index=0", None, "no row of case"),
+        ("api/walks?old=0&new=1&metric=%ED%A0%80%00&old_index=0&new_index=0", None, "no result"),
     ],
 )
 def test_what_makes_no_sense_is_refused_in_words(

@@ -110,8 +110,10 @@ def require_writable(path: Path) -> None:
         if path.is_dir():
             raise InputError(f"{path} is a folder, not a file; choose the name of a file")
         if path.exists():
-            with path.open("ab"):
-                return
+            if path.is_file():  # opening a pipe waits for its reader
+                with path.open("ab"):
+                    pass
+            return
     folder = next(above for above in path.absolute().parents if above.exists())
     if not folder.is_dir():
         raise InputError(f"{path} cannot be written: {folder} is a file, not a folder")

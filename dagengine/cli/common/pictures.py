@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from dagengine.cli.common.files import named
 from dagengine.cli.common.streams import say
 from dagengine.errors import MissingExtraError
+from dagengine.regular_files import require_regular
 from dagengine.report.render import Picture, draw
 
 if TYPE_CHECKING:
@@ -42,10 +43,10 @@ def draw_views(specs: Sequence[MetricSpec], tally: Tally, folder: Path) -> None:
         for view, picture in _views(spec, tally):
             path = folder / f"{stem}-{view}.svg"
             try:
-                save(picture, path)
+                _save_own(picture, path)
             except MissingExtraError as error:
                 missing = error
-                save(picture, path.with_suffix(".mmd"))
+                _save_own(picture, path.with_suffix(".mmd"))
     if missing is not None:
         say(f"the pictures are written as Mermaid text: {missing}")
 
@@ -58,6 +59,12 @@ def _views(spec: MetricSpec, tally: Tally) -> Iterator[tuple[str, Picture]]:
         case, result = found.shown
         yield "path", draw(spec, result=result, case=case)
     yield "counts", draw(spec, rows=tally)
+
+
+def _save_own(picture: Picture, path: Path) -> None:
+    """Write a picture of a run folder, where no link may be."""
+    require_regular(path)
+    save(picture, path)
 
 
 def save(picture: Picture, path: Path) -> None:

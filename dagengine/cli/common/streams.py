@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
+from typing import Any
 
 import typer
 
@@ -23,6 +25,32 @@ def open_streams() -> None:
         sys.stderr = sys.stdout
     elif 1 in missing:
         print("standard output is closed: the output is lost", file=sys.stderr)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # what an encoding lacks (cp1252) is an escape
+            stream.reconfigure(errors="backslashreplace")
+
+
+class _Unheard(io.FileIO):
+    """A descriptor whose reader may leave: what is written then goes nowhere."""
+
+    def write(self, data: Any, /) -> int:
+        try:
+            return super().write(data) or 0
+        except BrokenPipeError:
+            return memoryview(data).nbytes
+
+
+def outlive_reader() -> None:
+    """Go on when whoever reads the output leaves (`| head`): there is more to be done."""
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout is sys.__stdout__:
+        output = sys.stdout
+        output.flush()
+        sys.stdout = io.TextIOWrapper(
+            io.BufferedWriter(_Unheard(output.fileno(), "w", closefd=False)),
+            encoding=output.encoding,
+            errors=output.errors,
+            line_buffering=output.line_buffering,
+        )
 
 
 def flushed() -> OSError | None:

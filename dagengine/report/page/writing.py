@@ -17,6 +17,7 @@ from typing import Any
 from dagengine.record.costs import StepCosts
 from dagengine.record.prompts import keys_of, open_prompts
 from dagengine.record.run import Run
+from dagengine.regular_files import require_regular
 from dagengine.report.page.about import run_record
 from dagengine.report.page.columns import Columns, MetricColumns
 from dagengine.report.page.graphs import PageGraph
@@ -57,7 +58,9 @@ def write_run_page(run: Run) -> Path | None:
     counts = run.manifest.counts
     if counts is None or counts.cases > LONGEST:
         return None
-    return write_page(run, run.folder / "report.html")
+    path = run.folder / "report.html"
+    require_regular(path)
+    return write_page(run, path)
 
 
 def page_of(head: str, body: str, *, title: str, connect: str = "'none'") -> Iterator[str]:

@@ -16,7 +16,7 @@ from dagengine.gateway.packs.packing import Hold
 from dagengine.gateway.tracing import NoSpans
 from dagengine.gateway.waits import Resting
 from dagengine.question import Answer, Judge, Question, ServerFacts, durable_identity
-from dagengine.redaction import secrets_of_environment
+from dagengine.redaction import forms_of, secrets_of_environment
 from dagengine.results import Spent, Totals, Waiting
 from dagengine.store.rows import entry_of, failure_entry, failure_of, key_of, revive
 from dagengine.testing.recorded.recordings import Recording
@@ -186,20 +186,10 @@ class Recorder(_Before):
         if entry is None:
             self.unrecorded[f"an answer to {question.name!r} has no JSON form"] = None
         elif any(
-            form in entry.answer for secret in secrets_of_environment() for form in _forms(secret)
+            form in entry.answer for secret in secrets_of_environment() for form in forms_of(secret)
         ):
             self.unrecorded[f"an answer to {question.name!r} holds a secret"] = None
         else:
             fields = json.loads(entry.answer)
             fields["usage"][2] = 0  # what a provider had in its cache depends on the timing
             self.recording.add(name, question, fields)
-
-
-def _forms(secret: str) -> set[str]:
-    """How a secret may be in JSON, and in JSON within JSON."""
-    forms = {secret}
-    for _ in range(2):
-        forms |= {
-            json.dumps(form, ensure_ascii=plain)[1:-1] for form in forms for plain in (True, False)
-        }
-    return forms

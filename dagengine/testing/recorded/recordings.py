@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import count
@@ -24,6 +23,8 @@ from typing import Any
 from dagengine.errors import InputError, did_you_mean
 from dagengine.prompts.evidence import unfenced
 from dagengine.question import Question
+from dagengine.regular_files import is_there, read_whole, write_whole
+from dagengine.store.locks import one_writer
 from dagengine.store.rows import key_of
 
 FORMAT = 1
@@ -92,19 +93,21 @@ class Recording:
     @classmethod
     def read(cls, path: Path) -> Recording:
         """From its file, which may not be there yet; raises InputError, naming the line."""
-        if not path.exists():
+        if not is_there(path):
             return cls(path)
         answers: dict[str, Recorded] = {}
         judges: Mapping[str, str] = {}
-        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        for number, line in enumerate(read_whole(path).split(b"\n"), 1):
+            if not line.strip():
+                continue
             try:
-                row = json.loads(line)
+                row = json.loads(line.decode(errors="surrogatepass"))  # as older versions wrote
                 if number == 1:
                     judges = _header(path, row)
                 else:
                     answer = Recorded.read(row, judges)
                     answers[answer.key] = answer
-            except (KeyError, TypeError, ValueError) as error:
+            except (AttributeError, KeyError, RecursionError, TypeError, ValueError) as error:
                 raise InputError(
                     f"line {number} of the recording {path} is not a recorded answer ({error}): "
                     "repair it, or delete the file and run --evals=record"
@@ -137,16 +140,22 @@ class Recording:
 
     def save(self, *, only_used: bool) -> bool:
         """Write the file unless nothing changed, all or nothing; returns whether it was written."""
-        text = self.merged(only_used=only_used).encode(errors="surrogatepass")
-        if not self.new and (not only_used or not self.path.exists()):
+        if not self.new and (not only_used or not is_there(self.path)):
             return False
-        if self.path.exists() and self.path.read_bytes() == text:
-            return False
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        draft = self.path.with_suffix(f".{os.getpid()}.draft")
-        draft.write_bytes(text)
-        draft.replace(self.path)
+        with one_writer(self.path, wait=True):
+            self._take_in_others()
+            text = self.merged(only_used=only_used).encode(errors="backslashreplace")
+            if is_there(self.path) and read_whole(self.path) == text:
+                return False
+            write_whole(self.path, text)
         return True
+
+    def _take_in_others(self) -> None:
+        """Keep what other sessions have recorded since this one read the file."""
+        for key, answer in Recording.read(self.path).answers.items():
+            if self.answers.get(key) != answer:
+                self.answers[key] = answer
+                self.used.add(key)
 
     def data(self) -> dict[str, Any]:
         """What is new, as plain data to be sent to another process."""

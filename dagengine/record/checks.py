@@ -1,0 +1,65 @@
+"""Whether a record that was read fits together: others may have made it, or a disk damaged it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dagengine.record.values import Manifest, MetricRecord, NodeRecord
+
+NODES, DEPTH = 10_000, 50
+"""How many nodes the metrics of a run may have in all, and how deep metrics may be nested."""
+
+
+def flaw_of(manifest: Manifest) -> str | None:
+    """What does not fit together, as the end of a sentence; None if everything does."""
+    found = _too_large(manifest)
+    return found or next(_flaws(manifest), None)
+
+
+def _too_large(manifest: Manifest) -> str | None:
+    waiting, nodes = [(metric, 1) for metric in manifest.metrics], 0
+    while waiting:
+        metric, depth = waiting.pop()
+        nodes += len(metric.nodes)
+        if nodes > NODES:
+            return f"its metrics have more than {NODES:,} nodes"
+        if depth > DEPTH:
+            return f"its metrics are nested more than {DEPTH} deep"
+        waiting += [(node.metric, depth + 1) for node in metric.nodes if node.metric is not None]
+    return None
+
+
+def _flaws(manifest: Manifest) -> Iterator[str]:
+    judges = range(len(manifest.judges))
+    for metric in manifest.metrics:
+        nodes = list(_nodes(metric))
+        names = {node.name for node in nodes}
+        for node in nodes:
+            place = f"the node {node.name!r:.80} of {metric.name!r:.80}"
+            for judge in node.judges:
+                if judge not in judges:
+                    yield f"{place} asks the judge {judge}, and there are {len(judges)}"
+            for name in node.inputs:
+                if name not in names:
+                    yield f"{place} reads the node {name!r:.80}, which is not there"
+        for edge in (edge for inner in _metrics(metric) for edge in inner.edges):
+            for end in (edge.source, edge.target):
+                if end is not None and end not in names:
+                    yield f"an edge of {metric.name!r:.80} names {end!r:.80}, which is no node"
+    for one in manifest.usage:
+        if one.judge is not None and one.judge not in judges:
+            yield f"the judge {one.judge} was used, and there are {len(judges)}"
+
+
+def _metrics(metric: MetricRecord) -> Iterator[MetricRecord]:
+    """A metric and those that are nested in it."""
+    yield metric
+    for node in metric.nodes:
+        if node.metric is not None:
+            yield from _metrics(node.metric)
+
+
+def _nodes(metric: MetricRecord) -> Iterator[NodeRecord]:
+    """All nodes, also those that stand for nested metrics."""
+    for inner in _metrics(metric):
+        yield from inner.nodes

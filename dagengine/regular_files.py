@@ -1,0 +1,145 @@
+"""Files of dagengine's own, opened safely: regular files, never links, pipes or devices.
+
+Run folders, stores and recordings travel. In one that somebody else made, a link leads to a file
+of the reader's (a shell profile, a key), and a pipe is never at its end. So a file in them is a
+regular file, or it is refused in a sentence. Data sets, and files that are named for output, may be
+anything.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import stat
+import tempfile
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import BinaryIO, cast
+
+from dagengine.errors import InputError
+
+_KINDS = {
+    stat.S_IFLNK: "a link",
+    stat.S_IFDIR: "a folder",
+    stat.S_IFIFO: "a pipe",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
+# A system that lacks one of these has no such danger, or no such files.
+_FLAGS = ("O_NOFOLLOW", "O_NONBLOCK", "O_CLOEXEC", "O_BINARY")
+_SAFE = sum(getattr(os, flag, 0) for flag in _FLAGS)
+
+
+def require_regular(path: Path) -> None:
+    """Raise InputError for a link, a folder, a pipe or a device; nothing may be there at all."""
+    try:
+        mode = os.lstat(path).st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    except OSError as error:
+        raise InputError(f"{path} cannot be opened: {error.strerror or error}") from error
+    except ValueError as error:  # NUL in a name
+        raise InputError(f"{path!s:.80} is no name of a file: {error}") from None
+    _require(path, mode)
+
+
+def _require(path: Path, mode: int) -> None:
+    if not stat.S_ISREG(mode):
+        kind = _KINDS.get(stat.S_IFMT(mode), "no file")
+        raise InputError(
+            f"{path} is {kind}, not a regular file; put the file itself in its place, or name "
+            "another one"
+        )
+
+
+def is_there(path: Path) -> bool:
+    """Whether anything has this name, also a link that leads nowhere."""
+    return os.path.lexists(path)
+
+
+def open_to_read(path: Path) -> BinaryIO:
+    """Open a regular file; raises InputError for anything else, OSError as `open` does."""
+    return os.fdopen(descriptor(path, os.O_RDONLY), "rb")
+
+
+def open_to_write(path: Path, *, emptied: bool = True) -> BinaryIO:
+    """Open or make a regular file, unbuffered, for reading and writing; raises as `open_to_read`.
+
+    One that is not `emptied` is written at its end.
+    """
+    file = descriptor(path, os.O_RDWR | os.O_CREAT | (0 if emptied else os.O_APPEND))
+    if emptied:
+        os.ftruncate(file, 0)
+    return cast(BinaryIO, os.fdopen(file, "r+b", buffering=0))
+
+
+def descriptor(path: Path, flags: int, mode: int = 0o666) -> int:
+    """The descriptor of a regular file, for the caller to close; raises as `open_to_read`."""
+    require_regular(path)
+    file = os.open(path, flags | _SAFE, mode)
+    try:
+        _require(path, os.fstat(file).st_mode)  # what was put there since
+    except BaseException:
+        os.close(file)
+        raise
+    return file
+
+
+def read_whole(path: Path) -> bytes:
+    """All bytes of a regular file; raises InputError for anything else, and when it has none."""
+    try:
+        with open_to_read(path) as file:
+            return file.read()
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror or error}") from error
+
+
+def write_whole(path: Path, data: str | bytes) -> None:
+    """Write a file that is never seen half-written; raises OSError.
+
+    Lone surrogates in text become the escapes of JSON. A link in its place is replaced.
+    """
+    content = data.encode(errors="backslashreplace") if isinstance(data, str) else data
+    new = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    made = False
+    try:
+        with os.fdopen(descriptor(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL), "wb") as file:
+            made = True
+            file.write(content)
+        new.replace(path)
+    except BaseException:
+        if made:
+            new.unlink(missing_ok=True)
+        raise
+
+
+def private_folders() -> Iterator[Path]:
+    """Folders for what dagengine makes for itself: nobody else may look into them, or write there.
+
+    The first is in the user's cache, the next among temporary files, and the last is new. One that
+    is somebody else's, or open to others, is left out.
+    """
+    for folder in _private_places():
+        with suppress(OSError):
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if _is_private(folder):
+                yield folder
+    yield Path(tempfile.mkdtemp(prefix="dagengine-"))
+
+
+def _private_places() -> Iterator[Path]:
+    given = os.environ.get("LOCALAPPDATA" if os.name == "nt" else "XDG_CACHE_HOME", "")
+    with suppress(RuntimeError):  # a user without a home
+        yield (Path(given) if os.path.isabs(given) else Path.home() / ".cache") / "dagengine"
+    if hasattr(os, "getuid"):
+        yield Path(tempfile.gettempdir(), f"dagengine-{os.getuid()}")
+
+
+def _is_private(folder: Path) -> bool:
+    if not hasattr(os, "geteuid"):  # what is below a user's folder is the user's
+        return True
+    found = os.lstat(folder)
+    mine = stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()
+    return mine and not stat.S_IMODE(found.st_mode) & 0o077

@@ -40,18 +40,18 @@ class BatchJournal:
 
     def under_way(self) -> list[Begun]:
         """What earlier runs of this judge began and did not see through."""
-        found: dict[str, Begun] = {}
+        begun: dict[str, Begun] = {}
         for line in self._lines():
             token = line.get("batch", "")
             if "questions" in line:
                 if line.get("judge") == self._judge and line["at"] > time.time() - _KEPT:
-                    found[token] = Begun(token, line["at"], line["questions"])
+                    begun[token] = Begun(token, line["at"], line["questions"])
             elif "id" in line:
-                if token in found:
-                    found[token].id = line["id"]
+                if token in begun:
+                    begun[token].id = line["id"]
             else:
-                found.pop(token, None)
-        return list(found.values())
+                begun.pop(token, None)
+        return list(begun.values())
 
     def begin(self, questions: Sequence[str]) -> Begun:
         """Note a batch before it is sent."""
@@ -78,12 +78,12 @@ class BatchJournal:
 
     def _lines(self) -> list[dict[str, Any]]:
         """All lines that can be read: the last one may have been cut off by the kill."""
-        found: list[dict[str, Any]] = []
+        lines: list[dict[str, Any]] = []
         if self._path is not None and self._path.exists():
             for line in self._path.read_text(encoding="utf-8").splitlines():
                 with suppress(ValueError):
-                    found.append(json.loads(line))
-        return found
+                    lines.append(json.loads(line))
+        return lines
 
     def _add(self, *lines: dict[str, Any]) -> None:
         """Return when the lines are on the disk; raises OSError."""
